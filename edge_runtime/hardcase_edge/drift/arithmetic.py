@@ -34,7 +34,7 @@ Judgement = tuple[list[float], list[float], list[float], float]
 class Arithmetic:
     """The functions."""
 
-    column: Callable[[Sequence[Readings], int, int], list[float]]
+    columns: Callable[[Sequence[Readings], int, int], list[list[float]]]
     judged: Callable[[float, int, Sequence[object], list[Expectation]], Judgement]
     below: Callable[[Sequence[float], Sequence[float]], list[int]]
     bet: Callable[..., tuple[int, int, int, list[float]]]
@@ -43,16 +43,17 @@ class Arithmetic:
 def arithmetic() -> Arithmetic:
     """Those of the kernel; those of this module where it was not built, or where the environment asks for Python."""
     kernel = extension()
-    return PYTHON if kernel is None else Arithmetic(kernel.column, kernel.judged, kernel.below, kernel.bet)
+    return PYTHON if kernel is None else Arithmetic(kernel.columns, kernel.judged, kernel.below, kernel.bet)
 
 
-def column(rows: Sequence[Readings], sensor: int, k: int) -> list[float]:
-    """Reading k of a sensor in each row, NaN for missing.
+def columns(rows: Sequence[Readings], sensor: int, n: int) -> list[list[float]]:
+    """The n readings of a sensor in each row, NaN for missing.
 
-    >>> column([{0: [1.5]}, {0: None}, {}, {0: [None]}], 0, 0)
-    [1.5, nan, nan, nan]
+    >>> columns([{0: [1.5, 2]}, {0: None}, {}, {0: [None, 3]}], 0, 2)
+    [[1.5, nan, nan, nan], [2.0, nan, nan, 3.0]]
     """
-    return [nan if (values := row.get(sensor)) is None or (x := values[k]) is None else float(x) for row in rows]
+    given = [row.get(sensor) for row in rows]
+    return [[nan if values is None or (x := values[k]) is None else float(x) for values in given] for k in range(n)]
 
 
 def judged(average: float, n: int, readings: Sequence[object], expectations: list[Expectation]) -> Judgement:
@@ -99,4 +100,4 @@ def below(values: Sequence[float], edges: Sequence[float]) -> list[int]:
     return [bisect_left(values, edge) for edge in edges]
 
 
-PYTHON = Arithmetic(column, judged, below, bet_in_python)
+PYTHON = Arithmetic(columns, judged, below, bet_in_python)

@@ -23,7 +23,7 @@ from ..bundle.monitors import MOVED
 from .arithmetic import PYTHON, Arithmetic
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Sequence
 
     from ..bundle.monitors import Monitors, Prediction, Residual
     from .arithmetic import Expectation
@@ -52,7 +52,7 @@ class Residuals:
         By sensor why it is suspected, and since which decision.
     """
 
-    def __init__(self, monitors: Monitors, sensor_of: Mapping[int, int], functions: Arithmetic = PYTHON) -> None:
+    def __init__(self, monitors: Monitors, sensor_of: Sequence[int], functions: Arithmetic = PYTHON) -> None:
         self.suspects: dict[int, tuple[str, int]] = {}
         self._watches = {r.sensor: _Watch(r, sensor_of, functions) for r in monitors.residuals}
         self._pairs = [_Pair(p, sensor_of, functions) for p in monitors.pairs]
@@ -97,7 +97,7 @@ class Residuals:
 class _Expected:
     """A reading as others predict it."""
 
-    def __init__(self, p: Prediction, sensor_of: Mapping[int, int]) -> None:
+    def __init__(self, p: Prediction, sensor_of: Sequence[int]) -> None:
         unit = 2.0**-p.shift
         self._feature, self._bias, self._limit = p.feature, p.bias * unit, max(p.limit, 1) * unit
         self._terms = [(f, weight * unit) for f, weight in p.terms]
@@ -113,7 +113,7 @@ class _Expected:
 class _Pair:
     """One sensor, predicted from one other."""
 
-    def __init__(self, p: Prediction, sensor_of: Mapping[int, int], functions: Arithmetic) -> None:
+    def __init__(self, p: Prediction, sensor_of: Sequence[int], functions: Arithmetic) -> None:
         self._expected, self._judged = _Expected(p, sensor_of), functions.judged
         self.sensors = {sensor_of[p.feature], *self._expected.sources}
         self.misses = 0.0
@@ -126,7 +126,7 @@ class _Pair:
 class _Watch:
     """One sensor."""
 
-    def __init__(self, residual: Residual, sensor_of: Mapping[int, int], functions: Arithmetic) -> None:
+    def __init__(self, residual: Residual, sensor_of: Sequence[int], functions: Arithmetic) -> None:
         self.sensor = residual.sensor
         self._residual, self._functions = residual, functions
         self._all = [_Expected(p, sensor_of) for p in residual.predictions]

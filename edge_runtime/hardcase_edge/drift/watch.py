@@ -51,17 +51,16 @@ class Watch:
     """
 
     def __init__(self, monitors: Monitors, program: Program) -> None:
-        self._places = {f: (s, k) for s, sensor in enumerate(program.sensors) for k, f in enumerate(sensor.features)}
-        functions = arithmetic()
-        self._column = functions.column
+        self._program, self._functions = program, arithmetic()
+        below = self._functions.below
         self.n = 0
         self._may_be_dead = frozenset(monitors.treat_as_dead)
-        self._features = {f: Stability(histogram, functions.below) for f, histogram in monitors.features}
-        self._confidence = None if monitors.confidence is None else Stability(monitors.confidence, functions.below)
+        self._features = {f: Stability(histogram, below) for f, histogram in monitors.features}
+        self._confidence = None if monitors.confidence is None else Stability(monitors.confidence, below)
         self._forwarded = _shares(monitors.forwarded)
         self._lines: list[Mapping[str, Any]] = []  # of the decisions that wait, ...
         self._rows: list[Readings] = []  # ... and their readings
-        self._residuals = Residuals(monitors, {f: s for f, (s, _) in self._places.items()}, functions)
+        self._residuals = Residuals(monitors, program.sensor_of, self._functions)
         self._next_look = self._residuals.may_wait
 
     def decided(self, decision: Mapping[str, Any], readings: Readings) -> bool:
@@ -77,10 +76,12 @@ class Watch:
 
     def _see(self) -> None:
         """Look at all decisions that have waited: together they take less time than one by one."""
-        lines, columns = self._lines, Columns(self._rows, self._places, self._column)
+        lines, columns = self._lines, Columns(self._rows, self._program, self._functions)
         self._lines, self._rows = [], []
         for f, stability in self._features.items():
-            stability.see([x for x in columns[f] if x == x])
+            column = columns[f]
+            total = sum(column)  # NaN where some reading is missing
+            stability.see(column if total == total else [x for x in column if x == x])
         if self._forwarded is not None:
             self._forwarded.see([line["route"] != LOCAL and wanted_cloud(line) for line in lines])
         if self._confidence is not None:

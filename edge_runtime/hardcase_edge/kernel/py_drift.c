@@ -4,35 +4,53 @@
 
 #include <math.h>
 
-enum { MOST_MISS = 10, LATELY = 8, STAKES = 5, MOST_ROWS = 1 << 20 };
+enum { MOST_MISS = 10, LATELY = 8, STAKES = 5, SLOW = 8, MOST_ROWS = 1 << 20 };
 
-/* column(rows, sensor, k): reading k of a sensor in each row, NaN for missing. */
-static PyObject *drift_column(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
+/* Reading k of values as a float, NaN for None; a new reference. */
+static PyObject *as_float(PyObject *values, Py_ssize_t k)
 {
-    PyObject *rows = n_args == 3 ? args[0] : NULL, *column;
-    Py_ssize_t k, n;
-    (void)module;
-    if (rows == NULL || !PyList_Check(rows)) return PyErr_SetString(PyExc_TypeError, "column takes a list of rows"), NULL;
-    k = PyLong_AsSsize_t(args[2]);
-    if (k == -1 && PyErr_Occurred()) return NULL;
-    n = PyList_Size(rows);
-    column = PyList_New(n);
-    for (Py_ssize_t i = 0; column != NULL && i < n; i++) {
-        PyObject *row = PyList_GetItem(rows, i), *values = NULL, *reading, *made;
-        double x = NAN;
-        if (row != NULL && PyDict_Check(row)) values = PyDict_GetItemWithError(row, args[1]);
-        else PyErr_SetString(PyExc_TypeError, "a row is a dict");
-        if (values != NULL && values != Py_None) {
-            Py_INCREF(values);
-            reading = PySequence_GetItem(values, k);
-            Py_DECREF(values);
-            if (reading != NULL && reading != Py_None) x = PyFloat_AsDouble(reading);
-            Py_XDECREF(reading);
-        }
-        made = PyErr_Occurred() ? NULL : PyFloat_FromDouble(x);
-        if (made == NULL || PyList_SetItem(column, i, made) < 0) Py_CLEAR(column);
+    PyObject *reading = PySequence_GetItem(values, k);
+    double x = NAN;
+    if (reading == NULL || PyFloat_CheckExact(reading)) return reading;
+    if (reading != Py_None) x = PyFloat_AsDouble(reading);
+    Py_DECREF(reading);
+    return x == -1 && PyErr_Occurred() ? NULL : PyFloat_FromDouble(x);
+}
+
+/* Fill a row of some columns; -1 with an exception if that fails. */
+static int put_row(PyObject *columns, Py_ssize_t i, PyObject *row, PyObject *sensor, Py_ssize_t n)
+{
+    PyObject *values;
+    int is_whole = 1;
+    if (row == NULL || !PyDict_Check(row)) return PyErr_SetString(PyExc_TypeError, "a row is a dict"), -1;
+    values = PyDict_GetItemWithError(row, sensor);
+    if (values == NULL && PyErr_Occurred()) return -1;
+    if (values == Py_None) values = NULL;
+    Py_XINCREF(values);
+    for (Py_ssize_t k = 0; is_whole && k < n; k++) {
+        PyObject *x = values == NULL ? PyFloat_FromDouble(NAN) : as_float(values, k);
+        is_whole = x != NULL && PyList_SetItem(PyList_GetItem(columns, k), i, x) == 0;
     }
-    return column;
+    Py_XDECREF(values);
+    return is_whole ? 0 : -1;
+}
+
+/* columns(rows, sensor, n): the n readings of a sensor in each row, NaN for missing. */
+static PyObject *drift_columns(PyObject *module, PyObject *args)
+{
+    PyObject *rows, *sensor, *columns;
+    Py_ssize_t n, n_rows;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "O!On:columns", &PyList_Type, &rows, &sensor, &n)) return NULL;
+    n_rows = PyList_Size(rows);
+    columns = PyList_New(n);
+    for (Py_ssize_t k = 0; columns != NULL && k < n; k++) {
+        PyObject *column = PyList_New(n_rows);
+        if (column == NULL || PyList_SetItem(columns, k, column) < 0) Py_CLEAR(columns);
+    }
+    for (Py_ssize_t i = 0; columns != NULL && i < n_rows; i++)
+        if (put_row(columns, i, PyList_GetItem(rows, i), sensor, n) < 0) Py_CLEAR(columns);
+    return columns;
 }
 
 /* Doubles of a list of n; -1 with an exception if it is not one. */
@@ -161,42 +179,42 @@ static PyObject *drift_below(PyObject *module, PyObject *args)
     return counts;
 }
 
-/* bet(purse, since, values, marks, lefts, bound, needed): as base/change.py has it. */
+/* bet(purse, n, since, values, marks, bound, needed): as base/change.py has it; the purse begins with LEFT. */
 static PyObject *drift_bet(PyObject *module, PyObject *args)
 {
-    PyObject *purse, *since, *values, *marks, *lefts;
-    double p[2 + STAKES], bound, needed;
-    Py_ssize_t taken = 0, at = -1, n;
+    PyObject *purse, *since, *values, *marks;
+    double p[3 + STAKES], bound, needed;
+    Py_ssize_t at = -1, n_values;
+    long long n;
     (void)module;
-    if (!PyArg_ParseTuple(args, "O!OO!O!O!dd:bet", &PyList_Type, &purse, &since, &PyList_Type, &values, &PyList_Type,
-                          &marks, &PyList_Type, &lefts, &bound, &needed) ||
-        read_list(p, purse, 2 + STAKES) < 0)
+    if (!PyArg_ParseTuple(args, "O!LOO!O!dd:bet", &PyList_Type, &purse, &n, &since, &PyList_Type, &values, &PyList_Type,
+                          &marks, &bound, &needed) ||
+        read_list(p, purse, 3 + STAKES) < 0)
         return NULL;
-    n = PyList_Size(values);
-    if (PyList_Size(marks) != n || PyList_Size(lefts) != n)
-        return PyErr_SetString(PyExc_ValueError, "each value has a mark"), NULL;
-    for (Py_ssize_t i = 0; i < n && at < 0; i++) {
-        double value = PyFloat_AsDouble(PyList_GetItem(values, i)), before = p[0], share = 0.35, sum = 0;
+    n_values = PyList_Size(values);
+    if (PyList_Size(marks) != n_values) return PyErr_SetString(PyExc_ValueError, "each value has a mark"), NULL;
+    for (Py_ssize_t i = 0; i < n_values && at < 0; i++) {
+        double value = PyFloat_AsDouble(PyList_GetItem(values, i)), before = p[1], share = 0.35, sum = 0;
         if (value < 0) {
             if (PyErr_Occurred()) return NULL;
             continue;
         }
-        p[0] = PyFloat_AsDouble(PyList_GetItem(lefts, taken++));
-        if (p[0] < 0 && PyErr_Occurred()) return NULL;
-        if (p[1] <= 1) p[1] = 1, since = PyList_GetItem(marks, i);
+        n++;
+        p[1] = p[0] / log((double)n + SLOW);
+        if (p[2] <= 1) p[2] = 1, since = PyList_GetItem(marks, i);
         for (int k = 0; k < STAKES; k++, share /= 2) {
             double factor = 1 + share * (value - bound) / bound;
-            if (k == 1) p[1] *= factor;
-            p[2 + k] = (p[2 + k] + (before - p[0])) * factor;
-            sum += p[2 + k];
+            if (k == 1) p[2] *= factor;
+            p[3 + k] = (p[3 + k] + (before - p[1])) * factor;
+            sum += p[3 + k];
         }
-        if (value != 0 && p[0] + sum / STAKES >= needed) at = i;
+        if (value != 0 && p[1] + sum / STAKES >= needed) at = i;
     }
-    return Py_BuildValue("nOnN", taken, since, at, floats_of(p, 2 + STAKES));
+    return Py_BuildValue("LOnN", n, since, at, floats_of(p, 3 + STAKES));
 }
 
 static PyMethodDef drift_functions[] = {
-    {"column", (PyCFunction)(void (*)(void))drift_column, METH_FASTCALL, NULL},
+    {"columns", drift_columns, METH_VARARGS, NULL},
     {"judged", drift_judged, METH_VARARGS, NULL},
     {"below", drift_below, METH_VARARGS, NULL},
     {"bet", drift_bet, METH_VARARGS, NULL},

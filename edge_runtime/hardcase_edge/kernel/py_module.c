@@ -5,7 +5,7 @@
  * Chain           py_chain.c: the chain of a joint program
  * Items           py_items.c: items of several parts, and ItemSession
  * Bucket, Table   py_servo.c: a running budget, and the thresholds that it moves
- * column, ...     py_drift.c: the arithmetic of drift monitors */
+ * columns, ...    py_drift.c: the arithmetic of drift monitors */
 #include "py_module.h"
 
 #include "py_chain.h"

@@ -125,6 +125,7 @@ class Budgets:
         prices = servo.prices
         self._position = 0 if prices is None else prices.shipped * LEVEL
         self._move = (lambda position: None) if prices is None else _mover(loaded, prices)
+        self._price = None if prices is None else float(prices.shipped)  # the level of the last decision
         self._spent = 0
         self._worst = loaded.report.worst_cost
         self._reserve = 0 if servo.spending is None else max(servo.spending.burst, 2 * self._worst)
@@ -151,6 +152,7 @@ class Budgets:
         if position != self._position:
             self._move(position)
             self._position = position
+            self._price = round(position * 1000 / LEVEL) / 1000  # a quarter of the time of round(x, 3)
 
     def end(self, case: Case) -> None:
         """Count what the case has cost, and say in its record at which ``price``."""
@@ -199,13 +201,6 @@ class Budgets:
             plan.date_is_in(int((self._until - self._clock.now()) * 1000), ms)
         if self.servo.spending is not None:
             self.servo.spending.rate = plan.rate
-
-    @property
-    def _price(self) -> float | None:
-        """The level at which the last decision was made, with its fraction."""
-        if self.servo.prices is None:
-            return None
-        return round(self._position * 1000 / LEVEL) / 1000  # three places, in a quarter of the time of round(x, 3)
 
     def _is_used_up(self) -> bool:
         """Whether the next decision might spend more than the file reckons with."""
