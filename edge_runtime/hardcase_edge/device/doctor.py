@@ -76,7 +76,9 @@ def build_kernel() -> Path:
     output = BUILT.with_name("_kernel.new")
     units = [str(FOLDER / unit) for unit in EXTENSION]
     command = [*shlex.split(compiler), *FLAGS, "-shared", "-fPIC", f"-I{headers}", f"-I{FOLDER}", *units]
-    run = subprocess.run([*command, *LIBRARIES, "-o", str(output)], capture_output=True, text=True, timeout=BUILD_S, check=False)
+    run = subprocess.run(
+        [*command, *LIBRARIES, "-o", str(output)], capture_output=True, text=True, timeout=BUILD_S, check=False
+    )
     if run.returncode != 0:
         output.unlink(missing_ok=True)
         raise InputError(f"the kernel does not compile on this machine: {' '.join(run.stderr.split())[:300]}")

@@ -27,7 +27,8 @@ def number(seed: bytes, n: int) -> float:
     0.034668111940789004
     """
     high, low = _HEAD.unpack_from(sha256(seed + _NUMBER.pack(n)))
-    return float(high * 2.0**-16 + low * 2.0**-48)  # exact
+    share: float = high * 2.0**-16 + low * 2.0**-48  # exact
+    return share
 
 
 class Draws:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The arithmetic of drift monitors on columns of readings: in C where the kernel is, otherwise here, with equal results.
+"""The arithmetic of drift monitors on columns of readings: in C where the kernel is, otherwise in Python.
 
 ``kernel/py_drift.c`` has the same functions. Each does the same operations on doubles in the same order, so results
 are the same bits.
@@ -67,7 +67,7 @@ def judged(average: float, n: int, readings: Sequence[object], expectations: lis
     Returns
     -------
     For each row whether it misses by more than a limit, and whether its readings repeat although some expectation moved
-    clearly: 1 or 0, and -1 where nothing is known. Then the last of each expectation, and the average with these misses.
+    clearly: 1 or 0, and -1 where nothing is known; the last of each expectation; and the average with these misses.
 
     >>> judged(0.0, 2, [None, [1.0], [1.0]], [([1.0, 1.0], 0.5, (([0.125, 3.0], 2.0),), 0.25, 0.125, nan)])
     ([0.0, 1.0], [-1.0, 1.0], [6.5], 1.359375)
