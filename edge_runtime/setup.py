@@ -18,7 +18,6 @@ kernel = Extension(
     include_dirs=[FOLDER],
     depends=glob(f"{FOLDER}/*.[ch]"),
     extra_compile_args=list(listed["FLAGS"]),
-    extra_link_args=list(listed["LIBRARIES"]),
     py_limited_api=True,
     optional=True,
 )

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hardcase_edge.errors import InputError
-from hardcase_edge.kernel.sources import EXTENSION, FLAGS, FOLDER, LIBRARIES
+from hardcase_edge.kernel.sources import EXTENSION, FLAGS, FOLDER
 
 __all__ = ["GLIBC", "PROCESSORS", "Processor", "can_compile", "check_kernel", "compile_kernel"]
 
@@ -91,8 +91,7 @@ def compile_kernel(name: str) -> bytes:
         (own / "pyconfig.h").write_text(PYCONFIG)
         target = f"{processor.zig}.{GLIBC[0]}.{GLIBC[1]}"
         command = [sys.executable, "-m", "ziglang", "cc", "-target", target, *processor.flags, *FLAGS, *SHARED]
-        command += [f"-I{own}", f"-I{FOLDER}", *[str(FOLDER / unit) for unit in EXTENSION], *LIBRARIES, "-lc"]
-        command += ["-o", str(out)]
+        command += [f"-I{own}", f"-I{FOLDER}", *[str(FOLDER / unit) for unit in EXTENSION], "-lc", "-o", str(out)]
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_S, check=False)
         except subprocess.TimeoutExpired as error:

@@ -89,10 +89,11 @@ class Change:
         """
         if self.is_noticed:
             return 0
-        n, purse = self.n, [LEFT, self._left if self.n else 1.0, self._rise, *self._staked]
-        self.n, self.since, at, purse = self._bet(purse, n, self.since, values, marks, self.bound, 1 / self.delta)
-        if self.n > n:
-            self._left, self._rise, self._staked = purse[1], purse[2], purse[3:]
+        n, purse = self.n, [self._left if self.n else 1.0, self._rise, *self._staked]
+        lefts = [LEFT / log(k + SLOW) for k in range(n + 1, n + len(values) + 1)]
+        taken, self.since, at, purse = self._bet(purse, self.since, values, marks, lefts, self.bound, 1 / self.delta)
+        if taken:
+            self.n, self._left, self._rise, self._staked = n + taken, purse[0], purse[1], purse[2:]
         self.is_noticed = at >= 0
         return marks[at] if self.is_noticed else inf
 
@@ -116,28 +117,30 @@ class Change:
 
 
 def bet_in_python(
-    purse: list[float], n: int, since: int, values: Sequence[float], marks: Sequence[int], bound: float, needed: float
+    purse: list[float], since: int, values: Sequence[float], marks: Sequence[int], lefts: Sequence[float],
+    bound: float, needed: float,
 ) -> tuple[int, int, int, list[float]]:  # fmt: skip
     """Bet on values, one after the other, until a change is noticed.
 
     Parameters
     ----------
-    purse : ``LEFT``, what is left of the purse, the rise since ``since``, and what is staked with each share
-    n : values so far
+    purse : what is left of it, the rise since ``since``, and what is staked with each share
+    lefts : what is left of the purse after the first of the values, the second, ...
     needed : the wealth that a change takes
 
     Returns
     -------
-    ``n``, ``since``, the place of the value after which a change is noticed or -1, and the purse.
+    How many values were taken, ``since``, the place of the one after which a change is noticed or -1, and the purse.
     """
-    whole, left, rise, a, b, c, d, e = purse  # a loop over five would take twice the time
+    left, rise, a, b, c, d, e = purse  # a loop over five would take twice the time
     f, g, h, i, j = _factors(0.0, bound)
     ones = _factors(1.0, bound)
+    taken = 0
     for at, value in enumerate(values):
         if value < 0:
             continue
-        n += 1
-        before, left = left, whole / log(n + SLOW)
+        before, left = left, lefts[taken]
+        taken += 1
         stake = before - left
         if rise <= 1:  # whoever began to bet before would have lost by now
             rise, since = 1.0, marks[at]
@@ -153,8 +156,8 @@ def bet_in_python(
         rise *= w
         a, b, c, d, e = (a + stake) * v, (b + stake) * w, (c + stake) * x, (d + stake) * y, (e + stake) * z
         if left + (a + b + c + d + e) / 5 >= needed:
-            return n, since, at, [whole, left, rise, a, b, c, d, e]
-    return n, since, -1, [whole, left, rise, a, b, c, d, e]
+            return taken, since, at, [left, rise, a, b, c, d, e]
+    return taken, since, -1, [left, rise, a, b, c, d, e]
 
 
 def _factors(value: float, bound: float) -> Sequence[float]:

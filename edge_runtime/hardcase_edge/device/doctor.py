@@ -21,7 +21,7 @@ from typing import Any
 from ..base.files import write_whole
 from ..errors import InputError
 from ..kernel.machine import KERNEL, PYTHON, VARIABLE, has_kernel
-from ..kernel.sources import EXTENSION, FLAGS, FOLDER, LIBRARIES
+from ..kernel.sources import EXTENSION, FLAGS, FOLDER
 from ..session.tflite import INTERPRETERS
 
 __all__ = ["build_kernel", "examine"]
@@ -76,9 +76,7 @@ def build_kernel() -> Path:
     output = BUILT.with_name("_kernel.new")
     units = [str(FOLDER / unit) for unit in EXTENSION]
     command = [*shlex.split(compiler), *FLAGS, "-shared", "-fPIC", f"-I{headers}", f"-I{FOLDER}", *units]
-    run = subprocess.run(
-        [*command, *LIBRARIES, "-o", str(output)], capture_output=True, text=True, timeout=BUILD_S, check=False
-    )
+    run = subprocess.run([*command, "-o", str(output)], capture_output=True, text=True, timeout=BUILD_S, check=False)
     if run.returncode != 0:
         output.unlink(missing_ok=True)
         raise InputError(f"the kernel does not compile on this machine: {' '.join(run.stderr.split())[:300]}")

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-enum { MOST_MISS = 10, LATELY = 8, STAKES = 5, SLOW = 8, MOST_ROWS = 1 << 20 };
+enum { MOST_MISS = 10, LATELY = 8, STAKES = 5, MOST_ROWS = 1 << 20 };
 
 /* Reading k of values as a float, NaN for None; a new reference. */
 static PyObject *as_float(PyObject *values, Py_ssize_t k)
@@ -179,38 +179,39 @@ static PyObject *drift_below(PyObject *module, PyObject *args)
     return counts;
 }
 
-/* bet(purse, n, since, values, marks, bound, needed): as base/change.py has it; the purse begins with LEFT. */
+/* bet(purse, since, values, marks, lefts, bound, needed): as base/change.py has it. No logarithm is taken here: not every
+ * C library has the one that Python has. */
 static PyObject *drift_bet(PyObject *module, PyObject *args)
 {
-    PyObject *purse, *since, *values, *marks;
-    double p[3 + STAKES], bound, needed;
-    Py_ssize_t at = -1, n_values;
-    long long n;
+    PyObject *purse, *since, *values, *marks, *lefts;
+    double p[2 + STAKES], bound, needed;
+    Py_ssize_t taken = 0, at = -1, n;
     (void)module;
-    if (!PyArg_ParseTuple(args, "O!LOO!O!dd:bet", &PyList_Type, &purse, &n, &since, &PyList_Type, &values, &PyList_Type,
-                          &marks, &bound, &needed) ||
-        read_list(p, purse, 3 + STAKES) < 0)
+    if (!PyArg_ParseTuple(args, "O!OO!O!O!dd:bet", &PyList_Type, &purse, &since, &PyList_Type, &values, &PyList_Type,
+                          &marks, &PyList_Type, &lefts, &bound, &needed) ||
+        read_list(p, purse, 2 + STAKES) < 0)
         return NULL;
-    n_values = PyList_Size(values);
-    if (PyList_Size(marks) != n_values) return PyErr_SetString(PyExc_ValueError, "each value has a mark"), NULL;
-    for (Py_ssize_t i = 0; i < n_values && at < 0; i++) {
-        double value = PyFloat_AsDouble(PyList_GetItem(values, i)), before = p[1], share = 0.35, sum = 0;
+    n = PyList_Size(values);
+    if (PyList_Size(marks) != n || PyList_Size(lefts) != n)
+        return PyErr_SetString(PyExc_ValueError, "each value has a mark, and what is left of the purse"), NULL;
+    for (Py_ssize_t i = 0; i < n && at < 0; i++) {
+        double value = PyFloat_AsDouble(PyList_GetItem(values, i)), before = p[0], share = 0.35, sum = 0;
         if (value < 0) {
             if (PyErr_Occurred()) return NULL;
             continue;
         }
-        n++;
-        p[1] = p[0] / log((double)n + SLOW);
-        if (p[2] <= 1) p[2] = 1, since = PyList_GetItem(marks, i);
+        p[0] = PyFloat_AsDouble(PyList_GetItem(lefts, taken++));
+        if (p[0] < 0 && PyErr_Occurred()) return NULL;
+        if (p[1] <= 1) p[1] = 1, since = PyList_GetItem(marks, i);
         for (int k = 0; k < STAKES; k++, share /= 2) {
             double factor = 1 + share * (value - bound) / bound;
-            if (k == 1) p[2] *= factor;
-            p[3 + k] = (p[3 + k] + (before - p[1])) * factor;
-            sum += p[3 + k];
+            if (k == 1) p[1] *= factor;
+            p[2 + k] = (p[2 + k] + (before - p[0])) * factor;
+            sum += p[2 + k];
         }
-        if (value != 0 && p[1] + sum / STAKES >= needed) at = i;
+        if (value != 0 && p[0] + sum / STAKES >= needed) at = i;
     }
-    return Py_BuildValue("LOnN", n, since, at, floats_of(p, 3 + STAKES));
+    return Py_BuildValue("nOnN", taken, since, at, floats_of(p, 2 + STAKES));
 }
 
 static PyMethodDef drift_functions[] = {

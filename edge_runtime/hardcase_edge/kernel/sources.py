@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["CONFIG", "EXTENSION", "FIRMWARE", "FLAGS", "FOLDER", "LIBRARIES", "SERVO"]
+__all__ = ["CONFIG", "EXTENSION", "FIRMWARE", "FLAGS", "FOLDER", "SERVO"]
 
 FOLDER = Path(__file__).parent
 
@@ -52,4 +52,3 @@ EXTENSION = (
 )
 # Without contraction: a multiplication and an addition are rounded each, as Python rounds them.
 FLAGS = ("-std=c99", "-O2", "-ffp-contract=off", "-fvisibility=hidden", "-DPy_LIMITED_API=0x030B0000")
-LIBRARIES = ("-lm",)

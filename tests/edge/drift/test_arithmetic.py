@@ -124,7 +124,7 @@ def test_windows_are_the_same(in_c: Arithmetic) -> None:
     assert one.index is not None
 
 
-PURSE = [1.0] * (3 + len(STAKES))
+PURSE = [1.0] * (2 + len(STAKES))
 WRONG = [
     ("columns", ((), 0, 1)),
     ("columns", ([None], 0, 1)),
@@ -138,9 +138,10 @@ WRONG = [
     ("judged", (0.0, 1, (), [([1.0], 0.0, (([], 1.0),), 1.0, 1.0, 1.0)])),
     ("below", ([1], (1.0,))),
     ("below", ([1.0], ("x",))),
-    ("bet", ([1.0], 0, 0, [], [], 0.1, 1.0)),
-    ("bet", (PURSE, 0, 0, [1.0], [], 0.1, 1.0)),
-    ("bet", (PURSE, 0, 0, ["x"], [1], 0.1, 1.0)),
+    ("bet", ([1.0], 0, [], [], [], 0.1, 1.0)),
+    ("bet", (PURSE, 0, [1.0], [1], [], 0.1, 1.0)),
+    ("bet", (PURSE, 0, ["x"], [1], [0.5], 0.1, 1.0)),
+    ("bet", (PURSE, 0, [1.0], [1], ["x"], 0.1, 1.0)),
 ]
 
 

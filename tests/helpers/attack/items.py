@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from hardcase_edge.kernel.sources import EXTENSION, FOLDER, LIBRARIES
+from hardcase_edge.kernel.sources import EXTENSION, FOLDER
 
 from .outcome import Outcome
 
@@ -34,7 +34,7 @@ def attack(seconds: float, seed: int) -> list[Outcome]:
         module = Path(folder) / "_kernel.abi3.so"
         include = sysconfig.get_paths()["include"]
         units = [FOLDER / unit for unit in EXTENSION]
-        subprocess.run(["gcc", *FLAGS, f"-I{include}", f"-I{FOLDER}", *units, *LIBRARIES, "-o", module], check=True)
+        subprocess.run(["gcc", *FLAGS, f"-I{include}", f"-I{FOLDER}", *units, "-o", module], check=True)
         run = subprocess.run(
             [sys.executable, "-c", "import sys; from tests.helpers.attack.items import inside; inside(*sys.argv[1:])",
              str(module), str(seconds), str(seed)],
