@@ -197,7 +197,7 @@ def page(measured: dict[str, Any]) -> str:
         f"their state and {measured['modules'] / 1024:.0f} KB for their code (goal: 2 MB together), and about "
         f"{measured['monitor_bytes']:,} of the bundle's {measured['bundle_bytes']:,} bytes.\n"
         "Readings wait until those of 32 decisions are looked at together, because no sensor can be named earlier, and "
-        "512 of a feature are sorted at once; until then they take up to 16 KB more for each feature.\n"
+        "512 of a feature are counted at once; until then they take up to 16 KB more for each feature.\n"
         f"{_device(measured['device'], measured['load'])}"
     )
 
@@ -216,6 +216,8 @@ def _device(device: dict[str, dict[str, float]], load: float) -> str:
         "\n## A decision of the device, in instructions\n\n"
         "The device's own loop in Python with the kernel in C decides the rig's rows, with sensors that cost nothing, "
         "without a network, with a cascade that has prices, and a budget that is spent as fast as it fills.\n"
+        "The kernel computes buckets, thresholds and the monitors' columns, too; a machine without it does the same in "
+        "Python, with the same results.\n"
         "Instructions are those of the whole process, counted by callgrind; the time is without callgrind, the least "
         "of several rounds, on a computer with other work.\n"
         "Writing the budget's file, once in about 90 seconds of plan, is part of it, in memory.\n\n"

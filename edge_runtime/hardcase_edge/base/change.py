@@ -16,13 +16,15 @@ References
 
 from __future__ import annotations
 
-from math import log
+from math import inf, log
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-__all__ = ["STAKES", "Change", "stake_at"]
+    Bet = Callable[..., tuple[int, int, int, list[float]]]
+
+__all__ = ["STAKES", "Change", "bet_in_python", "stake_at"]
 
 STAKES = tuple(0.35 * 2.0**-k for k in range(5))  # shares of what is staked that go on the next value
 FIRST = 0.5  # of the purse, staked on "from the first value on"
@@ -48,6 +50,7 @@ class Change:
     ----------
     bound : float in (0, 1)
     delta : probability at most with which it ever says that the mean is above a bound that holds
+    bet : ``bet_in_python``, or the same in C (``kernel/py_drift.c``), which gives the same bits
 
     Attributes
     ----------
@@ -67,51 +70,32 @@ class Change:
     (True, 101)
     """
 
-    def __init__(self, bound: float, delta: float) -> None:
+    def __init__(self, bound: float, delta: float, bet: Bet | None = None) -> None:
         self.bound, self.delta = bound, delta
+        self._bet = bet or bet_in_python
         self.n, self.is_noticed, self.since = 0, False, 0
         self._staked = [0.0] * len(STAKES)
         self._rise = 1.0  # the wealth of one who began to bet at ``since``, with the second of the shares
         self._left = 1 - FIRST
-        self._factors = {value: _factors(value, bound) for value in (0.0, 1.0)}  # most values are one of these
 
     def see(self, value: float, mark: int) -> None:
         """A value in [0, 1]; ``mark`` says when it was, as a number that only rises."""
-        self.see_all([(value, mark)])
+        self.see_all([value], [mark])
 
-    def see_all(self, values: Sequence[tuple[float, int]]) -> int:
-        """Values with their marks, one after the other; returns how many were taken until a change was noticed."""
+    def see_all(self, values: Sequence[float], marks: Sequence[int]) -> float:
+        """Values with their marks, one after the other; those below 0 count for nothing, and are not values.
+
+        Returns the mark of the value after which a change is noticed; 0 if it was before, infinity if it is not.
+        """
         if self.is_noticed:
             return 0
-        n, left, rise, since = self.n, self._left, self._rise, self.since
-        if n == 0:
-            left += FIRST
-        a, b, c, d, e = self._staked  # a loop over five would take twice the time
-        f, g, h, i, j = self._factors[0.0]
-        taken = 0
-        for value, mark in values:
-            taken += 1
-            before, left = left, LEFT / log(n + taken + SLOW)
-            stake = before - left
-            if rise <= 1:  # whoever began to bet before would have lost by now
-                rise, since = 1.0, mark
-            if value == 0:  # most are; what is staked shrinks, so nothing can be noticed
-                rise *= g
-                a = (a + stake) * f
-                b = (b + stake) * g
-                c = (c + stake) * h
-                d = (d + stake) * i
-                e = (e + stake) * j
-                continue
-            v, w, x, y, z = self._factors.get(value) or _factors(value, self.bound)
-            rise *= w
-            a, b, c, d, e = (a + stake) * v, (b + stake) * w, (c + stake) * x, (d + stake) * y, (e + stake) * z
-            if left + (a + b + c + d + e) / 5 >= 1 / self.delta:
-                self.is_noticed = True
-                break
+        n, purse = self.n, [self._left if self.n else 1.0, self._rise, *self._staked]
+        lefts = [LEFT / log(k + SLOW) for k in range(n + 1, n + len(values) + 1)]
+        taken, self.since, at, purse = self._bet(purse, self.since, values, marks, lefts, self.bound, 1 / self.delta)
         if taken:
-            self.n, self._left, self._rise, self.since, self._staked = n + taken, left, rise, since, [a, b, c, d, e]
-        return taken
+            self.n, self._left, self._rise, self._staked = n + taken, purse[0], purse[1], purse[2:]
+        self.is_noticed = at >= 0
+        return marks[at] if self.is_noticed else inf
 
     def to_json(self) -> list[Any]:
         """What ``restore`` takes."""
@@ -130,6 +114,50 @@ class Change:
         self._staked, self._rise = list(staked), rise
         self._left = (1 - FIRST) * _left(n)
         return True
+
+
+def bet_in_python(
+    purse: list[float], since: int, values: Sequence[float], marks: Sequence[int], lefts: Sequence[float],
+    bound: float, needed: float,
+) -> tuple[int, int, int, list[float]]:  # fmt: skip
+    """Bet on values, one after the other, until a change is noticed.
+
+    Parameters
+    ----------
+    purse : what is left of it, the rise since ``since``, and what is staked with each share
+    lefts : what is left of the purse after the first of the values, the second, ...
+    needed : the wealth that a change takes
+
+    Returns
+    -------
+    How many values were taken, ``since``, the place of the one after which a change is noticed or -1, and the purse.
+    """
+    left, rise, a, b, c, d, e = purse  # a loop over five would take twice the time
+    f, g, h, i, j = _factors(0.0, bound)
+    ones = _factors(1.0, bound)
+    taken = 0
+    for at, value in enumerate(values):
+        if value < 0:
+            continue
+        before, left = left, lefts[taken]
+        taken += 1
+        stake = before - left
+        if rise <= 1:  # whoever began to bet before would have lost by now
+            rise, since = 1.0, marks[at]
+        if value == 0:  # most are; what is staked shrinks, so nothing can be noticed
+            rise *= g
+            a = (a + stake) * f
+            b = (b + stake) * g
+            c = (c + stake) * h
+            d = (d + stake) * i
+            e = (e + stake) * j
+            continue
+        v, w, x, y, z = ones if value == 1 else _factors(value, bound)
+        rise *= w
+        a, b, c, d, e = (a + stake) * v, (b + stake) * w, (c + stake) * x, (d + stake) * y, (e + stake) * z
+        if left + (a + b + c + d + e) / 5 >= needed:
+            return taken, since, at, [left, rise, a, b, c, d, e]
+    return taken, since, -1, [left, rise, a, b, c, d, e]
 
 
 def _factors(value: float, bound: float) -> Sequence[float]:

@@ -133,7 +133,7 @@ def write_new(path: str | Path, data: bytes, *, mode: int = 0o644) -> None:
         The folder cannot be written.
     """
 
-    def link(temporary: str, target: Path) -> None:
+    def link(temporary: str, target: str) -> None:
         try:
             os.link(temporary, target)
         except FileExistsError:
@@ -148,15 +148,15 @@ def write_new(path: str | Path, data: bytes, *, mode: int = 0o644) -> None:
     _write(path, data, mode, link)
 
 
-def _write(path: str | Path, data: bytes, mode: int, put: Callable[[str, Path], None]) -> None:
+def _write(path: str | Path, data: bytes, mode: int, put: Callable[[str, str], None]) -> None:
     """Write a temporary file beside the path, flush it, and put it there."""
-    import tempfile  # imported here, as is pathlib: a device that only reads does without them
-    from pathlib import Path
+    import tempfile  # imported here: a device that only reads does without it
 
-    target = Path(path)
+    target = os.fspath(path)
+    folder, name = os.path.split(target)
     temporary = None
     try:
-        descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        descriptor, temporary = tempfile.mkstemp(dir=folder or os.curdir, prefix=f".{name}.")
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()
@@ -164,7 +164,7 @@ def _write(path: str | Path, data: bytes, mode: int, put: Callable[[str, Path], 
         os.chmod(temporary, mode)
         put(temporary, target)
         temporary = None
-        sync_folder(target.parent)
+        sync_folder(folder or os.curdir)
     except FileExistsError:
         raise
     except OSError as error:
@@ -175,7 +175,7 @@ def _write(path: str | Path, data: bytes, mode: int, put: Callable[[str, Path], 
                 os.unlink(temporary)
 
 
-def sync_folder(folder: Path) -> None:
+def sync_folder(folder: str | Path) -> None:
     """Have a folder's names on the disk; nothing on Windows, which has no folders to flush."""
     if os.name == "nt":
         return

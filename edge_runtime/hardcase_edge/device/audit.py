@@ -42,6 +42,10 @@ class AuditedBank:
         self.counters = bank.counters
         self._bank, self._program = bank, program
         self._item_size = item_size
+        places = {f: (s, k) for s, sensor in enumerate(program.sensors) for k, f in enumerate(sensor.features)}
+        self._places = [places[f] for f in program.uplink.features]
+        self._dtypes = [program.features[f].dtype for f in program.uplink.features]
+        self._needed = sorted({s for s, _ in self._places})
         self._read: dict[int, Sequence[Reading] | None] = {}
         self.without: frozenset[int] = frozenset()
 
@@ -92,23 +96,18 @@ class AuditedBank:
         return to_unit(self._costs(self._rest()))
 
     def _rest(self) -> list[int]:
-        wanted = set(self._program.uplink.features)
-        needed = {s for s, sensor in enumerate(self._program.sensors) if wanted & set(sensor.features)}
-        return sorted(needed - set(self._read) - self.dead)
+        read, dead = self._read, self.dead
+        return [s for s in self._needed if s not in read and s not in dead]
 
     def request_readings(self) -> tuple[list[Reading], float]:
         """The readings of a request on the current item, None for missing; and the cost of those read only now."""
-        wanted = self._program.uplink.features
-        places = {f: (s, k) for s, sensor in enumerate(self._program.sensors) for k, f in enumerate(sensor.features)}
         rest = self._rest()
         if rest:
             self.read(rest)
-        return [self._reading(f, *places[f]) for f in wanted], to_unit(self._costs(rest))
+        read = self._read
+        readings = [None if (values := read.get(s)) is None else values[k] for s, k in self._places]
+        return normalise(readings, self._dtypes), to_unit(self._costs(rest))
 
     def _costs(self, sensors: Sequence[int]) -> int:
         size = None if self.item is None else self.item.size
         return Meter(self._program, size or self._item_size).buy(sensors)
-
-    def _reading(self, feature: int, sensor: int, k: int) -> Reading:
-        values = self._read.get(sensor)
-        return None if values is None else normalise([values[k]], [self._program.features[feature].dtype])[0]

@@ -67,9 +67,11 @@ class Audits:
         """
         if decision["route"] != "local":
             return False, False
-        number = self._draw()
-        share = max(self._ask * can_ask, self._keep * asks_kept)
-        return number < self._keep, self._open is None and number < share
+        number, keep = self._draw(), self._keep
+        if not (can_ask or asks_kept):
+            return number < keep, False
+        share = max(self._ask * can_ask, keep * asks_kept)
+        return number < keep, self._open is None and number < share
 
     def made(self, audit: Audit, now: float, *, is_asked: bool) -> None:
         """The audit is made, and if it ``is_asked``, its request is under way."""

@@ -9,6 +9,7 @@ picks a seed afterwards, is seen by whoever counts its local decisions and its a
 from __future__ import annotations
 
 import os
+from struct import Struct
 from typing import Any
 
 from ..base.sha256 import sha256
@@ -16,6 +17,7 @@ from ..base.sha256 import sha256
 __all__ = ["Draws", "number"]
 
 SEED_BYTES = 32
+_NUMBER, _HEAD = Struct(">Q"), Struct(">HI")
 
 
 def number(seed: bytes, n: int) -> float:
@@ -24,7 +26,9 @@ def number(seed: bytes, n: int) -> float:
     >>> number(bytes(32), 1)
     0.034668111940789004
     """
-    return int.from_bytes(sha256(seed + n.to_bytes(8, "big"))[:6], "big") / 2**48
+    high, low = _HEAD.unpack_from(sha256(seed + _NUMBER.pack(n)))
+    share: float = high * 2.0**-16 + low * 2.0**-48  # exact
+    return share
 
 
 class Draws:

@@ -3,40 +3,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from math import nan
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from ..program.readings import Reading
+from .arithmetic import PYTHON, Readings
 
-__all__ = ["Columns", "Readings"]
+if TYPE_CHECKING:
+    from ..program.definition import Program
+    from .arithmetic import Arithmetic
 
-Readings = Mapping[int, Sequence[Reading] | None]  # of one decision, by sensor; None of a sensor that failed
+__all__ = ["Columns"]
 
 
 class Columns(dict[int, list[float]]):
-    """By feature its readings of several decisions, NaN for missing; a column is made when it is first asked for.
+    """By feature its readings of several decisions, NaN for missing; those of a sensor are made when first asked for.
 
     Parameters
     ----------
     rows : the readings of each decision
-    places : by feature its sensor, and its position among that sensor's readings
+    program : Program
+    functions : in Python or in C
 
-    >>> Columns([{0: [1.5]}, {0: None}, {}, {0: [None]}], {7: (0, 0)})[7]
+    >>> from hardcase_edge.program.definition import Feature, Program, Sensor, Uplink
+    >>> program = Program((Feature("f32"),), (Sensor((0,), (1,)),), Uplink(), (), (), (), 2)
+    >>> Columns([{0: [1.5]}, {0: None}, {}, {0: [None]}], program)[0]
     [1.5, nan, nan, nan]
     """
 
-    def __init__(self, rows: Sequence[Readings], places: Mapping[int, tuple[int, int]]) -> None:
+    def __init__(self, rows: Sequence[Readings], program: Program, functions: Arithmetic = PYTHON) -> None:
         super().__init__()
-        self.rows, self._places = rows, places
+        self.rows, self._program, self._functions = rows, program, functions
 
     def __missing__(self, feature: int) -> list[float]:
-        sensor, k = self._places[feature]
-        column = self[feature] = [
-            nan if (values := row.get(sensor)) is None or (x := values[k]) is None else x for row in self.rows
-        ]
-        return column
+        sensor = self._program.sensor_of[feature]
+        features = self._program.sensors[sensor].features
+        self.update(zip(features, self._functions.columns(self.rows, sensor, len(features)), strict=True))
+        return self[feature]
 
     def where_read(self, sensor: int) -> tuple[Columns, list[int]]:
         """The columns of those decisions for which this sensor gave readings, and which ones these are."""
         at = [k for k, row in enumerate(self.rows) if row.get(sensor) is not None]
-        return (self if len(at) == len(self.rows) else Columns([self.rows[k] for k in at], self._places)), at
+        if len(at) == len(self.rows):
+            return self, at
+        return Columns([self.rows[k] for k in at], self._program, self._functions), at

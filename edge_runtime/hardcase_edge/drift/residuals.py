@@ -15,17 +15,18 @@ and the decisions at which they are named are those of looking at each decision 
 
 from __future__ import annotations
 
-from itertools import pairwise
-from math import inf, nan
+from math import nan
 from typing import TYPE_CHECKING
 
 from ..base.change import Change
 from ..bundle.monitors import MOVED
+from .arithmetic import PYTHON, Arithmetic
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Sequence
 
     from ..bundle.monitors import Monitors, Prediction, Residual
+    from .arithmetic import Expectation
     from .columns import Columns
 
 __all__ = ["Residuals"]
@@ -34,8 +35,6 @@ DELTA = 0.001  # probability at most, for each test of a sensor, that it is ever
 OFTEN = 2.5  # times as often as in training ...
 SLACK = 0.1  # ... and this much more often: residuals beyond their limits, and readings that repeat
 NAMING = 32  # decisions from the first sign of a failure until a sensor is named
-LATELY = 8  # decisions over which misses are averaged
-MOST_MISS = 10.0  # limits; a larger miss counts as this
 
 
 class Residuals:
@@ -45,6 +44,7 @@ class Residuals:
     ----------
     monitors : Monitors
     sensor_of : by feature its sensor
+    functions : in Python or in C
 
     Attributes
     ----------
@@ -52,10 +52,10 @@ class Residuals:
         By sensor why it is suspected, and since which decision.
     """
 
-    def __init__(self, monitors: Monitors, sensor_of: Mapping[int, int]) -> None:
+    def __init__(self, monitors: Monitors, sensor_of: Sequence[int], functions: Arithmetic = PYTHON) -> None:
         self.suspects: dict[int, tuple[str, int]] = {}
-        self._watches = {r.sensor: _Watch(r, sensor_of) for r in monitors.residuals}
-        self._pairs = [_Pair(p, sensor_of) for p in monitors.pairs]
+        self._watches = {r.sensor: _Watch(r, sensor_of, functions) for r in monitors.residuals}
+        self._pairs = [_Pair(p, sensor_of, functions) for p in monitors.pairs]
         self._name_in = 0  # decisions until a suspect is named; 0: nothing has failed
 
     @property
@@ -97,64 +97,48 @@ class Residuals:
 class _Expected:
     """A reading as others predict it."""
 
-    def __init__(self, p: Prediction, sensor_of: Mapping[int, int]) -> None:
+    def __init__(self, p: Prediction, sensor_of: Sequence[int]) -> None:
         unit = 2.0**-p.shift
-        self.feature, self.bias, self.limit = p.feature, p.bias * unit, max(p.limit, 1) * unit
-        self.terms = [(f, weight * unit) for f, weight in p.terms]
+        self._feature, self._bias, self._limit = p.feature, p.bias * unit, max(p.limit, 1) * unit
+        self._terms = [(f, weight * unit) for f, weight in p.terms]
+        self.last = nan  # what was expected for the last decision with readings of the sensor
         self.sources = {sensor_of[f] for f, _ in p.terms}
 
-    def readings(self, columns: Columns) -> list[float]:
-        """What is expected; NaN where the reading itself is missing, or one of those that predict it."""
-        own, bias = columns[self.feature], self.bias
-        sums = [nan if x is nan else bias for x in own] if nan in own else [bias] * len(own)
-        for f, weight in self.terms:
-            sums = [sum_ + weight * x for sum_, x in zip(sums, columns[f], strict=True)]
-        return sums
-
-    def misses(self, columns: Columns, expected: list[float]) -> list[float]:
-        """How far readings lie from those expected, in units of the limit."""
-        limit = self.limit
-        return [abs(x - sum_) / limit for x, sum_ in zip(columns[self.feature], expected, strict=True)]
-
-
-def _averaged(before: float, misses: list[float]) -> float:
-    """The average of the last few misses, with those that were averaged before; NaN counts for nothing."""
-    for miss in misses:
-        if miss >= 0:
-            before += ((miss if miss < MOST_MISS else MOST_MISS) - before) / LATELY
-    return before
+    def of(self, columns: Columns) -> Expectation:
+        """What ``arithmetic.judged`` takes."""
+        terms = tuple([(columns[f], weight) for f, weight in self._terms])
+        return columns[self._feature], self._bias, terms, self._limit, MOVED * self._limit, self.last
 
 
 class _Pair:
     """One sensor, predicted from one other."""
 
-    def __init__(self, p: Prediction, sensor_of: Mapping[int, int]) -> None:
-        self._expected = _Expected(p, sensor_of)
+    def __init__(self, p: Prediction, sensor_of: Sequence[int], functions: Arithmetic) -> None:
+        self._expected, self._judged = _Expected(p, sensor_of), functions.judged
         self.sensors = {sensor_of[p.feature], *self._expected.sources}
         self.misses = 0.0
 
     def see(self, columns: Columns) -> None:
         """All that was read."""
-        expected = self._expected
-        self.misses = _averaged(self.misses, expected.misses(columns, expected.readings(columns)))
+        self.misses = self._judged(self.misses, len(columns.rows), (), [self._expected.of(columns)])[3]
 
 
 class _Watch:
     """One sensor."""
 
-    def __init__(self, residual: Residual, sensor_of: Mapping[int, int]) -> None:
+    def __init__(self, residual: Residual, sensor_of: Sequence[int], functions: Arithmetic) -> None:
         self.sensor = residual.sensor
-        self._residual = residual
+        self._residual, self._functions = residual, functions
         self._all = [_Expected(p, sensor_of) for p in residual.predictions]
-        self._last: object = None  # its readings, and what was expected of each feature, of the last decision
-        self._before: dict[int, float] = {}
+        self._last: object = None  # its readings of the last decision
         self.begin(())
 
     def begin(self, suspects: Collection[int]) -> None:
         """Forget all evidence; no prediction is made from a suspect."""
         self._predictions = [p for p in self._all if p.sources.isdisjoint(suspects)]
         shares = (self._residual.beyond, self._residual.same)
-        self.beyond, self.same = (Change(min(0.9, OFTEN * share / 1000 + SLACK), DELTA) for share in shares)
+        bounds = [min(0.9, OFTEN * share / 1000 + SLACK) for share in shares]
+        self.beyond, self.same = [Change(bound, DELTA, self._functions.bet) for bound in bounds]
         self.misses = 0.0  # how far residuals lie from 0 in units of their limits, lately
 
     def see(self, columns: Columns, first: int) -> list[int]:
@@ -163,32 +147,11 @@ class _Watch:
         if not at:
             return []
         marks = [first + k for k in at]
-        worst, must_have_moved = [-1.0] * len(at), [False] * len(at)
-        for p in self._predictions:
-            expected, clearly = p.readings(columns), MOVED * p.limit
-            misses = p.misses(columns, expected)
-            worst = [miss if miss > most else most for miss, most in zip(misses, worst, strict=True)]
-            steps = pairwise([self._before.get(p.feature, nan), *expected])
-            must_have_moved = [
-                moved or abs(b - a) > clearly for moved, (a, b) in zip(must_have_moved, steps, strict=True)
-            ]
-            self._before[p.feature] = expected[-1]
-        known = [(float(miss > 1), mark) for miss, mark in zip(worst, marks, strict=True) if miss >= 0]
-        self.misses = _averaged(self.misses, worst)
         values = [self._last, *[row[self.sensor] for row in columns.rows]]
         self._last = values[-1]
-        repeats = [
-            (float(a == b), mark)
-            for (a, b), moved, mark in zip(pairwise(values), must_have_moved, marks, strict=True)
-            if moved
-        ]
-        since = min(_noticed(self.beyond, known), _noticed(self.same, repeats))
-        return [mark for mark in marks if mark >= since]
-
-
-def _noticed(change: Change, values: list[tuple[float, int]]) -> float:
-    """The mark of the value, among these or earlier ones, after which the change is noticed; infinite if it is not."""
-    if change.is_noticed:
-        return 0
-    n = change.see_all(values)
-    return values[n - 1][1] if change.is_noticed else inf
+        expectations = [p.of(columns) for p in self._predictions]
+        beyond, repeats, last, self.misses = self._functions.judged(self.misses, len(at), values, expectations)
+        for p, expected in zip(self._predictions, last, strict=True):
+            p.last = expected
+        since = min(self.beyond.see_all(beyond, marks), self.same.see_all(repeats, marks))
+        return [] if since > marks[-1] else [mark for mark in marks if mark >= since]

@@ -6,20 +6,23 @@ share in training; a bin without values counts half a value. An index above ``LA
 distribution has moved; sampling alone goes beyond it in a window with a probability below one in a hundred thousand,
 if training had 200 rows (docs/math.md (130)). Bins are steps between readings, so they are groups of codes.
 
-Values are kept until a window is whole, and then sorted and counted at once: that takes less time than to count each.
+Values are kept until a window is whole, and then counted at once: that takes less time than to count each.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from itertools import pairwise
 from math import log
 from typing import TYPE_CHECKING
 
+from .arithmetic import PYTHON
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ..bundle.monitors import Histogram
+
+    Below = Callable[[Sequence[float], Sequence[float]], Sequence[int]]
 
 __all__ = ["LARGE", "WINDOW", "Stability", "stability_index"]
 
@@ -41,16 +44,21 @@ def stability_index(counts: Sequence[int], reference: Sequence[int]) -> float:
 class Stability:
     """The index of one number, window by window.
 
+    Parameters
+    ----------
+    reference : of training
+    below : ``arithmetic.below``, in Python or in C
+
     Attributes
     ----------
     index : float or None
         Of the last whole window; None before there is one.
     """
 
-    __slots__ = ("_edges", "_reference", "_values", "index")
+    __slots__ = ("_below", "_edges", "_reference", "_values", "index")
 
-    def __init__(self, reference: Histogram) -> None:
-        self._edges, self._reference = reference.edges, reference.counts
+    def __init__(self, reference: Histogram, below: Below = PYTHON.below) -> None:
+        self._edges, self._reference, self._below = reference.edges, reference.counts, below
         self._values: list[float] = []
         self.index: float | None = None
 
@@ -58,9 +66,8 @@ class Stability:
         """More values, in their order."""
         self._values += values
         while len(self._values) >= WINDOW:
-            window = sorted(self._values[:WINDOW])
+            below = [0, *self._below(self._values[:WINDOW], self._edges), WINDOW]
             del self._values[:WINDOW]
-            below = [0, *[bisect_left(window, edge) for edge in self._edges], WINDOW]
             self.index = stability_index([b - a for a, b in pairwise(below)], self._reference)
 
     @property

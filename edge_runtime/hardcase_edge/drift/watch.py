@@ -11,10 +11,11 @@ Nothing here reads a clock or a file, and the memory is that of the manifest's l
 
 from __future__ import annotations
 
-from math import nan
 from typing import TYPE_CHECKING, Any
 
 from ..bundle.monitors import Histogram
+from ..session.session import LOCAL
+from .arithmetic import arithmetic
 from .columns import Columns
 from .residuals import Residuals
 from .stability import Stability
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from ..bundle.monitors import Monitors
     from ..program.definition import Program
-    from .columns import Readings
+    from .arithmetic import Readings
 
 __all__ = ["Watch", "wanted_cloud"]
 
@@ -50,34 +51,42 @@ class Watch:
     """
 
     def __init__(self, monitors: Monitors, program: Program) -> None:
-        self._places = {f: (s, k) for s, sensor in enumerate(program.sensors) for k, f in enumerate(sensor.features)}
+        self._program, self._functions = program, arithmetic()
+        below = self._functions.below
         self.n = 0
         self._may_be_dead = frozenset(monitors.treat_as_dead)
-        self._features = {f: Stability(histogram) for f, histogram in monitors.features}
-        self._confidence = None if monitors.confidence is None else Stability(monitors.confidence)
+        self._features = {f: Stability(histogram, below) for f, histogram in monitors.features}
+        self._confidence = None if monitors.confidence is None else Stability(monitors.confidence, below)
         self._forwarded = _shares(monitors.forwarded)
-        self._waiting: list[tuple[Mapping[str, Any], Readings]] = []
-        self._residuals = Residuals(monitors, {f: s for f, (s, _) in self._places.items()})
+        self._lines: list[Mapping[str, Any]] = []  # of the decisions that wait, ...
+        self._rows: list[Readings] = []  # ... and their readings
+        self._residuals = Residuals(monitors, program.sensor_of, self._functions)
+        self._next_look = self._residuals.may_wait
 
-    def decided(self, decision: Mapping[str, Any], readings: Readings) -> None:
-        """A decision was made with these readings, which nobody changes any more."""
+    def decided(self, decision: Mapping[str, Any], readings: Readings) -> bool:
+        """A decision was made with these readings, which nobody changes any more; returns whether it was looked at."""
         self.n += 1
-        self._waiting.append((decision, readings))
-        if len(self._waiting) >= self._residuals.may_wait:
-            self._see()
+        self._lines.append(decision)
+        self._rows.append(readings)
+        if self.n < self._next_look:
+            return False
+        self._see()
+        self._next_look = self.n + self._residuals.may_wait
+        return True
 
     def _see(self) -> None:
         """Look at all decisions that have waited: together they take less time than one by one."""
-        lines = [line for line, _ in self._waiting]
-        columns = Columns([readings for _, readings in self._waiting], self._places)
-        self._waiting.clear()
+        lines, columns = self._lines, Columns(self._rows, self._program, self._functions)
+        self._lines, self._rows = [], []
         for f, stability in self._features.items():
-            stability.see([x for x in columns[f] if x is not nan])
+            column = columns[f]
+            total = sum(column)  # NaN where some reading is missing
+            stability.see(column if total == total else [x for x in column if x == x])
         if self._forwarded is not None:
-            self._forwarded.see([wanted_cloud(line) for line in lines])
+            self._forwarded.see([line["route"] != LOCAL and wanted_cloud(line) for line in lines])
         if self._confidence is not None:
-            answered = [line["confidence"] for line in lines if line["route"] == "local"]
-            self._confidence.see([10_000 * share for share in answered if share is not None])
+            shares = [line["confidence"] for line in lines if line["route"] == LOCAL]
+            self._confidence.see([10_000 * share for share in shares if share is not None])
         self._residuals.see(columns, self.n - len(lines) + 1)
 
     @property

@@ -46,5 +46,9 @@ EXTENSION = (
     "py_item_session.c",
     "py_item_parts.c",
     "py_item_records.c",
+    "hardcase_servo.c",
+    "py_servo.c",
+    "py_drift.c",
 )
-FLAGS = ("-std=c99", "-O2", "-fvisibility=hidden", "-DPy_LIMITED_API=0x030B0000")
+# Without contraction: a multiplication and an addition are rounded each, as Python rounds them.
+FLAGS = ("-std=c99", "-O2", "-ffp-contract=off", "-fvisibility=hidden", "-DPy_LIMITED_API=0x030B0000")

@@ -98,9 +98,9 @@ class Auditing:
         if self._replies or self._audits.open is not None:
             self._look()
         can_ask = link is not None and _is_told(decision) and self._is_promised(decision)
-        is_trial = self._stored is not None and self._stored.wants_audit
+        is_trial = can_ask and self._stored is not None and self._stored.wants_audit
         is_kept, is_asked = self._audits.drawn(
-            decision, can_ask=can_ask and is_trial, asks_kept=can_ask and self.retest is not None
+            decision, can_ask=is_trial, asks_kept=can_ask and self.retest is not None
         )
         if not (is_kept or is_asked):
             return

@@ -7,7 +7,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from ..bundle.load import Loaded
-from ..bundle.prices import LEVEL
+from ..bundle.prices import LEVEL, Prices
 from ..errors import InputError
 from ..kernel.machine import open_machine
 from ..outbox.flags import parse_share
@@ -16,7 +16,7 @@ from ..servo.flags import date_of, is_asked
 from ..servo.ledger import read_ledger, write_ledger
 from ..servo.plan import MOST_LEFT_MS, Plan, energy_to_micro
 from ..servo.servo import FORWARD, Servo, forward_bucket, spending_bucket
-from ..session.session import DEGRADED
+from ..session.session import DEGRADED, Machine
 
 if TYPE_CHECKING:
     import argparse
@@ -119,13 +119,16 @@ class Budgets:
         self.servo, self.plan = servo, plan
         self.loaded, self._path, self._name, self._note = loaded, path, name, note
         self._until, self._clock, self._monotonic = until, clock, monotonic
+        self._battery = plan if plan is not None and plan.left is not None else None
         self._ms = int(monotonic() * 1000)
         self._may_forward = True
         prices = servo.prices
         self._position = 0 if prices is None else prices.shipped * LEVEL
-        self._thresholds = () if prices is None else prices.at(self._position)
+        self._move = (lambda position: None) if prices is None else _mover(loaded, prices)
+        self._price = None if prices is None else float(prices.shipped)  # the level of the last decision
         self._spent = 0
-        self._reserve = 0 if servo.spending is None else max(servo.spending.burst, 2 * loaded.report.worst_cost)
+        self._worst = loaded.report.worst_cost
+        self._reserve = 0 if servo.spending is None else max(servo.spending.burst, 2 * self._worst)
         self._forwards_reserve = 0 if servo.forwards is None else servo.forwards.burst
         self._resume(read_ledger(path, name))
         self._save()
@@ -136,37 +139,43 @@ class Budgets:
         """Limit the case to what is left, and move the thresholds."""
         servo, now = self.servo, int(self._monotonic() * 1000)
         ms, self._ms = now - self._ms, now
-        if self.plan is not None and self.plan.left is not None:
-            self._follow_battery(self.plan, ms)
+        if self._battery is not None:
+            self._follow_battery(self._battery, ms)
         servo.passed(ms)
         limit, self._may_forward = servo.begin(case.limit)
-        if limit is not None:
-            case.limit = limit if self.plan is None else min(limit, self._most(self.plan))
-        case.can_ask = case.can_ask and self._may_forward
+        if limit is not None and self.plan is not None:
+            limit = min(limit, self._reserve_left)  # what may be spent before the file is written again
+        case.limit = limit if self._battery is None else self._battery.most(limit)
+        if not self._may_forward:
+            case.can_ask = False
         position = servo.position
         if position != self._position:
             self._move(position)
+            self._position = position
+            self._price = round(position * 1000 / LEVEL) / 1000  # a quarter of the time of round(x, 3)
 
     def end(self, case: Case) -> None:
         """Count what the case has cost, and say in its record at which ``price``."""
-        servo, cost = self.servo, to_micro(case.record["cost"])
+        record = case.record
+        cost, has_asked = to_micro(record["cost"]), case.has_asked
         if not self._may_forward and case.decision.route == DEGRADED:
-            servo.n_held += 1
-        servo.ended(cost, case.has_asked)
+            self.servo.n_held += 1
+        self.servo.ended(cost, has_asked)
         self._spent += cost
         self._reserve_left -= cost
-        self._forwards_left -= FORWARD * case.has_asked
-        if self.plan is not None and self.plan.left is not None:
-            self.plan.spent(cost)
+        if has_asked:
+            self._forwards_left -= FORWARD
+        if self._battery is not None:
+            self._battery.spent(cost)
             case.stretch = self.stretch
         if self._is_used_up() or self._ms >= self._save_at_ms:
             self._save()
-        case.record["price"] = self._price
+        record["price"] = self._price
 
     @property
     def stretch(self) -> float:
         """By what the interval is multiplied, from 1: of a battery that falls behind its plan."""
-        return 1.0 if self.plan is None or self.plan.left is None else self.servo.stretch
+        return 1.0 if self._battery is None else self.servo.stretch
 
     def stop(self) -> None:
         """No decision follows: what is left is kept as it is."""
@@ -193,34 +202,11 @@ class Budgets:
         if self.servo.spending is not None:
             self.servo.spending.rate = plan.rate
 
-    def _most(self, plan: Plan) -> int:
-        """What may be spent before the file is written again."""
-        return self._reserve_left if plan.left is None else min(self._reserve_left, plan.left)
-
-    def _move(self, position: int) -> None:
-        """Set the thresholds of a position of the price, those that change."""
-        prices = self.servo.prices
-        if prices is None:
-            return
-        thresholds = prices.at(position)
-        for node, threshold, before in zip(prices.nodes, thresholds, self._thresholds, strict=True):
-            if threshold != before:
-                self.loaded.machine.move(node, threshold)
-        self._position, self._thresholds = position, thresholds
-
-    @property
-    def _price(self) -> float | None:
-        """The level at which the last decision was made, with its fraction."""
-        if self.servo.prices is None:
-            return None
-        return round(self._position * 1000 / LEVEL) / 1000  # three places, in a quarter of the time of round(x, 3)
-
     def _is_used_up(self) -> bool:
         """Whether the next decision might spend more than the file reckons with."""
-        spending, forwards = self.servo.spending, self.servo.forwards
-        worst = self.loaded.report.worst_cost
-        is_short = spending is not None and self._reserve_left < min(spending.left, worst)
-        return is_short or (forwards is not None and self._forwards_left < FORWARD)
+        spending, left = self.servo.spending, self._reserve_left
+        is_short = spending is not None and left < self._worst and left < spending.left
+        return is_short or (self.servo.forwards is not None and self._forwards_left < FORWARD)
 
     def _resume(self, parts: dict[str, list[int]]) -> None:
         if self.servo.spending is not None and "spending" in parts:
@@ -252,3 +238,22 @@ class Budgets:
             self._note(f"{error}; until it can be, a restart may spend a part of the budget again")
         self._reserve_left, self._forwards_left = self._reserve, self._forwards_reserve
         self._save_at_ms = self._ms + SAVE_EVERY_MS
+
+
+def _mover(loaded: Loaded, prices: Prices) -> Callable[[int], None]:
+    """A function that sets the machine's thresholds to those of a position of the price."""
+    machine = loaded.machine
+    if not isinstance(machine, Machine):
+        return machine.table(prices.nodes, prices.levels)
+
+    before = prices.at(prices.shipped * LEVEL)
+
+    def move(position: int) -> None:
+        nonlocal before
+        thresholds = prices.at(position)
+        for node, threshold, earlier in zip(prices.nodes, thresholds, before, strict=True):
+            if threshold != earlier:
+                machine.move(node, threshold)
+        before = thresholds
+
+    return move

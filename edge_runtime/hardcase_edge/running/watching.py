@@ -128,13 +128,12 @@ class Watching:
         """A decision is on its way to its reader; returns whether there is news for the status."""
         if self._promise is not None:
             self._promise.decided(is_forwarded=wanted_cloud(record) and not self._was_forced)
-        if self._watch is not None:
-            self._watch.decided(record, self.bank.readings)
-            if self._acts:
-                self.bank.without = self._watch.dead
+        has_looked = self._watch is not None and self._watch.decided(record, self.bank.readings)
+        if has_looked and self._acts and self._watch is not None:
+            self.bank.without = self._watch.dead
         if self._memory is not None:
             self._memory.note(monotonic())
-        return self._tell()
+        return (has_looked or self._promise is not None) and self._tell()
 
     def _tell(self) -> bool:
         """Tell the log what is new."""

@@ -7,12 +7,19 @@ that follows slowly, so that the bucket comes back to its middle whatever the ca
 (135)). Near the middle it moves little, because a price that jumps with each dear case loses accuracy. What is
 spent never exceeds what the bucket holds: the owner gives a decision no more than ``left``.
 
-``kernel/hardcase_servo.c`` is the same machine in C, bit for bit.
+``kernel/hardcase_servo.c`` is the same machine in C, bit for bit; where the kernel is, ``open_bucket`` opens that one.
 """
 
 from __future__ import annotations
 
-__all__ = ["HOUR_MS", "MOST_AMOUNT", "MOST_MS", "MOST_STEPS", "Bucket"]
+from typing import TYPE_CHECKING
+
+from ..kernel.machine import extension
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["HOUR_MS", "MOST_AMOUNT", "MOST_MS", "MOST_STEPS", "Bucket", "open_bucket"]
 
 HOUR_MS = 3_600_000
 MOST_AMOUNT = 1 << 50  # of a rate and of a burst: 1.1e9 units an hour; products then fit 64 bits
@@ -23,6 +30,13 @@ SETTLE_MS = 600_000  # in which the base of the price moves through its range, i
 LONGEST_MS = 10_000  # that the base follows at once, however long nobody decided
 BASE_MOST = HALF * SETTLE_MS
 PARTS = [b * (HALF**2 + 3 * b**2) // (4 * HALF**2) for b in range(HALF + 1)]  # of HALF: a quarter near the middle
+
+
+def open_bucket(rate: int, burst: int, steps: int, begin: int) -> Bucket:
+    """A ``Bucket``, in C where the kernel is."""
+    kernel = extension()
+    bucket: Callable[[int, int, int, int], Bucket] = Bucket if kernel is None else kernel.Bucket
+    return bucket(rate, burst, steps, begin)
 
 
 class Bucket:

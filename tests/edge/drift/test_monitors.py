@@ -182,16 +182,16 @@ def test_a_suspect_must_be_watched_to_be_dead():
 
 
 def test_looking_at_decisions_together_names_whom_one_by_one_names():
-    draw, places = random.Random(5), {k: (k, 0) for k in range(3)}
-    together, single = (Residuals(MONITORS, {k: k for k in range(3)}) for _ in range(2))
+    draw = random.Random(5)
+    together, single = (Residuals(MONITORS, PROGRAM.sensor_of) for _ in range(2))
     waiting: list[dict[int, list[float] | None]] = []
     for mark in range(1, 900):
         truth = draw.uniform(-1, 1)
         values = [truth + draw.gauss(0, 0.1) + 0.8 * (mark > 300 and s == 1) for s in range(3)]
         waiting.append({s: [x] if draw.random() < 0.9 else None for s, x in enumerate(values)})
-        single.see(Columns(waiting[-1:], places), mark)
+        single.see(Columns(waiting[-1:], PROGRAM), mark)
         if len(waiting) == together.may_wait:
-            together.see(Columns(waiting, places), mark - len(waiting) + 1)
+            together.see(Columns(waiting, PROGRAM), mark - len(waiting) + 1)
             waiting = []
         assert together.suspects == single.suspects
     assert list(single.suspects) == [1]
@@ -199,9 +199,9 @@ def test_looking_at_decisions_together_names_whom_one_by_one_names():
 
 def test_a_change_is_the_same_however_its_values_come():
     draw, whole, single = random.Random(3), Change(0.2, 0.001), Change(0.2, 0.001)
-    values = [(draw.choice([0.0, 0.25, 1.0]), mark) for mark in range(1, 200)]
-    taken = whole.see_all(values)
-    for value, mark in values:
+    values, marks = [draw.choice([0.0, 0.25, 1.0]) for _ in range(199)], list(range(1, 200))
+    noticed = whole.see_all(values, marks)
+    for value, mark in zip(values, marks, strict=True):
         single.see(value, mark)
     assert whole.to_json() == single.to_json()
-    assert (taken, whole.is_noticed) == (whole.n, True)
+    assert (noticed, whole.is_noticed) == (whole.n, True)

@@ -19,10 +19,12 @@ from hardcase_edge.device.audits import Audits
 from hardcase_edge.device.device import Device, RuntimeConfig
 from hardcase_edge.device.draws import Draws
 from hardcase_edge.errors import InputError
+from hardcase_edge.kernel.machine import EVALUATORS, PYTHON, VARIABLE
 from hardcase_edge.link.wire import OK, Reply
 from hardcase_edge.outbox.records import Recorder
 from hardcase_edge.running.auditing import Auditing
 from hardcase_edge.running.budgeting import budgets_of
+from hardcase_edge.servo.bucket import Bucket
 from hardcase_edge.servo.flags import date_of
 from hardcase_edge.servo.ledger import MAX_BYTES, read_ledger, write_ledger
 from tests.helpers.edge.device import (
@@ -36,6 +38,7 @@ from tests.helpers.edge.device import (
     make_loaded,
     write_replay,
 )  # fmt: skip
+from tests.helpers.edge.evaluators import needs_kernel
 
 PRICES = Prices((1,), ((900,), (256,), (0,)), (300.0, 30.0, 1.0), (0.9, 0.1, 0.0), 1)
 REPLY = Reply(bytes(16), HPC, OK, 1, 9_000)
@@ -79,6 +82,24 @@ def test_hard_cases_drive_the_price_up_until_they_are_answered_here(tmp_path: Pa
     budget = world.budgets.facts()["budget"]
     assert budget["spent"] == sum(r["cost"] for r in records)
     assert budget["plan_per_hour"] == 6_000.0
+
+
+@needs_kernel
+@pytest.mark.parametrize(
+    "flags", [{"budget_per_hour": 6_000.0}, {"max_forward_rate": "10%", "budget_per_hour": 9_000.0}]
+)
+def test_budgets_in_c_go_as_those_in_python(flags: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    both = []
+    for evaluator in EVALUATORS:
+        monkeypatch.setenv(VARIABLE, evaluator)
+        (tmp_path / evaluator).mkdir()
+        world = World(tmp_path / evaluator, **flags)
+        assert isinstance(world.budgets.servo.spending, Bucket) == (evaluator == PYTHON)
+        records = world.decide([HARD, EASY, HARD] * 40, pause_s=60.0)
+        world.budgets.stop()
+        kept = (tmp_path / evaluator / "b.json").read_bytes()
+        both.append(([(r["route"], r["price"], r["cost"]) for r in records], world.budgets.facts(), kept))
+    assert both[0] == both[1]
 
 
 def test_a_decision_that_the_budget_cannot_pay_is_made_without_the_cloud(tmp_path: Path) -> None:
