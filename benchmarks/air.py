@@ -44,7 +44,6 @@ The link has 50 ± 10 ms one way and loses 5 % of all packets, by a process betw
 *bytes* are all that either side sent into the link, headers and lost packets too.
 The update is offered by `hardcase cloud offer` through mosquitto to `hardcase-edge run`, which also checks the bundle \
 and writes it; the copy is one TCP connection without either.
-Other work kept the two cores busy during the run: the copy waits for the link, and the update for the processor, too.
 
 """
 
