@@ -70,7 +70,6 @@ def loop(bundle: str, rows: list[list[float]], kind: str, folder: str) -> Any:
     args = make_parser().parse_args(["run", bundle, *flags])
     loaded, at = load_bundle(bundle), [0.0]
     budgets = budgets_of(args, loaded, Clock(), print, lambda: at[0])
-    loaded = loaded if budgets is None else budgets.loaded
     bank: Any = Rows(loaded.machine.program, rows)
     auditing = auditing_of(args, loaded, bank, None, None)
     watching = None if args.drift is None else watching_of(args, loaded, bank, auditing, None, print)

@@ -15,7 +15,7 @@ from typing import Any
 
 from hardcase_edge.base.betting import interval
 from hardcase_edge.base.escape import terminal
-from hardcase_edge.errors import InputError
+from hardcase_edge.errors import InputError, one_line
 
 from ..metrics.families import BudgetFigures, Fleet, PromiseFigures, RolloutFigures
 from ..records.database import Database
@@ -69,13 +69,16 @@ class Figures:
         self.trouble, self.since = "", 0.0
 
     def look(self, now: float) -> dict[str, Any]:
-        """Everything that the page shows; while the store cannot be read, the last look, and since when."""
+        """Everything that the page shows; while the store cannot be read, the last look, and since when.
+
+        A mistake in the figures themselves is told there, too: otherwise they would stand still and look alive.
+        """
         try:
             self._last = self._look(now)
             self.trouble = ""
-        except InputError as error:
+        except Exception as error:
             self.since = self.since if self.trouble else now
-            self.trouble = str(error)
+            self.trouble = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {one_line(error)}"
         store = {"name": self._database.dialect.name, "trouble": self.trouble, "since": self.since}
         return {**self._last, "store": store, "workers": None if self._workers is None else self._workers.look()}
 

@@ -40,7 +40,7 @@ class Loaded:
     bundle: Bundle
     manifest: Manifest
     report: Report  # what the verifier proved: worst-case cost, operations, memory
-    machine: Machine | CompiledMachine  # runs the program
+    machine: Machine | CompiledMachine  # runs the program; its thresholds move where the manifest has prices
     joint: JointMachine | None = None  # runs items of several parts; None: the program decides alone
     items: JointReport | None = None  # what was proved of items
 
@@ -116,7 +116,8 @@ def load_bytes(data: bytes, *, allow_joint: bool = False) -> Loaded:
             f"{len(bundle.golden)} golden cases of {report.operations} operations each are too many to replay; "
             "export the bundle with fewer"
         )
-    machine = open_machine(bundle.program, outlines=report.outlines)
+    moved = () if manifest.prices is None else manifest.prices.nodes
+    machine = open_machine(bundle.program, outlines=report.outlines, moved=moved)
     check_golden(machine, bundle.golden)
     return Loaded(bundle, manifest, report, machine)
 
@@ -128,9 +129,10 @@ def _load_joint(bundle: Bundle, joint: Joint) -> Loaded:
 
     proved = verify_joint(bundle.program, joint)
     manifest = Manifest.from_json(bundle.manifest, bundle.program)
-    if manifest.clock or manifest.without:
+    if manifest.clock or manifest.without or manifest.prices is not None:
         raise BundleError(
-            "a joint program goes by declared costs, without confidences of lost sensors; export it again"
+            "a joint program goes by declared costs, without confidences of lost sensors and without prices; "
+            "export it again"
         )
     if len(bundle.items) * proved.operations > MAX_GOLDEN_OPERATIONS:
         raise BundleError(f"{len(bundle.items)} golden items are too many to replay; export the bundle with fewer")

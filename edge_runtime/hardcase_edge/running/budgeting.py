@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from ..bundle.load import Loaded
 from ..bundle.prices import LEVEL, Prices
 from ..errors import InputError
-from ..kernel.machine import open_machine
 from ..outbox.flags import parse_share
 from ..program.cost import to_micro, to_unit
 from ..servo.flags import date_of, is_asked
@@ -25,18 +24,9 @@ if TYPE_CHECKING:
     from ..base.clock import Clock
     from ..device.surroundings import Case
 
-__all__ = ["Budgets", "budgets_of", "movable"]
+__all__ = ["Budgets", "budgets_of"]
 
 SAVE_EVERY_MS = 600_000  # for the time that is left of a battery's plan; what is spent is saved before
-
-
-def movable(loaded: Loaded) -> Loaded:
-    """The bundle with a machine whose thresholds can move, where its manifest has prices."""
-    prices, report = loaded.manifest.prices, loaded.report
-    if prices is None:
-        return loaded
-    machine = open_machine(loaded.bundle.program, outlines=report.outlines, moved=prices.nodes)
-    return Loaded(loaded.bundle, loaded.manifest, report, machine)
 
 
 def budgets_of(
@@ -59,7 +49,6 @@ def budgets_of(
     """
     if not is_asked(args):
         return None
-    loaded = movable(loaded)
     manifest, prices = loaded.manifest, loaded.manifest.prices
     if prices is None:
         note("the bundle has no prices, so no threshold moves: a budget only limits; export it with --prices")
@@ -117,7 +106,7 @@ class Budgets:
         clock: Clock | None = None,
     ) -> None:
         self.servo, self.plan = servo, plan
-        self.loaded, self._path, self._name, self._note = loaded, path, name, note
+        self._path, self._name, self._note = path, name, note
         self._until, self._clock, self._monotonic = until, clock, monotonic
         self._battery = plan if plan is not None and plan.left is not None else None
         self._ms = int(monotonic() * 1000)
@@ -125,6 +114,7 @@ class Budgets:
         prices = servo.prices
         self._position = 0 if prices is None else prices.shipped * LEVEL
         self._move = (lambda position: None) if prices is None else _mover(loaded, prices)
+        self._move(self._position)  # the run before this one may have left them elsewhere
         self._price = None if prices is None else float(prices.shipped)  # the level of the last decision
         self._spent = 0
         self._worst = loaded.report.worst_cost
@@ -246,14 +236,8 @@ def _mover(loaded: Loaded, prices: Prices) -> Callable[[int], None]:
     if not isinstance(machine, Machine):
         return machine.table(prices.nodes, prices.levels)
 
-    before = prices.at(prices.shipped * LEVEL)
-
     def move(position: int) -> None:
-        nonlocal before
-        thresholds = prices.at(position)
-        for node, threshold, earlier in zip(prices.nodes, thresholds, before, strict=True):
-            if threshold != earlier:
-                machine.move(node, threshold)
-        before = thresholds
+        for node, threshold in zip(prices.nodes, prices.at(position), strict=True):
+            machine.move(node, threshold)
 
     return move

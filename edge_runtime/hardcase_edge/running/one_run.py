@@ -86,8 +86,6 @@ def run_bundle(
         air = updates_of(args, store) if store is not None else None
         clock = stored.clock() if stored is not None else Clock()
         budgets = _budgets(args, loaded, clock)
-        if budgets is not None:
-            loaded = budgets.loaded
         link = connect(args, loaded, beside, publisher, air, clock)
         watching = _watching(process, loaded, bank, auditing, link)
         sources = [s.facts for s in (stored, publisher, air, auditing, watching, budgets) if s is not None]

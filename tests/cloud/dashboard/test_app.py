@@ -209,6 +209,16 @@ def test_a_store_that_goes_away_is_said_with_the_time_and_the_old_figures_stay(
     assert figures.look(NOW + 7)["store"]["trouble"] == ""
 
 
+def test_a_mistake_in_the_figures_is_told_on_the_page_and_the_old_figures_stay(
+    figures: Figures, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = figures.look(NOW)
+    monkeypatch.setattr(figures, "_look", lambda _: {}["fleet"])
+    after = figures.look(NOW + 5)
+    assert after["store"]["trouble"].startswith("KeyError: ")
+    assert after["fleet"] == before["fleet"]
+
+
 def test_metrics_have_every_state_of_every_roll_out(figures: Figures) -> None:
     status, _, body = ask(figures, "/metrics", headers=IN)
     lines = body.decode().splitlines()

@@ -16,7 +16,7 @@ from hardcase_edge.joint.definition import ANYTIME, MAX_PARTS, ONE_SHOT, Joint
 from hardcase_edge.joint.format import decode_joint, encode_joint
 from hardcase_edge.joint.golden import JointCase, decode_items, encode_items
 from hardcase_edge.joint.prove import verify_joint
-from hardcase_edge.program.definition import Acquire, Answer, Feature, Program, Sensor, Slice
+from hardcase_edge.program.definition import THRESHOLD, Acquire, Answer, Branch, Feature, Program, Sensor, Slice
 from hardcase_edge.session.recorded import narrowest
 from tests.helpers.attack.joint import attack
 from tests.helpers.edge.joint_programs import joint_bundle, random_joint
@@ -43,6 +43,24 @@ def test_a_golden_item_that_decides_otherwise_is_refused() -> None:
 def test_whoever_decides_no_items_refuses_the_bundle_in_one_line() -> None:
     with pytest.raises(BundleError, match=r"^the bundle decides items of several parts, .* do it$"):
         load_bytes(FILES[0])
+
+
+def test_a_manifest_with_what_items_do_not_go_by_is_refused() -> None:
+    bundle = next(b for b in (unpack_bundle(d, allow_joint=True) for d in FILES) if _branches(b.program))
+    node = _branches(bundle.program)[0]
+    branch = bundle.program.nodes[node]
+    assert isinstance(branch, Branch)
+    threshold = branch.threshold
+    levels = [[threshold], [threshold + 1]]
+    prices = {"nodes": [node], "levels": levels, "costs": [1.0, 0.5], "forwards": [0.5, 0.1], "shipped": 0}
+    for more in ({"clock": True, "unit": "ms"}, {"prices": prices}):
+        forged = replace(bundle, manifest={**bundle.manifest, **more})
+        with pytest.raises(BundleError, match="a joint program goes by declared costs"):
+            load_bytes(pack_bundle(forged), allow_joint=True)
+
+
+def _branches(program: Program) -> list[int]:
+    return [k for k, n in enumerate(program.nodes) if isinstance(n, Branch) and n.rule == THRESHOLD]
 
 
 def test_golden_items_without_a_joint_program_are_refused() -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from hardcase_edge import cli
 from hardcase_edge.base.clock import Clock
+from hardcase_edge.bundle.load import Loaded
 from hardcase_edge.bundle.prices import Prices
 from hardcase_edge.device.audit import AuditedBank
 from hardcase_edge.device.audits import Audits
@@ -48,15 +49,17 @@ CLOSED = {"budget_per_hour": None, "battery": None, "until": None, "max_forward_
 class World:
     """A device with budgets in a time of its own; each restart is a new one on the same file."""
 
-    def __init__(self, folder: Path, manifest: dict[str, Any] | None = None, **flags: Any) -> None:
+    def __init__(
+        self, folder: Path, manifest: dict[str, Any] | None = None, loaded: Loaded | None = None, **flags: Any
+    ) -> None:
         self.manifest = {"prices": PRICES} if manifest is None else manifest
         self.at, self.notes = 50.0, list[str]()
         self.args = argparse.Namespace(**CLOSED | {"budget_file": str(folder / "b.json")} | flags)
-        self.start()
+        self.start(loaded)
 
-    def start(self) -> None:
-        loaded = make_loaded(**self.manifest)
-        budgets = budgets_of(self.args, loaded, Clock(), self.notes.append, lambda: self.at)
+    def start(self, loaded: Loaded | None = None) -> None:
+        self.loaded = loaded or make_loaded(**self.manifest)
+        budgets = budgets_of(self.args, self.loaded, Clock(), self.notes.append, lambda: self.at)
         assert budgets is not None
         self.budgets = budgets
 
@@ -65,7 +68,7 @@ class World:
             self.at += seconds
 
         device = Device(
-            self.budgets.loaded, FakeBank(xs, dead=dead), FakeLink([REPLY] * len(xs)),
+            self.loaded, FakeBank(xs, dead=dead), FakeLink([REPLY] * len(xs)),
             RuntimeConfig(interval_s=pause_s, **config), monotonic=lambda: self.at, wait=wait,
             companions=[self.budgets],
         )  # fmt: skip
@@ -82,6 +85,21 @@ def test_hard_cases_drive_the_price_up_until_they_are_answered_here(tmp_path: Pa
     budget = world.budgets.facts()["budget"]
     assert budget["spent"] == sum(r["cost"] for r in records)
     assert budget["plan_per_hour"] == 6_000.0
+
+
+@needs_kernel
+@pytest.mark.parametrize("evaluator", EVALUATORS)
+def test_each_run_of_a_bundle_begins_with_the_thresholds_that_it_was_shipped_with(
+    evaluator: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, evaluator)
+    loaded, firsts = make_loaded(prices=PRICES), []
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        world = World(tmp_path / name, loaded=loaded, budget_per_hour=6_000.0)
+        firsts.append(world.decide([HARD])[0]["route"])
+        assert any(world.decide([HARD], pause_s=60.0)[0]["route"] == "local" for _ in range(100))
+    assert firsts == ["cloud", "cloud"]
 
 
 @needs_kernel
