@@ -28,6 +28,7 @@ MAX_TERMS = 4  # of one prediction
 MAX_PAIRS = 64
 MAX_COUNT = 1_000_000_000
 MAX_WEIGHT = 2**52
+MAX_WHOLE = 2**53  # up to which each whole number is a float64
 MAX_SHIFT = 60
 PER_MILLE = 1_000
 MOVED = 0.5  # of a limit: a prediction that changes by more must change the reading, too
@@ -126,9 +127,12 @@ def _feature(value: object, program: Program) -> tuple[int, Histogram]:
 
 def _histogram(value: object) -> Histogram:
     edges, counts = _list(value, 2, 2)
-    steps = _list(edges, MAX_BINS - 1, 1)
-    if not all(type(x) in (int, float) and -inf < x < inf for x in steps):
+    given = _list(edges, MAX_BINS - 1, 1)
+    if not all(type(x) in (int, float) and -inf < x < inf for x in given):
         raise _refusal("has an edge that is not a number")
+    if any(type(x) is int and abs(x) > MAX_WHOLE for x in given):
+        raise _refusal("has a whole edge beyond 2^53, which a device cannot hold")
+    steps = [float(x) for x in given]
     if steps != sorted(set(steps)):
         raise _refusal("has edges that do not rise")
     numbers = _counts(counts, len(steps) + 1, MAX_COUNT)

@@ -2,9 +2,22 @@
 /* The functions of drift/arithmetic.py, in C: the same operations on doubles in the same order, so the same bits. */
 #include "py_run.h"
 
+#include <float.h>
 #include <math.h>
 
+#if FLT_EVAL_METHOD == 2 || FLT_EVAL_METHOD < 0
+#error "sums are not rounded to doubles here (x87), so they would not be the bits of Python; use -msse2 -mfpmath=sse"
+#endif
+
 enum { MOST_MISS = 10, LATELY = 8, STAKES = 5, MOST_ROWS = 1 << 20 };
+
+/* A number as a double, -1 with an exception if it is none. No code in Python runs, which could change the lists here. */
+static double number_of(PyObject *x)
+{
+    if (x == NULL) return -1;
+    if (PyFloat_Check(x) || PyLong_CheckExact(x) || PyBool_Check(x)) return PyFloat_AsDouble(x);
+    return PyErr_SetString(PyExc_TypeError, "a number is a float or an int"), -1;
+}
 
 /* Reading k of values as a float, NaN for None; a new reference. */
 static PyObject *as_float(PyObject *values, Py_ssize_t k)
@@ -72,13 +85,15 @@ static int expect(double *expected, double *own, double *other, PyObject *expect
 {
     PyObject *column, *terms;
     double bias, weight;
+    if (!PyTuple_Check(expectation)) return PyErr_SetString(PyExc_TypeError, "an expectation is a tuple"), -1;
     if (!PyArg_ParseTuple(expectation, "OdO!ddd", &column, &bias, &PyTuple_Type, &terms, limit, clearly, before) ||
         read_list(own, column, n) < 0)
         return -1;
     for (Py_ssize_t i = 0; i < n; i++) expected[i] = isnan(own[i]) ? NAN : bias;
     for (Py_ssize_t t = 0; t < PyTuple_Size(terms); t++) {
-        if (!PyArg_ParseTuple(PyTuple_GetItem(terms, t), "Od", &column, &weight) || read_list(other, column, n) < 0)
-            return -1;
+        PyObject *term = PyTuple_GetItem(terms, t);
+        if (!PyTuple_Check(term)) return PyErr_SetString(PyExc_TypeError, "a term is a tuple"), -1;
+        if (!PyArg_ParseTuple(term, "Od", &column, &weight) || read_list(other, column, n) < 0) return -1;
         for (Py_ssize_t i = 0; i < n; i++) expected[i] += weight * other[i];
     }
     return 0;
@@ -137,7 +152,13 @@ static PyObject *drift_judged(PyObject *module, PyObject *args)
     for (Py_ssize_t i = 0; i < n; i++) worst[i] = -1;
     for (Py_ssize_t p = 0; p < n_expectations; p++) {
         double limit, clearly, before;
-        if (expect(expected, own, other, PyList_GetItem(expectations, p), n, &limit, &clearly, &before) < 0) goto done;
+        PyObject *expectation = PyList_GetItem(expectations, p);
+        int status;
+        if (expectation == NULL) goto done;
+        Py_INCREF(expectation); /* what makes a double of an odd object may change the list */
+        status = expect(expected, own, other, expectation, n, &limit, &clearly, &before);
+        Py_DECREF(expectation);
+        if (status < 0) goto done;
         for (Py_ssize_t i = 0; i < n; i++) {
             double miss = fabs(own[i] - expected[i]) / limit;
             if (miss > worst[i]) worst[i] = miss;
@@ -168,7 +189,7 @@ static PyObject *drift_below(PyObject *module, PyObject *args)
     if (all == NULL) return PyErr_NoMemory();
     counts = read_list(all, values, n) < 0 ? NULL : PyList_New(PyTuple_Size(edges));
     for (Py_ssize_t e = 0; counts != NULL && e < PyTuple_Size(edges); e++) {
-        double edge = PyFloat_AsDouble(PyTuple_GetItem(edges, e));
+        double edge = number_of(PyTuple_GetItem(edges, e));
         Py_ssize_t count = 0;
         PyObject *made;
         for (Py_ssize_t i = 0; i < n; i++) count += all[i] < edge;
@@ -195,12 +216,12 @@ static PyObject *drift_bet(PyObject *module, PyObject *args)
     if (PyList_Size(marks) != n || PyList_Size(lefts) != n)
         return PyErr_SetString(PyExc_ValueError, "each value has a mark, and what is left of the purse"), NULL;
     for (Py_ssize_t i = 0; i < n && at < 0; i++) {
-        double value = PyFloat_AsDouble(PyList_GetItem(values, i)), before = p[0], share = 0.35, sum = 0;
+        double value = number_of(PyList_GetItem(values, i)), before = p[0], share = 0.35, sum = 0;
         if (value < 0) {
             if (PyErr_Occurred()) return NULL;
             continue;
         }
-        p[0] = PyFloat_AsDouble(PyList_GetItem(lefts, taken++));
+        p[0] = number_of(PyList_GetItem(lefts, taken++));
         if (p[0] < 0 && PyErr_Occurred()) return NULL;
         if (p[1] <= 1) p[1] = 1, since = PyList_GetItem(marks, i);
         for (int k = 0; k < STAKES; k++, share /= 2) {

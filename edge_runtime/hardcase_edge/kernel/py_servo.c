@@ -10,6 +10,7 @@
 #include "hardcase_servo.h"
 
 #define MOST_AMOUNT ((int64_t)1 << 50)
+#define MOST_THRESHOLD ((int64_t)1 << 61)
 enum { MOST_STEPS = 1 << 22, MOST_BASE = 512 * 600000, MOST_MOVED = 64, MOST_LEVELS = 64 };
 
 static PyObject *type_of_images;
@@ -72,6 +73,7 @@ static PyObject *bucket_resume(PyObject *object, PyObject *args)
     int overflow;
     if (!PyArg_ParseTuple(args, "OO:resume", &left, &base)) return NULL;
     kept = to_i64(left, &overflow);
+    if (PyErr_Occurred()) return NULL;
     position = to_i64(base, &overflow);
     if (PyErr_Occurred()) return NULL;
     bucket->left = within(kept, 2 * bucket->burst);
@@ -159,6 +161,11 @@ static PyObject *table_new(PyTypeObject *type, PyObject *args, PyObject *keyword
         return PyErr_NoMemory();
     }
     memcpy(self->thresholds, thresholds, (size_t)n_thresholds);
+    for (Py_ssize_t k = 0; k < n_thresholds / 8; k++)
+        if (self->thresholds[k] > MOST_THRESHOLD || self->thresholds[k] < -MOST_THRESHOLD) {
+            Py_DECREF((PyObject *)self);
+            return PyErr_SetString(PyExc_ValueError, "a threshold lies within 2^61"), NULL;
+        }
     memcpy(self->nodes, nodes, (size_t)n_nodes);
     self->prices.nodes = self->nodes;
     self->prices.thresholds = self->thresholds;

@@ -73,7 +73,7 @@ def test_judgements_are_the_same(in_c: Arithmetic, arguments: tuple[Any, ...]) -
 
 @needs_kernel
 @given(st.lists(st.one_of(st.floats(allow_nan=False), ODD.filter(lambda x: x == x)), max_size=60),
-       st.lists(st.one_of(st.integers(-9, 9), st.floats(-9, 9)), unique=True, max_size=MAX_BINS - 1))  # fmt: skip
+       st.lists(st.one_of(st.integers(-9, 9), st.sampled_from((2**53, -(2**53))), st.floats(-9, 9)), unique=True, max_size=MAX_BINS - 1))  # fmt: skip
 def test_counts_are_the_same(in_c: Arithmetic, values: list[float], edges: list[float]) -> None:
     steps = tuple(sorted(edges))
     assert in_c.below(values, steps) == PYTHON.below(values, steps)
@@ -150,6 +150,25 @@ WRONG = [
 def test_what_is_not_of_the_form_is_refused(in_c: Arithmetic, name: str, arguments: tuple[Any, ...]) -> None:
     with pytest.raises((TypeError, ValueError, IndexError, OverflowError)):
         getattr(in_c, name)(*arguments)
+
+
+@needs_kernel
+@pytest.mark.parametrize("n", [1, 2])
+def test_a_number_whose_conversion_changes_the_lists_does_no_harm(in_c: Arithmetic, n: int) -> None:
+    class Odd:
+        def __float__(self) -> float:
+            expectations.clear()
+            return 1.0
+
+    expectations: list[Any] = []
+    expectations += [([1.0], Odd(), (([1.0], 1.0),), 1.0, 1.0, 1.0) for _ in range(n)]
+    if n == 1:
+        assert in_c.judged(0.0, 1, (), expectations)[2] == [2.0]
+    else:
+        with pytest.raises(IndexError):
+            in_c.judged(0.0, 1, (), expectations)
+    with pytest.raises(TypeError, match="a float or an int"):
+        in_c.bet(PURSE, 0, [Odd()], [1], [0.5], 0.1, 1.0)
 
 
 def test_the_environment_chooses_python(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -175,6 +175,14 @@ def test_a_battery_goes_on_at_what_was_left_of_it_and_of_its_time(tmp_path: Path
     assert (world.budgets.plan.left, world.budgets.plan.left_ms) == (plan.left, plan.left_ms)
 
 
+def test_the_largest_battery_in_the_smallest_unit_survives_a_restart(tmp_path: Path) -> None:
+    world = World(tmp_path, {"prices": PRICES, "unit": "nJ"}, battery=1e9, until="2099-01-01")
+    world.budgets.stop()
+    left = world.budgets.plan.left
+    world.start()
+    assert world.budgets.plan.left == left > 2**81
+
+
 def test_the_interval_of_a_battery_that_falls_behind_stretches(tmp_path: Path) -> None:
     world = World(tmp_path, battery=0.001, until="2099-01-01")
     world.budgets.servo.spending.resume(0, 10**9)

@@ -164,3 +164,22 @@ def test_a_table_of_another_program_is_refused() -> None:
             machine.table(nodes, levels)  # type: ignore[union-attr]
     with pytest.raises(ValueError, match="no threshold"):
         machine.table((0,), ((1,), (2,)))(0)  # type: ignore[union-attr]
+
+
+@needs_kernel
+@pytest.mark.parametrize("threshold", [MOST_THRESHOLD + 1, -MOST_THRESHOLD - 1, 2**63 - 1, -(2**63)])
+def test_a_table_of_thresholds_beyond_their_range_is_refused(threshold: int) -> None:
+    machine = open_machine(make_program(), COMPILED, moved=(1,))
+    machine.table((1,), ((MOST_THRESHOLD,), (-MOST_THRESHOLD,)))
+    with pytest.raises(ValueError, match="within 2"):
+        machine.table((1,), ((0,), (threshold,)))
+
+
+@needs_kernel
+def test_a_state_that_is_no_number_is_refused_by_its_first_mistake() -> None:
+    class Odd:
+        def __index__(self) -> int:
+            raise KeyError("odd")
+
+    with pytest.raises(KeyError, match="odd"):
+        open_bucket(100, 100, 10, 0).resume(Odd(), Odd())
