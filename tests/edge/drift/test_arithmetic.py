@@ -71,9 +71,12 @@ def test_judgements_are_the_same(in_c: Arithmetic, arguments: tuple[Any, ...]) -
     assert same(in_c.judged(*arguments), PYTHON.judged(*arguments))
 
 
+EDGES = st.one_of(st.integers(-9, 9), st.sampled_from((2**53, -(2**53))), st.floats(-9, 9))
+
+
 @needs_kernel
 @given(st.lists(st.one_of(st.floats(allow_nan=False), ODD.filter(lambda x: x == x)), max_size=60),
-       st.lists(st.one_of(st.integers(-9, 9), st.sampled_from((2**53, -(2**53))), st.floats(-9, 9)), unique=True, max_size=MAX_BINS - 1))  # fmt: skip
+       st.lists(EDGES, unique=True, max_size=MAX_BINS - 1))  # fmt: skip
 def test_counts_are_the_same(in_c: Arithmetic, values: list[float], edges: list[float]) -> None:
     steps = tuple(sorted(edges))
     assert in_c.below(values, steps) == PYTHON.below(values, steps)
