@@ -29,7 +29,7 @@ from hardcase_edge.card.places import RUNTIME, STORE
 from hardcase_edge.errors import InputError
 from hardcase_edge.identity.folder import read_files
 from hardcase_edge.operations.unit import unit
-from hardcase_edge.running.arguments import STATE, check_arguments, check_files, check_on
+from hardcase_edge.running.elsewhere import STATE, check_files, check_on, check_service
 from hardcase_edge.store.metadata import MAX_METADATA_BYTES
 
 from .wheels import zip_of
@@ -148,7 +148,7 @@ def parsed_arguments(arguments: Sequence[str]) -> argparse.Namespace:
         raise InputError("--run names a bundle, a store or a key; flashing puts these itself (--trust of flash)")
     args.store = STATE
     try:
-        check_arguments(args, is_here=False)
+        check_service(args)
     except InputError as error:
         raise InputError(f"--run: {error}") from error
     return args

@@ -10,8 +10,11 @@ from ..errors import InputError
 if TYPE_CHECKING:
     import argparse
 
-__all__ = ["OLDEST_FIRST", "SAMPLE", "add_arguments", "check", "parse_bytes", "parse_share"]
+__all__ = [
+    "ALL", "CHANGES", "OLDEST_FIRST", "SAMPLE", "add_arguments", "check", "parse_bytes", "parse_share", "parse_which",
+]  # fmt: skip
 
+ALL, CHANGES = "all", "changes"
 OLDEST_FIRST, SAMPLE = "oldest-first", "sample"
 UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
 LEAST_BYTES, MOST_BYTES = 64 * 1024, 1024**4
@@ -82,9 +85,7 @@ def check(args: argparse.Namespace) -> None:
     if args.outbox:
         parse_bytes(args.outbox, "--outbox")
     if args.publish:
-        from .records import Rule
-
-        Rule(args.publish)
+        parse_which(args.publish)
 
 
 def parse_bytes(text: str, flag: str) -> int:
@@ -129,3 +130,14 @@ def parse_share(text: str, flag: str) -> float:
     if not 0 < share <= 1:
         raise InputError(f"{flag} is {text[:40]!r}; give a percentage such as 1%, above 0 and up to 100%")
     return share
+
+
+def parse_which(text: str) -> float:
+    """The share of ``--publish``: 1 for "all" and "changes".
+
+    Raises
+    ------
+    InputError
+        It is neither, nor a percentage.
+    """
+    return 1.0 if text in (ALL, CHANGES) else parse_share(text, "--publish")

@@ -13,9 +13,9 @@ from ..base.clock import RELEASED
 from ..errors import InputError
 from ..link.wire import ack_topic
 from .boot import next_boot, random_boot
-from .flags import parse_bytes
+from .flags import ALL, parse_bytes
 from .outbox import Direct, Outbox
-from .records import ALL, Recorder, Rule
+from .records import Recorder, Rule
 
 if TYPE_CHECKING:
     import argparse

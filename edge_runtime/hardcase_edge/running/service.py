@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..operations.unit import program, unit
-from .arguments import check_arguments, check_files
+from .elsewhere import check_files, check_service
 
 if TYPE_CHECKING:
     import argparse
@@ -28,7 +28,7 @@ def unit_of(run: argparse.Namespace, args: argparse.Namespace, argv0: str) -> st
     InputError
         An argument cannot be used, or a file that it names is not on this machine.
     """
-    check_arguments(run, is_here=False)
+    check_service(run)
     if args.program is None:
         check_files(run, "", is_whole=False, remedy="put it there first")
     command = [args.program or program(argv0), *args.run]
