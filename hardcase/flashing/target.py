@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import hardcase_edge
+from hardcase_edge.card.places import STORE
 from hardcase_edge.errors import InputError
+from hardcase_edge.identity.folder import Identities
 
 from .contents import Card, check_device, identity_files, make_card, parsed_arguments
 from .devices import check_card
@@ -59,7 +61,9 @@ def flash(bundle: str, target: str, wishes: Wishes) -> dict[str, Any]:
     """
     run = parsed_arguments(wishes.arguments)
     identity = identity_files(wishes.identity) if wishes.identity is not None else {}
-    check_device(run, bundle, trust=wishes.trust, extra=wishes.extra, identity=wishes.identity)
+    there = Path(target) / STORE / "identity"  # of a root that was flashed before, where it stays
+    own = there if Identities(there).held().has_any else wishes.identity
+    check_device(run, bundle, trust=wishes.trust, extra=wishes.extra, identity=own)
     if target.startswith("ssh://"):
         host = host_of(target)
         card, notes = _card(bundle, wishes, run.sensors, identity, tuple(PROCESSORS))

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import shlex
 import shutil
@@ -118,6 +119,22 @@ def test_an_identity_belongs_to_the_user_of_the_folder_that_it_is_put_into(
     assert card_install._put_identity(tmp_path, files) == "put down"
     names = {f".identity.new/{name}" for name in (*files, "0001")} | {".identity.new"}
     assert given == dict.fromkeys(names, (61_234, 61_235))
+
+
+def test_an_identity_stays_unless_the_device_could_not_read_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root, first, second = system_tree(tmp_path / "root"), made_identity(tmp_path), made_identity(tmp_path, "pi-8")
+    place = root / "var/lib/hardcase/identity"
+    shutil.copytree(first / "0001", place)  # as an earlier flash has put it down
+    words = [BUNDLE, root, "--run", TLS, "--json"]
+    assert json.loads(flash(capsys, *words, "--identity", first)[1])["identity"] == "put down"
+    assert read_tree(place) == read_tree(first)
+    assert json.loads(flash(capsys, *words, "--identity", second)[1])["identity"] == "one was there already"
+    assert read_tree(place) == read_tree(first)
+    words[3] = f"{TLS} --device-id pi-8"  # which the one that is there is not for
+    status, said = flash(capsys, *words, "--identity", second)
+    assert (status, "--device-id is pi-8, but the certificate is for pi-7" in said) == (2, True)
 
 
 def test_an_identity_that_no_device_could_use_is_refused(

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ..base.files import read_bounded, sync_folder, write_whole
 from ..base.sha256 import sha256
 from ..errors import HardcaseError, InputError
-from ..identity.folder import is_file_of_identity
+from ..identity.folder import Identities, is_file_of_identity
 from ..store.first_boot import REPORT
 from ..store.folder import Store
 from ..store.receive import begin_trust, receive
@@ -172,12 +172,12 @@ def _fill_store(store: Store, runtime: Path, files: Mapping[str, bytes]) -> str:
 
 
 def _put_identity(root: Path, files: Mapping[str, bytes]) -> str:
-    """Write an identity once: one that is there stays, because a broker may know no other."""
+    """Write an identity once: one that is there stays if a device can read it, because a broker may know no other."""
     if not files:
         return "none was given"
     folder = safe_folder(root, STORE)
     place, new = folder / "identity", folder / ".identity.new"
-    if place.exists():
+    if Identities(place).held().has_any:
         return "one was there already"
     try:
         shutil.rmtree(new, ignore_errors=True)
@@ -187,6 +187,8 @@ def _put_identity(root: Path, files: Mapping[str, bytes]) -> str:
             write_whole(new / name, data, mode=0o600)
         _give(new, folder.stat())
         sync_folder(new)
+        if place.exists():
+            shutil.rmtree(place)
         new.rename(place)
         sync_folder(folder)
     except OSError as error:

@@ -70,6 +70,11 @@ class Held:
     pending: Identity | None
     claim: Identity | None
 
+    @property
+    def has_any(self) -> bool:
+        """Whether a device can come to a broker with it."""
+        return (self.current or self.pending or self.claim) is not None
+
     def step(self, now: float) -> str:
         """What to do next, as of ``exchange.plan``."""
         current, pending, claim = [
@@ -262,7 +267,7 @@ def read_files(folder: str | Path, now: float) -> dict[str, bytes]:
         files[name] = read_bounded(path, MAX_FILE_BYTES, "file of the identity", remedy=_REMEDY)
     held = Identities(root).held()
     there = [one for one in (held.current, held.pending, held.claim) if one is not None]
-    if not there:
+    if not held.has_any:
         raise InputError(f"the identity {folder} has no certificate that can be read; {_REMEDY}")
     for one in there:
         _check_pair(one)
