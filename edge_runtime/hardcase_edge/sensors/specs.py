@@ -173,7 +173,7 @@ def _check_assignment(bound: dict[str, Source | None], free: Sequence[Source], w
     for w in left:
         _first_that_serves(w, free)
     for k, source in enumerate(free):
-        sure = [s for s in free[:k] if not isinstance(s, Driven)]
+        sure = [s for s in free[:k] if s is not source and not isinstance(s, Driven)]
         may_serve = (not source.lacks(w) and all(s.lacks(w) for s in sure) for w in left)
         if source not in bound.values() and not any(may_serve):
             raise InputError(_why_idle(source, wanted))
