@@ -346,10 +346,9 @@ def _store(args: argparse.Namespace) -> int:
 
 
 def _service(args: argparse.Namespace) -> int:
-    from .operations.unit import program, unit
+    from .running.service import unit_of
 
-    _parsed_run(args.run)
-    print_text(unit([args.program or program(sys.argv[0]), *args.run], devices=args.device, groups=args.group))
+    print_text(unit_of(_parsed_run(args.run), args, sys.argv[0]))
     return 0
 
 
@@ -379,10 +378,13 @@ def _enrol(args: argparse.Namespace) -> int:
 def _doctor(args: argparse.Namespace) -> int:
     from .device.doctor import build_kernel, examine
     from .diagnosis.examine import faults
+    from .running.arguments import faults_of_arguments
 
     if args.build:
         note(f"built {build_kernel()}")
-    wrong = list(faults(_parsed_run(args.run) if args.run else None))
+    run = _parsed_run(args.run) if args.run else None
+    refused = faults_of_arguments(run) if run is not None else []
+    wrong = refused + [fault for fault in faults(run) if fault.what not in [r.what for r in refused]]
     if args.json:
         print_text(json_line({**examine(), "faults": [fault.to_json() for fault in wrong]}) + "\n")
         return int(bool(wrong))

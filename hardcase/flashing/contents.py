@@ -6,33 +6,38 @@ Everything is checked before a byte is written anywhere; docs/flashing.md has th
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import hashlib
 import io
 import json
 import re
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
 import hardcase_edge
-from hardcase_edge.base.files import check_private, read_bounded
+from hardcase_edge.base.clock import Clock
+from hardcase_edge.base.files import read_bounded
 from hardcase_edge.bundle.file import read_bundle_bytes
 from hardcase_edge.bundle.load import load_bundle, load_bytes
 from hardcase_edge.bundle.signature import MAX_KEY_BYTES, MAX_SIGNATURES, SIGNATURE_BYTES, signature_path
 from hardcase_edge.card.archive import MANIFEST
+from hardcase_edge.card.places import RUNTIME, STORE
 from hardcase_edge.errors import InputError
+from hardcase_edge.identity.folder import read_files
 from hardcase_edge.operations.unit import unit
+from hardcase_edge.running.elsewhere import STATE, check_files, check_on, check_service
 from hardcase_edge.store.metadata import MAX_METADATA_BYTES
 
 from .wheels import zip_of
 
-__all__ = ["Card", "check_arguments", "identity_files", "make_card"]
+__all__ = ["Card", "check_device", "identity_files", "make_card", "parsed_arguments"]
 
-COMMAND = ("/usr/local/bin/hardcase-edge", "run", "--store", "/var/lib/hardcase")
+COMMAND = ("/usr/local/bin/hardcase-edge", "run", "--store", STATE)
 RUNTIME_FILES = (".py", ".typed", ".c", ".h", ".service")
-MAX_IDENTITY_FILES, MAX_IDENTITY_BYTES = 16, 65_536  # a certificate chain, a key, an authority
 MAX_EXTRA_BYTES = 16 * 1024 * 1024
 _EXTRA = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}", re.ASCII)
 MAX_METADATA_FILES = 80  # 64 roots and the rest
@@ -65,6 +70,9 @@ def make_card(
     root: str | Path | None = None,
     metadata_folder: str | Path | None = None,
     extra: Sequence[str | Path] = (),
+    devices: Sequence[str] = (),
+    groups: Sequence[str] = (),
+    sensors: Sequence[str] = (),
 ) -> Card:
     """Check what a user gives, and make a card's files.
 
@@ -72,10 +80,11 @@ def make_card(
     ----------
     arguments : of ``hardcase-edge run``, besides the store
     kernels : shared objects by processor
-    identity : files of the device's identity by name
+    identity : files of the device's identity by their paths in its folder
     trust : public key in PEM that must have signed the bundle
     root, metadata_folder : the first root of TUF metadata, and the folder with the rest
     extra : files that the arguments name, such as a sensor's module, which go beside the runtime
+    devices, groups, sensors : what the service may open below /dev, as of ``unit``
 
     Raises
     ------
@@ -98,7 +107,8 @@ def make_card(
         arguments = [*arguments, "--trust", "/etc/hardcase/trust.pub"]
     files |= _metadata(root, metadata_folder) | _extra(extra, files)
     files |= {f"card/kernels/{name}.so": kernel for name, kernel in sorted(kernels.items())}
-    files["card/hardcase-edge.service"] = unit([*COMMAND, *arguments]).encode()
+    service = unit([*COMMAND, *arguments], devices=devices, groups=groups, sensors=sensors)
+    files["card/hardcase-edge.service"] = service.encode()
     zipped = zip_of(dict(sorted(identity.items()))) if identity else b""
     manifest = {
         "format": 1,
@@ -113,8 +123,8 @@ def make_card(
     return Card(zip_of(files), zipped, digest, loaded.manifest.name, tuple(sorted(kernels)))
 
 
-def check_arguments(arguments: Sequence[str]) -> None:
-    """Refuse arguments that ``hardcase-edge run --store`` would refuse.
+def parsed_arguments(arguments: Sequence[str]) -> argparse.Namespace:
+    """The arguments of ``hardcase-edge run`` on the device, with its store; those that ``run`` refuses are refused.
 
     Raises
     ------
@@ -125,6 +135,8 @@ def check_arguments(arguments: Sequence[str]) -> None:
 
     if not arguments:
         raise InputError("name how the device runs, such as --run '--sensors thermal: --interval 60'")
+    if any(ord(c) < 32 or ord(c) == 127 for a in arguments for c in a):
+        raise InputError("--run has a line break or another control character in it; leave it out")
     errors = io.StringIO()
     with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(io.StringIO()):
         try:
@@ -134,32 +146,58 @@ def check_arguments(arguments: Sequence[str]) -> None:
             raise InputError(f"--run: {reason or 'it asks for help'}") from None
     if args.bundle is not None or args.store is not None or args.trust is not None:
         raise InputError("--run names a bundle, a store or a key; flashing puts these itself (--trust of flash)")
-    if any(ord(c) < 32 for a in arguments for c in a):
-        raise InputError("--run has a control character in it; leave it out")
+    args.store = STATE
+    try:
+        check_service(args)
+    except InputError as error:
+        raise InputError(f"--run: {error}") from error
+    return args
+
+
+def check_device(
+    run: argparse.Namespace,
+    bundle: str | Path,
+    *,
+    trust: str | Path | None = None,
+    extra: Sequence[str | Path] = (),
+    identity: str | Path | None = None,
+) -> None:
+    """Refuse what keeps a device from starting that has this bundle, these files and this identity, and nothing else.
+
+    The device's folders are a temporary one with links to the files, which the runtime's own checks look at.
+
+    Raises
+    ------
+    HardcaseError
+        The bundle cannot be used, or a file, a module or the identity is not for these arguments.
+    """
+    loaded = load_bundle(bundle, trust=trust, allow_joint=True)
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        modules, state = root / RUNTIME, root / STORE
+        modules.mkdir(parents=True)
+        state.mkdir(parents=True)
+        (modules / "hardcase_edge").symlink_to(Path(hardcase_edge.__file__).parent)
+        for name, path in _checked_extra(extra, ["hardcase_edge"]).items():
+            (modules / name).symlink_to(path.absolute())
+        if identity is not None:
+            (state / "identity").symlink_to(Path(identity).absolute())
+        try:
+            check_files(run, folder, is_whole=True, remedy=f"give it with --file, which puts it into /{RUNTIME}")
+            check_on(run, loaded, root)
+        except InputError as error:
+            raise InputError(f"--run: {error}") from error
 
 
 def identity_files(folder: str | Path) -> dict[str, bytes]:
-    """The files of an identity's folder.
+    """The files of an identity or a claim, as ``hardcase ca`` makes them and the device reads them.
 
     Raises
     ------
     InputError
-        It is not a folder of a few small files, or others can read one that holds a private key.
+        The device could not use it, it has ended, or others can read a key.
     """
-    path = Path(folder)
-    try:
-        entries = sorted(path.iterdir())
-    except OSError as error:
-        raise InputError(f"the identity {folder} cannot be read: {error.strerror}; name a folder") from error
-    if not 1 <= len(entries) <= MAX_IDENTITY_FILES or not all(e.is_file() for e in entries):
-        raise InputError(f"the identity {folder} is not a folder of 1 to {MAX_IDENTITY_FILES} files; name another one")
-    files = {}
-    for entry in entries:
-        data = read_bounded(entry, MAX_IDENTITY_BYTES, "identity file", remedy="name the folder of one device")
-        if b"PRIVATE KEY" in data or entry.suffix == ".key":
-            check_private(entry, "the identity's key")
-        files[entry.name] = data
-    return files
+    return read_files(folder, Clock().now())
 
 
 def _runtime() -> dict[str, bytes]:
@@ -192,13 +230,23 @@ def _paho() -> dict[str, bytes]:
     return {name: Path(str(path)).read_bytes() for name, path in files.items()}
 
 
-def _extra(paths: Sequence[str | Path], taken: Mapping[str, bytes]) -> dict[str, bytes]:
-    remedy, files = "name a small file", {}
+def _checked_extra(paths: Sequence[str | Path], taken: Iterable[str]) -> dict[str, Path]:
+    """The files besides the runtime by their names there, none of which may be ``taken``."""
+    files: dict[str, Path] = {}
     for path in map(Path, paths):
         if not _EXTRA.fullmatch(path.name):
             raise InputError(f"{path} has a name that cannot be put beside the runtime; rename it")
         if path.name in files or path.stem in {name.partition("/")[0].removesuffix(".py") for name in taken}:
             raise InputError(f"{path} has the name of another file beside the runtime; rename it")
+        if not path.is_file():
+            raise InputError(f"file {path} cannot be read: it is missing or no file; name a small file")
+        files[path.name] = path
+    return files
+
+
+def _extra(paths: Sequence[str | Path], taken: Iterable[str]) -> dict[str, bytes]:
+    remedy, files = "name a small file", {}
+    for path in _checked_extra(paths, taken).values():
         files[path.name] = read_bounded(path, MAX_EXTRA_BYTES, "file", remedy=remedy)
         if b"PRIVATE KEY" in files[path.name]:
             raise InputError(f"{path} is a private key; put it into the identity's folder (--identity)")

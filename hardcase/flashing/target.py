@@ -17,9 +17,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import hardcase_edge
+from hardcase_edge.card.places import STORE
 from hardcase_edge.errors import InputError
+from hardcase_edge.identity.folder import Identities
 
-from .contents import Card, check_arguments, identity_files, make_card
+from .contents import Card, check_device, identity_files, make_card, parsed_arguments
 from .devices import check_card
 from .kernels import PROCESSORS, can_compile, compile_kernel
 from .partition import flash_partition, verify_partition
@@ -45,6 +47,8 @@ class Wishes(NamedTuple):
     wheels: str | None = None
     extra: Sequence[str] = ()
     ssh: tuple[str, ...] = ()
+    devices: Sequence[str] = ()
+    groups: Sequence[str] = ()
 
 
 def flash(bundle: str, target: str, wishes: Wishes) -> dict[str, Any]:
@@ -55,18 +59,21 @@ def flash(bundle: str, target: str, wishes: Wishes) -> dict[str, Any]:
     HardcaseError
         Nothing was written, or an interrupted flash that the same command mends.
     """
-    check_arguments(wishes.arguments)
+    run = parsed_arguments(wishes.arguments)
     identity = identity_files(wishes.identity) if wishes.identity is not None else {}
+    there = Path(target) / STORE / "identity"  # of a root that was flashed before, where it stays
+    own = there if Identities(there).held().has_any else wishes.identity
+    check_device(run, bundle, trust=wishes.trust, extra=wishes.extra, identity=own)
     if target.startswith("ssh://"):
         host = host_of(target)
-        card, notes = _card(bundle, wishes, identity, tuple(PROCESSORS))
+        card, notes = _card(bundle, wishes, run.sensors, identity, tuple(PROCESSORS))
         report = flash_host(host, card, wishes.ssh)
     elif _kind(target, is_written=True) == "root":
         processor = processor_of(Path(target))
-        card, notes = _card(bundle, wishes, identity, (processor,) if processor else ())
+        card, notes = _card(bundle, wishes, run.sensors, identity, (processor,) if processor else ())
         report = flash_root(Path(target), card, identity, processor)
     else:
-        card, notes = _card(bundle, wishes, identity, tuple(PROCESSORS))
+        card, notes = _card(bundle, wishes, run.sensors, identity, tuple(PROCESSORS))
         report = flash_partition(_Opener(target), target, card)
         notes += report.pop("notes")
     about = {"bundle": card.bundle, "name": card.name, "kernels": list(card.kernels), "identity": bool(identity)}
@@ -139,12 +146,13 @@ class _Opener:
 
 
 def _card(
-    bundle: str, wishes: Wishes, identity: Mapping[str, bytes], processors: tuple[str, ...]
+    bundle: str, wishes: Wishes, sensors: Sequence[str], identity: Mapping[str, bytes], processors: tuple[str, ...]
 ) -> tuple[Card, list[str]]:
     kernels, notes = _kernels(processors, wishes.wheels)
     card = make_card(
         bundle, wishes.arguments, kernels, identity,
         trust=wishes.trust, root=wishes.root, metadata_folder=wishes.metadata, extra=wishes.extra,
+        devices=wishes.devices, groups=wishes.groups, sensors=sensors,
     )  # fmt: skip
     return card, notes
 

@@ -40,7 +40,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--file", metavar="FILE", action="append", default=[],
         help="a file that --run names, such as a sensor's module; on the device in /usr/local/lib/hardcase; repeatable",
     )  # fmt: skip
-    parser.add_argument("--identity", metavar="DIR", help="the device's identity: certificates and key")
+    parser.add_argument(
+        "--identity", metavar="DIR", help="the device's identity or claim, as hardcase ca device or ca claim makes it"
+    )
+    parser.add_argument(
+        "--device", metavar="FILE", action="append", default=[],
+        help="file below /dev that a sensor needs, such as /dev/i2c-1; repeatable",
+    )  # fmt: skip
+    parser.add_argument("--group", action="append", default=[], help="group that may open such files; repeatable")
     parser.add_argument(
         "--trust", metavar="KEY", help="public key (PEM) that must have signed the bundle, here and there"
     )
@@ -78,6 +85,9 @@ def run(args: argparse.Namespace) -> int:
         return _print(verify(args.verify, ssh), as_json=args.json)
     tls = {name: getattr(args, name) for name in ("ca", "cert", "key")}
     if args.target.startswith(("mqtt://", "mqtts://")):
+        written = ("words", "file", "identity", "device", "group", "trust", "first_root", "wheels", "ssh_config")
+        if any(getattr(args, name) for name in written):
+            raise InputError("a broker takes a bundle alone: beside it, name --metadata, --ca, --cert or --key")
         return offer(args.bundle, args.target, {"metadata": args.metadata, **tls})
     if any(tls.values()):
         raise InputError("--ca, --cert and --key are of an mqtts:// target; those of the device belong into --run")
@@ -85,7 +95,8 @@ def run(args: argparse.Namespace) -> int:
         words = tuple(shlex.split(args.words))
     except ValueError as error:
         raise InputError(f"--run: {str(error).lower()}; quote it as for a shell") from error
-    wishes = Wishes(words, args.identity, args.trust, args.first_root, args.metadata, args.wheels, args.file, ssh)
+    wishes = Wishes(words, args.identity, args.trust, args.first_root, args.metadata, args.wheels, args.file, ssh,
+                    args.device, args.group)  # fmt: skip
     return _print(flash(args.bundle, args.target, wishes), as_json=args.json)
 
 

@@ -37,6 +37,7 @@ from tests.helpers.cards import (
     RASPBERRY_PI,
     START,
     boot_image,
+    made_identity,
     plain_card,
     system_tree,
 )
@@ -100,8 +101,8 @@ def test_an_image_is_flashed_verified_and_put_down_at_the_first_boot(
 ) -> None:
     mcopy, fsck = need("mcopy", "fsck.vfat")
     image = boot_image(tmp_path / "pi.img", RASPBERRY_PI)
-    identity = folder_of(tmp_path / "id", {"device.key": b"-----BEGIN PRIVATE KEY-----\n"})
-    (identity / "device.key").chmod(0o600)
+    identity = made_identity(tmp_path)
+    capsys.readouterr()
     arguments = "--sensors thermal: --interval 60"
     status, out, _ = run(capsys, BUNDLE, image, "--run", arguments, "--identity", identity, "--json")
     flashed = json.loads(out)
@@ -131,7 +132,7 @@ def test_an_image_is_flashed_verified_and_put_down_at_the_first_boot(
     assert re.search(r'hardcase-edge"? "?run"? "?--store"? "?/var/lib/hardcase"? "?--sensors"? "?thermal:', unit)
     assert json.loads((tmp_path / "hardcase" / "done.txt").read_text()) == report
     subprocess.run(script, check=True, timeout=60)  # a second boot does nothing
-    assert (root / "var/lib/hardcase/identity/device.key").read_bytes() == (identity / "device.key").read_bytes()
+    assert read_tree(root / "var/lib/hardcase/identity") == read_tree(identity)
     assert not (tmp_path / "hardcase" / "identity.zip").exists()
 
     runtime = {"PYTHONPATH": str(root / "usr/local/lib/hardcase"), "PATH": os.environ["PATH"]}
@@ -164,7 +165,7 @@ def test_a_second_flash_of_the_same_changes_nothing_and_one_of_another_runs_at_t
     with open_image(image, can_write=True) as volume:
         volume.write("hardcase/done.txt", json.dumps({"archive": sha256(archive_of(image)).hex()}).encode())
     assert json.loads(run(capsys, "--verify", image, "--json")[1])["first_boot"]["archive"]
-    run(capsys, BUNDLE, image, "--run", "--sensors x=none")
+    run(capsys, BUNDLE, image, "--run", "--sensors 'sensor 0=none'")
     assert json.loads(run(capsys, "--verify", image, "--json")[1])["first_boot"] == "has not been yet"
 
 
@@ -284,16 +285,17 @@ def test_a_card_that_keeps_other_bytes_is_noticed(
 
 def test_a_root_is_flashed_for_its_own_processor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = system_tree(tmp_path / "root")
-    (tmp_path / "id").mkdir()
-    (tmp_path / "id" / "device.key").write_text("-----BEGIN PRIVATE KEY-----\n")
-    (tmp_path / "id" / "device.key").chmod(0o600)
-    flashed = json.loads(run(capsys, BUNDLE, root, "--identity", tmp_path / "id", "--json")[1])
+    identity, another = made_identity(tmp_path), made_identity(tmp_path, "pi-8")
+    capsys.readouterr()
+    flashed = json.loads(run(capsys, BUNDLE, root, "--identity", identity, "--json")[1])
     assert (flashed["kernels"], flashed["identity"]) == (["aarch64"], "put down")
     assert flashed["store"] == "the bundle is in slot a"
     runtime = root / "usr/local/lib/hardcase"
     assert (runtime / "hardcase_edge/kernel/_kernel.abi3.so").read_bytes() == MADE_KERNEL
-    assert (root / "var/lib/hardcase/identity/device.key").stat().st_mode & 0o777 == 0o600
-    assert (root / "var/lib/hardcase/identity").stat().st_mode & 0o777 == 0o700
+    placed = root / "var/lib/hardcase/identity"
+    modes = {p.relative_to(placed).as_posix(): p.stat().st_mode & 0o777 for p in (placed, *placed.rglob("*"))}
+    files = ["current", "0001/key.pem", "0001/cert.pem", "0001/ca.pem"]
+    assert modes == {".": 0o700, "0001": 0o700, **dict.fromkeys(files, 0o600)}
     for name in ("hardcase-edge.service", "hardcase-first-boot.service"):
         assert (root / "etc/systemd/system/multi-user.target.wants" / name).resolve().is_file()
     told = json.loads(run(capsys, "--verify", root, "--json")[1])
@@ -303,10 +305,9 @@ def test_a_root_is_flashed_for_its_own_processor(tmp_path: Path, capsys: pytest.
     assert f"{report} is damaged; remove it" in refused(capsys, "--verify", root)
     report.unlink()
 
-    (tmp_path / "id" / "device.key").write_text("-----BEGIN PRIVATE KEY----- another\n")
-    flashed = json.loads(run(capsys, BUNDLE, root, "--identity", tmp_path / "id", "--json")[1])
+    flashed = json.loads(run(capsys, BUNDLE, root, "--identity", another, "--json")[1])
     assert (flashed["identity"], flashed["store"]) == ("one was there already", "the bundle was there already")
-    assert "another" not in (root / "var/lib/hardcase/identity/device.key").read_text()
+    assert read_tree(placed) == read_tree(identity)
     assert len(list((root / "usr/local/lib").glob("hardcase-*"))) == 1
 
 
@@ -444,25 +445,23 @@ def test_the_running_system_is_not_flashed_as_a_folder(tmp_path: Path, capsys: p
 def test_what_is_given_is_checked_before_the_card(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     boot = folder_of(tmp_path / "bootfs", CLOUD_INIT)
     before = read_tree(boot)
-    damaged, key, identity = tmp_path / "damaged.hcb", tmp_path / "fleet", tmp_path / "id"
+    damaged, key, identity = tmp_path / "damaged.hcb", tmp_path / "fleet", made_identity(tmp_path)
     damaged.write_bytes(BUNDLE.read_bytes()[:-1])
     cli.main(["keygen", "--out", str(key)])
     capsys.readouterr()
-    identity.mkdir()
-    (identity / "device.key").write_text("-----BEGIN PRIVATE KEY-----\n")
-    (identity / "device.key").chmod(0o644)
+    (identity / "0001" / "key.pem").chmod(0o644)
     cases = {
         (damaged,): "bundle",
         (BUNDLE, "--trust", f"{key}.pub"): "sign",
         (BUNDLE, "--identity", identity): "can be read by other users; keep it to yourself: chmod 600",
         (BUNDLE, "--identity", tmp_path / "none"): "cannot be read: No such file or directory",
-        (BUNDLE, "--identity", tmp_path): "is not a folder of 1 to 16 files",
+        (BUNDLE, "--identity", tmp_path): "is not of an identity; name a folder as hardcase ca device",
         (BUNDLE, "--run=--sensors"): "--run: argument --sensors: expected one argument",
         (BUNDLE, "--run", "--sensors 'a"): "--run: no closing quotation",
         (BUNDLE, "--run", "other.hcb --sensors none"): "--run names a bundle, a store or a key",
-        (BUNDLE, "--run", "--sensors 'a\nb'"): "--run has a control character in it",
+        (BUNDLE, "--run", "--sensors thermal: 'a\nb'"): "--run has a line break or another control character in it",
         (BUNDLE, "--metadata", tmp_path): "--metadata needs the first root",
-        (BUNDLE, "--file", tmp_path / "none.py"): "none.py cannot be read: No such file or directory",
+        (BUNDLE, "--file", tmp_path / "none.py"): "none.py cannot be read: it is missing or no file",
         (BUNDLE, "--file", tmp_path / "hardcase_edge.py"): "has the name of another file beside the runtime",
         (BUNDLE, "--file", f"{key}.key"): "is a private key; put it into the identity's folder",
         (BUNDLE, "--file", tmp_path / "a b.py"): "has a name that cannot be put beside the runtime",
@@ -480,7 +479,7 @@ def test_what_is_given_is_checked_before_the_card(tmp_path: Path, capsys: pytest
         ((BUNDLE, "card.img", "--run="), "name how the device runs, such as --run '--sensors thermal: --interval 60'"),
         ((BUNDLE, "no-such-card.img"), "no-such-card.img: No such file or directory; name a folder"),
         ((BUNDLE, "/dev/null"), "is neither a folder, an image file nor a card"),
-        ((BUNDLE, "mqtts://broker"), "is not mqtts://broker/device"),
+        ((BUNDLE, "mqtts://broker", "--run="), "is not mqtts://broker/device"),
         ((BUNDLE, "card.img", "--ca", "ca.pem"), "--ca, --cert and --key are of an mqtts:// target"),
         ((BUNDLE, "ssh://-oProxyCommand=x/"), "is not ssh://user@host"),
         ((BUNDLE, "ssh://pi@host/a/../b"), "is not ssh://user@host"),

@@ -18,7 +18,9 @@ import pytest
 
 from hardcase import cli
 from hardcase.flashing import target
+from hardcase_edge.identity.folder import Identities
 from hardcase_edge.store.folder import Store
+from tests.helpers.cards import made_identity
 from tests.helpers.places import GOLDEN
 from tests.helpers.tools import need, with_sbin
 
@@ -82,11 +84,11 @@ def test_a_host_is_flashed_and_verified(
     folder, port = host
     root = tmp_path / "root"
     root.mkdir()
-    (tmp_path / "id").mkdir()
-    (tmp_path / "id" / "device.pem").write_text("certificate")
+    identity = made_identity(tmp_path)
+    capsys.readouterr()
     url = f"ssh://{getpass.getuser()}@127.0.0.1:{port}{root}"
     ssh = ("--ssh-config", folder / "config")
-    words = (BUNDLE, url, *ssh, "--run", "--sensors thermal:", "--identity", tmp_path / "id", "--json")
+    words = (BUNDLE, url, *ssh, "--run", "--sensors thermal:", "--identity", identity, "--json")
     status, out, err = run(capsys, *words)
     assert status == 0, err
     flashed = json.loads(out)
@@ -94,6 +96,7 @@ def test_a_host_is_flashed_and_verified(
         "the bundle is in slot a", "put down", "python"
     )  # fmt: skip
     assert Store(root / "var/lib/hardcase").slots().a.state == "ready"
+    assert Identities(root / "var/lib/hardcase/identity").current().facts.name == "pi-7"
     assert not (folder / ".hardcase-flash").exists()  # nothing of a key stays where it passed through
     status, out, err = run(capsys, "--verify", url, *ssh, "--json")
     assert status == 0, err

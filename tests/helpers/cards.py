@@ -13,13 +13,14 @@ from pathlib import Path
 
 import pytest
 
+from hardcase.cli import main
 from hardcase.flashing import fat
 from hardcase.flashing.contents import Card, make_card
 from tests.helpers.places import GOLDEN
 from tests.helpers.tools import need
 
 __all__ = [
-    "CLOUD_INIT", "MADE_KERNEL", "RASPBERRY_PI", "Disk", "boot_image", "plain_card", "system_tree",
+    "CLOUD_INIT", "MADE_KERNEL", "RASPBERRY_PI", "Disk", "boot_image", "made_identity", "plain_card", "system_tree",
 ]  # fmt: skip
 
 BUNDLE = GOLDEN / "v1.hcb"
@@ -65,10 +66,19 @@ def boot_image(
     return path
 
 
-def plain_card(arguments: tuple[str, ...] = ("--sensors", "thermal:"), *, has_identity: bool = False) -> Card:
+def plain_card(arguments: tuple[str, ...] = ("--sensors", "thermal:")) -> Card:
     """A whole card without a kernel, whose processor is nobody's."""
-    identity = {"device.pem": b"-----BEGIN CERTIFICATE-----\n", "device.key": b"-----BEGIN PRIVATE KEY-----\n"}
-    return make_card(BUNDLE, arguments, {}, identity if has_identity else {})
+    return make_card(BUNDLE, arguments, {}, {})
+
+
+def made_identity(folder: Path, name: str = "pi-7", *, is_claim: bool = False) -> Path:
+    """An identity, or a claim, as ``hardcase ca`` makes it."""
+    authority, out = folder / "authority", folder / f"{name}.identity"
+    if not authority.exists():
+        assert main(["ca", "init", str(authority)]) == 0
+    made = ["claim", str(authority), "--uses", "2"] if is_claim else ["device", str(authority), name]
+    assert main(["ca", *made, "--out", str(out)]) == 0
+    return out
 
 
 def system_tree(root: Path, python: str = "python3.11", head: bytes = MADE_KERNEL) -> Path:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ..base.files import read_bounded, sync_folder, write_whole
 from ..base.sha256 import sha256
 from ..errors import HardcaseError, InputError
+from ..identity.folder import Identities, is_file_of_identity
 from ..store.first_boot import REPORT
 from ..store.folder import Store
 from ..store.receive import begin_trust, receive
@@ -106,7 +107,7 @@ def _install(
 
 
 def read_identity(data: bytes, archive: Archive) -> dict[str, bytes]:
-    """The files of the identity's zip file that belongs to an archive: names without folders.
+    """The files of the identity's zip file that belongs to an archive, by their paths in the identity's folder.
 
     Raises
     ------
@@ -116,8 +117,10 @@ def read_identity(data: bytes, archive: Archive) -> dict[str, bytes]:
     if sha256(data).hex() != archive.manifest["identity"]:
         raise InputError("identity.zip is not the one of card.pyz; flash again")
     files = read_zip(data, "the identity")
-    if any("/" in name for name in files):
-        raise InputError("the identity has a folder in it; name a folder of plain files")
+    strange = [name for name in files if not is_file_of_identity(name)]
+    if strange or not files:
+        found = min(strange, default="nothing")
+        raise InputError(f"identity.zip has {found} in it, and no device reads that; flash again")
     return files
 
 
@@ -169,23 +172,40 @@ def _fill_store(store: Store, runtime: Path, files: Mapping[str, bytes]) -> str:
 
 
 def _put_identity(root: Path, files: Mapping[str, bytes]) -> str:
-    """Write an identity once: one that is there stays, because a broker may know no other."""
+    """Write an identity once: one that is there stays if a device can read it, because a broker may know no other."""
     if not files:
         return "none was given"
     folder = safe_folder(root, STORE)
     place, new = folder / "identity", folder / ".identity.new"
-    if place.exists():
+    if Identities(place).held().has_any:
         return "one was there already"
     try:
         shutil.rmtree(new, ignore_errors=True)
         new.mkdir(mode=0o700)
         for name, data in files.items():
+            (new / name).parent.mkdir(mode=0o700, exist_ok=True)
             write_whole(new / name, data, mode=0o600)
+        _give(new, folder.stat())
+        sync_folder(new)
+        if place.exists():
+            shutil.rmtree(place)
         new.rename(place)
         sync_folder(folder)
     except OSError as error:
         raise InputError(f"{place} cannot be written: {error.strerror}; make room, and repeat") from error
     return "put down"
+
+
+def _give(folder: Path, owner: os.stat_result) -> None:
+    """Make a folder's files those of the store's owner, which is the service's user once it has run.
+
+    systemd gives a service the files of its folder only while that folder is another user's.
+    """
+    if owner.st_uid in (0, os.geteuid()):
+        return
+    for path in (*folder.rglob("*"), folder):
+        os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
+        sync_folder(path)
 
 
 def main(argv: list[str]) -> int:

@@ -69,6 +69,18 @@ class RuntimeConfig:
         if self.count is not None and self.count < 1:
             raise InputError(f"the count is {self.count}; use 1 or more")
 
+    def check_size(self, loaded: Loaded) -> None:
+        """Refuse a size of items that a bundle does not have.
+
+        Raises
+        ------
+        InputError
+            It has not.
+        """
+        largest = loaded.machine.program.max_item_size
+        if not 1 <= self.item_size <= largest:
+            raise InputError(f"the item size is {self.item_size}; this bundle supports 1 to {largest}")
+
 
 class Device:
     """Makes decisions, one per item, until the items end.
@@ -141,9 +153,7 @@ class Device:
         memory = _memory_of(loaded, bank, self._config.interval_s, (monotonic, now))
         self._companions = [*memory, *companions]
         self._stretch = 1.0  # of the interval after the last case
-        if not 1 <= self._config.item_size <= loaded.machine.program.max_item_size:
-            largest = loaded.machine.program.max_item_size
-            raise InputError(f"the item size is {self._config.item_size}; this bundle supports 1 to {largest}")
+        self._config.check_size(loaded)
 
     def run(self) -> Iterator[Record]:
         """Yield the record of one decision per item, at the interval.

@@ -22,9 +22,10 @@ from .channel import Channel, Device
 if TYPE_CHECKING:
     from subprocess import Popen
 
-__all__ = ["NOUN", "find", "level_dbfs"]
+__all__ = ["FILES", "GROUP", "NOUN", "check", "find", "level_dbfs"]
 
 NOUN = "capture device"
+FILES, GROUP = "char-alsa", "audio"  # the files below /dev that arecord opens, as systemd names them, and who may
 RATE = 48_000  # samples a second, which every converter has or ALSA's plug layer makes
 DEFAULT_S, LONGEST_S = 0.25, 10.0  # of the window
 LATE_S = 2.0  # for arecord to start and to open the device
@@ -41,6 +42,21 @@ def find(name: str, root: str) -> Device:
         ``arecord`` is not installed, the name is empty or has unprintable characters, or the window is out of range.
     """
     program = f"{root}/usr/bin/arecord"
+    device, seconds = check(name)
+    if not os.access(program, os.X_OK):
+        raise InputError(f"{NOUN} {device[:80]!r} needs {program}; install it (Debian: apt install alsa-utils)")
+    recorder = _Recorder(program, device, int(RATE * seconds))
+    return Device(name, {"level": Channel("dBFS", recorder.read)}, recorder.close)
+
+
+def check(name: str) -> tuple[str, float]:
+    """The device and the window in seconds of a name, as far as they can be told without a machine.
+
+    Raises
+    ------
+    InputError
+        The name is empty or has unprintable characters, or the window is out of range.
+    """
     device, at, window = name.partition("@")
     try:
         seconds = float(window) if at else DEFAULT_S
@@ -50,10 +66,7 @@ def find(name: str, root: str) -> Device:
         raise InputError(f"the window of {NOUN} {name[:80]!r} is not 0.01 to {LONGEST_S:g} seconds; write DEVICE@0.25")
     if not device or len(device) > MAX_NAME or not device.isprintable():
         raise InputError(f"{name[:80]!r} names no {NOUN}; arecord -L lists them")
-    if not os.access(program, os.X_OK):
-        raise InputError(f"{NOUN} {device[:80]!r} needs {program}; install it (Debian: apt install alsa-utils)")
-    recorder = _Recorder(program, device, int(RATE * seconds))
-    return Device(name, {"level": Channel("dBFS", recorder.read)}, recorder.close)
+    return device, seconds
 
 
 def level_dbfs(data: bytes) -> float:

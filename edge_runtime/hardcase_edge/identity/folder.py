@@ -15,6 +15,7 @@ Wherever the power is cut, the current identity is what it was, and an open requ
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from ..base.files import check_private, read_bounded, sync_folder, write_whole
@@ -24,11 +25,12 @@ from .der import Facts, from_pem, read_certificate, read_request, to_pem
 from .exchange import plan
 from .keys import check_issued, make_key, make_request
 
-__all__ = ["Held", "Identities", "Identity", "Open", "put_claim", "put_identity"]
+__all__ = ["Held", "Identities", "Identity", "Open", "is_file_of_identity", "put_claim", "put_identity", "read_files"]
 
 MAX_FILE_BYTES = 16_384
 MAX_NUMBERS = 9_999
 FILES = ("cert.pem", "key.pem", "request.der", "ca.pem", "broker")  # in the order in which they are removed
+_FILE = re.compile(r"current|(?:\d{4}|claim)/(?:cert\.pem|key\.pem|request\.der|ca\.pem|broker)", re.ASCII)
 _REMEDY = "put a new identity or claim there: hardcase ca device, or hardcase ca claim"
 
 
@@ -67,6 +69,11 @@ class Held:
     current: Identity | None
     pending: Identity | None
     claim: Identity | None
+
+    @property
+    def has_any(self) -> bool:
+        """Whether a device can come to a broker with it."""
+        return (self.current or self.pending or self.claim) is not None
 
     def step(self, now: float) -> str:
         """What to do next, as of ``exchange.plan``."""
@@ -221,6 +228,62 @@ class Identities:
     def _read(self, folder: Path) -> Identity:
         pem = read_bounded(folder / "cert.pem", MAX_FILE_BYTES, "certificate", remedy=_REMEDY)
         return Identity(folder, read_certificate(from_pem(pem)))
+
+
+def is_file_of_identity(name: str) -> bool:
+    """Whether a relative path is that of a file in an identity folder.
+
+    >>> [is_file_of_identity(name) for name in ("current", "0001/key.pem", "claim/broker", "key.pem", "0001/x")]
+    [True, True, True, False, False]
+    """
+    return _FILE.fullmatch(name) is not None
+
+
+def read_files(folder: str | Path, now: float) -> dict[str, bytes]:
+    """The files of an identity folder, by their relative paths, for another machine.
+
+    Parameters
+    ----------
+    now : seconds since 1970, by which certificates have ended
+
+    Raises
+    ------
+    InputError
+        The folder holds something else, or nothing by which a device could come to a broker.
+    """
+    root, files = Path(folder), dict[str, bytes]()
+    try:
+        paths = [path for entry in sorted(root.iterdir()) for path in (entry, *sorted(entry.glob("*")))]
+    except OSError as error:
+        raise InputError(f"the identity {folder} cannot be read: {error.strerror}; {_REMEDY}") from error
+    for path in paths:
+        name = path.relative_to(root).as_posix()
+        if path.is_dir() and (name == "claim" or is_file_of_identity(f"{name}/key.pem")):
+            continue
+        if not is_file_of_identity(name) or not path.is_file():
+            raise InputError(f"{path} is not of an identity; name a folder as hardcase ca device or ca claim makes it")
+        if path.name == "key.pem":
+            check_private(path, "device's key")
+        files[name] = read_bounded(path, MAX_FILE_BYTES, "file of the identity", remedy=_REMEDY)
+    held = Identities(root).held()
+    there = [one for one in (held.current, held.pending, held.claim) if one is not None]
+    if not held.has_any:
+        raise InputError(f"the identity {folder} has no certificate that can be read; {_REMEDY}")
+    for one in there:
+        _check_pair(one)
+    if all(one.facts.ends <= now for one in there):
+        raise InputError(f"the identity {folder} has ended: no broker accepts its certificate; {_REMEDY}")
+    return files
+
+
+def _check_pair(identity: Identity) -> None:
+    """Refuse a certificate whose key or authority cannot be used, as TLS does when a device connects."""
+    from ..link.address import Address, tls_context
+
+    ca, cert, key = identity.ca, identity.cert, identity.key
+    if missing := [path for path in (ca, key) if not path.is_file()]:
+        raise InputError(f"{missing[0]} is missing; {_REMEDY}")
+    tls_context(Address(host="broker", port=1, is_tls=True, ca=ca, cert=cert, key=key))
 
 
 def put_identity(folder: str | Path, key: bytes, cert: bytes, ca: bytes) -> None:

@@ -13,7 +13,6 @@ import signal
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError
 from .reload import Reload
 from .repeats import Repeats
 from .systemd import Systemd
@@ -51,7 +50,7 @@ class Beside:
     Raises
     ------
     InputError
-        A metrics file or address, or a discovery prefix, cannot be used, or there is no broker for it.
+        A metrics file cannot be used.
     """
 
     def __init__(self, args: argparse.Namespace, note: Callable[[str], None], version: str) -> None:
@@ -66,12 +65,6 @@ class Beside:
         self._file: Path | None = None
         self._write_at = float("-inf")
         self._trouble = ""
-        if args.home_assistant is not None or args.home_assistant_remove is not None:
-            from .discovery import checked_prefix
-
-            if args.broker is None:
-                raise InputError("Home Assistant hears of a device from its broker; name it with --broker")
-            checked_prefix(args.home_assistant or args.home_assistant_remove)
         if args.metrics_file is not None:
             from .scrape import checked_file
 

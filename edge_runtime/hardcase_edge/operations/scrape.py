@@ -17,7 +17,7 @@ from time import monotonic
 
 from ..errors import InputError, one_line
 
-__all__ = ["Page", "checked_file", "write_file"]
+__all__ = ["Page", "check_name", "checked_address", "checked_file", "write_file"]
 
 MAX_REQUEST_BYTES = 8_192
 TIMEOUT_S = 2.0  # for a whole connection
@@ -45,7 +45,7 @@ class Page:
     """
 
     def __init__(self, address: str, text: Callable[[], str], *, is_public: bool = False) -> None:
-        host, port = _parsed(address, is_public=is_public)
+        host, port = checked_address(address, is_public=is_public)
         self._text = text
         self._is_closed = False
         try:
@@ -106,7 +106,14 @@ class Page:
         connection.sendall("\r\n".join([*lines, "", ""]).encode() + (b"" if words[0] == b"HEAD" else data))
 
 
-def _parsed(address: str, *, is_public: bool) -> tuple[str, int]:
+def checked_address(address: str, *, is_public: bool) -> tuple[str, int]:
+    """The host and the port of a page.
+
+    Raises
+    ------
+    InputError
+        They are none, or everyone could read the page.
+    """
     from ipaddress import ip_address
 
     host, colon, port = address.rpartition(":")
@@ -129,6 +136,19 @@ def _parsed(address: str, *, is_public: bool) -> tuple[str, int]:
 # ---------------------------------------------------------------- node_exporter's textfile collector
 
 
+def check_name(path: str) -> None:
+    """Refuse a file that node_exporter would not read.
+
+    Raises
+    ------
+    InputError
+        Its name does not end with .prom.
+    """
+    target = Path(path)
+    if target.suffix != ".prom" or target.name.startswith("."):
+        raise InputError(f"{path} does not end with .prom, and node_exporter would not read it; name it so")
+
+
 def checked_file(path: str) -> Path:
     """The path of a file for node_exporter.
 
@@ -137,9 +157,8 @@ def checked_file(path: str) -> Path:
     InputError
         Its name is not one that node_exporter reads, or its folder is missing.
     """
+    check_name(path)
     target = Path(path)
-    if target.suffix != ".prom" or target.name.startswith("."):
-        raise InputError(f"{path} does not end with .prom, and node_exporter would not read it; name it so")
     if not target.parent.is_dir():
         raise InputError(f"the folder {target.parent} does not exist; make it")
     return target

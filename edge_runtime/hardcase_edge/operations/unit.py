@@ -12,7 +12,9 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..drivers.channel import DRIVERS, driver_of
 from ..errors import InputError
+from ..sensors.specs import kinds_of
 
 __all__ = ["NAME", "unit"]
 
@@ -23,7 +25,9 @@ _GROUP = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
 HOMES = ("/home/", "/root/", "/run/user/")
 
 
-def unit(command: Sequence[str], *, devices: Sequence[str] = (), groups: Sequence[str] = ()) -> str:
+def unit(
+    command: Sequence[str], *, devices: Sequence[str] = (), groups: Sequence[str] = (), sensors: Sequence[str] = ()
+) -> str:
     """The text of the unit.
 
     Parameters
@@ -31,6 +35,7 @@ def unit(command: Sequence[str], *, devices: Sequence[str] = (), groups: Sequenc
     command : the program's absolute path and its arguments
     devices : files below /dev that a sensor needs, which the unit hides otherwise
     groups : groups of users that such files belong to, such as ``i2c``
+    sensors : specs of sensors; what their drivers need is let in, too
 
     Raises
     ------
@@ -45,7 +50,9 @@ def unit(command: Sequence[str], *, devices: Sequence[str] = (), groups: Sequenc
     """
     if not command or not command[0].startswith("/"):
         raise InputError(f"the program {' '.join(command[:1])!r} is not an absolute path; name one with --program")
-    lines = []
+    drivers = [driver_of(kind) for kind in sorted(kinds_of(sensors) & set(DRIVERS))]
+    lines = [f"DeviceAllow={driver.FILES} rw" for driver in drivers if hasattr(driver, "FILES")]
+    groups = [*groups, *(d.GROUP for d in drivers if hasattr(d, "GROUP") and d.GROUP not in groups)]
     for device in devices:
         if not re.fullmatch(r"/dev/[A-Za-z0-9/_.-]{1,200}", device) or ".." in device:
             raise InputError(f"{device[:80]!r} is not a file below /dev; name the file that the sensor opens")

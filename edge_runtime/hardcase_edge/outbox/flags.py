@@ -10,11 +10,15 @@ from ..errors import InputError
 if TYPE_CHECKING:
     import argparse
 
-__all__ = ["OLDEST_FIRST", "SAMPLE", "add_arguments", "parse_bytes", "parse_share"]
+__all__ = [
+    "ALL", "CHANGES", "OLDEST_FIRST", "SAMPLE", "add_arguments", "check", "parse_bytes", "parse_share", "parse_which",
+]  # fmt: skip
 
+ALL, CHANGES = "all", "changes"
 OLDEST_FIRST, SAMPLE = "oldest-first", "sample"
 UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
 LEAST_BYTES, MOST_BYTES = 64 * 1024, 1024**4
+DAYS, RATE = 30.0, 100.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,17 +48,44 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--outbox-days",
         type=float,
-        default=30.0,
+        default=DAYS,
         metavar="DAYS",
         help="after which a record goes unsent (default %(default)s)",
     )
     group.add_argument(
         "--outbox-rate",
         type=float,
-        default=100.0,
+        default=RATE,
         metavar="N",
         help="most records sent in a second (default %(default)s)",
     )
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuse what no publisher can be made of.
+
+    Raises
+    ------
+    InputError
+        A flag is out of range, or stands without another that it needs.
+    """
+    is_asked = bool(args.publish or args.outbox or args.audit)
+    if is_asked and args.broker is None:
+        raise InputError("--publish, --audit and --outbox need a broker; name one with --broker")
+    if not 0.1 <= args.outbox_rate <= 100_000:
+        raise InputError(f"--outbox-rate is {args.outbox_rate}; use 0.1 to 100000 records a second")
+    if not 0 < args.outbox_days <= 36_500:
+        raise InputError(f"--outbox-days is {args.outbox_days}; use more than 0 and up to 36500")
+    if args.outbox_rate != RATE and not is_asked:
+        raise InputError("--outbox-rate needs --publish, --audit or --outbox, which make the records that it limits")
+    if not args.outbox and (args.outbox_days != DAYS or args.outbox_drop != OLDEST_FIRST):
+        raise InputError("--outbox-days and --outbox-drop need --outbox, which keeps records")
+    if args.audit:
+        parse_share(args.audit, "--audit")
+    if args.outbox:
+        parse_bytes(args.outbox, "--outbox")
+    if args.publish:
+        parse_which(args.publish)
 
 
 def parse_bytes(text: str, flag: str) -> int:
@@ -99,3 +130,14 @@ def parse_share(text: str, flag: str) -> float:
     if not 0 < share <= 1:
         raise InputError(f"{flag} is {text[:40]!r}; give a percentage such as 1%, above 0 and up to 100%")
     return share
+
+
+def parse_which(text: str) -> float:
+    """The share of ``--publish``: 1 for "all" and "changes".
+
+    Raises
+    ------
+    InputError
+        It is neither, nor a percentage.
+    """
+    return 1.0 if text in (ALL, CHANGES) else parse_share(text, "--publish")

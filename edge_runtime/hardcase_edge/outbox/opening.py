@@ -13,9 +13,9 @@ from ..base.clock import RELEASED
 from ..errors import InputError
 from ..link.wire import ack_topic
 from .boot import next_boot, random_boot
-from .flags import parse_bytes
+from .flags import ALL, parse_bytes
 from .outbox import Direct, Outbox
-from .records import ALL, Recorder, Rule
+from .records import Recorder, Rule
 
 if TYPE_CHECKING:
     import argparse
@@ -35,20 +35,16 @@ class Publisher:
 
     Parameters
     ----------
-    args : the command's
+    args : the command's, which have been checked (``flags.check``)
     note : called with each line that a user should read
 
     Raises
     ------
     InputError
-        A flag is wrong, there is no broker, or the outbox's folder cannot be used or is in use.
+        The outbox's folder cannot be used or is in use.
     """
 
     def __init__(self, args: argparse.Namespace, note: Callable[[str], None]) -> None:
-        if args.broker is None:
-            raise InputError("--publish, --audit and --outbox need a broker; name one with --broker")
-        if not 0.1 <= args.outbox_rate <= 100_000:
-            raise InputError(f"--outbox-rate is {args.outbox_rate}; use 0.1 to 100000 records a second")
         self._rule = Rule(args.publish or ALL) if args.publish or args.outbox else None
         self._lock = -1
         self._recorder: Recorder | None = None
@@ -77,8 +73,6 @@ class Publisher:
         from .drain import DrainConfig
         from .queue import Queue, QueueConfig
 
-        if not 0 < args.outbox_days <= 36_500:
-            raise InputError(f"--outbox-days is {args.outbox_days}; use more than 0 and up to 36500")
         config = QueueConfig(
             limit=parse_bytes(args.outbox, "--outbox"),
             drop=args.outbox_drop,

@@ -13,16 +13,15 @@ import time
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..base.record import record
-from .flags import parse_share
+from .flags import CHANGES, parse_which
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ..program.readings import Reading
 
-__all__ = ["ALL", "CHANGES", "Audited", "Made", "Recorder", "Row", "Rule"]
+__all__ = ["Audited", "Made", "Recorder", "Row", "Rule"]
 
-ALL, CHANGES = "all", "changes"
 MAX_RECORD_BYTES = 32_768  # a longer record is not made: brokers take at most 64 KB
 COPIED = (
     "label", "value", "interval", "confidence", "route", "cost", "failed", "unpaid", "latency_ms", "price", "item_size",
@@ -84,7 +83,7 @@ class Rule:
 
     def __init__(self, which: str, draw: Callable[[], float] = random.random) -> None:
         self._is_changes = which == CHANGES
-        self._share = 1.0 if which in (ALL, CHANGES) else parse_share(which, "--publish")
+        self._share = parse_which(which)
         self._draw = draw
         self._last: Any = None
 

@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..base.clock import Clock
+    from ..bundle.manifest import Manifest
     from ..device.surroundings import Case
 
-__all__ = ["Budgets", "budgets_of"]
+__all__ = ["Budgets", "budgets_of", "plan_of"]
 
 SAVE_EVERY_MS = 600_000  # for the time that is left of a battery's plan; what is spent is saved before
 
@@ -52,11 +53,7 @@ def budgets_of(
     manifest, prices = loaded.manifest, loaded.manifest.prices
     if prices is None:
         note("the bundle has no prices, so no threshold moves: a budget only limits; export it with --prices")
-    plan, until = None, None
-    if args.budget_per_hour is not None or args.battery is not None:
-        if manifest.clock:
-            raise InputError("this bundle decides by the clock, and time is not a budget to save; use --budget")
-        plan, until = _plan_of(args, manifest.unit, clock)
+    plan, until = plan_of(args, manifest, clock)
     spending = None if plan is None else spending_bucket(plan.rate, loaded.report.worst_cost, prices)
     share = None if args.max_forward_rate is None else parse_share(args.max_forward_rate, "--max-forward-rate")
     servo = Servo(prices, spending, None if share is None else forward_bucket(share, prices))
@@ -65,8 +62,19 @@ def budgets_of(
     return Budgets(servo, plan, loaded, path, name, note, monotonic, until=until, clock=clock)
 
 
-def _plan_of(args: argparse.Namespace, unit: str, clock: Clock) -> tuple[Plan, float | None]:
-    per_hour = None if args.budget_per_hour is None else to_micro(args.budget_per_hour)
+def plan_of(args: argparse.Namespace, manifest: Manifest, clock: Clock) -> tuple[Plan | None, float | None]:
+    """The plan of what may be spent, and its date in seconds since 1970; each None without one.
+
+    Raises
+    ------
+    InputError
+        A flag cannot be used with this bundle, or the date is past.
+    """
+    if args.budget_per_hour is None and args.battery is None:
+        return None, None
+    if manifest.clock:
+        raise InputError("this bundle decides by the clock, and time is not a budget to save; use --budget")
+    unit, per_hour = manifest.unit, None if args.budget_per_hour is None else to_micro(args.budget_per_hour)
     if args.battery is None:
         return Plan(per_hour), None
     left, until = energy_to_micro(args.battery, unit), date_of(args.until)

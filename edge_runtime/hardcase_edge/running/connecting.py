@@ -4,10 +4,9 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..device.output import note
-from ..errors import InputError
 from .signals import end_main_thread, switch_main_thread
 
 if TYPE_CHECKING:
@@ -16,13 +15,13 @@ if TYPE_CHECKING:
     from ..base.clock import Clock
     from ..bundle.load import Loaded
     from ..identity.keeper import Keeper
-    from ..link.link import Link
+    from ..link.link import Link, LinkConfig
     from ..operations.beside import Beside
     from ..outbox.opening import Publisher
     from ..store.folder import Store
     from ..update.air import Air
 
-__all__ = ["connect", "keeper_of", "publisher_of", "updates_of"]
+__all__ = ["connect", "keeper_of", "link_config", "publisher_of", "updates_of"]
 
 FIRST_CONNECT_S = 3.0  # how long the first decision waits for a broker that neither accepts nor refuses
 
@@ -69,7 +68,7 @@ def connect(
         return None
     import logging
 
-    from ..link.link import Link, LinkConfig
+    from ..link.link import Link
 
     class Notes(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
@@ -77,14 +76,7 @@ def connect(
 
     logging.basicConfig(handlers=[Notes()], format="%(message)s", level=logging.WARNING)
     logging.getLogger(__package__.partition(".")[0]).setLevel(logging.INFO)
-    keeper = keeper_of(args, clock)
-    if keeper is None:
-        own = {"cert": args.cert, "key": args.key}
-        device_id, ca = _device_id(args), args.ca
-    else:
-        own = {"certificates": keeper.certificates}
-        device_id, ca = keeper.device_id, keeper.ca
-    config = LinkConfig.to_broker(args.broker, device_id, ca=ca, clock=clock, **own)
+    config, keeper = link_config(args, clock)
     link = Link(
         config, loaded.machine.program, loaded.manifest, end_main_thread,
         on_up=(lambda: None) if air is None else air.came_up,
@@ -92,7 +84,7 @@ def connect(
     if air is not None:
         air.listen(link)
     if publisher is not None:
-        publisher.start(device_id, loaded.bundle.sha256, link)
+        publisher.start(link.device_id, loaded.bundle.sha256, link)
     beside.linked(link, loaded)
     if keeper is not None:
         keeper.start(link, FIRST_CONNECT_S)
@@ -101,6 +93,26 @@ def connect(
         note(text)
     link.start(FIRST_CONNECT_S)
     return link
+
+
+def link_config(args: argparse.Namespace, clock: Clock) -> tuple[LinkConfig, Keeper | None]:
+    """The settings of a run's link, and the keeper of its certificate where there is one; nothing connects.
+
+    Raises
+    ------
+    InputError
+        The address or the identity cannot be used.
+    """
+    from ..link.link import LinkConfig
+
+    keeper = keeper_of(args, clock)
+    if keeper is None:
+        own: dict[str, Any] = {"cert": args.cert, "key": args.key}
+        device_id, ca = _device_id(args), args.ca
+    else:
+        own = {"certificates": keeper.certificates}
+        device_id, ca = keeper.device_id, keeper.ca
+    return LinkConfig.to_broker(args.broker, device_id, ca=ca, clock=clock, **own), keeper
 
 
 def keeper_of(args: argparse.Namespace, clock: Clock) -> Keeper | None:
@@ -113,8 +125,6 @@ def keeper_of(args: argparse.Namespace, clock: Clock) -> Keeper | None:
     from ..identity.keeper import Keeper
     from ..link.identity import default_id
 
-    if args.cert is not None:
-        raise InputError("--identity and --cert both name a certificate; name one of them")
     names = {"device_id": args.device_id or "", "fallback_id": default_id()[0]}
     return Keeper(folder, args.broker, **names, ca=args.ca, clock=clock, note=note)
 

@@ -206,16 +206,8 @@ def _auditing(
 def _watching(
     process: Process, loaded: Loaded, bank: ItemBank, auditing: Auditing | None, link: Link | None
 ) -> Watching | None:
-    """The promise that is tested again, and the drift monitors, if a flag asks for them.
-
-    Raises
-    ------
-    InputError
-        A rule for a broken promise is named, and nothing tests it.
-    """
+    """The promise that is tested again, and the drift monitors, if a flag asks for them."""
     if process.args.drift is None:
-        if process.args.on_broken is not None:
-            raise InputError("--on-broken needs --drift, which tests the promise")
         return None
     from .watching import watching_of
 

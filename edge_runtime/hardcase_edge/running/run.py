@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ..device.output import Lines, note
-from ..errors import HardcaseError, InputError
+from ..errors import HardcaseError
 from .one_run import Process, run_bundle
 from .signals import interrupt, on_end, on_reload
 
@@ -35,22 +35,14 @@ def run(args: argparse.Namespace) -> int:
     """
     from .. import __version__
     from ..bundle.load import load_bundle
-    from ..device.device import RuntimeConfig
     from ..operations.beside import Beside
+    from .arguments import check_arguments, config_of
 
-    if (args.bundle is None) == (args.store is None):
-        raise InputError("name either a bundle or a store with --store")
+    check_arguments(args)
     on_end(interrupt)
     beside = Beside(args, note, __version__)
     on_reload(beside.reload.ask)
-    config = RuntimeConfig(
-        budget=args.budget,
-        deadline_ms=args.deadline_ms,
-        interval_s=args.interval,
-        count=args.count,
-        item_size=args.item_size,
-        strict_range=args.strict_range,
-    )
+    config = config_of(args)
     loaded = load_bundle(args.bundle, trust=args.trust, allow_joint=True) if args.store is None else None
     output = Lines(ends_with_reader=args.broker is None, is_last=args.is_process, tell=beside.note)
     with output as lines, beside:
@@ -86,17 +78,12 @@ def _run_store(process: Process) -> None:
     from ..bundle.load import load_bundle
     from ..errors import BundleError, SignatureError
     from ..operations.reload import has_news
-    from ..outbox.flags import parse_share
     from ..store.folder import Store
     from ..store.run import Run
-    from ..store.trial import Rules
+    from .arguments import rules_of
 
     args, beside = process.args, process.beside
-    share = parse_share(args.trial_audit_share, "--trial-audit-share")
-    longest = max(args.trial_decisions, args.trial_audits / share)
-    deadline_s = args.trial_s or min(1e7, max(3_600.0, 3 * longest * args.interval))
-    rules = Rules(decisions=args.trial_decisions, deadline_s=deadline_s, audits=args.trial_audits)
-    store = Store(args.store)
+    rules, store = rules_of(args), Store(args.store)
     while True:
         stored = Run(store, store.start(), rules, beside.note)
         try:

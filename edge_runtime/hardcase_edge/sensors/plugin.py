@@ -14,17 +14,21 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ..errors import InputError, one_line
 
 if TYPE_CHECKING:
+    import ast
+    from pathlib import Path
+
     from .bank import Wanted
 
-__all__ = ["Plugin", "checked_name", "is_function_name", "load_function"]
+__all__ = ["Plugin", "checked_name", "is_function_name", "load_function", "look_for_function"]
 
+MAX_SOURCE_BYTES = 16 * 1024 * 1024
 _NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_.]*):([A-Za-z_][A-Za-z0-9_]*)")
 
 
@@ -76,6 +80,53 @@ def load_function(name: str, what: str) -> Callable[..., object]:
     if not callable(function):
         raise InputError(f"module {module} has no function {attribute}; correct the name")
     return function
+
+
+def look_for_function(name: str, what: str, folders: Sequence[Path]) -> None:
+    """Look whether ``load_function`` would find a function of another machine, whose modules lie in these folders.
+
+    The module is parsed and not imported; of a compiled one, its file is all that is looked for.
+
+    Raises
+    ------
+    InputError
+        The name has another form, no folder has the module, it is not Python, or it has no such function.
+    """
+    import ast
+
+    from ..base.files import read_bounded
+
+    module, attribute = checked_name(name, what)
+    *above, last = module.split(".")
+    for folder in (f.joinpath(*above) for f in folders):
+        for path in (folder / f"{last}.py", folder / last / "__init__.py"):
+            if not path.is_file():
+                continue
+            try:
+                tree = ast.parse(read_bounded(path, MAX_SOURCE_BYTES, "module", remedy="name a small one"), path.name)
+            except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+                raise InputError(f"module {module} cannot be imported: {one_line(error)}; mend it") from error
+            if not {attribute, "*", "__getattr__"} & set(_bound(tree.body)):
+                raise InputError(f"module {module} has no function {attribute}; correct the name")
+            return
+        if any(folder.glob(f"{last}.*so")):
+            return
+    raise InputError(f"{what} {name[:80]} needs the module {module}, which is not there; give its file with --file")
+
+
+def _bound(body: Sequence[ast.AST]) -> Iterator[str]:
+    """The names that statements bind in a module; ``*`` for what nobody can tell without importing it."""
+    import ast
+
+    for statement in body:
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield statement.name
+        elif isinstance(statement, ast.Import | ast.ImportFrom):
+            yield from ((alias.asname or alias.name).partition(".")[0] for alias in statement.names)
+        else:  # assignments, and the statements inside ``if``, ``try`` and ``with``
+            yield from _bound(list(ast.iter_child_nodes(statement)))
+            if isinstance(statement, ast.Name) and isinstance(statement.ctx, ast.Store):
+                yield statement.id
 
 
 class Plugin:

@@ -18,11 +18,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ..bundle.manifest import Manifest
-from ..drivers.channel import DRIVERS
+from ..drivers.channel import DRIVERS, driver_of
 from ..errors import InputError
 from ..program.definition import Program
 from .bank import SensorBank, Source, Wanted, wanted_of
 from .csv_replay import Replay
+from .driven import Driven
 from .items import ItemFunction, ItemSource
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from .isolated import Isolated
 
-__all__ = ["open_bank", "open_sources", "timeout_s_of"]
+__all__ = ["check_specs", "kinds_of", "open_bank", "open_sources", "timeout_s_of"]
 
 KINDS = f"replay:FILE, senml:FILE, {':DEVICE, '.join(DRIVERS)}:DEVICE, MODULE:FUNCTION or (after NAME=) none"
 MAX_SPECS = 1000
@@ -117,6 +118,80 @@ def open_sources(
     return SensorBank(wanted, sources, timeout_s=timeout_s, items=given, stream=stream)
 
 
+def check_specs(
+    specs: Sequence[str],
+    wanted: Sequence[Wanted] | None = None,
+    *,
+    items: str | None = None,
+    local: Callable[[str], str] | None = None,
+    folders: Sequence[Path] = (),
+    replay: type[Replay] = Replay,
+) -> None:
+    """Refuse what ``open_sources`` would refuse, as far as that can be told without a sensor.
+
+    Parameters
+    ----------
+    wanted : the bundle's sensors; None: they are not known yet
+    local : gives the path here of a file that a spec names there; None: files and modules are not looked for
+    folders : those here in which modules are looked for
+
+    Raises
+    ------
+    InputError
+        As ``open_sources``.
+    """
+    from .plugin import checked_name, look_for_function
+
+    if items is not None:
+        checked_name(items, "item source")
+        if local is not None:
+            look_for_function(items, "item source", folders)
+    looker = _Looker(local, folders, replay)
+    try:
+        if wanted is not None:
+            _check_assignment(*_parsed(specs, wanted, looker), wanted)
+            return
+        for spec in specs:  # a sensor's name may hold anything but "="
+            name, equals, text = spec.partition("=")
+            if text != "none" and not (":" in name and _is_source(looker, text)):
+                looker.open(text if equals and ":" not in name else spec)
+    finally:
+        looker.close()
+
+
+def _is_source(looker: _Looker, text: str) -> bool:
+    try:
+        looker.open(text)
+    except InputError:
+        return False
+    return True
+
+
+def _check_assignment(bound: dict[str, Source | None], free: Sequence[Source], wanted: Sequence[Wanted]) -> None:
+    """Refuse sources that serve no sensor whatever drivers find, and replays that lack a column that all others do."""
+    left = [w for w in wanted if w.name not in bound and not w.is_inner]
+    for w in left:
+        _first_that_serves(w, free)
+    for k, source in enumerate(free):
+        sure = [s for s in free[:k] if s is not source and not isinstance(s, Driven)]
+        may_serve = (not source.lacks(w) and all(s.lacks(w) for s in sure) for w in left)
+        if source not in bound.values() and not any(may_serve):
+            raise InputError(_why_idle(source, wanted))
+
+
+def kinds_of(specs: Sequence[str]) -> set[str]:
+    """The kinds of sources that specs name: ``replay``, ``senml`` and those of drivers.
+
+    >>> sorted(kinds_of(["noise=alsa:plughw:CARD=1", "replay:a=b.csv", "my_sensors:read"]))
+    ['alsa', 'replay']
+    """
+    kinds = set()
+    for spec in specs:
+        named = (text.partition(":")[0] for text in (spec, spec.partition("=")[2]))
+        kinds |= {next((kind for kind in named if kind in (*DRIVERS, "replay", "senml")), "")}
+    return kinds - {""}
+
+
 def _sequence_of(manifest: Manifest) -> str:
     """The column that named the sequences of the training rows; empty if none did."""
     data = manifest.trained.get("data")
@@ -138,6 +213,20 @@ def timeout_s_of(ms: int) -> float:
 
 
 def _assign(specs: Sequence[str], wanted: Sequence[Wanted], opener: _Opener) -> dict[str, Source]:
+    bound, free = _parsed(specs, wanted, opener)
+    for w in wanted:
+        if w.name not in bound and not w.is_inner:
+            bound[w.name] = _first_that_serves(w, free)
+    for source in free:
+        if source not in bound.values():
+            raise InputError(_why_idle(source, wanted))
+    return {name: source for name, source in bound.items() if source is not None}
+
+
+def _parsed(
+    specs: Sequence[str], wanted: Sequence[Wanted], opener: _Opener
+) -> tuple[dict[str, Source | None], list[Source]]:
+    """The sources of specs that name a sensor, and those of the others."""
     if len(specs) > MAX_SPECS:
         raise InputError(f"{len(specs)} sensor specs were given; use at most {MAX_SPECS}")
     by_name = {w.name: w for w in wanted}
@@ -153,13 +242,7 @@ def _assign(specs: Sequence[str], wanted: Sequence[Wanted], opener: _Opener) -> 
             raise InputError(f"sensor {name} has two sources; give it one")
         else:
             bound[name] = _bind(by_name[name], text, opener)
-    for w in wanted:
-        if w.name not in bound and not w.is_inner:
-            bound[w.name] = _first_that_serves(w, free)
-    for source in free:
-        if source not in bound.values():
-            raise InputError(_why_idle(source, wanted))
-    return {name: source for name, source in bound.items() if source is not None}
+    return bound, free
 
 
 def _split(spec: str, by_name: dict[str, Wanted]) -> tuple[str, str]:
@@ -240,8 +323,6 @@ class _Opener:
 
             return Packs(rest)
         if kind in DRIVERS:
-            from .driven import Driven
-
             return Driven(kind, rest, self._root)
         if colon and kind:
             return self._make_plugin(text)
@@ -257,3 +338,63 @@ class _Opener:
 
         self.isolated.append(Isolated(text, self._isolated_timeout_s, item))
         return self.isolated[-1]
+
+
+class _Looker(_Opener):
+    """Looks for what specs name on another machine, or at their form alone, and opens no sensor."""
+
+    def __init__(self, local: Callable[[str], str] | None, folders: Sequence[Path], replay: type[Replay]) -> None:
+        super().__init__("", None, None, replay)
+        self._local, self._folders = local, folders
+
+    def _make(self, text: str) -> Source:
+        from .plugin import checked_name, look_for_function
+
+        kind, colon, rest = text.partition(":")
+        if kind in ("replay", "senml") and rest:
+            return _Unopened() if self._local is None else super()._make(f"{kind}:{self._local(rest)}")
+        if kind in DRIVERS:
+            return _Undriven(kind, rest).checked()
+        if not (colon and kind):
+            return super()._make(text)
+        checked_name(text, "sensor source")
+        if self._local is not None:
+            look_for_function(text, "sensor source", self._folders)
+        return _Unopened()
+
+
+class _Unopened:
+    """Stands for a source that serves every sensor."""
+
+    is_instant = True
+
+    def lacks(self, wanted: Wanted) -> str:
+        return ""
+
+    def next_item(self) -> bool:
+        return False
+
+    def read(self, sensor: str) -> object:
+        return None
+
+    def close(self) -> None:
+        pass
+
+
+class _Undriven(Driven):
+    """Stands for devices that another machine may have."""
+
+    def checked(self) -> _Undriven:
+        """Itself, if a machine may have what it names."""
+        check, name = getattr(driver_of(self._kind), "check", None), self._text
+        if check is not None and name:
+            try:
+                check(name)
+            except InputError:  # as ``choose``: behind the last slash may be channels
+                if "/" not in name:
+                    raise
+                check(name.rpartition("/")[0])
+        return self
+
+    def _find(self, wanted: Wanted) -> None:
+        pass

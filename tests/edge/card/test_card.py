@@ -90,11 +90,16 @@ def test_what_is_not_an_archive_is_refused_in_one_line(data: bytes, message: str
 
 
 def test_an_identity_is_that_of_its_archive() -> None:
-    data = zipped({"device.key": b"key"})
+    data = zipped({"current": b"1\n", "0001/key.pem": b"key"})
     archive = read_archive(archive_of(FILES, identity=sha256(data).hex()), "card.pyz")
-    assert read_identity(data, archive) == read_zip(data, "x") == {"device.key": b"key"}
+    assert read_identity(data, archive) == read_zip(data, "x") == {"current": b"1\n", "0001/key.pem": b"key"}
     with pytest.raises(InputError, match=r"identity\.zip is not the one of card\.pyz"):
-        read_identity(zipped({"device.key": b"other"}), archive)
+        read_identity(zipped({"0001/key.pem": b"other"}), archive)
+    for name in ("device.key", "0001/device.key", "0002/0001/key.pem", "1/key.pem"):
+        data = zipped({name: b"key"})
+        archive = read_archive(archive_of(FILES, identity=sha256(data).hex()), "card.pyz")
+        with pytest.raises(InputError, match=f"has {name} in it, and no device reads that"):
+            read_identity(data, archive)
 
 
 # ---------------------------------------------------------------- writing below a root

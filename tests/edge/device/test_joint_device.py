@@ -216,7 +216,10 @@ def test_the_command_runs_and_verifies_a_joint_bundle(tmp_path: Path, capfd: pyt
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--sensors", "replay:items.csv", "--audit", "1%"], "--audit, because an audit holds the readings of one"),
+        (
+            ["--sensors", "replay:items.csv", "--audit", "1%", "--broker", "mqtt://b"],
+            "--audit, because an audit holds the readings of one",
+        ),
         (["--sensors", "replay:items.csv", "--record", "senml", "--device-id", "x"], "a pack of SenML has one answer"),
         (["--sensors", "replay:items.csv", "--drift", "act"], "--drift, because its monitors"),
         (["--sensors", "replay:items.csv", "--budget-per-hour", "5"], "a running budget paces decisions of one part"),

@@ -23,6 +23,7 @@ from hardcase_edge.link.wire import decision_topic
 from hardcase_edge.outbox.opening import Publisher
 from hardcase_edge.outbox.outbox import BURST, MOST_NEW, Direct, Outbox
 from hardcase_edge.outbox.queue import Queue
+from hardcase_edge.running.arguments import check_arguments
 from hardcase_edge.running.auditing import auditing_of
 from hardcase_export.joint.build import export_chain
 from hardcase_export.joint.model import decide_floats
@@ -171,11 +172,16 @@ def test_an_audit_reads_what_the_decision_did_not_buy_and_tells_its_cost():
         (["--outbox", "1", "--broker", "mqtt://h"], "--outbox is 1; use 64K to 1024G"),
         (["--outbox", "1M", "--outbox-rate", "nan", "--broker", "mqtt://h"], "--outbox-rate is nan"),
         (["--outbox", "1M", "--outbox-days", "0", "--broker", "mqtt://h"], "--outbox-days is 0.0"),
+        (["--outbox-rate", "0"], "--outbox-rate is 0.0"),
+        (["--outbox-rate", "5"], "--outbox-rate needs --publish, --audit or --outbox"),
+        (["--outbox-days", "5"], "--outbox-days and --outbox-drop need --outbox"),
+        (["--outbox-drop", "sample"], "--outbox-days and --outbox-drop need --outbox"),
+        (["--audit", "1", "--broker", "mqtt://h"], "--audit is '1'; give a percentage"),
     ],
 )
 def test_a_wrong_flag_is_told_in_one_line(tmp_path, words, line):
     with pytest.raises(InputError, match=line):
-        Publisher(arguments(tmp_path, *words), print)
+        check_arguments(arguments(tmp_path, *words))
 
 
 def test_a_wrong_share_of_audits_is_told_before_anything_is_opened(tmp_path):

@@ -238,9 +238,9 @@ def test_older_metadata_put_back_beside_a_newer_state_are_refused(tmp_path, stor
     [
         (("run", "--sensors", "none"), "name either a bundle or a store with --store"),
         (("run", "x.hcb", "--store", "y", "--sensors", "none"), "name either a bundle or a store with --store"),
-        (("run", "--store", "nowhere", "--sensors", "none"), "the store has no bundle to run (slot a is empty; slot b"),
-        (("run", "--store", "x", "--sensors", "none", "--trial-decisions", "0"), "a trial has 0 decisions; use 1 to"),
-        (("run", "--store", "x", "--sensors", "none", "--trial-s", "1e9"), "the trial's deadline is 1000000000.0 s"),
+        (("run", "--store", "nowhere", "--sensors", "x=none"), "no bundle to run (slot a is empty; slot b"),
+        (("run", "--store", "x", "--sensors", "x=none", "--trial-decisions", "0"), "a trial has 0 decisions; use 1 to"),
+        (("run", "--store", "x", "--sensors", "x=none", "--trial-s", "1e9"), "the trial's deadline is 1000000000.0 s"),
         (("store", "put", "/proc/store", "toy.hcb"), "cannot be made"),
         (("store", "trust", "s", "toy.hcb"), "the root metadata cannot be used"),
     ],

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``run``, ``service`` and ``doctor`` check arguments by one function, and open nothing before."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hardcase_edge.cli import main
+from hardcase_edge.errors import InputError
+from hardcase_edge.sensors.plugin import look_for_function
+from hardcase_edge.store.folder import Store
+from hardcase_edge.store.receive import receive
+from tests.helpers.edge.device import make_bundle_bytes
+
+WRONG = [
+    ("--sensors bogus:", "sensor source 'bogus:' is not a MODULE:FUNCTION; correct its spelling"),
+    ("--sensors bogus", "sensor source 'bogus' is unknown"),
+    ("--sensors x=bogus", "sensor source 'bogus' is unknown"),
+    ("--sensors a:b --items c", "item source 'c' is not a MODULE:FUNCTION"),
+    ("--sensors x=alsa:default@0/level", "the window of capture device"),
+    ("--sensors a:b --interval -5", "an interval is negative"),
+    ("--sensors a:b --count 0", "the count is 0; use 1 or more"),
+    ("--sensors a:b --sensor-timeout-ms 0", "the sensor timeout is 0 ms"),
+    ("--sensors a:b --trial-s 0", "the trial's deadline is 0.0 s"),
+    ("--sensors a:b --metered 25:00-1 --broker mqtt://b", "the metered hours '25:00-1' are not two times of a day"),
+    ("--sensors a:b --metered 22:00-06:00", "--metered needs --store and --broker"),
+    ("--sensors a:b --outbox-rate 0", "--outbox-rate is 0.0; use 0.1 to 100000"),
+    ("--sensors a:b --publish all", "--publish, --audit and --outbox need a broker"),
+    ("--sensors a:b --broker foo://x", "broker 'foo://x' is not an MQTT URL"),
+    ("--sensors a:b --broker mqtt://x --identity id", "certificates are named, but broker 'mqtt://x' is not encrypted"),
+    ("--sensors a:b --broker mqtts://x --identity id --cert c", "--identity and --cert both name a certificate"),
+    ("--sensors a:b --device-id //x", "device id '//x' is not"),
+    ("--sensors a:b --home-assistant", "Home Assistant hears of a device from its broker"),
+    ("--sensors a:b --metrics nowhere", "metrics address 'nowhere' is not an IP address and a port"),
+    ("--sensors a:b --metrics-file x", "x does not end with .prom"),
+    ("--sensors a:b --on-broken alarm", "--on-broken needs --drift"),
+    ("--sensors a:b --until 2027-01-01", "--battery and --until need each other"),
+    ("--sensors a:b --battery 1 --until never", "--until is 'never'"),
+    ("--sensors a:b --max-forward-rate 0%", "--max-forward-rate is '0%'"),
+]
+
+
+def said_by(capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
+    try:
+        status = main(words)
+    except SystemExit as end:
+        status = int(str(end.code))
+    printed = capfd.readouterr()
+    assert printed.out == ""
+    return status, printed.err
+
+
+@pytest.mark.parametrize(("words", "message"), WRONG)
+def test_service_refuses_what_run_refuses_in_the_same_line(
+    words: str, message: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = ["run", "--store", str(tmp_path / "none"), *words.split()]
+    status, line = said_by(capfd, *run)
+    assert (status, message in line, line.count("\n")) == (2, True, 1), line
+    assert said_by(capfd, "service", "--program", "/usr/bin/hardcase-edge", *run) == (2, line)
+    assert main(["doctor", "--json", *run]) == 1
+    assert json.loads(capfd.readouterr().out)["faults"][0]["what"] in line
+
+
+def test_metered_hours_without_a_store_are_refused(capfd: pytest.CaptureFixture[str]) -> None:
+    words = ("run", "b.hcb", "--sensors", "a:b", "--broker", "mqtt://b", "--metered", "22:00-06:00")
+    assert "--metered needs --store and --broker" in said_by(capfd, *words)[1]
+
+
+def test_a_wrong_argument_is_not_blamed_on_the_bundle_on_trial(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "b.hcb").write_bytes(make_bundle_bytes())
+    store = Store(tmp_path / "store")
+    receive(store, tmp_path / "b.hcb")
+    assert said_by(capfd, "run", "--store", str(tmp_path / "store"), "--sensors", "bogus:")[0] == 2
+    assert store.slots().a.state == "ready"
+
+
+def test_a_service_of_this_machine_has_the_files_that_it_names(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hardcase_edge.running.service.program", lambda argv0: "/usr/bin/hardcase-edge")
+    gone = str(tmp_path / "gone.pem")
+    run = ["run", "--store", "/var/lib/hardcase", "--sensors", "a:b", "--broker", "mqtts://b", "--ca"]
+    assert said_by(capfd, "service", *run, gone) == (
+        2,
+        f"hardcase-edge: --ca needs {gone}, which is not there; put it there first\n",
+    )
+    for place in (str(Path(__file__)), "/var/lib/hardcase/ca.pem", "ca.pem"):  # the last two nobody else can see
+        assert main(["service", *run, place]) == 0
+    assert main(["service", "--program", "/opt/hardcase-edge", *run, gone]) == 0  # another machine's
+    capfd.readouterr()
+    assert "reads standard input" in said_by(capfd, "service", *run, place, "--sensors", "replay:-")[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_there"),
+    [
+        ("def read(s): pass", True), ("async def read(s): pass", True), ("class read: pass", True),
+        ("read = print", True), ("a, (read, b) = x", True), ("read: object = print", True),
+        ("from x import read", True), ("from x import y as read", True), ("import read.x", True),
+        ("from x import *", True), ("def __getattr__(name): pass", True),
+        ("try:\n    import x\nexcept ImportError:\n    def read(s): pass", True),
+        ("with x as read: pass", True), ("if (read := 1): pass", True),
+        ("", False), ("def other(read): read = 1", False), ("class A:\n    def read(self): pass", False),
+        ("x.read = 1", False), ("print(read)", False), ("import x.read", False),
+    ],
+)  # fmt: skip
+def test_a_function_is_found_without_importing_its_module(text: str, is_there: bool, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(f"raise SystemExit\n{text}\n")
+    if is_there:
+        look_for_function("mine:read", "sensor source", [tmp_path / "none", tmp_path])
+        return
+    with pytest.raises(InputError, match="module mine has no function read; correct the name"):
+        look_for_function("mine:read", "sensor source", [tmp_path / "none", tmp_path])
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"def read(:", "invalid syntax (mine.py, line 1); mend it"),
+        (b"\0", "module mine cannot be imported"),
+        (b"\xff", "module mine cannot be imported"),
+        (b"x = " + b"(" * 5_000, "module mine cannot be imported"),
+    ],
+)
+def test_a_module_that_is_no_python_is_one_line(data: bytes, message: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_bytes(data)
+    with pytest.raises(InputError) as error:
+        look_for_function("mine:read", "sensor source", [tmp_path])
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
