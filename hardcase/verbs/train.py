@@ -162,7 +162,7 @@ def _text(out: Path, front: dict[str, Any]) -> list[str]:
             lines.append(
                 f"  in {n} of the {rows} rows f0 used features that it never used in training; requests lack them"
             )
-    lines += [front["warning"]] if "warning" in front else []
+    lines += front["warnings"]
     lines.append(f"report: {out / 'report.html'}")
     lines.append(f"next: hardcase export {out} --out model.hcb")
     return lines
