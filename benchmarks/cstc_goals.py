@@ -179,7 +179,7 @@ def _why_missed(results: dict[str, Any], data: str, names: Sequence[str], budget
         f"Why: even the points that the test rows would choose, which they must not, have {shown(data, tops[top]):.4f} "
         f"at best ({top}), so no better choice among these policies reaches {bound:.4f}.",
         f"Nor do more sensors: within {BUDGETS[data][-2]:g} the best is {most[1]}, {most[2]:.4f} @ {most[3]:.3g}, "
-        "so the models on these sets are what falls short, and not the sets' cost.",
+        "so it is not the budget that falls short.",
         *([_in_rows(bound, nearest[0])] if data == "digits" else []),
     ]
 

@@ -73,7 +73,7 @@ def build(
     force: bool = False,
     **where: Any,
 ) -> tuple[Task, dict[str, Any]]:
-    """Train and write the build folder atomically, alone; the task, and the contents of front.json.
+    """Train and write the build folder atomically, alone; the task, and the contents of front.json with ``warnings``.
 
     Parameters
     ----------
