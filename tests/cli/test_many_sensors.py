@@ -7,7 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
 
+import hardcase
 from hardcase.cli import main
 from tests.helpers.cli.pages import read_page
 from tests.helpers.train.problems import run, toml, write_csv
@@ -39,3 +41,11 @@ def test_few_rows_for_many_sensors_are_named(
             assert figure in line
         assert said in read_page((build / "report.html").read_text()).text
         assert "SENSORS ARE MANY" in (build / "front.md").read_text()
+
+
+def test_python_is_warned_too() -> None:
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(150, 60))
+    y = (X[:, 0] + rng.normal(size=150) > 0).astype(int)
+    with pytest.warns(UserWarning, match="60 SENSORS ARE MANY TO CHOOSE AMONG ON 105 JUDGED ROWS"):
+        hardcase.train(X, y, hpc=LogisticRegression(), methods=["static"], effort="quick", budget=3.0)
