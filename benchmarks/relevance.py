@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from hardcase_edge.batch.quality import Quality
+from hardcase_edge.batch.ranking import group_average_precision, group_precision
 from hardcase_train.data.effort import Effort
 from hardcase_train.data.from_arrays import make_problem
 from hardcase_train.data.problem import Problem, Rows
@@ -52,45 +53,23 @@ def precision(y: np.ndarray, score: np.ndarray, group: np.ndarray, copies: np.nd
     """Precision@5, the mean over groups with a relevant row; rows of equal score share their places.
 
     y : (n,) 1 for relevant rows, else 0
-    copies : (n,) places that a row takes, 1 unless told
+    copies : (n,) places that a row takes, whole numbers, 1 unless told
     """
-    shares = []
-    copies = np.ones(len(y)) if copies is None else copies
-    for g in np.unique(group[y > 0]):
-        own, s, n = y[group == g] * copies[group == g], score[group == g], copies[group == g]
-        ahead = (s[None] > s[:, None]) @ n
-        tied = (s[None] == s[:, None]) @ n
-        shares.append(float(own @ np.clip((AT - ahead) / tied, 0.0, 1.0)) / AT)
-    return float(np.mean(shares))
+    return float(np.nanmean(group_precision(*_placed(y, score, group, copies), AT)))
 
 
 def average_precision(y: np.ndarray, score: np.ndarray, group: np.ndarray, copies: np.ndarray | None = None) -> float:
-    """Average precision of the first 5 places, the mean over groups with a relevant row, over all orders of ties.
+    """Average precision of the first 5 places, the mean over groups with a relevant row; arguments as above."""
+    return float(np.nanmean(group_average_precision(*_placed(y, score, group, copies), AT)))
 
-    Of one order it is the sum over places r that hold a relevant row of the share of relevant rows up to r, divided by
-    the number of relevant rows, or by 5 if there are more. Over orders, two places of one tie of n rows, m of them
-    relevant, both hold a relevant one with probability m (m - 1) / (n (n - 1)), and places of different ties
-    independently.
 
-    y : (n,) 1 for relevant rows, else 0
-    copies : (n,) places that a row takes, whole numbers, 1 unless told
-    """
-    values = []
+def _placed(
+    y: np.ndarray, score: np.ndarray, group: np.ndarray, copies: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The rows as often as they take places, and groups numbered from 0."""
     if copies is not None:
         y, score, group = (np.repeat(row, copies.astype(np.int64)) for row in (y, score, group))
-    for g in np.unique(group[y > 0]):
-        own, s = y[group == g], score[group == g]
-        levels, tie = np.unique(-s, return_inverse=True)
-        n, m = np.bincount(tie), np.bincount(tie, own, len(levels))
-        at = np.repeat(np.arange(len(levels)), n)[:AT]  # the tie that each place belongs to
-        share = (m / n)[at]
-        both = np.outer(share, share)
-        same = (m * (m - 1) / np.maximum(n * (n - 1), 1))[at]
-        both = np.where(at[:, None] == at[None], same[:, None], both)
-        np.fill_diagonal(both, share)
-        places = np.arange(1, len(at) + 1)
-        values.append(float((np.tril(both).sum(axis=1) / places).sum() / min(own.sum(), AT)))
-    return float(np.mean(values))
+    return y, score, np.unique(group, return_inverse=True)[1].ravel()
 
 
 def _problem(fold: int, effort: Effort | str, is_skewed: bool) -> Problem:

@@ -170,7 +170,7 @@ def train(
         (folder / "build").rename(folder.with_name(f"{folder.name}-build"))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    for line in flattery(front["hpc"]):
+    for line in [*flattery(front["hpc"]), *front["warnings"]]:
         warnings.warn(line, stacklevel=2)
     built = folder.with_name(f"{folder.name}-build")
     try:

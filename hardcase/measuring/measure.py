@@ -8,7 +8,7 @@ same program on the same rows has the same figures everywhere.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..options import plain
@@ -25,18 +25,28 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Measured",
+    "Ranking",
     "check_groups",
     "class_lines",
-    "constant_warning",
     "flattery",
     "measure",
     "quality_of",
+    "ranking_words",
     "some_classes",
     "steps_of",
     "value_errors",
 ]
 
 WORST = 3  # classes that a short report names
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Precision@at and AP@at, means over groups with a relevant row; docs/math.md (140) and (141)."""
+
+    at: int
+    precision: float
+    average_precision: float
 
 
 @dataclass(frozen=True)
@@ -48,6 +58,8 @@ class Measured:
     classes : counts by class, in the manifest's order
     bought : number of rows that bought each sensor, in the manifest's order
     decisions : one for each row
+    only_answer : of values, what every row is answered with although their true values differ; None if answers differ
+    ranking : of rankings, Precision and average precision of as many ranks as the quality counts
     """
 
     figures: Figures
@@ -57,6 +69,8 @@ class Measured:
     classes: tuple[ClassCount, ...]
     bought: tuple[int, ...]
     decisions: list[Decision]
+    only_answer: float | None = None
+    ranking: Ranking | None = None
 
     def to_json(self, manifest: Manifest) -> dict[str, Any]:
         """Plain JSON values; ``_95`` are 95 % intervals."""
@@ -65,7 +79,8 @@ class Measured:
             **f.to_json(),
             "unit": manifest.unit,
             "measure": self.quality.name,
-            **({} if manifest.value is None else {"target_unit": manifest.value.unit}),
+            **({} if manifest.value is None else {"target_unit": manifest.value.unit, "only_answer": self.only_answer}),
+            **({} if self.ranking is None else {"ranking": asdict(self.ranking)}),
             "quality_95": list(self.quality_95),
             "forward_rate_95": list(self.forward_95),
             "classes": [
@@ -141,7 +156,7 @@ def measure(
     from hardcase_edge.batch.intervals import quality_interval, share_interval
     from hardcase_edge.batch.per_class import per_class
     from hardcase_edge.session.session import CLOUD
-    from hardcase_export.integers.decide import answers_of, decisions, figures
+    from hardcase_export.integers.decide import answers_of, decisions, figures, only_answer
 
     check_groups(quality, rows.group)
     rows = _in_order(program, rows, budget, dead)
@@ -161,7 +176,22 @@ def measure(
         classes=tuple(classes),
         bought=tuple(bought),
         decisions=decided,
+        only_answer=only_answer(answers, rows.y) if quality.is_of_values else None,
+        ranking=_ranking(quality, rows.y, answers, rows.group),
     )
+
+
+def _ranking(quality: Quality, y: Any, answers: Any, group: Any) -> Ranking | None:
+    """None if the quality is not that of rankings, or no row is relevant."""
+    import numpy as np
+
+    from hardcase_edge.batch.ranking import group_average_precision, group_precision
+
+    if quality.kind != "ndcg" or not (y > 0).any():
+        return None
+    of_row = np.unique(group, return_inverse=True)[1].ravel()
+    both = (float(np.nanmean(of(y, answers, of_row, quality.at))) for of in (group_precision, group_average_precision))
+    return Ranking(quality.at, *both)
 
 
 def _in_order(program: Program, rows: LabelledRows, budget: int | None, dead: Sequence[int]) -> LabelledRows:
@@ -195,17 +225,10 @@ def flattery(hpc: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def constant_warning(classes: Sequence[Mapping[str, Any]]) -> str | None:
-    """What must not be overlooked: a policy with one answer to every case; None if it has several, or none is wrong."""
-    answered = [c for c in classes if c["answered"]]
-    missed = sum(c["n"] - c["right"] for c in classes)
-    if len(answered) != 1 or not missed:
-        return None
-    label = plain(answered[0]["class"], 24)
-    return (
-        f"WARNING: THIS POLICY ANSWERS {label!r} TO EVERY CASE AND MISSES ALL {missed} OTHERS;"
-        " say what errors cost in [cost.errors], or choose another [policy] quality"
-    )
+def ranking_words(ranking: Mapping[str, Any]) -> str:
+    """Precision and average precision."""
+    at = ranking["at"]
+    return f"Precision@{at} {ranking['precision']:.4f}, AP@{at} {ranking['average_precision']:.4f}"
 
 
 def value_errors(figures: Mapping[str, Any], unit: str) -> str:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from hardcase_edge.program.definition import Program
     from hardcase_export.drafts.front import Front
     from hardcase_export.integers.decide import Figures
+    from hardcase_export.picking.optimism import Selection
 
 __all__ = ["Picked", "Wish", "measure_pick"]
 
@@ -39,6 +40,7 @@ class Picked:
     dead : figures with one sensor dead, by the number of a sensor that some rows buy
     f0 : f0's quality on the same rows, and ``f0_95`` its 95 % interval
     f0_classes : counts by class of f0's answers to the same rows
+    selection : what the choice of its sensors does to its figure on judged rows
     loss : how much lower the point's quality is than f0's, and ``loss_95`` the interval
     """
 
@@ -54,6 +56,7 @@ class Picked:
     f0: float
     f0_95: Interval
     f0_classes: tuple[ClassCount, ...]
+    selection: Selection
     loss: float
     loss_95: Interval
 
@@ -75,6 +78,7 @@ def measure_pick(build: Path, front: Front, wish: Wish) -> Picked:
     from hardcase_export.bundle import MIN_AGREEMENT, pick_that_agrees
     from hardcase_export.integers.decide import answers_of
     from hardcase_export.integers.point import AgreementError, make_integers
+    from hardcase_export.picking.optimism import selection_of
     from hardcase_export.picking.pick import pick
 
     refusal = ""
@@ -103,6 +107,7 @@ def measure_pick(build: Path, front: Front, wish: Wish) -> Picked:
         f0=quality(test.y, f0_answers, group=test.group),
         f0_95=quality_interval(quality, test.y, f0_answers, test.group),
         f0_classes=tuple(per_class(test.y, test.hpc, program.n_classes, test.group)) if program.n_classes else (),
+        selection=selection_of(front, point, integers.draft),
         loss=loss,
         loss_95=loss_95,
     )

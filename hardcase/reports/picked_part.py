@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from ..measuring.measure import constant_warning
+from ..measuring.warn import picked_warnings
 from .class_table import classes_table
 from .markup import amount, data, percent, safe
 from .page import bar, card, details, figure, section, table
@@ -82,6 +82,10 @@ def _figures(picked: Picked, values: dict[str, Any], points: Front) -> list[str]
     for key, name in (("rmse", "root mean square error"), ("mae", "mean absolute error")):
         if key in values:
             rows.append([f"{name} {safe(values['target_unit'])}", data(values[key], amount(values[key])), ""])
+    ranking = values.get("ranking", {})
+    for key, name in (("precision", "Precision"), ("average_precision", "AP")):
+        if key in ranking:
+            rows.append([f"{name}@{ranking['at']}", data(ranking[key], f"{ranking[key]:.4f}"), ""])
     out = [
         f"<p><code>hardcase export build{flags} --out model.hcb</code> writes this policy: "
         f"<strong>{'f0' if point.method == 'hpc' else safe(point.method)}</strong>, {_why(picked, points)}. "
@@ -92,9 +96,7 @@ def _figures(picked: Picked, values: dict[str, Any], points: Front) -> list[str]
         "<p class=\"soft\">Intervals of shares are Wilson's, that of a loss of accuracy is Bonett and Price's, and "
         "those of other measures are normal. Rows of one group count for as many as they are independent.</p>",
     ]
-    warning = constant_warning(values["classes"])
-    if warning:
-        out.insert(0, f'<p class="bad">{safe(warning)}</p>')
+    out = [*(f'<p class="bad">{safe(warning, 400)}</p>' for warning in picked_warnings(picked)), *out]
     if picked.passed_over:
         out.append(
             f"<p>{picked.passed_over} points fit the wish better; they were passed over, because their integers decide "

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from hardcase_edge.errors import HardcaseError
 
-from ..measuring.measure import constant_warning, flattery
+from ..measuring.measure import flattery
 from ..measuring.picked import Picked, Wish, measure_pick
+from ..measuring.warn import picked_warnings
 from . import picked_part as part
 from .front_chart import front_svg
 from .markup import amount, data, percent, safe
@@ -34,8 +35,8 @@ HPC = "hpc"
 
 def train_report(
     build: Path, task: Task, front: Mapping[str, Any], *, command: str = "", wish: Wish | None = None
-) -> tuple[str, str, str | None]:
-    """The page, the picture of the front with the picked point marked, and a warning about that point, or None.
+) -> tuple[str, str, list[str]]:
+    """The page, the picture of the front with the picked point marked, and warnings about that point.
 
     Parameters
     ----------
@@ -67,10 +68,8 @@ def train_report(
         body.append(section("The picked policy", f'<p class="bad">{safe(picked)}</p>'))
     if len(front["seeds"]["seeds"]) > 1:
         body.append(section("Over seeds", *_seeds(front)))
-    warning = (
-        constant_warning(picked.measured.to_json(picked.manifest)["classes"]) if isinstance(picked, Picked) else None
-    )
-    return page(f"{task.config.file.name}: {task.config.target}", body), svg, warning
+    warnings = picked_warnings(picked) if isinstance(picked, Picked) else []
+    return page(f"{task.config.file.name}: {task.config.target}", body), svg, warnings
 
 
 def _picture(task: Task, points: Front, entries: Sequence[Mapping[str, Any]], picked: Picked | str) -> str:

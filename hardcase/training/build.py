@@ -9,6 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hardcase_edge.base.escape import markdown
+
 from ..measuring.bars import rows_bar
 from ..measuring.picked import Wish
 from ..reports.budget_chart import budgets_svg
@@ -71,7 +73,7 @@ def build(
     force: bool = False,
     **where: Any,
 ) -> tuple[Task, dict[str, Any]]:
-    """Train and write the build folder atomically, alone; the task, and the contents of front.json.
+    """Train and write the build folder atomically, alone; the task, and the contents of front.json with ``warnings``.
 
     Parameters
     ----------
@@ -94,14 +96,17 @@ def build(
                 copy_hpc(task, scratch, folder)
                 front = write_build(folder, task, points, hpc, seeds)
                 with rows_bar("5/5 report", quiet=runs.quiet):
-                    page, svg, warning = train_report(folder, task, front, command=command, wish=wish)
+                    page, svg, warnings = train_report(folder, task, front, command=command, wish=wish)
                 (folder / "report.html").write_text(page, encoding="utf-8")
                 (folder / "front.svg").write_text(svg, encoding="utf-8")
                 if is_indexed(points) and task.problem.kind.has_classes:
                     curves = budget_figures(task.problem, points, config.unit)
                     (folder / "budgets.json").write_text(json.dumps(curves, indent=1) + "\n", encoding="utf-8")
                     (folder / "budgets.svg").write_text(budgets_svg(curves), encoding="utf-8")
-                return front if warning is None else {**front, "warning": warning}
+                if warnings:
+                    with (folder / "front.md").open("a", encoding="utf-8") as file:
+                        file.writelines(f"\n{markdown(line)}\n" for line in warnings)
+                return {**front, "warnings": warnings}
 
         def first(points: list[Point]) -> None:
             points = [*points, *own]

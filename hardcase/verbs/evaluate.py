@@ -12,7 +12,8 @@ from hardcase_edge.program.cost import to_micro
 
 from ..measuring.bars import rows_bar
 from ..measuring.labelled_rows import rows_for
-from ..measuring.measure import class_lines, constant_warning, measure, quality_of, steps_of, value_errors
+from ..measuring.measure import class_lines, measure, quality_of, ranking_words, steps_of, value_errors
+from ..measuring.warn import constant_warning
 from ..options import add_hpc, add_json, add_trust, plain, report
 
 if TYPE_CHECKING:
@@ -85,7 +86,8 @@ def _measure(loaded: Loaded, args: argparse.Namespace) -> dict[str, Any]:
                 name: measure(program, rows, quality, steps=steps, budget=budget, dead=sensor).figures.to_json()
                 for name, sensor in dead.items()
             }
-    return values
+    warning = constant_warning(values)
+    return {**values, "warnings": [] if warning is None else [warning]}
 
 
 def _budget(amount: float | None, unit: str) -> int | None:
@@ -107,10 +109,11 @@ def _lines(r: dict[str, Any]) -> list[str]:
     ]
     if "rmse" in r:
         lines.append(f"  {value_errors(r, r['target_unit'])}")
+    if "ranking" in r:
+        lines.append(f"  {ranking_words(r['ranking'])}")
     if "errors" in r:
         lines.append(f"  errors cost {r['errors']:.2f} {unit}, {r['cost'] + r['errors']:.2f} {unit} in all")
-    warning = constant_warning(r["classes"])
-    lines += [warning] if warning else []
+    lines += r["warnings"]
     lines += class_lines(r["classes"], MAX_CLASSES) if r["classes"] else []
     bought = [f"{plain(name, 24)} {s['share']:.1%}" for name, s in _by_share(r["sensors"]) if s["rows"]]
     lines.append(f"  sensors, by share of rows that buy them: {', '.join(bought) or 'none'}")

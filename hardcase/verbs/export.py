@@ -16,7 +16,8 @@ from ..exports.imported import add_model, run_model
 from ..exports.runtimes import Targets, add_targets
 from ..items.export import export_items, is_items_build
 from ..measuring.bars import rows_bar
-from ..measuring.measure import constant_warning, some_classes, value_errors
+from ..measuring.measure import some_classes, value_errors
+from ..measuring.warn import constant_warning, selection_warning
 from ..options import Flags, add_force, add_hpc, add_json, plain, report
 
 if TYPE_CHECKING:
@@ -251,6 +252,7 @@ def _report(exported: Exported) -> dict[str, Any]:
         "test": test.after.to_json(),
         "measure": exported.measure,
         **({} if exported.target_unit is None else {"target_unit": exported.target_unit}),
+        "selection": asdict(exported.selection),
         "promise": exported.promise,
         "weights": None if exported.weights is None else asdict(exported.weights),
         "parity": {"valid": exported.valid.to_json(), "test": test.to_json()},
@@ -262,24 +264,25 @@ def _report(exported: Exported) -> dict[str, Any]:
             "f0": {"quality": beside.f0, "cost": exported.f0.test.cost},
             "loss": beside.loss,
             "loss_95": list(beside.loss_95),
+            **({} if exported.target_unit is None else {"only_answer": beside.only_answer}),
             "classes": [
                 {"class": label, **count.to_json()}
                 for label, count in zip(exported.classes, beside.classes, strict=True)
             ],
         }
-    return values
+    found = (constant_warning(values), selection_warning(exported.selection, exported.measure, test.after.quality))
+    return {**values, "warnings": [line for line in found if line is not None]}
 
 
 def _text(r: dict[str, Any], verbose: bool) -> list[str]:
-    """At most ten lines; with ``verbose`` also the settings."""
+    """Warnings and at most ten lines; with ``verbose`` also the settings."""
     from hardcase_export.picking.risk_choice import say_promise
 
     unit, measured, cost, test = plain(r["unit"], 20), plain(r["measure"], 40), r["cost"], r["test"]
     f0 = r.get("f0", {"cost": 0.0})
     interval = f" (95 %: {_interval(r['quality_95'])})" if "quality_95" in r else ""
     lines = [f"{r['bundle'] or 'no bundle written'}: {r['bytes']} bytes, {'signed' if r['signed'] else 'not signed'}"]
-    warning = constant_warning(r.get("classes", []))
-    lines += [warning] if warning else []
+    lines += r["warnings"]
     if "f0" in r:
         lines.append(f"  f0         {measured} {f0['quality']:.4f}, {f0['cost']:.2f} {unit}")
     lines += [

@@ -95,7 +95,8 @@ def run(args: argparse.Namespace) -> int:
     where = {name: getattr(args, name) for name in ("dask", "jobs", "time_limit", "force")}
     where["quiet"] = args.quiet or args.json
     front = build(config, methods, args.out, n_seeds=args.seeds, command=_command(args), **where)[1]
-    report(args, {"out": str(args.out), "front": front}, _text(args.out, front))
+    lines = _text(args.out, front)
+    report(args, {"out": str(args.out), "warnings": front.pop("warnings"), "front": front}, lines)
     return 0
 
 
@@ -162,7 +163,7 @@ def _text(out: Path, front: dict[str, Any]) -> list[str]:
             lines.append(
                 f"  in {n} of the {rows} rows f0 used features that it never used in training; requests lack them"
             )
-    lines += [front["warning"]] if "warning" in front else []
+    lines += front["warnings"]
     lines.append(f"report: {out / 'report.html'}")
     lines.append(f"next: hardcase export {out} --out model.hcb")
     return lines

@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from hardcase.cli import main
-from hardcase.measuring.measure import constant_warning
+from hardcase.measuring.warn import constant_warning
+from tests.helpers.train.problems import run, toml, write_csv
 
 pytestmark = pytest.mark.usefixtures("brief_effort")
 
@@ -69,17 +72,52 @@ def test_several_answers_and_no_errors_are_no_warning() -> None:
     def count(n: int, answered: int, right: int) -> dict[str, object]:
         return {"class": "ok", "n": n, "answered": answered, "right": right}
 
-    assert constant_warning([count(9, 10, 9), count(1, 0, 0)]) is not None
-    assert constant_warning([count(9, 9, 9), count(1, 1, 1)]) is None
-    assert constant_warning([count(9, 9, 9), count(0, 0, 0)]) is None
-    assert constant_warning([]) is None
+    assert constant_warning({"classes": [count(9, 10, 9), count(1, 0, 0)]}) is not None
+    assert constant_warning({"classes": [count(9, 9, 9), count(1, 1, 1)]}) is None
+    assert constant_warning({"classes": [count(9, 9, 9), count(0, 0, 0)]}) is None
+    assert constant_warning({"classes": []}) is None
+    assert constant_warning({"classes": [], "only_answer": None, "target_unit": "bar"}) is None
+
+
+@pytest.mark.parametrize("data", ['task = "value"\ntarget_unit = "bar"', 'task = "rank"\ngroup = "q"'])
+def test_one_value_for_every_case_is_named_too(data: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a, n = np.random.default_rng(3).normal(size=240).round(4), np.arange(240)
+    write_csv(tmp_path / "data.csv", {"a": a, "q": n // 12, "y": np.clip(np.round(2 * a + 2), 0, 4)})
+    build, bundle, hpc = tmp_path / "build", tmp_path / "m.hcb", '\n[hpc]\nestimator = ["StandardScaler", "Ridge"]\n'
+    flags = ("--effort", "quick", "--quiet", "--jobs", "1", "--method", "static", "--no-baselines")
+    assert main(["train", str(toml(tmp_path, hpc, data=data)), "--out", str(build), *flags]) == 0
+    for wish, is_warned in ((("--budget", "0"), True), ((), False)):
+        assert main(["export", str(build), "--out", str(bundle), *wish]) == 0
+        assert main(["evaluate", str(bundle), str(build / "test.npz")]) == 0
+        said = capsys.readouterr().out
+        assert said.count("WARNING: THIS POLICY ANSWERS") == 2 * is_warned
+        assert (" bar TO EVERY CASE" in said) == (is_warned and "bar" in data)
+        for words in (["export", build, "--out", bundle, *wish], ["evaluate", bundle, build / "test.npz"]):
+            assert len(run(capsys, *words)[1]["warnings"]) == is_warned
+
+
+@pytest.mark.parametrize("kind", ["classes", "values"])
+def test_the_benchmark_of_users_fails_on_a_constant_without_a_warning(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
+    users = importlib.import_module("users")
+    classes = [{"answered": 9, "n": 8}, {"answered": 0, "n": 1}] if kind == "classes" else []
+    test = {"quality": 0.5, "cost": 0.0, "forward_rate": 0.0}
+    seen: dict[str, Any] = {**test, "classes": classes, "sensors": {"a": {"rows": 0}}, "warnings": []}
+    line = "WARNING: THIS POLICY ANSWERS 3 TO EVERY CASE"
+    warned = {**seen, "warnings": [line]}
+    users._check({"test": test, "warnings": [line]}, warned, line, "report.html")
+    for verb, exported, evaluated in (("export", seen, warned), ("evaluate", warned, seen)):
+        with pytest.raises(users.FailedError, match=f"{verb} does not warn"):
+            users._check({"test": test, "warnings": exported["warnings"]}, evaluated, line, "report.html")
 
 
 @pytest.mark.parametrize("name", ["ok\x1b[31m", "x" * 300])
 def test_a_label_from_outside_is_printed_plainly(name: str) -> None:
     named = {"class": name, "n": 9, "answered": 10, "right": 9}
     other = {"class": "b", "n": 1, "answered": 0, "right": 0}
-    line = constant_warning([named, other])
+    line = constant_warning({"classes": [named, other]})
     assert line is not None
     assert line.isprintable()
     assert len(line) < 200

@@ -25,6 +25,7 @@ from tests.helpers.train.problems import run, toml, write_csv
 pytestmark = pytest.mark.usefixtures("brief_effort")
 
 DATA = 'task = "value"\ntarget_unit = "litres"'
+PICKED = "The picked policy"
 HPC = '\n[hpc]\nestimator = ["StandardScaler", "Ridge"]\n'
 FLAGS = ("--effort", "quick", "--quiet", "--method", "static", "--no-baselines")
 
@@ -158,6 +159,12 @@ def test_ranks_are_measured_by_ndcg_within_groups(tmp_path: Path, capsys: pytest
     _, found, _ = run(capsys, "evaluate", tmp_path / "m.hcb", tmp_path / "build" / "test.npz")
     assert found["measure"] == "NDCG@5"
     assert 0.7 < found["quality"] <= 1
+    assert found["ranking"]["at"] == 5
+    page = {r.texts[0]: r.values for r in read_page((tmp_path / "build" / "report.html").read_text()).rows[PICKED]}
+    assert page["Precision@5"] == [found["ranking"]["precision"]]
+    assert page["AP@5"] == [found["ranking"]["average_precision"]]
+    assert main(["evaluate", str(tmp_path / "m.hcb"), str(tmp_path / "build" / "test.npz")]) == 0
+    assert f"Precision@5 {found['ranking']['precision']:.4f}, AP@5 " in capsys.readouterr().out
     with np.load(tmp_path / "build" / "test.npz") as rows:
         X, y, group, hpc = (rows[key] for key in ("X", "y", "group", "hpc"))
     assert hardcase.evaluate(tmp_path / "m.hcb", X, y, hpc=hpc, groups=group)["quality"] == found["quality"]

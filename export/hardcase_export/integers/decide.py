@@ -31,6 +31,7 @@ __all__ = [
     "decide",
     "decisions",
     "figures",
+    "only_answer",
     "readings_of",
     "results_of",
     "watching",
@@ -198,6 +199,16 @@ def answered(answers: NDArray[Any], truth: NDArray[Any], quality: Quality, means
         return Figures(**means, n=n, mae=float(off.mean()), rmse=float(np.sqrt(np.square(off).mean())))
     errors = quality.mean_errors(means["quality"]) if quality.kind == "errors" else None
     return Figures(**means, n=n, errors=errors)
+
+
+def only_answer(answers: NDArray[Any], truth: NDArray[Any]) -> float | None:
+    """The value that every row is answered with although the true values differ; None if the answers differ, too.
+
+    >>> only_answer(np.array([2.5, 2.5]), np.array([1.0, 4.0])), only_answer(np.array([2.5, 2.6]), np.array([1.0, 4.0]))
+    (2.5, None)
+    """
+    is_alike = len(answers) > 0 and bool((answers == answers[0]).all()) and float(np.ptp(truth)) > 0
+    return float(answers[0]) if is_alike else None
 
 
 def answers_of(outcomes: Sequence[Decision], quality: Quality, dtype: Any) -> NDArray[Any]:

@@ -18,7 +18,7 @@ from hardcase_edge.program.definition import Opaque, Program
 from hardcase_edge.session.session import CLOUD, LOCAL, Decision
 
 from .align import MANY_ROWS
-from .decide import Figures, answered, answers_of, decisions, figures
+from .decide import Figures, answered, answers_of, decisions, figures, only_answer
 
 __all__ = ["BesideF0", "LocalAnswers", "Parity", "parity"]
 
@@ -30,7 +30,8 @@ class BesideF0:
     """A program's answers beside f0's to the same rows, with 95 % intervals.
 
     ``quality_95``: interval of the program's quality. ``f0``: f0's quality. ``loss``: how much lower the program's is,
-    and ``loss_95`` its interval. ``classes``: counts of the program's answers by class.
+    and ``loss_95`` its interval. ``classes``: counts of the program's answers by class. ``only_answer``: of values,
+    as ``decide.only_answer``.
     """
 
     quality_95: Interval
@@ -38,6 +39,7 @@ class BesideF0:
     loss: float
     loss_95: Interval
     classes: tuple[ClassCount, ...]
+    only_answer: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +172,9 @@ def _beside(
     f0 = quality.answers(hpc, None if confidence is None else confidence / 10_000)
     loss, interval = loss_interval(quality, y, answers, f0, group)
     counts = tuple(per_class(y, labels, program.n_classes, group)) if program.n_classes else ()
-    return BesideF0(quality_interval(quality, y, answers, group), quality(y, f0, group=group), loss, interval, counts)
+    only = only_answer(labels, y) if quality.is_of_values else None
+    own_95, of_f0 = quality_interval(quality, y, answers, group), quality(y, f0, group=group)
+    return BesideF0(own_95, of_f0, loss, interval, counts, only)
 
 
 def _path(d: Decision) -> object:
