@@ -85,6 +85,8 @@ def test_a_broken_row_is_a_part_whose_sensors_fail_and_its_neighbours_decide_it(
     first, second = device_of(load_bytes(PLAIN, allow_joint=True), [f"replay:{path}"]).run()
     assert len(first["labels"]) == len(item)
     assert first["failed"] == {"pixels": [1]}
+    assert [sure is None for sure in first["confidences"]] == [part == 1 for part in range(len(item))]
+    assert (first["confidence"], second["confidence"] is None) == (None, False)
     assert len(second["labels"]) == len(ITEMS[0])
 
 

@@ -31,6 +31,7 @@ PAIR = Wanted("pair", ("a", "b"), (False, True))
 VIB = Wanted("vib", ("m", "d", "s", "r"), (False,) * 4, window=5)
 SKY = {"dry": 0, "1": 1, "rain": 2}  # codes of a category, one of whose texts looks like a number
 WEATHER = Wanted("weather", ("sky", "heat"), (True, False), categories=(SKY, {}))
+NEEDED = Wanted("weather", ("sky", "heat"), (False, False), categories=(SKY, {}))
 SKY_ALONE = Wanted("sky", ("sky",), (True,), categories=(SKY,))
 
 
@@ -337,6 +338,12 @@ def test_a_sensor_without_a_source_is_dead():
 def test_a_category_takes_its_texts_and_all_else_is_missing(reading: object, code: float | None):
     assert read_one(lambda _: (reading, 21.5), WEATHER) == ([code, 21.5], {})
     assert read_one(lambda _: (reading,), SKY_ALONE) == ([code], {})
+
+
+@pytest.mark.parametrize("reading", ["Rain", "", 1, None, float("nan"), b"dry"])
+def test_where_training_had_no_gap_a_reading_that_is_no_known_text_fails_its_sensor(reading: object):
+    assert read_one(lambda _: (reading, 21.5), NEEDED) == (None, {"not_a_number": 1})
+    assert read_one(lambda _: (" rain", 21.5), NEEDED) == ([2, 21.5], {})
 
 
 def test_one_text_alone_is_the_reading_of_a_category():

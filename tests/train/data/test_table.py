@@ -169,6 +169,8 @@ def test_texts_of_the_training_rows_become_codes_in_their_order(tmp_path):
     assert coded.X[:, 1] == pytest.approx([1, 0, np.nan, np.nan, 0], nan_ok=True)
     (_, city) = declared(coded.X, np.ones(5, bool), categories={1})
     assert (city.dtype, city.nullable) == ("i32", True)
+    (_, city) = declared(coded.X, np.array([True, True, False, False, True]), categories={1})
+    assert (city.dtype, city.nullable) == ("i32", False), "a gap or an unknown text behind the training rows is none"
 
 
 def test_a_text_that_looks_like_a_number_stays_text_where_it_is_asked_for(tmp_path):
