@@ -99,9 +99,7 @@ def read(sensor):
 """
 
 
-def test_a_bundle_whose_sensors_a_plug_in_does_not_know_makes_way_for_the_good_one(
-    tmp_path, store, capfd, monkeypatch
-):
+def test_a_bundle_whose_sensors_a_plug_in_does_not_know_makes_way_for_the_good_one(tmp_path, store, capfd, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "store_plugin.py").write_text(PLUGIN)
     run = ("run", "--store", store.folder, "--sensors", "store_plugin:read", "--trial-decisions", 4, "--count", 8)

@@ -87,7 +87,7 @@ def test_rules_out_of_range_are_refused() -> None:
 
 
 def heard(*records: dict[str, object], before: set[str] | None = frozenset(), deadline: float = 1) -> list[str]:
-    """The verdict after each decision of a trial of three, the last of them after this share of half of its deadline."""
+    """The verdict after each decision of a trial of three, the last of them at this share of half of its deadline."""
     sensors = SensorHealth(inner=("memory",))
     trial = Trial(RULES, 0, sensors=sensors, broken_before=before)
     out = []
