@@ -72,8 +72,14 @@ def test_judgements_are_the_same(in_c: Arithmetic, arguments: tuple[Any, ...]) -
 
 
 @needs_kernel
-@given(st.lists(st.one_of(st.floats(allow_nan=False), ODD.filter(lambda x: x == x)), max_size=60),
-       st.lists(st.one_of(st.integers(-9, 9), st.sampled_from((2**53, -(2**53))), st.floats(-9, 9)), unique=True, max_size=MAX_BINS - 1))  # fmt: skip
+@given(
+    st.lists(st.one_of(st.floats(allow_nan=False), ODD.filter(lambda x: x == x)), max_size=60),
+    st.lists(
+        st.one_of(st.integers(-9, 9), st.sampled_from((2**53, -(2**53))), st.floats(-9, 9)),
+        unique=True,
+        max_size=MAX_BINS - 1,
+    ),
+)
 def test_counts_are_the_same(in_c: Arithmetic, values: list[float], edges: list[float]) -> None:
     steps = tuple(sorted(edges))
     assert in_c.below(values, steps) == PYTHON.below(values, steps)
