@@ -62,7 +62,7 @@ def _figures(build: Path, bundle: Path, method: str, X: np.ndarray, y: np.ndarra
     written = loaded.bundle.manifest
     evidence = {key: written[key] for key in ("without", "ranges") if key in written}
     dead = decisions(program, X, None, dead=range(len(program.sensors)), cloud=False)
-    stated = [reported(d, manifest.without)[1] for d in dead]
+    stated = [reported(d, manifest.without, (), ())[1] for d in dead]
     known = [c for c in stated if c is not None]
     return {
         "bytes": len(json.dumps(evidence, separators=(",", ":"))),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hardcase_edge.bundle.evidence import reported, sorted_answers
+from hardcase_edge.bundle.evidence import reported, sensors_sent, sorted_answers
 from hardcase_edge.bundle.value import to_result
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.cost import to_micro, to_unit
@@ -98,6 +98,7 @@ class Loaded:
     def __init__(self, loaded: _load.Loaded) -> None:
         self._loaded = loaded
         self._sorted_to = sorted_answers(loaded.bundle.program)
+        self._sent = sensors_sent(loaded.bundle.program)
         manifest = loaded.manifest
         self.sensors, self.features = tuple(manifest.sensors), tuple(manifest.features)
         self.classes, self.unit = tuple(manifest.classes), manifest.unit
@@ -164,7 +165,7 @@ class Loaded:
         if memory is not None:
             memory.end(end.result)
         value = self._loaded.manifest.value
-        route, confidence = reported(end, self._loaded.manifest.without, self._sorted_to)
+        route, confidence = reported(end, self._loaded.manifest.without, self._sorted_to, self._sent)
         return Decided(
             label=self.classes[int(end.result)] if self.classes else value.of(end.result) if value else end.result,
             confidence=None if confidence is None else confidence / 10_000,

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 
 import hardcase
@@ -212,6 +213,28 @@ def test_a_dataframe_may_hold_text_booleans_and_dates(tmp_path: Path) -> None:
     table = {name: frame[name].to_pylist() for name in frame.column_names}
     table["sky"] = [{"rain": 1, "cloud": 0, None: None}[text] for text in table["sky"]]
     assert hardcase.evaluate(tmp_path / "x.hcb", pa.table(table), table["y"]) == figures
+
+
+def test_a_text_that_training_has_not_seen_fails_its_sensor_and_the_confidence_is_what_was_measured_without_it(
+    tmp_path: Path,
+) -> None:
+    """Every training row has a text, so the policy has learnt nothing of gaps."""
+    rng = np.random.default_rng(1)
+    sky, heat = rng.choice(["dry", "fog", "rain", "snow"], 800), rng.normal(size=800)
+    y = np.where(np.isin(sky, ["dry", "snow"]), "go", "stay")
+    policy = hardcase.train(
+        pa.table({"sky": sky.tolist(), "heat": heat, "y": y.tolist()}), "y", costs={"sky": 2, "heat": 1},
+        forward_cost=50, max_loss=0.05, hpc=RandomForestClassifier(20, random_state=0), effort=BRIEF,
+        methods=["static"],
+    )  # fmt: skip
+    policy.export(tmp_path / "x.hcb", min_agreement=0.5)
+    device = hardcase.load(tmp_path / "x.hcb")
+    known = device.decide({"sky": "snow", "heat": 0.3})
+    assert (known.label, known.failed, known.confidence > 0.9) == ("go", (), True)
+    for text in ("hail", "", 3, None):
+        unknown = device.decide({"sky": text, "heat": 0.3})
+        assert (unknown.failed, unknown.route) == (("sky",), "degraded")
+        assert 0.3 < unknown.confidence < 0.7
 
 
 def test_nothing_is_written_over_a_file_of_others(policy: hardcase.Policy, tmp_path: Path) -> None:

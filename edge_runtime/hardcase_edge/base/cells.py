@@ -2,21 +2,33 @@
 """Cells of CSV files: separator, names of columns, missing values, numbers and encoding, alike in training and replay.
 
 The separator is a comma, a semicolon or a tab: the most frequent one in the header outside of quotes. Text that is not
-UTF-8 is read as Latin-1, byte by byte. Where the separator is not a comma, a number may have a decimal comma.
+UTF-8 is read as Latin-1, byte by byte. Where the separator is not a comma, a number may have a decimal comma. A cell
+that begins with a quote may hold separators and line breaks, up to the quote that closes it.
 """
 
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Sequence
 
-__all__ = ["FALSE_WORDS", "LATIN_1", "MISSING_WORDS", "TRUE_WORDS", "column_names", "number_in", "separator_of"]
+__all__ = [
+    "FALSE_WORDS",
+    "LATIN_1",
+    "MISSING_WORDS",
+    "TRUE_WORDS",
+    "column_names",
+    "is_open",
+    "number_in",
+    "separator_of",
+]
 
 LATIN_1 = "hardcase.latin-1"  # error handler of codecs: a byte that is not UTF-8 is the character of Latin-1
 MISSING_WORDS = ("", "?", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "-NaN", "-nan", "NULL", "null")
 TRUE_WORDS = ("true", "True", "TRUE")
 FALSE_WORDS = ("false", "False", "FALSE")
 _SEPARATORS = "\t;,"  # a tie goes to the first: a comma is likelier inside a name than the others are
+_OPENING = re.compile(f'(?:\\A|[{_SEPARATORS}\\r\\n])"')
 _WORDS: dict[str, float | None] = {
     **dict.fromkeys(MISSING_WORDS),
     **dict.fromkeys(TRUE_WORDS, 1.0),
@@ -41,6 +53,26 @@ def separator_of(header: str) -> str:
     unquoted = "".join(header.split('"')[::2])
     counts = [unquoted.count(c) for c in _SEPARATORS]
     return _SEPARATORS[counts.index(max(counts))] if any(counts) else ","
+
+
+def is_open(text: str, was_open: bool = False) -> bool:
+    """Whether a text ends within quotes; ``was_open``: whether the one before it did.
+
+    >>> is_open('a,"b'), is_open('c""d"', was_open=True), is_open('5",b'), is_open('"a""')
+    (True, False, False, True)
+    """
+    at = 0
+    while True:
+        if not was_open:
+            opening = _OPENING.search(text, at)
+            if opening is None:
+                return False
+            at = opening.end()
+        was_open = False
+        while (at := text.find('"', at) + 1) and text.startswith('"', at):
+            at += 1
+        if at == 0:
+            return True
 
 
 def column_names(header: Sequence[str]) -> list[str]:

@@ -3,6 +3,7 @@
 
 Both are optional keys of the manifest; docs/SPEC-bundle-v1.md section 3 defines them. A device reports a decision that
 wanted a sensor in vain as degraded, with the confidence that was measured without it, or none if nobody measured it.
+An answer of the cloud to a request that lacked such a sensor has no confidence: nobody measured f0 without it.
 
 A sensor that the budget did not allow counts alike where a Branch sorts cases into the Answer: those that it sorts
 there are the easy ones. An Answer that no Branch leads to is given for what the budget allowed, and the cases that its
@@ -23,6 +24,7 @@ __all__ = [
     "Without",
     "ranges_of",
     "reported",
+    "sensors_sent",
     "sorted_answers",
     "wanted_in_vain",
     "without_of",
@@ -35,15 +37,23 @@ Ranges = tuple[tuple[float, float] | None, ...]  # lowest and highest reading by
 MAX_SETS = 4096
 
 
-def reported(decision: Decision, without: Without, sorted_to: Collection[int] = ()) -> tuple[str, int | None]:
+def reported(
+    decision: Decision, without: Without, sorted_to: Collection[int], sent: Collection[int]
+) -> tuple[str, int | None]:
     """The route and the confidence (basis points) that a device reports; None: nobody measured the confidence.
 
-    ``sorted_to``: the program's ``sorted_answers``.
+    ``sorted_to`` and ``sent``: the program's ``sorted_answers`` and ``sensors_sent``.
 
     >>> decision = Decision(1, 9_900, "local", 0, (), (0, 7), failed=(2,))
-    >>> reported(decision, {(2,): {7: (6_200, None)}}), reported(decision, {})
+    >>> reported(decision, {(2,): {7: (6_200, None)}}, (), ()), reported(decision, {}, (), ())
     (('degraded', 6200), ('degraded', None))
+    >>> asked = Decision(1, 9_900, "cloud", 0, (), (0, 3), failed=(2,))
+    >>> reported(asked, {}, (), (0, 1)), reported(asked, {}, (), (0, 2))
+    (('cloud', 9900), ('cloud', None))
     """
+    if decision.route == CLOUD:
+        is_whole = all(s not in sent for s in (*decision.failed, *decision.unpaid))
+        return CLOUD, decision.confidence if is_whole else None
     lacked = wanted_in_vain(decision, sorted_to)
     if not lacked:
         return decision.route, decision.confidence
@@ -63,6 +73,12 @@ def wanted_in_vain(decision: Decision, sorted_to: Collection[int]) -> tuple[int,
     if not decision.unpaid or decision.trace[-1] not in sorted_to:
         return decision.failed
     return tuple(sorted({*decision.failed, *decision.unpaid}))
+
+
+def sensors_sent(program: Program) -> frozenset[int]:
+    """The sensors of which a request to the cloud carries a reading."""
+    carried = set(program.uplink.features)
+    return frozenset([s for s, sensor in enumerate(program.sensors) if not carried.isdisjoint(sensor.features)])
 
 
 def sorted_answers(program: Program) -> frozenset[int]:

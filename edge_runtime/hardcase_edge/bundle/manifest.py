@@ -200,7 +200,7 @@ def _names(value: object, count: int, what: str) -> tuple[str, ...]:
 def _categories(
     data: dict[str, Any], program: Program, features: tuple[str, ...], windows: list[int]
 ) -> dict[str, tuple[str, ...]]:
-    """The texts of each category; a category is a nullable i32 of no window."""
+    """The texts of each category; a category is an i32 of no window."""
     if "categories" not in data:
         return {}
     lists = data["categories"]
@@ -211,8 +211,8 @@ def _categories(
     out = {}
     for name, texts in lists.items():
         feature = free.get(name)
-        if feature is None or feature.dtype != "i32" or not feature.nullable:
-            raise BundleError(f"category {name[:40]!r} in the manifest is not a nullable feature of whole numbers")
+        if feature is None or feature.dtype != "i32":
+            raise BundleError(f"category {name[:40]!r} in the manifest is not a feature of whole numbers")
         if not isinstance(texts, list) or len(texts) > MAX_CATEGORIES:
             raise BundleError(f"category {name[:40]!r} in the manifest is not a list of at most {MAX_CATEGORIES} texts")
         out[name] = _names(texts, len(texts), f"texts of {name[:40]!r}")

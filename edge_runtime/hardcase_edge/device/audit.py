@@ -108,6 +108,11 @@ class AuditedBank:
         readings = [None if (values := read.get(s)) is None else values[k] for s, k in self._places]
         return normalise(readings, self._dtypes), to_unit(self._costs(rest))
 
+    @property
+    def request_lacks(self) -> frozenset[int]:
+        """The sensors that a request carries and that have given no reading for the current item."""
+        return frozenset([s for s in self._needed if self._read.get(s) is None])
+
     def _costs(self, sensors: Sequence[int]) -> int:
         size = None if self.item is None else self.item.size
         return Meter(self._program, size or self._item_size).buy(sensors)

@@ -111,8 +111,8 @@ class JointDevice(Device):
         return {
             "t": round(self._now(), 3),
             "labels": [manifest.classes[label] for label in d.labels],
-            "confidence": d.confidence / 10_000,
-            "confidences": [p.confidence / 10_000 for p in d.parts],
+            "confidence": None if any(p.failed for p in d.parts) else d.confidence / 10_000,
+            "confidences": [None if p.failed else p.confidence / 10_000 for p in d.parts],
             "route": d.route,
             "routes": [p.route for p in d.parts],
             "cost": to_unit(d.cost),

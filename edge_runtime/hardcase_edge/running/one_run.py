@@ -14,6 +14,7 @@ from ..base.record import record
 from ..device.formats import line_format
 from ..device.output import BLOCKED_S, Lines, note
 from ..errors import InputError
+from ..program.inner import inner_sensors
 from .connecting import connect, publisher_of, updates_of
 from .signals import end_main_thread, on_end
 
@@ -109,7 +110,8 @@ def run_bundle(
             _begin(process, device, link, stored, has_news)
             if stored is not None:
                 promised = None if auditing is None else auditing.promised
-                stored.begin(time.monotonic(), has_broker=link is not None, promised=promised)
+                inner = inner_sensors(loaded.machine.program, loaded.manifest.features, loaded.manifest.sensors)
+                stored.begin(time.monotonic(), has_broker=link is not None, promised=promised, inner=inner)
                 _at_deadline(stored)
             if air is not None and link is not None:
                 air.begin(link)
@@ -235,7 +237,8 @@ def _decisions(process: Process, device: Device, link: Link | None, stored: Run 
         if stored is None:
             continue
         was_trial, is_connected = stored.is_trial, link is not None and link.can_ask
-        if not stored.decided(time.monotonic(), is_connected=is_connected, memory_bytes=resident_bytes):
+        now = time.monotonic()
+        if not stored.decided(now, is_connected=is_connected, memory_bytes=resident_bytes, record=made):
             return
         if was_trial and not stored.is_trial:
             device.report_soon()

@@ -109,20 +109,22 @@ class Watching:
         began = monotonic()
         readings, cost = self.bank.request_readings()
         reply = link.ask(readings, self._deadline_s, lambda: False)
-        bought = [name for s, name in enumerate(self._manifest.sensors) if s in self.bank.readings]
+        names, lacking = self._manifest.sensors, self.bank.request_lacks
+        bought = [name for s, name in enumerate(names) if s in self.bank.readings]
         case.record = record | {
             "cost": record["cost"] + cost + self._request_cost,
             "sensors": record["sensors"] + [name for name in bought if name not in record["sensors"]],
             "latency_ms": round(record["latency_ms"] + 1000 * (monotonic() - began), 3),
-            **self._answer(reply),
+            **self._answer(reply, [name for s, name in enumerate(names) if s in lacking or name in record["failed"]]),
         }
 
-    def _answer(self, reply: Reply | None) -> Record:
+    def _answer(self, reply: Reply | None, failed: list[str]) -> Record:
         if reply is None or reply.status != OK:
-            return {"route": "degraded"}
+            return {"route": "degraded"}  # with the confidence of the answer that the device had given
         value, classes = self._manifest.value, self._manifest.classes
         answer = {"value": value.of(reply.result), "interval": None} if value else {"label": classes[reply.result]}
-        return {**answer, "confidence": reply.confidence / 10_000, "route": "cloud"}
+        sure = None if failed else reply.confidence / 10_000
+        return {**answer, "confidence": sure, "route": "cloud", "failed": failed}
 
     def decided(self, record: Record) -> bool:
         """A decision is on its way to its reader; returns whether there is news for the status."""

@@ -49,7 +49,7 @@ FAILURES = {
     "still_busy": "an earlier read that timed out has not returned yet, or the system gives no thread",
     "crashed": "the process of an isolated plug-in has ended",
     "wrong_shape": "the number of values or samples differs from the bundle's",
-    "not_a_number": "a value is not a finite number, or is missing although it must not be",
+    "not_a_number": "a value is not a finite number, or is missing or a text unknown to training where none may be",
     "bad_row": "the replay's row is truncated, too long or has too many cells, or a line is not a SenML pack",
 }
 

@@ -2,8 +2,9 @@
 """Categories: the one place where a text that a sensor reads becomes the code that the program knows.
 
 A manifest lists the texts of a category, and the place of a text in the list, from 0, is its code. A reading is one of
-these texts; whatever else it is, it is missing, never an error. A number is not taken for a code: where the texts look
-like numbers, the number 1 and the text "1" would be different categories.
+these texts; whatever else it is, it is missing. As with numbers, the program says what that means: the model has learnt
+from rows with gaps, or the sensor has failed. A number is not taken for a code: where the texts look like numbers, the
+number 1 and the text "1" would be different categories.
 """
 
 from __future__ import annotations

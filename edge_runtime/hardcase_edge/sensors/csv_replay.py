@@ -3,7 +3,8 @@
 
 The header names features, or samples of a window as ``SENSOR[0]``, ``SENSOR[1]``, ... ``base/cells.py`` says how cells
 are separated and read; the cell of a category is text. A row with too few or too many cells, or of too many characters,
-fails every sensor of its item, so rows and items stay in step.
+fails every sensor of its item, so rows and items stay in step. A quoted cell may go on over lines; a quote that is not
+closed within the characters of a row ends the run, because nobody knows where the next row begins.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, TextIO
 
-from ..base.cells import LATIN_1, column_names, number_in, separator_of
+from ..base.cells import LATIN_1, column_names, is_open, number_in, separator_of
 from ..errors import InputError, SensorError
 from .bank import Features, Wanted
 from .items import BUDGET, SIZE, Item, item_of
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Replay"]
 
-MAX_LINE = 4 * 1024 * 1024  # characters: 17 sensors with 6,000 samples each are about 1 M
+MAX_ROW = 4 * 1024 * 1024  # characters: 17 sensors with 6,000 samples each are about 1 M
 
 
 class Replay:
@@ -43,13 +44,18 @@ class Replay:
     def __init__(self, path: str | Path) -> None:
         self._path = "/dev/stdin" if str(path) == "-" else str(path)
         try:
-            self._file: TextIO = open(self._path, encoding="utf-8-sig", errors=LATIN_1)  # noqa: SIM115
+            self._file: TextIO = open(self._path, encoding="utf-8-sig", errors=LATIN_1, newline="")  # noqa: SIM115
         except OSError as error:
             raise InputError(f"replay file {path} cannot be read: {error.strerror}") from error
-        self._lines = _lines(self._file)
-        header = next(self._lines, "")
-        self._separator = separator_of(header)
-        cells = _cells(header, self._separator)
+        lines = _Lines(self._file, f"replay file {path}")
+        try:
+            header = lines.header()
+            self._separator = separator_of(header)
+            self._rows_of_file = _rows(lines, self._separator)
+            cells = next(_rows(iter([header]), self._separator), [])
+        except InputError:
+            self.close()
+            raise
         if not cells:
             self.close()
             raise InputError(f"replay file {path} has no header; its first row must name features")
@@ -103,12 +109,21 @@ class Replay:
         return "" if self._cells is None else self._cells[self._at[name]]
 
     def next_item(self) -> bool:
-        """Read the next row; False at the end of the file."""
-        line = next(self._lines, None)
-        if line is None:
+        """Read the next row; False at the end of the file.
+
+        Raises
+        ------
+        InputError
+            A quote is not closed.
+        """
+        try:
+            row = next(self._rows_of_file, None)
+        except InputError:
+            self.close()
+            raise
+        if row is None:
             self.close()
             return False
-        row = _cells(line, self._separator)
         self._cells = row if len(row) == len(self._at) else None
         return True
 
@@ -125,27 +140,75 @@ class Replay:
         self._file.close()
 
 
-def _lines(file: TextIO) -> Iterator[str]:
-    """Yield each line that is not blank; an empty text for a line that is too long."""
-    while not file.closed and (line := file.readline(MAX_LINE)):
-        if line.endswith("\n") or len(line) < MAX_LINE:
-            if line.strip():
-                yield line
-            continue
-        while line and not line.endswith("\n"):  # skip the rest of the line, in pieces
-            line = file.readline(MAX_LINE)
-        yield ""
+class _Lines:
+    """The lines of a file for ``csv.reader``, which asks for one more while a quote is open; blank ones between rows
+    are left out, and a blank one takes the place of a row that is too long.
+
+    Parameters
+    ----------
+    file : the file, opened with ``newline=""``
+    what : what error messages call it
+    """
+
+    def __init__(self, file: TextIO, what: str) -> None:
+        self._file, self._what = file, what
+        self._n = self._line = self._first = 0
+
+    def __iter__(self) -> _Lines:
+        return self
+
+    def begin(self) -> None:
+        """A row has ended: the next line begins another one."""
+        self._n = 0
+
+    def header(self) -> str:
+        """The first row that is not blank, as it stands in the file; empty if there is none."""
+        text, is_within = [next(self, "")], False
+        while is_within := is_open(text[-1], is_within):
+            text.append(next(self))
+        return "".join(text)
+
+    def __next__(self) -> str:
+        """The next line; an ``InputError`` if a row is open and has no end."""
+        while not self._file.closed and (line := self._file.readline(MAX_ROW)):
+            self._line += 1
+            if not self._n:
+                if not line.strip():
+                    continue
+                self._first = self._line
+            is_first, self._n = self._n == 0, self._n + len(line)
+            if self._n <= MAX_ROW and (line.endswith(("\n", "\r")) or len(line) < MAX_ROW):
+                return line
+            if not is_first or is_open(line):
+                raise self._endless(f"within {MAX_ROW} characters")
+            while line and not line.endswith(("\n", "\r")):  # skip the rest of the line, in pieces
+                line = self._file.readline(MAX_ROW)
+            return "\n"
+        if self._n:
+            raise self._endless("at its end")
+        raise StopIteration
+
+    def _endless(self, where: str) -> InputError:
+        return InputError(
+            f"{self._what} has a quote in the row of line {self._first} that is not closed {where}; close it"
+        )
 
 
-def _cells(line: str, separator: str) -> list[str]:
-    """The cells of a line; none if its quotes are wrong."""
+def _rows(lines: Iterator[str], separator: str) -> Iterator[list[str]]:
+    """The cells of each row, read as in training; none where it is too long."""
     import csv
 
-    csv.field_size_limit(MAX_LINE)  # its default is less than the samples of a row may have
-    try:
-        return next(csv.reader([line], strict=True, delimiter=separator), [])
-    except csv.Error:
-        return []
+    csv.field_size_limit(MAX_ROW)  # its default is less than the samples of a row may have
+    reader = csv.reader(lines, delimiter=separator)
+    while True:
+        if isinstance(lines, _Lines):
+            lines.begin()
+        try:
+            yield next(reader)
+        except StopIteration:
+            return
+        except csv.Error:
+            yield []
 
 
 def _number_or_text(cell: str, separator: str) -> object:

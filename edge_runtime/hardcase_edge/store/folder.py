@@ -4,6 +4,7 @@
     FOLDER/state              the state of the slots (``slots.py``), twice
     FOLDER/trust              the trusted metadata (``trust.py``), twice; only where metadata are asked
     FOLDER/time               a time that has passed for certain (``hours.py``), twice
+    FOLDER/broken             the sensors that are broken under the current bundle (``run.py``), twice
     FOLDER/a/bundle.hcb       the bundle of a slot, and its signature beside it where it has one
     FOLDER/lock               locked by whoever changes something
 
@@ -16,7 +17,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from ..base.files import read_bounded, sync_folder, write_whole
@@ -35,10 +36,13 @@ MAX_TRUST_BYTES = 2 * 1024 * 1024  # two copies of four files of metadata, each 
 DIGEST_BYTES = 64  # in hex
 SPARE_BYTES = 262_144  # of the disk, besides the bundle: for the state, the trust and their temporary files
 MAX_TIME_BYTES = 512
+MAX_BROKEN = 256  # names of sensors that are noted
+MAX_BROKEN_BYTES = 2 * 1024 * 1024  # two copies of so many names of 200 characters, each escaped
 LEFTOVERS = (
     ".state.????????",
     ".trust.????????",
     ".time.????????",
+    ".broken.????????",
     "[ab]/.bundle.hcb.*????????",
 )  # temporary files of ``write_whole``
 
@@ -112,6 +116,26 @@ class Store:
         with self._locked():
             if seconds > self.noted_time():
                 self._seal("time", str(seconds).encode())
+
+    def noted_broken(self, sha256: str) -> frozenset[str]:
+        """The sensors that were broken under this bundle; none if nothing was noted of it, or the note is damaged."""
+        try:
+            note = json.loads(self._sealed("broken", MAX_BROKEN_BYTES) or b"{}")
+            return frozenset(map(str, note["broken"])) if note.get("bundle") == sha256 else frozenset()
+        except (HardcaseError, ValueError, RecursionError, TypeError, AttributeError, KeyError):
+            return frozenset()
+
+    def note_broken(self, sha256: str, sensors: Collection[str]) -> None:
+        """Note which sensors are broken under the bundle with this digest, in place of what was noted before.
+
+        Raises
+        ------
+        StoreError, InputError
+            The disk cannot be written.
+        """
+        note = {"bundle": sha256, "broken": sorted(sensors)[:MAX_BROKEN]}
+        with self._locked():
+            self._seal("broken", json.dumps(note).encode())
 
     def apply(self, change: Callable[[Slots], Slots]) -> Slots:
         """Change the state, and have the new one on the disk.

@@ -3,6 +3,9 @@
 
 The state is on the disk before anything is reported, and nothing that happens to a report changes the state. A state
 that cannot be written, as on a full disk, leaves a trial a trial: the device goes on deciding.
+
+A good bundle's run notes which sensors are broken, and a trial of the next one compares: only what the good bundle's
+decisions have shown is noted, so no start of a trial excuses what the next one finds.
 """
 
 from __future__ import annotations
@@ -16,17 +19,19 @@ from ..errors import HardcaseError
 from .first_boot import read_report
 from .hours import Hours, clock_of
 from .slots import failed, passed, saw_cloud, stopped
-from .trial import PASSED, Rules, Trial
+from .trial import PASSED, Rules, SensorHealth, Trial
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Mapping
 
     from .folder import Started, Store
     from .slots import Slot, Slots
 
 __all__ = ["Run"]
 
+EVERY_S = 600.0  # between two notes of broken sensors, because cards wear out
 _OTHER = {"a": "b", "b": "a"}
+_REFUSED = "refused"  # the route of an item that was not decided (``device.joint``)
 
 
 class Run:
@@ -72,6 +77,10 @@ class Run:
         self._trial: Trial | None = None
         self._agreement: Agreement | None = None
         self._first_boot = read_report(store.folder)
+        self._before = slots[slots.current].sha256 if slots.current else None  # the bundle that runs if this one fails
+        self._noted = frozenset[str]() if self.is_trial else store.noted_broken(started.slot.sha256)
+        self._sensors = SensorHealth(self._noted)
+        self._next_note = float("-inf")
 
     def clock(self) -> Clock:
         """The clock of a device with this store, without the signed time if the trust is damaged."""
@@ -80,7 +89,9 @@ class Run:
         except HardcaseError:
             return Clock(self._store.noted_time())
 
-    def begin(self, now: float, *, has_broker: bool, promised: float | None = None) -> None:
+    def begin(
+        self, now: float, *, has_broker: bool, promised: float | None = None, inner: Collection[str] = ()
+    ) -> None:
         """The first decision is about to be made.
 
         Parameters
@@ -88,12 +99,17 @@ class Run:
         now : seconds of a clock that only rises
         has_broker : whether there is somebody to ask
         promised : share of its local answers with which f0 agrees, as the bundle promises; None if it does not
+        inner : the sensors that the device fills itself
         """
+        self._sensors = SensorHealth(self._noted, inner)
         if not self.is_trial:
             return
         needs_cloud = has_broker and self._has_seen_cloud
         self._agreement = Agreement(promised) if has_broker and promised is not None else None
-        self._trial = Trial(self._rules, now, needs_cloud=needs_cloud, agreement=self._agreement)
+        self._trial = Trial(
+            self._rules, now, needs_cloud=needs_cloud, agreement=self._agreement, sensors=self._sensors,
+            broken_before=None if self._before is None else self._store.noted_broken(self._before),
+        )  # fmt: skip
 
     @property
     def wants_audit(self) -> bool:
@@ -105,8 +121,17 @@ class Run:
         if self._agreement is not None:
             self._agreement.audited(agrees)
 
-    def decided(self, now: float, *, is_connected: bool, memory_bytes: Callable[[], int]) -> bool:
-        """A decision was made; returns whether to make more of them with this bundle."""
+    def decided(
+        self, now: float, *, is_connected: bool, memory_bytes: Callable[[], int],
+        record: Mapping[str, Any] | None = None,
+    ) -> bool:  # fmt: skip
+        """A decision was made; returns whether to make more of them with this bundle.
+
+        ``record``: the decision's; that of an item which was refused says nothing about the bundle.
+        """
+        is_refused = record is not None and record.get("route") == _REFUSED
+        if record is not None and not is_refused:
+            self._sensors.decided(record)
         try:
             self._hours.passed(now, time.time())
         except HardcaseError as error:
@@ -115,7 +140,11 @@ class Run:
             self._has_seen_cloud = True
             self._apply(saw_cloud)
         if self.is_trial and self._trial is not None:
+            if is_refused:
+                return self.waited(now)
             self._judge(self._trial.decided(now, is_connected=is_connected, memory_bytes=memory_bytes()))
+        if now >= self._next_note and self._note_broken():
+            self._next_note = now + EVERY_S
         return not self.has_failed
 
     def waited(self, now: float) -> bool:
@@ -140,6 +169,7 @@ class Run:
 
     def stop(self) -> None:
         """The run ends, and not by a fault of the bundle."""
+        self._note_broken()
         if self.is_trial:
             self.is_trial = False  # its deadline is nobody's any more
             self._apply(lambda slots: stopped(slots, self.started.slot.sha256))
@@ -164,6 +194,18 @@ class Run:
                 self._note(f"the bundle in slot {name} has passed its trial")
         elif verdict:
             self.fail(verdict)
+
+    def _note_broken(self) -> bool:
+        """Note the broken sensors of a good bundle, if they are others than were noted; returns whether it tried."""
+        broken = frozenset(self._sensors.broken)
+        if self._state != "good" or broken == self._noted:
+            return False
+        self._noted = broken
+        try:
+            self._store.note_broken(self.started.slot.sha256, broken)
+        except HardcaseError as error:
+            self._note(f"{error}; decisions go on")
+        return True
 
     def _apply(self, change: Callable[[Slots], Slots]) -> Slots | None:
         try:

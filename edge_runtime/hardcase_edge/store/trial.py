@@ -6,21 +6,30 @@ cloud before, was connected to it, and after ``audits`` answers of f0 to local d
 often f0 agrees. If these have not come when half of the deadline is over, it passes without them: a cloud that does not
 answer keeps no bundle on trial for ever. It fails by one rule that is broken, or by its deadline. What starts cost is
 counted by ``slots.py``: a crash never gets as far as here.
+
+It also fails, from its last decision on, if a sensor that it wanted has given no reading since the start and has failed
+three times, unless that sensor was broken under the bundle before; and if no sensor at all has given one. One failure
+or two leave it open, until the sensor gives a reading or half of the deadline is over.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..base.record import record
 from ..errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
     from ..bundle.agreement import Agreement
 
-__all__ = ["PASSED", "Rules", "Trial"]
+__all__ = ["PASSED", "Rules", "SensorHealth", "Trial"]
 
 PASSED = "passed"
+IN_A_ROW = 3  # failures from which on a sensor is broken, and readings from which on it works again
+MOST_NAMED = 3  # sensors in a reason, each with at most MOST_OF_NAME characters
+MOST_OF_NAME = 24
 
 
 @record(frozen=True, slots=True, kw_only=True)
@@ -47,6 +56,66 @@ class Rules:
             raise InputError(f"a trial has {self.audits} audits; use 0 to 1000000")
 
 
+class SensorHealth:
+    """What one start has heard of its sensors.
+
+    Parameters
+    ----------
+    broken : sensors that were broken when it began
+    inner : sensors that the device fills itself, which are no evidence
+
+    Attributes
+    ----------
+    broken : set of str
+        Sensors that have failed three times in a row, and have not given three readings in a row since.
+    silent : dict of str to int
+        How often each sensor has failed that has given no reading.
+    """
+
+    def __init__(self, broken: Iterable[str] = (), inner: Collection[str] = ()) -> None:
+        self.broken, self.silent = set(broken), dict[str, int]()
+        self._inner = inner
+        self._in_a_row: dict[str, int] = {}  # readings; failures count below 0
+        self._heard: set[str] = set()
+
+    @property
+    def has_reading(self) -> bool:
+        """Whether any sensor has given a reading."""
+        return bool(self._heard)
+
+    def decided(self, record: Mapping[str, Any]) -> None:
+        """A decision was made, with this record."""
+        read, failed = _heard_in(record)
+        for name in read:
+            if name not in self._inner:
+                self._count(name, 1)
+                self._heard.add(name)
+                self.silent.pop(name, None)
+        for name in failed:
+            self._count(name, -1)
+            if name not in self._heard:
+                self.silent[name] = self.silent.get(name, 0) + 1
+
+    def _count(self, name: str, step: int) -> None:
+        n = self._in_a_row.get(name, 0)
+        n = self._in_a_row[name] = n + step if n * step > 0 else step
+        if n <= -IN_A_ROW:
+            self.broken.add(name)
+        elif n >= IN_A_ROW:
+            self.broken.discard(name)
+
+
+def _heard_in(record: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """The sensors of a decision that gave a reading, and those that failed; for one part of an item at least."""
+    failed = record.get("failed", ())
+    if isinstance(failed, dict):
+        bought = record.get("bought", {})
+        read = [name for name, parts in bought.items() if set(parts) - set(failed.get(name, ()))]
+    else:
+        read = [name for name in record.get("sensors", ()) if name not in failed]
+    return read, [name for name in failed if name not in read]
+
+
 class Trial:
     """One start of a bundle on trial.
 
@@ -56,15 +125,19 @@ class Trial:
     now : seconds of any clock that only rises
     needs_cloud : whether it must have been connected to the cloud to pass
     agreement : of the bundle with f0; None if it promises none, or nobody can ask
+    sensors : what this start hears of them, told before each ``decided``
+    broken_before : sensors that were broken under the bundle before; None if there was none
     """
 
     def __init__(
-        self, rules: Rules, now: float, *, needs_cloud: bool = False, agreement: Agreement | None = None
-    ) -> None:
+        self, rules: Rules, now: float, *, needs_cloud: bool = False, agreement: Agreement | None = None,
+        sensors: SensorHealth | None = None, broken_before: Collection[str] | None = None,
+    ) -> None:  # fmt: skip
         self._rules = rules
         self._end = now + rules.deadline_s
-        self._end_of_audits = now + rules.deadline_s / 2
+        self._half = now + rules.deadline_s / 2
         self._agreement = agreement if rules.audits else None
+        self._sensors, self._broken_before = sensors or SensorHealth(), broken_before
         self._n_decisions = 0
         self._has_seen_cloud = not needs_cloud
 
@@ -89,10 +162,30 @@ class Trial:
         if self._agreement is not None and self._agreement.is_broken:
             agreed, n, promised = self._agreement.agreed, self._agreement.n, self._agreement.promised
             return f"f0 agreed with {agreed} of {n} audited answers, and the bundle promises {promised:.4g} of all"
-        has_audits = not self.wants_audit or now >= self._end_of_audits
-        if self._n_decisions >= self._rules.decisions and self._has_seen_cloud and has_audits:
-            return PASSED
+        if self._n_decisions >= self._rules.decisions:
+            silent = self._silent()
+            if any(n >= IN_A_ROW for n in silent.values()):
+                return self._reason(silent)
+            is_open = self.wants_audit or bool(silent)
+            if self._has_seen_cloud and (not is_open or now >= self._half):
+                return PASSED
         return self.waited(now)
+
+    def _silent(self) -> dict[str, int]:
+        """The sensors that speak against the bundle, and how often each has failed."""
+        before, sensors = self._broken_before, self._sensors
+        if not sensors.has_reading:
+            return sensors.silent
+        return {} if before is None else {name: n for name, n in sensors.silent.items() if name not in before}
+
+    def _reason(self, silent: Mapping[str, int]) -> str:
+        lost = [name for name, n in silent.items() if n >= IN_A_ROW]
+        more = "" if len(lost) <= MOST_NAMED else f" and {len(lost) - MOST_NAMED} more"
+        names = ", ".join([name[:MOST_OF_NAME] for name in lost[:MOST_NAMED]]) + more
+        n = self._n_decisions
+        if not self._sensors.has_reading:
+            return f"no sensor gave a reading in {n} decisions, and these failed: {names}"
+        return f"in {n} decisions these sensors only failed, and were not broken before: {names}"
 
     def waited(self, now: float) -> str:
         """The reason why the trial has failed by its deadline, or ""."""

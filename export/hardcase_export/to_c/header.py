@@ -56,7 +56,7 @@ $words
 """)
 
 CODES = Template("""\
-/* Codes of the readings that are texts, such as $example; all other texts are missing. */
+/* Codes of the readings that are texts, such as $example; another text is a missing reading. */
 enum model_code {
 $codes
 };

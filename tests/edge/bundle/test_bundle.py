@@ -520,11 +520,13 @@ def test_categories_survive_json_and_a_manifest_without_them_does_not_name_them(
     assert data["categories"] == {"sky": ["dry", "Regen"]}
     assert Manifest.from_json(data, SKY) == SKY_MANIFEST
     assert "categories" not in MANIFEST
+    needed = replace(SKY_MANIFEST, categories={"age": ("old", "young")})  # training rows had no gap there
+    assert Manifest.from_json(json.loads(json.dumps(needed.to_json())), SKY) == needed
 
 
 def test_categories_of_a_program_without_features_are_refused() -> None:
     data = {**SKY_MANIFEST.to_json(), "features": [], "sensors": [], "windows": {}}
-    with pytest.raises(BundleError, match="'sky' in the manifest is not a nullable feature"):
+    with pytest.raises(BundleError, match="'sky' in the manifest is not a feature"):
         Manifest.from_json(data, replace(SKY, features=(), sensors=()))
 
 
@@ -533,10 +535,9 @@ def test_categories_of_a_program_without_features_are_refused() -> None:
     [
         pytest.param({}, "categories do not map features", id="none"),
         pytest.param([["dry"]], "categories do not map features", id="a-list"),
-        pytest.param({"sun": ["dry"]}, "'sun' in the manifest is not a nullable feature of whole", id="no-feature"),
-        pytest.param({"heat": ["dry"]}, "'heat' in the manifest is not a nullable feature of whole", id="of-floats"),
-        pytest.param({"age": ["dry"]}, "'age' in the manifest is not a nullable feature of whole", id="not-nullable"),
-        pytest.param({"m": ["dry"]}, "'m' in the manifest is not a nullable feature of whole", id="in-a-window"),
+        pytest.param({"sun": ["dry"]}, "'sun' in the manifest is not a feature of whole", id="no-feature"),
+        pytest.param({"heat": ["dry"]}, "'heat' in the manifest is not a feature of whole", id="of-floats"),
+        pytest.param({"m": ["dry"]}, "'m' in the manifest is not a feature of whole", id="in-a-window"),
         pytest.param({"sky": "dry"}, "'sky' in the manifest is not a list of at most 200", id="text"),
         pytest.param({"sky": {"dry": 0}}, "'sky' in the manifest is not a list of at most 200", id="an-object"),
         pytest.param({"sky": [str(k) for k in range(201)]}, "is not a list of at most 200", id="too-many"),

@@ -8,12 +8,23 @@ from typing import Any
 
 import pytest
 
-from hardcase_edge.bundle.evidence import reported, sorted_answers
+from hardcase_edge.bundle.evidence import reported, sensors_sent, sorted_answers
 from hardcase_edge.bundle.file import Bundle, pack_bundle
 from hardcase_edge.bundle.load import load_bytes
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import BundleError
-from hardcase_edge.program.definition import THRESHOLD, Acquire, Answer, Branch, Candidate, Select, Slice
+from hardcase_edge.program.definition import (
+    THRESHOLD,
+    Acquire,
+    Answer,
+    Branch,
+    Candidate,
+    Feature,
+    Select,
+    Sensor,
+    Slice,
+    Uplink,
+)
 from hardcase_edge.program.kinds import CLASS
 from hardcase_edge.session.session import Decision
 from tests.golden.make_golden import cases_of, golden_program, manifest_of
@@ -83,7 +94,8 @@ def test_a_range_may_be_of_any_two_numbers() -> None:
     ("route", "failed", "expected"),
     [
         ("local", (), ("local", 7_777)),
-        ("cloud", (0,), ("cloud", 7_777)),
+        ("cloud", (0,), ("cloud", 7_777)),  # which no request carries
+        ("cloud", (0, 1), ("cloud", None)),
         ("local", (0,), ("degraded", 9_000)),
         ("degraded", (0,), ("degraded", None)),
         ("degraded", (0, 1, 2), ("degraded", None)),
@@ -92,7 +104,7 @@ def test_a_range_may_be_of_any_two_numbers() -> None:
     ],
 )
 def test_a_decision_is_reported_with_the_confidence_of_its_own_path(route: str, failed: Any, expected: Any) -> None:
-    assert reported(Decision(1, 7_777, route, 0, (), (0, A), failed), WITHOUT) == expected
+    assert reported(Decision(1, 7_777, route, 0, (), (0, A), failed), WITHOUT, (), (1,)) == expected
 
 
 @pytest.mark.parametrize(
@@ -104,6 +116,7 @@ def test_a_decision_is_reported_with_the_confidence_of_its_own_path(route: str, 
         ("local", (), (0,), {B}, ("local", 7_777)),
         ("local", (2,), (0,), {B}, ("degraded", 1)),
         ("cloud", (), (0,), {A}, ("cloud", 7_777)),
+        ("cloud", (), (1,), {B}, ("cloud", None)),
         ("degraded", (), (2,), {A}, ("degraded", 1)),
     ],
 )
@@ -111,7 +124,7 @@ def test_a_sensor_that_was_too_dear_counts_where_a_branch_sorts_cases(
     route: str, failed: Any, unpaid: Any, sorted_to: set[int], expected: Any
 ) -> None:
     decision = Decision(1, 7_777, route, 0, (), (0, A), failed, unpaid)
-    assert reported(decision, WITHOUT, sorted_to) == expected
+    assert reported(decision, WITHOUT, sorted_to, (1,)) == expected
 
 
 def test_branches_sort_cases_into_answers_that_no_purchase_was_refused_for() -> None:
@@ -122,3 +135,9 @@ def test_branches_sort_cases_into_answers_that_no_purchase_was_refused_for() -> 
         Acquire((1,), 6, 7), *answers,
     )  # fmt: skip
     assert sorted_answers(replace(PROGRAM, nodes=nodes)) == {4, 6}, "5 and 7 are for what the budget allowed"
+
+
+def test_a_request_carries_the_sensors_of_its_features() -> None:
+    features, sensors = (Feature("f32"),) * 4, (Sensor((0, 2), (0,)), Sensor((1,), (0,)), Sensor((3,), (0,)))
+    uplink = Uplink(features=(2, 3))
+    assert sensors_sent(replace(PROGRAM, features=features, sensors=sensors, uplink=uplink)) == {0, 2}

@@ -104,9 +104,9 @@ def test_a_confidence_that_nobody_measured_is_null(measured):
     assert without(x=EASY, dead=[X], measured=measured) == ("degraded", None, ["x"])
 
 
-def test_a_reply_is_the_clouds_although_a_sensor_failed():
-    assert without(FakeLink([reply(result=0)]), dead=[VIB]) == ("cloud", 0.9, ["vib"])
-    assert without(FakeLink([reply(result=0)]), broken=[VIB]) == ("cloud", 0.9, ["vib"])
+def test_a_reply_to_a_request_without_a_sensor_is_the_clouds_and_nobody_knows_how_sure_it_is():
+    assert without(FakeLink([reply(result=0)]), dead=[VIB]) == ("cloud", None, ["vib"])
+    assert without(FakeLink([reply(result=0)]), broken=[VIB]) == ("cloud", None, ["vib"])
 
 
 def test_with_neither_reply_nor_sensor_the_confidence_is_that_of_both_together():
@@ -137,7 +137,7 @@ RANGES = ((-1.0, 2.0), (0.0, 0.5), None, None, None)
         (2.0, True, ("local", 0.95, [], [])),
         (-1.0000001, False, ("local", 0.95, [], ["x"])),
         (HARD, False, ("cloud", 0.9, [], ["vib_mean"])),
-        (HARD, True, ("cloud", 0.9, ["vib"], ["vib_mean"])),
+        (HARD, True, ("cloud", None, ["vib"], ["vib_mean"])),
     ],
 )
 def test_readings_that_training_never_saw_are_named_and_fail_their_sensor_where_that_is_strict(x, strict, expected):

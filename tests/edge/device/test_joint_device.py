@@ -85,6 +85,8 @@ def test_a_broken_row_is_a_part_whose_sensors_fail_and_its_neighbours_decide_it(
     first, second = device_of(load_bytes(PLAIN, allow_joint=True), [f"replay:{path}"]).run()
     assert len(first["labels"]) == len(item)
     assert first["failed"] == {"pixels": [1]}
+    assert [sure is None for sure in first["confidences"]] == [part == 1 for part in range(len(item))]
+    assert (first["confidence"], second["confidence"] is None) == (None, False)
     assert len(second["labels"]) == len(ITEMS[0])
 
 
@@ -109,6 +111,25 @@ def test_a_bundle_of_items_is_put_into_a_store_tried_and_stays(
     out, errors = capfd.readouterr()
     assert errors.endswith("the bundle in slot a has passed its trial\n")
     assert [len(json.loads(line)["labels"]) for line in out.splitlines() if line[:1] == "{"] == list(map(len, ITEMS))
+
+
+def test_a_bundle_of_items_whose_sensors_only_fail_stays_on_trial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("hardcase_edge.operations.beside.resident_bytes", lambda: 16_000_000)
+    (tmp_path / "codes.hcb").write_bytes(PLAIN)
+    path = write_csv(tmp_path / "items.csv", ITEMS)
+    assert main(["store", "put", str(tmp_path / "store"), str(tmp_path / "codes.hcb")]) == 0
+    lines = path.read_text().splitlines()
+    names = lines[0].split(",")
+    kept = [names.index("item")]
+    bad = [lines[0], *[",".join(c if k in kept else "x" for k, c in enumerate(line.split(","))) for line in lines[1:]]]
+    path.write_text("\n".join(bad) + "\n")
+    flags = ["--sensors", f"replay:{path}", "--trial-decisions", "4"]
+    assert main(["run", "--store", str(tmp_path / "store"), *flags]) == 0
+    out, errors = capfd.readouterr()
+    assert all(json.loads(line)["failed"] for line in out.splitlines() if line[:1] == "{")
+    assert "passed its trial" not in errors
 
 
 def test_a_change_is_one_of_the_labels_and_records_say_all_of_an_item(tmp_path: Path) -> None:

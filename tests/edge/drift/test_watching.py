@@ -125,6 +125,13 @@ def test_a_broken_promise_forwards_within_the_budget_and_pays_for_it():
     assert link.asked == [], "the hard budget stays hard"
 
 
+def test_a_forwarded_answer_without_a_sensor_names_it_and_has_no_confidence():
+    device, watching, _ = make_device([3.0, 3.0], [reply(), None], broken())
+    watching.bank.without = frozenset({1})  # vib, which the device does not read for its own answer
+    made = [(line["route"], line["confidence"], line["failed"]) for line in device.run()]
+    assert made == [("cloud", None, ["vib"]), ("degraded", 0.95, [])]
+
+
 def test_a_promise_that_holds_and_a_link_that_is_down_change_nothing():
     device, _, link = make_device([3.0], [], Promise(0.95, None, "forward"))
     assert [line["route"] for line in device.run()] == ["local"]

@@ -31,6 +31,7 @@ PAIR = Wanted("pair", ("a", "b"), (False, True))
 VIB = Wanted("vib", ("m", "d", "s", "r"), (False,) * 4, window=5)
 SKY = {"dry": 0, "1": 1, "rain": 2}  # codes of a category, one of whose texts looks like a number
 WEATHER = Wanted("weather", ("sky", "heat"), (True, False), categories=(SKY, {}))
+NEEDED = Wanted("weather", ("sky", "heat"), (False, False), categories=(SKY, {}))
 SKY_ALONE = Wanted("sky", ("sky",), (True,), categories=(SKY,))
 
 
@@ -339,6 +340,12 @@ def test_a_category_takes_its_texts_and_all_else_is_missing(reading: object, cod
     assert read_one(lambda _: (reading,), SKY_ALONE) == ([code], {})
 
 
+@pytest.mark.parametrize("reading", ["Rain", "", 1, None, float("nan"), b"dry"])
+def test_where_training_had_no_gap_a_reading_that_is_no_known_text_fails_its_sensor(reading: object):
+    assert read_one(lambda _: (reading, 21.5), NEEDED) == (None, {"not_a_number": 1})
+    assert read_one(lambda _: (" rain", 21.5), NEEDED) == ([2, 21.5], {})
+
+
 def test_one_text_alone_is_the_reading_of_a_category():
     assert read_one(lambda _: "rain", SKY_ALONE) == ([2], {})
     assert read_one(lambda _: "rain", WEATHER) == (None, {"wrong_shape": 1})
@@ -404,11 +411,11 @@ def test_a_replay_may_hold_features_instead_of_samples(tmp_path: Path):
 
 
 def test_a_bad_row_fails_its_sensors_and_rows_stay_in_step(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(replay_module, "MAX_LINE", 100)
+    monkeypatch.setattr(replay_module, "MAX_ROW", 100)
     good = "7,1,2,3,4,5"
     file = tmp_path / "r.csv"
     header = "x," + ",".join(f"vib[{k}]" for k in range(5))
-    rows = [good, good + ",6", "7,1", "", '"7,1,2,3,4,5', "9" * 250 + ",1,2,3,4,5", good, "7,1,2,3,4"]
+    rows = [good, good + ",6", "7,1", "", '"7,1",2,3,4,5', "9" * 250 + ",1,2,3,4,5", good, "7,1,2,3,4"]
     file.write_text("\n".join([header, *rows]))
     with replay_bank(file) as bank:
         seen = []
@@ -416,6 +423,52 @@ def test_a_bad_row_fails_its_sensors_and_rows_stay_in_step(tmp_path: Path, monke
             seen.append(bank.read([0])[0])
         assert seen == [[7.0], None, None, None, None, [7.0], None], "a blank line is no row"
         assert dict(bank.counters) == {"bad_row": 5}
+
+
+HEAD = "x,vib_mean,vib_deviation,vib_slope,vib_roughness,note"
+
+
+def test_a_quoted_cell_may_have_line_breaks_and_separators_in_the_header_too(tmp_path: Path):
+    file = tmp_path / "r.csv"
+    rows = [
+        '1,1,1,1,1,"two\r\nlines, and ""quotes"""',
+        '"2",1,1,1,1,"\n\n"',
+        "",
+        '3,1,1,1,1,5"',
+        '4,1,1,1,1,"a"b',
+        '5,1,1,1,1,"',
+    ]
+    file.write_bytes("\r\n".join([HEAD.replace("note", '"note;\n of one"'), *rows, '"\r\n']).encode())
+    with open_bank([f"x=replay:{file}", "vib=none"], make_program(), make_manifest()) as bank:
+        seen = []
+        while bank.next_item():
+            seen.append(bank.read([0])[0])
+    assert seen == [[1.0], [2.0], [3.0], [4.0], [5.0]]
+    assert column_names(Replay(file)) == [*HEAD.split(",")[:-1], "note;\n of one"]
+
+
+def column_names(source: Replay) -> list[str]:
+    source.close()
+    return list(source._at)
+
+
+def read_all(file: Path) -> None:
+    with replay_bank(file) as bank:
+        while bank.next_item():
+            assert len(bank.read([0])) == 1
+
+
+@pytest.mark.parametrize("tail", ['"7', '"' + "7\n" * 200, '"' + "7" * 500, "1,2,3,4,5,6" + "\n" + '7,"' + "8\n" * 90])
+@pytest.mark.parametrize("is_header", [True, False])
+def test_a_quote_that_is_not_closed_is_refused_before_the_file_is_in_memory(tmp_path, monkeypatch, tail, is_header):
+    monkeypatch.setattr(replay_module, "MAX_ROW", 150)
+    file = tmp_path / "r.csv"
+    file.write_text(tail.replace("1,2,3,4,5,6\n", "") if is_header else f"{HEAD}\n\n{tail}")
+    with pytest.raises(InputError) as error:
+        read_all(file)
+    first = 1 if is_header else 4 if "1,2" in tail else 3
+    assert f"r.csv has a quote in the row of line {first} that is not closed " in str(error.value)
+    assert "\n" not in str(error.value)
 
 
 def test_two_bindings_of_one_file_share_its_rows(tmp_path: Path):
@@ -459,7 +512,11 @@ def test_any_bytes_are_a_replay_or_one_clear_error(tmp_path_factory, data):
     assert source.lacks(X) == ""
     bank = SensorBank([X], {"x": source})
     for _ in range(400):
-        if not bank.next_item():
+        try:
+            if not bank.next_item():
+                break
+        except InputError as error:
+            assert "a quote in the row of line" in str(error)  # noqa: PT017
             break
         reading = bank.read([0])[0]
         assert reading is None or len(reading) == 1

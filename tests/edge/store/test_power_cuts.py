@@ -36,14 +36,16 @@ STEPS: dict[str, Step] = {
     "rotation": lambda s: s.write_trust(b"trust 4"),
     "an hour": lambda s: s.note_time(1_800_000_000),
     "another hour": lambda s: s.note_time(1_800_003_600),
+    "a sensor breaks": lambda s: s.note_broken(SHA[2], {"x"}),
+    "another one breaks": lambda s: s.note_broken(SHA[2], {"x", "y"}),
 }
 
 
 FLUSHES = [
-    "sync .state", "sync .trust", "sync .time", "sync slot/.bundle.hcb", "sync slot/.bundle.hcb.sig", "sync top",
-    "sync store", "sync slot",
+    "sync .state", "sync .trust", "sync .time", "sync .broken", "sync slot/.bundle.hcb", "sync slot/.bundle.hcb.sig",
+    "sync top", "sync store", "sync slot",
 ]  # fmt: skip
-NAMES = ("state", "trust", "time", "slot/bundle.hcb", "slot/bundle.hcb.sig")
+NAMES = ("state", "trust", "time", "broken", "slot/bundle.hcb", "slot/bundle.hcb.sig")
 OTHER_CALLS = {"mkdir store", "mkdir slot", "create lock", "unlink slot/bundle.hcb.sig"} | {
     call
     for name in NAMES
@@ -77,6 +79,8 @@ def test_without_one_kind_of_flush_a_cut_is_found(memory: Path, flush: str) -> N
     assert Cuts(memory, lambda kind: kind == flush).run(STEPS.items(), until_wrong=True).wrong
 
 
-@pytest.mark.parametrize("name", ["state", "trust", "time"])  # a bundle is not looked at before its slot is ready
+@pytest.mark.parametrize(
+    "name", ["state", "trust", "time", "broken"]
+)  # a bundle is not looked at before its slot is ready
 def test_without_the_rename_a_cut_is_found(memory: Path, name: str) -> None:
     assert Cuts(memory, lambda kind: kind == f"rename .{name} {name}").run(STEPS.items(), until_wrong=True).wrong

@@ -31,8 +31,9 @@ def start(store: Store, notes: list[str], *, has_broker: bool = True) -> Run:
     return run
 
 
-def decide(run: Run, now: float = 1, *, is_connected: bool = False) -> bool:
-    return run.decided(now, is_connected=is_connected, memory_bytes=lambda: 0)
+def decide(run: Run, now: float = 1, *, is_connected: bool = False, failed: str | None = None) -> bool:
+    record = None if failed is None else {"route": "local", "sensors": ["a", "b"], "failed": failed.split()}
+    return run.decided(now, is_connected=is_connected, memory_bytes=lambda: 0, record=record)
 
 
 def test_a_cloud_that_was_seen_once_must_be_seen_in_every_later_trial_with_a_broker(store: Store) -> None:
@@ -130,3 +131,93 @@ def test_a_trial_that_was_stopped_has_no_deadline_any_more(store: Store) -> None
     assert not run.is_trial
     assert store.slots().a.starts == 0
     assert store.slots().a.state == "trial", "the next start goes on with it"
+
+
+def good(store: Store, bundle: bytes, failed: str = "", n: int = 3) -> None:
+    """A bundle passes its trial, and makes decisions in which these sensors fail."""
+    store.put(bundle)
+    run = start(store, [])
+    for _ in range(RULES.decisions):
+        assert decide(run, failed="")
+    assert not run.is_trial
+    for _ in range(n):
+        assert decide(run, failed=failed)
+    run.stop()
+
+
+def test_a_sensor_that_the_good_bundle_has_lost_holds_up_no_update(store: Store) -> None:
+    good(store, b"one", "b")
+    assert store.noted_broken(store.slots().a.sha256) == {"b"}
+    store.put(b"two")
+    run = start(store, [])
+    assert all(decide(run, failed="b") for _ in range(3))
+    assert store.slots().current == "b"
+    assert decide(run, failed="b")
+    run.stop()
+    assert store.noted_broken(store.slots().a.sha256) == frozenset()
+    assert store.noted_broken(store.slots().b.sha256) == {"b"}, "for the update after this one"
+
+
+def test_what_a_trial_has_seen_excuses_nothing_at_its_next_start(store: Store) -> None:
+    good(store, b"one")
+    store.put(b"two")
+    for _ in range(3):  # the power goes before its third decision, or somebody ends the run
+        run = start(store, [])
+        assert decide(run, failed="b")
+        assert decide(run, failed="b")
+        run.stop()
+        assert not (store.folder / "broken").exists()
+    run = start(store, notes := [])
+    assert decide(run, failed="b")
+    assert decide(run, failed="b")
+    assert not decide(run, failed="b")
+    why = "in 3 decisions these sensors only failed, and were not broken before: b"
+    assert notes == [f"the trial of slot b has failed: {why}; slot a runs again"]
+    assert (store.slots().current, store.slots().b.state, store.slots().b.reason) == ("a", "bad", why)
+
+
+def test_a_note_of_another_bundle_or_a_damaged_one_excuses_nothing(store: Store) -> None:
+    good(store, b"one", "b")
+    store.note_broken("00" * 32, {"b"})
+    assert store.noted_broken(store.slots().a.sha256) == frozenset()
+    for wrong in (b"", b"x", b"{}", b"[" * 9_000):
+        store._seal("broken", wrong)
+        assert store.noted_broken(store.slots().a.sha256) == frozenset()
+    (store.folder / "broken").write_bytes(b"x" * 300)
+    assert store.noted_broken(store.slots().a.sha256) == frozenset()
+
+
+def test_broken_sensors_are_noted_when_they_change_and_at_most_every_ten_minutes(store: Store, monkeypatch) -> None:
+    good(store, b"one")
+    writes: list[set[str]] = []
+    monkeypatch.setattr(Store, "note_broken", lambda self, sha256, sensors: writes.append(set(sensors)))
+    run = start(store, [])
+    for second in range(1_000):
+        assert decide(run, second, failed="b" if second // 10 % 2 else "")
+    assert 2 <= len(writes) <= 3
+    run.stop()
+    assert writes[-1] == {"b"}
+
+
+def test_a_disk_that_takes_no_note_ends_no_run(store: Store, monkeypatch) -> None:
+    good(store, b"one")
+
+    def full(path: Path, data: bytes) -> None:
+        raise InputError("no space left")
+
+    monkeypatch.setattr(folder, "_write", full)
+    run = start(store, notes := [])
+    assert all(decide(run, failed="b") for _ in range(9))
+    assert notes == ["no space left; decisions go on"]
+
+
+def test_items_that_are_refused_are_no_decisions_of_a_trial(store: Store) -> None:
+    store.put(b"one")
+    run = start(store, [])
+    refused = {"route": "refused", "labels": None, "failed": {}}
+    for _ in range(9):
+        assert run.decided(1, is_connected=True, memory_bytes=lambda: 0, record=refused)
+    assert run.is_trial
+    assert decide(run)
+    assert decide(run)
+    assert not run.is_trial

@@ -93,6 +93,28 @@ def test_a_bundle_whose_sensors_are_not_here_makes_way_for_the_good_one(tmp_path
     assert states(store) == ("good", "bad", "a")
 
 
+PLUGIN = """
+def read(sensor):
+    return {"x": 3.0, "vib": [1.0] * 5}[sensor]
+"""
+
+
+def test_a_bundle_whose_sensors_a_plug_in_does_not_know_makes_way_for_the_good_one(tmp_path, store, capfd, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "store_plugin.py").write_text(PLUGIN)
+    run = ("run", "--store", store.folder, "--sensors", "store_plugin:read", "--trial-decisions", 4, "--count", 8)
+    edge(capfd, "store", "put", store.folder, write_bundle(tmp_path, "first"))
+    edge(capfd, *run)
+    other = tmp_path / "other.hcb"
+    other.write_bytes(make_bundle_bytes(name="other", sensors=("y", "noise"), windows={"noise": 5}))
+    edge(capfd, "store", "put", store.folder, other)
+    status, records, errors = edge(capfd, *run)
+    why = "no sensor gave a reading in 4 decisions, and these failed: y"
+    assert (status, errors) == (0, f"hardcase-edge: the trial of slot b has failed: {why}; slot a runs again\n")
+    assert [bool(record["failed"]) for record in records] == [True] * 4 + [False] * 8
+    assert (states(store), store.slots().b.reason) == (("good", "bad", "a"), why)
+
+
 def test_a_damaged_file_makes_way_for_the_other_slot(tmp_path, store, replay, capfd):
     run = ("run", "--store", store.folder, "--sensors", replay, "--trial-decisions", 4)
     for name in ("first", "second"):

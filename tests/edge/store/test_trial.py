@@ -7,7 +7,7 @@ import pytest
 
 from hardcase_edge.bundle.agreement import Agreement
 from hardcase_edge.errors import InputError
-from hardcase_edge.store.trial import PASSED, Rules, Trial
+from hardcase_edge.store.trial import PASSED, Rules, SensorHealth, Trial
 
 RULES = Rules(decisions=3, deadline_s=100, memory_bytes=1_000)
 AUDITED = Rules(decisions=3, deadline_s=100, memory_bytes=1_000, audits=4)
@@ -84,3 +84,76 @@ def test_rules_out_of_range_are_refused() -> None:
     ):
         with pytest.raises(InputError):
             Rules(**wrong)
+
+
+def heard(*records: dict[str, object], before: set[str] | None = frozenset(), deadline: float = 1) -> list[str]:
+    """The verdict after each decision of a trial of three, the last of them at this share of half of its deadline."""
+    sensors = SensorHealth(inner=("memory",))
+    trial = Trial(RULES, 0, sensors=sensors, broken_before=before)
+    out = []
+    for k, record in enumerate(records, 1):
+        sensors.decided(record)
+        out += verdicts(trial, (50 * deadline if k == len(records) else 1, True, 0))
+    return out
+
+
+BOTH, NO_B, NONE = ({"sensors": ["a", "b"], "failed": failed} for failed in ([], ["b"], ["a", "b"]))
+LOST_B = "in 3 decisions these sensors only failed, and were not broken before: b"
+
+
+def test_a_sensor_that_only_fails_and_did_not_before_fails_the_trial() -> None:
+    assert heard(NO_B, NO_B, NO_B) == ["", "", LOST_B]
+    assert heard({"sensors": ["a"], "failed": ["b"]}, NO_B, NO_B)[-1] == LOST_B, "a dead one is not among those bought"
+
+
+def test_a_sensor_that_was_broken_before_and_one_that_fails_now_and_then_do_not() -> None:
+    assert heard(NO_B, NO_B, NO_B, before={"b"}) == ["", "", PASSED]
+    assert heard(NO_B, NO_B, BOTH) == ["", "", PASSED]
+    assert heard(BOTH, NO_B, NO_B, NO_B)[2] == PASSED
+    assert heard(NO_B, NO_B, NO_B, before=None) == ["", "", PASSED], "with no bundle before, nothing is compared"
+
+
+def test_a_trial_without_one_reading_fails_whatever_was_broken_before() -> None:
+    why = "no sensor gave a reading in 3 decisions, and these failed: a, b"
+    for before in (frozenset(), {"a", "b"}, None):
+        assert heard(NONE, NONE, NONE, before=before) == ["", "", why]
+    inner = {"sensors": ["memory"], "failed": ["a"]}
+    assert "no sensor gave a reading" in heard(inner, inner, inner)[-1], "what the device fills itself is no evidence"
+    nothing = {"sensors": [], "failed": []}
+    assert heard(nothing, nothing, nothing) == ["", "", PASSED], "a policy that wanted no sensor has lost none"
+
+
+def test_a_sensor_that_failed_once_and_was_not_asked_again_is_waited_for() -> None:
+    only_a = {"sensors": ["a"], "failed": []}
+    assert heard(NO_B, *[only_a] * 5, deadline=0.5) == [""] * 6
+    assert heard(NO_B, *[only_a] * 5) == [""] * 5 + [PASSED], "half of the deadline is over"
+    assert heard(NO_B, only_a, only_a, BOTH, deadline=0.5)[-1] == PASSED
+    assert heard(NO_B, only_a, NO_B, only_a, NO_B)[-1] == LOST_B.replace("3", "5")
+
+
+def test_a_sensor_of_items_fails_only_if_no_part_gave_its_reading() -> None:
+    some = {"bought": {"a": [0, 1], "b": [0, 1]}, "failed": {"b": [1]}}
+    none = {"bought": {"a": [0, 1], "b": [0]}, "failed": {"b": [0, 1]}}
+    assert heard(some, some, some) == ["", "", PASSED]
+    assert heard(none, none, none) == ["", "", LOST_B]
+
+
+def test_a_reason_names_three_sensors_and_is_short() -> None:
+    lost = {"sensors": ["a"], "failed": [name * 90 for name in "bcdef"]}
+    reason = heard(lost, lost, lost)[-1]
+    assert reason.endswith(f": {'b' * 24}, {'c' * 24}, {'d' * 24} and 2 more")
+    assert len(reason) <= 200
+
+
+def test_a_sensor_is_broken_after_three_failures_in_a_row_and_works_again_after_three_readings() -> None:
+    sensors = SensorHealth({"old"})
+    for failed in (True, True, False, True, True):
+        sensors.decided(NO_B if failed else BOTH)
+    assert sensors.broken == {"old"}
+    sensors.decided(NO_B)
+    assert sensors.broken == {"old", "b"}
+    for record in (BOTH, BOTH, NO_B, BOTH, BOTH):
+        sensors.decided(record)
+    assert sensors.broken == {"old", "b"}
+    sensors.decided(BOTH)
+    assert sensors.broken == {"old"}

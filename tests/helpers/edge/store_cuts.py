@@ -106,6 +106,7 @@ def view_of(folder: str | Path) -> View:
         runs = "nothing"
     try:
         trust = (store.trust() or b"") + b" at %d" % store.noted_time()
+        trust += repr(sorted(store.noted_broken(store.slots()[store.slots().current or "a"].sha256))).encode()
         store.put(bundle(NEXT), b"", (RELEASES + 1, 0))
         return runs, trust, store.start().slot.sha256 == sha256(bundle(NEXT)).hex()
     except HardcaseError:

@@ -44,7 +44,15 @@ def task(folder: Path, **more: Any) -> Task:
     return make_task(config, model=imputed(LogisticRegression()))
 
 
-def test_texts_of_the_training_rows_are_a_nullable_feature_of_codes(tmp_path: Path) -> None:
+def test_texts_of_training_rows_without_gaps_are_a_feature_that_may_not_be_missing(tmp_path: Path) -> None:
+    columns: dict[str, Any] = {"sky": ["dry", "rain", "rain"] * 16 + ["fog", ""] * 6, "heat": range(N), "y": "uvv" * 20}
+    config = Config(file=write_csv(tmp_path / "data.csv", columns), target="y", split="time")
+    made = make_task(config, model=imputed(LogisticRegression()))
+    assert made.problem.features == (Feature("i32"), Feature("i32"))
+    assert np.isnan(made.problem.test.X[:, 0]).all()  # fog, and gaps
+
+
+def test_texts_of_training_rows_with_gaps_are_a_nullable_feature_of_codes(tmp_path: Path) -> None:
     made = task(tmp_path, drop=("id", "raw.*"))
     assert made.features == made.sensors == ("sky", "on", "heat")
     assert made.table.categories == {"sky": ("dry", "rain")}

@@ -6,6 +6,8 @@ from __future__ import annotations
 import io
 import pickle
 import re
+from pathlib import Path
+from random import Random
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +19,7 @@ from hypothesis import strategies as st
 
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.window import window_features
+from hardcase_edge.sensors.csv_replay import Replay
 from hardcase_train.data.dtypes import declared, held
 from hardcase_train.data.table import read_table
 from hardcase_train.tasks.target import target_classes, target_labels
@@ -169,6 +172,22 @@ def test_texts_of_the_training_rows_become_codes_in_their_order(tmp_path):
     assert coded.X[:, 1] == pytest.approx([1, 0, np.nan, np.nan, 0], nan_ok=True)
     (_, city) = declared(coded.X, np.ones(5, bool), categories={1})
     assert (city.dtype, city.nullable) == ("i32", True)
+    (_, city) = declared(coded.X, np.array([True, True, False, False, True]), categories={1})
+    assert (city.dtype, city.nullable) == ("i32", False), "a gap or an unknown text behind the training rows is none"
+
+
+def test_a_replay_reads_the_rows_and_texts_that_training_has_read(tmp_path: Path):
+    """Arrow reads the table for training, csv reads it for a device."""
+    file, rng = tmp_path / "r.csv", Random(3)
+    pieces = ["a", "b", " ", ",", ";", '""', "\n", "\r\n", "\n\n", "1", "ä"]
+    texts = ["".join(rng.choices(pieces, k=rng.randrange(6))) + "x" for _ in range(200)]
+    file.write_bytes("\n".join(['n,"the\ntext"', *(f'{k},"{text}"' for k, text in enumerate(texts))]).encode())
+    table = read_table(file)
+    assert (table.names, table.labels["the\ntext"].tolist()) == (("n",), [t.replace('""', '"') for t in texts])
+    source, seen = Replay(file), []
+    while source.next_item():
+        seen.append((source.cell("n"), source.cell("the\ntext")))
+    assert seen == [(str(k), text.replace('""', '"')) for k, text in enumerate(texts)]
 
 
 def test_a_text_that_looks_like_a_number_stays_text_where_it_is_asked_for(tmp_path):

@@ -13,7 +13,15 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from hardcase_edge.base.cells import FALSE_WORDS, LATIN_1, MISSING_WORDS, TRUE_WORDS, column_names, separator_of
+from hardcase_edge.base.cells import (
+    FALSE_WORDS,
+    LATIN_1,
+    MISSING_WORDS,
+    TRUE_WORDS,
+    column_names,
+    is_open,
+    separator_of,
+)
 from hardcase_edge.batch.tables import NUMBER_BYTES, check_size
 from hardcase_edge.errors import InputError
 
@@ -125,8 +133,15 @@ def _utf_8(path: Path, data: bytes) -> tuple[bytes, tuple[str, ...]]:
 
 
 def _header(data: bytes) -> str:
-    """The first line that is not blank."""
-    return next((line for line in data[:SAMPLE_BYTES].splitlines() if line.strip()), b"").decode(errors="replace")
+    """The first row that is not blank, without the end of its line."""
+    header, is_within = "", False
+    for raw in data[:SAMPLE_BYTES].splitlines(keepends=True):
+        if header or raw.strip():
+            line = raw.decode(errors="replace")
+            header, is_within = header + line, is_open(line, is_within)
+            if not is_within:
+                break
+    return header.rstrip("\r\n")
 
 
 def _has_decimal_comma(sample: bytes) -> bool:

@@ -26,15 +26,14 @@ def declared(
     X : (n, n_features) float64, NaN for missing
     train : (n,) bool, the training rows; a feature that is missing in one of them is nullable
     has_whole : False if whole numbers may be coincidental: no column is then i32
-    categories : features of codes: i32, and nullable, because a device may read a text that is not in the list
+    categories : features of codes, which are always i32
     """
     features = []
     for f in range(X.shape[1]):
-        if f in categories:
-            features.append(Feature("i32", nullable=True))
-            continue
         values = X[:, f][~np.isnan(X[:, f])]
-        if len(values) == 0:
+        if f in categories:
+            dtype = "i32"
+        elif len(values) == 0:
             dtype = "f32"
         elif has_whole and (values == np.floor(values)).all() and np.abs(values).max() < 2**31 - 1:
             dtype = "i32"
