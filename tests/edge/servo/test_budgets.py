@@ -27,7 +27,7 @@ from hardcase_edge.running.auditing import Auditing
 from hardcase_edge.running.budgeting import budgets_of
 from hardcase_edge.servo.bucket import Bucket
 from hardcase_edge.servo.flags import date_of
-from hardcase_edge.servo.ledger import MAX_BYTES, read_ledger, write_ledger
+from hardcase_edge.servo.ledger import MAX_BYTES, MOST, read_ledger, write_ledger
 from tests.helpers.edge.device import (
     EASY,
     FORWARD_COST,
@@ -181,6 +181,24 @@ def test_the_largest_battery_in_the_smallest_unit_survives_a_restart(tmp_path: P
     left = world.budgets.plan.left
     world.start()
     assert world.budgets.plan.left == left > 2**81
+
+
+@needs_kernel
+@pytest.mark.parametrize("evaluator", EVALUATORS)
+def test_the_largest_numbers_that_a_ledger_may_hold_end_no_run(
+    evaluator: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, evaluator)
+    flags = {"battery": 5.0, "until": "2099-01-01", "max_forward_rate": "10%"}
+    world = World(tmp_path, **flags)
+    world.budgets.stop()
+    kept = json.loads((tmp_path / "b.json").read_text())
+    kept |= {key: [MOST - 1, MOST - 1] for key in ("spending", "forwards", "battery")}
+    (tmp_path / "b.json").write_text(json.dumps(kept))
+    world.start()
+    assert len(world.decide([HARD, EASY] * 20, pause_s=60.0)) == 40
+    world.budgets.stop()
+    world.start()
 
 
 def test_the_interval_of_a_battery_that_falls_behind_stretches(tmp_path: Path) -> None:
