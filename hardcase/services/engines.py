@@ -20,12 +20,12 @@ def engine_of(args: argparse.Namespace) -> tuple[Address, str, dict[str, Any]]:
     InputError
         ``--broker`` is not a URL of a known engine.
     """
-    from hardcase_cloud.nats.servers import is_nats, parse_servers, url_of
+    from hardcase_cloud.nats.servers import NATS_SHAPE, is_nats, parse_servers, url_of
     from hardcase_edge.link.address import parse_address
 
     tls = {"ca": args.ca, "cert": args.cert, "key": args.key}
     if not is_nats(args.broker):
-        address = parse_address(args.broker, **tls)
+        address = parse_address(args.broker, **tls, or_else=f", or {NATS_SHAPE}")
         return address, address.url, {}
     from hardcase_cloud.nats.client import NatsClient
 

@@ -34,6 +34,7 @@ hardcase cloud store --store sqlite:decisions.sqlite --broker mqtts://broker.exa
 hardcase cloud offer model.hcb --metadata fleet --device pump-7 --broker mqtts://broker.example:8884 --ca ca.pem
 hardcase cloud acl --broker mosquitto --devices devices.txt --out /etc/mosquitto/hardcase   # for a broker of yours"""
 TERMS = "broker: the MQTT server between devices and workers; worker: a process that runs f0, the large model"
+WORKER_BROKER = "mqtt[s]://host:port or nats[s]://host:port"
 MAX_WORKERS = 64
 POLL_S = 0.2
 STANDSTILL_S = 30.0  # a worker whose loop has not gone on for so long ends itself
@@ -106,7 +107,7 @@ def _model_arguments(command: argparse.ArgumentParser) -> None:
 def _up_arguments(parser: argparse.ArgumentParser) -> None:
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
-        "--broker", metavar="URL", help="your broker, mqtt[s]://host:port (default: the embedded broker)"
+        "--broker", metavar="URL", help=f"your broker, {WORKER_BROKER} (default: the embedded broker)"
     )
     where.add_argument(
         "--bind", metavar="HOST:PORT", help="loopback address of the embedded broker (default 127.0.0.1:1883)"
@@ -119,7 +120,7 @@ def _up_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _worker_arguments(parser: argparse.ArgumentParser) -> None:
-    broker_argument(parser)
+    broker_argument(parser, WORKER_BROKER)
     parser.add_argument("--count", type=positive, metavar="N", help="exit after this many answers")
     parser.add_argument("--metrics", metavar="HOST:PORT", help="serve Prometheus' metrics at this loopback address")
     parser.add_argument("--cases", metavar="URL", help="keep answered requests in this store, for cloud retrain")

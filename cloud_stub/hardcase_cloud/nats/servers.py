@@ -23,9 +23,10 @@ from .protocol import MAX_INFO, Info, Operation, Reader
 if TYPE_CHECKING:
     import ssl
 
-__all__ = ["connected", "is_nats", "parse_servers", "url_of"]
+__all__ = ["NATS_SHAPE", "connected", "is_nats", "parse_servers", "url_of"]
 
 PORT = 4222
+NATS_SHAPE = "nats://host:port or natss://host:port for NATS"
 MOST = 16  # servers that a URL names
 SCHEMES = {"nats://": "mqtt://", "natss://": "mqtts://"}
 

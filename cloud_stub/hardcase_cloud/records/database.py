@@ -123,13 +123,17 @@ class Database:
 
     def remove(self, before: float) -> int:
         """Remove some of the records that were received before this time; returns how many, 0 when all are gone."""
-        return len(
-            self.write(
+
+        def act() -> int:
+            rows = self.dialect.execute(
                 "DELETE FROM records WHERE (device, boot, sequence) IN (SELECT device, boot, sequence FROM records "
-                "WHERE received < ? LIMIT ?) RETURNING boot",
+                "WHERE received < ? LIMIT ?) RETURNING device, boot",
                 (before, PAGE),
             )
-        )
+            self.dialect.many("UPDATE starts SET facts = '' WHERE device = ? AND boot = ?", sorted(set(rows)))
+            return len(rows)
+
+        return self.dialect.run(act)
 
     def export(self, file: IO[str]) -> int:
         """Write all records as CSV; returns their number."""

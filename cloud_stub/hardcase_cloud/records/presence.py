@@ -91,7 +91,8 @@ def _read(topic: str, what: str, payload: bytes) -> Seen:
 def _joined(older: Seen | None, newer: Seen) -> Seen:
     if older is None:
         return newer
-    changes = {
-        key: value for key in ("is_online", "bundle", "state", "facts") if (value := getattr(newer, key)) is not None
-    }
+    names = ("is_online", "bundle", "state", "facts", "ended")
+    changes = {key: value for key in names if (value := getattr(newer, key)) is not None}
+    if newer.facts is not None and older.facts is not None and '"seed"' in older.facts:
+        changes.setdefault("ended", older.facts)  # of a start that is over, unless the newer facts are of the same one
     return replace(older, **changes)

@@ -19,13 +19,23 @@ from .dialects import Row
 from .incoming import cost_of, word
 from .standing import Audited, add_audits
 
-__all__ = ["F0", "OPEN", "PERSON", "Registry", "RolloutRow", "Seen"]
+__all__ = ["F0", "MOST_ENDS", "OPEN", "PERSON", "Registry", "RolloutRow", "Seen"]
 
 OPEN = ("running", "paused")
 F0 = "f0"  # the source of labels that f0 has given
 PERSON = "person"  # and of those of people, which win in training
 MOST_AT_ONCE = 2_000  # rows that one look at audits or costs reads
+MOST_NUMBER = 2**53 - 1  # of a roll-out
 SETTLE_S = 2.0  # from the stamp of an answer or a record until all that carry an earlier one are kept, too
+MOST_ENDS = 16  # starts of a device that have told their seed
+ENDS = (
+    "INSERT INTO starts VALUES (?, ?, ?, ?) ON CONFLICT (device, boot) DO UPDATE SET facts = excluded.facts "
+    "WHERE starts.facts <> ''"
+)
+FEWER_ENDS = (
+    "DELETE FROM starts WHERE device = ? AND boot NOT IN (SELECT boot FROM starts WHERE device = ? "
+    "ORDER BY told DESC, boot DESC LIMIT ?)"
+)
 ROLLOUT = "id, bundle, path, metadata, members, wish, state, machine, began, served"
 
 
@@ -38,6 +48,7 @@ class Seen:
     bundle: str | None = None
     state: str | None = None  # of its store: good or trial
     facts: str | None = None  # JSON
+    ended: str | None = None  # facts of a start before, which told the seed of its audits
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +78,39 @@ class Registry:
 
     def saw(self, devices: Iterable[Seen], now: float) -> None:
         """Note what devices say of themselves."""
+        devices = sorted(devices, key=lambda d: d.device)
         rows = [
             (d.device, int(d.is_online or 0), d.bundle or "", d.state or "", d.facts or "{}", now,
              None if d.is_online is None else int(d.is_online), d.bundle, d.state, d.facts)
-            for d in sorted(devices, key=lambda d: d.device)
+            for d in devices
         ]  # fmt: skip
         sql = (
             "INSERT INTO devices VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (device) DO UPDATE SET "
             "is_online = COALESCE(?, devices.is_online), bundle = COALESCE(?, devices.bundle), "
             "state = COALESCE(?, devices.state), facts = COALESCE(?, devices.facts), seen = excluded.seen"
         )
-        self._it.run(lambda: self._it.many(sql, rows))
+        ends = [
+            (d.device, end[0], now, end[1])
+            for d in devices
+            for text in (d.ended, d.facts)
+            if (end := _end_of(text)) is not None
+        ]
+
+        def act() -> None:
+            self._it.many(sql, rows)
+            self._it.many(ENDS, ends)
+            self._it.many(FEWER_ENDS, [(device, device, MOST_ENDS) for device in sorted({end[0] for end in ends})])
+
+        self._it.run(act)
+
+    def ends(self, device: str) -> list[Row]:
+        """The last starts of a device that have told the seed of their audits, the newest first: boot and facts.
+
+        The facts are "" where records of the start were removed for their age.
+        """
+        return self.database.read(
+            "SELECT boot, facts FROM starts WHERE device = ? ORDER BY told DESC, boot DESC", (device,)
+        )
 
     # ------------------------------------------------------------ groups
 
@@ -187,7 +220,8 @@ class Registry:
 
     def rollout(self, number: int) -> RolloutRow:
         """One of them. Raises ``InputError`` if there is none with this number."""
-        rows = self.database.read(f"SELECT {ROLLOUT} FROM rollouts WHERE id = ?", (number,))
+        is_one = 1 <= number <= MOST_NUMBER  # SQLite takes no greater numbers
+        rows = self.database.read(f"SELECT {ROLLOUT} FROM rollouts WHERE id = ?", (number,)) if is_one else []
         if not rows:
             raise InputError(f"there is no roll-out {number}; hardcase cloud rollout status lists them")
         return RolloutRow(*rows[0])
@@ -342,3 +376,17 @@ class Registry:
             if r.get("bundle") == bundle and (cost := cost_of(r.get("cost"))) is not None
         ]
         return known, float(rows[0][0]) if rows else after
+
+
+def _end_of(facts: str | None) -> tuple[int, str] | None:
+    """The number of a start and its facts, if these are its last ones and tell the seed of its audits."""
+    if facts is None or '"seed"' not in facts:
+        return None
+    try:
+        fields = json.loads(facts)
+    except (ValueError, RecursionError):
+        return None
+    draws, boot = (fields.get("draws"), fields.get("boot")) if isinstance(fields, dict) else (None, None)
+    if not isinstance(draws, dict) or "seed" not in draws or type(boot) is not int or not 0 < boot <= MOST_NUMBER:
+        return None
+    return boot, json.dumps({key: fields.get(key) for key in ("local", "boot", "draws", "outbox")})

@@ -70,6 +70,12 @@ STEPS: dict[int, tuple[str, ...]] = {
         # each step of a roll-out asks for what f0 has answered since the last one
         "CREATE INDEX labels_since ON labels (source, received, device, boot, sequence)",
     ),
+    5: (
+        # the last facts of starts that have told the seed of their audits; '' once records of theirs were removed
+        """CREATE TABLE starts (
+             device TEXT NOT NULL, boot BIGINT NOT NULL, told DOUBLE PRECISION NOT NULL, facts TEXT NOT NULL,
+             PRIMARY KEY (device, boot))""",
+    ),
 }  # fmt: skip
 VERSION = max(STEPS)
 

@@ -15,7 +15,7 @@ from ...services.flags import store_argument
 __all__ = ["HELP", "arguments", "run"]
 
 HELP = "Check that devices have kept exactly the audits that their told seeds draw, and note what seeds are in use."
-WRONG = 1  # exit status if an audit is missing, or is there without having been drawn
+WRONG = 1  # exit status if an audit is missing for good, or is there without having been drawn
 MOST_BYTES = 64_000_000
 
 
@@ -44,7 +44,8 @@ def run(args: argparse.Namespace) -> int:
         is_wrong |= found.state == "wrong"
         fields = {"device": found.device, "boot": found.boot, "draws": found.draws, "audits": found.audits}
         more = {"why": found.why} if found.why else {}
-        say(args.json, "checked", {**fields, "state": found.state, **more, "sha256": found.sha256})
+        fields |= {"state": found.state, "missing": found.missing, **more, "sha256": found.sha256}
+        say(args.json, "checked", fields)
     database.close()
     return WRONG if is_wrong else 0
 

@@ -171,6 +171,17 @@ def test_a_button_needs_a_header_that_other_sites_cannot_send(figures: Figures) 
     assert (status, "there is no roll-out 9" in json.loads(body)["error"]) == (409, True)
 
 
+@pytest.mark.parametrize("number", [str(2**63), "9" * 20, "9" * 100, "0"])
+def test_a_button_of_a_number_that_no_roll_out_can_have_says_so(figures: Figures, number: str) -> None:
+    answer = ask(figures, f"/rollouts/{number}/stop", method="POST", headers={**IN, "X-Hardcase": "1"})
+    assert (answer[0], f"there is no roll-out {number};" in json.loads(answer[2])["error"]) == (409, True)
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "x", "-1", "\u0663", "1.5"])
+def test_a_button_of_what_is_no_number_is_not_there(figures: Figures, number: str) -> None:
+    assert ask(figures, f"/rollouts/{number}/stop", method="POST", headers={**IN, "X-Hardcase": "1"})[0] == 404
+
+
 def test_all_watchers_get_what_changes(figures: Figures, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LOOK_S", 0.01)
 

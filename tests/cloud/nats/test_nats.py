@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
+from hardcase.cli import main
 from hardcase_cloud.answering.onnx_model import Hpc
 from hardcase_cloud.answering.service import Service
 from hardcase_cloud.answering.worker import Worker, default_group
@@ -203,6 +204,17 @@ def test_a_url_names_servers_with_one_user() -> None:
     for url in ("nats://", "nats://a,,b", "nats://a/b", "nats://" + ",".join("abcdefghijklmnopq"), "nats://a:x"):
         with pytest.raises(InputError):
             parse_servers(url, environment={})
+
+
+@pytest.mark.parametrize("words", [["worker"], ["up"]])
+def test_a_url_of_no_engine_is_refused_with_all_that_a_worker_takes(
+    words: list[str], hpc: Hpc, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["cloud", *words, "--hpc", str(hpc.path), "--broker", "amqp://u:secret@x"]) == 2
+    said = capsys.readouterr().err
+    assert "broker 'amqp://...@x' is not an MQTT URL; use mqtt://host:port or mqtts://" in said
+    assert "or nats://host:port or natss://host:port for NATS" in said
+    assert (said.count("\n"), "secret" in said) == (1, False)
 
 
 def test_the_time_in_the_stream_counts_against_the_deadline(hpc: Hpc, monkeypatch: pytest.MonkeyPatch) -> None:

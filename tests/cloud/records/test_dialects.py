@@ -44,7 +44,7 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Databas
     opened = Database(f"sqlite:{tmp_path / 'd.sqlite'}" if is_sqlite else request.getfixturevalue("cluster").url)
     yield opened
     if not is_sqlite:  # faster than to make all tables again
-        names = "records, minutes, answers, labels, devices, members, bundles, rollouts, instances"
+        names = "records, minutes, answers, labels, devices, members, bundles, rollouts, instances, starts"
         opened.write(f"TRUNCATE {names}")
         opened.write("UPDATE store_version SET version = ?", (VERSION,))
     opened.close()

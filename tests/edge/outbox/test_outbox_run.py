@@ -9,9 +9,11 @@ import sys
 import threading
 import time
 from argparse import Namespace
+from contextlib import closing
 
 import pytest
 
+from hardcase.cli import main as cloud_main
 from hardcase_cloud.records.database import Database
 from hardcase_cloud.records.keeper import Keeper
 from hardcase_edge.cli import main, make_parser
@@ -89,6 +91,24 @@ def test_decisions_wait_for_the_store_and_are_there_once(edge, broker, tmp_path,
     assert retained(broker, "hardcase/v1/pi-1/facts")["outbox"]["waiting"] == 0
     lines = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     assert [line["label"] for line in lines] == ["high", "low", "high", "low"]
+
+
+def test_audits_that_wait_in_an_honest_outbox_are_not_wrong_and_all_here_once_it_is_empty(
+    edge, broker, tmp_path, capfd
+):
+    def checked(status: int) -> list[tuple[str, int]]:
+        capfd.readouterr()
+        store = f"sqlite:{tmp_path / 'store.sqlite'}"
+        assert cloud_main(["cloud", "audits", "--store", store, "--audit", "100%", "--json"]) == status
+        return [(line["state"], line["missing"]) for line in map(json.loads, capfd.readouterr().out.splitlines())]
+
+    edge([EASY, -EASY, EASY], "--outbox", "1M", "--audit", "100%")
+    with closing(kept_by_a_store(broker, tmp_path / "store.sqlite", 8)) as store:
+        next(store)
+        until(lambda: checked(0) == [("not all here yet", 3)])
+        edge([-EASY], "--outbox", "1M", "--audit", "100%", "--interval", "0.01")
+        until(lambda: checked(0) == [("complete", 0)] * 2)
+        next(store)
 
 
 def test_items_of_several_parts_go_to_the_store_with_all_their_labels(broker, tmp_path, capfd):
