@@ -70,6 +70,10 @@ STEPS: dict[int, tuple[str, ...]] = {
         # each step of a roll-out asks for what f0 has answered since the last one
         "CREATE INDEX labels_since ON labels (source, received, device, boot, sequence)",
     ),
+    5: (
+        # the level of a bundle's prices at which it promises; none of a bundle without prices
+        "ALTER TABLE standings ADD COLUMN shipped BIGINT",
+    ),
 }  # fmt: skip
 VERSION = max(STEPS)
 

@@ -213,13 +213,17 @@ def _watching(
     InputError
         A rule for a broken promise is named, and nothing tests it.
     """
-    if process.args.drift is None:
-        if process.args.on_broken is not None:
+    args = process.args
+    if args.drift is None:
+        if args.on_broken is not None:
             raise InputError("--on-broken needs --drift, which tests the promise")
         return None
+    from ..drift.flags import FORWARD
     from .watching import watching_of
 
-    return watching_of(process.args, loaded, bank, auditing, link, process.beside.note)
+    if args.on_broken == FORWARD and not args.audit:
+        raise InputError(f"--on-broken {FORWARD} needs --broker and --audit, by which f0 tests the promise")
+    return watching_of(args, loaded, bank, auditing, link, process.beside.note)
 
 
 def _budgets(args: argparse.Namespace, loaded: Loaded, clock: Clock) -> Budgets | None:

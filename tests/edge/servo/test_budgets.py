@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,8 @@ import pytest
 
 from hardcase_edge import cli
 from hardcase_edge.base.clock import Clock
-from hardcase_edge.bundle.load import Loaded
+from hardcase_edge.bundle.file import Bundle, pack_bundle
+from hardcase_edge.bundle.load import Loaded, load_bytes
 from hardcase_edge.bundle.prices import Prices
 from hardcase_edge.device.audit import AuditedBank
 from hardcase_edge.device.audits import Audits
@@ -23,11 +25,13 @@ from hardcase_edge.errors import InputError
 from hardcase_edge.kernel.machine import EVALUATORS, PYTHON, VARIABLE
 from hardcase_edge.link.wire import OK, Reply
 from hardcase_edge.outbox.records import Recorder
+from hardcase_edge.program.definition import Acquire
 from hardcase_edge.running.auditing import Auditing
 from hardcase_edge.running.budgeting import budgets_of
 from hardcase_edge.servo.bucket import Bucket
 from hardcase_edge.servo.flags import date_of
 from hardcase_edge.servo.ledger import MAX_BYTES, read_ledger, write_ledger
+from tests.helpers.edge import streams
 from tests.helpers.edge.device import (
     EASY,
     FORWARD_COST,
@@ -37,6 +41,8 @@ from tests.helpers.edge.device import (
     FakeLink,
     make_bundle_bytes,
     make_loaded,
+    make_manifest,
+    make_program,
     write_replay,
 )  # fmt: skip
 from tests.helpers.edge.evaluators import needs_kernel
@@ -53,13 +59,13 @@ class World:
         self, folder: Path, manifest: dict[str, Any] | None = None, loaded: Loaded | None = None, **flags: Any
     ) -> None:
         self.manifest = {"prices": PRICES} if manifest is None else manifest
-        self.at, self.notes = 50.0, list[str]()
+        self.at, self.notes, self.clock = 50.0, list[str](), Clock()
         self.args = argparse.Namespace(**CLOSED | {"budget_file": str(folder / "b.json")} | flags)
         self.start(loaded)
 
     def start(self, loaded: Loaded | None = None) -> None:
         self.loaded = loaded or make_loaded(**self.manifest)
-        budgets = budgets_of(self.args, self.loaded, Clock(), self.notes.append, lambda: self.at)
+        budgets = budgets_of(self.args, self.loaded, self.clock, self.notes.append, lambda: self.at)
         assert budgets is not None
         self.budgets = budgets
 
@@ -122,11 +128,30 @@ def test_budgets_in_c_go_as_those_in_python(flags: Any, tmp_path: Path, monkeypa
 
 def test_a_decision_that_the_budget_cannot_pay_is_made_without_the_cloud(tmp_path: Path) -> None:
     world = World(tmp_path, {}, budget_per_hour=1.0)
-    assert "no prices" in world.notes[-1]
+    assert world.notes == [
+        "the bundle has no prices, so no threshold moves and a budget only limits: hardcase export --prices adds them "
+        "where a threshold moves the cost"
+    ]
     records = world.decide([HARD] * 3)
     assert [(r["route"], r["cost"], r["price"]) for r in records] == [
         ("cloud", FORWARD_COST, None), ("degraded", 0.0, None), ("degraded", 0.0, None),
     ]  # fmt: skip
+
+
+def fixed() -> Loaded:
+    """A policy that answers without a choice."""
+    program = make_program()
+    nodes = (Acquire((0,), 1, 1), program.nodes[4])
+    return load_bytes(pack_bundle(Bundle(make_manifest(hpc="").to_json(), replace(program, nodes=nodes), ())))
+
+
+@pytest.mark.parametrize(
+    ("loaded", "why"),
+    [(fixed(), "its policy has no threshold that could move"), (streams.loaded(), "a policy that remembers has none")],
+)
+def test_no_export_is_advised_that_would_be_refused(loaded: Loaded, why: str, tmp_path: Path) -> None:
+    world = World(tmp_path, loaded=loaded, max_forward_rate="10%")
+    assert world.notes == [f"the bundle has no prices, so no threshold moves and a budget only limits: {why}"]
 
 
 def test_forwards_beyond_their_share_are_not_sent_and_say_degraded(tmp_path: Path) -> None:
@@ -175,6 +200,27 @@ def test_a_battery_goes_on_at_what_was_left_of_it_and_of_its_time(tmp_path: Path
     assert (world.budgets.plan.left, world.budgets.plan.left_ms) == (plan.left, plan.left_ms)
 
 
+@pytest.mark.parametrize("is_cut", [True, False])
+def test_a_restart_after_the_date_goes_on_with_what_is_left(is_cut: bool, tmp_path: Path) -> None:
+    world = World(tmp_path, battery=100.0, until="2099-01-01")
+    world.decide([EASY] * 3, pause_s=3600.0)
+    if not is_cut:
+        world.budgets.stop()
+    left = json.loads((tmp_path / "b.json").read_text())["battery"]
+    world.clock = SimpleNamespace(now=lambda: date_of("2150-01-01"))  # type: ignore[assignment]
+    world.start()
+    plan, notes = world.budgets.plan, [line for line in world.notes if "is past" in line]
+    assert [plan.left, plan.left_ms] == left
+    assert notes == [
+        f"--until 2099-01-01 is past by this device's clock; its plan goes on, with {left[1] / 3.6e6:.1f} hours left"
+    ]
+    assert [r["route"] for r in world.decide([EASY] * 3, pause_s=60.0)] == ["local"] * 3
+    assert left[1] - plan.left_ms == 2 * 25 * 60_000, "an hour, and a day more in each hour, as in a run under way"
+    (tmp_path / "b.json").unlink()
+    with pytest.raises(InputError, match="is past by this device's clock; name a later date, or set the clock"):
+        world.start()
+
+
 def test_the_largest_battery_in_the_smallest_unit_survives_a_restart(tmp_path: Path) -> None:
     world = World(tmp_path, {"prices": PRICES, "unit": "nJ"}, battery=1e9, until="2099-01-01")
     world.budgets.stop()
@@ -212,8 +258,11 @@ def test_a_flag_that_cannot_be_used_is_named(tmp_path: Path, flags: dict[str, An
 def test_a_battery_needs_costs_in_energy_and_time_is_not_saved(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="costs are in 'cents'"):
         World(tmp_path, {"unit": "cents"}, battery=5.0, until="2099-01-01")
+    notes: list[str] = []
+    args = argparse.Namespace(**CLOSED | {"budget_file": str(tmp_path / "b.json"), "budget_per_hour": 5.0})
     with pytest.raises(InputError, match="by the clock"):
-        World(tmp_path, {"unit": "ms", "clock": True}, budget_per_hour=5.0)
+        budgets_of(args, make_loaded(unit="ms", clock=True), Clock(), notes.append)
+    assert notes == [], "no advice about prices before it"
 
 
 def test_a_file_that_is_no_ledger_is_refused_and_that_of_another_plan_ignored(tmp_path: Path) -> None:
