@@ -16,7 +16,7 @@ from hardcase_edge.device.surroundings import Case
 from hardcase_edge.errors import BundleError, InputError
 from hardcase_edge.program.cost import to_unit
 from hardcase_edge.running.budgeting import Budgets, budgets_of
-from hardcase_edge.servo.ledger import read_ledger
+from hardcase_edge.servo.ledger import MOST, read_ledger
 from hardcase_edge.session.session import CLOUD, DEGRADED, LOCAL, Decision
 from tests.helpers.attack.outcome import Outcome
 from tests.helpers.edge.device import make_loaded, make_program
@@ -140,5 +140,5 @@ def _files(rng: random.Random, seconds: float) -> Outcome:
             except Exception:
                 crashes += 1
                 continue
-            wrong += not all(type(x) is int and 0 <= x < 2**63 for numbers in parts.values() for x in numbers)
+            wrong += not all(type(x) is int and 0 <= x < MOST for numbers in parts.values() for x in numbers)
     return Outcome("budgets: files of any bytes", n, crashes, wrong)
