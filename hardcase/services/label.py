@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     model = _open_model(args)
     database, stop = Database(args.store), threading.Event()
     registry = Registry(database)
-    promise(database, loaded.bundle.sha256, loaded.manifest.claims)
+    promise(database, loaded.bundle.sha256, loaded.manifest.claims, loaded.manifest.shipped)
     on_stop_signals(stop.set)
     say(args.json, "ready", {"store": database.dialect.name, "hpc": model.sha256})
     n_all = agreed_all = 0

@@ -198,6 +198,7 @@ def _serve(args: argparse.Namespace, registry: Registry, number: int) -> int:
     from hardcase_cloud.updates.campaign import Campaign
     from hardcase_cloud.updates.offer import make_offer
     from hardcase_cloud.updates.serve import Server
+    from hardcase_edge.bundle.load import load_bytes
     from hardcase_edge.link.address import parse_address
 
     row = registry.rollout(number)
@@ -215,8 +216,9 @@ def _serve(args: argparse.Namespace, registry: Registry, number: int) -> int:
             campaign.offer, campaign.release = offer, release
 
     serving = Serving(
-        registry, row, campaign, on_change=lambda line: say(args.json, "rollout", {"id": number, "now": line})
-    )
+        registry, row, campaign, on_change=lambda line: say(args.json, "rollout", {"id": number, "now": line}),
+        shipped=load_bytes(made[0]).manifest.shipped,
+    )  # fmt: skip
 
     def on_step() -> None:
         if serving.step():

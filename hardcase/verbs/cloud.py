@@ -106,9 +106,7 @@ def _model_arguments(command: argparse.ArgumentParser) -> None:
 
 def _up_arguments(parser: argparse.ArgumentParser) -> None:
     where = parser.add_mutually_exclusive_group()
-    where.add_argument(
-        "--broker", metavar="URL", help=f"your broker, {WORKER_BROKER} (default: the embedded broker)"
-    )
+    where.add_argument("--broker", metavar="URL", help=f"your broker, {WORKER_BROKER} (default: the embedded broker)")
     where.add_argument(
         "--bind", metavar="HOST:PORT", help="loopback address of the embedded broker (default 127.0.0.1:1883)"
     )

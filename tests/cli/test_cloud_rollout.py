@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,10 +18,12 @@ from hardcase.cli import main
 from hardcase.services import rollout
 from hardcase.services.flags import parse_time
 from hardcase_cloud.records.database import Database
+from hardcase_cloud.records.dialects import Row
 from hardcase_cloud.records.incoming import Incoming
 from hardcase_cloud.records.registry import Registry
 from hardcase_cloud.rollouts import serve
 from hardcase_edge.base.sha256 import sha256
+from hardcase_edge.bundle.prices import Prices
 from hardcase_edge.errors import InputError
 from hardcase_edge.link.address import parse_address
 from hardcase_edge.link.connection import Connection, ConnectionConfig
@@ -29,6 +32,8 @@ from hardcase_edge.update.messages import OFFER, kind_of
 from tests.helpers.cloud.brokers import Broker, running_mosquitto, until
 from tests.helpers.edge.device import make_bundle_bytes, make_loaded
 from tests.helpers.edge.repository import Repository
+
+PRICES = Prices((1,), ((900,), (256,), (0,)), (300.0, 30.0, 1.0), (0.9, 0.1, 0.0), 1)
 
 
 @pytest.fixture(scope="module")
@@ -212,6 +217,21 @@ def test_a_bundle_without_f0_or_classes_promises_no_agreement_that_can_be_seen()
     assert shares == [0.9635, None, None]
 
 
+def test_a_rollout_counts_audits_at_the_shipped_price_or_a_lower_one(
+    broker: Broker, fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int | None] = []
+
+    def audits_since(self: Registry, bundle: str, after: Row, now: float, shipped: int | None) -> tuple[list[Any], Row]:
+        asked.append(shipped)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Registry, "audits_since", audits_since)
+    fleet.sign(make_bundle_bytes(name="priced", prices=PRICES))
+    fleet.start(broker.url, "--agreement", "90%")
+    assert asked == [1]
+
+
 def test_bad_input_is_one_line(
     broker: Broker, fleet: Fleet, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -248,7 +268,7 @@ def test_bad_input_is_one_line(
 def test_f0_labels_audits_and_agreement_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "judge.py").write_text("def answer(X, names):\n    return [[0.1, 0.9] for _ in X]\n")
     monkeypatch.syspath_prepend(tmp_path)
-    data = make_bundle_bytes()
+    data = make_bundle_bytes(prices=PRICES, claims={"audits": AUDITS})
     (tmp_path / "m.hcb").write_bytes(data)
     from hardcase_edge.bundle.load import load_bytes
 
@@ -270,4 +290,6 @@ def test_f0_labels_audits_and_agreement_is_known(tmp_path: Path, monkeypatch: py
     assert main(["cloud", *words]) == 0
     assert database.read("SELECT labelled, agreed FROM minutes") == [(2, 1)]
     assert Registry(database).unlabelled("f0", 9) == []
+    noted = database.read("SELECT shipped FROM standings WHERE bundle = ? AND label = ''", (loaded.bundle.sha256,))
+    assert noted == [(PRICES.shipped,)]
     database.close()

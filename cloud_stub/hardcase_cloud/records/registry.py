@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hardcase_edge.bundle.agreement import above_shipped
 from hardcase_edge.errors import InputError
 
 from .database import MINUTES, Database
@@ -304,7 +305,7 @@ class Registry:
                     continue
                 record = json.loads(row[4])
                 bundle = word(record.get("bundle"))
-                audits.append((bundle, word(str(record.get("label"))[:64]), agrees, row[3]))
+                audits.append((record, bundle, word(str(record.get("label"))[:64]), agrees, row[3]))
                 counts = minutes.setdefault((bundle, int(row[3] // 60)), [0, 0])
                 counts[0] += 1
                 counts[1] += agrees
@@ -338,7 +339,9 @@ class Registry:
         sql = "INSERT INTO labels VALUES (?, ?, ?, ?, '', ?) ON CONFLICT DO NOTHING"
         self._it.run(lambda: self._it.many(sql, [(*row[:3], source, now) for row in rows]))
 
-    def audits_since(self, bundle: str, after: Row, now: float) -> tuple[list[tuple[str, bool]], Row]:
+    def audits_since(
+        self, bundle: str, after: Row, now: float, shipped: int | None = None
+    ) -> tuple[list[tuple[str, bool]], Row]:
         """The next audits of a bundle that f0 has answered: of each the device, and whether both agree.
 
         Answers of the last ``SETTLE_S`` seconds wait: two who label at once may keep theirs out of order.
@@ -346,6 +349,7 @@ class Registry:
         Parameters
         ----------
         after : when f0 answered, device, boot and sequence; the second value that is returned is the next ``after``
+        shipped : level of the bundle's prices; audits of decisions at a higher one are left out. None: it has none
         """
         rows = self.database.read(
             "SELECT l.received, l.device, l.boot, l.sequence, l.label, r.record FROM labels l JOIN records r ON "
@@ -355,7 +359,11 @@ class Registry:
             (F0, *after, now - SETTLE_S, MOST_AT_ONCE),
         )
         audits = [(row[1], row[4], json.loads(row[5])) for row in rows]
-        known = [(device, label == str(r.get("label"))) for device, label, r in audits if r.get("bundle") == bundle]
+        known = [
+            (device, label == str(r.get("label")))
+            for device, label, r in audits
+            if r.get("bundle") == bundle and above_shipped(r, shipped) <= 0
+        ]
         return known, rows[-1][:4] if rows else after
 
     def costs_since(self, bundle: str, after: float, now: float) -> tuple[list[tuple[str, float]], float]:

@@ -76,6 +76,10 @@ STEPS: dict[int, tuple[str, ...]] = {
              device TEXT NOT NULL, boot BIGINT NOT NULL, told DOUBLE PRECISION NOT NULL, facts TEXT NOT NULL,
              PRIMARY KEY (device, boot))""",
     ),
+    6: (
+        # the level of a bundle's prices at which it promises; none of a bundle without prices
+        "ALTER TABLE standings ADD COLUMN shipped BIGINT",
+    ),
 }  # fmt: skip
 VERSION = max(STEPS)
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How each bundle's promise stands by its audits, over all of them and by the class that devices have answered.
 
-An audit is counted in the transaction that keeps its label. Each bundle that promises a share has one test for all of
+An audit is counted in the transaction that keeps its label, unless its decision was made at a higher price than the
+shipped one, at which the bundle promises nothing. Each bundle that promises a share has one test for all of
 its audits, and one for each class of which the bundle promises a share (``hardcase_edge/base/change.py``); all tests of
 a bundle together call a promise broken that holds with probability ``ALPHA`` at most, over its whole life.
 """
@@ -16,7 +17,7 @@ from typing import Any
 
 from hardcase_edge.base.betting import interval, log_wealth
 from hardcase_edge.base.change import Change
-from hardcase_edge.bundle.agreement import promised_share
+from hardcase_edge.bundle.agreement import above_shipped, promised_share
 
 from .database import Database
 from .dialects import Dialect
@@ -28,7 +29,7 @@ DELTA = 0.05  # probability at most that a promise is said to hold that does not
 ALL = ""  # stands for the audits of all classes
 MOST_CLASSES = 64  # of a bundle; audits of further ones count for all alone
 
-Audited = tuple[str, str, bool, float]  # bundle, the device's answer, whether f0 agrees, when it came
+Audited = tuple[Mapping[str, Any], str, str, bool, float]  # record; of it bundle and answer; f0 agrees, when it came
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +59,12 @@ class Standing:
         return "holds" if is_shown else "not yet enough"
 
 
-def promise(database: Database, bundle: str, claims: Mapping[str, Any]) -> None:
+def promise(database: Database, bundle: str, claims: Mapping[str, Any], shipped: int | None = None) -> None:
     """Note what a bundle's manifest promises; what is noted already stays.
+
+    Parameters
+    ----------
+    shipped : level of the bundle's prices at which it promises that; None: it has no prices
 
     Raises
     ------
@@ -72,26 +77,32 @@ def promise(database: Database, bundle: str, claims: Mapping[str, Any]) -> None:
     classes = claims["audits"].get("classes")
     named = classes if isinstance(classes, dict) else {}
     shares = {str(k): x for k, x in sorted(named.items())[:MOST_CLASSES] if type(x) is float and 0 < x < 1}
-    rows = [(bundle, ALL, share, ALPHA / 2 if shares else ALPHA)]
-    rows += [(bundle, label, x, ALPHA / 2 / len(shares)) for label, x in shares.items() if label]
+    rows = [(bundle, ALL, share, ALPHA / 2 if shares else ALPHA, shipped)]
+    rows += [(bundle, label, x, ALPHA / 2 / len(shares), shipped) for label, x in shares.items() if label]
     it = database.dialect
     sql = (
-        "INSERT INTO standings (bundle, label, n, agreed, promised, delta, test, since) "
-        "VALUES (?, ?, 0, 0, ?, ?, '', 0) ON CONFLICT (bundle, label) "
-        "DO UPDATE SET promised = excluded.promised, delta = excluded.delta "
-        "WHERE standings.promised = 0"
+        "INSERT INTO standings (bundle, label, n, agreed, promised, delta, test, since, shipped) "
+        "VALUES (?, ?, 0, 0, ?, ?, '', 0, ?) ON CONFLICT (bundle, label) DO UPDATE SET shipped = excluded.shipped, "
+        "promised = CASE WHEN standings.promised = 0 THEN excluded.promised ELSE standings.promised END, "
+        "delta = CASE WHEN standings.promised = 0 THEN excluded.delta ELSE standings.delta END"
     )
     it.run(lambda: it.many(sql, rows))
 
 
 def add_audits(it: Dialect, audits: Iterable[Audited]) -> None:
     """Count new audits, in the order in which they came; within ``run``."""
-    groups: dict[tuple[str, str], list[tuple[float, bool]]] = {}
-    for bundle, label, agrees, received in sorted(audits, key=lambda a: a[3]):
-        for name in dict.fromkeys((ALL, label[:64])):
-            groups.setdefault((bundle, name), []).append((received, agrees))
-    if groups and not it.is_sqlite:
+    in_order = sorted(audits, key=lambda a: a[4])
+    if in_order and not it.is_sqlite:
         it.execute("SELECT pg_advisory_xact_lock(1751344243)")  # two that label at once take turns
+    groups: dict[tuple[str, str], list[tuple[float, bool]]] = {}
+    shipped: dict[str, int | None] = {}
+    for record, bundle, label, agrees, received in in_order:
+        if bundle not in shipped:
+            rows = it.execute("SELECT shipped FROM standings WHERE bundle = ? AND label = ?", (bundle, ALL))
+            shipped[bundle] = rows[0][0] if rows else None
+        if above_shipped(record, shipped[bundle]) <= 0:
+            for name in dict.fromkeys((ALL, label[:64])):
+                groups.setdefault((bundle, name), []).append((received, agrees))
     counted: dict[str, int] = {}
     for (bundle, label), some in sorted(groups.items()):
         if bundle not in counted:

@@ -75,9 +75,7 @@ def _checked(
     database: Database, device: str, boot: int, facts: Mapping[str, Any], share: float, noted: str | None,
     later: list[Mapping[str, Any]],
 ) -> Checked:  # fmt: skip
-    rows = database.read(
-        "SELECT record FROM records WHERE device = ? AND boot = ? AND kind = 'audit'", (device, boot)
-    )
+    rows = database.read("SELECT record FROM records WHERE device = ? AND boot = ? AND kind = 'audit'", (device, boot))
     audited = [_object(row[0]).get("draw") for row in rows]
     name, n = facts["draws"].get("sha256"), facts["draws"].get("n")
     digest = name if isinstance(name, str) and len(name) == 64 else ""

@@ -32,6 +32,7 @@ class Serving:
     registry : Registry
     row : the roll-out
     campaign : of the same bundle and devices
+    shipped : level of the bundle's prices at which it promises agreement; None: it has no prices
     on_change : called with a line when the roll-out's own state changes
     now : wall time in seconds
 
@@ -49,8 +50,10 @@ class Serving:
         *,
         on_change: Callable[[str], None],
         now: Callable[[], float] = time.time,
+        shipped: int | None = None,
     ) -> None:
         self._registry, self._row, self._now, self._on_change = registry, row, now, on_change
+        self._shipped = shipped
         self.campaign = campaign
         self.rollout = Rollout.restored(json.loads(row.machine), registry.instances(row.id))
         campaign.may_have = self._may_have
@@ -96,7 +99,7 @@ class Serving:
         it = self.rollout
         criteria = it.quality.criteria
         if "agreement" in criteria:
-            audits, self._label_after = self._registry.audits_since(it.target, self._label_after, now)
+            audits, self._label_after = self._registry.audits_since(it.target, self._label_after, now, self._shipped)
             for device, agrees in audits:
                 it.audited(device, agrees)
         if "cost" in criteria:

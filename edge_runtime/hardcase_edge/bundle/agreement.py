@@ -14,7 +14,7 @@ from ..base.betting import FEW, Bets
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["ALPHA", "Agreement", "promised_share"]
+__all__ = ["ALPHA", "Agreement", "above_shipped", "promised_share"]
 
 ALPHA = 0.001  # probability at most that a start of a bundle that keeps its promise fails by audits
 
@@ -69,3 +69,21 @@ def promised_share(claims: Mapping[str, Any]) -> float | None:
     claim = claims.get("audits")
     share = claim.get("at_least") if isinstance(claim, dict) else None
     return share if type(share) is float and 0 < share < 1 else None
+
+
+def above_shipped(decision: Mapping[str, Any], shipped: int | None) -> float:
+    """How far the price of a decision lies above the bundle's shipped level; 0 where no price moves.
+
+    What a bundle promises and compares with is of its shipped thresholds. The price of a decision follows from those
+    before it, not from its own case; so a test by betting may leave out decisions by their price.
+
+    Parameters
+    ----------
+    decision : a line of ``Device.run``, or its record in the cloud
+    shipped : level of the bundle's prices; None: it has none
+
+    >>> above_shipped({"price": 3.5}, 4), above_shipped({"price": None}, 4), above_shipped({"price": 3.5}, None)
+    (-0.5, 0.0, 0.0)
+    """
+    price = decision.get("price")
+    return 0.0 if shipped is None or not isinstance(price, int | float) else price - shipped

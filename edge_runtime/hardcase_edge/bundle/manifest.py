@@ -96,6 +96,11 @@ class Manifest:
     monitors: Monitors | None = None
     prices: Prices | None = None
 
+    @property
+    def shipped(self) -> int | None:
+        """The level of the prices at which the thresholds are the program's own; None of a bundle without prices."""
+        return None if self.prices is None else self.prices.shipped
+
     def to_json(self) -> dict[str, Any]:
         """The manifest as plain JSON values, which ``from_json`` reads."""
         from dataclasses import asdict  # imported here, because no device writes a manifest

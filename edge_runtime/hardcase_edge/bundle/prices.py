@@ -15,7 +15,7 @@ from ..base.record import record
 from ..errors import BundleError
 from ..program.definition import MARGIN, THRESHOLD, Branch, Program
 
-__all__ = ["LEVEL", "MAX_LEVELS", "MAX_MOVED", "MOST_THRESHOLD", "Prices", "prices_of"]
+__all__ = ["LEVEL", "MAX_LEVELS", "MAX_MOVED", "MOST_THRESHOLD", "Prices", "can_move", "prices_of"]
 
 LEVEL = 1 << 16  # positions from one level to the next
 MAX_LEVELS = 64
@@ -63,10 +63,6 @@ class Prices:
             ]
         )
 
-    def forwarding(self, share: float) -> int:
-        """The highest level at which at least this share was forwarded; 0, which forwards most, where none is."""
-        return max([k for k, forwarded in enumerate(self.forwards) if forwarded >= share], default=0)
-
     def report(self) -> dict[str, Any]:
         """What ``hardcase-edge verify`` says: the range of the price, and its ends' mean costs on validation rows.
 
@@ -104,7 +100,7 @@ def prices_of(value: object, program: Program) -> Prices:
     nodes, levels, shipped = value["nodes"], value["levels"], value["shipped"]
     if not _are_ints(nodes, len(program.nodes) - 1) or not 1 <= len(nodes) <= MAX_MOVED:
         raise _wrong(f"of 1 to {MAX_MOVED} nodes of the program")
-    if nodes != sorted(set(nodes)) or not all(_can_move(program, k) for k in nodes):
+    if nodes != sorted(set(nodes)) or not all(can_move(program, k) for k in nodes):
         raise _wrong("of Branch nodes by threshold or margin, in order")
     if not isinstance(levels, list) or not 2 <= len(levels) <= MAX_LEVELS:
         raise _wrong(f"of 2 to {MAX_LEVELS} levels")
@@ -124,7 +120,8 @@ def prices_of(value: object, program: Program) -> Prices:
     return Prices(tuple(nodes), rows, tuple(value["costs"]), tuple(value["forwards"]), shipped)
 
 
-def _can_move(program: Program, k: int) -> bool:
+def can_move(program: Program, k: int) -> bool:
+    """Whether a node has a threshold that a table may move."""
     node = program.nodes[k]
     return isinstance(node, Branch) and node.rule in (THRESHOLD, MARGIN)
 

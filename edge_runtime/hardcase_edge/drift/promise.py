@@ -88,10 +88,10 @@ class Promise:
             if self.rule == FORWARD:
                 self._begin()
 
-    def decided(self, *, is_forwarded: bool) -> None:
-        """A decision was made, and the program wanted to forward it or did not."""
+    def decided(self, *, is_forwarded: bool | None) -> None:
+        """A decision was made, and the program wanted to forward it or did not; None: it may forward more than that."""
         self.decisions += 1
-        if self._forward is not None:
+        if self._forward is not None and is_forwarded is not None:
             self._forward.see(float(is_forwarded), self.decisions)
 
     # ------------------------------------------------------------ what is known

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """All drift monitors of a run: which readings have moved, whether margins and forwarding have, and who fails slowly.
 
-    watch = Watch(manifest.monitors, program)
+    watch = Watch(manifest.monitors, program, manifest.shipped)
     watch.decided(record, readings)     after each decision
     watch.dead                          sensors that the program had better do without
     watch.facts(names)                  for the status
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..bundle.agreement import above_shipped
 from ..bundle.monitors import Histogram
 from ..session.session import LOCAL
 from .arithmetic import arithmetic
@@ -43,6 +44,7 @@ class Watch:
     ----------
     monitors : Monitors
     program : Program
+    shipped : level of the bundle's prices at which confidences and forwards are as in ``monitors``; None: at any
 
     Attributes
     ----------
@@ -50,8 +52,8 @@ class Watch:
         Decisions so far.
     """
 
-    def __init__(self, monitors: Monitors, program: Program) -> None:
-        self._program, self._functions = program, arithmetic()
+    def __init__(self, monitors: Monitors, program: Program, shipped: int | None = None) -> None:
+        self._program, self._functions, self._shipped = program, arithmetic(), shipped
         below = self._functions.below
         self.n = 0
         self._may_be_dead = frozenset(monitors.treat_as_dead)
@@ -82,12 +84,14 @@ class Watch:
             column = columns[f]
             total = sum(column)  # NaN where some reading is missing
             stability.see(column if total == total else [x for x in column if x == x])
+        self._residuals.see(columns, self.n - len(lines) + 1)
+        if self._shipped is not None:
+            lines = [line for line in lines if not above_shipped(line, self._shipped)]
         if self._forwarded is not None:
             self._forwarded.see([line["route"] != LOCAL and wanted_cloud(line) for line in lines])
         if self._confidence is not None:
             shares = [line["confidence"] for line in lines if line["route"] == LOCAL]
             self._confidence.see([10_000 * share for share in shares if share is not None])
-        self._residuals.see(columns, self.n - len(lines) + 1)
 
     @property
     def suspects(self) -> Mapping[int, tuple[str, int]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..drift.flags import FORWARD
 from ..errors import HardcaseError, InputError
 from ..outbox.flags import check as check_outbox
 from ..outbox.flags import parse_share
@@ -87,6 +88,8 @@ def check_arguments(args: argparse.Namespace, *, is_here: bool = True) -> None:
     check_outbox(args)
     if args.on_broken is not None and args.drift is None:
         raise InputError("--on-broken needs --drift, which tests the promise")
+    if args.on_broken == FORWARD and not args.audit:
+        raise InputError(f"--on-broken {FORWARD} needs --broker and --audit, by which f0 tests the promise")
     _check_budgets(args)
     _check_link(args, is_here=is_here)
     _check_watchers(args)

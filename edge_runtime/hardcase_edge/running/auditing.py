@@ -12,7 +12,7 @@ from collections import deque
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from ..bundle.agreement import promised_share
+from ..bundle.agreement import above_shipped, promised_share
 from ..device.audit import AuditedBank
 from ..device.audits import Audit, Audits
 from ..device.draws import Draws
@@ -115,8 +115,7 @@ class Auditing:
 
     def _is_promised(self, decision: Mapping[str, Any]) -> bool:
         """Whether the bundle's promise holds for it: not at a higher price than the shipped one."""
-        price, prices = decision.get("price"), self._manifest.prices
-        return price is None or prices is None or price <= prices.shipped
+        return above_shipped(decision, self._manifest.shipped) <= 0
 
     def stop(self) -> None:
         """No decision follows: what is known by now is kept, and the seed of the draws is told."""

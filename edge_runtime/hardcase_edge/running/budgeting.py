@@ -7,10 +7,13 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from ..bundle.load import Loaded
-from ..bundle.prices import LEVEL, Prices
+from ..bundle.prices import LEVEL, Prices, can_move
 from ..errors import InputError
 from ..outbox.flags import parse_share
 from ..program.cost import to_micro, to_unit
+from ..program.definition import Opaque
+from ..program.inner import inner_sensors
+from ..servo.bucket import HOUR_MS
 from ..servo.flags import date_of, is_asked
 from ..servo.ledger import read_ledger, write_ledger
 from ..servo.plan import MOST_LEFT_MS, Plan, energy_to_micro
@@ -51,19 +54,42 @@ def budgets_of(
     if not is_asked(args):
         return None
     manifest, prices = loaded.manifest, loaded.manifest.prices
-    if prices is None:
-        note("the bundle has no prices, so no threshold moves: a budget only limits; export it with --prices")
-    plan, until = plan_of(args, manifest, clock)
-    spending = None if plan is None else spending_bucket(plan.rate, loaded.report.worst_cost, prices)
     share = None if args.max_forward_rate is None else parse_share(args.max_forward_rate, "--max-forward-rate")
-    servo = Servo(prices, spending, None if share is None else forward_bucket(share, prices))
     path = args.budget_file or ("hardcase-budget.json" if args.store is None else f"{args.store}/budget.json")
     name = f"{args.budget_per_hour} {args.battery} {args.until} {share} {manifest.unit}"
-    return Budgets(servo, plan, loaded, path, name, note, monotonic, until=until, clock=clock)
+    kept = read_ledger(path, name)
+    plan, until = plan_of(args, manifest, clock, kept.get("battery"), note)
+    if prices is None:
+        note(f"the bundle has no prices, so no threshold moves and a budget only limits: {_why_no_prices(loaded)}")
+    spending = None if plan is None else spending_bucket(plan.rate, loaded.report.worst_cost, prices)
+    servo = Servo(prices, spending, None if share is None else forward_bucket(share, prices))
+    return Budgets(servo, plan, loaded, path, name, note, monotonic, kept, until=until, clock=clock)
 
 
-def plan_of(args: argparse.Namespace, manifest: Manifest, clock: Clock) -> tuple[Plan | None, float | None]:
+def _why_no_prices(loaded: Loaded) -> str:
+    """Why the exporter gave it none, or how it would."""
+    program, manifest = loaded.machine.program, loaded.manifest
+    if inner_sensors(program, manifest.features, manifest.sensors):
+        return "a policy that remembers has none"
+    is_opaque = any(isinstance(scorer, Opaque) for scorer in program.scorers)
+    if not program.n_classes or is_opaque or not any(can_move(program, k) for k in range(len(program.nodes))):
+        return "its policy has no threshold that could move"
+    return "hardcase export --prices adds them where a threshold moves the cost"
+
+
+def plan_of(
+    args: argparse.Namespace,
+    manifest: Manifest,
+    clock: Clock,
+    kept: list[int] | None = None,
+    note: Callable[[str], None] = print,
+) -> tuple[Plan | None, float | None]:
     """The plan of what may be spent, and its date in seconds since 1970; each None without one.
+
+    Parameters
+    ----------
+    kept : what a ledger of the same plan has of its battery; None: there is no such ledger
+    note : called with the line that a user should read if the date is past, but the ledger's plan goes on
 
     Raises
     ------
@@ -80,9 +106,14 @@ def plan_of(args: argparse.Namespace, manifest: Manifest, clock: Clock) -> tuple
     left, until = energy_to_micro(args.battery, unit), date_of(args.until)
     if left is None:
         raise InputError(f"--battery is an energy, but this bundle's costs are in {unit!r}; use --budget-per-hour")
-    if until <= clock.now():
-        raise InputError(f"--until {args.until} is past; name a later date")
-    return Plan(per_hour, left, int((until - clock.now()) * 1000)), until
+    left_ms = int((until - clock.now()) * 1000)
+    if left_ms <= 0:
+        is_past = f"--until {args.until} is past by this device's clock"
+        if kept is None:
+            raise InputError(f"{is_past}; name a later date, or set the clock")
+        left_ms = kept[1]
+        note(f"{is_past}; its plan goes on, with {left_ms / HOUR_MS:.1f} hours left")
+    return Plan(per_hour, left, left_ms), until
 
 
 class Budgets:
@@ -97,6 +128,7 @@ class Budgets:
     name : of the plan, in the file
     note : called with each line that a user should read
     monotonic : seconds that only rise
+    kept : what the file has of this plan
     until, clock : the date of the plan, in seconds since 1970, and what is known of the date
     """
 
@@ -109,6 +141,7 @@ class Budgets:
         name: str,
         note: Callable[[str], None],
         monotonic: Callable[[], float],
+        kept: dict[str, list[int]],
         *,
         until: float | None = None,
         clock: Clock | None = None,
@@ -128,7 +161,7 @@ class Budgets:
         self._worst = loaded.report.worst_cost
         self._reserve = 0 if servo.spending is None else max(servo.spending.burst, 2 * self._worst)
         self._forwards_reserve = 0 if servo.forwards is None else servo.forwards.burst
-        self._resume(read_ledger(path, name))
+        self._resume(kept)
         self._save()
 
     # ------------------------------------------------------------ before and after a decision

@@ -209,11 +209,12 @@ def _watching(
     process: Process, loaded: Loaded, bank: ItemBank, auditing: Auditing | None, link: Link | None
 ) -> Watching | None:
     """The promise that is tested again, and the drift monitors, if a flag asks for them."""
-    if process.args.drift is None:
+    args = process.args
+    if args.drift is None:
         return None
     from .watching import watching_of
 
-    return watching_of(process.args, loaded, bank, auditing, link, process.beside.note)
+    return watching_of(args, loaded, bank, auditing, link, process.beside.note)
 
 
 def _budgets(args: argparse.Namespace, loaded: Loaded, clock: Clock) -> Budgets | None:

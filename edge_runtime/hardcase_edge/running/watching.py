@@ -13,8 +13,9 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from ..base.files import read_bounded, write_whole
+from ..bundle.agreement import above_shipped
 from ..device.audit import AuditedBank
-from ..drift.flags import ACT, ALARM
+from ..drift.flags import ACT, ALARM, FORWARD
 from ..drift.promise import BROKEN, Promise, promise_of
 from ..drift.reaction import LeastSure
 from ..drift.watch import Watch, wanted_cloud
@@ -52,14 +53,27 @@ def watching_of(
         note("the bundle says nothing of its readings, so none are watched; export it again with --monitors")
     can_ask = auditing is not None and auditing.promised is not None
     promise = promise_of(manifest.claims if can_ask else {**manifest.claims, "audits": None}, args.on_broken or ALARM)
+    if args.on_broken == FORWARD and (reason := _why_idle(loaded, promise)):
+        note(f"--on-broken {FORWARD} has no effect: {reason}")
     if promise is None and monitors is None:
         return None
     audited = AuditedBank(bank, program, args.item_size) if auditing is None else auditing.bank
     memory = None if args.store is None or promise is None else Memory(args.store, loaded.bundle.sha256, promise, note)
     if auditing is not None and promise is not None and promise.agreement is not None and args.audit:
         auditing.retest = promise
-    watch = None if monitors is None else Watch(monitors, program)
+    watch = None if monitors is None else Watch(monitors, program, manifest.shipped)
     return Watching(args, loaded, audited, link, promise, watch, memory, note)
+
+
+def _why_idle(loaded: Loaded, promise: Promise | None) -> str:
+    """Why the rule ``FORWARD`` never forwards anything; "" if it may."""
+    if not loaded.manifest.hpc:
+        return "the bundle never forwards"
+    if loaded.manifest.clock:
+        return "decisions by the clock are not forwarded by this rule"
+    if promise is None or promise.agreement is None:
+        return "the bundle promises nothing of f0's agreement, which audits could test"
+    return ""
 
 
 class Watching:
@@ -85,12 +99,12 @@ class Watching:
         self._deadline_s = args.deadline_ms / 1000
         self._request_cost = to_unit(Meter(loaded.machine.program).request_cost)
         self._least_sure = LeastSure()
-        self._was_forced = False
+        self._own: Record | None = None  # the line before f0 was asked by the rule, where it was
         self._told = ("", frozenset[int]()) if promise is None else (promise.state, frozenset[int]())
 
     def begin(self, case: Case) -> None:
         """A case comes."""
-        self._was_forced = False
+        self._own = None
 
     def end(self, case: Case) -> None:
         """Have f0 answer the case after all, where the rule for a broken promise forwards it within its limit."""
@@ -105,7 +119,7 @@ class Watching:
         most = to_micro(record["cost"] + self.bank.request_cost() + self._request_cost)
         if not link.can_ask or (case.limit is not None and most > case.limit):
             return
-        self._was_forced = case.has_asked = True
+        self._own, case.has_asked = record, True
         began = monotonic()
         readings, cost = self.bank.request_readings()
         reply = link.ask(readings, self._deadline_s, lambda: False)
@@ -128,9 +142,11 @@ class Watching:
 
     def decided(self, record: Record) -> bool:
         """A decision is on its way to its reader; returns whether there is news for the status."""
+        line = record if self._own is None else {**self._own, "price": record.get("price")}
         if self._promise is not None:
-            self._promise.decided(is_forwarded=wanted_cloud(record) and not self._was_forced)
-        has_looked = self._watch is not None and self._watch.decided(record, self.bank.readings)
+            may_be_more = above_shipped(line, self._manifest.shipped) < 0  # at a lower price more is forwarded
+            self._promise.decided(is_forwarded=None if may_be_more else wanted_cloud(line))
+        has_looked = self._watch is not None and self._watch.decided(line, self.bank.readings)
         if has_looked and self._acts and self._watch is not None:
             self.bank.without = self._watch.dead
         if self._memory is not None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-__all__ = ["MAX_BYTES", "SIZES", "read_ledger", "write_ledger"]
+__all__ = ["MAX_BYTES", "MOST", "SIZES", "read_ledger", "write_ledger"]
 
 MAX_BYTES = 4_096
 MOST = 2**84  # a battery of 10^9 mWh has 2^82 micro-units of a nJ

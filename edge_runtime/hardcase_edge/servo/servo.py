@@ -67,17 +67,6 @@ class Servo:
     def __init__(self, prices: Prices | None, spending: Bucket | None = None, forwards: Bucket | None = None) -> None:
         self.prices, self.spending, self.forwards = prices, spending, forwards
         self.n_held = 0
-        self._highest = 0 if prices is None else prices.last
-
-    def at_most(self, level: int | None) -> None:
-        """Let the price not rise above this level of the table, so that at least what it forwards is forwarded.
-
-        For a rule that has found a promise broken: ``servo.at_most(prices.forwarding(share))`` forwards at least that
-        share, as it was on validation rows. None lets the price move through its whole range again. The limits stay:
-        where the budget is spent, nothing is forwarded.
-        """
-        if self.prices is not None:
-            self._highest = self.prices.last if level is None else min(max(level, 0) * LEVEL, self.prices.last)
 
     @property
     def position(self) -> int:
@@ -90,7 +79,7 @@ class Servo:
         position = self.prices.shipped * LEVEL if self.spending is None else self.spending.position
         if self.forwards is not None:
             position = max(position, self.forwards.position)
-        return position if position < self._highest else self._highest
+        return position
 
     @property
     def thresholds(self) -> tuple[int, ...]:

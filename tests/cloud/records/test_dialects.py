@@ -18,6 +18,7 @@ from hardcase_cloud.records.dialects import open_dialect, redacted
 from hardcase_cloud.records.incoming import Incoming
 from hardcase_cloud.records.registry import Registry, Seen
 from hardcase_cloud.records.schema import RECORDS, VERSION
+from hardcase_cloud.records.standing import promise, standings
 from hardcase_edge.errors import InputError
 from tests.helpers.cloud.postgres import Cluster, running_postgres
 
@@ -65,8 +66,8 @@ def decision(device: str, sequence: int, label: str = "x", **more: object) -> In
     )
 
 
-def audit(device: str, sequence: int, label: object, bundle: object = "b1") -> Incoming:
-    fields = {"bundle": bundle, "label": label, "readings": [1]}
+def audit(device: str, sequence: int, label: object, bundle: object = "b1", **more: object) -> Incoming:
+    fields = {"bundle": bundle, "label": label, "readings": [1], **more}
     return Incoming(device, 1, sequence, "audit", json.dumps(fields), bundle if bundle == "b1" else "")
 
 
@@ -178,6 +179,35 @@ def test_labels_are_kept_once_and_agreement_is_summed_up(database: Database) -> 
     assert registry.costs_since("b1", 60.0, 99.0) == ([("a", 2.0)], 61.0)
     assert registry.costs_since("b1", 61.0, 99.0) == ([], 61.0)
     assert registry.costs_since("b2", 60.0, 99.0) == ([], 61.0), "decisions of other bundles are read once"
+
+
+def test_a_rollout_is_told_of_audits_at_the_shipped_price_or_a_lower_one(database: Database) -> None:
+    registry = Registry(database)
+    database.keep([audit(name, 1, "x", price=price) for name, price in zip("abc", (0.5, 2, 2.5), strict=True)], 61.0)
+    registry.label([(row, "x", True) for row in registry.unlabelled("f0", 10)], "f0", 70.0)
+    after = (69.0, "", 0, 0)
+    assert registry.audits_since("b1", after, 99.0, 2) == ([("a", True), ("b", True)], (70.0, "c", 1, 1))
+    assert len(registry.audits_since("b1", after, 99.0)[0]) == 3
+
+
+@pytest.mark.parametrize("name", ["sqlite", "postgresql"])
+def test_a_store_of_version_4_learns_at_which_price_a_bundle_promises(
+    name: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite:{tmp_path / 'd.sqlite'}" if name == "sqlite" else request.getfixturevalue("empty")
+    with monkeypatch.context() as earlier:
+        earlier.setattr(schema, "VERSION", 4)
+        older = Database(url)
+    columns = "bundle, label, n, agreed, promised, delta, test, since"
+    older.write(f"INSERT INTO standings ({columns}) VALUES ('b1', '', 0, 0, 0.9, 0.05, '', 0)")
+    older.close()
+    opened = Database(url)
+    registry = Registry(opened)
+    promise(opened, "b1", {"audits": {"at_least": 0.9}}, 2)
+    opened.keep([audit("a", k, "x", price=2.0 + k) for k in range(3)], 61.0)
+    assert registry.label([(row, "x", True) for row in registry.unlabelled("f0", 9)], "f0", 70.0) == 3
+    assert [(s.label, s.n, s.promised) for s in standings(opened)] == [("", 1, 0.9), ("x", 1, None)]
+    opened.close()
 
 
 def test_an_answer_that_is_kept_late_is_not_passed_over(database: Database) -> None:

@@ -24,10 +24,12 @@ def registry(tmp_path: Path) -> Iterator[Registry]:
     database.close()
 
 
-def audit(registry: Registry, first: int, labels: str, agrees: str, received: float, bundle: str = "b1") -> int:
+def audit(
+    registry: Registry, first: int, labels: str, agrees: str, received: float, bundle: str = "b1", **more: object
+) -> int:
     """Audits with these labels, of which those with a 1 agree."""
     records = [
-        Incoming("d", 1, first + k, "audit", json.dumps({"bundle": bundle, "label": label}), bundle)
+        Incoming("d", 1, first + k, "audit", json.dumps({"bundle": bundle, "label": label, **more}), bundle)
         for k, label in enumerate(labels)
     ]
     registry.database.keep(records, received)
@@ -50,6 +52,30 @@ def test_audits_are_counted_over_all_and_by_class_and_only_what_is_promised_brea
     assert after["y"].since == after[""].since == 200.0
     low, high = after["y"].interval
     assert low < 150 / 190 < high < 0.9
+
+
+@pytest.mark.parametrize(("price", "counts"), [(2, True), (1.5, True), (None, True), ("3", True), (2.001, False)])
+def test_audits_at_a_higher_price_than_the_shipped_one_test_no_promise(
+    registry: Registry, price: object, counts: bool
+) -> None:
+    promise(registry.database, "b1", CLAIMS, 2)
+    assert audit(registry, 0, "xyz" * 40, "0" * 120, 100.0, price=price) == 120, "they are labelled all the same"
+    assert [(s.label, s.n, s.state) for s in standings(registry.database)] == (
+        [("", 120, "broken"), ("x", 40, "broken"), ("y", 40, "broken"), ("z", 40, "not promised")] if counts else []
+    )
+    assert registry.database.read("SELECT labelled FROM minutes") == [(120,)]
+
+
+def test_a_bundle_noted_by_an_earlier_version_learns_its_shipped_level(registry: Registry) -> None:
+    promise(registry.database, "b1", CLAIMS)
+    audit(registry, 0, "xy", "11", 100.0, price=9.0)
+    promise(registry.database, "b1", {"audits": {"at_least": 0.5, "classes": {"x": 0.5, "y": 0.5}}}, 2)
+    audit(registry, 2, "xy", "00", 101.0, price=9.0)
+    assert [(s.label, s.n, s.promised) for s in standings(registry.database)] == [
+        ("", 2, 0.9),
+        ("x", 1, 0.8),
+        ("y", 1, 0.95),
+    ]
 
 
 def test_the_test_goes_on_from_one_look_to_the_next_as_in_one(registry: Registry, tmp_path: Path) -> None:

@@ -82,6 +82,17 @@ def test_more_forwarding_than_promised_breaks_the_promise_without_an_audit():
     assert 1_990 <= promise.facts()["forward"]["since"] <= 2_040
 
 
+def test_decisions_that_may_forward_more_than_promised_are_counted_and_test_nothing():
+    promise = Promise(None, 0.1)
+    for _ in range(500):
+        promise.decided(is_forwarded=None)
+    assert (promise.state, promise.decisions) == (UNKNOWN, 500)
+    for _ in range(100):
+        promise.decided(is_forwarded=True)
+    assert promise.state == BROKEN
+    assert 500 <= promise.facts()["forward"]["since"] <= 502
+
+
 def test_a_promise_goes_on_over_a_restart_and_damage_begins_anew():
     promise = audits(Promise(0.95, 0.3, FORWARD), 0.9, 77, 3)
     state = json.loads(json.dumps(promise.to_json()))

@@ -6,34 +6,42 @@ from __future__ import annotations
 import argparse
 import json
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from hardcase_edge.bundle.monitors import Histogram, Monitors, Prediction, Residual
+from hardcase_edge.bundle.prices import Prices
 from hardcase_edge.cli import main
 from hardcase_edge.device.audit import AuditedBank
+from hardcase_edge.device.audits import Audits
 from hardcase_edge.device.device import Device, RuntimeConfig
+from hardcase_edge.device.draws import Draws
 from hardcase_edge.drift.promise import Promise
 from hardcase_edge.drift.watch import Watch
 from hardcase_edge.link.wire import OK, Reply
 from hardcase_edge.operations.metrics import Metrics
-from hardcase_edge.running.watching import FILE, Memory, Watching
+from hardcase_edge.running.auditing import Auditing
+from hardcase_edge.running.watching import FILE, Memory, Watching, watching_of
 from tests.helpers.cloud.brokers import retained, running_mosquitto
 from tests.helpers.edge.device import (
     EASY,
     FORWARD_COST,
+    HARD,
     HPC,
     Cloud,
     FakeBank,
     FakeLink,
     make_bundle_bytes,
     make_loaded,
+    make_program,
     usual_reply,
     write_replay,
 )
 
 CLAIM = {"audits": {"local": 238, "agreed": 236, "at_least": 0.95}}
+PRICES = Prices((1,), ((900,), (256,), (0,)), (300.0, 30.0, 1.0), (0.9, 0.1, 0.0), 1)
 EVEN = Histogram((0.0,), (50, 50))
 BY_VIB = Prediction(0, 10, 0, 100, ((1, 1024),))  # x is vib_mean, which is 1 in a fake bank, give or take a tenth
 MONITORS = Monitors(((0, EVEN),), None, (0, 0), (Residual(0, 40, 0, (BY_VIB,)),), (), (0,))
@@ -85,17 +93,71 @@ def test_a_rule_without_a_test_is_refused_in_one_line(tmp_path, capfd):
     assert "--on-broken needs --drift" in capfd.readouterr()[1]
 
 
+@pytest.mark.parametrize("has_broker", [True, False])
+def test_a_rule_that_no_audit_could_start_is_refused_in_one_line(broker, has_broker, tmp_path, capfd):
+    (tmp_path / "b.hcb").write_bytes(make_bundle_bytes(claims=CLAIM))
+    words = ("--broker", broker.url, "--device-id", "pi-q") if has_broker else ()
+    assert run(tmp_path, str(tmp_path / "b.hcb"), "--drift", "watch", "--on-broken", "forward", *words) == 2
+    out, errors = capfd.readouterr()
+    assert out == ""
+    assert "--on-broken forward needs --broker and --audit" in errors.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("manifest", "why"),
+    [
+        ({"hpc": ""}, "the bundle never forwards"),
+        ({"clock": True}, "decisions by the clock are not forwarded by this rule"),
+        ({"claims": {}}, "the bundle promises nothing of f0's agreement, which audits could test"),
+        ({}, ""),
+    ],
+)
+def test_a_rule_that_a_bundle_never_starts_is_told_in_one_line(manifest, why):
+    loaded, notes = make_loaded(claims=CLAIM), list[str]()
+    loaded = replace(loaded, manifest=replace(loaded.manifest, **manifest))
+    args = argparse.Namespace(
+        drift="watch", on_broken="forward", audit="1%", store=None, item_size=1, deadline_ms=1_000, budget=None
+    )
+    audits = Auditing(Audits(0.01, 0.0, 2.0, Draws()), Draws(), loaded, make_bank([]), None, None)
+    watching_of(args, loaded, FakeBank([]), audits, FakeLink([]), notes.append)
+    told = [f"--on-broken forward has no effect: {why}"] if why else []
+    assert [line for line in notes if "on-broken" in line] == told
+
+
+def make_bank(xs: list[float]) -> AuditedBank:
+    return AuditedBank(FakeBank(xs), make_program(), 1)
+
+
 def make_device(
     xs: list[float], replies: list[Reply | None], promise: Promise | None = None, *, budget: float | None = None,
     monitors: Monitors | None = None, drift: str = "act", notes: list[str] | None = None,
 ) -> tuple[Device, Watching, FakeLink]:  # fmt: skip
     loaded = make_loaded(claims=CLAIM, **({} if monitors is None else {"monitors": monitors}))
-    link, bank = FakeLink(replies), AuditedBank(FakeBank(xs), loaded.machine.program, 1)
+    link, bank = FakeLink(replies), make_bank(xs)
     args = argparse.Namespace(drift=drift, deadline_ms=1_000, budget=budget)
     watch = None if monitors is None else Watch(monitors, loaded.machine.program)
     told = [] if notes is None else notes
     watching = Watching(args, loaded, bank, link, promise, watch, None, told.append)
     return Device(loaded, watching.bank, link, RuntimeConfig(budget=budget), companions=[watching]), watching, link
+
+
+@pytest.mark.parametrize(("price", "is_broken"), [(0.5, False), (1.0, True), (1.7, True), (None, True)])
+def test_only_a_price_below_the_shipped_one_may_forward_more_than_promised(price, is_broken):
+    loaded, promise = make_loaded(prices=PRICES), Promise(None, 0.1)
+    args = argparse.Namespace(drift="watch", deadline_ms=1_000)
+    watching = Watching(args, loaded, make_bank([]), FakeLink([]), promise, None, None, [].append)
+    for _ in range(200):
+        watching.decided({"route": "cloud", "failed": [], "price": price})
+    assert promise.facts()["forward"]["since"] == (1 if is_broken else None)
+
+
+def test_monitors_see_what_the_program_decided_and_not_what_the_rule_forwarded(monkeypatch):
+    device, watching, _ = make_device([3.0, HARD], [reply(), reply()], broken(), monitors=MONITORS)
+    seen = []
+    monkeypatch.setattr(watching._watch, "decided", lambda line, readings: bool(seen.append(line)))
+    routes = [(line["route"], watching.decided(line))[0] for line in device.run()]
+    assert routes == ["cloud", "cloud"]
+    assert [(line["route"], line["confidence"]) for line in seen] == [("local", 0.95), ("cloud", 0.9)]
 
 
 def broken() -> Promise:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,21 +14,27 @@ import pytest
 
 from hardcase_edge import cli
 from hardcase_edge.base.clock import Clock
-from hardcase_edge.bundle.load import Loaded
+from hardcase_edge.bundle.file import Bundle, pack_bundle
+from hardcase_edge.bundle.load import Loaded, load_bytes
 from hardcase_edge.bundle.prices import Prices
 from hardcase_edge.device.audit import AuditedBank
 from hardcase_edge.device.audits import Audits
 from hardcase_edge.device.device import Device, RuntimeConfig
 from hardcase_edge.device.draws import Draws
+from hardcase_edge.drift.flags import FORWARD
+from hardcase_edge.drift.promise import Promise
 from hardcase_edge.errors import InputError
 from hardcase_edge.kernel.machine import EVALUATORS, PYTHON, VARIABLE
 from hardcase_edge.link.wire import OK, Reply
 from hardcase_edge.outbox.records import Recorder
+from hardcase_edge.program.definition import Acquire
 from hardcase_edge.running.auditing import Auditing
 from hardcase_edge.running.budgeting import budgets_of
+from hardcase_edge.running.watching import Watching
 from hardcase_edge.servo.bucket import Bucket
 from hardcase_edge.servo.flags import date_of
 from hardcase_edge.servo.ledger import MAX_BYTES, MOST, read_ledger, write_ledger
+from tests.helpers.edge import streams
 from tests.helpers.edge.device import (
     EASY,
     FORWARD_COST,
@@ -37,6 +44,8 @@ from tests.helpers.edge.device import (
     FakeLink,
     make_bundle_bytes,
     make_loaded,
+    make_manifest,
+    make_program,
     write_replay,
 )  # fmt: skip
 from tests.helpers.edge.evaluators import needs_kernel
@@ -53,13 +62,13 @@ class World:
         self, folder: Path, manifest: dict[str, Any] | None = None, loaded: Loaded | None = None, **flags: Any
     ) -> None:
         self.manifest = {"prices": PRICES} if manifest is None else manifest
-        self.at, self.notes = 50.0, list[str]()
+        self.at, self.notes, self.clock = 50.0, list[str](), Clock()
         self.args = argparse.Namespace(**CLOSED | {"budget_file": str(folder / "b.json")} | flags)
         self.start(loaded)
 
     def start(self, loaded: Loaded | None = None) -> None:
         self.loaded = loaded or make_loaded(**self.manifest)
-        budgets = budgets_of(self.args, self.loaded, Clock(), self.notes.append, lambda: self.at)
+        budgets = budgets_of(self.args, self.loaded, self.clock, self.notes.append, lambda: self.at)
         assert budgets is not None
         self.budgets = budgets
 
@@ -122,11 +131,30 @@ def test_budgets_in_c_go_as_those_in_python(flags: Any, tmp_path: Path, monkeypa
 
 def test_a_decision_that_the_budget_cannot_pay_is_made_without_the_cloud(tmp_path: Path) -> None:
     world = World(tmp_path, {}, budget_per_hour=1.0)
-    assert "no prices" in world.notes[-1]
+    assert world.notes == [
+        "the bundle has no prices, so no threshold moves and a budget only limits: hardcase export --prices adds them "
+        "where a threshold moves the cost"
+    ]
     records = world.decide([HARD] * 3)
     assert [(r["route"], r["cost"], r["price"]) for r in records] == [
         ("cloud", FORWARD_COST, None), ("degraded", 0.0, None), ("degraded", 0.0, None),
     ]  # fmt: skip
+
+
+def fixed() -> Loaded:
+    """A policy that answers without a choice."""
+    program = make_program()
+    nodes = (Acquire((0,), 1, 1), program.nodes[4])
+    return load_bytes(pack_bundle(Bundle(make_manifest(hpc="").to_json(), replace(program, nodes=nodes), ())))
+
+
+@pytest.mark.parametrize(
+    ("loaded", "why"),
+    [(fixed(), "its policy has no threshold that could move"), (streams.loaded(), "a policy that remembers has none")],
+)
+def test_no_export_is_advised_that_would_be_refused(loaded: Loaded, why: str, tmp_path: Path) -> None:
+    world = World(tmp_path, loaded=loaded, max_forward_rate="10%")
+    assert world.notes == [f"the bundle has no prices, so no threshold moves and a budget only limits: {why}"]
 
 
 def test_forwards_beyond_their_share_are_not_sent_and_say_degraded(tmp_path: Path) -> None:
@@ -135,6 +163,21 @@ def test_forwards_beyond_their_share_are_not_sent_and_say_degraded(tmp_path: Pat
     routes = [r["route"] for r in records]
     assert routes.count("cloud") == 10 + 9
     assert routes.count("degraded") == world.budgets.facts()["budget"]["held"] == 81
+
+
+@pytest.mark.parametrize(
+    ("flags", "n_cloud"), [({"max_forward_rate": "10%"}, 10 + 9), ({"budget_per_hour": 1.0}, 1)], ids=["rate", "budget"]
+)
+def test_what_a_broken_promise_forwards_stays_within_the_budget(flags: Any, n_cloud: int, tmp_path: Path) -> None:
+    world, promise = World(tmp_path, **flags), Promise(0.95, None, FORWARD)
+    for _ in range(60):
+        promise.audited(False)
+    assert promise.forwarded_share == 1.0
+    bank = AuditedBank(FakeBank([EASY] * 100), world.loaded.machine.program, 1)
+    link, args = FakeLink([REPLY] * 100), argparse.Namespace(drift="watch", deadline_ms=1_000)
+    watching = Watching(args, world.loaded, bank, link, promise, None, None, world.notes.append)  # type: ignore[arg-type]
+    device = Device(world.loaded, bank, link, monotonic=lambda: world.at, companions=[watching, world.budgets])
+    assert [r["route"] for r in device.run()].count("cloud") == n_cloud
 
 
 def test_an_answer_without_a_sensor_is_not_a_forward(tmp_path: Path) -> None:
@@ -173,6 +216,30 @@ def test_a_battery_goes_on_at_what_was_left_of_it_and_of_its_time(tmp_path: Path
     assert plan.left == 360_000_000_000 - 10_000_000
     world.start()
     assert (world.budgets.plan.left, world.budgets.plan.left_ms) == (plan.left, plan.left_ms)
+
+
+@pytest.mark.parametrize("is_cut", [True, False])
+def test_a_restart_after_the_date_goes_on_with_what_is_left(is_cut: bool, tmp_path: Path) -> None:
+    world = World(tmp_path, battery=100.0, until="2099-01-01")
+    world.decide([EASY] * 3, pause_s=3600.0)
+    if not is_cut:
+        world.budgets.stop()
+    left = json.loads((tmp_path / "b.json").read_text())["battery"]
+    world.clock = SimpleNamespace(now=lambda: date_of("2150-01-01"))  # type: ignore[assignment]
+    world.start()
+    plan, notes = world.budgets.plan, [line for line in world.notes if "is past" in line]
+    assert [plan.left, plan.left_ms] == left
+    assert notes == [
+        f"--until 2099-01-01 is past by this device's clock; its plan goes on, with {left[1] / 3.6e6:.1f} hours left"
+    ]
+    began = world.at
+    assert len(world.decide([EASY] * 3, pause_s=60.0)) == 3
+    counted_ms = world.budgets._ms - int(1000 * began)
+    assert counted_ms >= 120_000
+    assert left[1] - plan.left_ms == 25 * counted_ms, "a day more in each hour, as in a run under way"
+    (tmp_path / "b.json").unlink()
+    with pytest.raises(InputError, match="is past by this device's clock; name a later date, or set the clock"):
+        world.start()
 
 
 def test_the_largest_battery_in_the_smallest_unit_survives_a_restart(tmp_path: Path) -> None:
@@ -230,8 +297,11 @@ def test_a_flag_that_cannot_be_used_is_named(tmp_path: Path, flags: dict[str, An
 def test_a_battery_needs_costs_in_energy_and_time_is_not_saved(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="costs are in 'cents'"):
         World(tmp_path, {"unit": "cents"}, battery=5.0, until="2099-01-01")
+    notes: list[str] = []
+    args = argparse.Namespace(**CLOSED | {"budget_file": str(tmp_path / "b.json"), "budget_per_hour": 5.0})
     with pytest.raises(InputError, match="by the clock"):
-        World(tmp_path, {"unit": "ms", "clock": True}, budget_per_hour=5.0)
+        budgets_of(args, make_loaded(unit="ms", clock=True), Clock(), notes.append)
+    assert notes == [], "no advice about prices before it"
 
 
 def test_a_file_that_is_no_ledger_is_refused_and_that_of_another_plan_ignored(tmp_path: Path) -> None:

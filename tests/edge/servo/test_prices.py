@@ -60,8 +60,3 @@ def test_no_position_has_a_threshold_outside_the_table(position: int) -> None:
     first, second = table.at(position)
     assert -900 <= first <= 50
     assert -7 <= second <= 2**40
-
-
-def test_a_share_of_forwards_has_the_highest_level_that_forwards_it() -> None:
-    table = prices_of(GOOD, make_program())
-    assert [table.forwarding(share) for share in (0.95, 0.9, 0.5, 0.1, 0.05, 0.0)] == [0, 0, 0, 1, 1, 2]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardcase_edge.bundle.prices import LEVEL, Prices
+from hardcase_edge.bundle.prices import Prices
 from hardcase_edge.servo.bucket import BASE_MOST, HALF, HOUR_MS, MOST_AMOUNT, MOST_MS, MOST_STEPS, Bucket
 from hardcase_edge.servo.plan import Plan, energy_to_micro
 from hardcase_edge.servo.servo import FORWARD, Servo, forward_bucket, spending_bucket
@@ -98,18 +98,6 @@ def test_without_a_budget_nothing_is_spent_beyond_the_shipped_price() -> None:
         servo.begin(None)
         servo.ended(1, False)
     assert servo.thresholds == (600,) == TABLE.levels[TABLE.shipped]
-
-
-def test_a_rule_may_keep_the_price_down_and_the_limit_stays() -> None:
-    servo = Servo(TABLE, spending_bucket(360_000_000, 2_000_000, TABLE), forward_bucket(0.01, TABLE))
-    servo.at_most(TABLE.forwarding(0.4))
-    for _ in range(500):
-        servo.passed(1000)
-        servo.ended(servo.begin(None)[0], True)
-    assert servo.position == LEVEL
-    assert servo.begin(None) == (0, False)
-    servo.at_most(None)
-    assert servo.position == TABLE.last
 
 
 def test_a_bundle_without_prices_is_limited_only() -> None:
