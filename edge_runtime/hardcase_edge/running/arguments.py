@@ -7,6 +7,7 @@ elsewhere (``elsewhere.py``). Whatever is checked is checked by the code that us
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from ..drift.flags import FORWARD
@@ -127,10 +128,10 @@ def _check_link(args: argparse.Namespace, *, is_here: bool) -> None:
         return
     from ..link.address import parse_address
 
-    environment = {} if is_here else {"environment": dict[str, str]()}
+    environment = os.environ if is_here else dict[str, str]()
     if args.identity is not None and args.cert is not None:
         raise InputError("--identity and --cert both name a certificate; name one of them")
-    parse_address(args.broker, ca=args.ca, cert=args.cert or args.identity, key=args.key, **environment)
+    parse_address(args.broker, ca=args.ca, cert=args.cert or args.identity, key=args.key, environment=environment)
 
 
 def _check_watchers(args: argparse.Namespace) -> None:
