@@ -11,6 +11,7 @@ decision is audited with the same probability, and a device's own machine judges
 
 from __future__ import annotations
 
+import json
 import math
 import subprocess
 import sys
@@ -23,8 +24,9 @@ import numpy as np
 from pages import ROOT, markdown, options, results
 
 from hardcase_cloud.answering.onnx_model import Hpc
-from hardcase_edge.base.change import STAKES, stake_at
+from hardcase_edge.base.change import Change, stake_at, stakes
 from hardcase_edge.bundle.load import Loaded, load_bundle
+from hardcase_edge.drift.arithmetic import arithmetic
 from hardcase_edge.drift.promise import ALPHA, BROKEN, DELTA, HOLDS, RUNGS, Promise, promise_of
 from hardcase_edge.kernel.machine import decide, open_machine
 from hardcase_export.integers.decide import readings_of
@@ -39,7 +41,11 @@ SIZES = (0.5, 1.0, 2.0, 3.0)  # standard deviations of a bias
 GOAL = 0.05  # share of lives with a false alarm, at most; a device allows itself ALPHA
 CLEAR = 0.02  # a drift whose agreement is less than this below the promise is not counted as one that breaks it
 BUCKETS = (0.02, 0.05, 0.1, 0.2, 1.0)  # of how far the agreement falls below the promise
-SMALL = 20_000  # decisions of a life in which the rule "forward" is followed
+BOUNDS = (0.001, 0.002, 0.005, 0.007, 0.012, 0.02, 0.05, 0.1)  # shares of cases that are forwarded at most
+MORE = (2.0, 1.25)  # times as often as promised
+EARLIER = 100_000  # decisions before, with half of what is promised
+SMALL_LIVES, SOUND_LIVES, SOUND = 40, 200, 200_000  # lives for each bound; those that keep it, and their decisions
+BLOCK = 4_096  # decisions that are drawn together
 
 Answers = tuple[np.ndarray, np.ndarray, np.ndarray]  # by row: is it answered alone, does f0 agree, confidence
 
@@ -101,9 +107,15 @@ def live(promise: Promise, before: Answers, after: Answers, at: int, rng: np.ran
 def bound(promised: float, true: float, audits_before: int) -> float:
     """Audits after a change within which it is noticed on average, at most: docs/math.md (128)."""
     m, worse = 1 - promised, 1 - true
-    needed = math.log(1 / ALPHA) + math.log(len(STAKES)) - math.log(stake_at(audits_before + 1))
+    return values_until(m, worse, audits_before)
+
+
+def values_until(m: float, worse: float, before: int, delta: float = ALPHA) -> float:
+    """Values with a mean of ``worse`` until a test of the bound m notices, on average, at most: docs/math.md (129)."""
+    shares = stakes(m)
+    needed = math.log(1 / delta) + math.log(len(shares)) - math.log(stake_at(before + 1))
     times = []
-    for f in STAKES:
+    for f in shares:
         up, down = math.log1p(f * (1 - m) / m), math.log1p(-f)
         growth = worse * up + (1 - worse) * down
         if growth > 0:
@@ -152,8 +164,34 @@ def measure(build: Path, lives: int) -> dict[str, Any]:
     return {
         "promised": promised, "truth": truth, "local": float(sound[0].mean()), "drifts": len(moved),
         "breaking": len(broken), "with": with_drift, "without": without, "exact": _exact(promised, lives),
-        "forward": _followed(loaded, sound, moved, broken),
+        "forward": _followed(loaded, sound, moved, broken), "small": [_small(m) for m in BOUNDS],
     }  # fmt: skip
+
+
+def _small(m: float) -> dict[str, Any]:
+    """How soon one notices that more is forwarded than m, and how often although it is not."""
+    bet, found = arithmetic().bet, dict[str, Any]()
+    for times in MORE:
+        delays = [_noticed(Change(m, ALPHA, bet), times * m, EARLIER, k) for k in range(SMALL_LIVES)]
+        late = values_until(m, times * m, EARLIER)
+        found[f"{times:g}"] = {"after": float(np.mean(delays)), "most": max(delays), "bound": late}
+    exact = [_noticed(Change(m, ALPHA, bet), m, 0, k, SOUND) < math.inf for k in range(SOUND_LIVES)]
+    return {"bound": m, "more": found, "alarms": sum(exact)}
+
+
+def _noticed(change: Change, rate: float, before: int, seed: int, most: float = math.inf) -> float:
+    """Decisions with this rate after which a change is noticed, after others with half of the bound."""
+    rng, n, at = np.random.default_rng([seed, round(1e6 * change.bound)]), 0, 0.0
+    change.see_all((rng.random(before) < change.bound / 2).astype(float).tolist(), range_list(0, before))
+    while n < most and not change.is_noticed:
+        at = change.see_all((rng.random(BLOCK) < rate).astype(float).tolist(), range_list(n, BLOCK))
+        n += BLOCK
+    return at if change.is_noticed else math.inf
+
+
+def range_list(start: int, n: int) -> list[int]:
+    """The next n marks."""
+    return list(range(start + 1, start + n + 1))
 
 
 def _promise(loaded: Loaded, rule: str = "alarm") -> Promise:
@@ -253,7 +291,28 @@ def page(measured: dict[str, Any]) -> str:
         for x in measured["forward"]
     ]  # fmt: skip
     head = ("drift", "agreement", "forwarded of local answers", "agreement of the rest", "answered alone")
-    return text + markdown(head, lines) + "\n"
+    return text + markdown(head, lines) + "\n" + _small_page(measured["small"])
+
+
+def _small_page(small: list[dict[str, Any]]) -> str:
+    """The section on promised shares of forwarded cases."""
+    rows = [
+        [f"{x['bound']:g}", *(f"{it[key]:,.0f}" for it in x["more"].values() for key in ("after", "most", "bound")),
+         str(x["alarms"])]
+        for x in small
+    ]  # fmt: skip
+    names = [(f"after, {times:g} times", "most", "bound") for times in MORE]
+    return (
+        "\n## Small promised shares\n\n"
+        f"A bundle promises that at most a share of the cases is forwarded, and half of it is for {EARLIER:,} "
+        f"decisions; then it is {MORE[0]:g} or {MORE[1]:g} times the promised share.\n"
+        f"*after* is the mean number of decisions until the device notices in {SMALL_LIVES} lives, *most* the largest, "
+        "and *bound* the most that the test needs on average ([math](../math.md)).\n"
+        f"*false* counts, of {SOUND_LIVES} other lives of {SOUND:,} decisions with exactly the promised share, those "
+        "in which the device calls the promise broken.\n\n"
+        + markdown(("promised", *(n for some in names for n in some), "false"), rows)
+        + "\n"
+    )
 
 
 def _mean(values: list[float]) -> str:
@@ -265,8 +324,10 @@ def main() -> None:
     parser = options(__doc__, "recertify")
     parser.add_argument("--build", type=Path, default=ROOT / "build" / "rig")
     parser.add_argument("--lives", type=int, default=200)
+    parser.add_argument("--small", action="store_true", help="measure small shares alone, beside what was measured")
     args = parser.parse_args()
-    text = page(results(args, lambda: measure(args.build, args.lives)))
+    before = json.loads(args.out.read_text()) | {"small": [_small(m) for m in BOUNDS]} if args.small else {}
+    text = page(results(args, lambda: before or measure(args.build, args.lives)))
     PAGE.write_text(text)
     print(text)
 

@@ -4,10 +4,10 @@
 The hypothesis is "whatever was seen before, the mean of the next value is at most the bound". Before each value, a part
 of a purse is staked on a change that happens just then: half of the purse on one at the first value, and the rest ever
 more slowly, so that all parts together are never more than the purse. What has been staked is multiplied by
-1 + f (x - m) / m at each value, as in ``betting.py``; purse and stakes together are a supermartingale that begins with
-1, so they ever reach 1 / delta with probability at most delta, however long the life is (docs/math.md (126) to
-(128)). One number for each f is all that is remembered, because parts that were staked earlier and later grow by
-the same factors.
+1 + f (x - m) / m at each value, as in ``betting.py``, with several shares f (``stakes``) that suit the bound; purse and
+stakes together are a supermartingale that begins with 1, so they ever reach 1 / delta with probability at most delta,
+however long the life is (docs/math.md (126) to (128)). One number for each f is all that is remembered, because parts
+that were staked earlier and later grow by the same factors.
 
 References
 ----------
@@ -16,7 +16,7 @@ References
 
 from __future__ import annotations
 
-from math import inf, log
+from math import inf, log, sqrt
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -24,9 +24,13 @@ if TYPE_CHECKING:
 
     Bet = Callable[..., tuple[int, int, int, list[float]]]
 
-__all__ = ["STAKES", "Change", "bet_in_python", "stake_at"]
+__all__ = ["Change", "bet_in_python", "stake_at", "stakes"]
 
-STAKES = tuple(0.35 * 2.0**-k for k in range(5))  # shares of what is staked that go on the next value
+N_STAKES = 5
+LARGEST = 0.35  # share of what is staked that goes on the next value ...
+SPAN = 16.0  # ... and by how much the least one is smaller, at least
+LEAST = 0.25  # the least share in units of a small bound: the best one where values lie a quarter above it
+RISE = 0.175  # the share for ``since``, at most
 FIRST = 0.5  # of the purse, staked on "from the first value on"
 SLOW = 8.0  # the larger, the more evenly the rest is staked over the first values
 LOG_SLOW = log(SLOW)
@@ -37,6 +41,23 @@ MOST = 1e15  # of a number that is restored
 def stake_at(n: int) -> float:
     """The part of the purse that is staked before value n, from 1; all parts together are at most 1."""
     return (FIRST if n == 1 else 0.0) + (1 - FIRST) * (_left(n - 1) - _left(n))
+
+
+def stakes(bound: float) -> list[float]:
+    """Shares of what is staked that go on the next value, for ones that are a little or much more often than the bound.
+
+    The best share against ones with a rate of r is (r - m) / (1 - m) (docs/math.md (129)), so small bounds need small
+    ones. They fall evenly from the largest to the least; square roots have the same bits on every computer.
+
+    >>> stakes(0.1)
+    [0.35, 0.175, 0.0875, 0.04375, 0.021875]
+    >>> [round(share, 4) for share in stakes(0.004)]
+    [0.35, 0.0809, 0.0187, 0.0043, 0.001]
+    """
+    shares, ratio = [LARGEST], sqrt(sqrt(min(1 / SPAN, LEAST * bound / LARGEST)))
+    while len(shares) < N_STAKES:
+        shares.append(shares[-1] * ratio)
+    return shares
 
 
 def _left(n: int) -> float:
@@ -74,8 +95,9 @@ class Change:
         self.bound, self.delta = bound, delta
         self._bet = bet or bet_in_python
         self.n, self.is_noticed, self.since = 0, False, 0
-        self._staked = [0.0] * len(STAKES)
-        self._rise = 1.0  # the wealth of one who began to bet at ``since``, with the second of the shares
+        self._shares = [min(RISE, bound), *stakes(bound)]
+        self._staked = [0.0] * N_STAKES
+        self._rise = 1.0  # the wealth of one who began to bet at ``since``, with the first of these shares
         self._left = 1 - FIRST
 
     def see(self, value: float, mark: int) -> None:
@@ -91,7 +113,10 @@ class Change:
             return 0
         n, purse = self.n, [self._left if self.n else 1.0, self._rise, *self._staked]
         lefts = [LEFT / log(k + SLOW) for k in range(n + 1, n + len(values) + 1)]
-        taken, self.since, at, purse = self._bet(purse, self.since, values, marks, lefts, self.bound, 1 / self.delta)
+        needed = 1 / self.delta
+        taken, self.since, at, purse = self._bet(
+            purse, self.since, values, marks, lefts, self.bound, self._shares, needed
+        )
         if taken:
             self.n, self._left, self._rise, self._staked = n + taken, purse[0], purse[1], purse[2:]
         self.is_noticed = at >= 0
@@ -102,7 +127,10 @@ class Change:
         return [self.n, int(self.is_noticed), self.since, list(self._staked), self._rise]
 
     def restore(self, value: object) -> bool:
-        """Go on from an earlier ``to_json`` of the same bound; False, and nothing is changed, if it is not one."""
+        """Go on from an earlier ``to_json`` of the same bound; False, and nothing is changed, if it is not one.
+
+        A purse that was filled with other shares goes on with these: shares may be chosen anew before any value.
+        """
         if not (isinstance(value, list) and len(value) == 5 and isinstance(value[3], list)):
             return False
         n, is_noticed, since, staked, rise = value
@@ -118,7 +146,7 @@ class Change:
 
 def bet_in_python(
     purse: list[float], since: int, values: Sequence[float], marks: Sequence[int], lefts: Sequence[float],
-    bound: float, needed: float,
+    bound: float, shares: Sequence[float], needed: float,
 ) -> tuple[int, int, int, list[float]]:  # fmt: skip
     """Bet on values, one after the other, until a change is noticed.
 
@@ -126,6 +154,7 @@ def bet_in_python(
     ----------
     purse : what is left of it, the rise since ``since``, and what is staked with each share
     lefts : what is left of the purse after the first of the values, the second, ...
+    shares : that for the rise, and those of what is staked
     needed : the wealth that a change takes
 
     Returns
@@ -133,8 +162,8 @@ def bet_in_python(
     How many values were taken, ``since``, the place of the one after which a change is noticed or -1, and the purse.
     """
     left, rise, a, b, c, d, e = purse  # a loop over five would take twice the time
-    f, g, h, i, j = _factors(0.0, bound)
-    ones = _factors(1.0, bound)
+    zeros, ones = _factors(0.0, bound, shares), _factors(1.0, bound, shares)
+    r, f, g, h, i, j = zeros
     taken = 0
     for at, value in enumerate(values):
         if value < 0:
@@ -145,21 +174,21 @@ def bet_in_python(
         if rise <= 1:  # whoever began to bet before would have lost by now
             rise, since = 1.0, marks[at]
         if value == 0:  # most are; what is staked shrinks, so nothing can be noticed
-            rise *= g
+            rise *= r
             a = (a + stake) * f
             b = (b + stake) * g
             c = (c + stake) * h
             d = (d + stake) * i
             e = (e + stake) * j
             continue
-        v, w, x, y, z = ones if value == 1 else _factors(value, bound)
-        rise *= w
+        u, v, w, x, y, z = ones if value == 1 else _factors(value, bound, shares)
+        rise *= u
         a, b, c, d, e = (a + stake) * v, (b + stake) * w, (c + stake) * x, (d + stake) * y, (e + stake) * z
         if left + (a + b + c + d + e) / 5 >= needed:
             return taken, since, at, [left, rise, a, b, c, d, e]
     return taken, since, -1, [left, rise, a, b, c, d, e]
 
 
-def _factors(value: float, bound: float) -> Sequence[float]:
+def _factors(value: float, bound: float, shares: Sequence[float]) -> Sequence[float]:
     """What a value multiplies by what is staked, for each share."""
-    return [1 + f * (value - bound) / bound for f in STAKES]
+    return [1 + f * (value - bound) / bound for f in shares]

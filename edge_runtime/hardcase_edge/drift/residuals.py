@@ -6,8 +6,12 @@ Each sensor's readings are predicted from those of other sensors that were read 
 clearly more do (``base/change.py``), or when readings stay exactly the same although the others say that they must have
 moved. A sensor that fails spoils predictions that are made from it, too. Which one it is, is told a few decisions later
 by predictions of one sensor from one other: those of the sensor that has failed miss, and those between two others do
-not. Where nothing predicts a sensor, nothing suspects it; and of two sensors that only predict each other, the one that
-misses more is named. A suspect stays one, and predictions from it are not made.
+not. Where nothing predicts a sensor, nothing suspects it. A suspect stays one, and predictions from it are not made.
+
+A residual alone cannot tell a sensor from its source, nor a failure from a world in which the two no longer go
+together. So a source must be vouched for: a third sensor predicts it, or is predicted from it, and does not miss, and
+its readings are still spread as in training. Otherwise the suspicion is of the sensor *or* of that source (``doubts``),
+and nobody is to act on it; of two sensors that only predict each other, the one that misses more is the suspect.
 
 A sensor is named ``NAMING`` decisions after the first sign, so as many may wait and be looked at together: suspects
 and the decisions at which they are named are those of looking at each decision at once.
@@ -23,7 +27,7 @@ from ..bundle.monitors import MOVED
 from .arithmetic import PYTHON, Arithmetic
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from ..bundle.monitors import Monitors, Prediction, Residual
     from .arithmetic import Expectation
@@ -35,6 +39,7 @@ DELTA = 0.001  # probability at most, for each test of a sensor, that it is ever
 OFTEN = 2.5  # times as often as in training ...
 SLACK = 0.1  # ... and this much more often: residuals beyond their limits, and readings that repeat
 NAMING = 32  # decisions from the first sign of a failure until a sensor is named
+WELL = 1.0  # limits: a pair that misses by less, lately, vouches for both of its sensors
 
 
 class Residuals:
@@ -45,15 +50,23 @@ class Residuals:
     monitors : Monitors
     sensor_of : by feature its sensor
     functions : in Python or in C
+    moved : returns the sensors whose readings are no longer spread as in training
 
     Attributes
     ----------
     suspects : dict of int to (str, int)
         By sensor why it is suspected, and since which decision.
+    doubts : dict of int to frozenset of int
+        By suspect the sensors from which nothing told it when it was named.
     """
 
-    def __init__(self, monitors: Monitors, sensor_of: Sequence[int], functions: Arithmetic = PYTHON) -> None:
+    def __init__(
+        self, monitors: Monitors, sensor_of: Sequence[int], functions: Arithmetic = PYTHON,
+        moved: Callable[[], Collection[int]] = frozenset,
+    ) -> None:  # fmt: skip
         self.suspects: dict[int, tuple[str, int]] = {}
+        self.doubts: dict[int, frozenset[int]] = {}
+        self._moved = moved
         self._watches = {r.sensor: _Watch(r, sensor_of, functions) for r in monitors.residuals}
         self._pairs = [_Pair(p, sensor_of, functions) for p in monitors.pairs]
         self._name_in = 0  # decisions until a suspect is named; 0: nothing has failed
@@ -82,16 +95,27 @@ class Residuals:
         worst = max(free, key=lambda w: (w.same.is_noticed, self._blame(w.sensor), w.misses))
         marks = [c.since for w in free for c in (w.beyond, w.same) if c.is_noticed]
         why = "stuck" if worst.same.is_noticed else "residual"
+        moved = self._moved()
+        unsure = {s for s in worst.sources if s in moved or not self._is_vouched(s, worst.sensor)}
+        self.doubts[worst.sensor] = frozenset(unsure)
         self.suspects[worst.sensor] = (why, min(marks))
         for watch in free:
             watch.begin(self.suspects)
 
     def _blame(self, sensor: int) -> float:
         """How much more the pairs with this sensor miss than those without it; suspects are in none."""
-        known = [p for p in self._pairs if not p.sensors & self.suspects.keys()]
+        known = self._known_pairs()
         mine = [p.misses for p in known if sensor in p.sensors]
         others = [p.misses for p in known if sensor not in p.sensors]
         return sum(mine) / max(1, len(mine)) - sum(others) / max(1, len(others))
+
+    def _is_vouched(self, source: int, sensor: int) -> bool:
+        """Whether a third sensor, which is no suspect, goes together with the source of this one as in training."""
+        pairs = (p for p in self._known_pairs() if source in p.sensors and sensor not in p.sensors)
+        return any(p.is_known and p.misses < WELL for p in pairs)
+
+    def _known_pairs(self) -> list[_Pair]:
+        return [p for p in self._pairs if not p.sensors & self.suspects.keys()]
 
 
 class _Expected:
@@ -118,6 +142,11 @@ class _Pair:
         self.sensors = {sensor_of[p.feature], *self._expected.sources}
         self.misses = 0.0
 
+    @property
+    def is_known(self) -> bool:
+        """Whether both were ever read together."""
+        return self.misses > 0
+
     def see(self, columns: Columns) -> None:
         """All that was read."""
         self.misses = self._judged(self.misses, len(columns.rows), (), [self._expected.of(columns)])[3]
@@ -132,6 +161,11 @@ class _Watch:
         self._all = [_Expected(p, sensor_of) for p in residual.predictions]
         self._last: object = None  # its readings of the last decision
         self.begin(())
+
+    @property
+    def sources(self) -> set[int]:
+        """The sensors from which it is predicted."""
+        return {s for p in self._predictions for s in p.sources}
 
     def begin(self, suspects: Collection[int]) -> None:
         """Forget all evidence; no prediction is made from a suspect."""

@@ -4,6 +4,7 @@
     watch = Watch(manifest.monitors, program, manifest.shipped)
     watch.decided(record, readings)     after each decision
     watch.dead                          sensors that the program had better do without
+    watch.doubts                        for each suspect, which other sensors it may be as well
     watch.facts(names)                  for the status
 
 Nothing here reads a clock or a file, and the memory is that of the manifest's lists.
@@ -62,7 +63,7 @@ class Watch:
         self._forwarded = _shares(monitors.forwarded)
         self._lines: list[Mapping[str, Any]] = []  # of the decisions that wait, ...
         self._rows: list[Readings] = []  # ... and their readings
-        self._residuals = Residuals(monitors, program.sensor_of, self._functions)
+        self._residuals = Residuals(monitors, program.sensor_of, self._functions, self._moved)
         self._next_look = self._residuals.may_wait
 
     def decided(self, decision: Mapping[str, Any], readings: Readings) -> bool:
@@ -99,9 +100,18 @@ class Watch:
         return self._residuals.suspects
 
     @property
+    def doubts(self) -> Mapping[int, frozenset[int]]:
+        """By suspect the sensors from which nothing tells it."""
+        return self._residuals.doubts
+
+    @property
     def dead(self) -> frozenset[int]:
-        """Suspects without which the program does better, as the export has measured."""
-        return self._may_be_dead & self._residuals.suspects.keys() if self._residuals.suspects else frozenset()
+        """Suspects without which the program does better, as the export has measured, and that are not in doubt."""
+        return frozenset([s for s in self.suspects if s in self._may_be_dead and not self.doubts[s]])
+
+    def _moved(self) -> frozenset[int]:
+        """The sensors of which a feature has moved."""
+        return frozenset([self._program.sensor_of[f] for f, s in self._features.items() if s.has_moved])
 
     def facts(self, features: Sequence[str], sensors: Sequence[str], *, acts: bool) -> dict[str, Any]:
         """How it stands, for the status, by these names; docs/devices.md lists the keys."""
@@ -111,7 +121,12 @@ class Watch:
             "decisions": self.n,
             "moved": {name: round(s.index, 3) for name, s in known if s.has_moved and s.index is not None},
             "suspects": {
-                sensors[s]: {"why": why, "since": since, "dead": acts and s in self._may_be_dead}
+                sensors[s]: {
+                    "why": why,
+                    "since": since,
+                    "dead": acts and s in self.dead,
+                    "or": [sensors[t] for t in sorted(self.doubts[s])],
+                }
                 for s, (why, since) in sorted(self.suspects.items())
             },
         }

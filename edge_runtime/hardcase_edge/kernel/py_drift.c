@@ -200,23 +200,23 @@ static PyObject *drift_below(PyObject *module, PyObject *args)
     return counts;
 }
 
-/* bet(purse, since, values, marks, lefts, bound, needed): as base/change.py has it. No logarithm is taken here: not every
+/* bet(purse, since, values, marks, lefts, bound, shares, needed): as base/change.py has it. No logarithm is taken here: not every
  * C library has the one that Python has. */
 static PyObject *drift_bet(PyObject *module, PyObject *args)
 {
-    PyObject *purse, *since, *values, *marks, *lefts;
-    double p[2 + STAKES], bound, needed;
+    PyObject *purse, *since, *values, *marks, *lefts, *shares;
+    double p[2 + STAKES], f[1 + STAKES], bound, needed;
     Py_ssize_t taken = 0, at = -1, n;
     (void)module;
-    if (!PyArg_ParseTuple(args, "O!OO!O!O!dd:bet", &PyList_Type, &purse, &since, &PyList_Type, &values, &PyList_Type,
-                          &marks, &PyList_Type, &lefts, &bound, &needed) ||
-        read_list(p, purse, 2 + STAKES) < 0)
+    if (!PyArg_ParseTuple(args, "O!OO!O!O!dO!d:bet", &PyList_Type, &purse, &since, &PyList_Type, &values, &PyList_Type,
+                          &marks, &PyList_Type, &lefts, &bound, &PyList_Type, &shares, &needed) ||
+        read_list(p, purse, 2 + STAKES) < 0 || read_list(f, shares, 1 + STAKES) < 0)
         return NULL;
     n = PyList_Size(values);
     if (PyList_Size(marks) != n || PyList_Size(lefts) != n)
         return PyErr_SetString(PyExc_ValueError, "each value has a mark, and what is left of the purse"), NULL;
     for (Py_ssize_t i = 0; i < n && at < 0; i++) {
-        double value = number_of(PyList_GetItem(values, i)), before = p[0], share = 0.35, sum = 0;
+        double value = number_of(PyList_GetItem(values, i)), before = p[0], sum = 0;
         if (value < 0) {
             if (PyErr_Occurred()) return NULL;
             continue;
@@ -224,10 +224,9 @@ static PyObject *drift_bet(PyObject *module, PyObject *args)
         p[0] = number_of(PyList_GetItem(lefts, taken++));
         if (p[0] < 0 && PyErr_Occurred()) return NULL;
         if (p[1] <= 1) p[1] = 1, since = PyList_GetItem(marks, i);
-        for (int k = 0; k < STAKES; k++, share /= 2) {
-            double factor = 1 + share * (value - bound) / bound;
-            if (k == 1) p[1] *= factor;
-            p[2 + k] = (p[2 + k] + (before - p[0])) * factor;
+        p[1] *= 1 + f[0] * (value - bound) / bound;
+        for (int k = 0; k < STAKES; k++) {
+            p[2 + k] = (p[2 + k] + (before - p[0])) * (1 + f[1 + k] * (value - bound) / bound);
             sum += p[2 + k];
         }
         if (value != 0 && p[0] + sum / STAKES >= needed) at = i;

@@ -163,10 +163,17 @@ class Watching:
             end = "more cases are forwarded" if self._promise.forwarded_share else "have it trained again"
             self._note(f"the bundle's promise is broken since decision {self._promise.broken_since}; {end}")
         for s in suspects.keys() - known:
-            end = "it counts as dead" if s in self.bank.without else "it is still read"
-            self._note(f"sensor {self._manifest.sensors[s]} seems to fail slowly ({suspects[s][0]}); {end}")
+            self._note(self._suspicion(s, suspects[s][0]))
         self._told = (state, frozenset(suspects))
         return True
+
+    def _suspicion(self, s: int, why: str) -> str:
+        names, doubts = self._manifest.sensors, () if self._watch is None else sorted(self._watch.doubts[s])
+        who = " or ".join(names[t] for t in (s, *doubts))
+        if doubts:
+            return f"sensor {who} seems to fail slowly, or the world has changed ({why}); all are still read"
+        end = "it counts as dead" if s in self.bank.without else "it is still read"
+        return f"sensor {who} seems to fail slowly ({why}); {end}"
 
     def facts(self) -> dict[str, Any]:
         """How promise and monitors stand."""

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hardcase_edge.base.change import STAKES, Change
+from hardcase_edge.base.change import Change, stakes
 from hardcase_edge.bundle.monitors import MAX_BINS, Histogram
 from hardcase_edge.drift.arithmetic import PYTHON, Arithmetic, arithmetic
 from hardcase_edge.drift.columns import Columns
@@ -86,7 +86,7 @@ VALUES = st.lists(st.one_of(st.sampled_from((-1.0, 0.0, 1.0)), st.floats(0, 1)),
 
 
 @needs_kernel
-@given(st.lists(VALUES, max_size=6), st.floats(0.01, 0.99), st.sampled_from((0.5, 0.05, 0.001)))
+@given(st.lists(VALUES, max_size=6), st.floats(0.0001, 0.99), st.sampled_from((0.5, 0.05, 0.001)))
 def test_bets_are_the_same(in_c: Arithmetic, batches: list[list[float]], bound: float, delta: float) -> None:
     one, other, mark = Change(bound, delta), Change(bound, delta, in_c.bet), 0
     for values in batches:
@@ -127,7 +127,8 @@ def test_windows_are_the_same(in_c: Arithmetic) -> None:
     assert one.index is not None
 
 
-PURSE = [1.0] * (2 + len(STAKES))
+SHARES = [0.1, *stakes(0.1)]
+PURSE = [1.0] * (1 + len(SHARES))
 WRONG = [
     ("columns", ((), 0, 1)),
     ("columns", ([None], 0, 1)),
@@ -141,10 +142,11 @@ WRONG = [
     ("judged", (0.0, 1, (), [([1.0], 0.0, (([], 1.0),), 1.0, 1.0, 1.0)])),
     ("below", ([1], (1.0,))),
     ("below", ([1.0], ("x",))),
-    ("bet", ([1.0], 0, [], [], [], 0.1, 1.0)),
-    ("bet", (PURSE, 0, [1.0], [1], [], 0.1, 1.0)),
-    ("bet", (PURSE, 0, ["x"], [1], [0.5], 0.1, 1.0)),
-    ("bet", (PURSE, 0, [1.0], [1], ["x"], 0.1, 1.0)),
+    ("bet", ([1.0], 0, [], [], [], 0.1, SHARES, 1.0)),
+    ("bet", (PURSE, 0, [], [], [], 0.1, SHARES[1:], 1.0)),
+    ("bet", (PURSE, 0, [1.0], [1], [], 0.1, SHARES, 1.0)),
+    ("bet", (PURSE, 0, ["x"], [1], [0.5], 0.1, SHARES, 1.0)),
+    ("bet", (PURSE, 0, [1.0], [1], ["x"], 0.1, SHARES, 1.0)),
 ]
 
 
@@ -171,7 +173,7 @@ def test_a_number_whose_conversion_changes_the_lists_does_no_harm(in_c: Arithmet
         with pytest.raises(IndexError):
             in_c.judged(0.0, 1, (), expectations)
     with pytest.raises(TypeError, match="a float or an int"):
-        in_c.bet(PURSE, 0, [Odd()], [1], [0.5], 0.1, 1.0)
+        in_c.bet(PURSE, 0, [Odd()], [1], [0.5], 0.1, SHARES, 1.0)
 
 
 def test_the_environment_chooses_python(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 import random
 from typing import Any
@@ -88,7 +89,41 @@ def test_a_sensor_that_fails_slowly_is_named(sensor, kind):
     assert 295 <= since <= 370
     assert it.dead == {sensor} & {0, 2}
     facts = it.facts("abc", "xyz", acts=True)["suspects"]
-    assert facts == {"xyz"[sensor]: {"why": why, "since": since, "dead": sensor in (0, 2)}}
+    assert facts == {"xyz"[sensor]: {"why": why, "since": since, "dead": sensor in (0, 2), "or": []}}
+
+
+def lifted(k: int, values: list[float]) -> list[float]:
+    return [values[0] + 0.8 * (k >= 300), *values[1:]]
+
+
+def test_a_sensor_that_only_its_source_speaks_against_is_in_doubt_and_never_dead(monkeypatch):
+    """The room's climate moves away from its light: the light's one source is judged by nobody else."""
+    alone = dataclasses.replace(MONITORS, residuals=MONITORS.residuals[:1], pairs=())
+    monkeypatch.setattr("tests.edge.drift.test_monitors.MONITORS", alone)
+    it = watch(1_000, lifted)
+    assert (list(it.suspects), it.doubts, it.dead) == ([0], {0: {1, 2}}, frozenset())
+    facts = it.facts("abc", "xyz", acts=True)["suspects"]["x"]
+    assert (facts["dead"], facts["or"]) == (False, ["y", "z"])
+
+
+def test_a_sensor_whose_source_has_moved_is_in_doubt_and_never_dead():
+    def moved(k: int, values: list[float]) -> list[float]:
+        return [x + (k >= 200) for x in values] if k < 1_100 else [values[0] + 2, values[1] + 1, values[2] + 1]
+
+    it = watch(1_400, moved)
+    assert (list(it.suspects), it.doubts, it.dead) == ([0], {0: {1, 2}}, frozenset())
+
+
+def test_a_third_sensor_that_misses_too_vouches_for_nobody():
+    """Each of the three goes its own way: nothing says whose readings are right."""
+
+    def apart(k: int, values: list[float]) -> list[float]:
+        return values if k < 300 else [values[0], values[1] + 0.9, values[2] - 0.9]
+
+    it = watch(1_000, apart)
+    (suspect,) = it.suspects
+    assert it.doubts[suspect] == {0, 1, 2} - {suspect}
+    assert it.dead == frozenset()
 
 
 def test_readings_that_nobody_moves_are_not_stuck():

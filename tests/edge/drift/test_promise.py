@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from hardcase_edge.base.change import STAKES, Change, stake_at
+from hardcase_edge.base.change import Change, stake_at, stakes
 from hardcase_edge.drift.flags import ALARM, FORWARD
 from hardcase_edge.drift.promise import ALPHA, BROKEN, HOLDS, RUNGS, UNKNOWN, Promise, promise_of
 from hardcase_edge.drift.reaction import LeastSure
@@ -28,12 +28,12 @@ def test_all_stakes_together_are_never_more_than_the_purse():
     assert min(stake_at(n) for n in (1, 2, 10, 1_000, 10**6)) > 0
 
 
-@pytest.mark.parametrize("bound", [0.02, 0.2, 0.6])
+@pytest.mark.parametrize("bound", [0.001, 0.02, 0.2, 0.6])
 def test_a_value_at_the_bound_multiplies_no_stake_on_average(bound):
     """The supermartingale, exactly: one step from any state, of ones with a probability of the bound."""
     change = Change(bound, 1e-9)
     for k in range(50):
-        change.see(float(k % 7 == 0), k)
+        change.see(float(k % 17 == 0), k)
     before, stake = change.to_json()[3], stake_at(51)
     after = {}
     for value in (0.0, 1.0):
@@ -41,7 +41,7 @@ def test_a_value_at_the_bound_multiplies_no_stake_on_average(bound):
         assert step.restore(change.to_json())
         step.see(value, 51)
         after[value] = step.to_json()[3]
-    for k in range(len(STAKES)):
+    for k in range(len(stakes(bound))):
         mean = (1 - bound) * after[0.0][k] + bound * after[1.0][k]
         assert mean == pytest.approx(before[k] + stake)
 
@@ -91,6 +91,39 @@ def test_decisions_that_may_forward_more_than_promised_are_counted_and_test_noth
         promise.decided(is_forwarded=True)
     assert promise.state == BROKEN
     assert 500 <= promise.facts()["forward"]["since"] <= 502
+
+
+@pytest.mark.parametrize("bound", [0.001, 0.007, 0.012, 0.05])
+@pytest.mark.parametrize(("times", "within"), [(2.0, 60), (1.3, 1_000)])
+def test_a_small_promised_share_is_tested_by_stakes_that_suit_it(bound, times, within):
+    draw, change = random.Random(1), Change(bound, ALPHA)
+    n = round(within / bound)
+    change.see_all([float(draw.random() < times * bound) for _ in range(n)], list(range(1, n + 1)))
+    assert change.is_noticed
+
+
+@pytest.mark.parametrize("bound", [0.001, 0.012])
+def test_a_small_promised_share_that_is_kept_exactly_is_seldom_called_broken(bound):
+    n, alarms = round(100 / bound), 0
+    for seed in range(10):
+        draw, change = random.Random(seed), Change(bound, ALPHA)
+        change.see_all([float(draw.random() < bound) for _ in range(n)], list(range(1, n + 1)))
+        alarms += change.is_noticed
+    assert alarms <= 1
+
+
+def test_a_break_of_a_small_promised_share_is_said_to_begin_about_where_it_began():
+    draw, change = random.Random(4), Change(0.005, ALPHA)
+    values = [float(draw.random() < 0.004 * (k < 20_000) + 0.02 * (k >= 20_000)) for k in range(24_000)]
+    change.see_all(values, list(range(1, 24_001)))
+    assert change.is_noticed
+    assert 19_000 <= change.since <= 21_000
+
+
+def test_a_purse_of_an_earlier_version_goes_on():
+    change, earlier = Change(0.01, ALPHA), [5_000, 0, 4_990, [0.01, 0.02, 0.03, 0.04, 0.05], 1.2]
+    assert change.restore(earlier)
+    assert change.to_json() == earlier
 
 
 def test_a_promise_goes_on_over_a_restart_and_damage_begins_anew():

@@ -130,12 +130,12 @@ def make_bank(xs: list[float]) -> AuditedBank:
 
 def make_device(
     xs: list[float], replies: list[Reply | None], promise: Promise | None = None, *, budget: float | None = None,
-    monitors: Monitors | None = None, drift: str = "act", notes: list[str] | None = None,
+    monitors: Monitors | None = None, drift: str = "act", notes: list[str] | None = None, kind: type[Watch] = Watch,
 ) -> tuple[Device, Watching, FakeLink]:  # fmt: skip
     loaded = make_loaded(claims=CLAIM, **({} if monitors is None else {"monitors": monitors}))
     link, bank = FakeLink(replies), make_bank(xs)
     args = argparse.Namespace(drift=drift, deadline_ms=1_000, budget=budget)
-    watch = None if monitors is None else Watch(monitors, loaded.machine.program)
+    watch = None if monitors is None else kind(monitors, loaded.machine.program)
     told = [] if notes is None else notes
     watching = Watching(args, loaded, bank, link, promise, watch, None, told.append)
     return Device(loaded, watching.bank, link, RuntimeConfig(budget=budget), companions=[watching]), watching, link
@@ -202,14 +202,36 @@ def test_a_promise_that_holds_and_a_link_that_is_down_change_nothing():
     assert [(line["route"], line["cost"]) for line in device.run()] == [("local", 1.0)]
 
 
+class Sure(Watch):
+    """A watch that leaves no suspect in doubt; a toy with two sensors cannot tell them apart."""
+
+    @property
+    def doubts(self):
+        return {s: frozenset() for s in self.suspects}
+
+
 @pytest.mark.parametrize("drift", ["watch", "act"])
-def test_a_suspect_is_told_and_counts_as_dead_where_that_is_better(drift):
+def test_a_sensor_that_nothing_tells_from_its_source_is_told_with_it_and_never_counts_as_dead(drift):
     notes: list[str] = []
     device, watching, _ = make_device([0.5] * 120, [reply()] * 120, monitors=MONITORS, drift=drift, notes=notes)
     for line in device.run():
         watching.decided(line)
+    suspect = watching.facts()["drift"]["suspects"]["x"]
+    assert suspect | {"since": 0} == {"why": "residual", "since": 0, "dead": False, "or": ["vib"]}
+    assert notes == ["sensor x or vib seems to fail slowly, or the world has changed (residual); all are still read"]
+    assert (watching.bank.dead, line["failed"]) == (set(), [])
+
+
+@pytest.mark.parametrize("drift", ["watch", "act"])
+def test_a_suspect_is_told_and_counts_as_dead_where_that_is_better(drift):
+    notes: list[str] = []
+    given = {"monitors": MONITORS, "drift": drift, "notes": notes, "kind": Sure}
+    device, watching, _ = make_device([0.5] * 120, [reply()] * 120, **given)
+    for line in device.run():
+        watching.decided(line)
     facts = watching.facts()["drift"]
-    assert facts["suspects"]["x"] | {"since": 0} == {"why": "residual", "since": 0, "dead": drift == "act"}
+    about = {"why": "residual", "since": 0, "dead": drift == "act", "or": []}
+    assert facts["suspects"]["x"] | {"since": 0} == about
     assert watching.bank.dead == ({0} if drift == "act" else set())
     assert [note for note in notes if "sensor x seems to fail slowly (residual)" in note]
     assert line["failed"] == (["x"] if drift == "act" else [])
