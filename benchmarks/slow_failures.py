@@ -134,7 +134,8 @@ def _failure(loaded: Loaded, X: np.ndarray, y: np.ndarray, s: int, kind: str, si
     return {
         "sensor": names[s], "kind": kind, "size": size, "named": named, "wrong": wrong,
         "why": sorted({why for _, _, why, _ in runs if why}), "accuracy": rows.accuracy(),
-        "acted": sum(map(bool, acted)), "with_rule": rows.accuracy(dead), "without_sensor": rows.accuracy(frozenset({s})),
+        "acted": sum(map(bool, acted)), "with_rule": rows.accuracy(dead),
+        "without_sensor": rows.accuracy(frozenset({s})),
     }  # fmt: skip
 
 
