@@ -6,7 +6,8 @@
     python -m benchmarks.structured_trees --render      # only writes page and pictures again from the JSON
 
 A run that was stopped goes on where it was: what is in the JSON is not run again. ``parser``: accuracy and times of
-training and parsing; ``variants``: parsers that are trained otherwise. ``policies``: accuracy by share of words with
+training and parsing; ``variants``: parsers that are trained otherwise; ``supertags``: one that reads supertags, too.
+``policies``: accuracy by share of words with
 costly templates, and the depth of those words. ``speed``: whole systems, CPU time from tokens to heads. ``decoders``:
 spanning trees beside ufal.chu-liu-edmonds. Each but the last is run on gold tags and on those of our own tagger.
 ``--udpipe`` trains a UDPipe model, which takes minutes for each iteration.
@@ -41,10 +42,12 @@ from hardcase_train.structured.trees import NO_DICTIONARY, Sentences, TreeParser
 
 from .structured_times import cpu_us
 from .structured_trees_page import RESULTS, SHARES, write
+from .supertags import with_supertags
 from .tagging import tag_treebank
 from .treebank import depths, load
 
-PARTS, TAGS = ("parser", "variants", "policies", "speed", "decoders"), ("gold", "own")
+PARTS, TAGS = ("parser", "variants", "supertags", "policies", "speed", "decoders"), ("gold", "own")
+GOLD_ONLY = ("variants", "supertags")
 EPOCHS, FOLD_EPOCHS, BITS = 10, 4, 26
 TIMED = 300  # sentences that UDPipe is timed on
 POLICIES = (
@@ -128,6 +131,21 @@ def variants(shared: Shared) -> dict[str, float]:
         parser = TreeParser(**{"n_epochs": FOLD_EPOCHS, "bits": BITS, **settings}).fit(*shared.bank.train)
         made[f"all, {FOLD_EPOCHS} epochs{name}"] = parser.score(*shared.bank.dev)
     return made
+
+
+def supertagged(shared: Shared) -> dict[str, float]:
+    """Accuracy and times of a parser whose costly templates read supertags, and of the supertags."""
+    bank, figures = with_supertags(shared.bank)
+    TreeParser(1, 16).fit(*(part[:5] for part in bank.train))  # compiles
+    began = time.process_time()
+    parser = TreeParser(EPOCHS, BITS).fit(*bank.train)
+    seconds = time.process_time() - began
+    given = Sentences(bank.dev[0])
+    n, all_ = int(given.starts[-1]), np.ones(int(given.starts[-1]), dtype=bool)
+    return {
+        "tags": parser.score(*bank.dev, 0), "all": parser.score(*bank.dev), "training s": seconds,
+        "parsing us": cpu_us(lambda: eisner_all(parser.scores(given, all_), given.starts), n),
+    } | {f"supertags, {name}": value for name, value in figures.items()}  # fmt: skip
 
 
 def policies(shared: Shared) -> dict[str, Any]:
@@ -258,10 +276,13 @@ def keep(key: str, make: Callable[[], Any]) -> None:
 
 def run(parts: Sequence[str], tags: Sequence[str], udpipe_iterations: int) -> None:
     """Everything that is asked for and not there; keys of runs on our own tags begin with ``own/``."""
-    made = {"parser": parser_figures, "variants": variants, "policies": policies, "speed": speed}
+    made = {
+        "parser": parser_figures, "variants": variants, "supertags": supertagged, "policies": policies, "speed": speed,
+    }  # fmt: skip
     for kind in tags:
         prefix = "" if kind == "gold" else "own/"
-        wanted = [p for p in parts if p in made and prefix + p not in known() and (p != "variants" or kind == "gold")]
+        own = [p for p in parts if p in made and (kind == "gold" or p not in GOLD_ONLY)]
+        wanted = [p for p in own if prefix + p not in known()]
         if wanted:
             shared = Shared(kind)
             if shared.tagger:

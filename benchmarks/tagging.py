@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
 from hardcase_train.structured.chain import ChainClassifier
 from hardcase_train.structured.items import folds_of, take
@@ -20,7 +21,7 @@ from hardcase_train.structured.items import folds_of, take
 from .structured_times import cpu_us
 from .treebank import DEV, TRAIN, Treebank, Word, coded, sentences
 
-__all__ = ["tag_treebank", "word_keys"]
+__all__ = ["BITS", "EPOCHS", "jackknifed", "number", "tag_treebank", "word_keys"]
 
 EPOCHS, BITS, FOLDS = 6, 18, 5
 LEVELS = (range(19),)
@@ -72,18 +73,24 @@ def tag_treebank() -> tuple[Treebank, dict[str, float]]:
     tags = tagger.predict(given)
     flat, starts = tagger.flat(given)
     us = cpu_us(lambda: tagger.decode(tagger.scores(flat, 0), starts), len(flat), 3)
-    fold, jackknifed = folds_of(len(X), FOLDS, np.random.default_rng(0)), [np.zeros(0, np.int64)] * len(X)
-    for k in range(FOLDS):
-        inside, outside = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
-        model = new_tagger().fit(take(X, inside), take(y, inside), classes=np.arange(len(pairs)))
-        for j, found in zip(outside, model.predict(take(X, outside)), strict=True):
-            jackknifed[j] = found
-    own = [_with(part, found, pairs) for part, found in ((train, jackknifed), (dev, tags))]
+    own = [_with(part, found, pairs) for part, found in ((train, jackknifed(new_tagger(), X, y)), (dev, tags))]
     figures = {"training s": seconds, "tagging us": us, "labels": float(len(pairs))}
     for name, gold, part in (("train", train, own[0]), ("dev", dev, own[1])):
         for what, column in (("fine", 1), ("coarse", 2)):
             figures[f"{what} tags, {name}"] = _share_alike(gold, part, column)
     return coded(*own), figures
+
+
+def jackknifed(tagger: ChainClassifier, X: Sequence[np.ndarray], y: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The labels of all sentences by chains like ``tagger`` that have seen the other folds alone."""
+    classes = np.unique(np.concatenate(y))
+    fold, out = folds_of(len(X), FOLDS, np.random.default_rng(0)), [np.zeros(0, np.int64)] * len(X)
+    for k in range(FOLDS):
+        inside, outside = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
+        model = clone(tagger).fit(take(X, inside), take(y, inside), classes=classes)
+        for j, found in zip(outside, model.predict(take(X, outside)), strict=True):
+            out[j] = found
+    return out
 
 
 def _with(given: Sequence[list[Word]], labels: Sequence[np.ndarray], pairs: Sequence[tuple[str, str]]) -> list[Any]:

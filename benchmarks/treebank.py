@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["DEV", "TRAIN", "Treebank", "Word", "coded", "depths", "load", "sentences"]
+__all__ = ["DEV", "TRAIN", "Treebank", "Word", "coded", "depths", "load", "relations", "sentences"]
 
 TRAIN, DEV = "en_ewt-ud-train.conllu.gz", "en_ewt-ud-dev.conllu.gz"
 SUFFIX = 3  # letters of a word's end that stand for it
@@ -31,12 +31,22 @@ Word = tuple[str, str, str, int]
 
 def sentences(name: str) -> list[list[Word]]:
     """Form, fine tag, coarse tag and head of each word."""
-    found: list[list[Word]] = [[]]
+    return [[(cells[1], cells[4], cells[3], int(cells[6])) for cells in s] for s in _sentences(name)]
+
+
+def relations(name: str) -> list[list[str]]:
+    """The relation of each word to its head, without its subtype."""
+    return [[cells[7].partition(":")[0] for cells in s] for s in _sentences(name)]
+
+
+def _sentences(name: str) -> list[list[list[str]]]:
+    """The cells of each word; what stands for several words, or for one that is left out, is none."""
+    found: list[list[list[str]]] = [[]]
     with gzip.open(Path(os.environ["HARDCASE_DATA"]) / name, "rt", encoding="utf-8") as file:
         for line in file:
             cells = line.rstrip("\n").split("\t")
             if cells[0].isdigit():
-                found[-1].append((cells[1], cells[4], cells[3], int(cells[6])))
+                found[-1].append(cells)
             elif not line.strip():
                 found.append([])
     return [s for s in found if s]

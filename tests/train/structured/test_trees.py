@@ -93,6 +93,18 @@ def test_a_parser_learns_tags_and_words_under_random_states() -> None:
     assert [h.tolist() for h in parser.predict(X[180:], states)] == [h.tolist() for h in parser.predict(X[180:], 0)]
 
 
+def test_a_supertag_says_what_tags_and_words_do_not() -> None:
+    X, y = sentences(220, 0)
+    blind = [np.concatenate([np.full((len(x), 4), 5), x[:, :1]], axis=1) for x in X]  # the word stands as supertag
+    parser = TreeParser(n_epochs=4, bits=16).fit(blind[:180], y[:180])
+    without = TreeParser(n_epochs=4, bits=16).fit([x[:, :4] for x in blind[:180]], y[:180])
+    assert parser.score(blind[180:], y[180:]) > 0.9
+    assert without.score([x[:, :4] for x in blind[180:]], y[180:]) < 0.7
+    assert parser.score(blind[180:], y[180:], 0) < 0.7  # costly templates alone read it
+    with pytest.raises(ValueError, match="4 ints; those of training had 5"):
+        parser.predict(X)
+
+
 def test_the_dictionary_leaves_out_longer_edges_than_in_training() -> None:
     X, y = sentences(60, 1)
     parser = TreeParser(n_epochs=1, bits=14).fit(X, y)
@@ -137,5 +149,7 @@ def test_words_out_of_range_and_heads_outside_are_refused() -> None:
     X, y = sentences(5, 3)
     with pytest.raises(ValueError, match="below 32"):
         TreeParser(1, 12).fit([*X, np.array([[1, 1, 1, 32]])], [*y, np.array([0])])
+    with pytest.raises(ValueError, match="four or five ints"):
+        TreeParser(1, 12).fit([x[:, :3] for x in X], y)
     with pytest.raises(ValueError, match="heads are one a word"):
         TreeParser(1, 12).fit(X, [*y[:-1], np.full(len(X[-1]), 99)])

@@ -2,9 +2,10 @@
 """Compiled core of dependency trees: hashed templates of edges, and training by MIRA.
 
 A sentence of n words is (n + 3, 4) tokens: a pad, the root, the words, a pad; columns are the word, its prefix or
-suffix, its fine tag and its coarse tag below 32. Heads are 0 for the root and 1 to n; ``scores[h, m]`` is
-(n + 1, n + 1). A key of a template owns 16 weights that lie together: one for itself, and one for each direction and
-distance of the edge. It is the xor of two halves, one of the head and one of the word, so that halves are hashed once
+suffix, its fine tag and its coarse tag below 32. A fifth column, if there is one, is the word's supertag, which costly
+templates read. Heads are 0 for the root and 1 to n; ``scores[h, m]`` is (n + 1, n + 1).
+A key of a template owns 16 weights that lie together: one for itself, and one for each direction and distance of the
+edge. It is the xor of two halves, one of the head and one of the word, so that halves are hashed once
 a token and not once an edge.
 Numba's cache on disk does not notice changes of a function in another file: after one in eisner.py, touch this file.
 """
@@ -31,14 +32,15 @@ __all__ = [
     "tree_losses",
 ]  # fmt: skip
 
-MOST_KEYS = 96  # keys of one edge, between tags included
+MOST_KEYS = 96  # keys of one edge, between tags included: 18 cheap, at most 32 between, 32 costly
 PRUNED = np.float32(-1e6)  # score of an edge that a dictionary has ruled out
 SLOTS, SIDE = 16, 64
 # kinds of halves: a template is a kind of the head and one of the word
 TAG, LEFT, RIGHT, AROUND, COARSE, LEFT2, RIGHT2, NO_TAG = range(8)
 WORD, WORD_TAG, END, END_TAG, OWN, OWN_LEFT, OWN_RIGHT, COARSE1, COARSE3 = range(9)
 WORD_COARSE3, WORD_LEFT, WORD_RIGHT, NO_WORD = range(9, 13)
-CHEAP_KINDS, COSTLY_KINDS = NO_TAG + 1, NO_WORD + 1  # the last half is 0, for templates of one end alone
+SUPER, SUPER_TAG, SUPER_LEFT, SUPER_RIGHT = range(13, 17)
+CHEAP_KINDS, COSTLY_KINDS = NO_TAG + 1, SUPER_RIGHT + 1  # NO_TAG and NO_WORD stay 0, for templates of one end alone
 CHEAP = np.array([
     (TAG, TAG), (TAG, NO_TAG), (NO_TAG, TAG), (COARSE, COARSE), (RIGHT, LEFT), (LEFT, LEFT), (RIGHT, RIGHT),
     (LEFT, RIGHT), (TAG, LEFT), (TAG, RIGHT), (LEFT, TAG), (RIGHT, TAG), (COARSE, AROUND), (AROUND, COARSE),
@@ -49,6 +51,10 @@ COSTLY = np.array([
     (END_TAG, OWN), (OWN, END_TAG), (END, END), (WORD, COARSE3), (COARSE1, WORD_COARSE3), (OWN, WORD_LEFT),
     (OWN, WORD_RIGHT), (WORD_TAG, OWN_LEFT), (WORD_TAG, OWN_RIGHT), (OWN_LEFT, WORD_TAG), (OWN_RIGHT, WORD_TAG),
     (WORD_LEFT, OWN), (WORD_RIGHT, OWN), (WORD, END), (END, WORD),
+], np.uint32)  # fmt: skip
+SUPERTAGS = np.array([
+    (SUPER, SUPER), (SUPER_TAG, SUPER_TAG), (OWN, SUPER), (SUPER_TAG, OWN), (NO_WORD, SUPER_TAG), (WORD, SUPER_TAG),
+    (SUPER_TAG, WORD), (OWN, SUPER_LEFT), (OWN, SUPER_RIGHT), (SUPER_LEFT, SUPER), (SUPER_RIGHT, SUPER),
 ], np.uint32)  # fmt: skip
 _A, _B = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
 _SHIFT = np.uint64(32)
@@ -128,6 +134,12 @@ def _costly_halves(t, v, side, mask, o):
         o[COARSE1] = _half(by + COARSE1, t[i, 3], 0, 0, mask)
     else:
         o[WORD_COARSE3] = _half(by + WORD_COARSE3, word, before, after, mask)
+    if t.shape[1] > 4:
+        supertag = t[i, 4]
+        o[SUPER] = _half(by + SUPER, supertag, 0, 0, mask)
+        o[SUPER_TAG] = _half(by + SUPER_TAG, supertag, own, 0, mask)
+        o[SUPER_LEFT] = _half(by + SUPER_LEFT, t[i - 1, 4], supertag, 0, mask)
+        o[SUPER_RIGHT] = _half(by + SUPER_RIGHT, supertag, t[i + 1, 4], 0, mask)
 
 
 @njit(nogil=True, cache=True)
@@ -190,6 +202,8 @@ def _add_costly(t, weights, h, m, mask, halves, made, out):
         _costly_halves(t, m, 1, mask, halves[1, m])
         made[1, m] = True
     out[h, m] += _sum(weights, COSTLY, halves[0, h], halves[1, m], _way(h, m))
+    if t.shape[1] > 4:
+        out[h, m] += _sum(weights, SUPERTAGS, halves[0, h], halves[1, m], _way(h, m))
 
 
 @njit(nogil=True, cache=True)
@@ -295,20 +309,26 @@ def _between(t, h, m):
 
 
 @njit(nogil=True, cache=True)
+def _add_keys(templates, head, word, keys, n):
+    """The keys of an edge by these templates, from ``keys[n]`` on; gives where the next one belongs."""
+    for k in range(len(templates)):
+        keys[n + k] = head[templates[k, 0]] ^ word[templates[k, 1]]
+    return n + len(templates)
+
+
+@njit(nogil=True, cache=True)
 def _all_keys(t, h, m, is_full, cheap, tags, costly, keys):
     """All keys of an edge, and how many; ``costly`` has been made for both ends if the edge ``is_full``."""
-    n = len(CHEAP)
-    for k in range(n):
-        keys[k] = cheap[0, h, CHEAP[k, 0]] ^ cheap[1, m, CHEAP[k, 1]]
+    n = _add_keys(CHEAP, cheap[0, h], cheap[1, m], keys, 0)
     between = _between(t, h, m)
     for tag in range(len(tags)):
         if between >> tag & 1:
             keys[n] = cheap[0, h, COARSE] ^ cheap[1, m, COARSE] ^ tags[tag]
             n += 1
     if is_full:
-        for k in range(len(COSTLY)):
-            keys[n] = costly[0, h, COSTLY[k, 0]] ^ costly[1, m, COSTLY[k, 1]]
-            n += 1
+        n = _add_keys(COSTLY, costly[0, h], costly[1, m], keys, n)
+        if t.shape[1] > 4:
+            n = _add_keys(SUPERTAGS, costly[0, h], costly[1, m], keys, n)
     return n
 
 

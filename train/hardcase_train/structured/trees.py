@@ -2,7 +2,9 @@
 """First-order dependency parser with cheap templates (tags) and costly ones (words), trained under random states.
 
 A sentence is (words, 4) ints: word, prefix or suffix, fine tag and coarse tag, each below 2^31 and the coarse tag below
-32; its labels are the words' heads, 0 for the root. Trees are projective and the root has one child.
+32. A fifth int may be the word's supertag, what a tagger says of the word's place in the tree (Ouchi, Duh and Matsumoto
+2014); costly templates read it, and training sentences need supertags of a tagger that has not seen them. A sentence's
+labels are the words' heads, 0 for the root. Trees are projective and the root has one child.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from .tree_core import cheap_scores, costly_scores, count_edges, new_weights, tr
 
 __all__ = ["NO_DICTIONARY", "Sentences", "TreeParser"]
 
-PAD, ROOT = (1, 1, 1, 0), (2, 2, 2, 1)  # tokens beside a sentence; words and tags begin with 3, coarse tags with 2
+PAD, ROOT = (1, 1, 1, 0, 1), (2, 2, 2, 1, 2)  # tokens beside a sentence; all begin with 3, coarse tags with 2
 NO_DICTIONARY = np.zeros((0, 0, 2), np.int16)
 MOST_COARSE = 32
 
@@ -30,16 +32,18 @@ class Sentences:
 
     def __init__(self, X: Sequence[np.ndarray]) -> None:
         words, self.starts = flatten(X, np.int64)
-        if words.shape[1] != 4 or words.min() < 0 or words[:, 3].max() >= MOST_COARSE:
-            raise ValueError("a word is four ints from 0 on, the last one, its coarse tag, below 32")
+        width = words.shape[1]
+        if width not in (4, 5) or words.min() < 0 or words[:, 3].max() >= MOST_COARSE:
+            raise ValueError("a word is four or five ints from 0 on, the fourth one, its coarse tag, below 32")
         n = len(self.starts) - 1
-        self.tokens = np.empty((len(words) + 3 * n, 4), np.int64)
+        self.tokens = np.empty((len(words) + 3 * n, width), np.int64)
         at = self.starts + 3 * np.arange(n + 1)
-        self.tokens[at[:-1]], self.tokens[at[:-1] + 1], self.tokens[at[1:] - 1] = PAD, ROOT, PAD
+        self.tokens[at[:-1]] = self.tokens[at[1:] - 1] = PAD[:width]
+        self.tokens[at[:-1] + 1] = ROOT[:width]
         self.tokens[np.arange(len(words)) + 2 + 3 * np.repeat(np.arange(n), np.diff(self.starts))] = words
 
     def words(self) -> list[np.ndarray]:
-        """(words, 4) of each sentence."""
+        """(words, 4 or 5) of each sentence."""
         return [self.tokens[a + 3 * s + 2 : b + 3 * s + 2] for s, (a, b) in enumerate(pairwise(self.starts))]
 
     def only(self, which: np.ndarray) -> Sentences:
@@ -64,6 +68,8 @@ class TreeParser(BaseEstimator):  # type: ignore[misc]
 
     Attributes
     ----------
+    n_features_in_ : int
+        4, or 5 where words have supertags.
     weights_ : (2^bits,) float32 array
     edges_ : (2, fine tags, fine tags, 2, lengths) int32 array
         How many edges training sentences have from a head's tag to a word's, the head on the word's left or on its
@@ -84,7 +90,7 @@ class TreeParser(BaseEstimator):  # type: ignore[misc]
         self.seed = seed
 
     def fit(self, X: Sequence[np.ndarray], y: Sequence[np.ndarray]) -> Self:
-        """Train on sentences (words, 4) and heads (words,).
+        """Train on sentences (words, 4 or 5) and heads (words,).
 
         Raises
         ------
@@ -97,6 +103,7 @@ class TreeParser(BaseEstimator):  # type: ignore[misc]
         if [len(a) for a in X] != [len(b) for b in y] or any(np.min(b) < 0 or np.max(b) > len(b) for b in y):
             raise ValueError("heads are one a word, from 0 (the root) to the number of words")
         heads = np.concatenate(y).astype(np.int64)
+        self.n_features_in_ = given.tokens.shape[1]
         self.weights_ = new_weights(self.bits)
         train_trees(
             given.tokens, given.starts, heads, self.weights_, new_weights(self.bits), self.n_epochs, self.most,
@@ -117,7 +124,15 @@ class TreeParser(BaseEstimator):  # type: ignore[misc]
         return np.asarray(np.argmax(trees - price * every, axis=-1), dtype=np.int16)
 
     def scores(self, given: Sentences, buys: np.ndarray, dictionary: bool = False, n_heads: int = 0) -> np.ndarray:
-        """Scores of edges, all in one array, as ``eisner_all`` wants them; ``buys`` (n,) is each word's state."""
+        """Scores of edges, all in one array, as ``eisner_all`` wants them; ``buys`` (n,) is each word's state.
+
+        Raises
+        ------
+        ValueError
+            Words have a supertag and those of training had none, or the reverse.
+        """
+        if given.tokens.shape[1] != self.n_features_in_:
+            raise ValueError(f"a word has {given.tokens.shape[1]} ints; those of training had {self.n_features_in_}")
         flat, _ = cheap_scores(
             given.tokens, given.starts, self.weights_, self.longest_ if dictionary else NO_DICTIONARY
         )
