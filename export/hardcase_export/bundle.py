@@ -36,7 +36,7 @@ from .picking.audit_claim import audit_claim
 from .picking.held_out import BuildTrial, HeldOut, check_unseen, read_held_out
 from .picking.monitors import measure_monitors
 from .picking.optimism import Selection, selection_of
-from .picking.pick import ONE_WISH, candidates, pick
+from .picking.pick import ONE_WISH, Nearest, candidates, nearest_local, pick
 from .picking.price_table import price_table
 from .picking.risk_choice import RiskTerms, choose
 from .publish import Published, check_out, publish, read_key
@@ -56,6 +56,7 @@ class Exported(Published):
     ``measure`` is the name of what quality measures. ``target_unit`` is that of values, None of classes. ``f0`` is f0's
     point of the front, None if there is none. ``promise`` is as in the manifest's claims. ``weights`` is None for a
     program without polynomials. ``selection`` says what the choice of its sensors does to its figure on judged rows.
+    ``nearest`` is what decides something itself, where f0 was picked for every case.
     """
 
     unit: str
@@ -67,6 +68,7 @@ class Exported(Published):
     valid: Parity
     test: Parity
     selection: Selection
+    nearest: Nearest | None = None
     promise: dict[str, Any] | None = None
     weights: Weights | None = None
     passed_over: int = 0  # points that fit the wish better, whose integers decide otherwise than their floats
@@ -250,6 +252,7 @@ def _export(
         valid=integers.on_valid,
         test=integers.on_test,
         selection=selection_of(front, point, integers.draft),
+        nearest=nearest_local(front, point),
         promise=claims.get("promise"),
         weights=_weights(integers.draft, program, published.n_bytes),
     )

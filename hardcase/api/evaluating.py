@@ -65,7 +65,7 @@ def evaluate(
 
     from hardcase_edge.program.cost import to_micro
     from hardcase_export.integers.decide import decisions, figures
-    from hardcase_train.columns.frames import frame_columns, frame_names
+    from hardcase_train.columns.frames import frame_columns, frame_names, labels_of
     from hardcase_train.data.table import table_of
     from hardcase_train.tasks.target import target_labels
 
@@ -74,10 +74,11 @@ def evaluate(
     if frame_names(X) is not None:
         table = table_of("X", frame_columns(X), "")
         X, y = readings_of("X", table, manifest), target_labels(table, y) if isinstance(y, str) else y
+    y, hpc = labels_of("y", y), None if hpc is None else labels_of("hpc", hpc)
     quality, steps = quality_of(manifest), steps_of(manifest)
     truth, answers = truth_of("y", y, loaded.classes), None if hpc is None else truth_of("hpc", hpc, loaded.classes)
     sure = None if confidence is None else _basis_points(confidence)
-    group = None if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
+    group = None if groups is None else _numbers("groups", groups)
     sizes = None if item_sizes is None else np.asarray(item_sizes)
     if sizes is not None and (sizes.dtype.kind not in "iu" or (sizes < 1).any()):
         raise InputError("item_sizes holds something else than whole numbers from 1; give each row's size")
@@ -105,14 +106,26 @@ def _remembered(program: Program, manifest: Manifest, X: Any, sequences: Any, bu
     memory = layout_of(program, manifest.features, manifest.sensors)
     if memory is None or X.ndim != 2:
         return X
-    streams = np.zeros(len(X)) if sequences is None else np.asarray(sequences)
+    streams = np.zeros(len(X), dtype=np.int64) if sequences is None else _numbers("sequences", sequences)
     if len(streams) != len(X):
         raise InputError(f"sequences has {len(streams)} rows, X has {len(X)}; give one for each")
     n_own = len(program.features) - len(program.sensors[memory.sensor].features)
     if X.shape[1] == n_own:
         X = np.hstack([X, np.full((len(X), len(program.features) - n_own), np.nan)])
-    number = np.unique(streams, return_inverse=True)[1]
-    return remembered(program, memory, held(X, program.features), number, budget=budget, sizes=sizes)
+    return remembered(program, memory, held(X, program.features), streams, budget=budget, sizes=sizes)
+
+
+def _numbers(what: str, names: Any) -> NDArray[np.int64]:
+    """The number of each row's group or stream, (n,), counted by first appearance."""
+    import numpy as np
+
+    from hardcase_train.columns.frames import labels_of
+
+    labels = labels_of(what, names)
+    if None in labels:
+        raise InputError(f"{what} is missing in row {labels.index(None) + 1}; name each row's")
+    number = {label: k for k, label in enumerate(dict.fromkeys(labels))}
+    return np.array([number[label] for label in labels], dtype=np.int64)
 
 
 def _basis_points(confidence: Sequence[float]) -> NDArray[np.int64]:

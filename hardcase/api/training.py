@@ -40,7 +40,7 @@ def train(
     max_loss: float | None = None,
     budget: float | None = None,
     hpc: Any = None,
-    methods: Sequence[str] = ("auto",),
+    methods: str | Sequence[str] = ("auto",),
     effort: str = "normal",
     name: str = "policy",
     names: Sequence[str] | None = None,
@@ -82,7 +82,7 @@ def train(
     hpc : f0, an unfitted classifier with ``predict_proba``, or a regressor of values (of scikit-learn, LightGBM,
         XGBoost or CatBoost, or a Pipeline), or the path of a fitted model (.onnx, .skops, LightGBM text, XGBoost JSON);
         None: gradient boosting
-    methods : names of methods, or "auto"; both baselines are always trained
+    methods : names of methods, a name, or "auto"; both baselines are always trained
     effort : "quick", "normal" or "thorough"
     name : what its bundles are called
     names : names of the columns of an array
@@ -153,10 +153,10 @@ def train(
         quality=None if errors else _plain(quality),
         errors=_plain(errors) or {},
     )
-    chosen = tuple(check_method("methods", name) for name in methods)
+    chosen = tuple(check_method("methods", name) for name in ([methods] if isinstance(methods, str) else methods))
     folder = Path(tempfile.mkdtemp(prefix="hardcase-"))
     try:
-        front = build(
+        trained, front = build(
             config,
             (*chosen, *BASELINES),
             folder / "build",
@@ -166,11 +166,12 @@ def train(
             jobs=jobs,
             time_limit=time_limit,
             quiet=quiet,
-        )[1]
+        )
         (folder / "build").rename(folder.with_name(f"{folder.name}-build"))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    for line in [*flattery(front["hpc"]), *front["warnings"]]:
+    notes = trained.table.notes if quiet else ()  # else they are on stderr already
+    for line in [*notes, *flattery(front["hpc"]), *front["warnings"]]:
         warnings.warn(line, stacklevel=2)
     built = folder.with_name(f"{folder.name}-build")
     try:
@@ -207,7 +208,7 @@ def _table(X: Any, y: Any, names: Sequence[str] | None, **more: Any) -> tuple[Ta
     """The table, and the names of its columns of labels: "target", and of ``more`` those that are not None."""
     import numpy as np
 
-    from hardcase_train.columns.frames import frame_columns, frame_names
+    from hardcase_train.columns.frames import frame_columns, frame_names, labels_of
     from hardcase_train.data.table import table_of
 
     if frame_names(X) is None:
@@ -216,7 +217,7 @@ def _table(X: Any, y: Any, names: Sequence[str] | None, **more: Any) -> tuple[Ta
         columns = frame_columns(X)
         table = table_of("X", columns.rename_columns(column_names(X, names, columns.num_columns)), "")
     called: dict[str, str] = {}
-    added = {}
+    added: dict[str, list[Any]] = {}
     for name, given in (("target", y), *more.items()):
         if isinstance(given, str):
             called[name] = given
@@ -226,8 +227,8 @@ def _table(X: Any, y: Any, names: Sequence[str] | None, **more: Any) -> tuple[Ta
             if values.shape != (n,):
                 raise InputError(f"X has {n} rows, but {what} has the shape {values.shape}; {(n,)} is expected")
             called[name] = _free(what, (*table.names, *table.kinds))
-            added[called[name]] = values.tolist
-    table = replace(table, labels=table.labels.and_also(added))
+            added[called[name]] = labels_of(what, values)
+    table = replace(table, labels=table.labels.and_also({name: labels.copy for name, labels in added.items()}))
     digest = sha256(np.ascontiguousarray(table.X).tobytes())
     for name in (*table.texts, *added):
         digest.update("\n".join(map(str, table.labels.get(name, ()))).encode())
@@ -276,6 +277,8 @@ def _sensors(
     configs = []
     for name, given in (sensors or {}).items():
         members = [given] if isinstance(given, str | int) else list(given)
+        if not members:
+            raise InputError(f"sensor {str(name)!r} names no column; give it one, or leave it out")
         configs.append(sensor(str(name), [_column(columns, parts, str(name), column) for column in members]))
     named = {feature for config in configs for feature in config.features}
     configs += [sensor(name, [name]) for name in (*columns, *parts) if name not in named and name in price]
@@ -307,9 +310,8 @@ def _model(hpc: Any, seed: int, task: str) -> Any:
     from hardcase_train.tasks.hpc import ready
 
     kind = kind_named(task)
-    is_one = hasattr(hpc, kind.predict) and hasattr(hpc, "get_params") and (kind.has_classes or is_regressor(hpc))
-    if not is_one:
-        raise InputError(
-            f"hpc is {type(hpc).__name__}, not a scikit-learn {kind.estimator} with {kind.predict}; give one"
-        )
+    has_methods = not isinstance(hpc, type) and hasattr(hpc, kind.predict) and hasattr(hpc, "get_params")
+    if not has_methods or not (kind.has_classes or is_regressor(hpc)):
+        given = f"the class {hpc.__name__}" if isinstance(hpc, type) else type(hpc).__name__
+        raise InputError(f"hpc is {given}, not a scikit-learn {kind.estimator} with {kind.predict}; give one")
     return ready(clone(hpc), seed)

@@ -114,10 +114,14 @@ def labelled_rows(path: Path, manifest: Manifest) -> tuple[NDArray[np.float64], 
 
 def _table(path: Path, manifest: Manifest) -> tuple[NDArray[np.float64], NDArray[Any]]:
     """X and y of a user's table: columns are matched by name, labels by the bundle's classes."""
+    from hardcase_train.columns.kinds import NUMERIC
     from hardcase_train.data.table import read_table
     from hardcase_train.tasks.target import target_labels
 
     table = read_table(path, as_text=manifest.categories)
+    are_texts = bool(manifest.classes) and all(isinstance(label, str) for label in manifest.classes)
+    if are_texts and table.kinds.get(manifest.target) in NUMERIC:  # all of these texts look like numbers
+        table = read_table(path, as_text=(*manifest.categories, manifest.target))
     X = readings_of(str(path), table, manifest)
     return X, truth_of(f"{path}: {manifest.target!r}", target_labels(table, manifest.target), manifest.classes)
 

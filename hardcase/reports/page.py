@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from .markup import STYLE, safe
 
-__all__ = ["bar", "card", "details", "figure", "page", "section", "strip", "table"]
+__all__ = ["bar", "card", "details", "figure", "is_page_head", "page", "section", "strip", "table"]
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 LAYOUT = """
@@ -43,12 +43,20 @@ footer { margin-top: 3rem; color: var(--soft); font-size: .85rem }
 """
 
 
+BEGINNING = '<!doctype html>\n<html lang="en" class="hc">'
+
+
+def is_page_head(head: bytes) -> bool:
+    """Whether a file that begins so is a page of hardcase: what may be replaced by another."""
+    return head.startswith(BEGINNING.encode())
+
+
 def page(heading: str, body: Sequence[str]) -> str:
     """The whole page; ``heading`` is text, the parts of the body are HTML."""
     from importlib.metadata import version
 
     return (
-        '<!doctype html>\n<html lang="en" class="hc"><head><meta charset="utf-8">\n'
+        f'{BEGINNING}<head><meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'

@@ -62,6 +62,8 @@ def sections(picked: Picked, points: Front) -> list[str]:
 
 
 def _figures(picked: Picked, values: dict[str, Any], points: Front) -> list[str]:
+    from hardcase_export.picking.pick import nearest_local
+
     point, n = points.points[picked.number], values["n"]
     flags = "".join(f" --{key.replace('_', '-')} {value:g}" for key, value in picked.wish.items() if value is not None)
     wishes = ("max-loss", "budget", *(("risk",) if values["classes"] else ()), "method")
@@ -97,6 +99,13 @@ def _figures(picked: Picked, values: dict[str, Any], points: Front) -> list[str]
         "those of other measures are normal. Rows of one group count for as many as they are independent.</p>",
     ]
     out = [*(f'<p class="bad">{safe(warning, 400)}</p>' for warning in picked_warnings(picked)), *out]
+    nearest = nearest_local(points, point)
+    if nearest is not None:
+        out.append(
+            f"<p>It asks f0 in every case, and the device decides nothing itself. {safe(nearest.method)} does, at "
+            f"{amount(nearest.cost)} {safe(points.unit)} on judged rows; it needs <code>--max-loss "
+            f"{nearest.max_loss:g}</code>: its loss of {nearest.loss:.4f} there, and one standard error.</p>"
+        )
     if picked.passed_over:
         out.append(
             f"<p>{picked.passed_over} points fit the wish better; they were passed over, because their integers decide "

@@ -111,6 +111,7 @@ def build(
         def first(points: list[Point]) -> None:
             points = [*points, *own]
             write(points, {config.seed: picks(config.unit, task.problem, points)})
+            runs.written.append(out)
 
         points = [*runs.points(task, methods, first), *own]
         seeds = {config.seed: picks(config.unit, task.problem, points)}

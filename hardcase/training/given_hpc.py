@@ -8,6 +8,8 @@ from math import sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hardcase_edge.errors import InputError
+
 if TYPE_CHECKING:
     from hardcase_train.data.config import Config
     from hardcase_train.data.problem import Rows
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["opener", "save_given"]
 
+UNLIKELY = 4  # standard errors of a share, at most: so much better is no other order of labels by chance
 STANDARD_ERRORS = 2  # by which the accuracy on training rows may exceed that on validation rows
 
 
@@ -36,9 +39,16 @@ def save_given(task: Task, path: Path, data: bytes) -> dict[str, Any]:
 
     ``accuracy`` (of values ``rmse``, in the target's unit): on training and on validation rows; ``has_seen_rows``:
     whether f0 is better on the first by more than ``STANDARD_ERRORS`` of the difference.
+
+    Raises
+    ------
+    InputError
+        f0 only numbers its classes, and in another order than that of the labels.
     """
-    path.write_bytes(data)
     problem = task.problem
+    if problem.kind.has_classes and task.hpc.is_numbered:
+        _check_order(task)
+    path.write_bytes(data)
     if not problem.kind.has_classes:
         (train, train_error), (valid, valid_error) = map(_square, (problem.train, problem.valid))
         better, figures = valid - train, {"train": sqrt(train), "valid": sqrt(valid)}
@@ -53,6 +63,24 @@ def save_given(task: Task, path: Path, data: bytes) -> dict[str, Any]:
         **said,
         "has_seen_rows": better > STANDARD_ERRORS * sqrt(train_error**2 + valid_error**2),
     }
+
+
+def _check_order(task: Task) -> None:
+    """Refuse a model whose numbers fit the labels far better in another order than in theirs."""
+    import numpy as np
+    from scipy.optimize import linear_sum_assignment
+
+    rows, n_classes = task.problem.train, task.problem.n_classes
+    right = np.zeros((n_classes, n_classes))  # rows of each class by the model's number
+    np.add.at(right, (rows.y, rows.hpc_label), 1 / len(rows.y))
+    labels, numbers = linear_sum_assignment(right, maximize=True)
+    best, now = right[labels, numbers].sum(), np.trace(right)
+    if best - now > UNLIKELY * sqrt(0.25 / len(rows.y)):
+        order = ", ".join(str(task.classes[k])[:40] for k in labels[np.argsort(numbers)][:10])
+        raise InputError(
+            f"{task.hpc.name} numbers its classes, and in the order of the table's labels {now:.1%} of the training "
+            f"rows are right, but {best:.1%} would be as {order}; write it with labels, or number the table's"
+        )
 
 
 def _accuracy(rows: Rows) -> tuple[float, float]:

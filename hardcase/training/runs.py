@@ -7,7 +7,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +58,7 @@ class Runs:
     folder : for finished jobs
     jobs : threads on this machine
     deadline : of the whole run, f0 included; None: no time limit
+    written : the folder of a first build, once there is one that a better one shall replace
     """
 
     pool: Pool
@@ -65,6 +66,7 @@ class Runs:
     jobs: int | None = None
     quiet: bool = False
     deadline: Deadline | None = None
+    written: list[Path] = field(default_factory=list)
 
     def task(self, config: Config, table: Table | None = None, model: Any = None) -> Task:
         """Read the table unless given, split its rows, and fit f0; reports on stderr what the table leaves out."""
@@ -130,20 +132,29 @@ def open_runs(
         raise InputError(f"--jobs is {jobs}; expected 1 to {MAX_JOBS} threads")
     folder = _sweep_folder(out)
     with open_pool(dask, jobs) as pool, terminable():
+        runs = Runs(pool, folder, jobs, quiet, deadline)
         try:
             folder.mkdir(exist_ok=True)
-            yield Runs(pool, folder, jobs, quiet, deadline), folder
+            yield runs, folder
         except KeyboardInterrupt:
-            n_jobs = len(list(folder.glob("*.json")))
-            kept = f"{folder} keeps {n_jobs} finished jobs; run the same command again to resume"
             if not quiet:
-                _say(f"interrupted; {kept if n_jobs else 'nothing was written'}")
+                _say(f"interrupted; {_kept(runs)}")
             raise
         except OSError as error:
             raise InputError(f"{out} cannot be written: {error.strerror or error}; name another folder") from error
         finally:
             _tidy(folder)
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def _kept(runs: Runs) -> str:
+    """What is left of runs that were interrupted, and how to go on."""
+    n_jobs = len(list(runs.folder.glob("*.json")))
+    if n_jobs:
+        return f"{runs.folder} keeps {n_jobs} finished jobs; run the same command again to resume"
+    if runs.written:
+        return f"{runs.written[-1]} holds the first front, which hardcase export takes; the same command begins anew"
+    return "nothing was written"
 
 
 def _sizes(points: Sequence[Point]) -> list[int]:

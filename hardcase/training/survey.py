@@ -84,7 +84,7 @@ def _add_number(found: Survey, name: str, kind: str, table: Table, y: list[Any])
 
 def _add_text(found: Survey, name: str, values: list[Any], y: list[Any]) -> None:
     from hardcase_train.columns.categories import texts_in
-    from hardcase_train.columns.suspects import why_no_text
+    from hardcase_train.columns.suspects import why_no_text, why_numbers
 
     texts = texts_in(values)
     if not found.split and {"train", "valid", "test"} <= {t.lower() for t in texts} <= SPLIT_WORDS:
@@ -93,7 +93,10 @@ def _add_text(found: Survey, name: str, values: list[Any], y: list[Any]) -> None
         found.left_out[name] = reason
     else:
         found.categories[name] = len(texts)
-        _suspect(found, name, values, y)
+        if numbers := why_numbers(texts):
+            found.suspected[name] = f"is a category of texts, but {numbers}"
+        else:
+            _suspect(found, name, values, y)
 
 
 def _suspect(found: Survey, name: str, values: list[Any], y: list[Any]) -> None:

@@ -253,6 +253,7 @@ def _report(exported: Exported) -> dict[str, Any]:
         "measure": exported.measure,
         **({} if exported.target_unit is None else {"target_unit": exported.target_unit}),
         "selection": asdict(exported.selection),
+        **({} if exported.nearest is None else {"nearest": asdict(exported.nearest)}),
         "promise": exported.promise,
         "weights": None if exported.weights is None else asdict(exported.weights),
         "parity": {"valid": exported.valid.to_json(), "test": test.to_json()},
@@ -289,6 +290,7 @@ def _text(r: dict[str, Any], verbose: bool) -> list[str]:
         f"  picked     {r['method']}: {measured} {test['quality']:.4f}{interval}, "
         f"{test['forward_rate']:.1%} forwarded, on {test['n']} test rows",
         *_passed_over(r["passed_over"]),
+        *_nearest(r.get("nearest"), unit),
     ]
     if "rmse" in test:
         lines.append(f"  error      {value_errors(test, r['target_unit'])}")
@@ -323,6 +325,16 @@ def _recall_lines(classes: list[dict[str, Any]]) -> list[str]:
 def _passed_over(n: int) -> list[str]:
     """A line where a better point could not be exported."""
     return [f"  passed over {n} cheaper or better points, whose integers decide otherwise than their floats"] * (n > 0)
+
+
+def _nearest(nearest: dict[str, Any] | None, unit: str) -> list[str]:
+    """A line where f0 was picked for every case, so that the device decides nothing itself."""
+    if nearest is None:
+        return []
+    return [
+        f"  instead    {nearest['method']} at {nearest['cost']:.2f} {unit} decides itself; it needs --max-loss "
+        f"{nearest['max_loss']:g}: its loss of {nearest['loss']:.4f} on judged rows, and one standard error"
+    ]
 
 
 def _settings(r: dict[str, Any], unit: str) -> list[str]:

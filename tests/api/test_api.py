@@ -24,6 +24,7 @@ from hardcase_edge.bundle.signature import make_keys
 from hardcase_edge.errors import InputError, SignatureError
 from hardcase_edge.session.session import Decision
 from hardcase_export.integers.decide import decisions
+from hardcase_train.columns.frames import labels_of
 from hardcase_train.data.config import Config
 from hardcase_train.data.table import Table
 from hardcase_train.tasks.parts import item_sizes
@@ -315,6 +316,10 @@ def test_c_sources_stand_beside_their_bundle(
         ),
         pytest.param({"weight": ["a"] * 60}, "the weight 'weight' is missing or not a number", id="weight"),
         pytest.param({"hpc": object()}, "hpc is object, not a scikit-learn classifier", id="hpc"),
+        pytest.param(
+            {"hpc": LogisticRegression}, "hpc is the class LogisticRegression, not a scikit-learn", id="hpc's class"
+        ),
+        pytest.param({"sensors": {"a": []}}, "sensor 'a' names no column; give it one", id="no column"),
     ],
 )
 def test_what_cannot_be_trained_is_said_in_one_line(change: dict[str, Any], message: str) -> None:
@@ -337,6 +342,45 @@ def test_a_wish_that_no_policy_meets_leaves_what_was_trained(monkeypatch: pytest
         assert hardcase.Policy(build, budget=10.0).front.picked.valid.cost <= 10
     finally:
         shutil.rmtree(build)
+
+
+class NAType:
+    """What pandas has in place of a missing text: even a comparison with itself has no truth."""
+
+    def __eq__(self, _: object) -> Any:
+        return self
+
+    def __bool__(self) -> bool:
+        raise TypeError("boolean value of NA is ambiguous")
+
+    __ne__, __hash__ = __eq__, object.__hash__
+
+
+def test_labels_may_be_of_any_kind_that_a_table_has(tmp_path: Path) -> None:
+    X, y = rows(200)
+    days = {"low": "2024-01-01", "middle": "2024-01-02", "high": "2024-01-03"}
+    dates = np.array([days[label] for label in y], dtype="datetime64[ns]")
+    policy = hardcase.train(X, dates, methods="static", hpc=LogisticRegression(), effort=BRIEF, max_loss=0.2)
+    policy.export(tmp_path / "x.hcb", min_agreement=0.5)
+    assert hardcase.load(tmp_path / "x.hcb").classes == tuple(f"{day}T00:00:00" for day in sorted(days.values()))
+    figures = hardcase.evaluate(tmp_path / "x.hcb", X, dates, groups=[*y[:-1], "lone"])
+    assert figures == hardcase.evaluate(tmp_path / "x.hcb", X, [str(d)[:19] + " " for d in dates])
+    with pytest.raises(InputError, match="groups is missing in row 1; name each row's"):
+        hardcase.evaluate(tmp_path / "x.hcb", X, dates, groups=[NAType(), *y[1:]])
+    for labels, said in (
+        ([NAType(), *y[1:]], "the target 'y' is missing in 1 rows, first in row 1"),
+        ([1 + 1j] * 200, "y holds '[(]1[+]1j[)]', which is neither a number nor text; convert it"),
+    ):
+        with pytest.raises(InputError, match=said):
+            hardcase.train(X, np.array(labels, dtype=object))
+    assert labels_of("y", np.array([b"low", b"high"])) == ["low", "high"]
+
+
+def test_what_is_said_of_a_dataframe_is_a_warning() -> None:
+    frame = mixed().append_column("load", pa.array([f"{k % 7},5" for k in range(200)]))
+    said = "took the 7 texts of 'load' for a category; they look like numbers, and '0,5' is not written as one"
+    with pytest.warns(UserWarning, match=said), pytest.warns(UserWarning, match="left out 'when', which holds dates"):
+        hardcase.train(frame, "y", methods=["static"], hpc=LogisticRegression(), effort=BRIEF)
 
 
 @pytest.mark.parametrize(("X", "y"), [([["a"]], [0]), (np.zeros((3, 2)), np.zeros(2)), (np.zeros(3), np.zeros(3))])

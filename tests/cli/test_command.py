@@ -21,6 +21,7 @@ from hardcase.options import report
 from hardcase.verbs.completion import SHELLS
 from hardcase_edge.errors import InputError
 from hardcase_export.integers.decide import decisions
+from hardcase_train.sweep.phases import phase_bar
 from tests.helpers.export.builds import make_rows, static_draft
 
 WITH_EXAMPLES = [verb for verb in VERBS if hasattr(import_module(f"hardcase.verbs.{verb}"), "EXAMPLES")]
@@ -128,10 +129,10 @@ def test_bars_are_shown_on_terminals_alone(
 ) -> None:
     monkeypatch.setattr(sys, "stderr", stream)
     X, y = make_rows(250, 0)
-    with rows_bar("compare", 500), clock_bar("import"):
+    with rows_bar("compare", 500), clock_bar("import"), phase_bar(2, "sensor sets", 3, quiet=False):
         decisions(static_draft(), X, y)
         decisions(static_draft(), X, y)
-    assert ("compare" in stream.getvalue(), "import: 00:00" in stream.getvalue()) == (is_shown, is_shown)
+    assert {bar in stream.getvalue() for bar in ("compare", "import: 00:00", "2/5 sensor sets")} == {is_shown}
 
 
 def test_the_bar_counts_the_rows_of_every_comparison(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,6 +71,17 @@ def test_a_given_model_answers_what_a_build_says_that_it_does(tmp_path: Path, ca
     assert (status, on_rows["forward_rate"]) == (0, 1.0), err
 
 
+def test_a_model_that_numbers_its_classes_in_another_order_is_refused(tmp_path: Path, capsys: Capture) -> None:
+    X, y = folder_with(tmp_path)
+    argv = ["train", toml(tmp_path, PRICES), "--out", tmp_path / "build", "--no-baselines", "--hpc"]
+    for answers, expected in (((y == "cold").astype(int), 2), ((y == "hot").astype(int), 0)):
+        model = write(tmp_path / "numbers.onnx", LogisticRegression().fit(X, answers))
+        status, _, err = run(capsys, *argv, model)
+        assert status == expected, err
+        assert ("as hot, cold; write it with labels, or number the table's" in err) == (expected == 2)
+    assert (tmp_path / "build" / "hpc.onnx").exists()
+
+
 def test_a_model_that_knows_the_training_rows_is_said_to(tmp_path: Path, capsys: Capture) -> None:
     X, y = folder_with(tmp_path, apart=0.3)
     knows = np.arange(len(X)) < 90  # the first 60 %, which a split by time trains on

@@ -236,6 +236,21 @@ def test_long_text_is_left_out_and_almost_numbers_are_told_from_it(tmp_path: Pat
     assert found == {"note": text, "level": f"{text}; most are numbers, and '-' is not"}
 
 
+def test_numbers_that_are_not_written_as_numbers_are_suspected(tmp_path: Path) -> None:
+    columns = {
+        "load": [f'"{k % 7},5"' for k in range(60)],
+        "price": [f"{k + 1} 000.0 EUR" for k in range(60)],
+        "y": ["u", "v"] * 30,
+    }
+    found = survey(read_table(write_csv(tmp_path / "data.csv", columns)), "y")
+    assert found.suspected == {
+        "load": "is a category of texts, but they look like numbers, and '0,5' is not written as one"
+    }
+    assert found.left_out == {
+        "price": "names rows: every text is different; they look like numbers, and '1 000.0 EUR' is not written as one"
+    }
+
+
 def test_what_gives_the_answer_away_or_names_groups_is_said(tmp_path: Path) -> None:
     y = ["u", "v", "v", "u"] * 5
     columns = {"code": [{"u": 1, "v": 2}[k] for k in y], "user": [3, 5, 7, 5] * 5, "z": Z, "y": y}

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from hardcase.cli import main
 from hardcase.training import build as building
 from hardcase_train.sweep import timed
 from tests.helpers.train.problems import BRIEF, legacy_columns, run, toml, write_csv
@@ -36,6 +38,27 @@ def test_a_first_front_is_written_as_a_whole_build_before_the_last(
     assert "--time-limit 1s" in (out / "report.html").read_text()
     assert not list(table.parent.glob(".build*"))
     assert (out / "hpc.onnx").exists()
+
+
+def test_after_ctrl_c_the_first_front_is_named(
+    table: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fronts: list[bool] = []
+    write = building.write_build
+
+    def interrupted(*args: Any) -> dict[str, Any]:
+        fronts.append(True)
+        if len(fronts) == 2:
+            raise KeyboardInterrupt
+        return write(*args)
+
+    monkeypatch.setattr(building, "write_build", interrupted)
+    words = ["--no-baselines", "--method", "static", "--time-limit", "1s"]
+    out = table.parent / "build"
+    assert main(["train", str(table), "--out", str(out), *words]) == 130
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith(f"interrupted; {out} holds the first front, which hardcase export takes")
+    assert main(["export", str(out), "--out", str(table.parent / "m.hcb")]) == 0
 
 
 @pytest.mark.parametrize("flags", [("--seeds", "2"), ("--dask", "127.0.0.1:1")])

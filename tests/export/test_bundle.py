@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -33,7 +33,7 @@ from hardcase_export.integers.golden_cases import MIN_CASES, make_golden
 from hardcase_export.integers.parity import parity
 from hardcase_export.integers.point import AgreementError, make_integers
 from hardcase_export.integers.quantise import quantise
-from hardcase_export.picking.pick import DEFAULT_MAX_LOSS, pick
+from hardcase_export.picking.pick import DEFAULT_MAX_LOSS, nearest_local, pick
 from hardcase_export.summary import describe
 from tests.helpers.export.builds import (
     MANIFEST,
@@ -111,6 +111,20 @@ def test_forwarding_everything_may_be_picked_where_training_made_a_program_of_it
     front = replace(FRONT, points=(everything, *FRONT.points[1:]))
     assert pick(front, max_loss=0).method == "hpc"
     assert pick(front, max_loss=0.001).method == "dear"
+
+
+def test_what_decides_itself_is_named_where_everything_is_forwarded():
+    everything = replace(FRONT.points[0], program="policies/hpc")
+    unsure = [replace(p, valid=replace(p.valid, loss_se=0.03)) for p in FRONT.points[2:]]
+    front = replace(FRONT, points=(everything, *unsure))
+    assert pick(front) == everything
+    nearest = nearest_local(front, everything)
+    assert asdict(nearest) == pytest.approx({"method": "middle", "cost": 300, "loss": 0.01, "max_loss": 0.04})
+    assert pick(front, max_loss=nearest.max_loss).method == "middle"
+    errors = Quality("errors", "error costs", costs=((0.0, 1.0), (1.0, 0.0)), scale=1000.0)
+    assert nearest_local(replace(front, measure=errors), everything).max_loss == pytest.approx(40)
+    assert nearest_local(FRONT, FRONT.points[2]) is None
+    assert nearest_local(replace(FRONT, points=(everything,)), everything) is None
 
 
 def test_where_errors_have_costs_the_least_total_cost_is_picked_and_a_loss_is_an_amount():

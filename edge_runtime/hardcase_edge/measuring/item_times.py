@@ -10,6 +10,7 @@ each reading a choice among the others, at the end a linear model of ten classes
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from ..program.readings import Reading
     from ..session.session import Machine
 
-__all__ = ["ITEMS_EACH", "module_sensors", "stand_in", "time_items", "write_times"]
+__all__ = ["ITEMS_EACH", "are_times", "module_sensors", "stand_in", "time_items", "write_times"]
 
 ITEMS_EACH = 20  # as many items are looked at for each timing that is wished for; more sizes than that stay sparse
 MAX_SENSORS = 1000
@@ -165,6 +166,15 @@ def _decision(
     if not decision.sensors:
         return None
     return {"readings": len(decision.sensors), "size": size, "ms": round(elapsed * 1000, 6)}
+
+
+def are_times(head: bytes) -> bool:
+    """Whether a file that begins so holds such lines: what may be replaced by others."""
+    try:
+        line = json.loads(head.split(b"\n", 1)[0])
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(line, dict) and line.keys() in ({"sensor", "size", "ms"}, {"readings", "size", "ms"})
 
 
 def write_times(path: str, lines: list[Line]) -> None:

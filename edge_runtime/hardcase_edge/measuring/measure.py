@@ -125,11 +125,13 @@ def _is_module(policy: str) -> bool:
 
 def _measure_items(args: argparse.Namespace) -> int:
     """Time every sensor on items of every size, and write a line for each time."""
+    from ..base.files import check_replaceable
     from ..kernel.machine import open_machine
-    from .item_times import module_sensors, stand_in, time_items, write_times
+    from .item_times import are_times, module_sensors, stand_in, time_items, write_times
 
     if args.out is None:
         raise InputError("the times of items go to a file; name one with --out times.jsonl")
+    check_replaceable(args.out, "a file of times", are_times, remedy="name another --out")
     if not 1 <= args.repeat <= MAX_REPEAT:
         raise InputError(f"--repeat is {args.repeat}; use 1 to {MAX_REPEAT}")
     is_module, machine = _is_module(args.policy), None

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
 
+from ..base.files import check_replaceable
 from ..errors import InputError, one_line
 
 __all__ = ["Page", "check_name", "checked_address", "checked_file", "write_file"]
@@ -155,13 +156,18 @@ def checked_file(path: str) -> Path:
     Raises
     ------
     InputError
-        Its name is not one that node_exporter reads, or its folder is missing.
+        Its name is not one that node_exporter reads, its folder is missing, or another program's file stands there.
     """
     check_name(path)
     target = Path(path)
     if not target.parent.is_dir():
         raise InputError(f"the folder {target.parent} does not exist; make it")
+    check_replaceable(target, "a file of hardcase's figures", _are_figures, remedy="name another file")
     return target
+
+
+def _are_figures(head: bytes) -> bool:
+    return head.startswith(b"# HELP hardcase_")
 
 
 def write_file(path: Path, text: str) -> str:

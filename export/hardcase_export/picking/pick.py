@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from hardcase_edge.errors import InputError
 
 from ..drafts.front import HPC_METHOD, SLACK, Front, Point
 from .risk_choice import RiskTerms, Trial, choose
 
-__all__ = ["DEFAULT_MAX_LOSS", "ONE_WISH", "candidates", "pick"]
+__all__ = ["DEFAULT_MAX_LOSS", "ONE_WISH", "Nearest", "candidates", "nearest_local", "pick"]
 
 ONE_WISH = "give at most one of --max-loss, --budget and --risk"
 DEFAULT_MAX_LOSS = 0.01
@@ -77,6 +78,45 @@ def candidates(front: Front, method: str | None) -> list[Point]:
     return _of_method([p for p in front.points if p.program is not None and p.method != HPC_METHOD], method)
 
 
+@dataclass(frozen=True)
+class Nearest:
+    """The point that decides something itself and needs the least ``max_loss`` to be picked in place of f0.
+
+    method, cost, loss : of the point, on judged rows; where errors have costs, the loss is in the user's unit
+    max_loss : what it needs: the loss, and the standard error to spare
+    """
+
+    method: str
+    cost: float
+    loss: float
+    max_loss: float
+
+
+def nearest_local(front: Front, picked: Point) -> Nearest | None:
+    """What the user of f0 for every case could have instead; None if another point was picked, or there is none."""
+    per_loss = _per_loss(front)
+    others = [
+        p for p in front.points
+        if p.program is not None and p.valid.forward_rate < 1 and p.valid.cost < picked.valid.cost
+    ]  # fmt: skip
+    if picked.method != HPC_METHOD or not others:
+        return None
+    point = max(others, key=lambda p: (_lower_quality(p), -p.valid.cost))
+    f0 = picked.valid.quality
+    loss = (f0 - point.valid.quality) * per_loss
+    return Nearest(point.method, point.valid.cost, loss, max(0.0, _needed_loss(f0, point, per_loss)))
+
+
+def _per_loss(front: Front) -> float:
+    """The user's units in a loss of quality of 1, where errors have costs; else 1."""
+    return front.measure.scale if front.measure.kind == "errors" else 1.0
+
+
+def _needed_loss(f0: float, point: Point, per_loss: float) -> float:
+    """The least ``max_loss`` of four digits within which a point lies."""
+    return math.ceil((f0 - _lower_quality(point)) * per_loss * 1e4 - 1e-6) / 1e4
+
+
 def _of_method(points: Sequence[Point], method: str | None) -> list[Point]:
     matching = [p for p in points if method in (None, p.method)]
     if not matching:
@@ -93,7 +133,7 @@ def _cheapest(points: Iterable[Point], front: Front, max_loss: float) -> Point:
     f0 = [p.valid.quality for p in front.points if p.method == HPC_METHOD]
     if len(f0) != 1:
         raise InputError(f"the front has {len(f0)} points of method {HPC_METHOD}, but one is expected; train again")
-    per_loss = front.measure.scale if costs else 1.0  # the user's units in a loss of quality of 1
+    per_loss = _per_loss(front)
     floor = f0[0] - max_loss / per_loss - SLACK
     fitting = [p for p in points if _lower_quality(p) >= floor]
     if fitting:
@@ -101,8 +141,7 @@ def _cheapest(points: Iterable[Point], front: Front, max_loss: float) -> Point:
     nearest = max(points, key=lambda p: (_lower_quality(p), -p.valid.cost))
     raise InputError(
         f"no program is within {max_loss:g} of f0's {front.quality} {f0[0]:.4f} on validation rows; the nearest, "
-        f"{_named(nearest, front.unit)}, needs --max-loss "
-        f"{math.ceil((f0[0] - _lower_quality(nearest)) * per_loss * 1e4 - 1e-6) / 1e4:g}"
+        f"{_named(nearest, front.unit)}, needs --max-loss {_needed_loss(f0[0], nearest, per_loss):g}"
     )
 
 

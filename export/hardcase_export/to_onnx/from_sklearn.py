@@ -9,8 +9,9 @@ numbers, as ``sources`` reads them.
 
 from __future__ import annotations
 
+import copy
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from ..sources.from_estimator import from_estimator
 from .from_source import PROBABILITIES, READINGS, model_of
 from .layout import IR_VERSION, Core, describe, laid_out, rename
 
-__all__ = ["LIBRARIES", "REMEDY", "convert", "convert_hpc", "last_step", "library_of", "name_of"]
+__all__ = ["LIBRARIES", "REMEDY", "convert", "convert_hpc", "in_float32", "last_step", "library_of", "name_of"]
 
 REMEDY = "name another estimator in [hpc]"
 OPSETS = {"": 18, "ai.onnx.ml": 3}
@@ -48,6 +49,7 @@ def convert_hpc(estimator: Any, n_classes: int, dtypes: Sequence[str]) -> bytes:
     name = name_of(estimator)
     if library_of(estimator) in LIBRARIES:
         return _from_numbers(estimator, n_classes, dtypes)
+    estimator = in_float32(estimator, dtypes)
     try:
         model = convert(estimator, len(dtypes), {id(last_step(estimator)): {"zipmap": False}})
         _count_votes(model, last_step(estimator))
@@ -73,6 +75,35 @@ def _from_numbers(estimator: Any, n_classes: int, dtypes: Sequence[str]) -> byte
     n = len(source.features)
     core = Core(name_of(estimator), model_of(source), READINGS, "f32", n, PROBABILITIES, len(source.classes))
     return laid_out(core, dtypes, np.asarray(estimator.classes_).tolist(), n_classes)
+
+
+def in_float32(estimator: Any, dtypes: Sequence[str]) -> Any:
+    """The estimator with thresholds of histogram boosting in float32, rounded down: no float32 lies between the two.
+
+    skl2onnx rounds them to the nearest, which may be a reading just above the threshold. Where readings are float64,
+    the graph rounds them to the nearest, too, and the estimator stays as it is.
+    """
+    if "f64" in dtypes or not list(_boosted(estimator)):
+        return estimator
+    narrow = copy.deepcopy(estimator)
+    for model in _boosted(narrow):
+        for predictor in (tree for trees in model._predictors for tree in trees):
+            exact = predictor.nodes["num_threshold"]
+            nearest = exact.astype(np.float32)
+            below = np.nextafter(nearest, np.float32(-np.inf))
+            predictor.nodes["num_threshold"] = np.where(nearest > exact, below, nearest)
+    return narrow
+
+
+def _boosted(estimator: Any) -> Iterator[Any]:
+    """The histogram boosting in an estimator, a Pipeline or an ensemble of others."""
+    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+
+    if isinstance(estimator, HistGradientBoostingClassifier | HistGradientBoostingRegressor):
+        yield estimator
+    steps = [step for _, step in getattr(estimator, "steps", ())]
+    for part in (*steps, *np.ravel(getattr(estimator, "estimators_", ()))):
+        yield from _boosted(part)
 
 
 def convert(estimator: Any, n_features: int, options: Mapping[int, Any] | None = None) -> Any:

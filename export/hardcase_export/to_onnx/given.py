@@ -42,7 +42,10 @@ class Given:
     data : the bytes of hpc.onnx, whose label is the most probable class
     sha256 : of ``data``, in hex
     classes_ : (n_classes,) class indices
+    is_numbered : whether the file only numbers its classes, which are then taken in the order of the table's labels
     """
+
+    is_numbered = False
 
     def __init__(self, model: GivenModel, data: bytes, n_classes: int) -> None:
         self.name, self.file_sha256, self.data = model.core.name, model.sha256, data
@@ -120,7 +123,7 @@ def open_given(
     if _is_hpc_of(core.model, dtypes, len(classes)):
         given = Given(found, read_bytes(str(path)), len(classes))
         _compare(found, given, X[:BATCH], order, places)
-        return given
+        return given  # by its own build, in whose order of labels it is
     given = Given(found, laid_out(core, dtypes, places, len(classes), order=order), len(classes))
     rows = X[:BATCH]
     if not _takes_missing(given, rows):
@@ -128,6 +131,7 @@ def open_given(
         given = Given(found, laid_out(core, dtypes, places, len(classes), order=order, fill=median), len(classes))
         rows = np.where(np.isnan(rows), median, rows)
     _compare(found, given, rows, order, places)
+    given.is_numbered = set(map(str, found.classes)) != set(map(str, classes))
     return given
 
 

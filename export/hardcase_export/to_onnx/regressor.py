@@ -28,7 +28,7 @@ from hardcase_edge.program.kinds import VALUE
 
 from ..importing.agreement import float_bound
 from ..sources.from_estimator import from_estimator
-from .from_sklearn import LIBRARIES, REMEDY, convert, last_step, library_of, name_of
+from .from_sklearn import LIBRARIES, REMEDY, convert, in_float32, last_step, library_of, name_of
 from .from_source import READINGS, VALUES, values_of
 from .layout import Core, values_laid_out
 from .replay_rows import as_held, check_rows, feed, punch, runner
@@ -105,7 +105,7 @@ def convert_value_hpc(estimator: Any, X: Array, dtypes: Sequence[str], steps: in
         model, centre = values_of(from_estimator(estimator))
         core = Core(name, model, READINGS, "f32", n, VALUES, 1)
         return values_laid_out(core, dtypes, centre=centre, steps=steps, confidence=confidence)
-    plain, factor, offset = _untransformed(estimator, X)
+    plain, factor, offset = _untransformed(in_float32(estimator, dtypes), X)
     centred, centre = _centred(with_last_step(plain, _known(last_step(plain))), X)
     try:
         model = convert(centred, n)

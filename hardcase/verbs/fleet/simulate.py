@@ -60,6 +60,8 @@ def run(args: argparse.Namespace) -> int:
     from hardcase_cloud.fleet.scenario import Network as NetworkOf
     from hardcase_cloud.fleet.scenario import Scenario, read_scenario
 
+    if args.report is not None:
+        _check_report(args.report)
     plain = Scenario(name="", fleet=FleetOf(), network=NetworkOf(), cloud=CloudOf())
     scenario = read_scenario(args.scenario) if args.scenario else plain
     check_scenario(scenario, args.workers if args.hpc else 0)
@@ -83,6 +85,15 @@ def run(args: argparse.Namespace) -> int:
         write_whole(args.report, fleet_page(values).encode())
     _say(args, values)
     return 1 if values["problems"] else 0
+
+
+def _check_report(path: Path) -> None:
+    """Refuse to replace a file that is not a page of hardcase, before the devices run."""
+    from hardcase_edge.base.files import check_replaceable
+
+    from ...reports.page import is_page_head
+
+    check_replaceable(path, "a report that hardcase wrote", is_page_head, remedy="name another file")
 
 
 def _seconds(text: str) -> float:

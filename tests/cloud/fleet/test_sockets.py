@@ -178,10 +178,14 @@ def test_the_command_without_a_broker_is_one_line(tmp_path, capsys, monkeypatch)
     bundle, rows = tmp_path / "model.hcb", tmp_path / "rows.csv"
     bundle.write_bytes(pack_bundle(half_forwarding(sha256).bundle))
     rows.write_text("x0,x1,target\n1,4,red\n-1,0,blue\n")
-    broker = f"mqtt://127.0.0.1:{free_port()}"
-    assert main(["fleet", "simulate", "--bundle", str(bundle), "--rows", str(rows), "--broker", broker]) == 2
+    words = ["--bundle", str(bundle), "--rows", str(rows), "--broker", f"mqtt://127.0.0.1:{free_port()}"]
+    assert main(["fleet", "simulate", *words]) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert "no device is connected" in line
+    assert main(["fleet", "simulate", *words, "--report", str(rows)]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert "rows.csv exists and is not a report that hardcase wrote; name another file" in line
+    assert rows.read_text().startswith("x0,x1,target")
 
 
 def test_decisions_reach_the_store_each_once_though_connections_break(mosquitto, tmp_path, monkeypatch):

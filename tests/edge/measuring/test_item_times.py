@@ -54,6 +54,16 @@ def test_a_module_is_measured_at_every_size_as_often_as_told(camera: str, capfd:
     assert "hardcase costs times.jsonl" in err
 
 
+def test_times_replace_times_and_no_other_file(camera: str, capfd: pytest.CaptureFixture[str]) -> None:
+    words = ["measure", camera, "--repeat", "1", "--out"]
+    assert [main([*words, "times.jsonl"]) for _ in range(2)] == [0, 0]
+    for text in ("a,b\n1,2\n", '{"sensor": "mean", "cost": 3}\n', "[" * 600):
+        Path("mine.csv").write_text(text)
+        assert main([*words, "mine.csv"]) == 2
+        assert "mine.csv exists and is not a file of times; name another --out" in capfd.readouterr().err
+        assert Path("mine.csv").read_text() == text
+
+
 def test_a_toml_and_a_bundle_are_measured_with_items_too(tmp_path: Path, camera: str) -> None:
     Path("hardcase.toml").write_text('[[sensor]]\nname = "mean"\ncost = 1\n')
     words = ["--sensors", f"{camera}:read", "--items", f"{camera}:items", "--repeat", "2", "--out", "t.jsonl"]

@@ -16,7 +16,7 @@ import pytest
 
 from hardcase_edge.cli import main
 from hardcase_edge.errors import InputError
-from hardcase_edge.operations.metrics import BUCKETS_S, Metrics
+from hardcase_edge.operations.metrics import BUCKETS_S, Metrics, lines
 from hardcase_edge.operations.scrape import MAX_REQUEST_BYTES, TIMEOUT_S, Page, checked_file, write_file
 from tests.helpers.edge.device import EASY, HARD, make_bundle_bytes, write_replay
 
@@ -230,6 +230,15 @@ def test_a_file_is_replaced_as_a_whole_and_only_under_a_name_that_is_read(tmp_pa
             checked_file(str(tmp_path / name))
     with pytest.raises(InputError, match="does not exist; make it"):
         checked_file(str(tmp_path / "no" / "x.prom"))
+
+
+def test_the_figures_of_another_program_are_not_replaced(tmp_path):
+    ours, others = tmp_path / "hardcase.prom", tmp_path / "raid.prom"
+    ours.write_text("".join(lines("hardcase_build_info", "gauge", "The version.", [({}, 1)])))
+    assert checked_file(str(ours)) == ours
+    others.write_text("# HELP raid_disks Disks.\nraid_disks 4\n")
+    with pytest.raises(InputError, match=r"raid\.prom exists and is not a file of hardcase's figures; name another"):
+        checked_file(str(others))
 
 
 def test_a_run_writes_its_figures(tmp_path):

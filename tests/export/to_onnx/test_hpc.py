@@ -107,6 +107,17 @@ def test_an_imputed_classifier_converts_exactly_and_always_to_the_same_bytes(nam
         assert report["probability_gap"] < 1e-3
 
 
+@pytest.mark.parametrize("wrap", [lambda m: m, lambda m: Pipeline([("x", BaggingClassifier(m, 2, random_state=0))])])
+def test_a_reading_at_a_threshold_of_hist_boosting_takes_the_same_branch(wrap, tmp_path):
+    """Of thousandths, thresholds are often other thousandths but for their last bits."""
+    rng = np.random.default_rng(0)
+    X = (rng.integers(0, 2000, (400, 2)) / 1000).astype(np.float32).astype(np.float64)
+    y = rng.integers(0, 5, 400)
+    model = wrap(HistGradientBoostingClassifier(random_state=0, max_iter=20)).fit(X[:200], y[:200])
+    every = np.arange(2000).repeat(2).reshape(-1, 2) / 1000
+    assert export_hpc(model, every, 5, ["f32", "f32"], tmp_path / "hpc.onnx")["probability_gap"] < 1e-5
+
+
 def test_hist_boosting_takes_missing_values_by_itself(tmp_path):
     model = CLASSIFIERS["hist-boosting"]
     X, y = rows(400, 3, 1)

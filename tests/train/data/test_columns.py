@@ -90,6 +90,28 @@ def test_what_cannot_be_dropped_is_told(tmp_path: Path, drop: tuple[str, ...], s
         task(tmp_path, drop=drop)
 
 
+@pytest.mark.parametrize("label", ["1.0", "true"])
+def test_labels_of_text_are_text_in_a_table_where_all_of_them_look_like_numbers(tmp_path: Path, label: str) -> None:
+    manifest = Manifest("m", "u", ("a",), ("a",), (label, "none"), "y")
+    path = write_csv(tmp_path / "more.csv", {"a": [5, 6], "y": [label] * 2})
+    assert labelled_rows(path, manifest)[1].tolist() == [0, 0]
+
+
+def test_numbers_that_are_not_written_as_numbers_are_told(tmp_path: Path) -> None:
+    columns: dict[str, Any] = {
+        "level": ["-" if k % 9 == 0 else k % 9 for k in range(N)],
+        "load": [f"{k % 9}.5%" for k in range(N)],
+        "size": ["36", "38", "40", "42", "large"] * 12,
+        "room": [f"R{k % 9}" for k in range(N)],
+        "y": ["u", "v", "v"] * 20,
+    }
+    config = Config(file=write_csv(tmp_path / "data.csv", columns), target="y")
+    assert make_task(config, model=imputed(LogisticRegression())).table.notes == (
+        "took the 9 texts of 'level' for a category; most are numbers, and '-' is not",
+        "took the 9 texts of 'load' for a category; they look like numbers, and '0.5%' is not written as one",
+    )
+
+
 def test_a_users_table_is_read_by_the_manifests_categories_and_dates(tmp_path: Path) -> None:
     path = write_csv(tmp_path / "more.csv", {"y": [0, 1, 0], "zip": ["07", "8", "9"], "t": ["2024-03-05"] * 3})
     manifest = Manifest("m", "u", ("t.day", "zip"), ("t", "zip"), (0, 1), "y", categories={"zip": ("07", "9")})

@@ -6,6 +6,7 @@ from __future__ import annotations
 import io
 import pickle
 import re
+from decimal import Decimal
 from pathlib import Path
 from random import Random
 
@@ -194,6 +195,23 @@ def test_a_text_that_looks_like_a_number_stays_text_where_it_is_asked_for(tmp_pa
     path = csv(tmp_path, "zip,y\n007,1\n12,2\n")
     assert read_table(path).X[0, 0] == 7
     assert read_table(path, as_text=("zip",)).labels["zip"].tolist() == ["007", "12"]
+
+
+@pytest.mark.parametrize("cells", [("1,5E-3", "-2,5e2"), ("+1,5", ",25"), (" 1,5", "1 ")])
+def test_a_decimal_comma_is_one_in_any_number(tmp_path, cells):
+    table = read_table(csv(tmp_path, "a;y\n{};u\n{};v\n".format(*cells)))
+    assert table.X[:, 0].tolist() == [float(cell.replace(",", ".")) for cell in cells]
+
+
+def test_a_file_without_a_header_is_told(tmp_path):
+    note = "data.csv seems to have no header: its first row, which names the columns, is numbers"
+    assert read_table(csv(tmp_path, "1.5,2\n2.5,3\n")).notes == (note,)
+    assert read_table(csv(tmp_path, "2020,y\n2.5,3\n")).notes == ()
+
+
+def test_decimals_are_labels_as_other_numbers_are(tmp_path):
+    column = pa.array([Decimal("1.0"), Decimal("2.5"), None])
+    assert read_table(parquet(tmp_path, {"y": column})).labels["y"].tolist() == [1.0, 2.5, None]
 
 
 def test_dates_are_left_out_with_a_word_unless_their_parts_are_wanted(tmp_path):

@@ -60,6 +60,16 @@ def test_a_row_without_others_has_its_own_value() -> None:
     assert out_of_fold(LinearRegression(), np.zeros((1, 1)), np.array([7.0]), 0, 0).tolist() == [[7.0]]
 
 
+@pytest.mark.parametrize("name", ["HistGradientBoostingClassifier", "LogisticRegression"])
+def test_a_column_with_a_reading_in_one_fold_alone_is_no_fault(name: str) -> None:
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 60)
+    X = np.column_stack([y + rng.normal(size=60) / 2, np.where(np.arange(60) == 7, 1.0, np.nan), np.full(60, np.nan)])
+    model = make_hpc(name, {}, 0)
+    assert np.mean(out_of_fold(model, X, y, 2, 0).argmax(axis=1) == y) > 0.6
+    assert np.isfinite(probabilities(fit_hpc(model, X, y), X + 1.0, 2)).all()
+
+
 def test_a_list_of_names_is_a_pipeline_behind_the_training_median() -> None:
     X, y = table()
     model = make_hpc(STEPS, {"LogisticRegression__C": 0.25, "StandardScaler__with_mean": False}, 3)

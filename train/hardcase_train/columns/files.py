@@ -20,6 +20,7 @@ from hardcase_edge.base.cells import (
     TRUE_WORDS,
     column_names,
     is_open,
+    number_in,
     separator_of,
 )
 from hardcase_edge.batch.tables import NUMBER_BYTES, check_size
@@ -34,8 +35,9 @@ SAMPLE_BYTES = 1024 * 1024  # of a CSV file, in which a decimal comma is looked 
 DATE_FORMATS = tuple(
     day + time for day in ("%Y/%m/%d", "%d.%m.%Y") for time in ("", " %H:%M", " %H:%M:%S")
 )  # and ISO 8601
-DECIMAL_COMMA = re.compile(rb'[;\t"\n]-?\d+,\d+(?=[;\t"\r\n])')
-DECIMAL_POINT = re.compile(rb'[;\t"\n]-?\d+\.\d+(?=[;\t"\r\n])')
+DECIMAL_COMMA, DECIMAL_POINT = (
+    re.compile(rb'[;\t"\n] *[+-]?\d*' + mark + rb'\d+(?:[eE][+-]?\d+)? *(?=[;\t"\r\n])') for mark in (rb",", rb"\.")
+)
 
 
 def read_columns(path: Path, data: bytes, as_text: Collection[str] = ()) -> tuple[Any, tuple[str, ...]]:
@@ -106,6 +108,8 @@ def _read_csv(path: Path, data: bytes, as_text: Collection[str]) -> tuple[Any, t
         data = re.sub(f"{separator} +".encode(), separator.encode(), data)
     header = _header(data)
     cells = next(csv.reader([header], delimiter=separator), [])
+    if cells and all(map(_is_number, cells)):
+        notes = (*notes, f"{path.name} seems to have no header: its first row, which names the columns, is numbers")
     text_cells = [cell for cell, name in zip(cells, column_names(cells), strict=True) if name in as_text]
     table = pa.csv.read_csv(
         pa.BufferReader(data),
@@ -142,6 +146,13 @@ def _header(data: bytes) -> str:
             if not is_within:
                 break
     return header.rstrip("\r\n")
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        return number_in(cell, ";") is not None
+    except ValueError:
+        return False
 
 
 def _has_decimal_comma(sample: bytes) -> bool:

@@ -3,11 +3,17 @@
 
 from __future__ import annotations
 
+from datetime import date
+from numbers import Real
 from typing import Any
+
+import numpy as np
 
 from hardcase_edge.errors import InputError, one_line
 
-__all__ = ["frame_columns", "frame_names"]
+__all__ = ["frame_columns", "frame_names", "labels_of"]
+
+ABSENT = ("NAType", "NaTType")  # what pandas has in place of a missing value
 
 
 def frame_names(frame: Any) -> list[Any] | None:
@@ -42,3 +48,35 @@ def frame_columns(frame: Any) -> Any:
                 f"the column {name!r} is neither numbers nor text nor dates ({one_line(error)}); convert or drop it"
             ) from error
     return pa.table(arrays, names=[str(name) for name in names])
+
+
+def labels_of(what: str, values: Any) -> list[Any]:
+    """Labels as Python has them, as a table's: numbers and text, dates as text, None for missing ones.
+
+    Parameters
+    ----------
+    what : names the values in the message
+    values : (n,) a sequence, an array, or a column of a DataFrame
+
+    Raises
+    ------
+    InputError
+        A value is something else.
+    """
+    array = np.asarray(values)
+    if array.dtype.kind == "M":
+        array = array.astype("datetime64[us]")  # of nanoseconds, numpy makes plain numbers
+    return [_label(what, value) for value in array.tolist()]
+
+
+def _label(what: str, value: Any) -> Any:
+    plain = value.item() if isinstance(value, np.generic) else value  # within an array of objects
+    if plain is None or type(plain).__name__ in ABSENT:
+        return None
+    if isinstance(plain, date):
+        return plain.isoformat()
+    if isinstance(plain, bytes):
+        return plain.decode(errors="backslashreplace")
+    if not isinstance(plain, str | Real):
+        raise InputError(f"{what} holds {str(plain)[:60]!r}, which is neither a number nor text; convert it")
+    return plain.strip() if isinstance(plain, str) else plain

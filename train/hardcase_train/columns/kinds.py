@@ -67,11 +67,16 @@ def finite(values: Any) -> np.ndarray:
 
 
 def labels_in(column: Any, kind: str) -> Callable[[], list[Any]] | None:
-    """A function that gives a column's values as labels, dates as text; None for a column that cannot be labels."""
+    """A function that gives a column's values as labels, dates as text; None for a column that cannot be labels.
+
+    Decimals become floats, as they do where they are features.
+    """
     from pyarrow import types
 
-    if kind == OTHER or types.is_decimal(column.type):
+    if kind == OTHER:
         return None
+    if types.is_decimal(column.type):
+        column = column.cast("float64", safe=False)
     if kind == DATE:
         return lambda: [None if v is None else v.isoformat() for v in column.to_pylist()]
     values: Callable[[], list[Any]] = column.to_pylist

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Columns that hold no reading: empty or constant ones, names and numbers of rows, names of what rows belong to.
 
+Or they hold readings that are not written as numbers, and are then taken for text.
+
 Only their look gives such columns away, so these are suspicions, for people to confirm.
 """
 
@@ -15,7 +17,7 @@ import numpy as np
 
 from .categories import texts_in, why_no_category
 
-__all__ = ["why_group", "why_no_number", "why_no_text"]
+__all__ = ["why_group", "why_no_number", "why_no_text", "why_numbers"]
 
 MIN_ROWS = 10  # fewer rows are all distinct by chance
 ID = re.compile(r"(?:^|[\W_])(?:id|ids|uid|uuid|guid|index|idx|row|key|nr|no)(?:$|[\W_])|^column 1$", re.I)
@@ -24,6 +26,12 @@ GROUP = re.compile(
     r"household|customer)(?:$|[\W_])",
     re.I,
 )
+MIN_NUMBERS = 5  # fewer texts that look like numbers may as well be names, such as 1, 2 and 3a
+UNIT = re.compile(r"\D{0,4}\Z")  # behind a number, the same in every text, such as " kWh"
+NUMBER = re.compile(
+    r"[^\w.,+-]{0,2}[+-]?(?:(?:0|[1-9]\d*)(?:[.,]\d*)?|[.,]\d+|"
+    r"[1-9]\d{0,2}(?P<apart>[., '\u00a0\u202f])\d{3}(?:(?P=apart)\d{3})*(?:[.,]\d+)?)(?:[eE][+-]?\d+)?"
+)  # also behind a sign such as that of euros, and with thousands apart; no code such as 007
 
 
 def why_no_number(name: str, values: np.ndarray) -> str:
@@ -55,13 +63,35 @@ def why_no_text(values: Sequence[Any]) -> str:
     if len(texts) < 2:
         return _constant(len(texts))
     n_present = sum(isinstance(v, str) and bool(v.strip()) for v in values)
-    if len(texts) == n_present and n_present >= MIN_ROWS:
-        return "names rows: every text is different"
     reason = why_no_category(texts)
-    others = [text for text in texts if not _is_number(text)]
-    if reason and 0 < len(others) < len(texts) / 2:
-        return f"{reason}; most are numbers, and {others[0][:40]!r} is not"
-    return reason
+    if len(texts) == n_present and n_present >= MIN_ROWS:
+        reason = "names rows: every text is different"
+    numbers = why_numbers(texts) if reason else ""
+    return f"{reason}; {numbers}" if numbers else reason
+
+
+def why_numbers(texts: Sequence[str]) -> str:
+    """How different texts seem to be numbers that are not written as such; empty if most of them do not.
+
+    >>> why_numbers(["1", "2", "3", "4.5", "5", "-"])
+    "most are numbers, and '-' is not"
+    >>> why_numbers(["1,5 %", "2,5 %", "20 %", "3,25 %", "8 %"])
+    "they look like numbers, and '1,5 %' is not written as one"
+    """
+    written = [text for text in texts if any(map(str.isdigit, text))]
+    if len(written) < MIN_NUMBERS:
+        return ""
+    unit = UNIT.findall(written[0])[0]
+    end = len(unit) if all(text.endswith(unit) for text in written) else 0
+    others = [text for text in texts if not NUMBER.fullmatch(text[: len(text) - end].strip())]
+    if len(others) >= len(texts) / 2:
+        return ""
+    if others:
+        return f"most are numbers, and {others[0][:40]!r} is not"
+    odd = next((text for text in texts if not _is_number(text)), None)
+    if odd is None:
+        return "they are numbers, stored as text"
+    return f"they look like numbers, and {odd[:40]!r} is not written as one"
 
 
 def why_group(name: str, values: Sequence[Any]) -> str:

@@ -29,6 +29,7 @@ from ..columns.categories import MAX_TOTAL, codes_in, texts_in, why_no_category
 from ..columns.dates import date_parts
 from ..columns.files import ARROW_FORMATS, read_columns
 from ..columns.kinds import DATE, NUMBER, NUMERIC, TEXT, finite, kind_of, labels_in, numbers_in, plain
+from ..columns.suspects import why_numbers
 
 __all__ = ["FORMATS", "Labels", "Table", "read_table", "table_of"]
 
@@ -116,9 +117,11 @@ class Table:
             elif kind == TEXT:
                 values = self.labels[name]
                 texts = texts_in(values[train])
+                numbers = why_numbers(texts)
                 if reason := why_no_category(texts):
-                    unfit.append(f"{name!r} ({reason})")
+                    unfit.append(f"{name!r} ({reason}{'; ' * bool(numbers)}{numbers})")
                 elif texts:
+                    notes += [f"took the {len(texts)} texts of {name!r} for a category; {numbers}"] * bool(numbers)
                     categories[name], columns[name] = texts, codes_in(values, texts)
                 else:
                     notes.append(f"left out {name!r}, which is empty in the training rows")

@@ -13,5 +13,8 @@ SETS, CHOICE, SETTINGS, N_PHASES = 2, 3, 4, 5  # 1 is f0 and 5 is the report: ot
 
 
 def phase_bar(phase: int, what: str, total: int | None, quiet: bool, initial: int = 0) -> Any:
-    """A bar on stderr with the number of the phase, what is counted, and tqdm's time left; none if ``quiet``."""
-    return tqdm(total=total, initial=initial, desc=f"{phase}/{N_PHASES} {what}", disable=quiet)
+    """A bar with the number of the phase, what is counted, and tqdm's time left; on stderr, only on a terminal.
+
+    quiet : whether there is no bar anyway
+    """
+    return tqdm(total=total, initial=initial, desc=f"{phase}/{N_PHASES} {what}", disable=quiet or None)

@@ -142,6 +142,7 @@ def fit_hpc(model: Any, X: np.ndarray, y: np.ndarray, weight: np.ndarray | None 
     ):  # an overflow shows in the probabilities, which are checked
         warnings.simplefilter("ignore", ConvergenceWarning)  # the user's choice of iterations
         model = clone(model)
+        X = _without_empty(X)
         holds_out = is_classifier(model) and getattr(model, "early_stopping", None) == "auto"
         if holds_out and np.unique(y, return_counts=True)[1].min() < 2:
             model.set_params(early_stopping=False)  # it would hold out a row of every class, also a single one
@@ -150,6 +151,15 @@ def fit_hpc(model: Any, X: np.ndarray, y: np.ndarray, weight: np.ndarray | None 
         except Exception as error:  # estimators raise exceptions of any kind
             gap = "; XGBClassifier needs a row of each class in every fold" if "Invalid classes" in str(error) else ""
             raise InputError(f"[hpc] the estimator cannot be fitted: {one_line(error)}{gap}") from error
+
+
+def _without_empty(X: np.ndarray) -> np.ndarray:
+    """The rows with zeros in columns that are empty in all of them: they tell no two rows apart either way.
+
+    scikit-learn's histogram boosting takes no empty column, and a fold may leave one where readings are few.
+    """
+    empty = np.isnan(X).all(axis=0)
+    return np.where(empty, 0.0, X) if empty.any() else X
 
 
 def answers_to(model: Any, X: np.ndarray, n_classes: int) -> np.ndarray:

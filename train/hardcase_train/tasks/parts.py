@@ -115,8 +115,10 @@ def row_parts(table: Table, config: Config, target: Target, group: np.ndarray | 
         split = random_split(target.strata, config.seed, group)
         for name, k in PARTS:
             if not (split == k).any():
+                are_numbers = target.kind.has_classes and all(isinstance(c, int | float) for c in target.classes)
+                other = ', or predict numbers by task = "value"' if are_numbers else ""
                 raise InputError(
-                    f"the target {config.target!r} has too few rows per class: no {name} row is left; add rows"
+                    f"the target {config.target!r} has too few rows per class: no {name} row is left; add rows{other}"
                 )
         return split
     if config.split not in table.labels:

@@ -179,7 +179,7 @@ def _fitted(
         model = make_hpc(config.estimator, config.params, config.seed, target.kind.estimator)
     X, y, weight = rows
     train, *others = index
-    with tqdm(total=1 + N_FOLDS, desc="1/5 f0", disable=quiet) as bar:
+    with tqdm(total=1 + N_FOLDS, desc="1/5 f0", disable=quiet or None) as bar:
         fitted = fit_hpc(model, X[train], y[train], weight[train])
         bar.update(1)
         group = None if group is None else group[train]
