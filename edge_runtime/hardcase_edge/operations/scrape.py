@@ -172,6 +172,7 @@ def write_file(path: Path, text: str) -> str:
         temporary.chmod(0o644)
         temporary.replace(path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # its folder may be gone, or another's
+            temporary.unlink()
         return f"{path} cannot be written: {error.strerror}"
     return ""
