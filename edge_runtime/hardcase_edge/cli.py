@@ -233,6 +233,11 @@ def _status(args: argparse.Namespace) -> int:
     except HardcaseError as error:
         note(" ".join(str(error).split()))
         return 2
+    except ModuleNotFoundError as error:
+        if error.name != "paho":
+            raise
+        note("paho-mqtt is missing, and a broker needs it; install it: pip install paho-mqtt")
+        return 2
     except BrokenPipeError:
         return READER_LEFT
     except KeyboardInterrupt:
@@ -342,7 +347,7 @@ def _store(args: argparse.Namespace) -> int:
     return 0
 
 
-# ---------------------------------------------------------------- service
+# ---------------------------------------------------------------- service and enrol
 
 
 def _service(args: argparse.Namespace) -> int:
@@ -359,9 +364,6 @@ def _parsed_run(words: list[str]) -> argparse.Namespace:
             f"{' '.join(words[:1])!r} is not the command run; name the whole command: run --store FOLDER ..."
         )
     return make_parser().parse_args(words)
-
-
-# ---------------------------------------------------------------- enrol
 
 
 def _enrol(args: argparse.Namespace) -> int:
