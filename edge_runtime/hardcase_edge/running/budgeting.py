@@ -162,7 +162,7 @@ class Budgets:
         self._reserve = 0 if servo.spending is None else max(servo.spending.burst, 2 * self._worst)
         self._forwards_reserve = 0 if servo.forwards is None else servo.forwards.burst
         self._resume(kept)
-        self._save()
+        self._save(must=not kept)  # a plan that was begun goes on, also on a disk that has become full or read-only
 
     # ------------------------------------------------------------ before and after a decision
 
@@ -249,7 +249,7 @@ class Budgets:
             self.plan.left = min(left, self.plan.left)
             self.plan.left_ms = min(left_ms, MOST_LEFT_MS)
 
-    def _save(self, *, is_last: bool = False) -> None:
+    def _save(self, *, is_last: bool = False, must: bool = False) -> None:
         """Write what would be left if the reserve were spent; what is left, if no decision follows."""
         reserve, forwards_reserve = (0, 0) if is_last else (self._reserve, self._forwards_reserve)
         parts: dict[str, tuple[int, int]] = {}
@@ -264,7 +264,7 @@ class Budgets:
         try:
             write_ledger(self._path, self._name, dict(parts))
         except InputError as error:
-            if self._spent == 0:
+            if must:
                 raise
             self._note(f"{error}; until it can be, a restart may spend a part of the budget again")
         self._reserve_left, self._forwards_left = self._reserve, self._forwards_reserve
