@@ -158,7 +158,7 @@ def checked_file(path: str) -> Path:
         Its name is not one that node_exporter reads, or its folder is missing.
     """
     check_name(path)
-    target = Path(path)
+    target = Path(path).absolute()
     if not target.parent.is_dir():
         raise InputError(f"the folder {target.parent} does not exist; make it")
     return target

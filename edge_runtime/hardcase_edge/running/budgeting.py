@@ -14,7 +14,7 @@ from ..program.cost import to_micro, to_unit
 from ..program.definition import Opaque
 from ..program.inner import inner_sensors
 from ..servo.bucket import HOUR_MS
-from ..servo.flags import date_of, is_asked
+from ..servo.flags import BUDGET_FILE, date_of, is_asked
 from ..servo.ledger import read_ledger, write_ledger
 from ..servo.plan import MOST_LEFT_MS, Plan, energy_to_micro
 from ..servo.servo import FORWARD, Servo, forward_bucket, spending_bucket
@@ -55,7 +55,7 @@ def budgets_of(
         return None
     manifest, prices = loaded.manifest, loaded.manifest.prices
     share = None if args.max_forward_rate is None else parse_share(args.max_forward_rate, "--max-forward-rate")
-    path = args.budget_file or ("hardcase-budget.json" if args.store is None else f"{args.store}/budget.json")
+    path = args.budget_file or (BUDGET_FILE if args.store is None else f"{args.store}/budget.json")
     name = f"{args.budget_per_hour} {args.battery} {args.until} {share} {manifest.unit}"
     kept = read_ledger(path, name)
     plan, until = plan_of(args, manifest, clock, kept.get("battery"), note)
