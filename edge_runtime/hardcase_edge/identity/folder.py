@@ -26,8 +26,8 @@ from .exchange import plan
 from .keys import check_issued, make_key, make_request
 
 __all__ = [
-    "Held", "Identities", "Identity", "Open", "folder_of", "is_file_of_identity", "put_claim", "put_identity",
-    "read_files",
+    "Held", "Identities", "Identity", "Open", "folder_of", "is_file_of_identity", "make_folders", "put_claim",
+    "put_identity", "read_files",
 ]  # fmt: skip
 
 MAX_FILE_BYTES = 16_384
@@ -175,7 +175,7 @@ class Identities:
         folder = self._numbered(newest + 1)
         if newest >= MAX_NUMBERS:
             raise InputError(f"{self.folder} has had {MAX_NUMBERS} identities; {_REMEDY}")
-        _make(self.folder, folder)
+        make_folders(self.folder, folder)
         _put(folder / "key.pem", make_key())
         _put(folder / "ca.pem", authority)
         request = make_request(folder / "key.pem", device)
@@ -308,7 +308,7 @@ def put_identity(folder: str | Path, key: bytes, cert: bytes, ca: bytes) -> None
     """
     identities = Identities(folder)
     place = identities.folder / "0001"
-    _make(identities.folder, place)
+    make_folders(identities.folder, place)
     for name, data in (("key.pem", key), ("ca.pem", ca), ("cert.pem", cert)):
         _put(place / name, data)
     write_whole(identities.folder / "current", b"1\n")
@@ -324,17 +324,23 @@ def put_claim(folder: str | Path, key: bytes, cert: bytes, ca: bytes, broker: st
     """
     root = Path(folder).absolute()
     place = root / "claim"
-    _make(root, place)
+    make_folders(root, place)
     for name, data in (("key.pem", key), ("ca.pem", ca), ("cert.pem", cert)):
         _put(place / name, data)
     if broker:
         _put(place / "broker", f"{broker}\n".encode())
 
 
-def _make(root: Path, place: Path) -> None:
-    """Make the folders that are missing, and have their names on the disk, for their owner only."""
+def make_folders(root: Path, *below: Path) -> None:
+    """Make the folders that are missing, and have their names on the disk, for their owner only.
+
+    Raises
+    ------
+    InputError
+        One cannot be made.
+    """
     try:
-        for folder in (*reversed(root.parents), root, place):
+        for folder in (*reversed(root.parents), root, *below):
             if not folder.exists():
                 folder.mkdir(mode=0o700 if folder.is_relative_to(root) else 0o777)
                 sync_folder(folder.parent)
