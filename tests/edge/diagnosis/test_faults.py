@@ -173,9 +173,8 @@ def test_sensors_that_are_missing_or_fail_are_named(folder, tmp_path, monkeypatc
 
 
 def test_what_a_plug_in_prints_is_not_in_the_report(folder, tmp_path, monkeypatch, capfd):
-    (tmp_path / "loud.py").write_text(
-        "import os\ndef read(sensor):\n    print('x')\n    os.write(1, b'{')\n    return 3.0\n"
-    )
+    loud = "import os\ndef read(sensor):\n    print('x')\n    os.write(1, b'{')\n    return 3.0\n"
+    (tmp_path / "loud.py").write_text(loud)
     monkeypatch.chdir(tmp_path)
     assert told(capfd, "--store", folder, "--sensors", "loud:read", "--sensors", "vib=none") == (0, [])
 
