@@ -229,8 +229,14 @@ class Identities:
         return sorted(int(name) for name in names if len(name) == 4 and name.isascii() and name.isdecimal())
 
     def _read(self, folder: Path) -> Identity:
-        pem = read_bounded(folder / "cert.pem", MAX_FILE_BYTES, "certificate", remedy=_REMEDY)
-        return Identity(folder, read_certificate(from_pem(pem)))
+        identity = _read_certificate(folder)
+        _check_pair(identity)  # with a damaged key it would be tried for ever, and no other asked for
+        return identity
+
+
+def _read_certificate(folder: Path) -> Identity:
+    pem = read_bounded(folder / "cert.pem", MAX_FILE_BYTES, "certificate", remedy=_REMEDY)
+    return Identity(folder, read_certificate(from_pem(pem)))
 
 
 def folder_of(identity: str | None, store: str | None, cert: str | None) -> str | None:
@@ -278,11 +284,15 @@ def read_files(folder: str | Path, now: float) -> dict[str, bytes]:
             check_private(path, "device's key")
         files[name] = read_bounded(path, MAX_FILE_BYTES, "file of the identity", remedy=_REMEDY)
     held = Identities(root).held()
-    there = [one for one in (held.current, held.pending, held.claim) if one is not None]
     if not held.has_any:
+        for path in sorted(root.glob("*/cert.pem")):
+            try:
+                one = _read_certificate(path.parent)
+            except InputError:
+                continue
+            _check_pair(one)  # says what is wrong
         raise InputError(f"the identity {folder} has no certificate that can be read; {_REMEDY}")
-    for one in there:
-        _check_pair(one)
+    there = [one for one in (held.current, held.pending, held.claim) if one is not None]
     if all(one.facts.ends <= now for one in there):
         raise InputError(f"the identity {folder} has ended: no broker accepts its certificate; {_REMEDY}")
     return files
