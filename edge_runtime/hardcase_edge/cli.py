@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from . import __version__
 from .base.escape import json_line, terminal
 from .device.formats import FORMATS
-from .device.output import hold_standard_files, note, print_text
+from .device.output import Lines, hold_standard_files, note, print_text
 from .drift.flags import add_arguments as add_drift_arguments
 from .errors import HardcaseError, InputError
 from .outbox.flags import add_arguments
@@ -233,6 +233,11 @@ def _status(args: argparse.Namespace) -> int:
     except HardcaseError as error:
         note(" ".join(str(error).split()))
         return 2
+    except ModuleNotFoundError as error:
+        if error.name != "paho":
+            raise
+        note("paho-mqtt is missing, and a broker needs it; install it: pip install paho-mqtt")
+        return 2
     except BrokenPipeError:
         return READER_LEFT
     except KeyboardInterrupt:
@@ -342,7 +347,7 @@ def _store(args: argparse.Namespace) -> int:
     return 0
 
 
-# ---------------------------------------------------------------- service
+# ---------------------------------------------------------------- service and enrol
 
 
 def _service(args: argparse.Namespace) -> int:
@@ -359,9 +364,6 @@ def _parsed_run(words: list[str]) -> argparse.Namespace:
             f"{' '.join(words[:1])!r} is not the command run; name the whole command: run --store FOLDER ..."
         )
     return make_parser().parse_args(words)
-
-
-# ---------------------------------------------------------------- enrol
 
 
 def _enrol(args: argparse.Namespace) -> int:
@@ -384,7 +386,8 @@ def _doctor(args: argparse.Namespace) -> int:
         note(f"built {build_kernel()}")
     run = _parsed_run(args.run) if args.run else None
     refused = faults_of_arguments(run) if run is not None else []
-    wrong = refused + [fault for fault in faults(run) if fault.what not in [r.what for r in refused]]
+    with Lines(ends_with_reader=True):  # what a plug-in prints is not in the report
+        wrong = refused + [fault for fault in faults(run) if fault.what not in [r.what for r in refused]]
     if args.json:
         print_text(json_line({**examine(), "faults": [fault.to_json() for fault in wrong]}) + "\n")
         return int(bool(wrong))

@@ -110,4 +110,8 @@ def one_line(error: BaseException) -> str:
     >>> one_line(ValueError("bad\\n  value"))
     'bad value'
     """
-    return " ".join(str(error).split())[:200]
+    try:
+        text = str(error)
+    except Exception:  # of a user's class
+        text = "it cannot say why"
+    return " ".join(text.split())[:200]

@@ -31,6 +31,8 @@ from hardcase_edge.identity.folder import read_files
 from hardcase_edge.operations.unit import unit
 from hardcase_edge.running.elsewhere import STATE, check_files, check_on, check_service
 from hardcase_edge.store.metadata import MAX_METADATA_BYTES
+from hardcase_edge.store.repository import read_repository
+from hardcase_edge.store.trust import first_trust, release_of, updated
 
 from .wheels import zip_of
 
@@ -105,7 +107,7 @@ def make_card(
     if trust is not None:
         files["card/trust.pub"] = read_bounded(trust, MAX_KEY_BYTES, "public key", remedy="name the fleet's .pub file")
         arguments = [*arguments, "--trust", "/etc/hardcase/trust.pub"]
-    files |= _metadata(root, metadata_folder) | _extra(extra, files)
+    files |= _metadata(root, metadata_folder, data) | _extra(extra, files)
     files |= {f"card/kernels/{name}.so": kernel for name, kernel in sorted(kernels.items())}
     service = unit([*COMMAND, *arguments], devices=devices, groups=groups, sensors=sensors)
     files["card/hardcase-edge.service"] = service.encode()
@@ -255,18 +257,29 @@ def _extra(paths: Sequence[str | Path], taken: Iterable[str]) -> dict[str, bytes
     return files
 
 
-def _metadata(root: str | Path | None, folder: str | Path | None) -> dict[str, bytes]:
+def _metadata(root: str | Path | None, folder: str | Path | None, bundle: bytes) -> dict[str, bytes]:
+    """The files of metadata for the card, of which a device that begins with this root takes this bundle."""
     if root is None:
         if folder is not None:
             raise InputError("--metadata needs the first root, which you vouch for: name it with --root")
         return {}
+    if folder is None:
+        raise InputError("--root needs the metadata that list the bundle: name their folder with --metadata")
     remedy = "copy the repository's metadata again"
     files = {"card/root.json": read_bounded(root, MAX_METADATA_BYTES, "metadata", remedy=remedy)}
-    paths = sorted(Path(folder).glob("*.json")) if folder is not None else []
-    if folder is not None and not 1 <= len(paths) <= MAX_METADATA_FILES:
+    paths = sorted(Path(folder).glob("*.json"))
+    if not 1 <= len(paths) <= MAX_METADATA_FILES:
         raise InputError(
             f"{folder} has {len(paths)} files of metadata, not 1 to {MAX_METADATA_FILES}; name another folder"
         )
     for path in paths:
         files[f"card/metadata/{path.name}"] = read_bounded(path, MAX_METADATA_BYTES, "metadata", remedy=remedy)
+    _check_listed(files["card/root.json"], Path(folder), bundle)
     return files
+
+
+def _check_listed(root: bytes, folder: Path, bundle: bytes) -> None:
+    """Refuse metadata with which the device's store would not take this bundle."""
+    trust, now = first_trust(root), Clock().now()
+    new = read_repository(folder, trust.root)
+    release_of(updated(trust, new.roots, new.timestamp, new.snapshot, new.targets, now=now), bundle, now=now)

@@ -13,7 +13,7 @@ from typing import Any
 
 from hardcase_edge.base.files import read_bounded
 from hardcase_edge.base.sha256 import sha256
-from hardcase_edge.card.archive import MANIFEST, MAX_ARCHIVE_BYTES, read_archive
+from hardcase_edge.card.archive import MANIFEST, MAX_ARCHIVE_BYTES, read_archive, read_manifest
 from hardcase_edge.card.install import install
 from hardcase_edge.card.places import RUNTIME, STORE, UNITS
 from hardcase_edge.errors import InputError
@@ -86,11 +86,11 @@ def verify_root(folder: Path) -> dict[str, Any]:
     if not runtime.is_symlink() or "/" in os.readlink(runtime):
         raise InputError(f"{folder} has nothing of hardcase on it, or a flash was interrupted; flash it")
     try:
-        manifest = json.loads(_read(runtime / MANIFEST))
+        manifest = read_manifest(_read(runtime / MANIFEST))
         for name, digest in manifest["files"].items():
             if sha256(_read(runtime / name)).hex() != digest:
                 raise InputError(f"{runtime / name} is not what was written; flash again")
-        bundle, store = str(manifest["bundle"]), describe(Store(folder / STORE))
+        bundle, store = manifest["bundle"], describe(Store(folder / STORE))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(f"{runtime / MANIFEST} is damaged; flash again") from error
     if bundle not in f"{store['slot_a']} {store['slot_b']}" or not store["runs"]:

@@ -102,7 +102,11 @@ def open_image(path: Path, *, can_write: bool) -> Iterator[FatVolume]:
     try:
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)  # what was written before is read from the disk
-        start, size = _boot_partition(file, os.lseek(file, 0, os.SEEK_END), str(path))
+        try:
+            end = os.lseek(file, 0, os.SEEK_END)
+        except OSError as error:  # of a file that is none, such as those of /proc
+            raise InputError(f"{path} cannot be read: {error.strerror}; name an image file or a card") from error
+        start, size = _boot_partition(file, end, str(path))
         yield FatVolume(file, start, size, str(path))
     finally:
         os.close(file)

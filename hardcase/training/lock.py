@@ -38,6 +38,9 @@ def locked(out: Path) -> Iterator[None]:
     InputError
         Another run holds the lock, in this process or another, or the file system has none.
     """
+    out = Path(os.path.abspath(out))  # ``.`` has no name to stand beside
+    if not out.name:
+        raise InputError(f"{out} is no folder of its own; name another")
     path = out.with_name(f".{out.name}.lock")
     try:
         descriptor = _open_locked(path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from ..keys.repository import Lives, Places, Summary
 
-__all__ = ["EXAMPLES", "HELP", "TERMS", "arguments", "run"]
+__all__ = ["EXAMPLES", "HELP", "TERMS", "arguments", "keys_beside", "run"]
 
 HELP = "Keep a fleet's keys, and sign the list of bundles that its devices take."
 EXAMPLES = """\
@@ -100,6 +101,12 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def keys_beside(folder: Path) -> Path:
+    """The folder of private keys that belongs to a folder of metadata: DIR-keys for DIR."""
+    whole = folder.resolve() if folder.name in ("", "..") else folder
+    return whole.with_name(f"{whole.name}-keys")
+
+
 def _init(args: argparse.Namespace, repository: ModuleType) -> Summary:
     if not 1 <= args.threshold <= args.keys <= MAX_KEYS:
         raise InputError(
@@ -143,7 +150,7 @@ def _rotate(args: argparse.Namespace, repository: ModuleType) -> Summary:
 
 def _places(args: argparse.Namespace, repository: ModuleType) -> Places:
     folder = Path(args.folder)
-    private = Path(args.private) if args.private else folder.with_name(f"{folder.name}-keys")
+    private = Path(args.private) if args.private else keys_beside(folder)
     root_keys = tuple(map(Path, getattr(args, "root_keys", None) or [private]))
     for each in (private, *root_keys):
         if each.resolve().is_relative_to(folder.resolve()):
@@ -158,9 +165,10 @@ def _lives(args: argparse.Namespace, repository: ModuleType) -> Lives:
 
 
 def _next_step(args: argparse.Namespace) -> list[str]:
+    folder = Path(args.folder)
     if args.command == "init":
-        return [f"devices begin with: hardcase-edge store trust STORE {args.folder}/1.root.json"]
-    return [f"devices take it with: hardcase-edge store put STORE BUNDLE --metadata {args.folder}"]
+        return [f"devices begin with: hardcase-edge store trust STORE {shlex.quote(str(folder / '1.root.json'))}"]
+    return [f"devices take it with: hardcase-edge store put STORE BUNDLE --metadata {shlex.quote(str(folder))}"]
 
 
 def _seconds(text: str) -> int:

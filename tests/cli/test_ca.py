@@ -93,6 +93,9 @@ def test_what_cannot_be_done_is_refused_in_one_line(authority, tmp_path, capsys)
     assert "is not encrypted" in refused(capsys, "claim", where, "--broker", "mqtt://h", "--out", out)
     assert "nothing was issued to 'pi-7'" in refused(capsys, "revoke", where, "pi-7")
     assert "is not ASCII" in refused(capsys, "server", where, "bröker")
+    nowhere = str(tmp_path / "pi-1" / "current" / "x")  # below a file
+    assert "cannot be written: Not a directory" in refused(capsys, "device", where, "pi-2", "--out", nowhere)
+    assert "cannot be written: Not a directory" in refused(capsys, "claim", where, "--out", nowhere)
     assert "hardcase ca init" in refused(capsys, "list", str(tmp_path / "none"))
     assert (authority / "issued.jsonl").read_bytes() == before
     assert not (tmp_path / "out").exists()

@@ -277,6 +277,20 @@ def test_a_fault_is_one_line_and_nothing_is_written(keys: Keys, words: tuple[str
     assert {p: p.read_bytes() for p in Path().rglob("*") if p.is_file()} == before
 
 
+def test_a_folder_may_be_the_one_that_it_is_called_in(
+    keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "our fleet").mkdir()
+    monkeypatch.chdir(tmp_path / "our fleet")
+    assert keys("init", ".")[0] == 0
+    assert sorted(p.name.partition("-")[0] for p in (tmp_path / "our fleet-keys").iterdir())[0] == "root"
+    monkeypatch.chdir(tmp_path)
+    status, out, _ = keys("renew", "our fleet/")
+    assert (status, "store put STORE BUNDLE --metadata 'our fleet'" in out) == (0, True)
+    status, _, errors = keys("init", "/")
+    assert (status, errors) == (2, "hardcase keys: / is no folder of its own; name another\n")
+
+
 def test_a_length_of_time_is_a_number_and_a_unit(keys: Keys, capfd: pytest.CaptureFixture[str]) -> None:
     for text in ("30", "d", "0d", "-1d", "1m", "101y", "1.5d", "٣d"):
         with pytest.raises(SystemExit) as ended:

@@ -26,6 +26,7 @@ from hardcase_edge.identity.folder import Identities, read_files
 from hardcase_edge.running.connecting import link_config
 from tests.helpers.cards import CLOUD_INIT, MADE_KERNEL, RASPBERRY_PI, boot_image, made_identity, system_tree
 from tests.helpers.edge.power_cuts import read_tree
+from tests.helpers.edge.repository import Repository
 from tests.helpers.places import GOLDEN
 
 BUNDLE = GOLDEN / "v1.hcb"
@@ -252,6 +253,46 @@ def test_arguments_that_the_device_would_refuse_are_refused_before_a_byte_is_wri
     assert said.startswith("hardcase flash: --run: ")
     assert str(tmp_path) not in said
     assert read_tree(boot) == before
+
+
+def test_metadata_that_the_device_would_refuse_are_refused_before_a_byte_is_written(
+    tmp_path: Path, boot: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ours, theirs = Repository(), Repository()
+    late = Repository()
+    late.timestamp_expires = 1.7e9
+    folders = {
+        "good": write_repository(tmp_path / "good", ours, BUNDLE.read_bytes()),
+        "unlisted": write_repository(tmp_path / "unlisted", ours, b"another"),
+        "expired": write_repository(tmp_path / "expired", late, BUNDLE.read_bytes()),
+        "theirs": write_repository(tmp_path / "theirs", theirs, BUNDLE.read_bytes()),
+    }
+    root = folders["good"] / "1.root.json"
+    cases = {
+        (root, None): "--root needs the metadata that list the bundle",
+        (root, folders["unlisted"]): "do not list the bundle",
+        (root, folders["theirs"]): "0 trusted keys have signed the timestamp metadata, 1 must",
+        (root, tmp_path): "has 0 files of metadata",
+        (folders["expired"] / "1.root.json", folders["expired"]): "timestamp 1 expired at",
+        (BUNDLE, folders["good"]): "the root metadata cannot be used",
+    }
+    before = read_tree(boot)
+    for (first, folder), message in cases.items():
+        words = ["--root", first, *([] if folder is None else ["--metadata", folder])]
+        status, said = flash(capsys, BUNDLE, boot, *words, "--run", "--sensors thermal:")
+        assert (status, message in said, said.count("\n")) == (2, True, 1), said
+    assert read_tree(boot) == before
+    words = ["--root", root, "--metadata", folders["good"], "--run", "--sensors thermal:"]
+    assert flash(capsys, BUNDLE, boot, *words)[0] == 0
+
+
+def write_repository(folder: Path, repository: Repository, bundle: bytes) -> Path:
+    folder.mkdir()
+    files = repository.publish(bundle)
+    (folder / "1.root.json").write_bytes(repository.roots[0])
+    for role in ("timestamp", "snapshot", "targets"):
+        (folder / f"{role}.json").write_bytes(getattr(files, role))
+    return folder
 
 
 def test_what_is_put_beside_the_runtime_is_found_there(

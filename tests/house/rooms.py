@@ -28,8 +28,8 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     "hardcase_edge": (
         ("errors",), ("base",), ("program", "drivers"), ("stream",), ("verifier", "session", "batch", "exchange"),
         ("kernel",), ("joint",), ("bundle",),
-        ("sensors", "link", "store", "drift", "servo"), ("update", "device", "diagnosis", "outbox", "identity"),
-        ("operations", "card"), ("running", "measuring"), ("cli",),
+        ("sensors", "link", "store", "drift", "servo"), ("update", "device", "outbox", "identity"),
+        ("operations", "card", "diagnosis"), ("running", "measuring"), ("cli",),
     ),
     "hardcase_train": (  # a method is a room, imports no other
         ("columns", "structured"), ("data", "method"), ("policy", "tasks"), ("trees", "linear"), ("stages",),

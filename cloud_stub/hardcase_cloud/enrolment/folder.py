@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, load_pem_priv
 
 from hardcase_edge.base.files import check_private, read_bounded, sync_folder, write_new, write_whole
 from hardcase_edge.errors import HardcaseError, InputError
-from hardcase_edge.identity.folder import put_claim, put_identity
+from hardcase_edge.identity.folder import make_folders, put_claim, put_identity
 from hardcase_edge.identity.messages import CLAIM
 
 from .book import Book, Entry, Refused, check_device
@@ -148,6 +148,7 @@ class AuthorityFolder:
                     f"{name} has a {live[-1].kind}'s certificate until {_day(live[-1].expires)}; "
                     f"revoke it first: hardcase ca revoke {self.folder} {name}"
                 )
+            make_folders(Path(out).absolute())  # what cannot be put down is not issued
             certificate = self._issue_device(key.public_key(), name, now, days)
         put_identity(out, key_pem(key), certificate.public_bytes(Encoding.PEM), self.certificate)
         return certificate
@@ -170,6 +171,7 @@ class AuthorityFolder:
         if device:
             check_device(device)
         _check_empty(out)
+        make_folders(Path(out).absolute())
         key, name = make_key(), CLAIM + secrets.token_hex(6)
         certificate = issue(self._signers["claims"], key.public_key(), name, purpose="client", now=now, days=days)
         with self._journal.locked():

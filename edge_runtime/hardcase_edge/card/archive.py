@@ -21,11 +21,13 @@ from ..errors import InputError, one_line
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["MANIFEST", "MAX_ARCHIVE_BYTES", "Archive", "read_archive", "read_zip"]
+__all__ = ["MANIFEST", "MAX_ARCHIVE_BYTES", "Archive", "read_archive", "read_manifest", "read_zip"]
 
 MANIFEST = "card/manifest.json"
 MAX_ARCHIVE_BYTES = 32 * 1024 * 1024
 MAX_FILES = 1_000
+COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+TEXTS = ("bundle", "identity", "name", "runtime")  # keys of a manifest
 _NAME = re.compile(r"(?!.*(^|/)\.{1,2}(/|$))[A-Za-z0-9_.+-]+(/[A-Za-z0-9_.+-]+){0,8}", re.ASCII)
 
 
@@ -53,9 +55,29 @@ def read_zip(data: bytes, what: str) -> dict[str, bytes]:
                 raise ValueError("it holds too much")
             if not all(_NAME.fullmatch(e.filename) for e in entries):
                 raise ValueError("it has a file with a strange name")
+            if not all(e.compress_type in COMPRESSIONS for e in entries):
+                raise ValueError("it has a file of another compression")
             return {e.filename: archive.read(e) for e in entries}
     except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, OSError, RuntimeError, NotImplementedError) as error:
         raise InputError(f"{what} is cut short or damaged ({one_line(error)}); flash again") from error
+
+
+def read_manifest(data: bytes) -> dict[str, Any]:
+    """The manifest of an archive, with the keys that every one has.
+
+    Raises
+    ------
+    KeyError, TypeError, ValueError, RecursionError
+        It is not one.
+    """
+    manifest: dict[str, Any] = json.loads(data)
+    if manifest["format"] != 1:
+        raise ValueError("its format is not 1; flash with the hardcase that made it")
+    digests = manifest["files"]
+    has_form = all(type(manifest[key]) is str for key in TEXTS) and type(manifest["run"]) is list
+    if not has_form or type(digests) is not dict or not all(type(digest) is str for digest in digests.values()):
+        raise ValueError("a part of its manifest is of another type")
+    return manifest
 
 
 def read_archive(data: bytes, what: str) -> Archive:
@@ -68,10 +90,8 @@ def read_archive(data: bytes, what: str) -> Archive:
     """
     files = read_zip(data, what)
     try:
-        manifest = json.loads(files.pop(MANIFEST))
+        manifest = read_manifest(files.pop(MANIFEST))
         digests: Mapping[str, str] = manifest["files"]
-        if manifest["format"] != 1:
-            raise ValueError("its format is not 1; flash with the hardcase that made it")
         different = [n for n in {*digests, *files} if n not in files or digests.get(n) != sha256(files[n]).hex()]
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise InputError(f"{what} is not an archive of hardcase ({one_line(error)}); flash again") from error

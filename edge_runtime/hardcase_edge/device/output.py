@@ -56,10 +56,11 @@ class Lines:
     def __exit__(self, *_: object) -> None:
         if self._lost:
             self._tell(f"the last {self._lost} decisions were not written")
-        if not self._is_last:
-            sys.stdout, sys.stderr = self._streams
-            os.dup2(self._file, 1)
-        os.close(self._file)
+        with contextlib.suppress(OSError):  # a plug-in may have closed it
+            if not self._is_last:
+                sys.stdout, sys.stderr = self._streams
+                os.dup2(self._file, 1)
+            os.close(self._file)
 
     def write(self, line: str) -> bool:
         """Write one line; returns whether it was written whole.

@@ -19,7 +19,7 @@ from ..program.definition import Program
 from ..program.readings import Reading
 from ..sensors.bank import SensorBank, wanted_of
 from ..sensors.csv_replay import Replay
-from ..sensors.items import Item, ItemFunction
+from ..sensors.items import FOREIGN, Item, ItemFunction
 from ..sensors.specs import open_sources
 
 if TYPE_CHECKING:
@@ -114,23 +114,26 @@ class PartFunction(ItemFunction):
     """A function that gives items, each a list of its parts."""
 
     parts = 0
+    _parts: Sequence[object] = ()
     _part: object = None
 
     def next_item(self) -> bool:
         """Move on; False if the function has ended."""
         if not super().next_item():
             return False
-        given = self._value
-        if isinstance(given, list | tuple):
-            self.parts = len(given)
-        else:
-            self.parts = 0
+        try:
+            parts = list(self._value) if isinstance(self._value, list | tuple) else None
+        except FOREIGN:
+            parts = None
+        self._parts = parts or []
+        self.parts = len(self._parts)
+        if parts is None:
             self._item = Item(None, None, f"{self._name} gives an item that is not a list of its parts; correct it")
         return True
 
     def select(self, part: int) -> None:
         """Give this part to ``read`` from now on."""
-        self._part = self._value[part]  # type: ignore[index]  # a list: parts is above 0
+        self._part = self._parts[part]
 
     def current(self) -> object:
         """The current part itself, for ``read(sensor, part)``."""

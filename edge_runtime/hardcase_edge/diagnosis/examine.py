@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import HardcaseError
 from . import machine, storage
@@ -63,12 +63,18 @@ def _sensors(loaded: Loaded, run: argparse.Namespace) -> Iterator[Fault]:
 
     program, manifest = loaded.machine.program, loaded.manifest
     try:
-        bank = open_bank(run.sensors, program, manifest, timeout_s=run.sensor_timeout_ms / 1000, isolate=run.isolate)
+        bank = open_bank(
+            run.sensors, program, manifest, timeout_s=run.sensor_timeout_ms / 1000, isolate=run.isolate, items=run.items
+        )
     except HardcaseError as error:
         yield Fault.of(error, "--sensors")
         return
     with bank:
-        if any("replay:" in spec for spec in run.sensors) or not bank.next_item():
+        try:
+            if any("replay:" in spec for spec in run.sensors) or not bank.next_item():
+                return
+        except HardcaseError as error:
+            yield Fault.of(error, "--items")
             return
         for k, name in enumerate(manifest.sensors):
             before = dict(bank.counters)
@@ -80,12 +86,30 @@ def _sensors(loaded: Loaded, run: argparse.Namespace) -> Iterator[Fault]:
 
 
 def _broker(run: argparse.Namespace) -> Iterator[Fault]:
+    from ..identity.folder import Identities, folder_of
     from ..link.address import parse_address
     from .broker import broker
 
+    own: dict[str, Any] = {"ca": run.ca, "cert": run.cert, "key": run.key}
+    folder = folder_of(run.identity, run.store, run.cert)
     try:
-        address = parse_address(run.broker, ca=run.ca, cert=run.cert, key=run.key)
+        if folder is not None:
+            held = Identities(folder).held()
+            shown = held.current or held.pending
+            if shown is None:
+                yield _without_certificate(folder, has_claim=held.claim is not None)
+                return
+            own = {"ca": run.ca or shown.ca, "cert": shown.cert, "key": shown.key}
+        address = parse_address(run.broker, **own)
     except HardcaseError as error:
         yield Fault.of(error, "--broker")
         return
     yield from broker(address)
+
+
+def _without_certificate(folder: str, *, has_claim: bool) -> Fault:
+    if has_claim:
+        todo = f"run the device, or get one now: hardcase-edge enrol --identity {folder} --broker URL"
+        return Fault("this device has a claim, and no certificate of its own yet", folder, todo)
+    todo = "put one there: hardcase ca device, or hardcase ca claim"
+    return Fault("this device's identity has no certificate that can be read", folder, todo)

@@ -7,6 +7,7 @@ Everything is only read; no start is counted, and a device may run meanwhile.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,8 +25,15 @@ __all__ = ["bundle_of", "disk", "store"]
 
 def disk(folder: Path, needed: int = SPARE_BYTES) -> Iterator[Fault]:
     """A folder that is missing, a disk that is read-only or full, and a folder of somebody else's."""
-    if not folder.is_dir():
-        what = "is not a folder" if folder.exists() else "does not exist"
+    try:
+        is_folder, what = stat.S_ISDIR(os.stat(folder).st_mode), "is not a folder"
+    except (FileNotFoundError, NotADirectoryError):
+        is_folder, what = False, "does not exist"
+    except OSError as error:
+        what = f"user {os.geteuid()} cannot look at the store: {error.strerror}"
+        yield Fault(what, str(folder), "run this as the device's user, or as root")
+        return
+    if not is_folder:
         yield Fault(f"the store {what}", str(folder), "put a bundle into one: hardcase-edge store put FOLDER BUNDLE")
         return
     system = os.statvfs(folder)
@@ -34,7 +42,9 @@ def disk(folder: Path, needed: int = SPARE_BYTES) -> Iterator[Fault]:
         yield Fault(what, str(folder), "read why: dmesg; then mount -o remount,rw, or replace the card")
         return
     wrong = [
-        str(p) for p in (folder, *(folder / n for n in NAMES)) if p.exists() and not os.access(p, os.W_OK | os.X_OK)
+        str(p)
+        for p in (folder, *(folder / n for n in NAMES))
+        if os.path.exists(p) and not os.access(p, os.W_OK | os.X_OK)
     ]
     if wrong:
         user = f"user {os.geteuid()}"
@@ -47,10 +57,10 @@ def disk(folder: Path, needed: int = SPARE_BYTES) -> Iterator[Fault]:
 
 def store(folder: Path) -> Iterator[Fault]:
     """All that is wrong with a store and its disk."""
-    sizes = [p.stat().st_size for p in folder.glob("[ab]/bundle.hcb")] if os.access(folder, os.R_OK) else []
+    sizes = [p.stat().st_size for p in folder.glob("[ab]/bundle.hcb")] if os.access(folder, os.R_OK | os.X_OK) else []
     faults = list(disk(folder, SPARE_BYTES + max(sizes, default=0)))
     yield from faults
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         return
     kept = Store(folder)
     try:

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from ..base.clock import Clock
 from ..errors import InputError, LinkError
 from ..link.identity import default_id
 from .enrol import broker_of_claims, enrol, shows
@@ -42,18 +43,18 @@ def enrol_now(
     identities = Identities(folder)
     identities.check()
     logging.getLogger("hardcase_edge.link.connection").addHandler(logging.NullHandler())  # its troubles are raised
-    held = identities.held()
-    current, pending, claim, step = held.current, held.pending, held.claim, held.step(time.time())
+    held, clock = identities.held(), Clock()
+    current, pending, claim, step = held.current, held.pending, held.claim, held.step(clock.now())
     if step == TRY and pending is not None:
         new = pending
     elif step == CLAIM and claim is not None:
         url = broker_of_claims(identities, broker)
-        new = enrol(identities, claim, device or default_id()[0], url, ca=ca, wait_s=wait_s)
+        new = enrol(identities, claim, device or default_id()[0], url, ca=ca, wait_s=wait_s, clock=clock)
     elif current is not None:
-        new = enrol(identities, current, current.facts.name, broker, ca=ca, wait_s=wait_s)
+        new = enrol(identities, current, current.facts.name, broker, ca=ca, wait_s=wait_s, clock=clock)
     else:
         raise InputError(f"{identities.folder} has no identity; make one: hardcase ca device, or hardcase ca claim")
-    if trouble := shows(new, broker, ca=ca, wait_s=wait_s):
+    if trouble := shows(new, broker, ca=ca, wait_s=wait_s, clock=clock):
         raise LinkError(f"broker {broker} does not accept the certificate of {new.facts.name}: {trouble}")
     identities.accept(new)
     return _report(new)

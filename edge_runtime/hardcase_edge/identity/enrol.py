@@ -18,6 +18,7 @@ from .folder import Identities, Identity
 from .messages import enrol_topic, enrolled_topic
 
 if TYPE_CHECKING:
+    from ..base.clock import Clock
     from ..link.link import Link
 
 __all__ = ["CLAIM_PORT", "broker_of_claims", "enrol", "over_link", "shows"]
@@ -42,8 +43,9 @@ def broker_of_claims(identities: Identities, broker: str) -> str:
 
 
 def enrol(
-    identities: Identities, shown: Identity, device: str, url: str, *, ca: str | Path | None, wait_s: float
-) -> Identity:
+    identities: Identities, shown: Identity, device: str, url: str, *, ca: str | Path | None, wait_s: float,
+    clock: Clock,
+) -> Identity:  # fmt: skip
     """Exchange the request for this device's certificate on a connection of its own.
 
     Parameters
@@ -52,6 +54,7 @@ def enrol(
     url : the listener that takes it, ``mqtts://``
     ca : authority of the broker's certificate; None: the one beside ``shown``
     wait_s : seconds for all of it, the connection included
+    clock : by which the broker's certificate expires
 
     Raises
     ------
@@ -63,7 +66,7 @@ def enrol(
     address = parse_address(url, ca=ca or shown.ca, cert=shown.cert, key=shown.key)
     opened, sender = identities.begin(device, shown.ca), shown.facts.name
     exchange = Exchange(opened.request)
-    connection = _connection(address, sender, enrolled_topic(sender), lambda m: exchange.receive(m.payload))
+    connection = _connection(address, sender, enrolled_topic(sender), lambda m: exchange.receive(m.payload), clock)
     connection.start()
     try:
         _carry(exchange, lambda payload: connection.publish(enrol_topic(sender), payload), lambda: False, wait_s)
@@ -97,8 +100,8 @@ def over_link(identities: Identities, current: Identity, link: Link) -> Identity
     return identities.finish(opened.number, exchange.certificate)
 
 
-def shows(identity: Identity, url: str, *, ca: str | Path | None, wait_s: float) -> str:
-    """Connect once with an identity: empty if the broker accepts it, otherwise why not.
+def shows(identity: Identity, url: str, *, ca: str | Path | None, wait_s: float, clock: Clock) -> str:
+    """Connect once with an identity, as ``enrol`` does: empty if the broker accepts it, otherwise why not.
 
     Raises
     ------
@@ -107,7 +110,7 @@ def shows(identity: Identity, url: str, *, ca: str | Path | None, wait_s: float)
     """
     address = parse_address(url, ca=ca or identity.ca, cert=identity.cert, key=identity.key)
     name = identity.facts.name
-    connection = _connection(address, name, reply_topic(name), lambda message: None)
+    connection = _connection(address, name, reply_topic(name), lambda message: None, clock)
     try:
         until = monotonic() + wait_s
         is_up = connection.start(wait_s)
@@ -119,10 +122,12 @@ def shows(identity: Identity, url: str, *, ca: str | Path | None, wait_s: float)
         connection.stop()
 
 
-def _connection(address: Address, name: str, topic: str, on_message: Callable[[Message], None]) -> Connection:
+def _connection(
+    address: Address, name: str, topic: str, on_message: Callable[[Message], None], clock: Clock
+) -> Connection:
     if not address.is_tls:
         raise InputError(f"broker {address.url} is not encrypted, and a certificate is; use mqtts://")
-    config = ConnectionConfig(address=address, client_id=name, max_packet_bytes=MAX_PACKET_BYTES)
+    config = ConnectionConfig(address=address, client_id=name, max_packet_bytes=MAX_PACKET_BYTES, clock=clock)
     return Connection(config, subscribe=topic, on_message=on_message)
 
 

@@ -25,7 +25,10 @@ from .der import Facts, from_pem, read_certificate, read_request, to_pem
 from .exchange import plan
 from .keys import check_issued, make_key, make_request
 
-__all__ = ["Held", "Identities", "Identity", "Open", "is_file_of_identity", "put_claim", "put_identity", "read_files"]
+__all__ = [
+    "Held", "Identities", "Identity", "Open", "folder_of", "is_file_of_identity", "make_folders", "put_claim",
+    "put_identity", "read_files",
+]  # fmt: skip
 
 MAX_FILE_BYTES = 16_384
 MAX_NUMBERS = 9_999
@@ -172,7 +175,7 @@ class Identities:
         folder = self._numbered(newest + 1)
         if newest >= MAX_NUMBERS:
             raise InputError(f"{self.folder} has had {MAX_NUMBERS} identities; {_REMEDY}")
-        _make(self.folder, folder)
+        make_folders(self.folder, folder)
         _put(folder / "key.pem", make_key())
         _put(folder / "ca.pem", authority)
         request = make_request(folder / "key.pem", device)
@@ -226,8 +229,23 @@ class Identities:
         return sorted(int(name) for name in names if len(name) == 4 and name.isascii() and name.isdecimal())
 
     def _read(self, folder: Path) -> Identity:
-        pem = read_bounded(folder / "cert.pem", MAX_FILE_BYTES, "certificate", remedy=_REMEDY)
-        return Identity(folder, read_certificate(from_pem(pem)))
+        identity = _read_certificate(folder)
+        _check_pair(identity)  # with a damaged key it would be tried for ever, and no other asked for
+        return identity
+
+
+def _read_certificate(folder: Path) -> Identity:
+    pem = read_bounded(folder / "cert.pem", MAX_FILE_BYTES, "certificate", remedy=_REMEDY)
+    return Identity(folder, read_certificate(from_pem(pem)))
+
+
+def folder_of(identity: str | None, store: str | None, cert: str | None) -> str | None:
+    """The identity folder of a run with these flags; None without one.
+
+    It is the one that is named, or that of the store, unless a certificate is named.
+    """
+    own = None if store is None or cert is not None else f"{store}/identity"
+    return identity if identity is not None or own is None or not os.path.isdir(own) else own
 
 
 def is_file_of_identity(name: str) -> bool:
@@ -266,11 +284,15 @@ def read_files(folder: str | Path, now: float) -> dict[str, bytes]:
             check_private(path, "device's key")
         files[name] = read_bounded(path, MAX_FILE_BYTES, "file of the identity", remedy=_REMEDY)
     held = Identities(root).held()
-    there = [one for one in (held.current, held.pending, held.claim) if one is not None]
     if not held.has_any:
+        for path in sorted(root.glob("*/cert.pem")):
+            try:
+                one = _read_certificate(path.parent)
+            except InputError:
+                continue
+            _check_pair(one)  # says what is wrong
         raise InputError(f"the identity {folder} has no certificate that can be read; {_REMEDY}")
-    for one in there:
-        _check_pair(one)
+    there = [one for one in (held.current, held.pending, held.claim) if one is not None]
     if all(one.facts.ends <= now for one in there):
         raise InputError(f"the identity {folder} has ended: no broker accepts its certificate; {_REMEDY}")
     return files
@@ -296,7 +318,7 @@ def put_identity(folder: str | Path, key: bytes, cert: bytes, ca: bytes) -> None
     """
     identities = Identities(folder)
     place = identities.folder / "0001"
-    _make(identities.folder, place)
+    make_folders(identities.folder, place)
     for name, data in (("key.pem", key), ("ca.pem", ca), ("cert.pem", cert)):
         _put(place / name, data)
     write_whole(identities.folder / "current", b"1\n")
@@ -312,17 +334,23 @@ def put_claim(folder: str | Path, key: bytes, cert: bytes, ca: bytes, broker: st
     """
     root = Path(folder).absolute()
     place = root / "claim"
-    _make(root, place)
+    make_folders(root, place)
     for name, data in (("key.pem", key), ("ca.pem", ca), ("cert.pem", cert)):
         _put(place / name, data)
     if broker:
         _put(place / "broker", f"{broker}\n".encode())
 
 
-def _make(root: Path, place: Path) -> None:
-    """Make the folders that are missing, and have their names on the disk, for their owner only."""
+def make_folders(root: Path, *below: Path) -> None:
+    """Make the folders that are missing, and have their names on the disk, for their owner only.
+
+    Raises
+    ------
+    InputError
+        One cannot be made.
+    """
     try:
-        for folder in (*reversed(root.parents), root, place):
+        for folder in (*reversed(root.parents), root, *below):
             if not folder.exists():
                 folder.mkdir(mode=0o700 if folder.is_relative_to(root) else 0o777)
                 sync_folder(folder.parent)

@@ -122,7 +122,9 @@ class Keeper:
             self._show(pending, link)
         elif step == CLAIM and claim is not None:
             url = broker_of_claims(self._identities, self._broker)
-            identity = enrol(self._identities, claim, self.device_id, url, ca=self._ca, wait_s=CLAIM_S)
+            identity = enrol(
+                self._identities, claim, self.device_id, url, ca=self._ca, wait_s=CLAIM_S, clock=self._clock
+            )
             self._show(identity, link)
         elif step == RENEW and current is not None:
             if not link.is_connected:

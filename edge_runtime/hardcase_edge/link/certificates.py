@@ -22,6 +22,8 @@ from .address import Address, tls_context
 if TYPE_CHECKING:
     import ssl
 
+    from ..base.clock import Clock
+
 __all__ = ["Certificates", "Pair"]
 
 TRIES = 3
@@ -79,13 +81,18 @@ class Certificates:
             self._current, self._pending = pair, None
         self._on_accepted(pair)
 
-    def context(self, address: Address, without: ssl.SSLContext | None) -> ssl.SSLContext | None:
-        """The TLS settings of an attempt that begins now; ``without`` a certificate if none can be used."""
+    def context(
+        self, address: Address, without: ssl.SSLContext | None, clock: Clock | None = None
+    ) -> ssl.SSLContext | None:
+        """The TLS settings of an attempt that begins now; ``without`` a certificate if none can be used.
+
+        ``clock``: by which the other side's certificates expire, as of ``tls_context``.
+        """
         pair = self.next()
         if pair is None:
             return without
         values = {name: getattr(address, name) for name in ("host", "port", "is_tls", "user", "password", "ca")}
         try:
-            return tls_context(Address(**values, cert=pair.cert, key=pair.key))
+            return tls_context(Address(**values, cert=pair.cert, key=pair.key), clock)
         except HardcaseError:  # a damaged file: the broker refuses this attempt, and the next shows another
             return without

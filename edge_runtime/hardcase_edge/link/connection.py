@@ -316,7 +316,7 @@ class Connection:
     def _make_client(self) -> Client:
         tls, certificates = self._tls, self._config.certificates
         if certificates is not None:
-            tls = certificates.context(self._config.address, tls)
+            tls = certificates.context(self._config.address, tls, self._config.clock)
         client = Client(self._config, self._protocol, tls, self._will)
         client.on_connect = self._connected
         client.on_subscribe = self._subscribed

@@ -60,7 +60,8 @@ def patch_of(path: str, data: bytes, costs: Mapping[str, float]) -> str:
     new = _with_costs(path, old, costs)
     before, after = parse_toml(path, data), parse_toml(path, "".join(new).encode())
     for sensor in before.get("sensor", []):
-        sensor["cost"] = costs.get(sensor.get("name"), sensor.get("cost"))
+        if sensor.get("name") in costs:
+            sensor["cost"] = costs[sensor["name"]]
     if before != after:
         raise InputError(f"the costs in {path} cannot be changed line by line; write each as a line of its own")
     diff = difflib.unified_diff(old, new, path, path)

@@ -159,7 +159,7 @@ def checked_file(path: str) -> Path:
         Its name is not one that node_exporter reads, its folder is missing, or another program's file stands there.
     """
     check_name(path)
-    target = Path(path)
+    target = Path(path).absolute()
     if not target.parent.is_dir():
         raise InputError(f"the folder {target.parent} does not exist; make it")
     check_replaceable(target, "a file of hardcase's figures", _are_figures, remedy="name another file")
@@ -178,6 +178,7 @@ def write_file(path: Path, text: str) -> str:
         temporary.chmod(0o644)
         temporary.replace(path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # its folder may be gone, or another's
+            temporary.unlink()
         return f"{path} cannot be written: {error.strerror}"
     return ""

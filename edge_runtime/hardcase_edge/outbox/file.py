@@ -36,6 +36,7 @@ SETTINGS = (
     "journal_size_limit=1048576", "cache_size=-512", "cell_size_check=ON", "trusted_schema=OFF",
 )  # fmt: skip
 COUNTED = "count(*), coalesce(sum(length(payload)), 0)"
+MOST_ID = 2**62  # more than any device counts; SQLite's own end is 2**63
 OVERHEAD = 64  # bytes that a row takes in the file besides its payload
 PAYLOAD: Final = 5  # places in a row
 CRC: Final = 6
@@ -86,14 +87,17 @@ class RecordFile:
 
     def _open(self) -> None:
         db = self._db
+        db.text_factory = bytes  # a damaged text may not be UTF-8, and no column is text
         for setting in SETTINGS:
             db.execute(f"PRAGMA {setting}").fetchall()
         schema = [row[0] for row in db.execute("SELECT sql FROM sqlite_schema")]
         if not schema:
             db.execute(SCHEMA)
-        elif schema != [SCHEMA] or db.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
+        elif schema != [SCHEMA.encode()] or db.execute("PRAGMA quick_check(1)").fetchone() != (b"ok",):
             raise DamagedError("its content is not an outbox's, or is damaged")
         self.last_id = db.execute("SELECT coalesce(max(id), 0) FROM records").fetchone()[0]
+        if self.last_id > MOST_ID:
+            raise DamagedError("its ids are at their end")
         self._count()
 
     def _count(self) -> None:

@@ -11,11 +11,13 @@ if TYPE_CHECKING:
     import argparse
 
 __all__ = [
-    "ALL", "CHANGES", "OLDEST_FIRST", "SAMPLE", "add_arguments", "check", "parse_bytes", "parse_share", "parse_which",
+    "ALL", "CHANGES", "FOLDER", "OLDEST_FIRST", "SAMPLE", "add_arguments", "check", "parse_bytes", "parse_share",
+    "parse_which",
 ]  # fmt: skip
 
 ALL, CHANGES = "all", "changes"
 OLDEST_FIRST, SAMPLE = "oldest-first", "sample"
+FOLDER = "hardcase-outbox"  # without a store
 UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
 LEAST_BYTES, MOST_BYTES = 64 * 1024, 1024**4
 DAYS, RATE = 30.0, 100.0
@@ -37,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--outbox-folder",
         metavar="FOLDER",
-        help="where (default: outbox in the folder of --store, otherwise hardcase-outbox)",
+        help=f"where (default: outbox in the folder of --store, otherwise {FOLDER})",
     )
     group.add_argument(
         "--outbox-drop",

@@ -13,7 +13,7 @@ from ..base.clock import RELEASED
 from ..errors import InputError
 from ..link.wire import ack_topic
 from .boot import next_boot, random_boot
-from .flags import ALL, parse_bytes
+from .flags import ALL, FOLDER, parse_bytes
 from .outbox import Direct, Outbox
 from .records import Recorder, Rule
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Publisher"]
 
-FOLDER = "hardcase-outbox"
 FLOOR = float(RELEASED)  # a clock that shows an earlier time is not known
 
 

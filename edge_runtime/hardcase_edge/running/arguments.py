@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from ..drift.flags import FORWARD
 from ..errors import HardcaseError, InputError
+from ..outbox.flags import FOLDER, parse_share
 from ..outbox.flags import check as check_outbox
-from ..outbox.flags import parse_share
+from ..servo.flags import BUDGET_FILE
 
 if TYPE_CHECKING:
     import argparse
@@ -22,7 +23,18 @@ if TYPE_CHECKING:
     from ..diagnosis.fault import Fault
     from ..store.trial import Rules
 
-__all__ = ["check_arguments", "config_of", "faults_of_arguments", "rules_of"]
+__all__ = ["anchor", "check_arguments", "config_of", "faults_of_arguments", "rules_of"]
+
+FILES = ("bundle", "store", "trust", "ca", "cert", "key", "identity", "metrics_file", "outbox_folder", "budget_file")
+
+
+def anchor(args: argparse.Namespace) -> None:
+    """Make the names of all files of a run absolute, so that a plug-in that changes the folder moves none of them."""
+    if args.store is None:
+        args.outbox_folder, args.budget_file = args.outbox_folder or FOLDER, args.budget_file or BUDGET_FILE
+    for name in FILES:
+        if (value := getattr(args, name)) is not None:
+            setattr(args, name, os.path.abspath(value))
 
 
 def config_of(args: argparse.Namespace) -> RuntimeConfig:

@@ -14,7 +14,7 @@ from ..program.cost import to_micro, to_unit
 from ..program.definition import Opaque
 from ..program.inner import inner_sensors
 from ..servo.bucket import HOUR_MS
-from ..servo.flags import date_of, is_asked
+from ..servo.flags import BUDGET_FILE, date_of, is_asked
 from ..servo.ledger import read_ledger, write_ledger
 from ..servo.plan import MOST_LEFT_MS, Plan, energy_to_micro
 from ..servo.servo import FORWARD, Servo, forward_bucket, spending_bucket
@@ -55,7 +55,7 @@ def budgets_of(
         return None
     manifest, prices = loaded.manifest, loaded.manifest.prices
     share = None if args.max_forward_rate is None else parse_share(args.max_forward_rate, "--max-forward-rate")
-    path = args.budget_file or ("hardcase-budget.json" if args.store is None else f"{args.store}/budget.json")
+    path = args.budget_file or (BUDGET_FILE if args.store is None else f"{args.store}/budget.json")
     name = f"{args.budget_per_hour} {args.battery} {args.until} {share} {manifest.unit}"
     kept = read_ledger(path, name)
     plan, until = plan_of(args, manifest, clock, kept.get("battery"), note)
@@ -162,7 +162,7 @@ class Budgets:
         self._reserve = 0 if servo.spending is None else max(servo.spending.burst, 2 * self._worst)
         self._forwards_reserve = 0 if servo.forwards is None else servo.forwards.burst
         self._resume(kept)
-        self._save()
+        self._save(must=not kept)  # a plan that was begun goes on, also on a disk that has become full or read-only
 
     # ------------------------------------------------------------ before and after a decision
 
@@ -249,7 +249,7 @@ class Budgets:
             self.plan.left = min(left, self.plan.left)
             self.plan.left_ms = min(left_ms, MOST_LEFT_MS)
 
-    def _save(self, *, is_last: bool = False) -> None:
+    def _save(self, *, is_last: bool = False, must: bool = False) -> None:
         """Write what would be left if the reserve were spent; what is left, if no decision follows."""
         reserve, forwards_reserve = (0, 0) if is_last else (self._reserve, self._forwards_reserve)
         parts: dict[str, tuple[int, int]] = {}
@@ -264,7 +264,7 @@ class Budgets:
         try:
             write_ledger(self._path, self._name, dict(parts))
         except InputError as error:
-            if self._spent == 0:
+            if must:
                 raise
             self._note(f"{error}; until it can be, a restart may spend a part of the budget again")
         self._reserve_left, self._forwards_left = self._reserve, self._forwards_reserve

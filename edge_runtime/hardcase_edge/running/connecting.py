@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 from ..device.output import note
@@ -117,9 +116,9 @@ def link_config(args: argparse.Namespace, clock: Clock) -> tuple[LinkConfig, Kee
 
 def keeper_of(args: argparse.Namespace, clock: Clock) -> Keeper | None:
     """The keeper of the device's own certificate, where it has or is to get one."""
-    folder = args.identity
-    if folder is None and args.store is not None and args.cert is None and os.path.isdir(f"{args.store}/identity"):
-        folder = f"{args.store}/identity"
+    from ..identity.folder import folder_of
+
+    folder = folder_of(args.identity, args.store, args.cert)
     if folder is None:
         return None
     from ..identity.keeper import Keeper

@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     from .. import __version__
     from ..bundle.load import load_bundle
     from ..operations.beside import Beside
-    from .arguments import check_arguments, config_of
+    from .arguments import anchor, check_arguments, config_of
 
     check_arguments(args)
     on_end(interrupt)
@@ -44,6 +44,7 @@ def run(args: argparse.Namespace) -> int:
     on_reload(beside.reload.ask)
     config = config_of(args)
     loaded = load_bundle(args.bundle, trust=args.trust, allow_joint=True) if args.store is None else None
+    anchor(args)
     output = Lines(ends_with_reader=args.broker is None, is_last=args.is_process, tell=beside.note)
     with output as lines, beside:
         process = Process(args, config, lines, beside)

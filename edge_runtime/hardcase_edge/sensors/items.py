@@ -21,10 +21,11 @@ from ..base.record import record
 from ..errors import InputError, one_line
 from ..program.cost import to_micro
 
-__all__ = ["BUDGET", "MOST_BUDGET", "SIZE", "Item", "ItemFunction", "ItemSource", "item_of"]
+__all__ = ["BUDGET", "FOREIGN", "MOST_BUDGET", "SIZE", "Item", "ItemFunction", "ItemSource", "item_of"]
 
 SIZE, BUDGET = "item_size", "budget"  # columns of a replay, and keys of a decision's record
 MOST_BUDGET = 1e12  # units of cost
+FOREIGN = (Exception, SystemExit, GeneratorExit)  # what a user's code may raise; Ctrl-C and SIGTERM are the device's
 
 
 @record(frozen=True, slots=True)
@@ -71,22 +72,20 @@ def item_of(size: object, budget: object, largest: int) -> Item:
 
 def _whole(size: object) -> int | None:
     """An integer of Python's or numpy's, or a float that is whole; a bool is neither."""
-    if isinstance(size, bool):
-        return None
-    if isinstance(size, float):
-        return int(size) if size.is_integer() else None
     try:
-        return operator.index(size)  # type: ignore[arg-type]
-    except Exception:  # a foreign object may raise anything
+        if isinstance(size, float):  # numpy's are floats, too
+            return int(size) if size.is_integer() else None
+        return None if isinstance(size, bool) else operator.index(size)  # type: ignore[arg-type]
+    except FOREIGN:
         return None
 
 
 def _amount(budget: object) -> float | None:
-    if isinstance(budget, bool | str | bytes):
-        return None
     try:
-        amount = float(budget)  # type: ignore[arg-type]
-    except Exception:  # as above
+        amount = None if isinstance(budget, bool | str | bytes) else float(budget)  # type: ignore[arg-type]
+    except FOREIGN:
+        return None
+    if amount is None:
         return None
     return amount if 0 <= amount <= MOST_BUDGET else None
 
@@ -94,7 +93,7 @@ def _amount(budget: object) -> float | None:
 def _short(value: object) -> str:
     try:
         return " ".join(repr(value).split())[:60]
-    except Exception:  # as above
+    except FOREIGN:
         return f"of type {type(value).__name__[:60]}"
 
 
@@ -118,7 +117,7 @@ class ItemFunction:
         self._items: Iterator[Any] = iter(())
         try:
             self._items = iter(function())  # type: ignore[call-overload]  # it may return anything
-        except Exception as error:
+        except FOREIGN as error:
             raise self._trouble(error) from error
         self._value: object = None
         self._item = Item(None, None)
@@ -145,12 +144,16 @@ class ItemFunction:
             given = next(self._items)
         except StopIteration:
             return False
-        except Exception as error:
+        except FOREIGN as error:
             raise self._trouble(error) from error
-        if not isinstance(given, tuple) or len(given) != 3:
+        try:
+            is_item = isinstance(given, tuple) and len(given) == 3
+            self._value, size, budget = given if is_item else (None, None, None)
+        except FOREIGN:
+            is_item = False
+        if not is_item:
             self._item = Item(None, None, f"{self._name} gives no (item, size, budget); correct the function")
             return True
-        self._value, size, budget = given
         if size is None:
             self._item = Item(None, None, f"{self._name} gives an item without a size; give a whole number from 1")
             return True
@@ -163,8 +166,8 @@ class ItemFunction:
         try:
             if close is not None:
                 close()
-        except Exception:  # of a generator that is under way on another thread, or raises when it is closed
+        except FOREIGN:  # of a generator that is under way on another thread, or raises when it is closed
             return
 
-    def _trouble(self, error: Exception) -> InputError:
+    def _trouble(self, error: BaseException) -> InputError:
         return InputError(f"item source {self._name} failed: {type(error).__name__}: {one_line(error)[:200]}; mend it")

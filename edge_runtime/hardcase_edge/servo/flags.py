@@ -10,9 +10,10 @@ from ..errors import InputError
 if TYPE_CHECKING:
     import argparse
 
-__all__ = ["add_arguments", "date_of", "is_asked"]
+__all__ = ["BUDGET_FILE", "add_arguments", "date_of", "is_asked"]
 
 MOST_MWH = 1e9
+BUDGET_FILE = "hardcase-budget.json"  # without a store
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--budget-file",
         metavar="FILE",
         help="what is left, kept over restarts (default: budget.json in the folder of --store, otherwise "
-        "hardcase-budget.json)",
+        f"{BUDGET_FILE})",
     )
 
 

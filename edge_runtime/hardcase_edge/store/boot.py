@@ -41,7 +41,7 @@ class Boot:
 
     def newest(self) -> Release:
         """The newest release that was seen."""
-        if self._path is not None and self._path.exists():
+        if self._path is not None and os.path.exists(self._path):
             with contextlib.suppress(HardcaseError, ValueError):
                 text = read_bounded(self._path, MAX_BYTES, "newest release", remedy="remove it")
                 root, targets = map(int, text.split())

@@ -308,8 +308,12 @@ class Store:
 
     def _sealed(self, name: str, limit: int) -> bytes | None:
         path = self.folder / name
-        if not path.exists():
+        try:
+            os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
             return None
+        except OSError as error:  # such as a folder of another user's, which is not an empty store
+            raise StoreError(f"{path} cannot be read: {error.strerror}; run this as the store's user") from error
         copies = read_bounded(path, limit, "file of the store", remedy="put a bundle into a new store")
         middle = len(copies) // 2
         for copy in (copies[:middle], copies[middle:]):

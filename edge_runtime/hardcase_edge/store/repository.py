@@ -7,6 +7,7 @@ version in front where the root says ``consistent_snapshot``.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from ..base.files import read_bounded
@@ -42,7 +43,7 @@ def read_repository(folder: Path, root: Metadata) -> Files:
         A file cannot be read or is not metadata.
     """
     roots: list[bytes] = []
-    while len(roots) < MAX_ROOTS and (path := folder / f"{root.version + 1 + len(roots)}.root.json").exists():
+    while len(roots) < MAX_ROOTS and os.path.exists(path := folder / f"{root.version + 1 + len(roots)}.root.json"):
         roots.append(read_metadata(path))
     newest = parse(roots[-1], "root") if roots else root
     is_numbered = newest.signed.get("consistent_snapshot", False)

@@ -102,7 +102,7 @@ def slots_from(value: Mapping[str, Any]) -> Slots:
             raise ValueError("it has another format")
         a, b = (_slot(value[name]) for name in NAMES)
         slots = Slots(a, b, str(value["current"]), _release(value["newest"]), value["has_seen_cloud"] is True)
-        if slots.current and slots[slots.current].state != "good":
+        if slots.current and (slots.current not in NAMES or slots[slots.current].state != "good"):
             raise ValueError("its current slot is not good")
     except (KeyError, TypeError, ValueError) as error:
         raise StoreError(f"the store's state cannot be used ({error}); put a bundle into a new store") from error
@@ -110,7 +110,8 @@ def slots_from(value: Mapping[str, Any]) -> Slots:
 
 
 def _slot(value: Mapping[str, Any]) -> Slot:
-    slot = Slot(value["state"], value["sha256"], _release(value["release"]), int(value["starts"]), str(value["reason"]))
+    starts, reason = _whole(value["starts"]), str(value["reason"])
+    slot = Slot(value["state"], value["sha256"], _release(value["release"]), starts, reason)
     if slot.state not in STATES or (slot.state != "empty" and len(bytes.fromhex(slot.sha256)) != 32):
         raise ValueError("a slot has an unknown state or no digest")
     return slot
@@ -118,7 +119,13 @@ def _slot(value: Mapping[str, Any]) -> Slot:
 
 def _release(value: Any) -> tuple[int, int]:
     root, targets = value
-    return int(root), int(targets)
+    return _whole(root), _whole(targets)
+
+
+def _whole(number: object) -> int:
+    if type(number) is not int or number < 0:
+        raise ValueError("a number in it is not a whole one from 0 on")
+    return number
 
 
 # ---------------------------------------------------------------- a new bundle

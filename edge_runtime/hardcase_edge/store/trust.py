@@ -71,7 +71,7 @@ def trust_from(data: bytes) -> Trust:
         files = {role: entries[role].encode() for role in entries if role != "floor"}
         floor, trust = int(entries["floor"]), first_trust(files.pop("root"))
         below = {role: parse(data, role) for role, data in files.items()}
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError, RecursionError) as error:
         raise TrustError("the store's trust file is not readable; write it again with store trust") from error
     for metadata in below.values():
         check_signatures(metadata, trust.root.signed)

@@ -12,6 +12,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from ..base.clock import Clock
 from ..errors import HardcaseError, one_line
 from ..link.wire import fetch_topic, update_topic
 
@@ -126,10 +127,11 @@ class Air:
         from .updater import Updater
 
         _be_nice()
-        incoming = Incoming(self._store)
+        incoming, clock = Incoming(self._store), Clock(self._store.noted_time())  # the signed time is the trust's own
         updater = self._updater = Updater(
-            self._store, incoming, self._send, wall=time.time, key=self._key, metered=self._metered, note=self._note
-        )
+            self._store, incoming, self._send, wall=time.time, floor=clock.floor, key=self._key,
+            metered=self._metered, note=self._note,
+        )  # fmt: skip
         try:
             while not self._is_closed and not updater.is_ready:
                 self._step(updater)

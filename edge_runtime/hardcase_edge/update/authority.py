@@ -40,7 +40,7 @@ def authorised(offer: Offer, slots: Slots, trust: bytes | None, *, has_key: bool
     ----------
     trust : what the trust file holds; None if there is none
     has_key : whether the device names a key that must have signed every bundle
-    now : seconds since 1970 by the device's clock, however wrong
+    now : seconds since 1970, with which what expires is compared; never before a time that has passed for certain
 
     Raises
     ------

@@ -26,7 +26,7 @@ class Metered:
     start: int  # minutes since midnight
     end: int  # the first minute after them
 
-    def is_on(self, now: float, floor: int = 0) -> bool:
+    def is_on(self, now: float, floor: float = 0) -> bool:
         """Whether the hours are these.
 
         Parameters

@@ -51,6 +51,7 @@ class Updater:
     key : path of the public key that must have signed every bundle, or None
     metered : hours in which nothing is fetched, or None
     wall : seconds since 1970 by the device's clock
+    floor : seconds since 1970 that have passed for certain; what expires is compared with the later one of the two
     note : called with each line that a user should read
 
     Attributes
@@ -69,6 +70,7 @@ class Updater:
         send: Callable[[bytes], bool],
         *,
         wall: Callable[[], float],
+        floor: Callable[[], float] = lambda: 0.0,
         key: str | Path | None = None,
         metered: Metered | None = None,
         note: Callable[[str], None] = lambda line: None,
@@ -76,7 +78,8 @@ class Updater:
         self.counters: Counter[str] = Counter()
         self.is_ready = False
         self._store, self._incoming, self._send = store, incoming, send
-        self._wall, self._key, self._metered, self._note = wall, key, metered, note
+        self._wall, self._floor = wall, floor
+        self._key, self._metered, self._note = key, metered, note
         self._transfer: Transfer | None = None
         self._authority = Authority()
         self._offer_at = self._retry_at = float("-inf")  # before which no offer is looked at, and nothing is tried
@@ -130,7 +133,11 @@ class Updater:
     def is_paused(self) -> bool:
         """Whether the hours are metered."""
         trust = self._authority.trust
-        return self._metered is not None and self._metered.is_on(self._wall(), trust.floor if trust else 0)
+        floor = max(self._floor(), trust.floor if trust else 0)
+        return self._metered is not None and self._metered.is_on(self._wall(), floor)
+
+    def _now(self) -> float:
+        return max(self._wall(), self._floor())
 
     def facts(self) -> dict[str, Any]:
         """What is on its way, for the device's status; nothing if nothing is."""
@@ -165,7 +172,7 @@ class Updater:
     def _allowed(self, offer: Offer) -> Authority | None:
         """What allows an offer that is to be taken; None if there is nothing to do."""
         store = self._store
-        authority = authorised(offer, store.slots(), store.trust(), has_key=self._key is not None, now=self._wall())
+        authority = authorised(offer, store.slots(), store.trust(), has_key=self._key is not None, now=self._now())
         if authority is None:  # the store has it; perhaps it waits there for its trial
             slots = store.slots()
             self.is_ready = bool(slots.ready) and slots[slots.ready].sha256 == offer.sha256.hex()
@@ -225,7 +232,7 @@ class Updater:
                 self._incoming.clear()
                 self._give_up(now, "damaged", "its bytes have another digest than the offer said")
                 return
-            slot = take(self._store, data, offer.signature, key=self._key, trust=authority.trust, now=self._wall())
+            slot = take(self._store, data, offer.signature, key=self._key, trust=authority.trust, now=self._now())
         except SignatureError as error:  # the offer's fault, or the time's, and perhaps not the bundle's
             self._give_up(now, "refused", str(error))
             return

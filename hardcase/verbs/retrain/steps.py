@@ -117,8 +117,9 @@ def sign(bundle: Path, folder: Path, private: Path | None) -> None:
             raise
         raise InputError("the tuf package is missing; pip install 'hardcase[keys]'") from error
     from ...training.lock import locked
+    from ..keys import keys_beside
 
-    keys = private or folder.with_name(f"{folder.name}-keys")
+    keys = private or keys_beside(folder)
     with locked(folder):
         data = bundle.read_bytes()
         list_bundles(Places(folder, keys, (keys,)), {bundle.name: data}, Lives(LIST_LIFE_S, 0), int(time.time()))

@@ -24,9 +24,9 @@ from hardcase_edge.store.trial import Rules
 from tests.helpers.places import GOLDEN
 
 
-def zipped(files: dict[str, bytes]) -> bytes:
+def zipped(files: dict[str, bytes], compression: int = zipfile.ZIP_DEFLATED) -> bytes:
     out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(out, "w", compression) as archive:
         for name, data in files.items():
             archive.writestr(name, data)
     return out.getvalue()
@@ -34,9 +34,11 @@ def zipped(files: dict[str, bytes]) -> bytes:
 
 def archive_of(contents: dict[str, bytes], **manifest: object) -> bytes:
     listed = {name: sha256(data).hex() for name, data in contents.items()}
-    return zipped({**contents, "card/manifest.json": json.dumps({"format": 1, "files": listed, **manifest}).encode()})
+    whole = {"format": 1, "files": listed, **ABOUT, **manifest}
+    return zipped({**contents, "card/manifest.json": json.dumps(whole).encode()})
 
 
+ABOUT = {"bundle": "ab", "identity": "", "name": "toy", "runtime": "1.0", "run": []}
 FILES = {"a.py": b"print()\n" * 30, "card/model.hcb": bytes(range(256)) * 4}
 
 
@@ -79,8 +81,27 @@ def test_an_archive_cut_anywhere_is_refused() -> None:
         (archive_of(FILES, format=2), "its format is not 1"),
         (archive_of(FILES, files={}), "is damaged: a.py is not what was written"),
         (archive_of({}, files={"gone.py": "00"}), "is damaged: gone.py is not what was written"),
+        (archive_of({}, identity=None), "a part of its manifest is of another type"),
+        (archive_of({}, run="x"), "a part of its manifest is of another type"),
+        (archive_of({}, files=[]), "a part of its manifest is of another type"),
+        (zipped({"a": bytes(99)}, zipfile.ZIP_LZMA).replace(b"\x5d\0\0", b"\xff\0\0"), "of another compression"),
     ],
-    ids=["up", "absolute", "dot", "many", "bomb", "none", "list", "newer", "unlisted", "missing"],
+    ids=[
+        "up",
+        "absolute",
+        "dot",
+        "many",
+        "bomb",
+        "none",
+        "list",
+        "newer",
+        "unlisted",
+        "missing",
+        "identity",
+        "run",
+        "files",
+        "lzma",
+    ],
 )
 def test_what_is_not_an_archive_is_refused_in_one_line(data: bytes, message: str) -> None:
     with pytest.raises(InputError) as error:

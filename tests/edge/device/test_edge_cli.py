@@ -82,6 +82,16 @@ def test_to_decide_alone_it_loads_no_module_that_it_can_do_without(bundle, tmp_p
     assert not heavy & loaded
 
 
+def test_without_paho_a_broker_is_told_in_one_line_what_to_install(bundle, tmp_path, monkeypatch):
+    (tmp_path / "paho.py").write_text("raise ModuleNotFoundError('No module named paho', name='paho')\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    replay = write_replay(tmp_path / "r.csv", [EASY])
+    words = ["--broker", "mqtt://127.0.0.1:9", "--sensors", f"replay:{replay}"]
+    assert edge("run", bundle, *words) == (
+        2, [], "hardcase-edge: paho-mqtt is missing, and a broker needs it; install it: pip install paho-mqtt\n"
+    )  # fmt: skip
+
+
 def test_hard_cases_go_to_the_cloud(bundle, tmp_path):
     replay = write_replay(tmp_path / "r.csv", [EASY, HARD, HARD])
     with running_mosquitto(tmp_path) as broker, Cloud(broker.url):

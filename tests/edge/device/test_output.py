@@ -216,6 +216,15 @@ def test_what_a_plug_in_leaves_behind_does_not_keep_the_process_alive(words, tmp
             fails.kill()
 
 
+def test_a_plug_in_that_closes_every_file_ends_it_with_one_line(words, tmp_path):
+    (tmp_path / "closing.py").write_text("import os\ndef read(sensor):\n    os.closerange(3, 64)\n    return 3.0\n")
+    with start([*words, "closing:read", "--count", "2"], tmp_path, stdout=subprocess.PIPE) as process:
+        errors = process.communicate(timeout=120)[1]
+    assert process.returncode == 2
+    assert errors.startswith("hardcase-edge: standard output is closed")
+    assert errors.count("\n") == 1
+
+
 def test_what_a_plug_in_closes_at_its_end_is_closed(words, tmp_path):
     (tmp_path / "tidy.py").write_text(
         "import atexit, time\nfrom pathlib import Path\ndef end():\n    time.sleep(0.2); Path('ended').touch()\n"

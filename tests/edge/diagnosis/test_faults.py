@@ -20,6 +20,7 @@ from hardcase_edge.diagnosis import machine, storage
 from hardcase_edge.diagnosis.broker import broker as examine_broker
 from hardcase_edge.diagnosis.certificates import end_of
 from hardcase_edge.diagnosis.fault import Fault
+from hardcase_edge.identity.folder import put_claim, put_identity
 from hardcase_edge.link.address import parse_address
 from hardcase_edge.store.folder import Store
 from hardcase_edge.store.slots import failed, passed, started
@@ -27,6 +28,15 @@ from tests.helpers.cloud.brokers import free_port, running_mosquitto
 from tests.helpers.cloud.certificates import Authority
 from tests.helpers.edge.device import make_bundle_bytes
 
+ITEMS = """\
+def items():
+    yield "item", 1, None
+def broken():
+    raise OSError("no camera")
+    yield
+def read(sensor, item):
+    return 3.0 if sensor == "x" else [1.0, 2.0, 3.0, 4.0, 5.0]
+"""
 SENSORS = "import time\ndef read(sensor):\n    if sensor == 'vib':\n        raise OSError\n    return 3.0\n"
 
 
@@ -162,6 +172,23 @@ def test_sensors_that_are_missing_or_fail_are_named(folder, tmp_path, monkeypatc
     assert told(capfd, *run, "ill:read", "--sensors", "vib=none") == (0, [])
 
 
+def test_what_a_plug_in_prints_is_not_in_the_report(folder, tmp_path, monkeypatch, capfd):
+    loud = "import os\ndef read(sensor):\n    print('x')\n    os.write(1, b'{')\n    return 3.0\n"
+    (tmp_path / "loud.py").write_text(loud)
+    monkeypatch.chdir(tmp_path)
+    assert told(capfd, "--store", folder, "--sensors", "loud:read", "--sensors", "vib=none") == (0, [])
+
+
+def test_a_function_that_gives_items_is_asked_for_the_first(folder, tmp_path, monkeypatch, capfd):
+    (tmp_path / "with_items.py").write_text(ITEMS)
+    monkeypatch.chdir(tmp_path)
+    run = ("--store", folder, "--sensors", "with_items:read", "--items")
+    assert told(capfd, *run, "with_items:items") == (0, [])
+    status, (line,) = told(capfd, *run, "with_items:broken")
+    assert status == 1
+    assert "item source with_items:broken failed: OSError: no camera" in line
+
+
 # ---------------------------------------------------------------- the broker
 
 
@@ -215,6 +242,25 @@ def test_tls_certificates_and_passwords_are_told_apart(tmp_path):
         key = cert.with_suffix(".key")
         assert "can be read by other users; keep it to yourself" in fault_of(url, ca=authority.ca, cert=cert, key=key)
         assert "cannot be used: No such file" in fault_of(url, ca=tmp_path / "no.pem")
+
+
+def test_the_certificate_of_an_identity_is_the_one_that_is_shown(folder, tmp_path, capfd):
+    authority = Authority(tmp_path / "ca")
+    cert, own = authority.issue("server"), authority.issue("pi-1", days=300)
+    files = own.with_suffix(".key").read_bytes(), own.read_bytes(), authority.ca.read_bytes()
+    options = {"certfile": str(cert), "keyfile": str(cert.with_suffix(".key")), "cafile": str(authority.ca)}
+    with running_mosquitto(tmp_path, require_certificate=True, **options) as broker:
+        url = f"mqtts://127.0.0.1:{broker.port}"
+        run = ("--store", folder, "--sensors", "x=none", "--sensors", "vib=none", "--broker", url)
+        put_claim(folder / "identity", *files)
+        status, (line,) = told(capfd, *run)
+        assert status == 1
+        assert line.startswith("this device has a claim, and no certificate of its own yet")
+        put_identity(tmp_path / "identity", *files)
+        assert told(capfd, *run, "--identity", tmp_path / "identity") == (0, [])
+        (tmp_path / "identity" / "0001" / "cert.pem").write_bytes(b"x")
+        status, (line,) = told(capfd, *run, "--identity", tmp_path / "identity")
+        assert line.startswith("this device's identity has no certificate that can be read")
 
 
 def _plain_port():

@@ -92,6 +92,21 @@ def test_any_damaged_byte_of_pointer_or_certificate_leaves_an_identity_to_try(au
         assert identities.current() or identities.pending()
 
 
+def test_a_damaged_key_leaves_another_identity_to_try_and_the_next_renewal_to_come(authority, folder):
+    identities = renewed(authority, folder)
+    key = folder / "0002" / "key.pem"
+    key.write_bytes(key.read_bytes().replace(b"M", b"N", 1))
+    assert identities.pending() is None, "it would be tried for ever"
+    assert identities.held().step(identities.current().facts.ends) == "renew"
+    assert identities.begin(identities.current().facts.name, identities.current().ca).number == 3
+    whole = renewed(authority, folder)
+    whole.accept(whole.pending())
+    assert whole.current().number == 3
+    (folder / "0003" / "key.pem").write_bytes(b"")
+    held = Identities(folder).held()
+    assert (held.current, held.pending.number) == (None, 1), "the one before serves until it ends"
+
+
 def test_without_openssl_it_is_said_how_to_get_it(folder, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(InputError, match="sudo apt install openssl"):

@@ -18,8 +18,14 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from hardcase_edge.base.clock import RELEASED, Clock
+from hardcase_edge.identity.der import Facts
+from hardcase_edge.identity.enrol import shows
+from hardcase_edge.identity.folder import Identity
 from hardcase_edge.link import dates
 from hardcase_edge.link.address import parse_address, tls_context
+from hardcase_edge.link.certificates import Certificates
+from hardcase_edge.link.certificates import Pair as OwnPair
+from hardcase_edge.link.connection import ConnectionConfig
 from hardcase_edge.link.link import Link, LinkConfig
 from tests.helpers.edge.device import make_manifest, make_program
 
@@ -150,13 +156,40 @@ def test_without_the_dates_of_the_chain_an_expired_intermediate_would_be_taken(
     assert handshake(folder, "below_expired", Clock()) == ""
 
 
-def test_a_link_says_that_the_brokers_certificate_has_expired(folder: Path) -> None:
-    with serving(folder, "expired") as port:
-        config = LinkConfig.to_broker(f"mqtts://localhost:{port}", "d", ca=folder / "ca.pem", clock=Clock())
+@pytest.mark.parametrize("has_own", [False, True], ids=["", "with a certificate of its own"])
+def test_a_link_says_that_the_brokers_certificate_has_expired(folder: Path, has_own: bool) -> None:
+    assert "the certificate of localhost expired at" in trouble_of_a_link(folder, "expired", has_own)
+
+
+@pytest.mark.parametrize("has_own", [False, True], ids=["", "with a certificate of its own"])
+def test_a_link_takes_a_certificate_that_a_clock_of_1970_calls_not_yet_valid(folder: Path, has_own: bool) -> None:
+    assert "certificate" not in trouble_of_a_link(folder, "early", has_own)  # the server hangs up behind the handshake
+
+
+def trouble_of_a_link(folder: Path, server: str, has_own: bool) -> str:
+    pair = OwnPair(folder / "valid.pem", folder / "valid.pem")  # the key is in the same file
+    more = {"certificates": Certificates(pair)} if has_own else {}
+    with serving(folder, server) as port:
+        url = f"mqtts://localhost:{port}"
+        config = LinkConfig.to_broker(url, "d", ca=folder / "ca.pem", clock=Clock(), retry_first_s=9.0, **more)
         link = Link(config, make_program(), make_manifest())
         link.start(5)
         link.stop()
-    assert "the certificate of localhost expired at" in link.trouble
+    return link.trouble
+
+
+def test_a_claim_is_shown_by_the_same_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class SeenError(Exception):
+        pass
+
+    def connection(config: ConnectionConfig, **more: object) -> None:
+        raise SeenError(config)
+
+    monkeypatch.setattr("hardcase_edge.identity.enrol.Connection", connection)
+    clock = Clock()
+    with pytest.raises(SeenError) as seen:
+        shows(Identity(tmp_path, Facts("d", 0, 1, b"")), "mqtts://localhost", ca=None, wait_s=1.0, clock=clock)
+    assert seen.value.args[0].clock is clock
 
 
 def test_the_runtime_knows_a_day_that_has_passed() -> None:

@@ -148,6 +148,7 @@ def test_the_rigs_own_file_is_patched(tmp_path: Path) -> None:
     changed = [line for line in diff.splitlines() if line[0] in "+-" and line[:3] not in ("+++", "---")]
     assert changed == ["-cost = 120.0", "+cost = 7.0", "-cost = 1.2", "+cost = 1.5"]
     assert patch_of("hardcase.toml", data, {}) == patch_of("hardcase.toml", data, {"unknown": 1.0}) == ""
+    assert patch_of("hardcase.toml", b'[[sensor]]\nname = "x"\n', {}) == "", "no cost yet, and none is proposed"
 
 
 @pytest.mark.parametrize(

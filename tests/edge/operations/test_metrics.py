@@ -225,6 +225,7 @@ def test_a_file_is_replaced_as_a_whole_and_only_under_a_name_that_is_read(tmp_pa
     (tmp_path / "folder.prom").mkdir()
     assert "Is a directory" in write_file(tmp_path / "folder.prom", "x 3\n")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["folder.prom", "hardcase.prom"], "nothing is left over"
+    assert "Not a directory" in write_file(path / "x.prom", "x 4\n"), "its folder has gone meanwhile"
     for name in ("metrics", "x.txt", ".prom"):
         with pytest.raises(InputError, match=r"does not end with \.prom"):
             checked_file(str(tmp_path / name))

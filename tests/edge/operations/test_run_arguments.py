@@ -65,6 +65,27 @@ def test_service_refuses_what_run_refuses_in_the_same_line(
     assert json.loads(capfd.readouterr().out)["faults"][0]["what"] in line
 
 
+@pytest.mark.parametrize("named", [True, False])
+def test_a_plug_in_that_changes_the_folder_moves_no_file_of_the_run(
+    named: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "wandering.py").write_text(
+        "import os\ndef read(sensor):\n    os.chdir('elsewhere' if os.path.isdir('elsewhere') else '.')\n"
+        "    os.kill(os.getpid(), 1) if sensor == 'x' else None\n    return 3.0 if sensor == 'x' else [1.0] * 5\n"
+    )
+    (tmp_path / "toy.hcb").write_bytes(make_bundle_bytes())
+    monkeypatch.chdir(tmp_path)
+    words = ["run", "toy.hcb", "--sensors", "wandering:read", "--count", "2", "--budget-per-hour", "500"]
+    words += ["--broker", "mqtt://127.0.0.1:9", "--outbox", "64K", "--metrics-file", "m.prom"]
+    words += ["--outbox-folder", "o", "--budget-file", "b.json"] if named else []
+    assert main(words) == 0
+    assert "toy.hcb is the bundle that runs; it goes on" in capfd.readouterr().err, "it was found again"
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+    made = {"o", "b.json"} if named else {"hardcase-outbox", "hardcase-budget.json"}
+    assert {*made, "m.prom"} <= {path.name for path in tmp_path.iterdir()}
+
+
 def test_metered_hours_without_a_store_are_refused(capfd: pytest.CaptureFixture[str]) -> None:
     words = ("run", "b.hcb", "--sensors", "a:b", "--broker", "mqtt://b", "--metered", "22:00-06:00")
     assert "--metered needs --store and --broker" in said_by(capfd, *words)[1]

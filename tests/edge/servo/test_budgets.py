@@ -28,6 +28,7 @@ from hardcase_edge.kernel.machine import EVALUATORS, PYTHON, VARIABLE
 from hardcase_edge.link.wire import OK, Reply
 from hardcase_edge.outbox.records import Recorder
 from hardcase_edge.program.definition import Acquire
+from hardcase_edge.running import budgeting
 from hardcase_edge.running.auditing import Auditing
 from hardcase_edge.running.budgeting import budgets_of
 from hardcase_edge.running.watching import Watching
@@ -192,6 +193,27 @@ def test_no_number_of_restarts_spends_a_budget_twice(tmp_path: Path) -> None:
         spent += sum(r["cost"] for r in world.decide([HARD]))
         world.start()
     assert spent <= 2 * FORWARD_COST
+
+
+def test_a_plan_that_was_begun_goes_on_where_its_file_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path, budget_per_hour=6_000.0)
+    world.decide([HARD] * 3)
+    with monkeypatch.context() as patch:
+        patch.setattr(budgeting, "write_ledger", full_disk)
+        world.start()
+        assert [len(world.notes), "No space left on device" in world.notes[0]] == [1, True]
+        world.budgets.stop()  # before anything was spent
+        world.start()
+        assert len(world.decide([HARD])) == 1
+        (tmp_path / "b.json").unlink()
+        with pytest.raises(InputError, match="No space left on device"):
+            world.start()
+
+
+def full_disk(*_: object) -> None:
+    raise InputError("b.json cannot be written: No space left on device")
 
 
 def test_a_run_that_ends_in_order_goes_on_where_it_was(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.bundle.signature import make_keys, sign
 from hardcase_edge.cli import main
+from hardcase_edge.diagnosis import storage
 from hardcase_edge.operations import beside
 from hardcase_edge.store.folder import Store
 from tests.helpers.edge.device import EASY, FEATURES, make_bundle_bytes, write_replay
@@ -191,6 +193,46 @@ def test_a_damaged_bundle_leaves_the_store_as_it_was(tmp_path, store, capfd):
     bad.write_bytes(bad.read_bytes()[:-1])
     assert edge(capfd, "store", "put", store.folder, bad)[0] == 2
     assert store.slots() == before
+
+
+@pytest.mark.parametrize("action", ["show", "put", "trust", "run", "doctor"])
+def test_a_store_of_another_user_is_told_in_one_line_and_is_no_empty_store(
+    action, tmp_path, store, replay, capfd, monkeypatch
+):
+    path = write_bundle(tmp_path, "first")
+    edge(capfd, "store", "put", store.folder, path)
+    (tmp_path / "root.json").write_bytes(Repository().roots[0])
+    real, hidden = os.stat, f"{store.folder}/"
+
+    def stat(path, *args, **more):  # as of a folder that its owner alone may enter
+        if str(path).startswith(hidden):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return real(path, *args, **more)
+
+    monkeypatch.setattr(os, "stat", stat)
+    words = {
+        "show": ("store", "show", store.folder),
+        "put": ("store", "put", store.folder, path),
+        "trust": ("store", "trust", store.folder, tmp_path / "root.json"),
+        "run": ("run", "--store", store.folder, "--sensors", replay),
+        "doctor": ("doctor", "--json", "run", "--store", store.folder, "--sensors", replay),
+    }[action]
+    status = main([str(word) for word in words])
+    out, errors = capfd.readouterr()
+    if action == "doctor":
+        errors = "; ".join(json.loads(out)["faults"][0].values()) + "\n"
+    assert status == (1 if action == "doctor" else 2)
+    assert "cannot be read: Permission denied; " in errors
+    assert errors.count("\n") == 1
+
+
+def test_a_store_that_cannot_even_be_looked_at_is_a_fault(tmp_path, monkeypatch):
+    def stat(path, *args, **more):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(os, "stat", stat)
+    (fault,) = storage.disk(tmp_path)
+    assert "cannot look at the store: Permission denied" in str(fault)
 
 
 def write_metadata(folder: Path, repository: Repository, *bundles: Path) -> Path:

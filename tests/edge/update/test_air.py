@@ -16,7 +16,10 @@ from hardcase_edge.link.connection import Connection, ConnectionConfig
 from hardcase_edge.link.wire import reply_topic, update_topic
 from hardcase_edge.store.folder import Store
 from hardcase_edge.update.air import MOST_WAITING, Air
+from hardcase_edge.update.messages import pack_offer
 from tests.helpers.cloud.brokers import until
+from tests.helpers.edge.repository import NOW, Repository
+from tests.helpers.edge.update_rig import NEW, Rig
 
 
 class FakeLink:
@@ -57,6 +60,20 @@ def test_nothing_runs_until_a_message_comes_and_a_flood_before_the_first_decisio
     air.close()
     assert air.facts()["updates"] == {"malformed": MOST_WAITING, "flooded": 5}
     assert n_threads() == 0
+
+
+def test_an_offer_that_has_expired_by_the_noted_time_is_refused(tmp_path):
+    repository, notes = Repository(), []
+    repository.timestamp_expires = NOW + 100  # in years by this machine's clock
+    rig, link = Rig(tmp_path, repository), FakeLink()
+    rig.store.note_time(int(NOW) + 100)
+    air = make_air(tmp_path, note=notes.append)
+    air.listen(link)  # type: ignore[arg-type]
+    air.begin(link)  # type: ignore[arg-type]
+    link.listeners[update_topic("dev-1")](pack_offer(rig.offer_of(NEW)))
+    until(lambda: notes)
+    air.close()
+    assert "timestamp 1 expired" in notes[0]
 
 
 def test_hours_that_are_not_hours_are_refused_at_the_start(tmp_path):

@@ -22,7 +22,7 @@ from hardcase_edge.update.messages import (
     pack_chunk,
 )
 from hardcase_edge.update.metered import Metered
-from tests.helpers.edge.repository import Repository
+from tests.helpers.edge.repository import NOW, Repository
 from tests.helpers.edge.store_cuts import MEMORY
 from tests.helpers.edge.update_cuts import Cuts, Plan
 from tests.helpers.edge.update_rig import NEW, NEWER, OLD, SIZE, Rig
@@ -86,6 +86,23 @@ def test_an_offer_that_the_metadata_do_not_allow_is_refused_before_a_byte_comes(
     assert rig.fetched == []
     assert rig.updater.counters["refused"] == 2
     assert rig.states == ("good", "empty", "a")
+
+
+def test_what_has_expired_by_the_noted_time_is_refused_whatever_the_devices_clock_says(tmp_path):
+    repository = Repository()
+    repository.timestamp_expires = NOW + 100
+    floor = [NOW + 100]
+    rig = Rig(tmp_path, repository, wall=lambda: 0.0, floor=lambda: floor[0])
+    offer = rig.offer_of(NEW)
+    rig.offer(offer)
+    assert "timestamp 1 expired" in rig.notes[-1]
+    assert (rig.updater.counters["refused"], rig.fetched) == (1, [])
+    floor[0] = NOW + 99
+    rig.offer(offer)
+    floor[0] = NOW + 100  # it expires while it comes
+    rig.feed(NEW)
+    assert "timestamp 1 expired" in rig.notes[-1]
+    assert not rig.updater.is_ready
 
 
 def test_what_is_wrong_double_oversized_or_of_another_offer_is_counted_and_dropped(rig):

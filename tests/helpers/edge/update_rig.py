@@ -51,8 +51,8 @@ class Rig:
         """The process is killed and starts again."""
         self.incoming = Incoming(self.store)
         self.updater = Updater(
-            self.store, self.incoming, self.send, wall=lambda: NOW, note=self.notes.append,
-            **self.more,  # type: ignore[arg-type]
+            self.store, self.incoming, self.send, note=self.notes.append,
+            **{"wall": lambda: NOW, **self.more},  # type: ignore[arg-type]
         )  # fmt: skip
 
     def send(self, payload: bytes) -> bool:
