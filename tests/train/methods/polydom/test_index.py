@@ -77,6 +77,12 @@ def test_a_set_is_nowhere_cheaper_only_if_it_is_so_at_every_size() -> None:
                     assert is_never_below(minus(costs.of(other), costs.of(mask)), 1, of.largest)
 
 
+def test_coefficients_of_0_do_not_make_sizes_too_large() -> None:
+    costs = Costs([(5, 0, 0, 0, 0, 0, 0, 0), (0, 1)], largest=2**31 - 1)
+    assert costs.of(0b01) == (5,)
+    assert costs.at(2**31 - 1).tolist() == [0, 5, 2**31 - 1, 2**31 + 4]
+
+
 # ---------------------------------------------------------------- exact
 
 
