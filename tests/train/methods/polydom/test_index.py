@@ -128,6 +128,19 @@ def test_problems_2_and_3_say_what_problem_1_says() -> None:
             assert [s for start, s in answers if start <= size][-1] == index.pick(size, budget)
 
 
+def test_a_skyline_has_no_set_that_another_of_the_same_cost_makes_superfluous() -> None:
+    """It is (101) at every size, not only right in its answers."""
+    for seed in range(80):
+        sets, largest = crossing_sets(random.Random(seed))
+        for index in (make_index(sets, largest), index_all(sets, largest)):
+            for size in range(1, largest + 1):
+                best: dict[int, float] = {}
+                for s in sets:
+                    best[s.at(size)] = max(s.accuracy, best.get(s.at(size), 0.0))
+                line = [(c, a) for c, a in sorted(best.items()) if all(a > b for d, b in best.items() if d < c)]
+                assert [(amount, s.accuracy) for amount, s in index.of_size(size)] == line
+
+
 def test_only_sets_on_a_skyline_are_shipped() -> None:
     for of in lattices(15):
         found, index = searched(of)
