@@ -110,6 +110,12 @@ def _milliseconds(worst: dict[str, float]) -> str:
     return ", ".join(f"{ms:g} ms in {name}" for name, ms in worst.items())
 
 
+def _cost(sensor: dict[str, Any]) -> str:
+    """What a sensor costs, from the smallest item to the largest."""
+    low, high = sensor["cost"], sensor["largest_cost"]
+    return f"{low:g}" if low == high else f"{low:g} to {high:g}"
+
+
 def _lines(f: dict[str, Any]) -> list[str]:
     from hardcase_export.picking.risk_choice import say_promise
 
@@ -133,8 +139,13 @@ def _lines(f: dict[str, Any]) -> list[str]:
         lines.append(f"  forwards    {request['bytes']} bytes, {request['cost']:g} {unit} per request, to {where}")
     if f["unproved"]:
         lines.append(f"  unproved    scorers {_some(f['unproved'])}: the user's own model, which cannot be verified")
-    lines += [f"  {'sensor':<24}{'cost':>12} {unit}  features"]
-    lines += [f"  {s['name']:<24}{s['cost']:>12g} {' ' * len(unit)}  {_some(s['features'])}" for s in f["sensors"]]
+    costs = [_cost(s) for s in f["sensors"]]
+    width = max([12, *map(len, costs)])
+    lines += [f"  {'sensor':<24}{'cost':>{width}} {unit}  features"]
+    lines += [
+        f"  {s['name']:<24}{cost:>{width}} {' ' * len(unit)}  {_some(s['features'])}"
+        for s, cost in zip(f["sensors"], costs, strict=True)
+    ]
     lines += [f"  texts       {name}: {_some(texts)}" for name, texts in f["categories"].items()]
     for node, *pairs in f["value"]["interval"] if f["value"] else ():
         which = [f"{pair[0]:+g} to {pair[1]:+g} {say}" for pair, say in zip(pairs, ENDS, strict=True) if pair]

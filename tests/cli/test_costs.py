@@ -63,6 +63,18 @@ def test_pixels_are_too_fine_for_micro_units_and_their_side_is_not() -> None:
     assert fit({s: [0.02 + 3e-5 * s**2] for s in (24, 32, 48, 96)}, 0.5).step == 1
 
 
+def test_times_that_are_too_short_for_micro_units_get_no_step_of_sizes() -> None:
+    assert fit({5: [4.5e-6], 9: [4.5e-6]}, 0.5).step == 0
+    assert fit({5: [4.5e-3], 9: [4.5e-3]}, 0.5).step == 1
+
+
+@pytest.mark.parametrize("times", [{1: 1e9}, {1: 1e-6, 1000: 1e9}, {1: 1e9, 2: 1e-6}, {3: 1e-3, 4: 1e7, 9: 2.0}])
+def test_no_range_of_times_is_too_wide_and_none_is_above_its_cost(times: dict[int, float]) -> None:
+    found = fit({s: [t] for s, t in times.items()}, 0.5)
+    for s, t in times.items():
+        assert evaluate_polynomial(found.micro, s) >= round(t * 1e6)
+
+
 def line(**more: object) -> str:
     return json.dumps({"sensor": "a", "size": 4, "ms": 1.5, **more}) + "\n"
 
@@ -78,6 +90,12 @@ def test_the_command_prints_lines_of_a_toml(tmp_path: Path, capsys: pytest.Captu
     assert "2 sizes from 4 to 8: excess 0.0% in the mean, 0.0% at most; p90 is 1.00 times the median" in out
     assert main(["costs", str(file), "--json", "--degree", "1"]) == 0
     assert json.loads(capsys.readouterr().out)["sensors"]["a"]["cost"] == [0.75, 0.25]
+
+
+def test_the_command_says_that_no_step_helps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "times.jsonl").write_text(line(ms=4.5e-6))
+    assert main(["costs", str(tmp_path / "times.jsonl")]) == 0
+    assert "adds over 1 % with coarser sizes too: the times are short" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

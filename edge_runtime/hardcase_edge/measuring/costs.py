@@ -22,7 +22,7 @@ DIGITS = 3  # of a proposed cost; no measurement here has more
 HEADER = re.compile(r"\s*\[")
 SENSOR = re.compile(r"\s*\[\[\s*sensor\s*\]\]\s*(#.*)?")
 NAME = re.compile(r"\s*name\s*=")
-COST = re.compile(r"(\s*cost\s*=\s*)[0-9eE+._-]+(\s*(?:#.*)?)")
+COST = re.compile(r"(\s*cost\s*=\s*)(?:[0-9eE+._-]+|\[[0-9eE+._,\s-]*\])(\s*(?:#.*)?)")
 
 
 def rounded(cost: float) -> float:

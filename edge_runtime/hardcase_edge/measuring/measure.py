@@ -10,6 +10,7 @@ from ..base.escape import json_line, terminal
 from ..base.files import read_bounded
 from ..base.record import record
 from ..base.toml import parse_toml
+from ..bundle.manifest import CLOCK_UNIT
 from ..device.output import Lines, note
 from ..drivers.channel import DRIVERS, choose
 from ..errors import InputError
@@ -34,10 +35,15 @@ MAX_REPEAT = 10_000  # of each sensor on items of one size
 
 @record(frozen=True, slots=True)
 class Policy:
-    """What measuring needs to know of a bundle or a hardcase.toml: its sensors, their costs, and the unit of costs."""
+    """What measuring needs to know of a bundle or a hardcase.toml: its sensors, their costs, and the unit of costs.
+
+    costs : of sensors whose cost does not depend on an item's size
+    sized : sensors whose cost does
+    """
 
     wanted: list[Wanted]
     costs: dict[str, float]
+    sized: frozenset[str]
     unit: str
     toml: bytes = b""  # empty: it is a bundle
 
@@ -57,8 +63,10 @@ def policy_of(path: str, trust: str | None = None) -> Policy:
 
         loaded = load_bundle(path, trust=trust)
         program, manifest = loaded.machine.program, loaded.manifest
-        costs = {name: to_unit(s.cost[0]) for name, s in zip(manifest.sensors, program.sensors, strict=True)}
-        return Policy(wanted_of(program, manifest), costs, manifest.unit)
+        polynomials = {name: s.cost for name, s in zip(manifest.sensors, program.sensors, strict=True)}
+        sized = frozenset(name for name, cost in polynomials.items() if any(cost[1:]))
+        costs = {name: to_unit(cost[0]) for name, cost in polynomials.items() if name not in sized}
+        return Policy(wanted_of(program, manifest), costs, sized, manifest.unit)
     data = read_bounded(path, MAX_TOML, "file", remedy="create one with: hardcase init")
     return _of_toml(path, data, parse_toml(path, data))
 
@@ -76,8 +84,11 @@ def _of_toml(path: str, data: bytes, tree: Mapping[str, Any]) -> Policy:
         if any(feature.endswith("*") for feature in features):
             raise InputError(f"{path}: the features of sensor {name[:80]!r} depend on the table; measure a bundle")
         wanted.append(Wanted(name, tuple(features), (False,) * len(features)))
-    costs = {s["name"]: s["cost"] for s in sensors if isinstance(s.get("cost"), int | float)}
-    return Policy(wanted, costs, str(section.get("unit", "unit")), data)
+    stated = {s["name"]: s["cost"] if isinstance(s.get("cost"), list) else [s.get("cost")] for s in sensors}
+    sized = frozenset(name for name, cost in stated.items() if any(cost[1:]))
+    costs = {n: c[0] for n, c in stated.items() if n not in sized and c and isinstance(c[0], int | float)}
+    unit = section.get("unit", CLOCK_UNIT if section.get("clock") is True else "unit")
+    return Policy(wanted, costs, sized, str(unit), data)
 
 
 def measure(args: argparse.Namespace, root: str = "") -> int:
@@ -103,6 +114,9 @@ def measure(args: argparse.Namespace, root: str = "") -> int:
     ):
         for k in sorted(bank.dead):
             note(f"sensor {policy.wanted[k].name} has no source and is not measured")
+        if policy.sized:
+            names = ", ".join(sorted(policy.sized))
+            note(f"costs that depend on an item's size are kept, measure them with --items and --out: {names}")
         rows = [_row(bank, k, args.reads, power, policy) for k in range(len(policy.wanted)) if k not in bank.dead]
         proposed = {row["sensor"]: row["proposed_cost"] for row in rows if row["proposed_cost"] is not None}
         change = _change(args.policy, policy, proposed)
@@ -181,7 +195,7 @@ def _row(bank: SensorBank, k: int, reads: int, power: tuple[Device, Any] | None,
         "energy_j": energy and energy.joules,
         "energy_error_j": energy and energy.error,
         "cost": policy.costs.get(wanted.name),
-        "proposed_cost": _proposed(timing, energy, policy.unit),
+        "proposed_cost": None if wanted.name in policy.sized else _proposed(timing, energy, policy.unit),
     }
 
 

@@ -84,4 +84,6 @@ def _lines(fits: dict[str, CostFit], times: Times, own: float) -> list[str]:
         ]
         if found.step > 1:
             lines.append(f"# rounding to micro-units adds over 1 %: count sizes in steps of {found.step}, rounded up")
+        elif not found.step:
+            lines.append("# rounding to micro-units adds over 1 % with coarser sizes too: the times are short")
     return [terminal(line) for line in lines]

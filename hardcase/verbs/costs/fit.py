@@ -54,7 +54,8 @@ class CostFit:
     micro : whole micro-units, c0 first
     largest_excess, mean_excess : of p(s) / q(s) - 1 over the measured sizes, rounding included
     spread : the largest ratio of the 90th percentile to the median, over sizes
-    step : count sizes in steps of this, because rounding adds too much; 1: as they are
+    step : count sizes in steps of this, because rounding adds too much; 1: as they are; 0: no step helps, the times are
+        too short
     """
 
     micro: tuple[int, ...]
@@ -140,19 +141,20 @@ def _at(micro: Sequence[int], size: int) -> float:
 
 
 def _least_excess(sizes: Sequence[int], targets: Sequence[float], degree: int) -> list[float]:
-    """Coefficients in ms, c0 first; scaled to the largest size inside, so that the solver sees numbers of one order."""
+    """Coefficients in ms, c0 first; scaled inside, because the solver takes numbers below 1e-9 for 0."""
     import numpy as np
     from scipy.optimize import linprog
 
-    largest = sizes[-1]
+    largest, middle = sizes[-1], float(np.sqrt(min(targets) * max(targets)))
     powers = np.vander(np.array(sizes, float) / largest, degree + 1, increasing=True)
-    wanted = powers / np.array(targets)[:, None]  # relative: every size counts alike
+    wanted = powers * (middle / np.array(targets))[:, None]  # relative: every size counts alike
     found = linprog(wanted.mean(axis=0), A_ub=-wanted, b_ub=-np.ones(len(sizes)), bounds=(0, None), method="highs")
-    return [float(c) / largest**k for k, c in enumerate(found.x)]
+    return [middle * float(c) / largest**k for k, c in enumerate(found.x)]
 
 
 def _rounded_up(exact: Sequence[float]) -> tuple[int, ...]:
-    return tuple(ceil(c * MICRO * (1 - 1e-12)) for c in exact)
+    """A number that is whole but for its rounding stays."""
+    return tuple(ceil(c * MICRO - min(c * MICRO * 1e-12, 1e-6)) for c in exact)
 
 
 def _added(exact: Sequence[float], sizes: Sequence[int]) -> float:
@@ -162,14 +164,16 @@ def _added(exact: Sequence[float], sizes: Sequence[int]) -> float:
 
 
 def _step(exact: Sequence[float], sizes: Sequence[int]) -> int:
-    """The smallest power of two in which sizes may be counted so that rounding adds little."""
+    """The smallest power of two in which sizes may be counted so that rounding adds little; 0 if there is none."""
     if _added(exact, sizes) <= MOST_ADDED:
         return 1
     for step in STEPS:
+        if step >= sizes[-1]:  # all sizes would be one
+            break
         coarse = [c * float(step) ** k for k, c in enumerate(exact)]
         if _added(coarse, [ceil(s / step) for s in sizes]) <= MOST_ADDED:
             return step
-    return STEPS[-1]
+    return 0
 
 
 def check_declared(declared: Mapping[str, Any], times: Times, share: float) -> None:

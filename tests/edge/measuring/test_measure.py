@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from hardcase_edge.base.toml import parse_toml
+from hardcase_edge.bundle.file import Bundle, pack_bundle
+from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.cli import main, make_parser
 from hardcase_edge.errors import InputError
 from hardcase_edge.measuring.costs import lines_of, patch_of, rounded
@@ -24,6 +26,7 @@ from hardcase_edge.sensors.bank import SensorBank, Wanted
 from hardcase_edge.sensors.plugin import Plugin
 from tests.helpers.edge.device import make_bundle_bytes
 from tests.helpers.edge.fake_devices import HWMON, plant
+from tests.helpers.edge.hybrid import hybrid
 from tests.helpers.places import ROOT
 
 X = Wanted("x", ("x",), (False,))
@@ -214,6 +217,43 @@ def test_a_toml_is_measured_and_the_patch_is_printed_but_not_applied(
     assert done.returncode == 0, done.stdout
     assert [line.split()[:3] for line in out.splitlines()[1:3]] == [["x", "5", "0"], ["pair", "5", "0"]]
     assert (folder / "hardcase.toml").read_bytes() == TOML
+
+
+SIZED = """[cost]
+clock = true
+[[sensor]]
+name = "x"
+cost = [120.0, 0, 0.5]  # by the item's size
+[[sensor]]
+name = "pair"
+features = ["a", "b"]
+cost = [5.0]
+"""
+
+
+def test_a_cost_that_depends_on_an_items_size_is_kept_and_by_the_clock_costs_are_milliseconds(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "hardcase.toml").write_text(SIZED)
+    words = ["measure", "hardcase.toml", "--sensors", "hardcase_measured:read", "--reads", "3"]
+    assert main([*words, "--json"]) == 0
+    out, err = capfd.readouterr()
+    made = json.loads(out)
+    one, pair = made["sensors"]
+    assert (made["unit"], one["cost"], one["proposed_cost"], pair["cost"]) == ("ms", None, None, 5.0)
+    assert f"\n-cost = [5.0]\n+cost = {pair['proposed_cost']!r}\n" in made["change"]
+    assert "+cost" not in made["change"].partition("pair")[0]
+    assert "costs that depend on an item's size are kept, measure them with --items and --out: x" in err
+
+
+def test_of_a_bundle_too_a_cost_that_depends_on_an_items_size_is_no_number(folder: Path) -> None:
+    program = hybrid(3)
+    manifest = Manifest("made", "ms", tuple("abc"), tuple("abc"), (0, 1))
+    (folder / "sized.hcb").write_bytes(pack_bundle(Bundle(manifest.to_json(), program, ())))
+    policy = policy_of("sized.hcb")
+    sized = {name for name, s in zip("abc", program.sensors, strict=True) if len(s.cost) > 1}
+    assert sized
+    assert (policy.sized, set(policy.costs)) == (sized, set("abc") - sized)
 
 
 def test_a_bundle_is_measured_and_a_dead_sensor_is_not(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hardcase.cli import main
 from hardcase_edge.program.cost import Meter, to_unit
 from hardcase_edge.program.definition import MICRO, Sensor
 from hardcase_train.data.problem import Problem, Rows
@@ -129,6 +130,9 @@ def test_a_build_is_trained_exported_and_evaluated_with_sizes(
         "sensors": ["b"], "classifier": "trees"})  # fmt: skip
     assert point["test"]["cost"] == pytest.approx(np.mean(1 + tested**2 / 2))
     assert run(capsys, "export", build, "--out", bundle, "--method", "static", "--budget", "1e6")[0] == 0
+    assert main(["inspect", str(bundle)]) == 0
+    shown = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["b", "1.5", "to", "33", "b"] in shown, "for the smallest item and the largest"
     of_rows, of_table = (run(capsys, "evaluate", bundle, rows)[1] for rows in (build / "test.npz", data))
     bought = {name for name, s in of_table["sensors"].items() if s["rows"]}
     for figures, seen in ((of_rows, tested), (of_table, sizes)):

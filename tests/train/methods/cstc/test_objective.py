@@ -37,8 +37,65 @@ def somewhere(made: Objective, seed: int = 1) -> Weights:
     return Weights(rng.normal(size=zero.coef.shape), rng.normal(size=zero.theta.shape))
 
 
+SYSTEMS = [(False, False), (True, False), (True, True)]  # CSTC, CSCC and Cronus, as ``Rule`` has them
+
+
+def by_formulas(made: Objective, at: Weights) -> tuple[float, float]:
+    """The objective with relaxed costs and with exact ones, written out from docs/math.md (85) to (90)."""
+    rule, children, Z = made.rule, made.shape.children, made.Z
+    nodes, share = range(len(children)), made.loss.weight / made.loss.weight.sum()
+    parent = {child: (k, side) for k, pair in enumerate(children) for side, child in enumerate(pair) if child != EXIT}
+    scores = [Z @ at.coef[k, :-1] + at.coef[k, -1] for k in nodes]
+    high = [1 / (1 + np.exp(-rule.slope * (scores[k][:, -1] - at.theta[k]))) for k in nodes]
+    reach, exits = [np.ones(len(Z)) for _ in nodes], []
+    for k in nodes:
+        if k in parent:
+            above, side = parent[k]
+            reach[k] = reach[above] * (high[above] if side else 1 - high[above])
+        ways = [reach[k] * way for way, child in zip((1 - high[k], high[k]), children[k], strict=True) if child == EXIT]
+        exits += [(k, sum(ways))] if len(ways) == 2 else [(k, way) for way in ways]
+    loss = 0.0
+    for k in nodes:
+        own = replace(made.loss, weight=np.ones(len(Z))).row_loss(scores[k][:, : made.loss.n_outputs])
+        leaving = sum((way for node, way in exits if node == k), np.zeros(len(Z)))
+        is_inner = children[k] != (EXIT, EXIT)
+        counts = leaving if rule.by_exit else reach[k] * (rule.interior if is_inner else 1.0)
+        loss += share @ (counts * own)
+    uses, cost = made.payers.uses.toarray(), made.payers.cost
+    squares = [uses @ np.square(at.coef[k, :-1]).sum(axis=1) for k in nodes]
+
+    def norm(total: Any) -> float:
+        return float(cost @ (np.sqrt(total + 1e-8) - 1e-4))
+
+    relaxed = exact = 0.0
+    for node, way in exits:
+        path = [node]
+        while path[-1] in parent:
+            path.append(parent[path[-1]][0])
+        total = sum(squares[k] for k in path)
+        relaxed += share @ way * norm(total)
+        exact += share @ way * float(cost @ (total > 0))
+    if rule.one_bundle:
+        relaxed = norm(sum((share @ reach[k]) ** 2 * squares[k] for k in nodes))
+    weights = at.coef[:, :-1]
+    shrink = rule.l1 * (np.sqrt(np.square(weights) + 1e-8) - 1e-4).sum() + rule.l2 / 2 * np.square(weights).sum()
+    return loss + rule.price * relaxed + shrink, loss + rule.price * exact
+
+
 @pytest.mark.parametrize("kind", ["square", "2", "3"])
-@pytest.mark.parametrize(("by_exit", "one_bundle"), [(False, False), (True, False), (True, True)])
+@pytest.mark.parametrize(("by_exit", "one_bundle"), SYSTEMS)
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_the_objective_is_that_of_the_formulas(shape: Shape, by_exit: bool, one_bundle: bool, kind: str) -> None:
+    made = objective(
+        shape, kind, by_exit=by_exit, one_bundle=one_bundle, price=0.1, l1=0.05, l2=0.02, slope=1.7, interior=0.4
+    )
+    at = somewhere(made)
+    at.coef[:, 1:3] = 0.0  # sensor 1 alone is bought nowhere
+    assert (made(at)[0], made.exact(at)) == pytest.approx(by_formulas(made, at), abs=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["square", "2", "3"])
+@pytest.mark.parametrize(("by_exit", "one_bundle"), SYSTEMS)
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 def test_the_gradient_is_that_of_finite_differences(shape: Shape, by_exit: bool, one_bundle: bool, kind: str) -> None:
     made = objective(

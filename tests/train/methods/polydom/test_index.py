@@ -77,6 +77,12 @@ def test_a_set_is_nowhere_cheaper_only_if_it_is_so_at_every_size() -> None:
                     assert is_never_below(minus(costs.of(other), costs.of(mask)), 1, of.largest)
 
 
+def test_coefficients_of_0_do_not_make_sizes_too_large() -> None:
+    costs = Costs([(5, 0, 0, 0, 0, 0, 0, 0), (0, 1)], largest=2**31 - 1)
+    assert costs.of(0b01) == (5,)
+    assert costs.at(2**31 - 1).tolist() == [0, 5, 2**31 - 1, 2**31 + 4]
+
+
 # ---------------------------------------------------------------- exact
 
 
@@ -120,6 +126,19 @@ def test_problems_2_and_3_say_what_problem_1_says() -> None:
         answers = index.of_budget(budget)
         for size in range(1, of.largest + 1):
             assert [s for start, s in answers if start <= size][-1] == index.pick(size, budget)
+
+
+def test_a_skyline_has_no_set_that_another_of_the_same_cost_makes_superfluous() -> None:
+    """It is (101) at every size, not only right in its answers."""
+    for seed in range(80):
+        sets, largest = crossing_sets(random.Random(seed))
+        for index in (make_index(sets, largest), index_all(sets, largest)):
+            for size in range(1, largest + 1):
+                best: dict[int, float] = {}
+                for s in sets:
+                    best[s.at(size)] = max(s.accuracy, best.get(s.at(size), 0.0))
+                line = [(c, a) for c, a in sorted(best.items()) if all(a > b for d, b in best.items() if d < c)]
+                assert [(amount, s.accuracy) for amount, s in index.of_size(size)] == line
 
 
 def test_only_sets_on_a_skyline_are_shipped() -> None:

@@ -59,7 +59,8 @@ class Costs:
 
     def __init__(self, polynomials: Sequence[Polynomial], largest: int) -> None:
         self.n, self.largest = len(polynomials), largest
-        width = max(map(len, polynomials), default=1)
+        width = max((k + 1 for p in polynomials for k, c in enumerate(p) if c), default=1)  # sizes' powers stay small
+        polynomials = [p[:width] for p in polynomials]
         single = np.array([[*p, *[0] * (width - len(p))] for p in polynomials], dtype=np.int64).reshape(self.n, width)
         self.coefficients = bits(self.n).astype(np.int64) @ single
         self._bernstein = self.coefficients.astype(np.float64) @ _bernstein(width - 1, largest)
