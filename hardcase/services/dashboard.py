@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     from hardcase_cloud.records.database import Database
 
     workers = Workers(args.worker) if args.worker else None
-    database = Database(args.store)
+    database = Database(args.store, makes=False)
     try:
         listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:

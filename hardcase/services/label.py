@@ -52,13 +52,13 @@ def run(args: argparse.Namespace) -> int:
         raise InputError("name either f0 with --hpc, or a file of labels with --labels")
     if args.labels is not None:
         labels = read_labels(args.labels, [str(c) for c in classes])
-        database = Database(args.store)
+        database = Database(args.store, makes=False)
         n = Registry(database).label_by_person(labels, time.time())
         database.close()
         say(args.json, "labelled", {"records": n, "unknown": len(labels) - n})
         return 0
     model = _open_model(args)
-    database, stop = Database(args.store), threading.Event()
+    database, stop = Database(args.store, makes=False), threading.Event()
     registry = Registry(database)
     promise(database, loaded.bundle.sha256, loaded.manifest.claims, loaded.manifest.shipped)
     on_stop_signals(stop.set)

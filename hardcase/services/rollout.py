@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from hardcase_cloud.records.registry import Registry
     from hardcase_cloud.rollouts.plan import Plan
     from hardcase_edge.bundle.load import Loaded
+    from hardcase_edge.link.address import Address
 
 __all__ = ["HELP", "arguments", "run"]
 
@@ -95,11 +96,11 @@ def run(args: argparse.Namespace) -> int:
 # ---------------------------------------------------------------- commands
 
 
-def _open(url: str) -> Registry:
+def _open(url: str, *, makes: bool = False) -> Registry:
     from hardcase_cloud.records.database import Database
     from hardcase_cloud.records.registry import Registry
 
-    return Registry(Database(url))
+    return Registry(Database(url, makes=makes))
 
 
 def _group(args: argparse.Namespace) -> int:
@@ -107,7 +108,7 @@ def _group(args: argparse.Namespace) -> int:
 
     devices = read_devices(args.devices)
     one_tenant(devices)
-    registry = _open(args.store)
+    registry = _open(args.store, makes=True)
     n = registry.set_group(args.name, devices)
     registry.database.close()
     print(terminal(f"group {args.name}: {n} devices"))
@@ -120,6 +121,7 @@ def _start(args: argparse.Namespace) -> int:
     from hardcase_cloud.updates.offer import make_offer
     from hardcase_edge.bundle.load import load_bytes
 
+    _address(args)  # what is wrong with it is said before a roll-out begins
     data, offer, release = make_offer(args.bundle, args.metadata)
     loaded = load_bytes(data)
     registry = _open(args.store)
@@ -183,6 +185,12 @@ def _promised(facts: dict[str, Any], tolerance: float) -> float | None:
     return min(share, MOST_AGREEMENT) if share > tolerance + LEAST_SPARE else None
 
 
+def _address(args: argparse.Namespace) -> Address:
+    from hardcase_edge.link.address import parse_address
+
+    return parse_address(args.broker, ca=args.ca, cert=args.cert, key=args.key)
+
+
 def _serve_again(args: argparse.Namespace) -> int:
     registry = _open(args.store)
     try:
@@ -199,12 +207,11 @@ def _serve(args: argparse.Namespace, registry: Registry, number: int) -> int:
     from hardcase_cloud.updates.offer import make_offer
     from hardcase_cloud.updates.serve import Server
     from hardcase_edge.bundle.load import load_bytes
-    from hardcase_edge.link.address import parse_address
 
     row = registry.rollout(number)
     if row.state not in OPEN:
         raise InputError(f"roll-out {number} has ended: {row.state}; start another one")
-    address = parse_address(args.broker, ca=args.ca, cert=args.cert, key=args.key)
+    address = _address(args)
     made = make_offer(row.path, row.metadata or None)
     if made[1].sha256.hex() != row.bundle:
         raise InputError(f"{row.path} is another bundle than roll-out {number} has begun with; put it back")

@@ -61,6 +61,8 @@ def run(args: argparse.Namespace) -> int:
     from hardcase_cloud.fleet.scenario import Scenario, read_scenario
 
     plain = Scenario(name="", fleet=FleetOf(), network=NetworkOf(), cloud=CloudOf())
+    if args.report is not None:
+        _check_report(args.report)
     scenario = read_scenario(args.scenario) if args.scenario else plain
     check_scenario(scenario, args.workers if args.hpc else 0)
     n_devices = args.devices or scenario.fleet.devices
@@ -83,6 +85,15 @@ def run(args: argparse.Namespace) -> int:
         write_whole(args.report, fleet_page(values).encode())
     _say(args, values)
     return 1 if values["problems"] else 0
+
+
+def _check_report(path: Path) -> None:
+    """Refuse at the start what could not be written at the end."""
+    from hardcase_edge.base.files import check_replaceable
+
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"--report {path} is in a folder that is not there; make it, or name another file")
+    check_replaceable(path, "a page", lambda head: head.startswith(b"<!doctype html"), remedy="name another file")
 
 
 def _seconds(text: str) -> float:

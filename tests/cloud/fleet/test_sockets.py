@@ -184,6 +184,16 @@ def test_the_command_without_a_broker_is_one_line(tmp_path, capsys, monkeypatch)
     assert "no device is connected" in line
 
 
+@pytest.mark.parametrize(("name", "text"), [("no/r.html", "is in a folder that is not there"), ("m.txt", "exists and")])
+def test_a_report_that_could_not_be_written_is_refused_before_the_fleet_begins(tmp_path, capsys, name, text):
+    (tmp_path / "m.txt").write_text("mine")
+    flags = ["--bundle", "none.hcb", "--rows", "none.npz", "--broker", "mqtt://127.0.0.1:1"]
+    assert main(["fleet", "simulate", *flags, "--report", str(tmp_path / name)]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert text in line
+    assert (tmp_path / "m.txt").read_text() == "mine"
+
+
 def test_decisions_reach_the_store_each_once_though_connections_break(mosquitto, tmp_path, monkeypatch):
     monkeypatch.setattr("hardcase_cloud.fleet.sockets.RETRY_S", (0.01, 0.1))
     database = Database(tmp_path / "store.db")
