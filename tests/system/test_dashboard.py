@@ -13,10 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import uvicorn
-
 from hardcase_cloud.dashboard.app import make_app
 from hardcase_cloud.dashboard.figures import Figures
+from hardcase_cloud.dashboard.server import Server
 from hardcase_cloud.records.database import Database
 from hardcase_cloud.records.incoming import Incoming
 from hardcase_cloud.records.keeper import Keeper
@@ -43,15 +42,13 @@ def serving(url: str) -> Iterator[str]:
     """The dashboard of a store on a thread: its address, with the token."""
     database = Database(url)
     listener = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(
-        uvicorn.Config(make_app(Figures(database), TOKEN), log_level="error", ws="none", timeout_graceful_shutdown=0)
-    )
+    server = Server(make_app(Figures(database), TOKEN))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     try:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}/?token={TOKEN}"
     finally:
-        server.should_exit = True
+        server.stop()
         thread.join(10)
         listener.close()
         database.close()

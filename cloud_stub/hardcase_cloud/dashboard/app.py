@@ -57,6 +57,7 @@ class Feed:
         self._wanted = asyncio.Event()
         self._reading = asyncio.Lock()  # one thread at a time uses the store's connection
         self._looked_at = -LOOK_S
+        self._is_over = False
 
     async def run(self) -> None:
         """Look, again and again."""
@@ -96,7 +97,7 @@ class Feed:
         self._wanted.set()
         last = b""
         try:
-            while True:
+            while not self._is_over:
                 changed = self._changed
                 if self.data != last:
                     last = self.data
@@ -108,6 +109,11 @@ class Feed:
         finally:
             self.watchers -= 1
 
+    def end(self) -> None:
+        """End all streams."""
+        self._is_over = True
+        self._changed.set()
+
 
 def make_app(figures: Figures, token: str, *, now: Callable[[], float] = time.time) -> Starlette:
     """The application.
@@ -116,6 +122,11 @@ def make_app(figures: Figures, token: str, *, now: Callable[[], float] = time.ti
     ----------
     figures : of the store; the application uses it from one thread at a time
     token : what a watcher must have
+
+    Returns
+    -------
+    Starlette
+        ``state.end_streams()`` ends the streams of all watchers.
     """
     feed = Feed(figures, now)
     contents = {name: files(__package__).joinpath("page", name).read_bytes() for name in ("index.html", *FILES)}
@@ -186,6 +197,7 @@ def make_app(figures: Figures, token: str, *, now: Callable[[], float] = time.ti
         Route("/metrics", metrics),
     ]  # fmt: skip
     app = Starlette(routes=routes, lifespan=lifespan)
+    app.state.end_streams = feed.end
     app.add_middleware(Guard, token=token)
     return app
 
