@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hardcase_edge.base.escape import terminal
-from hardcase_edge.errors import HardcaseError, InputError
+from hardcase_edge.errors import HardcaseError, InputError, LinkError
 
-from .events import on_stop_signals, say
+from .events import log_lines, on_stop_signals, say, without_attempts
 from .flags import broker_argument, parse_time, positive, store_argument, tls_arguments
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["HELP", "arguments", "run"]
 
 HELP = "Bring a bundle to a group of devices in waves, and stop when it is not good."
+MAX_NAME = 64  # characters of a group's name
 WISHES = {"pause": "Release no further devices.", "resume": "Go on.", "stop": "End it; no device is offered more."}
 
 
@@ -106,6 +107,8 @@ def _open(url: str, *, makes: bool = False) -> Registry:
 def _group(args: argparse.Namespace) -> int:
     from hardcase_cloud.broker.acl import read_devices
 
+    if not 1 <= len(args.name) <= MAX_NAME or not args.name.isprintable():
+        raise InputError(f"the name of a group is 1 to {MAX_NAME} characters; choose another")
     devices = read_devices(args.devices)
     one_tenant(devices)
     registry = _open(args.store, makes=True)
@@ -137,7 +140,12 @@ def _start(args: argparse.Namespace) -> int:
         path = str(Path(args.bundle).absolute())
         metadata = "" if args.metadata is None else str(Path(args.metadata).absolute())
         number = registry.begin(bundle, path, metadata, args.group, machine, devices, now, supersedes=args.supersede)
-        return _serve(args, registry, number)
+        try:
+            return _serve(args, registry, number)
+        except LinkError as error:
+            raise LinkError(
+                f"{error}; roll-out {number} has begun, and hardcase cloud rollout serve {number} goes on with it"
+            ) from error
     finally:
         registry.database.close()
 
@@ -231,8 +239,10 @@ def _serve(args: argparse.Namespace, registry: Registry, number: int) -> int:
         if serving.step():
             server.stop()
 
-    server = Server(campaign, address, reload=reload, on_step=on_step, tenant=one_tenant(registry.instances(number)))
+    tenant = one_tenant(registry.instances(number))
+    server = Server(campaign, address, reload=reload, on_step=on_step, on_open=log_lines, tenant=tenant)
     on_stop_signals(server.stop)
+    without_attempts()
     agreement = serving.rollout.plan.agreement
     held_to = {} if agreement is None else {"agreement": agreement}
     say(args.json, "serving", {"id": number, "sha256": row.bundle, "group": row.members, **held_to})
@@ -271,7 +281,7 @@ def _wish(args: argparse.Namespace) -> int:
     is_served = time.time() - row.served < 10
     print(
         f"roll-out {args.id}: {args.what}"
-        + ("" if is_served else f"; nobody serves it now, rollout serve {args.id} does")
+        + ("" if is_served else f" is noted; nobody serves it now, and hardcase cloud rollout serve {args.id} does it")
     )
     return 0
 
@@ -279,6 +289,8 @@ def _wish(args: argparse.Namespace) -> int:
 def _status(args: argparse.Namespace) -> int:
     registry = _open(args.store)
     rows = registry.rollouts() if args.id is None else [registry.rollout(args.id)]
+    if not rows and not args.json:
+        print("there are no roll-outs")
     for row in rows:
         instances = registry.instances(row.id)
         counts = Counter(state for state, _, _ in instances.values())

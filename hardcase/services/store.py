@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import sys
 from typing import TYPE_CHECKING, BinaryIO
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from hardcase_edge.base.escape import terminal
 from hardcase_edge.errors import InputError
 
-from .events import log_lines, on_stop_signals, say
+from .events import log_lines, on_stop_signals, say, without_attempts
 from .flags import parse_time, positive, tenant_argument
 
 if TYPE_CHECKING:
@@ -78,7 +77,7 @@ def _keep(database: Database, args: argparse.Namespace) -> int:
         raise InputError(f"--keep is {args.keep}, which would keep nothing; name a longer time, or leave it out")
     keeper = Keeper(database, address, note=note, keep_s=keep_s, tenant=args.tenant)
     on_stop_signals(keeper.stop)
-    logging.getLogger("hardcase_edge.link.connection").addHandler(logging.NullHandler())  # errors at start are raised
+    without_attempts()
     keeper.start()
     log_lines()
     say(args.json, "ready", {"broker": address.url, "store": database.dialect.name, "pid": os.getpid()})

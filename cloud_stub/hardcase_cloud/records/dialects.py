@@ -71,6 +71,8 @@ def open_dialect(url: str | Path, max_bytes: int, *, makes: bool = True) -> Dial
         return Postgres(text)
     if scheme == "sqlite" or not scheme or "/" in scheme or Path(text).exists():
         path = text.removeprefix("sqlite:") if scheme == "sqlite" else text
+        if not path:
+            raise InputError("the store sqlite: names no file; name one as sqlite:FILE")
         if not makes and not Path(path).exists():
             raise InputError(f"there is no store {path}; name one that hardcase cloud store has made")
         return Sqlite(path, max_bytes)
