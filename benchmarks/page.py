@@ -161,7 +161,7 @@ def take_pictures(board: Dashboard, folder: Path) -> None:
     """The page on a screen and on a phone."""
     with Browser(folder) as browser:
         browser.open(board.url)
-        browser.until("document.querySelector('canvas')")
+        browser.until("document.querySelectorAll('canvas').length")
         for name, (width, height) in SIZES.items():
             (PICTURES / f"{name}.png").write_bytes(browser.screenshot(width, height))
 

@@ -72,8 +72,6 @@ HEAD = """# A fleet in virtual time
 Times are of the processor, of one core; the machine had other work to do.
 The parts were measured one at a time (`--only`).
 On a slower machine the million took 41 to 47 s.
-After the million, the seeds of 50,000 and the hunt for what is taken out, the built-in program's rows \
-were given exact shares, and devices read them in an order of their own, so these seeds now give other, similar counts.
 
 """
 

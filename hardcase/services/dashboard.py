@@ -6,11 +6,13 @@ from __future__ import annotations
 import argparse
 import ipaddress
 import os
+import re
 import secrets
+from urllib.parse import quote
 
 from hardcase_edge.errors import InputError, one_line
 
-from .events import say
+from .events import on_stop_signals, say
 from .flags import store_argument
 
 __all__ = ["HELP", "arguments", "run"]
@@ -19,6 +21,7 @@ HELP = "Show a fleet on a page of your browser: states, forward rate, cost, agre
 DEFAULT = "127.0.0.1:8090"
 VARIABLE = "HARDCASE_DASHBOARD_TOKEN"
 LEAST = 16  # characters of a token
+_TOKEN = re.compile(rf"[A-Za-z0-9._~+/=-]{{{LEAST},}}")  # what a header, a cookie and an address can hold
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,14 +41,14 @@ def run(args: argparse.Namespace) -> int:
     """Serve until stopped; the exit status."""
     host, port = parse_bind(args.bind, is_public=args.public)
     token = os.environ.get(VARIABLE) or secrets.token_urlsafe(24)
-    if len(token) < LEAST:
+    if not _TOKEN.fullmatch(token):
         raise InputError(
-            f"the token in {VARIABLE} has {len(token)} characters; use {LEAST} or more, or none for a new one"
+            f"the token in {VARIABLE} has {len(token)} characters; use {LEAST} or more letters, digits and -._~+/=, or "
+            "none for a new one"
         )
     try:
-        import uvicorn
-
         from hardcase_cloud.dashboard.app import make_app
+        from hardcase_cloud.dashboard.server import Server
     except ImportError as error:
         raise InputError(f"the dashboard needs {error.name}; pip install 'hardcase-cloud[dashboard]'") from error
     import socket
@@ -55,20 +58,18 @@ def run(args: argparse.Namespace) -> int:
     from hardcase_cloud.records.database import Database
 
     workers = Workers(args.worker) if args.worker else None
-    database = Database(args.store)
+    database = Database(args.store, makes=False)
     try:
         listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
         raise InputError(f"{args.bind} cannot be listened at: {one_line(error)}; name another with --bind") from error
+    server = Server(make_app(Figures(database, workers), token))
+    on_stop_signals(server.stop)
     shown = f"[{host}]" if ":" in host else host
-    say(args.json, "ready", {"url": f"http://{shown}:{listener.getsockname()[1]}/?token={token}"})
+    say(args.json, "ready", {"url": f"http://{shown}:{listener.getsockname()[1]}/?token={quote(token, safe='')}"})
     if workers is not None:
         workers.start()
-    config = uvicorn.Config(
-        make_app(Figures(database, workers), token), log_level="warning", access_log=False, server_header=False,
-        timeout_graceful_shutdown=1, limit_concurrency=1_000, http="h11", ws="none",
-    )  # fmt: skip
-    uvicorn.Server(config).run(sockets=[listener])
+    server.run(sockets=[listener])
     if workers is not None:
         workers.stop()
     database.close()

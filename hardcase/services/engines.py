@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ``--broker`` of a worker names: a broker of MQTT, or servers of NATS."""
+"""What ``--broker`` and ``--hpc`` of a worker name: a broker or servers of NATS, and a file, a function or a server."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hardcase_cloud.answering.service import Answerer
     from hardcase_edge.link.address import Address
 
-__all__ = ["engine_of"]
+__all__ = ["engine_of", "open_model"]
 
 
 def engine_of(args: argparse.Namespace) -> tuple[Address, str, dict[str, Any]]:
@@ -35,3 +36,32 @@ def engine_of(args: argparse.Namespace) -> tuple[Address, str, dict[str, Any]]:
         return NatsClient(config, servers, is_stopping=is_stopping, clock=clock)
 
     return servers[0], url_of(servers[0], servers), {"opener": opener}
+
+
+def open_model(hpc: str, bundle: str, *, limit_s: float | None = None, threads: int = 1) -> Answerer:
+    """The f0 of this name.
+
+    Parameters
+    ----------
+    hpc : a path, ``module:function``, or ``kserve+http://host/v2/models/NAME``
+    bundle : path of a bundle that forwards to it; a file needs none
+    limit_s : seconds that one call of a function or a server may take; None: the default
+    threads : of a file's model
+
+    Raises
+    ------
+    InputError
+        It cannot be used.
+    """
+    from hardcase_cloud.answering.kserve import is_kserve
+    from hardcase_edge.sensors.plugin import is_function_name
+
+    if not (is_kserve(hpc) or is_function_name(hpc)):
+        from hardcase_cloud.answering.onnx_model import Hpc
+
+        return Hpc(hpc, threads=threads)
+    from hardcase_cloud.answering.function import LIMIT_S, function_for
+    from hardcase_cloud.answering.kserve import kserve_for
+
+    open_it = kserve_for if is_kserve(hpc) else function_for
+    return open_it(hpc, bundle, limit_s=LIMIT_S if limit_s is None else limit_s)

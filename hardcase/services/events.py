@@ -14,7 +14,7 @@ from typing import Any
 
 from hardcase_edge.base.escape import terminal
 
-__all__ = ["log_lines", "on_stop_signals", "say"]
+__all__ = ["log_lines", "on_stop_signals", "say", "without_attempts"]
 
 
 class _Lines(logging.Formatter):
@@ -29,6 +29,11 @@ def log_lines() -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(_Lines("hardcase cloud: %(message)s"))
     logging.basicConfig(handlers=[handler])
+
+
+def without_attempts() -> None:
+    """Keep quiet of attempts to connect until ``log_lines``: the error at the start says what is wrong."""
+    logging.getLogger("hardcase_edge.link.connection").addHandler(logging.NullHandler())
 
 
 def on_stop_signals(stop: Callable[[], None]) -> None:

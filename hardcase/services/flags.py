@@ -8,7 +8,7 @@ import re
 
 from hardcase_edge.errors import InputError
 
-__all__ = ["broker_argument", "parse_time", "positive", "store_argument", "tenant_argument", "tls_arguments"]
+__all__ = ["broker_argument", "number", "parse_time", "positive", "store_argument", "tenant_argument", "tls_arguments"]
 
 UNITS_S = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 _TIME = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([smhd])", re.ASCII)
@@ -56,9 +56,20 @@ def tls_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--json", action="store_true", help="one JSON object per line")
 
 
+def number(text: str) -> float:
+    """A number, which may be none that is finite."""
+    try:
+        return float(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text[:60]!r} is not a number") from error
+
+
 def positive(text: str) -> int:
     """A whole number from 1 to a million."""
-    value = int(text)
+    try:
+        value = int(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text[:60]!r} is not a whole number") from error
     if not 1 <= value <= 1_000_000:
         raise argparse.ArgumentTypeError(f"{value} is not between 1 and 1000000")
     return value

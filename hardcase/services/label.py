@@ -6,15 +6,12 @@ from __future__ import annotations
 import argparse
 import threading
 import time
-from typing import TYPE_CHECKING
 
 from hardcase_edge.errors import InputError
 
+from .engines import open_model
 from .events import on_stop_signals, say
 from .flags import store_argument
-
-if TYPE_CHECKING:
-    from hardcase_cloud.answering.service import Answerer
 
 __all__ = ["HELP", "arguments", "run"]
 
@@ -25,7 +22,7 @@ PAUSE_S = 1.0  # between two looks for new audits
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     store_argument(parser)
-    parser.add_argument("--hpc", metavar="MODEL", help="hpc.onnx, or your own Python module:function")
+    parser.add_argument("--hpc", metavar="MODEL", help="f0, as of cloud worker")
     parser.add_argument("--bundle", required=True, metavar="FILE", help="a bundle that forwards to it: its classes")
     parser.add_argument(
         "--labels", metavar="FILE",
@@ -52,13 +49,13 @@ def run(args: argparse.Namespace) -> int:
         raise InputError("name either f0 with --hpc, or a file of labels with --labels")
     if args.labels is not None:
         labels = read_labels(args.labels, [str(c) for c in classes])
-        database = Database(args.store)
+        database = Database(args.store, makes=False)
         n = Registry(database).label_by_person(labels, time.time())
         database.close()
         say(args.json, "labelled", {"records": n, "unknown": len(labels) - n})
         return 0
-    model = _open_model(args)
-    database, stop = Database(args.store), threading.Event()
+    model = open_model(args.hpc, args.bundle)
+    database, stop = Database(args.store, makes=False), threading.Event()
     registry = Registry(database)
     promise(database, loaded.bundle.sha256, loaded.manifest.claims, loaded.manifest.shipped)
     on_stop_signals(stop.set)
@@ -72,15 +69,3 @@ def run(args: argparse.Namespace) -> int:
     database.close()
     say(args.json, "stopped", {"audits": n_all, "agree": agreed_all})
     return 0
-
-
-def _open_model(args: argparse.Namespace) -> Answerer:
-    from hardcase_edge.sensors.plugin import is_function_name
-
-    if is_function_name(args.hpc):
-        from hardcase_cloud.answering.function import function_for
-
-        return function_for(args.hpc, args.bundle)
-    from hardcase_cloud.answering.onnx_model import Hpc
-
-    return Hpc(args.hpc)

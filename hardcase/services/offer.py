@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from hardcase_edge.errors import HardcaseError, InputError
 
-from .events import on_stop_signals, say
+from .events import log_lines, on_stop_signals, say, without_attempts
 from .flags import tenant_argument
 
 if TYPE_CHECKING:
@@ -61,8 +61,9 @@ def run(args: argparse.Namespace) -> int:
     def on_change(device: str, state: str, reason: str) -> None:
         say(args.json, "device", {"device": device, "state": state, **({"reason": reason} if reason else {})})
 
-    server = Server(campaign, address, reload=reload, on_change=on_change, tenant=args.tenant)
+    server = Server(campaign, address, reload=reload, on_change=on_change, on_open=log_lines, tenant=args.tenant)
     on_stop_signals(server.stop)
+    without_attempts()
     offer = campaign.offer
     say(args.json, "offering", {"sha256": offer.sha256.hex(), "bytes": offer.size, "release": _dotted(campaign)})
     server.run(waits=args.wait)

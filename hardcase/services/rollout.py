@@ -13,19 +13,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hardcase_edge.base.escape import terminal
-from hardcase_edge.errors import HardcaseError, InputError
+from hardcase_edge.errors import HardcaseError, InputError, LinkError
 
-from .events import on_stop_signals, say
+from .events import log_lines, on_stop_signals, say, without_attempts
 from .flags import broker_argument, parse_time, positive, store_argument, tls_arguments
 
 if TYPE_CHECKING:
     from hardcase_cloud.records.registry import Registry
     from hardcase_cloud.rollouts.plan import Plan
     from hardcase_edge.bundle.load import Loaded
+    from hardcase_edge.link.address import Address
 
 __all__ = ["HELP", "arguments", "run"]
 
 HELP = "Bring a bundle to a group of devices in waves, and stop when it is not good."
+MAX_NAME = 64  # characters of a group's name
 WISHES = {"pause": "Release no further devices.", "resume": "Go on.", "stop": "End it; no device is offered more."}
 
 
@@ -95,19 +97,21 @@ def run(args: argparse.Namespace) -> int:
 # ---------------------------------------------------------------- commands
 
 
-def _open(url: str) -> Registry:
+def _open(url: str, *, makes: bool = False) -> Registry:
     from hardcase_cloud.records.database import Database
     from hardcase_cloud.records.registry import Registry
 
-    return Registry(Database(url))
+    return Registry(Database(url, makes=makes))
 
 
 def _group(args: argparse.Namespace) -> int:
     from hardcase_cloud.broker.acl import read_devices
 
+    if not 1 <= len(args.name) <= MAX_NAME or not args.name.isprintable():
+        raise InputError(f"the name of a group is 1 to {MAX_NAME} characters; choose another")
     devices = read_devices(args.devices)
     one_tenant(devices)
-    registry = _open(args.store)
+    registry = _open(args.store, makes=True)
     n = registry.set_group(args.name, devices)
     registry.database.close()
     print(terminal(f"group {args.name}: {n} devices"))
@@ -120,6 +124,7 @@ def _start(args: argparse.Namespace) -> int:
     from hardcase_cloud.updates.offer import make_offer
     from hardcase_edge.bundle.load import load_bytes
 
+    _address(args)  # what is wrong with it is said before a roll-out begins
     data, offer, release = make_offer(args.bundle, args.metadata)
     loaded = load_bytes(data)
     registry = _open(args.store)
@@ -135,7 +140,12 @@ def _start(args: argparse.Namespace) -> int:
         path = str(Path(args.bundle).absolute())
         metadata = "" if args.metadata is None else str(Path(args.metadata).absolute())
         number = registry.begin(bundle, path, metadata, args.group, machine, devices, now, supersedes=args.supersede)
-        return _serve(args, registry, number)
+        try:
+            return _serve(args, registry, number)
+        except LinkError as error:
+            raise LinkError(
+                f"{error}; roll-out {number} has begun, and hardcase cloud rollout serve {number} goes on with it"
+            ) from error
     finally:
         registry.database.close()
 
@@ -183,6 +193,12 @@ def _promised(facts: dict[str, Any], tolerance: float) -> float | None:
     return min(share, MOST_AGREEMENT) if share > tolerance + LEAST_SPARE else None
 
 
+def _address(args: argparse.Namespace) -> Address:
+    from hardcase_edge.link.address import parse_address
+
+    return parse_address(args.broker, ca=args.ca, cert=args.cert, key=args.key)
+
+
 def _serve_again(args: argparse.Namespace) -> int:
     registry = _open(args.store)
     try:
@@ -199,12 +215,11 @@ def _serve(args: argparse.Namespace, registry: Registry, number: int) -> int:
     from hardcase_cloud.updates.offer import make_offer
     from hardcase_cloud.updates.serve import Server
     from hardcase_edge.bundle.load import load_bytes
-    from hardcase_edge.link.address import parse_address
 
     row = registry.rollout(number)
     if row.state not in OPEN:
         raise InputError(f"roll-out {number} has ended: {row.state}; start another one")
-    address = parse_address(args.broker, ca=args.ca, cert=args.cert, key=args.key)
+    address = _address(args)
     made = make_offer(row.path, row.metadata or None)
     if made[1].sha256.hex() != row.bundle:
         raise InputError(f"{row.path} is another bundle than roll-out {number} has begun with; put it back")
@@ -224,8 +239,10 @@ def _serve(args: argparse.Namespace, registry: Registry, number: int) -> int:
         if serving.step():
             server.stop()
 
-    server = Server(campaign, address, reload=reload, on_step=on_step, tenant=one_tenant(registry.instances(number)))
+    tenant = one_tenant(registry.instances(number))
+    server = Server(campaign, address, reload=reload, on_step=on_step, on_open=log_lines, tenant=tenant)
     on_stop_signals(server.stop)
+    without_attempts()
     agreement = serving.rollout.plan.agreement
     held_to = {} if agreement is None else {"agreement": agreement}
     say(args.json, "serving", {"id": number, "sha256": row.bundle, "group": row.members, **held_to})
@@ -264,7 +281,7 @@ def _wish(args: argparse.Namespace) -> int:
     is_served = time.time() - row.served < 10
     print(
         f"roll-out {args.id}: {args.what}"
-        + ("" if is_served else f"; nobody serves it now, rollout serve {args.id} does")
+        + ("" if is_served else f" is noted; nobody serves it now, and hardcase cloud rollout serve {args.id} does it")
     )
     return 0
 
@@ -272,6 +289,8 @@ def _wish(args: argparse.Namespace) -> int:
 def _status(args: argparse.Namespace) -> int:
     registry = _open(args.store)
     rows = registry.rollouts() if args.id is None else [registry.rollout(args.id)]
+    if not rows and not args.json:
+        print("there are no roll-outs")
     for row in rows:
         instances = registry.instances(row.id)
         counts = Counter(state for state, _, _ in instances.values())

@@ -4,17 +4,15 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from hardcase_edge.base.escape import terminal
 from hardcase_edge.errors import InputError
 
-from .events import log_lines, on_stop_signals, say
-from .flags import parse_time, tenant_argument
+from .events import log_lines, on_stop_signals, say, without_attempts
+from .flags import parse_time, positive, tenant_argument
 
 if TYPE_CHECKING:
     from hardcase_cloud.records.database import Database
@@ -39,7 +37,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--max-bytes", default="8G", metavar="BYTES", help="of the file; then devices keep their records (default 8G)"
     )
     tenant_argument(parser)
-    parser.add_argument("--count", type=int, metavar="N", help="end after this many new records")
+    parser.add_argument("--count", type=positive, metavar="N", help="end after this many new records")
     parser.add_argument("--ca", metavar="PEM", help="CA certificate that verifies --broker")
     parser.add_argument("--cert", metavar="PEM", help="client certificate, if --broker requires one")
     parser.add_argument("--key", metavar="PEM", help="private key of --cert")
@@ -53,14 +51,9 @@ def run(args: argparse.Namespace) -> int:
     from hardcase_edge.outbox.flags import parse_bytes
 
     if (args.broker is None) == (args.export is None):
-        raise InputError("name either a broker with --broker, or a CSV file with --export")
+        raise InputError("name either a broker with --broker, or a file with --export")
     url = args.store or f"sqlite:{args.out}"
-    is_file = url.startswith("sqlite:")
-    if args.export is not None and is_file and not Path(url.removeprefix("sqlite:")).exists():
-        raise InputError(
-            f"there is no store {url.removeprefix('sqlite:')} to export; name the file of an earlier --out"
-        )
-    database = Database(url, parse_bytes(args.max_bytes, "--max-bytes"))
+    database = Database(url, parse_bytes(args.max_bytes, "--max-bytes"), makes=args.export is None)
     try:
         if args.export is not None:
             return _export(database, args.export)
@@ -84,7 +77,7 @@ def _keep(database: Database, args: argparse.Namespace) -> int:
         raise InputError(f"--keep is {args.keep}, which would keep nothing; name a longer time, or leave it out")
     keeper = Keeper(database, address, note=note, keep_s=keep_s, tenant=args.tenant)
     on_stop_signals(keeper.stop)
-    logging.getLogger("hardcase_edge.link.connection").addHandler(logging.NullHandler())  # errors at start are raised
+    without_attempts()
     keeper.start()
     log_lines()
     say(args.json, "ready", {"broker": address.url, "store": database.dialect.name, "pid": os.getpid()})
@@ -97,17 +90,28 @@ def _keep(database: Database, args: argparse.Namespace) -> int:
 
 
 def _export(database: Database, path: str) -> int:
+    from hardcase_cloud.records.parquet import write_parquet
+    from hardcase_edge.base.files import check_replaceable
+
+    check_replaceable(path, remedy="name another file")
+    n = write_parquet(database, path) if path.endswith(".parquet") else _write_csv(database, path)
+    print(terminal(f"{path}: {n} records"))
+    return 0
+
+
+def _write_csv(database: Database, path: str) -> int:
+    """Write all records as CSV, page by page; returns their number."""
     import io
 
-    from hardcase_cloud.records.parquet import write_parquet
-    from hardcase_edge.base.files import check_replaceable, write_whole
+    from hardcase_edge.base.files import write_by
 
-    check_replaceable(path)
-    if path.endswith(".parquet"):
-        print(f"{path}: {write_parquet(database, path)} records")
-        return 0
-    text = io.StringIO(newline="")
-    n = database.export(text)
-    write_whole(path, text.getvalue().encode())
-    print(f"{path}: {n} records")
-    return 0
+    n = 0
+
+    def fill(file: BinaryIO) -> None:
+        nonlocal n
+        text = io.TextIOWrapper(file, "utf-8", newline="")
+        n = database.export(text)
+        text.detach()  # flushed; the file stays open
+
+    write_by(path, fill)
+    return n

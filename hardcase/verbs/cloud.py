@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from hardcase_edge.errors import InputError
 
 from ..services import acl, check_broker, dashboard, enrol, label, offer, rollout, store
-from ..services.engines import engine_of
+from ..services.engines import engine_of, open_model
 from ..services.events import log_lines, on_stop_signals, say
-from ..services.flags import broker_argument, positive, tenant_argument, tls_arguments
+from ..services.flags import broker_argument, number, positive, tenant_argument, tls_arguments
 from . import audits, retrain
 
 if TYPE_CHECKING:
@@ -131,14 +131,14 @@ def _worker_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _milliseconds(text: str) -> float:
-    value = float(text)
+    value = number(text)
     if not 0 <= value <= 10_000:
         raise argparse.ArgumentTypeError(f"{value} is not between 0 and 10000")
     return value
 
 
 def _limit(text: str) -> float:
-    value = float(text)
+    value = number(text)
     if not 1 <= value <= 600_000:
         raise argparse.ArgumentTypeError(f"{value} is not between 1 and 600000")
     return value
@@ -192,19 +192,7 @@ def _worker(args: argparse.Namespace) -> int:
 
 def _open_hpc(args: argparse.Namespace) -> Answerer:
     _check_hpc(args)
-    from hardcase_cloud.answering.kserve import is_kserve
-
-    if is_kserve(args.hpc):
-        from hardcase_cloud.answering.kserve import kserve_for
-
-        return kserve_for(args.hpc, args.bundle, limit_s=_limit_s(args))
-    if args.bundle is not None:
-        from hardcase_cloud.answering.function import function_for
-
-        return function_for(args.hpc, args.bundle, limit_s=_limit_s(args))
-    from hardcase_cloud.answering.onnx_model import Hpc
-
-    return Hpc(args.hpc, threads=args.threads)
+    return open_model(args.hpc, args.bundle, limit_s=_limit_s(args), threads=args.threads)
 
 
 def _limit_s(args: argparse.Namespace) -> float:

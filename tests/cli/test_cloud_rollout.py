@@ -29,7 +29,7 @@ from hardcase_edge.link.address import parse_address
 from hardcase_edge.link.connection import Connection, ConnectionConfig
 from hardcase_edge.link.wire import facts_topic, status_topic, update_topic
 from hardcase_edge.update.messages import OFFER, kind_of
-from tests.helpers.cloud.brokers import Broker, running_mosquitto, until
+from tests.helpers.cloud.brokers import Broker, free_port, running_mosquitto, until
 from tests.helpers.edge.device import make_bundle_bytes, make_loaded
 from tests.helpers.edge.repository import Repository
 
@@ -183,6 +183,13 @@ def test_it_is_paused_resumed_served_by_another_process_and_stopped(
     device.close()
 
 
+def test_a_roll_out_that_finds_no_broker_says_how_to_go_on(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    assert fleet.start(f"mqtt://127.0.0.1:{free_port()}") == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert "cannot be reached" in line
+    assert "roll-out 1 has begun, and hardcase cloud rollout serve 1 goes on with it" in line
+
+
 AUDITS = {"local": 238, "agreed": 236, "at_least": 0.9635}
 ERROR = {"of": "error", "risk": 0.1}
 
@@ -251,12 +258,16 @@ def test_bad_input_is_one_line(
         ([*start, *meta, "--group", "pumps", "--agreement", "200%"], "--agreement is"),
         ([*start, *meta, "--group", "pumps", "--factor", "0.5"], "the factor of a roll-out is 0.5"),
         (["pause", "7", "--store", fleet.store], "there is no roll-out 7"),
+        (["group", "", "--devices", str(tmp_path / "devices.txt"), "--store", fleet.store], "the name of a group"),
+        ([*start[:-1], "http://x", *meta, "--group", "pumps"], "is not an MQTT URL"),
         (["group", "g", "--devices", str(tmp_path / "none"), "--store", fleet.store], "none"),
     ]
     for words, text in cases:
         assert fleet.run(*words) == 2, words
         (line,) = [line for line in capsys.readouterr().err.splitlines() if line]
         assert text in line
+    assert fleet.run("status", "--store", fleet.store) == 0
+    assert capsys.readouterr().out == "there are no roll-outs\n", "nothing has begun"
     number = registry.begin(newer, "", "", "pumps", machine, ["d3"], time.time())
     assert fleet.run(*start, *meta, "--group", "pumps") == 2
     assert "roll-out 1 has 1 of these devices, such as d3" in capsys.readouterr().err
@@ -265,7 +276,9 @@ def test_bad_input_is_one_line(
     assert "the bundle has release 1.1, and roll-out 1 has brought 1.9" in capsys.readouterr().err
 
 
-def test_f0_labels_audits_and_agreement_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_f0_labels_audits_and_agreement_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "judge.py").write_text("def answer(X, names):\n    return [[0.1, 0.9] for _ in X]\n")
     monkeypatch.syspath_prepend(tmp_path)
     data = make_bundle_bytes(prices=PRICES, claims={"audits": AUDITS})
@@ -290,6 +303,9 @@ def test_f0_labels_audits_and_agreement_is_known(tmp_path: Path, monkeypatch: py
     assert main(["cloud", *words]) == 0
     assert database.read("SELECT labelled, agreed FROM minutes") == [(2, 1)]
     assert Registry(database).unlabelled("f0", 9) == []
+    words[4] = "kserve+http://127.0.0.1:1/v2/models/x"
+    assert main(["cloud", *words]) == 2, "f0 is what it is for a worker"
+    assert "cannot be asked" in capsys.readouterr().err
     noted = database.read("SELECT shipped FROM standings WHERE bundle = ? AND label = ''", (loaded.bundle.sha256,))
     assert noted == [(PRICES.shipped,)]
     database.close()

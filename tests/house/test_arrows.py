@@ -37,6 +37,7 @@ MAY_IMPORT = {
 # what single modules of the cloud may import, each of an extra
 CLOUD_EXTRAS = {
     "dashboard/app.py": {"starlette"},
+    "dashboard/server.py": {"starlette", "uvicorn"},
     "records/dialects.py": {"psycopg"},
     "records/parquet.py": {"pyarrow"},
 }

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The dashboard in a real browser: 10,000 devices are painted, and a device that is killed is seen without a reload."""
+"""The dashboard in a real browser: 10,000 devices are painted, a device that is killed is seen without a reload, and a
+page that stays open keeps what its reader has begun, and says what is old.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import uvicorn
-
 from hardcase_cloud.dashboard.app import make_app
 from hardcase_cloud.dashboard.figures import Figures
+from hardcase_cloud.dashboard.server import Server
 from hardcase_cloud.records.database import Database
+from hardcase_cloud.records.incoming import Incoming
 from hardcase_cloud.records.keeper import Keeper
 from hardcase_cloud.records.registry import Registry, Seen
+from hardcase_cloud.rollouts.machine import Rollout
+from hardcase_cloud.rollouts.plan import Plan
 from hardcase_edge.link.address import parse_address
 from tests.helpers.cli.browser import BROWSER, Browser
 from tests.helpers.cloud.brokers import Broker, running_mosquitto, until
@@ -38,15 +42,13 @@ def serving(url: str) -> Iterator[str]:
     """The dashboard of a store on a thread: its address, with the token."""
     database = Database(url)
     listener = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(
-        uvicorn.Config(make_app(Figures(database), TOKEN), log_level="error", ws="none", timeout_graceful_shutdown=0)
-    )
+    server = Server(make_app(Figures(database), TOKEN))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     try:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}/?token={TOKEN}"
     finally:
-        server.should_exit = True
+        server.stop()
         thread.join(10)
         listener.close()
         database.close()
@@ -96,4 +98,54 @@ def test_ten_thousand_devices_are_painted_and_a_killed_one_is_seen_at_once(tmp_p
         line.close()
         browser.until(f"{STATES}.offline == '1'", 10)
         assert browser.evaluate(STATES) == {"good": "10,000", "offline": "1"}
+    database.close()
+
+
+BUNDLE = {"sha256": "cd" * 32, "name": "one", "bytes": 5, "root": 1, "targets": 2, "manifest": "{}"}
+DARK = [{"name": "prefers-color-scheme", "value": "dark"}]
+
+
+def text(browser: Browser, id_: str) -> str:
+    """What an element says."""
+    return str(browser.evaluate(f"document.getElementById('{id_}').textContent"))
+
+
+def test_an_open_page_keeps_a_first_press_and_a_refusal_and_says_what_is_old(tmp_path: Path) -> None:
+    need(BROWSER)
+    url, now = f"sqlite:{tmp_path / 's.sqlite'}", time.time()
+    database = Database(url)
+    registry = Registry(database)
+    registry.saw([Seen("d0", is_online=False)], now - 3 * 86_400)
+    registry.saw([Seen("d1", is_online=True)], now)
+    database.keep([Incoming("d1", 1, k, "decision", "{}", "cd" * 32, "local", "x", 2.0) for k in range(1, 9)], now)
+    machine = Rollout(Plan(canary=1), "cd" * 32, ["d0", "d1"], now).to_json()
+    registry.begin(BUNDLE, "/x.hcb", "", "pumps", machine, ["d0", "d1"], now)
+    with Browser(tmp_path) as browser:
+        with serving(url) as page:
+            browser.open(page)
+            browser.until("document.querySelectorAll('canvas').length == 2")
+            seen = "document.querySelector('#devices tbody tr').cells[2].textContent"
+            browser.until(f"{seen}.includes('{time.localtime(now - 3 * 86_400).tm_year}')")  # not only the hour
+            browser.screenshot(320, 900)
+            browser.until("document.body.scrollWidth <= innerWidth")
+
+            ink = "plots.forward.chart.axes[0].stroke()"
+            before = browser.evaluate(ink)
+            browser.call("Emulation.setEmulatedMedia", features=DARK)
+            browser.until(f"{ink} != '{before}'")
+
+            browser.evaluate("document.getElementById('stop-1').click()")
+            browser.evaluate("void ask(9, 'stop')")
+            browser.until("document.getElementById('refused').textContent.includes('no roll-out 9')")
+            registry.save(1, machine, {"d1": ("trial", now, "")}, now)
+            browser.until("document.getElementById('rollouts').textContent.includes('1 trial')")
+            assert "no roll-out 9" in text(browser, "refused")
+            assert text(browser, "stop-1") == "press again to stop roll-out 1"
+            browser.evaluate("document.getElementById('stop-1').click()")
+            until(lambda: registry.rollout(1).wish == "stop")
+            browser.until("document.getElementById('rollouts').textContent.includes('Asked for: stop')")
+            assert browser.evaluate("!document.querySelector('#now[aria-live], #now[role]')")  # it changes often
+        browser.until("document.getElementById('lost').textContent.includes('does not answer')")
+        browser.evaluate("void search()")
+        browser.until("document.getElementById('found').textContent.includes('does not answer')")
     database.close()

@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import hmac
 import json
+import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from importlib.resources import files
@@ -55,6 +56,8 @@ class Feed:
         self._changed = asyncio.Event()
         self._wanted = asyncio.Event()
         self._reading = asyncio.Lock()  # one thread at a time uses the store's connection
+        self._looked_at = -LOOK_S
+        self._is_over = False
 
     async def run(self) -> None:
         """Look, again and again."""
@@ -63,11 +66,20 @@ class Feed:
                 self._wanted.clear()
                 await self._wanted.wait()
             began = time.monotonic()
-            await self.renew()
+            try:
+                await self.renew()
+            except Exception:  # the next look may succeed, and without it all pages would stand still
+                logging.getLogger(__name__).exception("a look at the store failed")
             await asyncio.sleep(max(0.05, LOOK_S - (time.monotonic() - began)))
+
+    async def fresh(self) -> None:
+        """Look if nobody has looked yet, or nobody watches and the last look is over."""
+        if not self.data or (not self.watchers and time.monotonic() - self._looked_at >= LOOK_S):
+            await self.renew()
 
     async def renew(self) -> None:
         """Look once; wake the watchers if something is new."""
+        self._looked_at = time.monotonic()
         data = json.dumps(await self.call(lambda: self.figures.look(self._now())), separators=(",", ":")).encode()
         if data != self.data:
             self.data = data
@@ -85,7 +97,7 @@ class Feed:
         self._wanted.set()
         last = b""
         try:
-            while True:
+            while not self._is_over:
                 changed = self._changed
                 if self.data != last:
                     last = self.data
@@ -93,9 +105,14 @@ class Feed:
                 try:
                     await asyncio.wait_for(changed.wait(), BEAT_S)
                 except TimeoutError:
-                    yield b": \n\n"
+                    yield b"event: beat\ndata: 1\n\n"
         finally:
             self.watchers -= 1
+
+    def end(self) -> None:
+        """End all streams."""
+        self._is_over = True
+        self._changed.set()
 
 
 def make_app(figures: Figures, token: str, *, now: Callable[[], float] = time.time) -> Starlette:
@@ -105,6 +122,11 @@ def make_app(figures: Figures, token: str, *, now: Callable[[], float] = time.ti
     ----------
     figures : of the store; the application uses it from one thread at a time
     token : what a watcher must have
+
+    Returns
+    -------
+    Starlette
+        ``state.end_streams()`` ends the streams of all watchers.
     """
     feed = Feed(figures, now)
     contents = {name: files(__package__).joinpath("page", name).read_bytes() for name in ("index.html", *FILES)}
@@ -114,8 +136,7 @@ def make_app(figures: Figures, token: str, *, now: Callable[[], float] = time.ti
             answer: Response = RedirectResponse("/", 303)
             answer.set_cookie(COOKIE, token, httponly=True, samesite="strict", max_age=30 * 86_400)
             return answer
-        if not feed.data:
-            await feed.renew()
+        await feed.fresh()
         first = feed.data.replace(b"<", b"\\u003c")  # within an element of the page, where "<" could end it
         return Response(contents["index.html"].replace(b"{}", first, 1), media_type="text/html")
 
@@ -128,6 +149,8 @@ def make_app(figures: Figures, token: str, *, now: Callable[[], float] = time.ti
         )
 
     async def events(request: Request) -> Response:
+        if request.method == "HEAD":
+            return Response(media_type="text/event-stream")  # a stream would not end
         if feed.watchers >= MOST_WATCHERS:
             return Response(status_code=503)
         return StreamingResponse(feed.events(), media_type="text/event-stream")
@@ -136,6 +159,7 @@ def make_app(figures: Figures, token: str, *, now: Callable[[], float] = time.ti
         query = request.query_params
         number = query.get("page", "0")
         index = int(number) if number.isascii() and number.isdigit() and len(number) < 7 else 0
+        await feed.fresh()
         return _json(figures.devices(query.get("q", "")[:64], query.get("state", "")[:32], index))
 
     async def device(request: Request) -> Response:
@@ -173,6 +197,7 @@ def make_app(figures: Figures, token: str, *, now: Callable[[], float] = time.ti
         Route("/metrics", metrics),
     ]  # fmt: skip
     app = Starlette(routes=routes, lifespan=lifespan)
+    app.state.end_streams = feed.end
     app.add_middleware(Guard, token=token)
     return app
 

@@ -64,6 +64,7 @@ class Figures:
         self._database, self._workers = database, workers
         self.registry = Registry(database)
         self._devices: dict[str, _Device] = {}
+        self._in_order: list[str] | None = None  # names of all devices, those that need a look first; None: not known
         self._seen = 0.0
         self._last: dict[str, Any] = {}
         self.trouble, self.since = "", 0.0
@@ -84,11 +85,15 @@ class Figures:
 
     def devices(self, text: str, state: str, page: int) -> dict[str, Any]:
         """A page of the devices whose id contains a text, those that need a look first; ``state`` "" is any."""
-        found = [(d, it) for d, it in list(self._devices.items()) if text in d and state in ("", it.state)]
-        found.sort(key=lambda pair: (ORDER.index(pair[1].state) if pair[1].state in ORDER else len(ORDER), pair[0]))
+        devices, part, order = self._devices, text.lower(), self._in_order
+        if order is None:
+            known = list(devices.items())  # at once: another thread may be reading the store
+            known.sort(key=lambda pair: (ORDER.index(pair[1].state), pair[0]))
+            order = self._in_order = [name for name, _ in known]
+        found = [d for d in order if part in d.lower() and state in ("", devices[d].state)]
         rows = [
-            [name, it.state, it.bundle[:12], it.seen, it.asked, it.forwarded]
-            for name, it in found[page * PAGE : (page + 1) * PAGE]
+            [d, (it := devices[d]).state, it.bundle[:12], it.seen, it.asked, it.forwarded]
+            for d in found[page * PAGE : (page + 1) * PAGE]
         ]
         return {"n": len(found), "page": page, "rows": rows}
 
@@ -155,6 +160,8 @@ class Figures:
         for device, is_online, bundle, state, facts, seen in rows:
             self._seen = max(self._seen, min(seen, now))  # another keeper's clock may be ahead
             self._devices[device] = _device(bool(is_online), bundle, state, facts, seen)
+        if rows:
+            self._in_order = None
 
     def _by_state(self) -> Counter[str]:
         return Counter({"good": 0, "offline": 0}) + Counter(it.state for it in self._devices.values())

@@ -73,7 +73,7 @@ class Cloud:
 
     workers: int = 2
     batch_ms: int = 5  # that a batch takes
-    in_flight: int = 512  # messages that a worker has from the broker and has not acknowledged
+    in_flight: int = 1_024  # messages that a worker has from the broker and has not acknowledged, at most
     session_s: float = 2.0  # after which the broker gives a dead worker's messages to another
 
 

@@ -49,6 +49,7 @@ __all__ = ["Fleet", "Outcome", "not_connected"]
 
 MAX_DEVICES = 60_000  # connections to one broker from one address have as many ports at most
 CONNECT_S = 60.0  # how long ``start`` waits for all devices to connect
+NOBODY_S = 15.0  # and how long where none of them does
 ATTEMPT_S = 15.0  # for one connection, with all of its handshakes, while thousands of others connect
 AT_ONCE = 128  # connections that are being made at the same time
 RETRY_S = (0.5, 5.0)  # pause before a device connects again: between these, at random, so that a fleet spreads
@@ -184,6 +185,10 @@ class Fleet:
         self._ended.wait(timeout_s)
         self.stop()
 
+    def has_ended(self, wait_s: float) -> bool:
+        """Whether every device has finished within this time."""
+        return self._ended.wait(wait_s)
+
     def run(self, timeout_s: float = 600.0) -> list[Outcome]:
         """Call ``start`` and ``join``; returns all outcomes."""
         self.start()
@@ -269,7 +274,9 @@ class Fleet:
         for device in self._devices:
             if not device.is_up:
                 self._keep_up(device)
-        while self.connected() < self.n_devices and time.monotonic() - began < connect_s:
+        while (n := self.connected()) < self.n_devices and time.monotonic() - began < connect_s:
+            if not n and time.monotonic() - began > NOBODY_S:
+                break
             await asyncio.sleep(0.01 if self.n_devices < 1000 else 0.05)
         self.connect_s = time.monotonic() - began
         now = loop.time()

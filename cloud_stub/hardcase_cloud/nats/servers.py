@@ -57,6 +57,8 @@ def parse_servers(
     head = SCHEMES[scheme] + (f"{user}@" if user else "")
     servers = []
     for name in names:
+        if not name:
+            raise InputError(f"{scheme}{hosts[:200]} has a server without a name; nats://a,b,c names three of them")
         try:
             whole = name if name.rpartition("]")[2].count(":") == 1 else f"{name}:{PORT}"
             servers.append(parse_address(head + whole, ca=ca, cert=cert, key=key, environment=environment))

@@ -46,6 +46,7 @@ class Database:
     ----------
     url : ``sqlite:FILE`` (or a path; the file is made if it does not exist), or ``postgresql://...``
     max_bytes : of the file; when it is full, nothing more is taken
+    makes : whether a file that is not there is made
 
     Raises
     ------
@@ -53,8 +54,8 @@ class Database:
         By every method: the database cannot be used, is another program's, of a newer version, or is full.
     """
 
-    def __init__(self, url: str | Path, max_bytes: int = 1 << 40) -> None:
-        self.dialect: Dialect = open_dialect(url, max_bytes)
+    def __init__(self, url: str | Path, max_bytes: int = 1 << 40, *, makes: bool = True) -> None:
+        self.dialect: Dialect = open_dialect(url, max_bytes, makes=makes)
         try:
             self.dialect.run(lambda: migrate(self.dialect))
         except BaseException:

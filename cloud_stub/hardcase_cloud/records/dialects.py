@@ -9,6 +9,7 @@ does PostgreSQL by default.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -52,20 +53,29 @@ class Dialect(Protocol):
         """Close the connection."""
 
 
-def open_dialect(url: str | Path, max_bytes: int) -> Dialect:
+def open_dialect(url: str | Path, max_bytes: int, *, makes: bool = True) -> Dialect:
     """The database that a URL names: ``sqlite:FILE``, ``postgresql://...``, or the path of an SQLite file.
+
+    Parameters
+    ----------
+    makes : whether a file that is not there is made
 
     Raises
     ------
     InputError
-        The URL is of neither, the file is another program's, or psycopg is not installed.
+        The URL is of neither, the file is another program's or not there, or psycopg is not installed.
     """
     text = str(url)
     scheme = "" if isinstance(url, Path) else text.partition(":")[0] if ":" in text else ""
     if scheme in ("postgresql", "postgres"):
         return Postgres(text)
     if scheme == "sqlite" or not scheme or "/" in scheme or Path(text).exists():
-        return Sqlite(text.removeprefix("sqlite:") if scheme == "sqlite" else text, max_bytes)
+        path = text.removeprefix("sqlite:") if scheme == "sqlite" else text
+        if not path:
+            raise InputError("the store sqlite: names no file; name one as sqlite:FILE")
+        if not makes and not Path(path).exists():
+            raise InputError(f"there is no store {path}; name one that hardcase cloud store has made")
+        return Sqlite(path, max_bytes)
     raise InputError(f"{redacted(text)} is not a store; name one as sqlite:FILE or postgresql://user@host/database")
 
 
@@ -96,6 +106,7 @@ class Sqlite:
         except BaseException:
             self.db.close()
             raise
+        self._file = _file(path)
 
     def _set_up(self, max_bytes: int) -> None:
         n_objects = self.db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
@@ -109,6 +120,9 @@ class Sqlite:
         self.db.execute(f"PRAGMA max_page_count={max(1, max_bytes // page)}").fetchone()
 
     def run(self, act: Callable[[], T], *, writes: bool = True) -> T:
+        if self._file != _file(self.name):  # SQLite would go on with a file that has no name any more
+            raise InputError(f"the store {self.name} was moved or removed; put it back, or start again with another")
+
         def whole() -> T:
             self.db.execute("BEGIN IMMEDIATE" if writes else "BEGIN")  # a reader waits for no writer
             try:
@@ -142,6 +156,15 @@ class Sqlite:
             raise InputError(
                 f"the store {self.name} cannot be used: {one_line(error)}; make room or repair it"
             ) from error
+
+
+def _file(path: str) -> tuple[int, int] | None:
+    """Which file a path names; None if there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 class Postgres:

@@ -198,8 +198,8 @@ class Keeper:
         return len(self._spool)
 
     def all_counters(self) -> dict[str, int]:
-        """The counters, and ``lost``: messages that found no room."""
-        return {**self.counters, "lost": self._inbox.lost}
+        """The counters, ``lost``: records that found no room, and ``dropped``: states and facts that are none."""
+        return {**self.counters, "lost": self._inbox.lost, "dropped": self._presence.dropped}
 
     def figures(self) -> StoreFigures:
         """How it stands, for Prometheus."""

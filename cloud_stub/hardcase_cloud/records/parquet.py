@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import json
-import os
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from hardcase_edge.errors import InputError, one_line
+from hardcase_edge.base.files import write_by
+from hardcase_edge.errors import InputError
 
 from .database import COLUMNS, Database, utf8
 
@@ -38,22 +38,18 @@ def write_parquet(database: Database, path: str | Path) -> int:
         raise InputError(f"{path} needs pyarrow; pip install 'hardcase-cloud[parquet]', or export a .csv") from error
     types = {**dict.fromkeys(INTEGERS, pa.int64()), **dict.fromkeys(FLOATS, pa.float64()), "late": pa.bool_()}
     schema = pa.schema([(name, types.get(name, pa.string())) for name in COLUMNS])
-    part = Path(f"{path}.part")
     n = 0
-    try:
-        with pq.ParquetWriter(part, schema) as writer:
+
+    def fill(file: BinaryIO) -> None:
+        nonlocal n
+        with pq.ParquetWriter(file, schema) as writer:
             rows = database.rows()
             while page := list(islice(rows, ROWS)):
                 columns = {name: [_cell(name, row[name]) for row in page] for name in COLUMNS}
                 writer.write_table(pa.table(columns, schema=schema))
                 n += len(page)
-        with part.open("rb") as file:
-            os.fsync(file.fileno())
-        part.replace(path)
-    except OSError as error:
-        raise InputError(f"{path} cannot be written: {one_line(error)}; choose another file") from error
-    finally:
-        part.unlink(missing_ok=True)
+
+    write_by(path, fill)
     return n
 
 

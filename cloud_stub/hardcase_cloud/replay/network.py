@@ -2,12 +2,14 @@
 """The network and the broker: messages that are late, lost, doubled or overtaken, and connections that break.
 
 Requests go to the workers in turn, as with a shared subscription. The broker keeps a request until its worker
-acknowledges it, and gives those of a worker whose session has ended to the others; it drops what has expired. When it
-is killed, all connections break; with its queue it keeps what it had, without it has forgotten everything.
+acknowledges it, and gives those of a worker whose session has ended to the others; it drops what has expired. A worker
+has so many unacknowledged ones at most (Receive Maximum), and the others wait here. When the broker is killed, all
+connections break; with its queue it keeps what it had, without it has forgotten everything.
 """
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, Protocol
@@ -40,6 +42,8 @@ class Broker:
     network : Network
     chance : Random
         For everything that happens to messages.
+    in_flight : int
+        Requests that one worker has and has not acknowledged, at most.
 
     Attributes
     ----------
@@ -49,7 +53,7 @@ class Broker:
     workers : sequence of Consumer
     """
 
-    def __init__(self, clock: Clockwork, network: Network, chance: Random) -> None:
+    def __init__(self, clock: Clockwork, network: Network, chance: Random, in_flight: int) -> None:
         self.is_up = True
         self.n_messages = 0
         self.receive: dict[str, Callable[[int, bytes], None]] = {}
@@ -60,6 +64,9 @@ class Broker:
         self._turn = 0
         self._next_tag = 1
         self._held: dict[int, tuple[int, int, bytes, int]] = {}  # by tag: worker, device, payload, expiry
+        self._in_flight = in_flight
+        self._n_given: Counter[int] = Counter()  # of each worker, requests that it has
+        self._waiting: defaultdict[int, deque[int]] = defaultdict(deque)  # of each worker, tags that wait for room
 
     # ------------------------------------------------------------ the lines
 
@@ -103,16 +110,38 @@ class Broker:
                 tag = self._next_tag
                 self._next_tag += 1
                 self._held[tag] = self._turn, device, payload, expires_at
-                worker.deliver(tag, device, payload, expires_at)
+                if self._n_given[self._turn] < self._in_flight:
+                    self._n_given[self._turn] += 1
+                    worker.deliver(tag, device, payload, expires_at)
+                else:
+                    self._waiting[self._turn].append(tag)
                 return True
         return False
 
+    def _give_next(self, number: int) -> None:
+        """Give a worker the requests that wait for it, as far as it has room."""
+        waiting = self._waiting[number]
+        while waiting and self._n_given[number] < self._in_flight:
+            tag = waiting.popleft()
+            _, device, payload, expires_at = self._held[tag]
+            if expires_at <= self._clock.now:
+                del self._held[tag]
+                continue
+            self._n_given[number] += 1
+            self.workers[number].deliver(tag, device, payload, expires_at)
+
     def acknowledge(self, tag: int) -> None:
         """A worker needs a request no longer."""
-        self._held.pop(tag, None)
+        held = self._held.pop(tag, None)
+        if held is not None:
+            self._n_given[held[0]] -= 1
+            if self._waiting[held[0]]:
+                self._clock.after(0, self._give_next, held[0])
 
     def session_ended(self, number: int) -> None:
         """The session of a worker that was killed has ended: its requests go to the others."""
+        self._n_given[number] = 0
+        self._waiting[number].clear()
         theirs = [tag for tag, held in self._held.items() if held[0] == number]
         for tag in theirs:
             _, device, payload, expires_at = self._held.pop(tag)
@@ -121,8 +150,9 @@ class Broker:
 
     def redeliver(self, number: int) -> None:
         """A worker is connected again within its session."""
+        waiting = set(self._waiting[number])
         for tag, (worker, device, payload, expires_at) in list(self._held.items()):
-            if worker == number and expires_at > self._clock.now:
+            if worker == number and tag not in waiting and expires_at > self._clock.now:
                 self.workers[number].deliver(tag, device, payload, expires_at)
 
     # ------------------------------------------------------------ the broker itself
@@ -132,6 +162,8 @@ class Broker:
         self.is_up = False
         if not keeps_queue:
             self._held.clear()
+            self._n_given.clear()
+            self._waiting.clear()
 
     def start(self) -> None:
         """The broker is back, and the workers are, too."""

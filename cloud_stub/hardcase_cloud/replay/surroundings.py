@@ -63,7 +63,7 @@ class Surroundings:
         self.fleet = scenario.fleet
         self.clock = Clockwork()
         self.referee = Referee(self.fleet.deadline_ms)
-        self.broker = Broker(self.clock, scenario.network, network)
+        self.broker = Broker(self.clock, scenario.network, network, scenario.cloud.in_flight)
         self.draw, self._id_bits = devices.random, ids.getrandbits
         self._rows = make_rows(self.fleet.hard, rows)
         self.counters: Counter[str] = Counter()

@@ -57,10 +57,10 @@ class Plan:
     quality_s: float = 7 * 86_400.0
 
     def __post_init__(self) -> None:
-        _check("canary", self.canary, 1, 100_000)
+        _check("canary", self.canary, 1, 100_000, is_whole=True)
         _check("factor", self.factor, 1.0001, 1_000)
         _check("abort above", self.abort_above, 0, 1)
-        _check("abort after", self.abort_after, 1, 100_000)
+        _check("abort after", self.abort_after, 1, 100_000, is_whole=True)
         _check("soak", self.soak_s, 0, MOST_S)
         for name in ("offer_s", "load_s", "trial_s", "quality_s"):
             _check(name.replace("_s", " time"), getattr(self, name), 1, MOST_S)
@@ -92,6 +92,8 @@ class Plan:
         return cls(**value)
 
 
-def _check(name: str, value: float, least: float, most: float) -> None:
-    if not (isinstance(value, int | float) and math.isfinite(value) and least <= value <= most):
-        raise InputError(f"the {name} of a roll-out is {value}; expected {least:g} to {most:g}")
+def _check(name: str, value: float, least: float, most: float, *, is_whole: bool = False) -> None:
+    is_number = isinstance(value, int if is_whole else int | float) and not isinstance(value, bool)
+    if not (is_number and math.isfinite(value) and least <= value <= most):
+        of_what = "a whole number from " if is_whole else ""
+        raise InputError(f"the {name} of a roll-out is {value}; expected {of_what}{least:g} to {most:g}")

@@ -47,6 +47,7 @@ class Server:
     reload : called now and then: may put a fresh offer into the campaign
     on_change : called with a device, its state and the reason, each time that a state changes
     on_step : called again and again, at least four times a second, on the thread of ``run``
+    on_open : called once ``run`` is connected for the first time
     tenant : whose devices are served; "": those without one
     """
 
@@ -58,10 +59,11 @@ class Server:
         reload: Callable[[], None] = lambda: None,
         on_change: Callable[[str, str, str], None] = lambda device, state, reason: None,
         on_step: Callable[[], None] = lambda: None,
+        on_open: Callable[[], None] = lambda: None,
         tenant: str = "",
     ) -> None:
         self.campaign = campaign
-        self._on_step = on_step
+        self._on_step, self._on_open = on_step, on_open
         self._reload, self._on_change = reload, on_change
         self._changed = Condition()
         self._queue: deque[Message | None] = deque()  # None: a new connection
@@ -87,6 +89,7 @@ class Server:
             The broker cannot be reached.
         """
         self._connection.open(START_S)
+        self._on_open()
         settled_at, reload_at = time.monotonic() + SETTLE_S, time.monotonic() + RELOAD_S
         try:
             while not self._is_stopping:

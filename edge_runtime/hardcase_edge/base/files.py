@@ -12,9 +12,11 @@ from ..errors import HardcaseError, InputError
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+    from typing import BinaryIO
 
 __all__ = [
-    "check_private", "check_replaceable", "read_bounded", "set_aside", "sync_folder", "write_new", "write_whole",
+    "check_private", "check_replaceable", "read_bounded", "set_aside", "sync_folder", "write_by", "write_new",
+    "write_whole",
 ]  # fmt: skip
 
 HEAD_BYTES = 513  # of a file that is there already: enough to know a bundle, signatures or an ONNX model
@@ -119,7 +121,18 @@ def write_whole(path: str | Path, data: bytes, *, mode: int = 0o644) -> None:
     ...     read_bounded(f"{folder}/state.json", 2, "state", remedy="write it")
     b'{}'
     """
-    _write(path, data, mode, os.replace)
+    write_by(path, lambda file: file.write(data), mode=mode)
+
+
+def write_by(path: str | Path, fill: Callable[[BinaryIO], object], *, mode: int = 0o644) -> None:
+    """Write a file whole or not at all, as ``write_whole`` does, whose bytes a function writes bit by bit.
+
+    Raises
+    ------
+    InputError
+        The folder cannot be written; errors of ``fill`` itself are raised as they are, and leave the old file.
+    """
+    _write(path, fill, mode, os.replace)
 
 
 def write_new(path: str | Path, data: bytes, *, mode: int = 0o644) -> None:
@@ -145,10 +158,10 @@ def write_new(path: str | Path, data: bytes, *, mode: int = 0o644) -> None:
         else:
             os.unlink(temporary)
 
-    _write(path, data, mode, link)
+    _write(path, lambda file: file.write(data), mode, link)
 
 
-def _write(path: str | Path, data: bytes, mode: int, put: Callable[[str, str], None]) -> None:
+def _write(path: str | Path, fill: Callable[[BinaryIO], object], mode: int, put: Callable[[str, str], None]) -> None:
     """Write a temporary file beside the path, flush it, and put it there."""
     import tempfile  # imported here: a device that only reads does without it
 
@@ -158,7 +171,7 @@ def _write(path: str | Path, data: bytes, mode: int, put: Callable[[str, str], N
     try:
         descriptor, temporary = tempfile.mkstemp(dir=folder or os.curdir, prefix=f".{name}.")
         with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
+            fill(file)
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, mode)

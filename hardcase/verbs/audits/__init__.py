@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
 
     share = parse_share(args.audit, "--audit")
     told = {} if args.told is None else _told(args.told)
-    database, is_wrong = Database(args.store), False
+    database, is_wrong = Database(args.store, makes=False), False
     for found in checked_audits(database, share, told):
         is_wrong |= found.state == "wrong"
         fields = {"device": found.device, "boot": found.boot, "draws": found.draws, "audits": found.audits}

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import threading
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from hardcase_edge.base.escape import terminal
 from hardcase_edge.errors import InputError
 
-from ...services.flags import broker_argument, positive, tls_arguments
+from ...services.events import on_stop_signals
+from ...services.flags import broker_argument, number, positive, tls_arguments
 
 if TYPE_CHECKING:
     from hardcase_cloud.answering.supervisor import Supervisor
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["HELP", "arguments", "run"]
 
 HELP = "Run thousands of simulated devices against a real broker, a connection each, and reconcile their decisions."
+POLL_S = 0.2  # how often it looks whether to stop
 WAIT_S = 120.0  # after the last decision has begun: for its reply, and for the store
 VERSIONS = {"5": 5, "3.1.1": 4}
 
@@ -88,16 +91,18 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_report(path: Path) -> None:
-    """Refuse to replace a file that is not a page of hardcase, before the devices run."""
+    """Refuse before the devices run what could not be written at the end, or would replace another's file."""
     from hardcase_edge.base.files import check_replaceable
 
     from ...reports.page import is_page_head
 
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"--report {path} is in a folder that is not there; make it, or name another file")
     check_replaceable(path, "a report that hardcase wrote", is_page_head, remedy="name another file")
 
 
 def _seconds(text: str) -> float:
-    value = float(text)
+    value = number(text)
     if not 0 < value <= 1e6:
         raise argparse.ArgumentTypeError(f"{value} is not above 0 and at most a million")
     return value
@@ -171,6 +176,8 @@ def _simulate(
     if not connected:
         fleet.stop()
         raise InputError(f"no device is connected: {troubles[0]}; start the broker, or correct its URL")
+    stop = threading.Event()
+    on_stop_signals(stop.set)
     if not args.json:
         print(f"{connected:,} of {fleet.n_devices:,} devices are connected after {fleet.connect_s:.1f} s")
         for line in troubles:
@@ -178,10 +185,17 @@ def _simulate(
     steps = steps_of(scenario.faults, seconds, lambda: [worker.pid for worker in workers], fleet.cut)
     done = []
     for step in steps:
-        time.sleep(max(0.0, began + step.at_s - time.monotonic()))
+        while (left_s := began + step.at_s - time.monotonic()) > 0 and not stop.is_set():
+            time.sleep(min(left_s, POLL_S))
+        if stop.is_set():
+            break
         step.act()
         done.append({"at_s": round(time.monotonic() - began, 2), "what": step.what})
-    fleet.wait(seconds + WAIT_S)
+    until = time.monotonic() + seconds + WAIT_S
+    while not (stop.is_set() or fleet.has_ended(POLL_S) or time.monotonic() > until):
+        pass
+    seconds = min(seconds, time.monotonic() - began)
+    fleet.stop()
     cpu_s = time.process_time() - cpu
     made, stored = fleet.records()
     n = max(1, len(fleet.journal))
@@ -197,6 +211,7 @@ def _simulate(
         "stored": stored,
         "counters": dict(fleet.counters),
         "steps": done,
+        "interrupted": stop.is_set(),
         "problems": fleet.reconcile(),
         "seconds": per_second(fleet.journal.times(), began, max(1, round(seconds))),
     }
@@ -215,6 +230,8 @@ def _say(args: argparse.Namespace, values: dict[str, Any]) -> None:
         print(f"{values['records']:,} records, of which the store has acknowledged {values['stored']:,}")
     if values["link"]:
         print("the link: " + ", ".join(f"{n:,} {name}" for name, n in values["link"].items()))
+    if values["interrupted"]:
+        print(f"interrupted after {len(values['seconds'])} s")
     for step in values["steps"]:
         print(f"  at {step['at_s']:.1f} s: {step['what']}")
     print("\n".join(f"PROBLEM: {p}" for p in values["problems"]) or "reconciled: every decision has ended, once")

@@ -122,7 +122,7 @@ def _read(args: argparse.Namespace, olds: list[Loaded]) -> list[CameBack]:
 
     names = [each.bundle.sha256 for each in olds]
     manifest, width = olds[0].manifest, len(_carried(olds[0]))
-    database = Database(args.store)
+    database = Database(args.store, makes=False)
     try:
         rows = came_back(
             database, names, manifest.hpc, width, [str(c) for c in manifest.classes], most=args.rows,
@@ -152,7 +152,7 @@ def _roll_out(args: argparse.Namespace) -> int:
 
     bundle = args.out / "model.hcb"
     digest = sha256(bundle.read_bytes()).hexdigest()
-    database = Database(args.store)
+    database = Database(args.store, makes=False)
     try:
         before = next((r for r in Registry(database).rollouts() if (r.bundle, r.members) == (digest, args.group)), None)
     finally:

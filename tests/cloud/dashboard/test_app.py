@@ -153,6 +153,18 @@ def test_devices_are_found_and_those_that_need_a_look_come_first(figures: Figure
     assert rows("page=x")[0] == rows("page=99999999999")[0] == 62
 
 
+def test_the_list_is_right_though_nobody_watches_and_asks_not_for_capitals(figures: Figures) -> None:
+    found = json.loads(ask(figures, "/devices?q=E1", headers=IN)[2])
+    assert (found["n"], found["rows"][0][:2]) == (1, ["e1", "rolled back"])
+    figures.registry.saw([Seen("e1", is_online=False)], NOW)
+    assert json.loads(ask(figures, "/devices?q=e1", headers=IN)[2])["rows"][0][1] == "offline"
+
+
+def test_the_head_of_a_stream_ends(figures: Figures) -> None:
+    status, head, body = ask(figures, "/events", method="HEAD", headers=IN)
+    assert (status, head["content-type"].partition(";")[0], body) == (200, "text/event-stream", b"")
+
+
 def test_one_device_has_its_last_hour_whatever_it_sent(figures: Figures) -> None:
     found = json.loads(ask(figures, "/device?id=d1", headers=IN)[2])
     assert [row[1:] for row in found["rows"]] == [
@@ -199,6 +211,24 @@ def test_all_watchers_get_what_changes(figures: Figures, monkeypatch: pytest.Mon
         return [[f["fleet"]["states"][0] for f in some] for some in (first, second)]
 
     assert asyncio.run(watch()) == [[["offline", 1]] * 5, [["rolled back", 1]] * 5]
+
+
+def test_a_look_that_fails_is_not_the_last(figures: Figures, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LOOK_S", 0.01)
+    monkeypatch.setattr(module, "BEAT_S", 0.5)
+    looks = [{"x": {1}}, {"x": 1}, {"x": 2}]  # what JSON has not, and then what it has
+    monkeypatch.setattr(figures, "look", lambda now: looks.pop(0) if len(looks) > 1 else looks[0])
+
+    async def watch() -> list[bytes]:
+        feed = module.Feed(figures, lambda: NOW)
+        task = asyncio.create_task(feed.run())
+        stream = feed.events()
+        said = [await anext(stream) for _ in range(3)]
+        await stream.aclose()  # type: ignore[attr-defined]
+        task.cancel()
+        return said
+
+    assert asyncio.run(watch())[-2:] == [b'data: {"x":2}\n\n', b"event: beat\ndata: 1\n\n"]
 
 
 def test_a_store_that_goes_away_is_said_with_the_time_and_the_old_figures_stay(

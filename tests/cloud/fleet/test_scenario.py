@@ -33,6 +33,8 @@ WRONG = {
     "[rollout]\nbundle = 'bad'": "s.toml: [rollout] bundle is 'bad'; use one of good, worse, crashing",
     "[rollout]\nbundle = 3": "s.toml: [rollout] bundle is '3'; a text is expected",
     "[rollout]\ncannary = 3": "s.toml: [rollout] has the unknown key 'cannary'; did you mean 'canary'?",
+    "[rollout]\ncanary = 1.5": "s.toml: [rollout]: the canary of a roll-out is 1.5; expected a whole number from 1 to",
+    "[rollout]\nabort_after = true": "s.toml: [rollout]: the abort after of a roll-out is True; expected a whole",
     "[rollout]\nabort_above = 3": "s.toml: [rollout]: the abort above of a roll-out is 3; expected 0 to 1",
     "= ": "s.toml",
 }

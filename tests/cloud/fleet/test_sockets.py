@@ -156,15 +156,22 @@ def test_faults_come_at_their_times_and_again(tmp_path):
     assert os.waitpid(pid, 0)[1] == signal.SIGKILL
 
 
-def test_the_command_decides_reports_and_counts(mosquitto, served, tmp_path, capsys):
+@pytest.mark.parametrize("is_interrupted", [False, True])
+def test_the_command_decides_reports_and_counts_to_its_end_or_to_a_signal(
+    mosquitto, served, tmp_path, capsys, monkeypatch, is_interrupted
+):
     bundle, rows, report = tmp_path / "model.hcb", tmp_path / "rows.csv", tmp_path / "fleet.html"
     bundle.write_bytes(pack_bundle(half_forwarding(served).bundle))
     rows.write_text("x0,x1,target\n1,4,red\n-1,0,blue\n")
     flags = ["--bundle", str(bundle), "--rows", str(rows), "--broker", mosquitto.url, "--json"]
-    more = ["--devices", "10", "--interval", "0.1", "--seconds", "0.3", "--report", str(report)]
+    seconds = "60" if is_interrupted else "0.3"
+    more = ["--devices", "10", "--interval", "0.1", "--seconds", seconds, "--report", str(report)]
+    signalled = "hardcase.verbs.fleet.simulate.on_stop_signals"
+    monkeypatch.setattr(signalled, lambda stop: threading.Timer(0.4, stop).start() if is_interrupted else None)
     assert main(["fleet", "simulate", *flags, *more]) == 0
     values = json.loads(capsys.readouterr().out)
     assert (values["devices"], values["connected"], values["problems"]) == (10, 10, [])
+    assert values["interrupted"] == is_interrupted
     assert values["decisions"] == sum(values["routes"].values()) >= 10
     assert values["routes"]["cloud"] > 0
     page = report.read_text()
@@ -173,7 +180,7 @@ def test_the_command_decides_reports_and_counts(mosquitto, served, tmp_path, cap
 
 
 def test_the_command_without_a_broker_is_one_line(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("hardcase_cloud.fleet.sockets.CONNECT_S", 0.1)
+    monkeypatch.setattr("hardcase_cloud.fleet.sockets.NOBODY_S", 0.1)
     sha256 = hashlib.sha256(Path(write_model(tmp_path)).read_bytes()).hexdigest()
     bundle, rows = tmp_path / "model.hcb", tmp_path / "rows.csv"
     bundle.write_bytes(pack_bundle(half_forwarding(sha256).bundle))
@@ -186,6 +193,16 @@ def test_the_command_without_a_broker_is_one_line(tmp_path, capsys, monkeypatch)
     [line] = capsys.readouterr().err.splitlines()
     assert "rows.csv exists and is not a report that hardcase wrote; name another file" in line
     assert rows.read_text().startswith("x0,x1,target")
+
+
+@pytest.mark.parametrize(("name", "text"), [("no/r.html", "is in a folder that is not there"), ("m.txt", "exists and")])
+def test_a_report_that_could_not_be_written_is_refused_before_the_fleet_begins(tmp_path, capsys, name, text):
+    (tmp_path / "m.txt").write_text("mine")
+    flags = ["--bundle", "none.hcb", "--rows", "none.npz", "--broker", "mqtt://127.0.0.1:1"]
+    assert main(["fleet", "simulate", *flags, "--report", str(tmp_path / name)]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert text in line
+    assert (tmp_path / "m.txt").read_text() == "mine"
 
 
 def test_decisions_reach_the_store_each_once_though_connections_break(mosquitto, tmp_path, monkeypatch):

@@ -101,6 +101,59 @@ def test_another_programs_database_is_refused_and_stays(tmp_path):
     db.close()
 
 
+def test_a_store_whose_file_is_moved_or_replaced_takes_and_shows_nothing(tmp_path):
+    path, other = tmp_path / "d.sqlite", tmp_path / "e.sqlite"
+    database = Database(path)
+    database.keep([record("a", 1, 1)], 5.0)
+    path.rename(other)
+
+    def is_refused():
+        for use in (lambda: database.keep([record("a", 1, 2)], 6.0), lambda: database.read("SELECT 1")):
+            with pytest.raises(InputError, match="was moved or removed"):
+                use()
+
+    is_refused()
+    other.rename(path)
+    assert database.keep([record("a", 1, 2)], 7.0) == 1, "it is back"
+    path.unlink()
+    is_refused()
+    path.touch()
+    is_refused()
+    database.close()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["rollout", "status"], ["rollout", "stop", "1"], ["dashboard"], ["audits", "--audit", "1%"],
+        ["rollout", "serve", "1", "--broker", "mqtt://127.0.0.1:1"],
+    ],
+)  # fmt: skip
+def test_who_reads_a_store_makes_none_by_a_mistyped_name(words, tmp_path, capsys):
+    assert main(["cloud", *words, "--store", f"sqlite:{tmp_path / 'typo.sqlite'}"]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert "there is no store" in line
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_export_that_fails_leaves_no_part_of_a_file(tmp_path, monkeypatch, capsys):
+    path = tmp_path / "d.sqlite"
+    database = Database(path)
+    database.keep([record("a", 1, k) for k in range(1, 4)], 5.0)
+    database.close()
+    rows = Database.rows
+
+    def breaks(self):
+        yield next(rows(self))
+        raise InputError("the store is gone; mend it")
+
+    monkeypatch.setattr(Database, "rows", breaks)
+    for name in ("x.csv", "x.parquet"):
+        assert main(["cloud", "store", "--out", str(path), "--export", str(tmp_path / name)]) == 2
+        assert "the store is gone" in capsys.readouterr().err
+    assert {found.name for found in tmp_path.iterdir()} <= {path.name, f"{path.name}-wal", f"{path.name}-shm"}
+
+
 def test_the_command_exports_and_says_what_is_wrong(tmp_path, capsys):
     path = tmp_path / "d.sqlite"
     words = ["cloud", "store", "--out", str(path)]
@@ -114,8 +167,8 @@ def test_the_command_exports_and_says_what_is_wrong(tmp_path, capsys):
     assert main([*words, "--export", str(tmp_path / "x.csv")]) == 2, "a file that is there stays"
     told = capsys.readouterr()
     assert [line.partition(": ")[2].partition(";")[0] for line in told.err.splitlines()] == [
-        f"there is no store {path} to export",
-        "name either a broker with --broker, or a CSV file with --export",
+        f"there is no store {path}",
+        "name either a broker with --broker, or a file with --export",
         "--max-bytes is 'x'",
         f"{tmp_path / 'x.csv'} exists",
     ]

@@ -18,7 +18,7 @@ from hardcase_cloud.records.keeper import Inbox, Keeper
 from hardcase_edge.errors import InputError, LinkError
 from hardcase_edge.link.address import parse_address
 from hardcase_edge.link.connection import Connection, ConnectionConfig
-from hardcase_edge.link.wire import ack_topic, decision_topic
+from hardcase_edge.link.wire import ack_topic, decision_topic, status_topic
 from hardcase_edge.outbox.acks import unpack_acks
 from tests.helpers.cloud.brokers import free_port, running_mosquitto, until
 
@@ -56,6 +56,7 @@ def pack(sequence: int, device: str = "pi-1") -> bytes:
 
 def test_what_is_on_the_disk_is_acknowledged_each_time_and_kept_once(broker, tmp_path):
     with keeping(broker, tmp_path / "d.sqlite") as (keeper, device, acks):
+        assert device.publish(status_topic("pi-1"), b"online")
         for payload in (pack(1), pack(2), b"nonsense", pack(3, "pi-2"), pack(4), pack(2)):
             assert device.publish(decision_topic("pi-1"), payload)
         until(lambda: {s for _, first, last in acks for s in range(first, last + 1)} == {1, 2, 4})
@@ -64,7 +65,7 @@ def test_what_is_on_the_disk_is_acknowledged_each_time_and_kept_once(broker, tmp
         until(lambda: acks[-1] == (2, 1, 1))
         assert keeper.all_counters() == {
             "kept": 3, "repeated": 2, "malformed": 2, "oversized": 0, "unwritable": 0, "unsent": 0, "removed": 0,
-            "lost": 0,
+            "lost": 0, "dropped": 1,
         }  # fmt: skip
 
 

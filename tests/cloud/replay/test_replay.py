@@ -7,16 +7,19 @@ import json
 import os
 import subprocess
 import sys
+from random import Random
 
 import pytest
 
 from hardcase.cli import main
-from hardcase_cloud.fleet.scenario import parse_scenario
+from hardcase_cloud.fleet.scenario import Network, parse_scenario
 from hardcase_cloud.replay import world as worlds
 from hardcase_cloud.replay.clockwork import Clockwork
+from hardcase_cloud.replay.network import Broker
 from hardcase_cloud.replay.referee import BrokenRuleError, Referee
 from hardcase_cloud.replay.world import World, replay
 from tests.helpers.cloud.replay_faults import FAULTS
+from tests.helpers.places import ROOT
 
 EVERY = "".join(
     f'[[fault]]\nkind = "{kind}"\nevery_s = {every}\nfor_s = 2\nshare = {share}\nby = {by}\nat_s = {at}\n'
@@ -119,6 +122,39 @@ def test_events_of_one_time_happen_in_the_order_in_which_they_were_planned():
     assert seen == [1, 3, 0, 2]
 
 
+class FakeWorker:
+    """It has a session, and notes which requests it is given."""
+
+    def __init__(self):
+        self.is_alive = self.has_session = True
+        self.given = []
+
+    def deliver(self, tag, device, payload, expires_at):
+        self.given.append((tag, device))
+
+
+def test_a_worker_has_so_many_requests_at_most_and_the_others_wait_at_the_broker_until_they_expire():
+    clock, worker, other = Clockwork(), FakeWorker(), FakeWorker()
+    broker = Broker(clock, Network(delay_ms=0, jitter_ms=0), Random(1), in_flight=2)
+    broker.workers = [worker, other]
+    other.has_session = False
+    for device, expires_at in enumerate((100, 100, 5, 100, 100)):
+        broker.request(device, b"", expires_at, print)
+    clock.run(4)
+    assert [device for _, device in worker.given] == [0, 1]
+    clock.run(10)
+    broker.acknowledge(worker.given[0][0])
+    clock.run(11)
+    assert [device for _, device in worker.given] == [0, 1, 3], "what expired at 5 is not given"
+    worker.has_session, other.has_session = False, True
+    broker.session_ended(0)
+    assert [device for _, device in other.given] == [1, 3]
+    for tag, _ in list(other.given):
+        broker.acknowledge(tag)
+    clock.run(12)
+    assert [device for _, device in other.given] == [1, 3, 4]
+
+
 KEY = ("d1", 1, 1)
 
 
@@ -144,3 +180,13 @@ def test_the_referee_sees_each_rule_that_is_broken():
     assert "the store does not have it" in broken(made, ("forgotten", KEY))
     assert "unanswered" in broken(asked, ("ended", 2, 1, set(), set()))
     assert "are lost" in broken(made, durable, ("ended", 0, 1, set(), set()))
+
+
+def test_the_page_shows_what_the_example_does_here_too(capsys, monkeypatch):
+    """Another machine wrote the page, so the digest is the same on both."""
+    monkeypatch.chdir(ROOT)
+    assert main(["fleet", "replay", "examples/fleet/small.toml", "--seed", "7"]) == 0
+    page = (ROOT / "docs" / "fleet.md").read_text(encoding="utf-8")
+    lines = capsys.readouterr().out.splitlines()
+    lines[0] = lines[0].rpartition(", ")[0]  # without the CPU time
+    assert [line for line in lines if line not in page] == []
