@@ -31,7 +31,7 @@ def measure_items(loaded: Loaded, path: Path, budget: float | None = None, dead:
     Raises
     ------
     InputError
-        A column is missing, or there is no item that the bundle decides.
+        It is not a file, a column is missing, a row is broken, or there is no item that the bundle decides.
     """
     from hardcase_edge.device.device import RuntimeConfig
     from hardcase_edge.device.joint import JointDevice
@@ -39,6 +39,8 @@ def measure_items(loaded: Loaded, path: Path, budget: float | None = None, dead:
 
     program, manifest = loaded.machine.program, loaded.manifest
     assert loaded.joint is not None
+    if str(path) == "-" or (path.exists() and not path.is_file()):
+        raise InputError(f"{path} cannot be read twice, for readings and for labels; name a CSV file")
     labels = PartReplay(path)
     if not labels.has(manifest.target):
         labels.close()
@@ -49,13 +51,17 @@ def measure_items(loaded: Loaded, path: Path, budget: float | None = None, dead:
     parts: list[int] = []
     costs: list[float] = []
     bought: Counter[str] = Counter()
+    why = ""
     with open_part_bank(specs, program, manifest, loaded.joint.inner) as bank:
         device = JointDevice(loaded, bank, None, RuntimeConfig(budget=budget))
         while bank.next_item() and labels.next_item():
             record = device.decide()
             if record["labels"] is None:
+                why = why or record["why"]
                 continue
             truth = [labels.cell_of(manifest.target, p) for p in range(labels.parts)]
+            if None in truth:
+                raise InputError(f"{path} has a row with more or fewer cells than its header; correct it")
             if unknown := sorted({str(t) for t in truth} - texts):
                 raise InputError(f"{path} has the label {unknown[0][:40]!r}, which is none of the bundle's; correct it")
             right.append(sum(t == str(label) for t, label in zip(truth, record["labels"], strict=True)))
@@ -64,13 +70,14 @@ def measure_items(loaded: Loaded, path: Path, budget: float | None = None, dead:
             bought.update({name: len(places) for name, places in record["bought"].items()})
     labels.close()
     if not parts:
-        raise InputError(f"{path} has no item that this bundle decides; see its column item")
-    return _figures(right, parts, costs, bought, device.counters["refused"], manifest.sensors, manifest.unit)
+        raise InputError(f"{path} has no item that this bundle decides; {why or 'see its column item'}")
+    refused = {"refused": device.counters["refused"], **({"refused_why": why} if why else {})}
+    return _figures(right, parts, costs, bought, manifest.sensors, manifest.unit) | refused
 
 
 def _figures(
-    right: Sequence[int], parts: Sequence[int], costs: Sequence[float], bought: Counter[str], refused: int,
-    sensors: Sequence[str], unit: str,
+    right: Sequence[int], parts: Sequence[int], costs: Sequence[float], bought: Counter[str], sensors: Sequence[str],
+    unit: str,
 ) -> dict[str, Any]:  # fmt: skip
     n, total = len(parts), sum(parts)
     share = sum(right) / total
@@ -79,7 +86,6 @@ def _figures(
     return {
         "items": n,
         "parts": total,
-        "refused": refused,
         "right": share,
         "right_95": [max(0.0, share - half), min(1.0, share + half)],
         "items_right": sum(r == p for r, p in zip(right, parts, strict=True)) / n,
@@ -97,7 +103,7 @@ def item_lines(r: dict[str, Any]) -> list[str]:
         f"cost of an item {r['cost']:.2f} {plain(r['unit'], 20)}, {r['items']} items of {r['parts']} parts"
     ]
     if r["refused"]:
-        lines.append(f"  {r['refused']} items were refused; they have more parts than the bundle decides")
+        lines.append(f"  {r['refused']} items were refused; why the first: {plain(r['refused_why'], 160)}")
     bought = ", ".join(f"{plain(name, 24)} {share:.1%}" for name, share in r["bought"].items())
     lines.append(f"  sensors, by share of parts that buy them: {bought or 'none'}")
     for name, dead in r.get("dead", {}).items():

@@ -44,6 +44,8 @@ def test_evaluate_measures_parts_and_items(folder: Path, capsys: pytest.CaptureF
     assert r["bought"]["hog"] == pytest.approx(np.concatenate(bought).mean(), abs=0.02)
     assert r["cost"] == pytest.approx((n + 4 * r["bought"]["hog"] * n) / 40)
     assert r["dead"]["pixels"]["right"] < r["dead"]["hog"]["right"] < r["right"]
+    assert main(command[:3]) == 0
+    assert "1 items were refused; why the first: an item has 7 parts; this bundle" in capsys.readouterr().out
 
 
 def test_a_budget_holds_for_the_whole_item(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -65,6 +67,9 @@ def test_inspect_says_what_was_proved_of_items(folder: Path, capsys: pytest.Capt
     [
         (["evaluate", "codes.hcb", "items.csv", "--hpc", "x.onnx"], "measured without the cloud"),
         (["evaluate", "codes.hcb", "plain.csv"], "has no column 'label'"),
+        (["evaluate", "codes.hcb", "broken.csv"], "has a row with more or fewer cells than its header"),
+        (["evaluate", "codes.hcb", "dear.csv"], "no item that this bundle decides; budget -1"),
+        (["evaluate", "codes.hcb", "-"], "cannot be read twice, for readings and for labels"),
         (["inspect", "codes.hcb", "--svg", "x.svg", "--rows", "items.csv"], "draws rows of one part"),
     ],
 )
@@ -77,6 +82,9 @@ def test_what_joint_bundles_do_not_have_is_one_line(
 ) -> None:
     monkeypatch.chdir(folder)
     (folder / "plain.csv").write_text("item\n1\n")
+    header, row = (folder / "items.csv").read_text().splitlines()[:2]
+    (folder / "broken.csv").write_text(f"{header}\n{row}\n0,broken\n")
+    (folder / "dear.csv").write_text(f"{header},budget\n{row},-1\n")
     assert main(arguments) == 2
     err = capsys.readouterr().err
     assert message in err

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import InputError
 from ..joint.drive import drive_joint
-from ..joint.session import JointDecision, JointMachine, JointSession
+from ..joint.session import JointDecision, JointMachine, JointSession, PartDecision
 from ..link.wire import OK
 from ..program.cost import to_unit
 from ..program.readings import Reading
+from ..session.session import CLOUD, DEGRADED, LOCAL
 from .device import Device, Record
 
 if TYPE_CHECKING:
@@ -77,8 +78,9 @@ class JointDevice(Device):
         self.counters["asked"] += 1
         outside: list[str] = []
         decision = drive_joint(session, partial(self._read_parts, outside), partial(self._ask_part, session))
-        self.counters[decision.route] += 1
-        return self._record_of_item(decision, outside, self._monotonic() - began)
+        record = self._record_of_item(decision, outside, self._monotonic() - began)
+        self.counters[record["route"]] += 1
+        return record
 
     def _refused(self, why: str) -> Record:
         self.counters[REFUSED] += 1
@@ -108,20 +110,30 @@ class JointDevice(Device):
 
     def _record_of_item(self, d: JointDecision, outside: list[str], elapsed_s: float) -> Record:
         manifest = self._loaded.manifest
+        routes, confidences = zip(*[self._reported(p) for p in d.parts], strict=True)
+        unpaid = _by_sensor(manifest.sensors, [p.unpaid for p in d.parts])
         return {
             "t": round(self._now(), 3),
             "labels": [manifest.classes[label] for label in d.labels],
-            "confidence": None if any(p.failed for p in d.parts) else d.confidence / 10_000,
-            "confidences": [None if p.failed else p.confidence / 10_000 for p in d.parts],
-            "route": d.route,
-            "routes": [p.route for p in d.parts],
+            "confidence": None if None in confidences else d.confidence / 10_000,
+            "confidences": list(confidences),
+            "route": next(route for route in (DEGRADED, CLOUD, LOCAL) if route in routes),
+            "routes": list(routes),
             "cost": to_unit(d.cost),
             "bought": _by_sensor(manifest.sensors, [p.sensors for p in d.parts]),
             "failed": _by_sensor(manifest.sensors, [p.failed for p in d.parts]),
+            **({"unpaid": unpaid} if unpaid else {}),
             "rounds": d.rounds,
             "out_of_range": outside,
             "latency_ms": round(elapsed_s * 1000, 3),
         }
+
+    def _reported(self, part: PartDecision) -> tuple[str, float | None]:
+        """The route and the confidence of a part; without a sensor that it wanted, nobody has measured the latter."""
+        lacked = {*part.failed, *part.unpaid}
+        if part.route != CLOUD and lacked:
+            return DEGRADED, None
+        return part.route, part.confidence / 10_000 if lacked.isdisjoint(self._sent) else None
 
 
 def _by_sensor(names: Sequence[str], of_parts: Sequence[Sequence[int]]) -> Mapping[str, list[int]]:

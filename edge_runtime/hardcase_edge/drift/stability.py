@@ -3,8 +3,8 @@
 
 The index of a window is the sum over the bins of (a - e) log(a / e), with a the bin's share in the window and e its
 share in training; a bin without values counts half a value. An index above ``LARGE`` is the usual sign that a
-distribution has moved; sampling alone goes beyond it in a window with a probability below one in a hundred thousand,
-if training had 200 rows (docs/math.md (130)). Bins are steps between readings, so they are groups of codes.
+distribution has moved; sampling alone goes beyond it in about one window of a hundred thousand, if training had 200
+rows (docs/math.md (130)). Bins are steps between readings, so they are groups of codes.
 
 Values are kept until a window is whole, and then counted at once: that takes less time than to count each.
 """

@@ -62,7 +62,8 @@ class PartDecision:
     cost: int  # micro-units
     sensors: tuple[int, ...]  # bought, inner ones left out
     trace: tuple[int, ...]
-    failed: tuple[int, ...] = ()
+    failed: tuple[int, ...] = ()  # wanted in vain: dead, or failed
+    unpaid: tuple[int, ...] = ()  # wanted, and the item's budget did not allow them
 
 
 @record(frozen=True, slots=True)
@@ -344,7 +345,9 @@ class JointSession:
             end = self._ends[p]
             confidence = end.confidence if p in self._fixed else _confidence(joint.margins, joint.confidences, gaps[p])
             bought = tuple([s for s in end.sensors if s not in inner])
-            parts.append(PartDecision(label, confidence, end.route, end.cost, bought, end.trace, end.failed))
+            parts.append(
+                PartDecision(label, confidence, end.route, end.cost, bought, end.trace, end.failed, end.unpaid)
+            )
         free = [gap for p, gap in enumerate(gaps) if p not in self._fixed]
         of_item = [parts[p].confidence for p in self._fixed]
         if free:

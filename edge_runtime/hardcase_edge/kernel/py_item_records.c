@@ -4,14 +4,15 @@
 
 #include <string.h>
 
-static PyObject *name_requests, *names_part[7], *names_joint[5];
+static PyObject *name_requests, *names_part[8], *names_joint[5];
 
 int add_item_records(void)
 {
-    static const char *const of_part[7] = {"label", "confidence", "route", "cost", "sensors", "trace", "failed"};
+    static const char *const of_part[8] = {"label",   "confidence", "route",  "cost",
+                                           "sensors", "trace",      "failed", "unpaid"};
     static const char *const of_item[5] = {"parts", "confidence", "route", "cost", "rounds"};
     name_requests = PyUnicode_InternFromString("requests");
-    for (int k = 0; k < 7; k++) names_part[k] = PyUnicode_InternFromString(of_part[k]);
+    for (int k = 0; k < 8; k++) names_part[k] = PyUnicode_InternFromString(of_part[k]);
     for (int k = 0; k < 5; k++) names_joint[k] = PyUnicode_InternFromString(of_item[k]);
     return PyErr_Occurred() ? -1 : 0;
 }
@@ -81,14 +82,15 @@ PyObject *make_joint_decision(ItemSession *self)
         int is_fixed = self->fixed[p] != HC_NOT_FIXED;
         int32_t own = is_fixed ? s->confidence : confidence_at(&items->of_part, self->gaps[p]);
         PyObject *name = PyTuple_GetItem(items->image->route_names, s->route), *made;
-        PyObject *of_part[7] = {PyLong_FromLong(self->labels[p]), PyLong_FromLong(own), name,
+        PyObject *of_part[8] = {PyLong_FromLong(self->labels[p]), PyLong_FromLong(own), name,
                                 PyLong_FromLongLong(s->spent - s->saved), bought_outside(self, s),
-                                tuple_of(s->steps, hc_visited, s), sensors_that(hc_has_failed, items->image, s)};
+                                tuple_of(s->steps, hc_visited, s), sensors_that(hc_has_failed, items->image, s),
+                                sensors_that(hc_was_unpaid, items->image, s)};
         Py_XINCREF(name);
         if (is_fixed && own < confidence) confidence = own;
         cost += s->spent - s->saved;
         if (s->route > route) route = s->route; /* degraded is above cloud, and cloud above local */
-        made = instance(items->part_decision, names_part, of_part, 7);
+        made = instance(items->part_decision, names_part, of_part, 8);
         if (made == NULL) Py_CLEAR(parts);
         else PyTuple_SetItem(parts, p, made);
     }

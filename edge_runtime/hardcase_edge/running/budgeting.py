@@ -16,7 +16,7 @@ from ..program.inner import inner_sensors
 from ..servo.bucket import HOUR_MS
 from ..servo.flags import BUDGET_FILE, date_of, is_asked
 from ..servo.ledger import read_ledger, write_ledger
-from ..servo.plan import MOST_LEFT_MS, Plan, energy_to_micro
+from ..servo.plan import Plan, energy_to_micro
 from ..servo.servo import FORWARD, Servo, forward_bucket, spending_bucket
 from ..session.session import DEGRADED, Machine
 
@@ -107,13 +107,15 @@ def plan_of(
     if left is None:
         raise InputError(f"--battery is an energy, but this bundle's costs are in {unit!r}; use --budget-per-hour")
     left_ms = int((until - clock.now()) * 1000)
-    if left_ms <= 0:
-        is_past = f"--until {args.until} is past by this device's clock"
-        if kept is None:
+    is_past = f"--until {args.until} is past by this device's clock"
+    if kept is None:
+        if left_ms <= 0:
             raise InputError(f"{is_past}; name a later date, or set the clock")
-        left_ms = kept[1]
-        note(f"{is_past}; its plan goes on, with {left_ms / HOUR_MS:.1f} hours left")
-    return Plan(per_hour, left, left_ms), until
+        return Plan(per_hour, left, left_ms), until
+    plan = Plan(per_hour, min(left, kept[0]), kept[1])
+    if left_ms <= 0:
+        note(f"{is_past}; its plan goes on, with {plan.left_ms / HOUR_MS:.1f} hours left")
+    return plan, until
 
 
 class Budgets:
@@ -162,12 +164,18 @@ class Budgets:
         self._reserve = 0 if servo.spending is None else max(servo.spending.burst, 2 * self._worst)
         self._forwards_reserve = 0 if servo.forwards is None else servo.forwards.burst
         self._resume(kept)
-        self._save(must=not kept)  # a plan that was begun goes on, also on a disk that has become full or read-only
+        self._has_begun = False
+        # Nothing is reserved before a decision, so starts that fail cost nothing; a plan that was begun goes on, also on a
+        # disk that has become full or read-only.
+        self._save(is_last=True, must=not kept)
 
     # ------------------------------------------------------------ before and after a decision
 
     def begin(self, case: Case) -> None:
         """Limit the case to what is left, and move the thresholds."""
+        if not self._has_begun:
+            self._has_begun = True
+            self._save()
         servo, now = self.servo, int(self._monotonic() * 1000)
         ms, self._ms = now - self._ms, now
         if self._battery is not None:
@@ -244,10 +252,6 @@ class Budgets:
             self.servo.spending.resume(*parts["spending"])
         if self.servo.forwards is not None and "forwards" in parts:
             self.servo.forwards.resume(*parts["forwards"])
-        if self.plan is not None and self.plan.left is not None and "battery" in parts:
-            left, left_ms = parts["battery"]
-            self.plan.left = min(left, self.plan.left)
-            self.plan.left_ms = min(left_ms, MOST_LEFT_MS)
 
     def _save(self, *, is_last: bool = False, must: bool = False) -> None:
         """Write what would be left if the reserve were spent; what is left, if no decision follows."""

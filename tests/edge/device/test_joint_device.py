@@ -87,6 +87,8 @@ def test_a_broken_row_is_a_part_whose_sensors_fail_and_its_neighbours_decide_it(
     assert first["failed"] == {"pixels": [1]}
     assert [sure is None for sure in first["confidences"]] == [part == 1 for part in range(len(item))]
     assert (first["confidence"], second["confidence"] is None) == (None, False)
+    assert first["routes"] == ["degraded" if part == 1 else "local" for part in range(len(item))]
+    assert (first["route"], second["route"]) == ("degraded", "local")
     assert len(second["labels"]) == len(ITEMS[0])
 
 
@@ -97,6 +99,22 @@ def test_an_item_has_its_own_budget(tmp_path: Path) -> None:
     records = list(device_of(load_bytes(PLAIN, allow_joint=True), [f"replay:{path}"]).run())
     assert [len(r["bought"].get("hog", [])) for r in records][1:] == [1, 0]
     assert [r["cost"] for r in records][1:] == [n + 4.0, n]
+    wanted = records[0]["bought"]["hog"]
+    assert ("unpaid" in records[0], records[0]["route"], records[0]["confidence"] is None) == (False, "local", False)
+    for record, paid in zip(records[1:], (1, 0), strict=True):
+        assert record["unpaid"] == {"hog": wanted[paid:]}
+        assert [p for p, route in enumerate(record["routes"]) if route == "degraded"] == wanted[paid:]
+        assert [p for p, sure in enumerate(record["confidences"]) if sure is None] == wanted[paid:]
+        assert (record["route"], record["confidence"]) == ("degraded", None)
+
+
+def test_an_item_without_a_budget_for_anything_claims_no_confidence(tmp_path: Path) -> None:
+    path = write_csv(tmp_path / "items.csv", ITEMS[:1])
+    device = device_of(load_bytes(PLAIN, allow_joint=True), [f"replay:{path}"], budget=0.0)
+    (record,) = device.run()
+    assert (record["bought"], record["unpaid"]) == ({}, {"pixels": list(range(len(ITEMS[0])))})
+    assert (record["route"], record["confidence"], set(record["confidences"])) == ("degraded", None, {None})
+    assert (device.counters["degraded"], device.counters["local"]) == (1, 0)
 
 
 def test_a_bundle_of_items_is_put_into_a_store_tried_and_stays(

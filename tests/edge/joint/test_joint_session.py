@@ -20,7 +20,7 @@ from tests.helpers.edge.joint_programs import play, random_chain, random_joint, 
 
 
 def as_tuple(d: JointDecision) -> object:
-    parts = tuple((p.label, p.confidence, p.route, p.cost, p.sensors, p.trace, p.failed) for p in d.parts)
+    parts = tuple((p.label, p.confidence, p.route, p.cost, p.sensors, p.trace, p.failed, p.unpaid) for p in d.parts)
     return parts, d.confidence, d.route, d.cost, d.rounds
 
 

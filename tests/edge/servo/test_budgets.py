@@ -240,6 +240,33 @@ def test_a_battery_goes_on_at_what_was_left_of_it_and_of_its_time(tmp_path: Path
     assert (world.budgets.plan.left, world.budgets.plan.left_ms) == (plan.left, plan.left_ms)
 
 
+def test_a_restart_late_in_a_plan_keeps_to_the_plan_and_the_burst_that_are_left(tmp_path: Path) -> None:
+    world = World(tmp_path, battery=100.0, until="2099-01-31")
+    world.clock = SimpleNamespace(now=lambda: date_of("2099-01-01") + world.at - 50.0)  # type: ignore[assignment]
+    world.start()
+    burst = world.budgets.servo.spending.burst
+    for _ in range(29):
+        world.at += 86_400.0
+        world.decide([EASY])
+        world.budgets.plan.spent(world.budgets.plan.left * 86_400_000 // (world.budgets.plan.left_ms + 86_400_000))
+    world.budgets.stop()
+    level = world.budgets.servo.spending.left / burst
+    world.start()
+    spending = world.budgets.servo.spending
+    assert spending.burst == pytest.approx(burst, rel=0.01)
+    assert spending.left / spending.burst == pytest.approx(level, rel=0.01)
+
+
+def test_a_start_that_decides_nothing_costs_nothing(tmp_path: Path) -> None:
+    world = World(tmp_path, battery=1.0, until="2099-01-01", max_forward_rate="50%")
+    whole = (tmp_path / "b.json").read_bytes()
+    for _ in range(5):  # such as those of a service whose broker's address is wrong
+        world.start()
+    assert (tmp_path / "b.json").read_bytes() == whole
+    world.decide([EASY])
+    assert (tmp_path / "b.json").read_bytes() != whole
+
+
 @pytest.mark.parametrize("is_cut", [True, False])
 def test_a_restart_after_the_date_goes_on_with_what_is_left(is_cut: bool, tmp_path: Path) -> None:
     world = World(tmp_path, battery=100.0, until="2099-01-01")

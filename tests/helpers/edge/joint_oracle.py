@@ -12,7 +12,7 @@ from hardcase_edge.joint.definition import Chain, Joint
 from hardcase_edge.program.definition import Acquire, Answer, Branch, Program, Select
 
 from .joint_programs import JointWorld
-from .oracle import Case, _answer, _choose, scores_of
+from .oracle import Case, _answer, _choose, _end, scores_of
 
 __all__ = ["best_labels", "decide_item", "item_gaps"]
 
@@ -84,6 +84,7 @@ def walk(case: PartCase, waits: set[int], at: int = 0) -> Generator[Any, Any, An
     if isinstance(node, Acquire):
         new = [s for s in node.sensors if s not in case.bought]
         is_bought = not set(node.sensors) & case.failed and case.can_buy(new)
+        case.owed |= set() if case.can_buy(new) else set(new)
         if is_bought and new:
             if at in waits:
                 given = yield at
@@ -105,10 +106,14 @@ def walk(case: PartCase, waits: set[int], at: int = 0) -> Generator[Any, Any, An
     if isinstance(node, Branch | Answer):
         scores = scores_of(case.program, node.scores.scorer, case.codes)[node.scores.start : node.scores.stop]
         if isinstance(node, Answer):
-            return _answer(case, node, scores)[:7]  # a part does not say what it could not pay
+            return _answer(case, node, scores)
         first = case.program.nodes[_choose(case, node, scores, frozenset())]
         if isinstance(first, Acquire):
             case.wanted |= set(first.sensors) & case.failed
+        liked = case.program.nodes[_choose(case, node, scores, None)]
+        if isinstance(liked, Acquire):
+            dear = [s for s in liked.sensors if s not in case.bought]
+            case.owed |= set() if case.can_buy(dear) else set(dear)
         return (yield from walk(case, waits, _choose(case, node, scores, frozenset(case.failed))))
     new = [s for s in node.sensors if s not in case.bought and s not in case.failed]
     if not case.cloud:
@@ -122,8 +127,7 @@ def walk(case: PartCase, waits: set[int], at: int = 0) -> Generator[Any, Any, An
             case.spent += case.request()
             reply = yield "ask"
             if reply is not None:
-                in_vain = tuple(sorted(case.wanted & case.failed))
-                return *reply, "cloud", case.spent, tuple(sorted(case.bought)), tuple(case.trace), in_vain
+                return _end(case, *reply, "cloud")
             case.degraded = True
     return (yield from walk(case, waits, node.fallback))
 
@@ -185,13 +189,13 @@ def decide_item(program: Program, joint: Joint, world: JointWorld) -> Any:
     gaps = item_gaps(joint.chain, rows(), fixed())
     parts, of_item = [], []
     for p in range(n):
-        _result, confidence, route, cost, bought, trace, failed = ends[p]
+        _result, confidence, route, cost, bought, trace, failed, unpaid = ends[p]
         if p not in fixed():
             confidence = joint.confidences[len([m for m in joint.margins if gaps[p] >= m])]
         else:
             of_item.append(confidence)
         bought = tuple(s for s in bought if s not in inner)
-        parts.append((labels[p], confidence, route, cost, bought, trace, failed))
+        parts.append((labels[p], confidence, route, cost, bought, trace, failed, unpaid))
     if len(fixed()) < n:
         least = min(gaps[p] for p in range(n) if p not in fixed())
         of_item.append(joint.item_confidences[len([m for m in joint.item_margins if least >= m])])

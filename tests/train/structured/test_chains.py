@@ -113,3 +113,17 @@ def test_what_cannot_be_learned_from_is_refused() -> None:
         small_chain(learner="magic").fit(X, y)
     with pytest.raises(ValueError, match="not one of classes"):
         small_chain().fit(X, y, classes=np.array([0, 5]))
+    with pytest.raises(ValueError, match="one label alone"):
+        small_chain().fit(X, [np.zeros(len(labels)) for labels in y])
+    with pytest.raises(ValueError, match="levels name columns that are not among"):
+        small_chain().set_params(levels=[[0], [0, X[0].shape[1]]]).fit(X, y)
+
+
+def test_parts_and_states_that_training_has_not_seen_are_refused() -> None:
+    X, y = made_up_words(20, 3)
+    chain = small_chain().fit(X, y)
+    with pytest.raises(ValueError, match="trained on"):
+        chain.predict([item[:, :1] for item in X])
+    for state in (-1, chain.n_levels):
+        with pytest.raises(ValueError, match="a state is not one of"):
+            chain.predict(X, state)

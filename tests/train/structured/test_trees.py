@@ -120,6 +120,20 @@ def test_the_dictionary_leaves_out_longer_edges_than_in_training() -> None:
     assert np.array_equal(every[flat > PRUNED], flat[flat > PRUNED])
 
 
+def test_a_dictionary_leaves_out_nothing_of_a_tag_that_training_has_not_seen() -> None:
+    X, y = sentences(60, 1)
+    parser = TreeParser(n_epochs=1, bits=14).fit(X, y)
+    unseen = X[0].copy()
+    unseen[1, 2] = parser.longest_.shape[0] + 1000
+    given = Sentences([unseen])
+    buys = np.zeros(len(unseen), dtype=bool)
+    kept = parser.scores(given, buys, dictionary=True).reshape(len(unseen) + 1, -1)
+    every = parser.scores(given, buys).reshape(len(unseen) + 1, -1)
+    assert np.array_equal(kept[:, 2], every[:, 2])
+    assert np.array_equal(kept[2], every[2])
+    assert (kept[:, 1:] == PRUNED).any()
+
+
 def test_a_dictionary_with_a_price_leaves_out_more_and_keeps_what_pays() -> None:
     X, y = sentences(60, 1)
     parser, given = TreeParser(n_epochs=1, bits=14).fit(X, y), Sentences(X)

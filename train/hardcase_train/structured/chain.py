@@ -74,7 +74,8 @@ class ChainClassifier(BaseEstimator):  # type: ignore[misc]
         Raises
         ------
         ValueError
-            An item has no parts or another number of labels, a label is not in ``classes``, or ``learner`` is unknown.
+            An item has no parts or another number of labels, a label is not in ``classes`` or there is one alone,
+            ``learner`` is unknown, or a level names a column that there is not.
         """
         if self.learner not in LEARNERS:
             raise ValueError(f"learner is {self.learner!r}; learners are {', '.join(LEARNERS)}")
@@ -83,6 +84,8 @@ class ChainClassifier(BaseEstimator):  # type: ignore[misc]
         if [len(a) for a in X] != [len(b) for b in y]:
             raise ValueError("an item's labels are not as many as its parts; give one label a part")
         self.classes_ = np.unique(labels if classes is None else classes)
+        if len(self.classes_) < 2:
+            raise ValueError("there is one label alone, so there is nothing to learn; give items with two at least")
         codes = np.searchsorted(self.classes_, labels)
         if np.any(codes == len(self.classes_)) or np.any(self.classes_[codes] != labels):
             raise ValueError("a label is not one of classes; give all labels that there are")
@@ -96,6 +99,8 @@ class ChainClassifier(BaseEstimator):  # type: ignore[misc]
 
     def _set_levels(self, n_columns: int) -> None:
         levels = [list(range(n_columns))] if self.levels is None else [list(level) for level in self.levels]
+        if not levels or any(not 0 <= column < n_columns for level in levels for column in level):
+            raise ValueError(f"levels name columns that are not among the {n_columns} of the parts; name those")
         self.columns_ = np.concatenate([[*level, -1] for level in levels]).astype(np.int64)  # -1 stands for the bias
         self.firsts_ = np.cumsum([0, *(len(level) + 1 for level in levels)]).astype(np.int64)
 
@@ -152,8 +157,19 @@ class ChainClassifier(BaseEstimator):  # type: ignore[misc]
     # ------------------------------------------------------------ all parts one after the other
 
     def scores(self, features: np.ndarray, states: np.ndarray | int) -> np.ndarray:
-        """(n, K) scores of single parts, float32; ``states`` (n,) or one for all."""
+        """(n, K) scores of single parts, float32; ``states`` (n,) or one for all.
+
+        Raises
+        ------
+        ValueError
+            Parts have fewer columns than the levels name, or a state is not one of the levels.
+        """
         states = np.broadcast_to(np.asarray(states, dtype=np.int64), len(features))
+        n_columns, n_levels = int(self.columns_.max()) + 1, self.n_levels
+        if features.shape[1] < n_columns:
+            raise ValueError(f"parts have {features.shape[1]} columns; the chain was trained on {n_columns} at least")
+        if len(states) and not 0 <= states.min() <= states.max() < n_levels:
+            raise ValueError(f"a state is not one of the {n_levels} levels; states are 0 to {n_levels - 1}")
         return score_all(features, np.ascontiguousarray(states), self.columns_, self.firsts_, self._stacked, self.mask)
 
     def decode(self, unary: np.ndarray, starts: np.ndarray) -> np.ndarray:

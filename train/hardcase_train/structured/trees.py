@@ -133,11 +133,16 @@ class TreeParser(BaseEstimator):  # type: ignore[misc]
         """
         if given.tokens.shape[1] != self.n_features_in_:
             raise ValueError(f"a word has {given.tokens.shape[1]} ints; those of training had {self.n_features_in_}")
-        flat, _ = cheap_scores(
-            given.tokens, given.starts, self.weights_, self.longest_ if dictionary else NO_DICTIONARY
-        )
+        longest = self._longest_for(given) if dictionary else NO_DICTIONARY
+        flat, _ = cheap_scores(given.tokens, given.starts, self.weights_, longest)
         costly_scores(flat, given.tokens, given.starts, self.weights_, buys, n_heads)
         return np.asarray(flat)
+
+    def _longest_for(self, given: Sentences) -> np.ndarray:
+        """``longest_`` with rows for tags that training has not seen, of which nothing is left out."""
+        n_more = max(0, int(given.tokens[:, 2].max()) + 1 - len(self.longest_))
+        every = np.iinfo(self.longest_.dtype).max
+        return np.pad(self.longest_, ((0, n_more), (0, n_more), (0, 0)), constant_values=every)
 
     def predict(
         self, X: Sequence[np.ndarray], states: Any = None, dictionary: bool = False, n_heads: int = 0
