@@ -11,7 +11,7 @@ from hardcase_edge.errors import InputError
 
 from ..measuring.labelled_rows import readings_of, truth_of
 from ..measuring.measure import check_groups, quality_of, steps_of
-from .loaded import load
+from .loaded import budget_of, load
 
 if TYPE_CHECKING:
     import numpy as np
@@ -63,7 +63,6 @@ def evaluate(
     """
     import numpy as np
 
-    from hardcase_edge.program.cost import to_micro
     from hardcase_export.integers.decide import decisions, figures
     from hardcase_train.columns.frames import frame_columns, frame_names, labels_of
     from hardcase_train.data.table import table_of
@@ -88,11 +87,20 @@ def evaluate(
     if quality.reads_confidences and answers is not None and sure is None:
         raise InputError(f"{quality.name} reads f0's confidence in each of its answers; give confidence with hpc")
     check_groups(quality, group)
-    micro = None if budget is None else to_micro(budget)
+    micro = budget_of(budget)
     program = loaded._loaded.bundle.program
-    X = _remembered(program, manifest, np.asarray(X, dtype=np.float64), sequences, micro, sizes)
+    X = _remembered(program, manifest, _numbers_in(X), sequences, micro, sizes)
     ends = decisions(program, X, answers, sure, steps=steps, budget=micro, sizes=sizes)
     return figures(ends, truth, quality, group).to_json()
+
+
+def _numbers_in(X: Any) -> NDArray[np.float64]:
+    import numpy as np
+
+    try:
+        return np.asarray(X, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"X holds something that is not a number ({error}); a DataFrame may hold text") from error
 
 
 def _remembered(program: Program, manifest: Manifest, X: Any, sequences: Any, budget: int | None, sizes: Any) -> Any:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hardcase_edge.bundle.evidence import reported, sensors_sent, sorted_answers
+from hardcase_edge.bundle.evidence import reported, sensors_sent, unpaid_that_count
 from hardcase_edge.bundle.value import to_result
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.cost import to_micro, to_unit
@@ -20,7 +20,9 @@ from hardcase_edge.stream.memory import Memory
 if TYPE_CHECKING:
     from hardcase_edge.bundle import load as _load
 
-__all__ = ["Decided", "Loaded", "load"]
+__all__ = ["Decided", "Loaded", "budget_of", "load"]
+
+MAX_BUDGET = 1e12  # in the bundle's unit, as for ``hardcase-edge run``
 
 Reply = Any  # a label, or (label, confidence from 0 to 1)
 
@@ -81,6 +83,20 @@ def load(path: str | Path, *, trust: str | Path | None = None) -> Loaded:
     return Loaded(load_bundle(path, trust=trust))
 
 
+def budget_of(budget: Any) -> int | None:
+    """A budget in micro-units; None if there is none.
+
+    Raises
+    ------
+    InputError
+        It is not a cost.
+    """
+    is_number = hasattr(budget, "__float__") and not isinstance(budget, bool)
+    if budget is not None and not (is_number and 0 <= budget <= MAX_BUDGET):  # a comparison with NaN is false
+        raise InputError(f"budget is {str(budget)[:40]}, a cost from 0 to {MAX_BUDGET:g} is expected")
+    return None if budget is None else to_micro(budget)
+
+
 class Loaded:
     """A bundle that has passed every check.
 
@@ -97,7 +113,7 @@ class Loaded:
 
     def __init__(self, loaded: _load.Loaded) -> None:
         self._loaded = loaded
-        self._sorted_to = sorted_answers(loaded.bundle.program)
+        self._counting = unpaid_that_count(loaded.bundle.program)
         self._sent = sensors_sent(loaded.bundle.program)
         manifest = loaded.manifest
         self.sensors, self.features = tuple(manifest.sensors), tuple(manifest.features)
@@ -137,8 +153,8 @@ class Loaded:
         ------
         InputError
             A name is neither a feature nor a sensor, or one of the memory's, a sensor has another number of readings,
-            text is given for a number, or the reply is not one of the classes, or not a finite number where values are
-            answered.
+            text is given for a number, the budget is not a cost, or the reply is not one of the classes, or not a
+            finite number where values are answered.
         """
         by_feature = self._by_feature(readings)
         if windows < 1:
@@ -158,14 +174,14 @@ class Loaded:
             answer = ask({names[f]: by_feature.get(names[f]) for f in program.uplink.features}) if ask else None
             return None if answer is None else self._reply(answer)
 
-        micro = None if budget is None else to_micro(budget)
+        micro = budget_of(budget)
         if memory is not None:
             memory.begin(windows)
         end = drive(self._loaded.machine.session(cloud=ask is not None, budget=micro), read, reply)
         if memory is not None:
             memory.end(end.result)
         value = self._loaded.manifest.value
-        route, confidence = reported(end, self._loaded.manifest.without, self._sorted_to, self._sent)
+        route, confidence = reported(end, self._loaded.manifest.without, self._counting, self._sent)
         return Decided(
             label=self.classes[int(end.result)] if self.classes else value.of(end.result) if value else end.result,
             confidence=None if confidence is None else confidence / 10_000,
@@ -174,7 +190,7 @@ class Loaded:
             sensors=tuple(self.sensors[s] for s in end.sensors),
             failed=tuple(self.sensors[s] for s in end.failed),
             unpaid=tuple(self.sensors[s] for s in end.unpaid),
-            interval=value.interval_of(end, self._sorted_to) if value else None,
+            interval=value.interval_of(end, self._counting) if value else None,
         )
 
     def _by_feature(self, readings: Mapping[str, Any]) -> dict[str, Any]:

@@ -184,6 +184,16 @@ def test_evaluate_counts_what_the_device_decides(bundle: Path) -> None:
         hardcase.evaluate(bundle, Frame(X[:, 1:], NAMES[1:]), y)
 
 
+@pytest.mark.parametrize("budget", [-1, float("nan"), "much", True])
+def test_a_budget_is_a_cost(bundle: Path, budget: Any) -> None:
+    with pytest.raises(InputError, match=f"budget is {budget}, a cost from 0 to 1e[+]12 is expected"):
+        hardcase.load(bundle).decide({"light": 1.0}, budget=budget)
+    with pytest.raises(InputError, match=f"budget is {budget}, a cost from 0"):
+        hardcase.evaluate(bundle, np.zeros((1, 4)), ["low"], budget=budget)
+    with pytest.raises(InputError, match="X holds something that is not a number"):
+        hardcase.evaluate(bundle, [["dim", 0, 0, 0]], ["low"])
+
+
 def mixed(n: int = 200) -> pa.Table:
     """A DataFrame of a category that tells the class, a number, a boolean, dates, and the target."""
     X, y = rows(n, seed=3)
@@ -206,6 +216,9 @@ def test_a_dataframe_may_hold_text_booleans_and_dates(tmp_path: Path) -> None:
     assert rain == device.decide({"sky": "rain", "heat": 0.1, "on": 0})
     assert (rain.label, rain.route) == ("low", "local")
     assert device.decide({"sky": "snow", "heat": 0.1}) == device.decide({"sky": 2, "heat": 0.1})
+    unpaid = device.decide({"sky": "rain", "heat": 0.1, "on": False}, budget=0)
+    assert (unpaid.route, unpaid.unpaid, unpaid.cost) == ("degraded", rain.sensors, 0)
+    assert unpaid.confidence == device.decide({}).confidence, "as without these sensors"
     with pytest.raises(InputError, match="feature 'heat' takes a number, not the text 'warm'"):
         device.decide({"heat": "warm"})
     figures = hardcase.evaluate(tmp_path / "x.hcb", frame, "y")

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hardcase_edge.bundle.evidence import reported, sensors_sent, sorted_answers
+from hardcase_edge.bundle.evidence import reported, sensors_sent, unpaid_that_count
 from hardcase_edge.bundle.load import Loaded
 from hardcase_edge.bundle.manifest import Label
 from hardcase_edge.program.cost import to_unit
@@ -52,7 +52,7 @@ class Journal:
         self._loaded = loaded
         self._prefix = prefix
         self._entries = bytearray()
-        self._sorted_to = sorted_answers(loaded.bundle.program)
+        self._counting = unpaid_that_count(loaded.bundle.program)
         self._sent = sensors_sent(loaded.bundle.program)
         self._sets: dict[tuple[int, ...], int] = {}  # sensors bought, numbered
         self._numbers = {route: k for k, route in enumerate(ROUTES)}
@@ -65,7 +65,7 @@ class Journal:
         self, device: int, item: int, decision: Decision, began: float, latency_s: float, uplink_bytes: int
     ) -> None:
         """Note a decision."""
-        route, confidence = reported(decision, self._loaded.manifest.without, self._sorted_to, self._sent)
+        route, confidence = reported(decision, self._loaded.manifest.without, self._counting, self._sent)
         sensors = self._sets.setdefault(decision.sensors, len(self._sets))
         self._entries += _ENTRY.pack(
             device,
@@ -83,10 +83,10 @@ class Journal:
     def line(self, decision: Decision, latency_s: float) -> dict[str, Any]:
         """What a device's output line says of a decision, as far as its record has it."""
         manifest = self._loaded.manifest
-        route, confidence = reported(decision, manifest.without, self._sorted_to, self._sent)
+        route, confidence = reported(decision, manifest.without, self._counting, self._sent)
         answer: dict[str, Any] = {"label": self._label(int(decision.result))}
         if manifest.value is not None:
-            interval = manifest.value.interval_of(decision, self._sorted_to)
+            interval = manifest.value.interval_of(decision, self._counting)
             answer = {"value": manifest.value.of(decision.result), "interval": interval and list(interval)}
         return {
             **answer,

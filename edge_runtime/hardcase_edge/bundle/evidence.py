@@ -5,9 +5,9 @@ Both are optional keys of the manifest; docs/SPEC-bundle-v1.md section 3 defines
 wanted a sensor in vain as degraded, with the confidence that was measured without it, or none if nobody measured it.
 An answer of the cloud to a request that lacked such a sensor has no confidence: nobody measured f0 without it.
 
-A sensor that the budget did not allow counts alike where a Branch sorts cases into the Answer: those that it sorts
-there are the easy ones. An Answer that no Branch leads to is given for what the budget allowed, and the cases that its
-confidence was measured on came there whatever they read.
+A sensor that the budget did not allow counts alike where the Answer's own scores read it, as those of a fixed set do,
+and where a Branch sorts cases into the Answer: those that it sorts there are the easy ones. Any other Answer is given
+for what the budget allowed, and the cases that its confidence was measured on came there whatever they read.
 """
 
 from __future__ import annotations
@@ -17,15 +17,17 @@ from math import inf
 
 from ..errors import BundleError
 from ..program.definition import Acquire, Answer, Branch, Forward, Program, Select
+from ..program.reads import indices_of, read_by_scorers
 from ..session.session import CLOUD, DEGRADED, Decision
 
 __all__ = [
+    "Counting",
     "Ranges",
     "Without",
     "ranges_of",
     "reported",
     "sensors_sent",
-    "sorted_answers",
+    "unpaid_that_count",
     "wanted_in_vain",
     "without_of",
     "without_to_json",
@@ -33,44 +35,44 @@ __all__ = [
 
 Confidences = tuple[int | None, int | None]  # basis points: route local, and degraded for want of the cloud
 Without = Mapping[tuple[int, ...], Mapping[int, Confidences]]  # by the decision's failed sensors and its Answer node
+Counting = Mapping[int, frozenset[int]]  # sensors by Answer node, as ``unpaid_that_count`` gives them
 Ranges = tuple[tuple[float, float] | None, ...]  # lowest and highest reading by feature; None: unknown
 MAX_SETS = 4096
+_NOTHING: frozenset[int] = frozenset()
 
 
-def reported(
-    decision: Decision, without: Without, sorted_to: Collection[int], sent: Collection[int]
-) -> tuple[str, int | None]:
+def reported(decision: Decision, without: Without, counting: Counting, sent: Collection[int]) -> tuple[str, int | None]:
     """The route and the confidence (basis points) that a device reports; None: nobody measured the confidence.
 
-    ``sorted_to`` and ``sent``: the program's ``sorted_answers`` and ``sensors_sent``.
+    ``counting`` and ``sent``: the program's ``unpaid_that_count`` and ``sensors_sent``.
 
     >>> decision = Decision(1, 9_900, "local", 0, (), (0, 7), failed=(2,))
-    >>> reported(decision, {(2,): {7: (6_200, None)}}, (), ()), reported(decision, {}, (), ())
+    >>> reported(decision, {(2,): {7: (6_200, None)}}, {}, ()), reported(decision, {}, {}, ())
     (('degraded', 6200), ('degraded', None))
     >>> asked = Decision(1, 9_900, "cloud", 0, (), (0, 3), failed=(2,))
-    >>> reported(asked, {}, (), (0, 1)), reported(asked, {}, (), (0, 2))
+    >>> reported(asked, {}, {}, (0, 1)), reported(asked, {}, {}, (0, 2))
     (('cloud', 9900), ('cloud', None))
     """
     if decision.route == CLOUD:
         is_whole = all(s not in sent for s in (*decision.failed, *decision.unpaid))
         return CLOUD, decision.confidence if is_whole else None
-    lacked = wanted_in_vain(decision, sorted_to)
+    lacked = wanted_in_vain(decision, counting)
     if not lacked:
         return decision.route, decision.confidence
     confidences = without.get(lacked, {}).get(decision.trace[-1], (None, None))
     return DEGRADED, confidences[decision.route == DEGRADED]
 
 
-def wanted_in_vain(decision: Decision, sorted_to: Collection[int]) -> tuple[int, ...]:
+def wanted_in_vain(decision: Decision, counting: Counting) -> tuple[int, ...]:
     """The sensors without which an answer on the device is not what was measured, in order; none of the cloud's answer.
 
     >>> decision = Decision(1, 9_900, "local", 0, (), (0, 7), unpaid=(2,))
-    >>> wanted_in_vain(decision, {7}), wanted_in_vain(decision, {3})
+    >>> wanted_in_vain(decision, {7: {1, 2}}), wanted_in_vain(decision, {7: {1}})
     ((2,), ())
     """
     if decision.route == CLOUD:
         return ()
-    if not decision.unpaid or decision.trace[-1] not in sorted_to:
+    if not decision.unpaid or counting.get(decision.trace[-1], _NOTHING).isdisjoint(decision.unpaid):
         return decision.failed
     return tuple(sorted({*decision.failed, *decision.unpaid}))
 
@@ -81,7 +83,26 @@ def sensors_sent(program: Program) -> frozenset[int]:
     return frozenset([s for s, sensor in enumerate(program.sensors) if not carried.isdisjoint(sensor.features)])
 
 
-def sorted_answers(program: Program) -> frozenset[int]:
+def unpaid_that_count(program: Program) -> Counting:
+    """By Answer node, the sensors without which its own confidences do not hold, should the budget not allow them.
+
+    They are all sensors where a Branch leads to the node while the budget allows each purchase, and otherwise those
+    that its scores read.
+    """
+    reads, is_sorted = read_by_scorers(program), _sorted_answers(program)
+    every = frozenset(range(len(program.sensors)))
+    by_scorer: dict[int, frozenset[int]] = {}
+    counting = {}
+    for k, node in enumerate(program.nodes):
+        if isinstance(node, Answer):
+            scorer = node.scores.scorer
+            if scorer not in by_scorer:
+                by_scorer[scorer] = frozenset(indices_of(reads[scorer]))
+            counting[k] = every if k in is_sorted else by_scorer[scorer]
+    return counting
+
+
+def _sorted_answers(program: Program) -> frozenset[int]:
     """The Answer nodes to which a Branch leads while the budget allows each purchase."""
     nodes, reached = program.nodes, set[int]()
     for k, node in enumerate(nodes):  # targets lie ahead of their nodes

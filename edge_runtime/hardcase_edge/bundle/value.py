@@ -7,14 +7,14 @@ program and every reply of f0: a result is the value times 2^steps, rounded.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from math import ceil, frexp, isfinite, ldexp, log10
 
 from ..base.record import field, record
 from ..errors import BundleError
 from ..program.definition import Answer, Forward, Program
 from ..session.session import DEGRADED, Decision
-from .evidence import wanted_in_vain
+from .evidence import Counting, wanted_in_vain
 
 __all__ = ["MAX_RESULT", "MAX_STEPS", "Intervals", "Value", "steps_for", "to_result", "value_of"]
 
@@ -51,12 +51,12 @@ class Value:
         """The value of a result, to a tenth of a step at least."""
         return self._rounded(ldexp(result, -self.steps))
 
-    def interval_of(self, decision: Decision, sorted_to: Collection[int] = ()) -> Offsets | None:
+    def interval_of(self, decision: Decision, counting: Counting | None = None) -> Offsets | None:
         """Where the truth lies with a probability of 90 %; None if nobody measured it for such a decision.
 
-        ``sorted_to``: the program's ``evidence.sorted_answers``.
+        ``counting``: the program's ``evidence.unpaid_that_count``.
         """
-        if wanted_in_vain(decision, sorted_to):
+        if wanted_in_vain(decision, counting or {}):
             return None
         offsets = self.interval.get(decision.trace[-1], (None, None))[decision.route == DEGRADED]
         if offsets is None:

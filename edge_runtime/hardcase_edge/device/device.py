@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from ..base.record import record
-from ..bundle.evidence import reported, sensors_sent, sorted_answers
+from ..bundle.evidence import reported, sensors_sent, unpaid_that_count
 from ..bundle.load import Loaded
 from ..errors import InputError
 from ..link.wire import MAX_DEADLINE_MS, OK
@@ -149,7 +149,7 @@ class Device:
         self.is_idle = False
         self.counters: Counter[str] = Counter(asked=0, local=0, cloud=0, degraded=0, unwritten=0)
         self._ranges = _ranges_by_sensor(loaded)
-        self._sorted_to = sorted_answers(loaded.machine.program)
+        self._counting = unpaid_that_count(loaded.machine.program)
         self._sent = sensors_sent(loaded.machine.program)
         memory = _memory_of(loaded, bank, self._config.interval_s, (monotonic, now))
         self._companions = [*memory, *companions]
@@ -290,7 +290,7 @@ class Device:
 
     def _record(self, decision: Decision, outside: list[str], elapsed_s: float) -> Record:
         manifest = self._loaded.manifest
-        route, confidence = reported(decision, manifest.without, self._sorted_to, self._sent)
+        route, confidence = reported(decision, manifest.without, self._counting, self._sent)
         return {
             "t": round(self._now(), 3),
             **self._answer(decision),
@@ -308,7 +308,7 @@ class Device:
         """The class as ``label``, or ``value`` and ``interval``; of an older bundle of values the bare result."""
         manifest = self._loaded.manifest
         if manifest.value is not None:
-            interval = manifest.value.interval_of(decision, self._sorted_to)
+            interval = manifest.value.interval_of(decision, self._counting)
             return {"value": manifest.value.of(decision.result), "interval": interval and list(interval)}
         return {"label": manifest.classes[int(decision.result)] if manifest.classes else decision.result}
 

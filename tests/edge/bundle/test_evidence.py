@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hardcase_edge.bundle.evidence import reported, sensors_sent, sorted_answers
+from hardcase_edge.bundle.evidence import reported, sensors_sent, unpaid_that_count
 from hardcase_edge.bundle.file import Bundle, pack_bundle
 from hardcase_edge.bundle.load import load_bytes
 from hardcase_edge.bundle.manifest import Manifest
@@ -26,11 +26,13 @@ from hardcase_edge.program.definition import (
     Uplink,
 )
 from hardcase_edge.program.kinds import CLASS
+from hardcase_edge.program.reads import indices_of, read_by_scorers
 from hardcase_edge.session.session import Decision
 from tests.golden.make_golden import cases_of, golden_program, manifest_of
 
 PROGRAM = golden_program()  # 4 features, 3 sensors
 A, B = 9, 10  # its Answer nodes
+ALL = frozenset({0, 1, 2})
 GOLDEN_MANIFEST = manifest_of(PROGRAM)
 WITHOUT = {(0,): {A: (9_000, None), B: (0, 10_000)}, (0, 1, 2): {B: (None, 5_000)}, (2,): {A: (1, 1)}}
 RANGES = ((-1.5, 2.0), None, (-7, 12), (0.0, 0.0))
@@ -104,37 +106,42 @@ def test_a_range_may_be_of_any_two_numbers() -> None:
     ],
 )
 def test_a_decision_is_reported_with_the_confidence_of_its_own_path(route: str, failed: Any, expected: Any) -> None:
-    assert reported(Decision(1, 7_777, route, 0, (), (0, A), failed), WITHOUT, (), (1,)) == expected
+    assert reported(Decision(1, 7_777, route, 0, (), (0, A), failed), WITHOUT, {}, (1,)) == expected
 
 
 @pytest.mark.parametrize(
-    ("route", "failed", "unpaid", "sorted_to", "expected"),
+    ("route", "failed", "unpaid", "counting", "expected"),
     [
-        ("local", (), (0,), {A}, ("degraded", 9_000)),
-        ("local", (), (1,), {A}, ("degraded", None)),
-        ("local", (0,), (1, 2), {A}, ("degraded", None)),
-        ("local", (), (0,), {B}, ("local", 7_777)),
-        ("local", (2,), (0,), {B}, ("degraded", 1)),
-        ("cloud", (), (0,), {A}, ("cloud", 7_777)),
-        ("cloud", (), (1,), {B}, ("cloud", None)),
-        ("degraded", (), (2,), {A}, ("degraded", 1)),
+        ("local", (), (0,), {A: ALL}, ("degraded", 9_000)),
+        ("local", (), (1,), {A: ALL}, ("degraded", None)),
+        ("local", (0,), (1, 2), {A: ALL}, ("degraded", None)),
+        ("local", (), (0,), {B: ALL}, ("local", 7_777)),
+        ("local", (2,), (0,), {B: ALL}, ("degraded", 1)),
+        ("cloud", (), (0,), {A: ALL}, ("cloud", 7_777)),
+        ("cloud", (), (1,), {B: ALL}, ("cloud", None)),
+        ("degraded", (), (2,), {A: ALL}, ("degraded", 1)),
+        ("local", (), (0,), {A: {0}}, ("degraded", 9_000)),
+        ("local", (), (0,), {A: {1}}, ("local", 7_777)),
     ],
 )
-def test_a_sensor_that_was_too_dear_counts_where_a_branch_sorts_cases(
-    route: str, failed: Any, unpaid: Any, sorted_to: set[int], expected: Any
+def test_a_sensor_that_was_too_dear_counts_where_the_confidence_does_not_hold_without_it(
+    route: str, failed: Any, unpaid: Any, counting: Any, expected: Any
 ) -> None:
     decision = Decision(1, 7_777, route, 0, (), (0, A), failed, unpaid)
-    assert reported(decision, WITHOUT, sorted_to, (1,)) == expected
+    assert reported(decision, WITHOUT, counting, (1,)) == expected
 
 
-def test_branches_sort_cases_into_answers_that_no_purchase_was_refused_for() -> None:
-    part = Slice(0, 0, 1)
-    answers = [Answer(part, CLASS.answer, (), (9_000,))] * 4
+def test_an_unpaid_sensor_counts_at_answers_that_read_it_and_all_do_where_branches_sort_cases() -> None:
+    part, other = Slice(0, 0, 1), Slice(1, 0, 1)
+    answers = [Answer(p, CLASS.answer, (), (9_000,)) for p in (part, other, part, other)]
     nodes = (
         Select((Candidate(1, (5,), 1),), 7), Acquire((0,), 2, 5), Branch(part, THRESHOLD, (3, 4), 0),
         Acquire((1,), 6, 7), *answers,
     )  # fmt: skip
-    assert sorted_answers(replace(PROGRAM, nodes=nodes)) == {4, 6}, "5 and 7 are for what the budget allowed"
+    program = replace(PROGRAM, nodes=nodes)
+    own = frozenset(indices_of(read_by_scorers(program)[1]))
+    assert own < ALL
+    assert unpaid_that_count(program) == {4: ALL, 5: own, 6: ALL, 7: own}, "5 and 7 are for what the budget allowed"
 
 
 def test_a_request_carries_the_sensors_of_its_features() -> None:
