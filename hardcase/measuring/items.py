@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["item_lines", "joint_lines", "measure_items"]
 
+BOOLEANS = {"true": 1.0, "false": 0.0}
+
 
 def measure_items(loaded: Loaded, path: Path, budget: float | None = None, dead: Sequence[str] = ()) -> dict[str, Any]:
     """Shares of parts and items that are right, costs and purchases; nothing is forwarded.
@@ -46,7 +48,6 @@ def measure_items(loaded: Loaded, path: Path, budget: float | None = None, dead:
         labels.close()
         raise InputError(f"{path} has no column {manifest.target!r} with the labels; add it")
     specs = [f"replay:{path}", *(f"{name}=none" for name in dead)]
-    texts = {str(label) for label in manifest.classes}
     right: list[int] = []
     parts: list[int] = []
     costs: list[float] = []
@@ -59,12 +60,9 @@ def measure_items(loaded: Loaded, path: Path, budget: float | None = None, dead:
             if record["labels"] is None:
                 why = why or record["why"]
                 continue
-            truth = [labels.cell_of(manifest.target, p) for p in range(labels.parts)]
-            if None in truth:
-                raise InputError(f"{path} has a row with more or fewer cells than its header; correct it")
-            if unknown := sorted({str(t) for t in truth} - texts):
-                raise InputError(f"{path} has the label {unknown[0][:40]!r}, which is none of the bundle's; correct it")
-            right.append(sum(t == str(label) for t, label in zip(truth, record["labels"], strict=True)))
+            cells = [labels.cell_of(manifest.target, p) for p in range(labels.parts)]
+            truth = [_label_in(cell, manifest.classes, path) for cell in cells]
+            right.append(sum(t == label for t, label in zip(truth, record["labels"], strict=True)))
             parts.append(len(truth))
             costs.append(record["cost"])
             bought.update({name: len(places) for name, places in record["bought"].items()})
@@ -73,6 +71,21 @@ def measure_items(loaded: Loaded, path: Path, budget: float | None = None, dead:
         raise InputError(f"{path} has no item that this bundle decides; {why or 'see its column item'}")
     refused = {"refused": device.counters["refused"], **({"refused_why": why} if why else {})}
     return _figures(right, parts, costs, bought, manifest.sensors, manifest.unit) | refused
+
+
+def _label_in(cell: str | None, classes: Sequence[Any], path: Path) -> Any:
+    """The class that a cell names: by its text, or by its value where classes are numbers; booleans are."""
+    if cell is None:
+        raise InputError(f"{path} has a row with more or fewer cells than its header; correct it")
+    word = cell.lower()
+    try:
+        value = BOOLEANS[word] if word in BOOLEANS else float(cell)
+    except ValueError:
+        value = None
+    found = next((label for label in classes if cell == str(label) or value == label), None)
+    if found is None:
+        raise InputError(f"{path} has the label {cell[:40]!r}, which is none of the bundle's; correct it")
+    return found
 
 
 def _figures(

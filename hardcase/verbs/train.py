@@ -104,7 +104,7 @@ def _train_items(args: argparse.Namespace, config: Config) -> int:
     """The same for items of several parts."""
     from ..items.build import build_items
 
-    for flag in ("method", "dask", "time_limit", "jobs", "all", "max_models", "max_bytes"):
+    for flag in ("method", "no_baselines", "effort", "dask", "time_limit", "jobs", "all", "max_models", "max_bytes"):
         if getattr(args, flag):
             raise InputError(f"items of several parts are trained without --{flag.replace('_', '-')}; leave it out")
     if args.seeds > 1:

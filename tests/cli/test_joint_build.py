@@ -147,7 +147,10 @@ def test_what_an_export_of_items_lacks_is_one_line(
         (('item = "label"', 'item = "letter"'), [], "is the target"),
         (('features = ["h*"]', 'features = ["h1"]'), [], "the data has 7"),
         (('target = "letter"', 'target = "letter"\nsequence = "label"'), [], "[data] sequence"),
+        (("[joint]", '[policy]\nmethods = ["held"]\n[joint]'), [], "not trained with [policy] methods"),
+        (("[joint]", '[policy]\neffort = "quick"\n[joint]'), [], "not trained with [policy] effort"),
         (("", ""), ["--method", "static"], "without --method"),
+        (("", ""), ["--effort", "quick"], "without --effort"),
         (("", ""), ["--seeds", "2"], "one seed"),
     ],
 )

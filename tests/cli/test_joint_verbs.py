@@ -48,6 +48,24 @@ def test_evaluate_measures_parts_and_items(folder: Path, capsys: pytest.CaptureF
     assert "1 items were refused; why the first: an item has 7 parts; this bundle" in capsys.readouterr().out
 
 
+def test_labels_that_are_numbers_are_compared_by_their_value(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = small_chain()
+    object.__setattr__(model, "labels", (0, 1, 2, 3))
+    export_chain(model, ITEMS, ITEMS, TRUTH, name="codes", unit="ms", max_parts=6, out=tmp_path / "codes.hcb")
+    texts, found = ["false", "1.0", "2", "3"], []
+    for names in (["0", "1", "2", "3"], texts):
+        rows = [["item", "label", *model.cheap.features, *model.dear.features]]
+        for k, (item, labels) in enumerate(zip(ITEMS, TRUTH, strict=True)):
+            rows += [[str(k), names[y], *map(repr, row)] for y, row in zip(labels, item.tolist(), strict=True)]
+        (tmp_path / "items.csv").write_text("\n".join(",".join(row) for row in rows))
+        assert main(["evaluate", str(tmp_path / "codes.hcb"), str(tmp_path / "items.csv"), "--json"]) == 0
+        found.append(json.loads(capsys.readouterr().out))
+    assert found[0] == found[1]
+    assert found[0]["right"] > 0.97
+
+
 def test_a_budget_holds_for_the_whole_item(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["evaluate", str(folder / "codes.hcb"), str(folder / "items.csv"), "--json", "--budget", "6"]) == 0
     assert json.loads(capsys.readouterr().out)["cost"] <= 6

@@ -37,11 +37,13 @@ def read_ledger(path: str | Path, plan: str) -> dict[str, list[int]]:
     InputError
         The file cannot be read, or is not a ledger.
     """
-    from os.path import lexists
+    from os.path import isfile, lexists
 
     if not lexists(path):
         return {}
     remedy = "remove it, and the budget begins anew"
+    if not isfile(path):  # a pipe would be waited for
+        raise InputError(f"budget file {path} is not a file; {remedy}")
     data = read_bounded(path, MAX_BYTES, "budget file", remedy=remedy)
     try:
         found = json.loads(data)

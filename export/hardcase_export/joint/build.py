@@ -85,8 +85,8 @@ def export_chain(
     integers = quantise_chain(
         model, np.concatenate(train), features, max_parts=max_parts, weight_bits=weight_bits, asking=asking
     )
+    report = verify_joint(integers.part, integers.joint)  # before anything runs it
     integers = replace(integers, joint=_with_tables(integers, valid, valid_labels))
-    report = verify_joint(integers.part, integers.joint)
     machine = open_joint(integers.part, integers.joint, outlines=report.part.outlines)
     measured = agreement(model, machine, valid, valid_labels)
     pieces = [item[: min(golden_parts, max_parts)] for item in valid]

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hardcase_edge.errors import InputError
 from hardcase_edge.joint.definition import ANYTIME, FEATURES, MAX_GAP, Chain, Joint, Wait
 from hardcase_edge.program.cost import to_micro
 from hardcase_edge.program.definition import (
@@ -49,6 +50,9 @@ __all__ = ["Asking", "Integers", "quantise_chain"]
 
 GRID = 8  # scales of columns to a doubling: columns share few rules, and lose at most 9 % of a weight's range
 MOST_SCALE = 2.0**24  # a gap of 100 units of the model then stays below 2^31
+LEAST_REACH = 1e-9  # of a column, beside the one that reaches furthest: columns without weights have a scale, too
+READING_BITS = 28  # readings up to eight times as large as the largest given ones fit 32 bits
+LEAST_BITS, MOST_FRAC = 12, 64
 PLAIN = {"first", "last", "parts", "place"}  # features that are not in the scale of scores
 
 
@@ -85,18 +89,26 @@ def quantise_chain(
     max_parts : the most parts of an item
     weight_bits : 8 or 16
     asking : None: nothing is forwarded
+
+    Raises
+    ------
+    InputError
+        Readings of a column are too large or too small for its codes.
     """
     a, b = len(model.cheap.features), len(model.dear.features)
     k = len(model.labels)
-    largest = np.maximum(np.abs(rows).max(axis=0), 1e-9)
+    largest = np.abs(rows).max(axis=0)
+    largest[largest == 0] = 1.0
     weights = np.abs(model.dear_weights[:-1]).max(axis=1)
     weights[:a] = np.maximum(weights[:a], np.abs(model.cheap_weights[:-1]).max(axis=1))
-    weights = np.maximum(weights, 1e-9)
+    reach = largest * weights  # of a column, in the model's scores
+    reach = np.maximum(reach, max(LEAST_REACH * float(reach.max()), LEAST_REACH))
     top = 2 ** (weight_bits - 1) - 1
-    scale = min(CODE_MAX * top / float((largest * weights).max()) / 2 ** (1 / GRID), MOST_SCALE)
-    by_column = 2.0 ** (np.ceil(GRID * np.log2(weights * scale / top)) / GRID)
+    scale = min(CODE_MAX * top / float(reach.max()) / 2 ** (1 / GRID), MOST_SCALE)
+    by_column = 2.0 ** (np.ceil(GRID * np.log2(reach / largest * scale / top)) / GRID)
     types = [*model.cheap.types, *model.dear.types]
-    columns = [Column(t, _rule(c, dtype)) for t, (c, dtype) in enumerate(zip(by_column, types, strict=True))]
+    _check_readings((*model.cheap.features, *model.dear.features), types, largest)
+    columns = [Column(t, _rule(*rule)) for t, rule in enumerate(zip(by_column, types, largest, strict=True))]
     scorers = [
         _linear(range(a), model.cheap_weights, by_column[:a], scale, weight_bits),
         _linear(range(a + b), model.dear_weights, by_column, scale, weight_bits),
@@ -127,9 +139,20 @@ def quantise_chain(
     return Integers(part, joint, scale)
 
 
-def _rule(c: float, dtype: str) -> Affine:
-    """code = round(c x): floats with 16 binary places; the multiplier uses as many bits as fit."""
-    frac = 0 if dtype == "i32" else 16
+def _check_readings(names: Sequence[str], types: Sequence[str], largest: np.ndarray) -> None:
+    for name, dtype, most in zip(names, types, largest.tolist(), strict=True):
+        if not LEAST_BITS <= _frac(dtype, most) + math.frexp(most)[1] <= 31 and dtype != "i32":
+            raise InputError(f"readings of {name!r} go up to {most:g}, which codes cannot hold; give another unit")
+
+
+def _frac(dtype: str, largest: float) -> int:
+    """The binary places of a reading: floats have 28 bits up to the largest."""
+    return 0 if dtype == "i32" else max(-MOST_FRAC, min(MOST_FRAC, READING_BITS - math.frexp(largest)[1]))
+
+
+def _rule(c: float, dtype: str, largest: float) -> Affine:
+    """code = round(c x); the multiplier uses as many bits as fit."""
+    frac = _frac(dtype, largest)
     shift = min(62, max(1, frac + 30 - math.ceil(math.log2(c))))
     return Affine(frac, round(c * 2.0 ** (shift - frac)), 1 << shift - 1, shift)
 
@@ -153,7 +176,7 @@ def _policy(
         c = abs(float(model.policy[j])) * unit / CODE_MAX  # codes to one unit of the feature
         by = c if FEATURES[j] in PLAIN else c / scale
         most = min(CODE_MAX, max(1, round(float(np.abs(features[:, j]).max()) * c)))
-        rule = _rule(by, "i32")
+        rule = _rule(by, "i32", MAX_GAP)
         columns.append(Column(first + j, Affine(rule.frac, rule.mul, rule.add, rule.shift, -most, most)))
         weights.append(round(float(model.policy[j]) * unit / c))
     numbers = tuple(range(first, first + len(used)))

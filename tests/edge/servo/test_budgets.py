@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -364,6 +365,10 @@ def test_a_file_that_is_no_ledger_is_refused_and_that_of_another_plan_ignored(tm
         path.write_text(text)
         with pytest.raises(InputError, match=r"budget file .* remove it"):
             read_ledger(path, "a")
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(InputError, match=r"is not a file; remove it"):
+        read_ledger(path, "a")
 
 
 def test_the_command_takes_the_flags_and_keeps_the_file(tmp_path: Path, capfd: Any, monkeypatch: Any) -> None:

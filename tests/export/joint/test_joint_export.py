@@ -41,6 +41,31 @@ def test_integers_decide_as_the_floats(release: str, dtype: str) -> None:
     assert made.report.rounds == (1 if release == ONE_SHOT else 6)
 
 
+def in_units(unit: float) -> tuple[ChainModel, list[np.ndarray]]:
+    """The model and the items with all readings in another unit."""
+    model = small_chain()
+    for name in ("cheap_weights", "dear_weights"):
+        weights = getattr(model, name)
+        object.__setattr__(model, name, np.vstack([weights[:-1] / unit, weights[-1:]]))
+    return model, [(item * unit).astype(np.float32).astype(float) for item in ITEMS]
+
+
+@pytest.mark.parametrize("unit", [1e-12, 1e-6, 1e5, 1e15])
+def test_integers_decide_as_the_floats_whatever_the_unit_of_readings(unit: float) -> None:
+    model, items = in_units(unit)  # farads, amperes, pascals: a reading has no size that is usual
+    truth = [decide_floats(model, item).labels for item in items]
+    made = export_chain(model, items, items, truth, name="codes", unit="ms", max_parts=6, weight_bits=16)
+    assert made.agreement.same_labels >= 0.99
+    assert 0.1 < made.agreement.bought < 0.9
+
+
+@pytest.mark.parametrize("unit", [1e-30, 1e30])
+def test_readings_that_codes_cannot_hold_are_named(unit: float) -> None:
+    model, items = in_units(unit)
+    with pytest.raises(InputError, match=r"readings of 'p0' go up to .*, which codes cannot hold; give another unit"):
+        export_chain(model, items, items, labels_of(small_chain()), name="codes", unit="ms", max_parts=6)
+
+
 def test_the_bundle_is_written_and_is_what_a_device_loads(tmp_path: Path) -> None:
     model = small_chain()
     made = export_chain(

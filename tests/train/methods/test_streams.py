@@ -193,6 +193,15 @@ def test_rows_without_an_order_buy_always_and_sweeps_refuse_them() -> None:
         sweep.chosen(["held"])
 
 
+def test_streams_of_one_window_each_hold_nothing_and_are_learned_from_all_the_same() -> None:
+    problem = in_streams(n=60, n_streams=60)
+    assert len(np.unique(problem.train.sequence)) == 60
+    search = SubsetSearch(Judge(problem), 1)
+    (point,) = Held.run(search, {"sensors": EVERY, "cheap": CHEAP, "classifier": "trees"})
+    assert point.memory is None
+    assert DutyCycle.run(search, {"sensors": EVERY, "classifier": "trees"})
+
+
 def test_a_random_split_divides_no_stream(tmp_path: Path) -> None:
     from hardcase_train.data.config import read_config
 

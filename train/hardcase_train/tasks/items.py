@@ -9,7 +9,8 @@ import numpy as np
 
 from hardcase_edge.errors import InputError
 
-from ..data.config import Config
+from ..data.config import DEFAULT_METHODS, Config
+from ..data.index_settings import IndexSettings
 from ..data.problem import Rows
 from ..data.table import Table
 from .target import whole_column
@@ -53,7 +54,9 @@ def check_items(config: Config) -> None:
         "[data] task": not config.kind.has_classes, "[data] sequence": config.sequence is not None,
         "[data] weight": config.weight is not None, "[data] item_size": config.item_size is not None,
         "[cost] clock": config.clock, "[cost.errors]": bool(config.errors), "[lpc]": config.own_model is not None,
-        "[policy] quality": config.quality is not None, "[hpc] table": config.legacy is not None,
+        "[policy] quality": config.quality is not None, "[policy] methods": config.methods != DEFAULT_METHODS,
+        "[policy] size": config.size != "auto", "[policy] effort": config.effort != "normal",
+        "[index]": config.index != IndexSettings(), "[hpc] table": config.legacy is not None,
     }  # fmt: skip
     if wrong := [name for name, is_set in names.items() if is_set]:
         raise InputError(f"items of several parts are not trained with {wrong[0]}; leave it out of the TOML")

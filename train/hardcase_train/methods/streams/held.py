@@ -82,6 +82,8 @@ class Held(MethodClassifier):
         watched = [f for s in cheap for f in problem.sensors[s].features]
         bare, memory = with_memory(problem, rest, watched)
         models, gain = _training(bare, memory, watched, judge, whole)
+        if not models.are_enough:  # streams of one window each have none to hold
+            return [answer_point(judge, cls.method.name, dict(params), bought, whole)]
         doubts = [models.doubt(gain, k) for k in [*range(N_FOLDS), None]]
         held = HeldLabel(memory.held[0], problem.n_classes, problem.majority)
         old = TooOld(tuple(f for f, _ in memory.since), LONGEST)

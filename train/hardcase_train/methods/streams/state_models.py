@@ -46,6 +46,11 @@ class StateModels:
     watched: Sequence[int]
     states: States
 
+    @property
+    def are_enough(self) -> bool:
+        """Whether there are states to learn from, without any fold, too."""
+        return all(bool(self._others(fold).any()) for fold in [*range(N_FOLDS), None])
+
     def doubt(self, gain: np.ndarray, fold: int | None) -> tuple[Ensemble, np.ndarray]:
         """The model of ``gain``, (n_states,) of 0 and 1, without a fold's rows, and its scores of that fold's states.
 

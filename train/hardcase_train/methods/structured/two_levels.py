@@ -70,7 +70,8 @@ def learn_two_levels(
     group : (n_items,) no fold divides one
     shares, releases, ask : as ``structured.item_settings.ItemSettings``
     """
-    scale = np.maximum(np.abs(np.concatenate(X)).max(axis=0), 1e-9)
+    scale = np.abs(np.concatenate(X)).max(axis=0)
+    scale[scale == 0] = 1.0
     scaled = [item / scale for item in X]
     levels = [list(range(n_first)), list(range(len(scale)))]
     classes = np.arange(n_classes)
