@@ -20,7 +20,7 @@ __all__ = ["NAME", "unit"]
 
 NAME = "hardcase-edge.service"
 _PLAIN = re.compile(r"[A-Za-z0-9_@+=:,./-]+")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_STRANGE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")  # controls, and bytes that are not UTF-8
 _GROUP = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
 HOMES = ("/home/", "/root/", "/run/user/")
 
@@ -81,8 +81,8 @@ def program(argv0: str) -> str:
 
 def _quoted(word: str) -> str:
     """A word as ``ExecStart`` reads it back: specifiers and variables doubled, and quotes where they are needed."""
-    if _CONTROL.search(word):
-        raise InputError(f"the argument {word[:80]!r} holds a control character; leave it out")
+    if _STRANGE.search(word):
+        raise InputError(f"the argument {word[:80]!r} holds a control character, or is not UTF-8; leave that out")
     doubled = word.replace("%", "%%").replace("$", "$$")
     if _PLAIN.fullmatch(doubled):
         return doubled

@@ -152,7 +152,9 @@ def _check_watchers(args: argparse.Namespace) -> None:
 
         if args.broker is None:
             raise InputError("Home Assistant hears of a device from its broker; name it with --broker")
-        checked_prefix(args.home_assistant or args.home_assistant_remove)
+        for prefix in (args.home_assistant, args.home_assistant_remove):
+            if prefix is not None:
+                checked_prefix(prefix)
     if args.metrics is not None or args.metrics_file is not None:
         from ..operations.scrape import check_name, checked_address
 

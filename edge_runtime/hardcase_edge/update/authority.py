@@ -31,10 +31,11 @@ class Authority:
 
     release: Release = (0, 0)
     trust: Trust | None = None  # with the metadata of the offer; None: the store has no root
+    is_known: bool = False  # the store has the bundle already, and its metadata alone may be news
 
 
-def authorised(offer: Offer, slots: Slots, trust: bytes | None, *, has_key: bool, now: float) -> Authority | None:
-    """What allows an offer; None if the store has the bundle already.
+def authorised(offer: Offer, slots: Slots, trust: bytes | None, *, has_key: bool, now: float) -> Authority:
+    """What allows an offer.
 
     Parameters
     ----------
@@ -61,7 +62,7 @@ def authorised(offer: Offer, slots: Slots, trust: bytes | None, *, has_key: bool
         authority = Authority()
     sha, release = offer.sha256.hex(), authority.release
     if is_known(slots, sha):
-        return None
+        return Authority(release, authority.trust, is_known=True)
     if release < slots.newest:
         raise StoreError(f"the offer has release {_dotted(release)}, and the store has had {_dotted(slots.newest)}")
     if any(slots[n].state == "bad" and slots[n].sha256 == sha and release <= slots[n].release for n in NAMES):

@@ -173,7 +173,8 @@ class Updater:
         """What allows an offer that is to be taken; None if there is nothing to do."""
         store = self._store
         authority = authorised(offer, store.slots(), store.trust(), has_key=self._key is not None, now=self._now())
-        if authority is None:  # the store has it; perhaps it waits there for its trial
+        if authority.is_known:  # perhaps it waits in the store for its trial
+            self._trust(authority)
             slots = store.slots()
             self.is_ready = bool(slots.ready) and slots[slots.ready].sha256 == offer.sha256.hex()
             return None
@@ -185,10 +186,7 @@ class Updater:
         return authority
 
     def _begin(self, offer: Offer, authority: Authority) -> None:
-        if authority.trust is not None:
-            data = authority.trust.to_bytes()
-            if data != self._store.trust():
-                self._store.write_trust(data)  # now, so that nobody can go back behind these metadata
+        self._trust(authority)
         try:
             have = self._incoming.begin(offer)
         finally:
@@ -196,6 +194,11 @@ class Updater:
                 self._transfer = None
         self._transfer, self._authority, self._retry_at = Transfer(offer, have), authority, float("-inf")
         self._note(f"fetching bundle {offer.sha256.hex()[:16]}, {offer.size} bytes, {len(have)}/{offer.n_chunks} here")
+
+    def _trust(self, authority: Authority) -> None:
+        """Write newer metadata now, so that nobody can go back behind them."""
+        if authority.trust is not None and (data := authority.trust.to_bytes()) != self._store.trust():
+            self._store.write_trust(data)
 
     # ------------------------------------------------------------ chunks
 

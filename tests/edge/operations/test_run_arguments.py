@@ -34,6 +34,8 @@ WRONG = [
     ("--sensors a:b --broker mqtts://x --identity id --cert c", "--identity and --cert both name a certificate"),
     ("--sensors a:b --device-id //x", "device id '//x' is not"),
     ("--sensors a:b --home-assistant", "Home Assistant hears of a device from its broker"),
+    ("--sensors a:b --broker mqtt://x --home-assistant=", "the discovery prefix '' is not a topic"),
+    ("--sensors a:b --broker mqtt://x --home-assistant a --home-assistant-remove=", "the discovery prefix '' is not"),
     ("--sensors a:b --metrics nowhere", "metrics address 'nowhere' is not an IP address and a port"),
     ("--sensors a:b --metrics-file x", "x does not end with .prom"),
     ("--sensors a:b --on-broken alarm", "--on-broken needs --drift"),

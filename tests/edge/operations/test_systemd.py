@@ -257,7 +257,7 @@ def test_no_argument_becomes_a_setting():
     text = unit([*COMMAND, 'a b"c\\d', "50%", "$HOME", "x;y", "#z", ""])
     exec_line = next(line for line in text.splitlines() if line.startswith("ExecStart="))
     assert exec_line.endswith(r'''thermal: "a b\"c\\d" "50%%" "$$HOME" "x;y" "#z" ""''')
-    for word in ("a\nUser=root", "a\rb", "\0"):
+    for word in ("a\nUser=root", "a\rb", "\0", "\udcff"):  # the last: a byte that is not UTF-8
         with pytest.raises(InputError, match="control character"):
             unit([*COMMAND, word])
     with pytest.raises(InputError, match="not an absolute path"):

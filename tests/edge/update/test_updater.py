@@ -78,6 +78,15 @@ def test_a_newer_offer_takes_the_place_of_an_older_one_and_never_the_reverse(rig
     assert rig.updater.is_ready
 
 
+def test_newer_metadata_count_also_where_the_bundle_is_there_already(rig):
+    withdrawn = rig.offer_of(NEW)
+    rig.offer(rig.offer_of(OLD))  # the only bundle that newer targets list, which the store runs
+    assert rig.fetched == []
+    rig.offer(withdrawn)
+    assert (rig.updater.counters["refused"], rig.fetched) == (1, [])
+    assert "timestamp 1 is older than 2" in rig.notes[-1]
+
+
 def test_an_offer_that_the_metadata_do_not_allow_is_refused_before_a_byte_comes(rig):
     files = rig.repository.publish(NEW)
     rig.offer(rig.offer_of(NEWER, files))
