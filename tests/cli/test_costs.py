@@ -149,6 +149,16 @@ def test_a_declared_cost_below_the_measured_times_is_refused(
     assert ("ms at size 4, but 1.5 ms were measured; state more" in capsys.readouterr().err) == is_refused
 
 
+def test_a_declared_cost_covers_the_decisions_own_time_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    own = json.dumps({"readings": 2, "size": 4, "ms": 0.5}) + "\n"
+    (tmp_path / "times.jsonl").write_text(line() + own)
+    toml = '[data]\nfile = "d.csv"\ntarget = "y"\n[cost]\nunit = "ms"\n[[sensor]]\nname = "a"\ncost = '
+    for cost, status in (("1.75", 0), ("1.7", 2)):
+        (tmp_path / "hardcase.toml").write_text(f"{toml}{cost}\n")
+        assert main(["costs", str(tmp_path / "times.jsonl"), "--check", str(tmp_path / "hardcase.toml")]) == status
+    assert "is 1.7 ms at size 4, but 1.75 ms were measured" in capsys.readouterr().err
+
+
 def test_costs_in_another_unit_are_not_compared_with_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "times.jsonl").write_text(line())
     (tmp_path / "hardcase.toml").write_text('[data]\nfile = "d.csv"\ntarget = "y"\n[cost]\nunit = "mJ"\n')

@@ -112,7 +112,7 @@ def share_interval(values: Array, group: Array | None = None) -> Interval:
 
 
 def quality_interval(quality: Quality, y: Array, answers: Array, group: Array | None = None) -> Interval:
-    """The interval of a measure: Wilson's for accuracy, otherwise normal.
+    """The interval of a measure: Wilson's for accuracy, otherwise normal, up to 1 at most.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def quality_interval(quality: Quality, y: Array, answers: Array, group: Array | 
         return share_interval(np.asarray(y) == answers, group)
     half = Z * _error(quality.row_losses(y, answers, group=group), group)
     value = quality(y, answers, group=group)
-    return value - half, value + half
+    return value - half, min(1.0, value + half)
 
 
 def loss_interval(

@@ -9,7 +9,7 @@ from scipy import stats
 
 from hardcase_edge.batch.intervals import effective_rows, loss_interval, paired, quality_interval, wilson
 from hardcase_edge.batch.per_class import per_class
-from hardcase_edge.batch.quality import ACCURACY, Quality
+from hardcase_edge.batch.quality import ACCURACY, R2, Quality
 
 BALANCED = Quality("balanced", "balanced accuracy")
 ERRORS = Quality("errors", "error costs", costs=((0.0, 5.0), (50.0, 0.0)), scale=5.0)
@@ -50,7 +50,7 @@ def test_a_measure_and_its_loss_lie_in_their_intervals_as_often_as_they_say(qual
     for _ in range(400):
         y, answers, reference = draw(400)
         low, high = quality_interval(quality, y, answers)
-        inside.append(low <= truth <= high)
+        inside.append(low <= truth <= high <= 1)
         loss, (low, high) = loss_interval(quality, y, answers, reference)
         assert loss == quality(y, reference) - quality(y, answers)
         inside_loss.append(low <= lost <= high)
@@ -138,3 +138,10 @@ def test_few_groups_have_wide_intervals_that_hold(quality: Quality, n_groups: in
         of_loss = loss_interval(quality, y, answers, reference, group)[1]
         inside.append((low <= truth <= high, of_loss[0] <= lost <= of_loss[1]))
     assert np.mean(inside, axis=0) == pytest.approx([0.96, 0.96], abs=0.04)
+
+
+def test_an_interval_of_values_does_not_exceed_the_best_that_there_is() -> None:
+    y = np.array([0.0, 0.0, 0.0, 10.0, 1.0, 2.0])
+    low, high = quality_interval(R2, y, y + 2 * (np.arange(6) == 3))
+    assert low < 0.9
+    assert high == 1.0

@@ -15,9 +15,10 @@ from hardcase_train.data.problem import Problem
 from hardcase_train.methods.baselines.cascade import ConfidenceCascade
 from hardcase_train.methods.baselines.static import StaticSubset
 from hardcase_train.policy.selection import Judge
-from hardcase_train.stages import subset_search
+from hardcase_train.stages import priced_sets, subset_search
 from hardcase_train.stages.priced_sets import MANY_SENSORS, PricedSets
 from hardcase_train.stages.subset_search import SubsetSearch
+from hardcase_train.trees.boosting import extend
 from tests.helpers.train.problems import BRIEF
 
 N = 300
@@ -61,6 +62,19 @@ def test_sets_are_nested_and_begin_with_what_is_worth_most() -> None:
 def test_the_same_rows_give_the_same_sets() -> None:
     one, two = found(), PricedSets(problem())
     assert (one.plain, one.onward) == (two.plain, two.onward)
+
+
+def test_what_is_bought_stays_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    free: list[set[int]] = []
+
+    def recorded(ensemble: object, loss: object, grower: object, fitted: object, penalty: np.ndarray, *rest: object):
+        free.append(set(np.flatnonzero(penalty == 0).tolist()))
+        extend(ensemble, loss, grower, fitted, penalty, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(priced_sets, "extend", recorded)
+    sets = PricedSets(problem(n_classes=0)).plain
+    for bought in sets[:-1]:
+        assert {FREE, *bought} in free
 
 
 def test_rows_that_are_answered_weigh_less_so_later_sets_differ() -> None:

@@ -11,7 +11,19 @@ import pytest
 
 from hardcase_edge.kernel.machine import KERNEL, PYTHON, decide, open_machine
 from hardcase_edge.program.cost import to_unit
-from hardcase_edge.program.definition import Answer, Program, Stack, Trees
+from hardcase_edge.program.definition import (
+    Answer,
+    Column,
+    Feature,
+    Program,
+    Rank,
+    Sensor,
+    Slice,
+    Stack,
+    Tree,
+    Trees,
+    Uplink,
+)
 from hardcase_edge.program.encode import encode
 from hardcase_edge.program.reads import read_by_scorers, shared_trees
 from hardcase_edge.session.session import CLOUD
@@ -81,6 +93,18 @@ def test_batch_session_integers_and_kernel_decide_alike(kind: str) -> None:
         for row in readings_of(integers.program, rows):
             own, kernel = (decide(machine, row, (0, 0)) for machine in machines)
             assert own == kernel
+
+
+@pytest.mark.parametrize(("n_stacks", "kind"), [(1, Trees), (6, Stack)])
+def test_the_smaller_form_of_stacks_is_kept(n_stacks: int, kind: type) -> None:
+    """One stack is smaller as trees with its weights in the leaves; six of the same trees are not."""
+    trees = tuple(Tree(0, 1, (k % 2,), (k % 5,), (True,), (), (1.0, -1.0)) for k in range(8))
+    columns = tuple(Column(f, Rank(tuple(map(float, range(5))))) for f in range(2))
+    made = [Stack(0, tuple(range(8)), ((0.1 * (j + 1),) * 8,), (0.0,)) for j in range(n_stacks)]
+    answers = tuple(Answer(Slice(1 + j, 0, 1)) for j in range(n_stacks))
+    features, sensors = (Feature("f32"),) * 2, (Sensor((0, 1), (1,)),)
+    draft = Program(features, sensors, Uplink(), columns, (Trees((0, 1), (0.0,), trees), *made), answers, 2)
+    assert {type(s) for s in smaller(draft).scorers[1:]} == {kind}
 
 
 def test_policies_that_share_an_ensemble_compile_together_even_as_copies() -> None:
