@@ -71,7 +71,7 @@ def test_what_is_on_the_disk_is_acknowledged_each_time_and_kept_once(broker, tmp
 
 
 @pytest.mark.parametrize("what", ["status", "facts"])
-@pytest.mark.parametrize("payload", [b"", b"{", b"[]", b"5", b"null", b'"x"', b"[" * 5000, b'{"state": "\\u0000"', b"\xff"])
+@pytest.mark.parametrize("payload", [b"", b"{", b"[]", b"5", b"null", b'"x"', b"[" * 5000, b"\xff"])
 def test_a_state_or_facts_that_are_none_are_counted_and_dropped(what, payload):
     presence = Presence()
     assert presence.take(f"hardcase/v1/pi-1/{what}", payload)
