@@ -252,7 +252,7 @@ def measure(n: int, n_watchers: int, seconds: float) -> dict[str, Any]:
     """All figures, and the pictures."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        url = f"sqlite:{folder / 's.sqlite'}"
+        url = f"sqlite:{folder / 'fleet.sqlite'}"
         fill(url, n)
         board = Dashboard(url)
         try:

@@ -24,12 +24,11 @@ class Server(uvicorn.Server):
     """
 
     def __init__(self, app: Starlette) -> None:
-        super().__init__(
-            uvicorn.Config(
-                app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=LEAVE_S,
-                limit_concurrency=MOST_AT_ONCE, http="h11", ws="none",
-            )  # fmt: skip
-        )
+        config = uvicorn.Config(
+            app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=LEAVE_S,
+            limit_concurrency=MOST_AT_ONCE, http="h11", ws="none",
+        )  # fmt: skip
+        super().__init__(config)
         self._app = app
 
     def stop(self) -> None:

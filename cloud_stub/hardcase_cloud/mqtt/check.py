@@ -29,6 +29,8 @@ N_ROUND_TRIPS = 20
 SLOW_MS = 30.0  # Nagle's algorithm and delayed acknowledgements together cost 40 ms
 EXPIRED_S = 2.1  # brokers count whole seconds
 QUIET_S = 0.4  # after which a message that has not come will not
+TRIPS = 4  # as many ways there and back are waited for, too, on a line that is slow
+EVERYTHING = "anything: check the access rules of these credentials"
 NO_SUBSCRIBERS, TAKEN_OVER = 0x10, 0x8E
 MAXIMUM_QOS, RETAIN_AVAILABLE, SHARED_AVAILABLE = 0x24, 0x25, 0x2A
 YES, NO, SO_SO = "yes", "no", "partly"
@@ -54,6 +56,7 @@ class _Checks:
         self._device = f"check-{secrets.token_hex(4)}"
         self._version = V5
         self._properties: dict[int, int] = {}
+        self._trip_s = 0.0  # there and back, as the fastest connection has taken; 0.0: none yet
 
     def run(self) -> list[Finding]:
         """All findings; the questions that need MQTT 5 are left out where it is not spoken."""
@@ -77,14 +80,22 @@ class _Checks:
             return question()
         except (OSError, Silence, WireError) as error:
             what = (question.__doc__ or "").rstrip(".")
-            return Finding(what, NO, str(error) or type(error).__name__, "whatever needs it")
+            is_needed = question == self._round_trip
+            without = EVERYTHING if is_needed else "whatever needs it"
+            return Finding(what, NO, str(error) or type(error).__name__, without, is_needed)
 
     def _open(self, role: str = "", version: int | None = None, **settings: object) -> Prober:
-        client = Prober(self._address, self._tls, f"{self._device}{role}", version or self._version, **settings)
+        name, answer_s = f"{self._device}{role}", TRIPS * self._trip_s
+        client = Prober(self._address, self._tls, name, version or self._version, answer_s=answer_s, **settings)
+        self._trip_s = min(self._trip_s, client.connected_s) if self._trip_s else client.connected_s
         if client.reason:
             client.drop()
             raise Silence(f"refused with reason {client.reason}")
         return client
+
+    @property
+    def _quiet_s(self) -> float:
+        return max(QUIET_S, TRIPS * self._trip_s)
 
     # ------------------------------------------------------------ questions
 
@@ -106,8 +117,8 @@ class _Checks:
         return Finding("MQTT 3.1.1", YES)
 
     def _round_trip(self) -> Finding:
-        """A request and its reply at QoS 1."""
-        without = "anything: check the access rules of these credentials"
+        """Requests and replies."""
+        without = EVERYTHING
         worker, device = self._open("-w"), self._open()
         try:
             granted = worker.subscribe(request_topic("+")), device.subscribe(reply_topic(self._device))
@@ -170,6 +181,7 @@ class _Checks:
             message = watcher.message()
             watcher.publish(topic, b"", retain=True)
         finally:
+            device.drop()
             watcher.close()
         is_told = message is not None and b"offline" in message.payload
         return Finding("last wills", YES if is_told else NO, "", "notice of a device that has lost its power")
@@ -214,7 +226,7 @@ class _Checks:
 
     def _count(self, client: Prober) -> int:
         n = 0
-        while client.message(QUIET_S) is not None:
+        while client.message(self._quiet_s) is not None:
             n += 1
         return n
 
@@ -250,7 +262,7 @@ class _Checks:
             for k in range(4):
                 device.publish(request_topic(self._device), b"%d" % k)
             messages = []
-            while (message := worker.message(QUIET_S, acknowledges=False)) is not None:
+            while (message := worker.message(self._quiet_s, acknowledges=False)) is not None:
                 messages.append(message)
             for message in messages:
                 worker.acknowledge(message)
@@ -287,6 +299,7 @@ class _Checks:
             back.close()
             self._open("-a").close()  # a clean start, which ends the session
         finally:
+            away.drop()
             device.close()
         without = "nothing: hardcase asks again, and keeps what must not be lost in outboxes of its own"
         return Finding("messages for who is away", YES if message is not None else NO, "", without)
@@ -295,10 +308,12 @@ class _Checks:
         """Two clients with one id."""
         first = self._open("-t")
         second = self._open("-t")
-        first.message(QUIET_S)
+        try:
+            first.message(self._quiet_s)
+        finally:
+            second.close()
+            first.drop()
         reason = first.closed_for
-        second.close()
-        first.drop()
         without = "a sure sign that two devices have one id"
         return Finding("word of a second client with one id", YES if reason == TAKEN_OVER else NO, "", without)
 

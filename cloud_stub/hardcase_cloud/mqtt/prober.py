@@ -35,10 +35,13 @@ class Prober:
     address : of the broker
     client_id : its name there
     version : 5, or 4 for MQTT 3.1.1
+    answer_s : how long to wait for an answer that should come at once, ``WAIT_S`` at least
     settings : as of ``packets.connect``
 
     Attributes
     ----------
+    connected_s : float
+        How long the broker took to answer the connection: a way there and back, and a little more.
     reason : int
         The CONNACK's reason code, 0 if it is connected.
     has_session : bool
@@ -53,20 +56,24 @@ class Prober:
     """
 
     def __init__(
-        self, address: Address, tls: ssl.SSLContext | None, client_id: str, version: int = V5, **settings: Any
-    ) -> None:
+        self, address: Address, tls: ssl.SSLContext | None, client_id: str, version: int = V5, *,
+        answer_s: float = 0.0, **settings: Any,
+    ) -> None:  # fmt: skip
         self.version = version
-        self._line = open_line(address, WAIT_S, MAX_PACKET_BYTES, tls)
+        self._answer_s = max(WAIT_S, answer_s)
+        self._line = open_line(address, self._answer_s, MAX_PACKET_BYTES, tls)
         self._packets: deque[tuple[int, bytes]] = deque()
         self._packet_id = 0
         self.closed_for: int | None = None  # the reason of the broker's DISCONNECT
+        began = monotonic()
         self.send(packets.connect(client_id, version, user=address.user, password=address.password, **settings))
         try:
-            body = self._await(lambda first, _: first & 0xF0 == packets.CONNACK, WAIT_S)[1]
+            body = self._await(lambda first, _: first & 0xF0 == packets.CONNACK, self._answer_s)[1]
             self.has_session, self.reason, self.properties = packets.read_connack(body, version)
         except (Silence, WireError):
             self.drop()
             raise
+        self.connected_s = monotonic() - began
 
     def send(self, data: bytes) -> None:
         """Send bytes."""
@@ -77,7 +84,7 @@ class Prober:
         """Subscribe at QoS 1; the reason code, of which 0 to 2 grant it."""
         self._packet_id += 1
         self.send(packets.subscribe(self._packet_id, [topic], self.version, retained=retained))
-        body = self._await(lambda first, _: first & 0xF0 == packets.SUBACK, WAIT_S)[1]
+        body = self._await(lambda first, _: first & 0xF0 == packets.SUBACK, self._answer_s)[1]
         return packets.read_suback(body, self.version)[1][0]
 
     def publish(self, topic: str, payload: bytes, **settings: Any) -> int:
@@ -89,10 +96,11 @@ class Prober:
         def is_mine(first: int, body: bytes) -> bool:
             return first & 0xF0 == packets.PUBACK and packets.read_acknowledgement(body)[0] == number
 
-        return packets.read_acknowledgement(self._await(is_mine, WAIT_S)[1])[1]
+        return packets.read_acknowledgement(self._await(is_mine, self._answer_s)[1])[1]
 
-    def message(self, wait_s: float = WAIT_S, *, acknowledges: bool = True) -> Published | None:
-        """The next message; None if none comes in this time."""
+    def message(self, wait_s: float | None = None, *, acknowledges: bool = True) -> Published | None:
+        """The next message; None if none comes in this time, or in that of an answer."""
+        wait_s = self._answer_s if wait_s is None else wait_s
         try:
             first, body = self._await(lambda first, _: first & 0xF0 == packets.PUBLISH, wait_s)
         except Silence:

@@ -45,7 +45,7 @@ class Presence:
             return False
         try:
             seen = _read(topic, what, payload)
-        except (WireError, ValueError, TypeError, AttributeError, RecursionError):
+        except (WireError, ValueError, TypeError, LookupError, AttributeError, RecursionError):
             self.dropped += 1
             return True
         with self._lock:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The dashboard's command: it ends at once and without a word too much though somebody watches; tokens that fit a URL."""
+"""The dashboard's command: it ends at once and without a traceback though somebody watches; tokens that fit a URL."""
 
 from __future__ import annotations
 

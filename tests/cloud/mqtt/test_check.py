@@ -4,12 +4,18 @@
 from __future__ import annotations
 
 import json
+import socket
+import threading
+import time
+from contextlib import suppress
+from typing import Any
 
 import pytest
 
 from hardcase.cli import main
 from hardcase_cloud.broker.embedded import EmbeddedBroker
 from hardcase_cloud.mqtt import check, prober
+from hardcase_edge.link.address import parse_address
 
 from ...helpers.cloud.brokers import free_port, running_mosquitto
 
@@ -41,6 +47,54 @@ def test_the_embedded_broker_speaks_3_1_1_alone_and_says_what_that_costs(capsys)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("no      MQTT 5: refused with reason 1; without it: several workers")
     assert [line[:3] for line in lines[1:]] == ["yes"] * 5
+
+
+class Late:
+    """A line whose packets come a tenth of a second late."""
+
+    def __init__(self, line: Any) -> None:
+        self._line, self._due = line, list[tuple[float, Any]]()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._line, name)
+
+    def receive(self, wait_s: float) -> list[Any]:
+        until = time.monotonic() + wait_s
+        while (now := time.monotonic()) < until and not (self._due and self._due[0][0] <= now):
+            self._due += [(now + 0.1, packet) for packet in self._line.receive(0.005)]
+        due = [packet for at, packet in self._due if at <= now]
+        del self._due[: len(due)]
+        return due
+
+
+def test_on_a_slow_line_it_waits_for_longer_before_it_says_that_nothing_came(tmp_path, monkeypatch):
+    monkeypatch.setattr(check, "QUIET_S", 0.01)
+    open_line = prober.open_line
+    monkeypatch.setattr(prober, "open_line", lambda *args: Late(open_line(*args)))
+    with running_mosquitto(tmp_path) as broker:
+        checks = check._Checks(parse_address(broker.url))
+        assert [question().does for question in (checks._mqtt_5, checks._receive_maximum)] == ["yes", "yes"]
+
+
+def test_a_broker_that_only_takes_connections_is_of_no_use(capsys, monkeypatch):
+    monkeypatch.setattr(prober, "WAIT_S", 0.05)
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def greet() -> None:
+        with suppress(OSError):
+            while True:
+                line, _ = listener.accept()
+                said = line.recv(65_536)
+                line.sendall(b"\x20\x03\x00\x00\x00" if b"MQTT\x05" in said else b"\x20\x02\x00\x00")
+                lines.append(line)
+
+    lines: list[socket.socket] = []
+    thread = threading.Thread(target=greet, daemon=True)
+    thread.start()
+    status, does = findings(capsys, f"mqtt://127.0.0.1:{listener.getsockname()[1]}")
+    assert (status, does["MQTT 5"], does["Requests and replies"]) == (1, "yes", "no")
+    for line in (listener, *lines):
+        line.close()
 
 
 def test_a_broker_that_is_not_there_is_one_line(capsys):

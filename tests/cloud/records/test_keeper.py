@@ -15,6 +15,7 @@ from hardcase_cloud.mqtt.client import ClientConfig
 from hardcase_cloud.records import keeper as module
 from hardcase_cloud.records.database import Database
 from hardcase_cloud.records.keeper import Inbox, Keeper
+from hardcase_cloud.records.presence import Presence
 from hardcase_edge.errors import InputError, LinkError
 from hardcase_edge.link.address import parse_address
 from hardcase_edge.link.connection import Connection, ConnectionConfig
@@ -67,6 +68,20 @@ def test_what_is_on_the_disk_is_acknowledged_each_time_and_kept_once(broker, tmp
             "kept": 3, "repeated": 2, "malformed": 2, "oversized": 0, "unwritable": 0, "unsent": 0, "removed": 0,
             "lost": 0, "dropped": 1,
         }  # fmt: skip
+
+
+@pytest.mark.parametrize("what", ["status", "facts"])
+@pytest.mark.parametrize("payload", [b"", b"{", b"[]", b"5", b"null", b'"x"', b"[" * 5000, b"\xff"])
+def test_a_state_or_facts_that_are_none_are_counted_and_dropped(what, payload):
+    presence = Presence()
+    assert presence.take(f"hardcase/v1/pi-1/{what}", payload)
+    assert (presence.dropped, presence.drain()) == (1, [])
+
+
+def test_a_status_without_a_state_is_dropped():
+    presence = Presence()
+    assert presence.take("hardcase/v1/pi-1/status", b'{"bundle": "x"}')
+    assert (presence.dropped, presence.drain()) == (1, [])
 
 
 def test_acknowledgements_have_a_connection_of_their_own_which_comes_back(broker, tmp_path, monkeypatch):

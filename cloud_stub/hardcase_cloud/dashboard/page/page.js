@@ -295,7 +295,7 @@ function listen() {
     say("lost", "");
     const figures = JSON.parse(event.data);
     show(figures);
-    $("now").textContent = "As of " + clock(heard / 1000) + ", from " + figures.store.name + ".";
+    $("now").textContent = "As of " + clock(heard / 1000) + ", from " + figures.store.name.split("/").pop() + ".";
   };
   stream.addEventListener("beat", () => {
     heard = Date.now();
