@@ -222,8 +222,8 @@ def _paho() -> dict[str, bytes]:
         listed = metadata.distribution("paho-mqtt").files or []
     except metadata.PackageNotFoundError:
         listed = []
-    kept = [f for f in listed if f.suffix in (".py", ".typed") or "licenses" in f.parts or f.name == "METADATA"]
-    files = {f.as_posix(): f.locate() for f in kept if f.parts[0].startswith("paho")}
+    shipped = [f for f in listed if f.suffix in (".py", ".typed") or "licenses" in f.parts or f.name == "METADATA"]
+    files = {f.as_posix(): f.locate() for f in shipped if f.parts[0].startswith("paho")}
     if "paho/mqtt/client.py" not in files:
         raise InputError("paho-mqtt is not installed here as a package, so its files cannot be put on a card: "
                          "pip install paho-mqtt")  # fmt: skip

@@ -270,8 +270,8 @@ def _report(exported: Exported) -> dict[str, Any]:
                 for label, count in zip(exported.classes, beside.classes, strict=True)
             ],
         }
-    found = (constant_warning(values), selection_warning(exported.selection, exported.measure, test.after.quality))
-    return {**values, "warnings": [line for line in found if line is not None]}
+    warnings = (constant_warning(values), selection_warning(exported.selection, exported.measure, test.after.quality))
+    return {**values, "warnings": [line for line in warnings if line is not None]}
 
 
 def _text(r: dict[str, Any], verbose: bool) -> list[str]:

@@ -34,11 +34,11 @@ def budget_of(facts: Mapping[str, Any]) -> Budget | None:
     >>> budget_of({"budget": {"price": 1e400, "spent": "7"}})
     Budget(plan_per_hour=0.0, spent=0.0, price=None, stretch=1.0, held=0.0)
     """
-    said = facts.get("budget")
-    if not isinstance(said, dict):
+    fields = facts.get("budget")
+    if not isinstance(fields, dict):
         return None
-    plan, spent, held = (_number(said.get(key)) or 0.0 for key in ("plan_per_hour", "spent", "held"))
-    return Budget(plan, spent, _number(said.get("price")), max(1.0, _number(said.get("stretch")) or 1.0), held)
+    plan, spent, held = (_number(fields.get(key)) or 0.0 for key in ("plan_per_hour", "spent", "held"))
+    return Budget(plan, spent, _number(fields.get("price")), max(1.0, _number(fields.get("stretch")) or 1.0), held)
 
 
 def budgets_by_bundle(budgets: Iterable[tuple[str, Budget]], most: int) -> list[BudgetFigures]:

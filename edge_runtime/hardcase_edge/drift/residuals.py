@@ -104,10 +104,10 @@ class Residuals:
 
     def _blame(self, sensor: int) -> float:
         """How much more the pairs with this sensor miss than those without it; suspects are in none."""
-        known = self._known_pairs()
-        mine = [p.misses for p in known if sensor in p.sensors]
-        others = [p.misses for p in known if sensor not in p.sensors]
-        return sum(mine) / max(1, len(mine)) - sum(others) / max(1, len(others))
+        pairs = self._known_pairs()
+        own = [p.misses for p in pairs if sensor in p.sensors]
+        others = [p.misses for p in pairs if sensor not in p.sensors]
+        return sum(own) / max(1, len(own)) - sum(others) / max(1, len(others))
 
     def _is_vouched(self, source: int, sensor: int) -> bool:
         """Whether a third sensor, which is no suspect, goes together with the source of this one as in training."""

@@ -115,11 +115,11 @@ class Watch:
 
     def facts(self, features: Sequence[str], sensors: Sequence[str], *, acts: bool) -> dict[str, Any]:
         """How it stands, for the status, by these names; docs/devices.md lists the keys."""
-        known = [(features[f], s) for f, s in self._features.items()]
-        known += [(name, s) for name, s in (("confidence", self._confidence), ("forwarded", self._forwarded)) if s]
+        indices = [(features[f], s) for f, s in self._features.items()]
+        indices += [(name, s) for name, s in (("confidence", self._confidence), ("forwarded", self._forwarded)) if s]
         return {
             "decisions": self.n,
-            "moved": {name: round(s.index, 3) for name, s in known if s.has_moved and s.index is not None},
+            "moved": {name: round(s.index, 3) for name, s in indices if s.has_moved and s.index is not None},
             "suspects": {
                 sensors[s]: {
                     "why": why,

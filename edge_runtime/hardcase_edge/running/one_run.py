@@ -115,12 +115,12 @@ def run_bundle(
                 _at_deadline(stored)
             if air is not None and link is not None:
                 air.begin(link)
-            for made in _decisions(process, device, link, stored):
+            for decision in _decisions(process, device, link, stored):
                 if publisher is not None:
-                    publisher.decided(made)
+                    publisher.decided(decision)
                 if auditing is not None:
-                    auditing.decided(made, link)
-                if watching is not None and watching.decided(made):
+                    auditing.decided(decision, link)
+                if watching is not None and watching.decided(decision):
                     device.report_soon()
         except KeyboardInterrupt:
             pass  # stopped between two decisions
@@ -231,15 +231,15 @@ def _decisions(process: Process, device: Device, link: Link | None, stored: Run 
     from ..operations.beside import resident_bytes
 
     make_line = line_format(process.args.record, process.args.device_id)
-    for made in device.run():
-        device.counters["unwritten"] += not process.lines.write(make_line(made))
-        process.beside.decided(made)
-        yield made
+    for decision in device.run():
+        device.counters["unwritten"] += not process.lines.write(make_line(decision))
+        process.beside.decided(decision)
+        yield decision
         if stored is None:
             continue
         was_trial, is_connected = stored.is_trial, link is not None and link.can_ask
         now = time.monotonic()
-        if not stored.decided(now, is_connected=is_connected, memory_bytes=resident_bytes, record=made):
+        if not stored.decided(now, is_connected=is_connected, memory_bytes=resident_bytes, record=decision):
             return
         if was_trial and not stored.is_trial:
             device.report_soon()

@@ -109,13 +109,13 @@ def open_sources(
     except BaseException:
         opener.close()
         raise
-    given: ItemSource | None = opener.items
-    if given is None and largest is not None:
+    item_source: ItemSource | None = opener.items
+    if item_source is None and largest is not None:
         names = {name for w in wanted for name in w.features}
-        given = next((r for r in sources.values() if isinstance(r, Replay) and r.has_items(largest, names)), None)
+        item_source = next((r for r in sources.values() if isinstance(r, Replay) and r.has_items(largest, names)), None)
     named = next((r for r in sources.values() if sequence and isinstance(r, Replay) and r.has_column(sequence)), None)
     stream: Callable[[], object] = (lambda: None) if named is None else partial(named.cell, sequence)
-    return SensorBank(wanted, sources, timeout_s=timeout_s, items=given, stream=stream)
+    return SensorBank(wanted, sources, timeout_s=timeout_s, items=item_source, stream=stream)
 
 
 def check_specs(

@@ -279,16 +279,16 @@ def _hpc(path: Path, hpc: dict[str, Any]) -> dict[str, Any]:
     _check_params(path, hpc.get("params", {}))
     if "name" in hpc and "table" not in hpc:
         raise InputError(f"{path}: [hpc] name belongs to a legacy system; add its table or remove name")
-    given = next((key for key in ("table", "model") if key in hpc), None)
+    source = next((key for key in ("table", "model") if key in hpc), None)
     for key in ("estimator", "params", "model"):
-        if given is not None and key in hpc and key != given:
+        if source is not None and key in hpc and key != source:
             raise InputError(
-                f"{path}: [hpc] has {key} and {given}; keep one: f0 is an estimator, a fitted model or a legacy system"
+                f"{path}: [hpc] has {key} and {source}; keep one: f0 is an estimator, a fitted model or a legacy system"
             )
-    if given == "table":
+    if source == "table":
         file = path.parent / hpc["table"]
         return {"legacy": file, "legacy_name": hpc.get("name", file.stem)}
-    if given == "model":
+    if source == "model":
         return {"model": path.parent / hpc["model"]}
     return _estimator(path, hpc) | ({"params": hpc["params"]} if "params" in hpc else {})
 
@@ -310,9 +310,9 @@ def _quality(path: Path, policy: dict[str, Any], errors: dict[str, Any], task: s
     """The measure of answers: costs of errors, balanced classes, or a measure by name."""
     wishes = {"[cost.errors]": errors, "[policy] quality": policy.get("quality")}
     wishes["[policy] class_weight"] = policy.get("class_weight")
-    given = [name for name, value in wishes.items() if value]
-    if len(given) > 1:
-        raise InputError(f"{path}: {' and '.join(given)} both say what an error counts; keep one")
+    measures = [name for name, value in wishes.items() if value]
+    if len(measures) > 1:
+        raise InputError(f"{path}: {' and '.join(measures)} both say what an error counts; keep one")
     if policy.get("class_weight", "balanced") != "balanced":
         raise InputError(f"{path}: [policy] class_weight is {policy['class_weight']!r}; use balanced, or [cost.errors]")
     if not kind_named(task).has_classes and "class_weight" in policy:

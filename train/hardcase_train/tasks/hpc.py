@@ -84,14 +84,14 @@ def _made(name: str, params: dict[str, Any], seed: int, kind: str) -> Any:
     """An unfitted step of f0; ``kind`` of estimator: classifier, regressor or transformer."""
     library = LIBRARIES.get(name) if name.lower().endswith(kind) else None
     if library is None:
-        known = dict(all_estimators(type_filter=kind))
-        if name not in known:
+        estimators = dict(all_estimators(type_filter=kind))
+        if name not in estimators:
             others = {library: own for own, library in LIBRARIES.items() if own.lower().endswith(kind)}
-            names = [*known, *others.values()]
+            names = [*estimators, *others.values()]
             near = [others[name.lower()]] if name.lower() in others else difflib.get_close_matches(name, names, 1, 0.4)
             hint = f"did you mean {near[0]}?" if near else f"name a {kind} of scikit-learn"
             raise InputError(f"[hpc] estimator {name!r} is not a {kind} of scikit-learn; {hint}")
-        make = known[name]
+        make = estimators[name]
     else:
         try:
             make = getattr(import_module(library), name)
@@ -227,16 +227,16 @@ def out_of_fold(
     answers = np.zeros((len(y), n_classes or 1))
     for k in range(N_FOLDS):
         is_held_out = fold == k
-        known = np.unique(y[~is_held_out])
-        if is_held_out.any() and len(known) > 1:
+        fold_classes = np.unique(y[~is_held_out])
+        if is_held_out.any() and len(fold_classes) > 1:
             fold_weight = None if weight is None else weight[~is_held_out]
             answers[is_held_out] = answers_to(
                 fit_hpc(model, X[~is_held_out], y[~is_held_out], fold_weight), X[is_held_out], n_classes
             )
         elif n_classes:
-            answers[np.ix_(is_held_out, known)] = 1.0
+            answers[np.ix_(is_held_out, fold_classes)] = 1.0
         else:
-            answers[is_held_out] = known[0] if len(known) else y.mean()
+            answers[is_held_out] = fold_classes[0] if len(fold_classes) else y.mean()
         progress(1)
     return answers
 

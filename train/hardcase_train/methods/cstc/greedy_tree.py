@@ -185,10 +185,10 @@ def _least_squares(
     coef: np.ndarray, Z: np.ndarray, Y: np.ndarray, at: np.ndarray, mean: np.ndarray, free: np.ndarray
 ) -> np.ndarray:
     """Ridge regression on some of the columns, all of mean 0 beside ``at`` and ``mean``, as a node's weights."""
-    made, n_outputs = np.zeros(coef.shape), Y.shape[1]
+    fitted, n_outputs = np.zeros(coef.shape), Y.shape[1]
     if free.any():
         gram = Z[:, free].T @ Z[:, free]
         gram += 1e-4 * np.eye(len(gram))
-        made[np.flatnonzero(free), :n_outputs] = solve(gram, Z[:, free].T @ Y, assume_a="pos")
-    made[-1, :n_outputs] = mean - at @ made[:-1, :n_outputs]
-    return made
+        fitted[np.flatnonzero(free), :n_outputs] = solve(gram, Z[:, free].T @ Y, assume_a="pos")
+    fitted[-1, :n_outputs] = mean - at @ fitted[:-1, :n_outputs]
+    return fitted

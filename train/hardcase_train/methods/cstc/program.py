@@ -67,8 +67,8 @@ def tree_points(
     for own, cuts in tried:
         nodes, _ = _nodes(problem, shape, has, cuts, first)
         outcome = batch.run(judge.hpc_label, nodes)
-        made = replace(policy, nodes=tuple(with_confidences(judge, nodes, outcome)))
-        points.append(Point(method, {**params, **own}, judge.summary(outcome), {}, made))
+        program = replace(policy, nodes=tuple(with_confidences(judge, nodes, outcome)))
+        points.append(Point(method, {**params, **own}, judge.summary(outcome), {}, program))
     return best_points(points)
 
 
@@ -83,8 +83,8 @@ def _cuts(judge: Judge, local: Outcome, exits: Mapping[int, np.ndarray], cloud: 
         wrong = kind.expected(local.margin[rows], None, (), local.label[rows], judge.y[rows], judge.weight[rows])
         stage = Meeting(local.margin[rows], None, wrong, local.cost[rows])
         cost = np.broadcast_to(asked, len(judge.y))[rows]
-        found = priced_cuts(Choices([stage], cloud[rows], cost, judge.weight[rows]), price)
-        cuts[k] = found[0].margin if found else NEVER
+        best_cuts = priced_cuts(Choices([stage], cloud[rows], cost, judge.weight[rows]), price)
+        cuts[k] = best_cuts[0].margin if best_cuts else NEVER
     return {k: cut for k, cut in cuts.items() if cut > -NEVER}
 
 

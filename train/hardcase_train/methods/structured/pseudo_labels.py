@@ -50,13 +50,13 @@ def trajectory(losses: Losses, n: int, price: float) -> PseudoLabel:
     way, way_values = [ends[0]], [values[0][0]]
     while not state.all() and values[0][0] > 0:  # nothing is better than no wrong part at no cost
         steps = _steps(state)
-        found = losses(steps)
-        best = int(np.argmin(found))
+        step_losses = losses(steps)
+        best = int(np.argmin(step_losses))
         state = steps[best]
         seen.append(steps)
-        values.append(found)
+        values.append(step_losses)
         way.append(state)
-        way_values.append(found[best])
+        way_values.append(step_losses[best])
     chosen = _best(np.array(way), np.array(way_values), price)
     worst = float(np.max(_modified(np.vstack(seen), np.concatenate(values), price)))
     return PseudoLabel(chosen.state, chosen.loss, worst - chosen.loss)
