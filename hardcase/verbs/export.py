@@ -312,10 +312,10 @@ def _interval(pair: list[float]) -> str:
 
 def _recall_lines(classes: list[dict[str, Any]]) -> list[str]:
     """The recall of every class, or of the worst where they are many."""
-    seen, lines = some_classes(classes, WORST_CLASSES), []
-    for k, c in enumerate(seen):
+    shown, lines = some_classes(classes, WORST_CLASSES), []
+    for k, c in enumerate(shown):
         recall = "no rows" if c["recall"] is None else f"{c['recall']:.4f} (95 %: {_interval(c['recall_95'])})"
-        worst = f", the worst of {len(classes)} classes" if k == 0 and len(seen) < len(classes) else ""
+        worst = f", the worst of {len(classes)} classes" if k == 0 and len(shown) < len(classes) else ""
         lines.append(f"  {'recall' if k == 0 else '':<9}  {plain(c['class'], 24)}: {recall}, {c['n']} rows{worst}")
     return lines
 

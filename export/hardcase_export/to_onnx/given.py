@@ -135,8 +135,8 @@ def _is_hpc_of(model: Any, dtypes: Sequence[str], n_classes: int) -> bool:
     """Whether this is an hpc.onnx that answers such requests as it is."""
     properties = {p.key: p.value for p in model.metadata_props}
     names = [{value.name for value in values} for values in (model.graph.input, model.graph.output)]
-    wanted = {"hardcase.dtypes": ",".join(dtypes), "hardcase.classes": str(n_classes)}
-    return wanted.items() <= properties.items() and names == [{"X"}, {"label", "probabilities"}]
+    expected = {"hardcase.dtypes": ",".join(dtypes), "hardcase.classes": str(n_classes)}
+    return expected.items() <= properties.items() and names == [{"X"}, {"label", "probabilities"}]
 
 
 def _takes_missing(given: Given, X: NDArray[np.float64]) -> bool:

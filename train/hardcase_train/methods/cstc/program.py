@@ -76,13 +76,13 @@ def _cuts(judge: Judge, local: Outcome, exits: Mapping[int, np.ndarray], cloud: 
     """The margin at each exit below which forwarding is worth its price."""
     cuts: dict[int, float] = {}
     kind = learned(judge.problem)
-    asked = judge.problem.row_costs([judge.problem.hpc_sensors], judge.sizes, 1)[:, 0]
+    request_cost = judge.problem.row_costs([judge.problem.hpc_sensors], judge.sizes, 1)[:, 0]
     for k, rows in exits.items():
         if not len(rows):
             continue
         wrong = kind.expected(local.margin[rows], None, (), local.label[rows], judge.y[rows], judge.weight[rows])
         stage = Meeting(local.margin[rows], None, wrong, local.cost[rows])
-        cost = np.broadcast_to(asked, len(judge.y))[rows]
+        cost = np.broadcast_to(request_cost, len(judge.y))[rows]
         best_cuts = priced_cuts(Choices([stage], cloud[rows], cost, judge.weight[rows]), price)
         cuts[k] = best_cuts[0].margin if best_cuts else NEVER
     return {k: cut for k, cut in cuts.items() if cut > -NEVER}

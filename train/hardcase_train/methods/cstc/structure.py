@@ -97,9 +97,9 @@ def _node(objective: Objective, weights: Weights, free: np.ndarray, valid: np.nd
     candidate.coef[:last], candidate.theta[:last] = weights.coef[:last], weights.theta[:last]
     candidate = started(objective, candidate, np.broadcast_to(free[:1], (last + 1, free.shape[1])), last, is_leaf=False)
     scores = candidate.scores(valid)
-    here = share * (_ends(objective.shape, scores, candidate.theta) == last)
-    if here.sum() > 0:
-        middle = median(scores[:, last, -1], here)
+    arriving = share * (_ends(objective.shape, scores, candidate.theta) == last)
+    if arriving.sum() > 0:
+        middle = median(scores[:, last, -1], arriving)
         if objective.n_outputs == 1:
             candidate.theta[last] = middle
         else:
@@ -109,13 +109,13 @@ def _node(objective: Objective, weights: Weights, free: np.ndarray, valid: np.nd
 
 def _ends(shape: Shape, scores: np.ndarray, theta: np.ndarray) -> np.ndarray:
     """(n,) the node where each row leaves."""
-    here = np.zeros(len(scores), dtype=np.int64)
+    node_of = np.zeros(len(scores), dtype=np.int64)
     for k, pair in enumerate(shape.children):
         high = scores[:, k, -1] > theta[k]
         for side, child in zip(LOW_HIGH, pair, strict=True):
             if child != EXIT:
-                here[(here == k) & (high == bool(side))] = child
-    return here
+                node_of[(node_of == k) & (high == bool(side))] = child
+    return node_of
 
 
 def _with(shape: Shape, k: int, side: int) -> Shape:
