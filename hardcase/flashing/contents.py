@@ -251,7 +251,7 @@ def _extra(paths: Sequence[str | Path], taken: Iterable[str]) -> dict[str, bytes
         if b"PRIVATE KEY" in files[path.name]:
             raise InputError(f"{path} is a private key; put it into the identity's folder (--identity)")
     if sum(map(len, files.values())) > MAX_EXTRA_BYTES:
-        raise InputError(f"the files besides the runtime have more than {MAX_EXTRA_BYTES} bytes; leave some out")
+        raise InputError(f"the files added to the runtime have more than {MAX_EXTRA_BYTES} bytes; leave some out")
     return files
 
 

@@ -56,7 +56,7 @@ def host_of(url: str) -> Host:
     """
     match = _URL.fullmatch(url)
     if match is None or ".." in (match["root"] or "") or not 0 < int(match["port"] or 22) < 65_536:
-        raise InputError(f"{url} is not ssh://user@host, with :port or a root folder behind it; correct it")
+        raise InputError(f"{url} is not ssh://user@host, with :port or a root folder after it; correct it")
     address = f"{match['user']}@{match['host']}" if match["user"] else match["host"]
     return Host(address, match["port"] or "22", match["root"] or "/")
 

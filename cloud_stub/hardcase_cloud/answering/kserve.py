@@ -57,7 +57,7 @@ class KserveModel:
     Raises
     ------
     InputError
-        The URL is none, the server cannot be reached, or the model takes something else.
+        The URL is invalid, the server cannot be reached, or the model takes something else.
     """
 
     def __init__(self, url: str, n_features: int, limit_s: float) -> None:

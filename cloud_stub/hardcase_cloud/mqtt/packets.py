@@ -271,7 +271,7 @@ def read_properties(body: bytes, at: int) -> tuple[dict[int, Any], int]:
     Raises
     ------
     WireError
-        They are cut, or one of them is none of MQTT 5.
+        They are cut, or one of them is not a property of MQTT 5.
     """
     length, at = _read_length(body, at)
     end = at + length
@@ -282,7 +282,7 @@ def read_properties(body: bytes, at: int) -> tuple[dict[int, Any], int]:
         key = body[at]
         size = SIZES.get(key)
         if size is None:
-            raise WireError("malformed", f"property {key} is none of MQTT 5")
+            raise WireError("malformed", f"property {key} is not one of MQTT 5")
         at += 1
         if size > 0:
             properties[key] = int.from_bytes(body[at : at + size], "big")

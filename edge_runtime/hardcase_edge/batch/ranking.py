@@ -76,7 +76,7 @@ def _average_precision(is_relevant: Array, score: Array, at: int) -> float:
 
 
 def _gains(gain: Array, score: Array, group: Array, at: int, *, is_discounted: bool = True) -> Array:
-    """The expected gain of each group's first ``at`` ranks by score, discounted by rank if so told, (n_groups,)."""
+    """The expected gain of each group's first ``at`` ranks by score, discounted by rank or not, (n_groups,)."""
     order = np.lexsort((-score, group))
     g, s = group[order], score[order]
     row = np.arange(len(g))

@@ -251,10 +251,9 @@ def _split(spec: str, by_name: dict[str, Wanted]) -> tuple[str, str]:
     if equals and name in by_name:
         return name, text
     if equals and ":" not in name:
-        from difflib import get_close_matches
+        from ..base.hints import did_you_mean
 
-        close_names = get_close_matches(name, by_name, 1)
-        hint = f"did you mean {close_names[0]}?" if close_names else f"it has {', '.join(by_name)[:200]}"
+        hint = did_you_mean(name, by_name, f"it has {', '.join(by_name)[:200]}")
         raise InputError(f"sensor spec {spec[:80]!r} names no sensor of this bundle; {hint}")
     return "", spec
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from hardcase_edge.base.hints import did_you_mean
 from hardcase_edge.base.toml import parse_toml
 from hardcase_edge.bundle.manifest import CLOCK_UNIT, MAX_NAME
 from hardcase_edge.errors import InputError
@@ -228,7 +228,7 @@ def _build(path: Path, tree: dict[str, Any], seed: int | None) -> Config:
     if not all(isinstance(name, str) and name for name in out["drop"]):
         raise InputError(f"{path}: [data] drop is {str(data['drop'])[:80]}, an array of column names is expected")
     if not 0 <= out["seed"] < 2**32:
-        raise InputError(f"{path}: the seed {out['seed']} is out of range 0..{2**32 - 1}")
+        raise InputError(f"{path}: the seed {out['seed']} is out of range 0..{2**32 - 1}; choose another")
     out.update(_quality(path, policy, _section(path, cost, "errors", "cost.errors"), out["task"]))
     out.update(_hpc(path, hpc))
     out["index"] = IndexSettings(**_section(path, tree, "index"))
@@ -264,8 +264,7 @@ def _check_keys(path: Path, where: str, section: Any, types: dict[str, Any]) -> 
         raise InputError(f"{path}: {label} is {str(section)[:80]!r}, a table is expected")
     for key, value in section.items():
         if key not in types:
-            near = difflib.get_close_matches(key, types, n=1, cutoff=0.5)
-            hint = f"did you mean {near[0]!r}?" if near else f"known keys are {', '.join(types)}"
+            hint = did_you_mean(key, types, f"known keys are {', '.join(types)}", cutoff=0.5)
             raise InputError(f"{path}: {label} has the unknown key {key[:60]!r}; {hint}")
         if not isinstance(value, types[key]) or isinstance(value, bool) != (types[key] is bool):
             kind = types[key][-1] if isinstance(types[key], tuple) else types[key]
@@ -376,7 +375,7 @@ def check_choice(what: str, name: Any, choices: Sequence[str]) -> str:
     Raises
     ------
     InputError
-        It is none of them.
+        It is not one of them.
     """
     if name not in choices:
         raise InputError(f"{what} is {str(name)[:80]!r}; use one of {', '.join(choices)}")

@@ -7,7 +7,6 @@ Pipeline that ends in one.
 
 from __future__ import annotations
 
-import difflib
 import warnings
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -21,6 +20,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import all_estimators
 from sklearn.utils.validation import has_fit_parameter
 
+from hardcase_edge.base.hints import did_you_mean
 from hardcase_edge.errors import InputError, one_line
 
 from ..data.problem import N_FOLDS
@@ -88,8 +88,8 @@ def _made(name: str, params: dict[str, Any], seed: int, kind: str) -> Any:
         if name not in estimators:
             others = {library: own for own, library in LIBRARIES.items() if own.lower().endswith(kind)}
             names = [*estimators, *others.values()]
-            near = [others[name.lower()]] if name.lower() in others else difflib.get_close_matches(name, names, 1, 0.4)
-            hint = f"did you mean {near[0]}?" if near else f"name a {kind} of scikit-learn"
+            close = others.get(name.lower(), name)
+            hint = did_you_mean(close, names, f"name a {kind} of scikit-learn", cutoff=0.4)
             raise InputError(f"[hpc] estimator {name!r} is not a {kind} of scikit-learn; {hint}")
         make = estimators[name]
     else:
@@ -105,7 +105,7 @@ def _made(name: str, params: dict[str, Any], seed: int, kind: str) -> Any:
         model = make(**params)
         model.get_params()
     except TypeError as error:
-        raise InputError(f"[hpc] {name} does not take these params: {error}") from error
+        raise InputError(f"[hpc] {name} does not take these params: {error}; correct [hpc.params]") from error
     if kind == "classifier" and not hasattr(model, "predict_proba"):
         raise InputError(
             f"[hpc] {name} gives no probabilities, which gates need; choose a classifier with predict_proba"
