@@ -17,7 +17,7 @@ from hardcase_edge.errors import InputError
 
 from .database import MINUTES, Database
 from .dialects import Row
-from .incoming import cost_of, word
+from .incoming import amount_of, word
 from .standing import Audited, add_audits
 
 __all__ = ["F0", "MOST_ENDS", "OPEN", "PERSON", "Registry", "RolloutRow", "Seen"]
@@ -381,7 +381,7 @@ class Registry:
         costs = [
             (device, cost)
             for device, r in decisions
-            if r.get("bundle") == bundle and (cost := cost_of(r.get("cost"))) is not None
+            if r.get("bundle") == bundle and (cost := amount_of(r.get("cost"))) is not None
         ]
         return costs, float(rows[0][0]) if rows else after
 
