@@ -46,15 +46,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     init.add_argument("--name", default="hardcase", help="what its certificates call it (default hardcase)")
     server = command("server", "Make the broker's certificate.", _server)
     server.add_argument("hosts", nargs="+", metavar="HOST", help="name or address at which devices reach the broker")
-    server.add_argument("--days", type=_days, default=825, help="for which it holds (default %(default)s)")
+    server.add_argument("--days", type=_days, default=825, help="how long it is valid (default %(default)s)")
     device = command("device", "Make a device's key and certificate, for its card.", _device)
     device.add_argument("device", metavar="DEVICE", help="the device's id")
     device.add_argument("--out", required=True, metavar="FOLDER", help="a new folder, for hardcase-edge run --identity")
-    device.add_argument("--days", type=_days, default=365, help="for which it holds (default %(default)s)")
+    device.add_argument("--days", type=_days, default=365, help="how long it is valid (default %(default)s)")
     claim = command("claim", "Make a claim, which devices exchange for certificates of their own.", _claim)
     claim.add_argument("--out", required=True, metavar="FOLDER", help="a new folder, for hardcase-edge run --identity")
     claim.add_argument("--uses", type=_uses, default=1, metavar="N", help="how many devices it serves (default 1)")
-    claim.add_argument("--days", type=_days, default=7, help="for which it holds (default %(default)s)")
+    claim.add_argument("--days", type=_days, default=7, help="how long it is valid (default %(default)s)")
     claim.add_argument("--device", default="", metavar="ID", help="the only device that it serves (default: any)")
     claim.add_argument(
         "--broker",

@@ -112,7 +112,7 @@ def _output_arguments(group: Flags) -> None:
     )
     add_targets(group)
     group.add_argument(
-        "--monitors", action="store_true", help="have the bundle say how readings are spread and predict each other"
+        "--monitors", action="store_true", help="add to the bundle what run --drift needs to watch readings and sensors"
     )
     group.add_argument("--key", metavar="FILE", help="private key to sign with, from hardcase keygen")
     add_force(group)

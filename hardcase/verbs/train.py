@@ -60,7 +60,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     trained.add_argument("--no-baselines", action="store_true", help="do not add the baselines to the methods")
     add_effort(trained)
-    indexed = parser.add_argument_group("poly-dom and the methods beside it")
+    indexed = parser.add_argument_group("poly-dom, greedy and their kind")
     indexed.add_argument("--all", action="store_true", help="train a model for every sensor set, and prune none")
     indexed.add_argument(
         "--max-models", type=int, metavar="N", help="models of a program; overrides [index] max_models"
