@@ -217,11 +217,11 @@ def _table(X: Any, y: Any, names: Sequence[str] | None, **more: Any) -> tuple[Ta
         table = table_of("X", columns.rename_columns(column_names(X, names, columns.num_columns)), "")
     called: dict[str, str] = {}
     added = {}
-    for name, column in (("target", y), *more.items()):
-        if isinstance(column, str):
-            called[name] = column
-        elif column is not None:
-            values = np.asarray(column)
+    for name, given in (("target", y), *more.items()):
+        if isinstance(given, str):
+            called[name] = given
+        elif given is not None:
+            values = np.asarray(given)
             what, n = "y" if name == "target" else name, len(table.X)
             if values.shape != (n,):
                 raise InputError(f"X has {n} rows, but {what} has the shape {values.shape}; {(n,)} is expected")

@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--outbox-folder",
         metavar="FOLDER",
-        help="its folder (default: outbox in the folder of --store, otherwise hardcase-outbox)",
+        help="where (default: outbox in the folder of --store, otherwise hardcase-outbox)",
     )
     group.add_argument(
         "--outbox-drop",
