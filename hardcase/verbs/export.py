@@ -293,7 +293,7 @@ def _text(r: dict[str, Any], verbose: bool) -> list[str]:
     if "rmse" in test:
         lines.append(f"  error      {value_errors(test, r['target_unit'])}")
     if "loss" in r:
-        lines.append(f"  loss       {r['loss']:.4f} below f0 (95 %: {_interval(r['loss_95'])})")
+        lines.append(f"  loss       {r['loss']:.4f} against f0 (95 %: {_interval(r['loss_95'])})")
     share = f" ({cost['mean'] / f0['cost']:.1%} of f0's)" if f0["cost"] else ""
     errors = f", and errors {test['errors']:.2f}" if "errors" in test else ""
     lines.append(
