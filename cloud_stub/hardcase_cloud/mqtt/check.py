@@ -322,7 +322,7 @@ class _Checks:
 
 
 def check_broker(address: Address) -> list[Finding]:
-    """What a broker does of what hardcase leans on.
+    """Test what a broker can do of all that hardcase needs.
 
     Raises
     ------

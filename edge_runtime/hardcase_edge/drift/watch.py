@@ -114,7 +114,7 @@ class Watch:
         return frozenset([self._program.sensor_of[f] for f, s in self._features.items() if s.has_moved])
 
     def facts(self, features: Sequence[str], sensors: Sequence[str], *, acts: bool) -> dict[str, Any]:
-        """How it stands, for the status, by these names; docs/devices.md lists the keys."""
+        """What drift has been seen, for the facts, by these names; docs/drift.md lists the keys."""
         indices = [(features[f], s) for f, s in self._features.items()]
         indices += [(name, s) for name, s in (("confidence", self._confidence), ("forwarded", self._forwarded)) if s]
         return {

@@ -141,7 +141,7 @@ def _is_over(limits: SearchLimits, n_trained: int, seconds: float) -> bool:
 
 
 class Progress:
-    """What the expanded sets say of all others.
+    """What the expanded sets prove about all others.
 
     below : (2^n,) the best accuracy of an expanded set that may stand for each set
     above : (2^n,) the least accuracy of an expanded superset
