@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The draw of audits: numbers that a secret seed fixes beforehand, and that anybody can check when it is told.
+"""The draw of audits: numbers that a secret seed fixes beforehand, and that anybody can check once it is published.
 
 Each start of a device draws its seed from the system's randomness. It publishes the seed's SHA-256 in its first facts
 and the seed itself in its last ones. So nobody can predict which decision is audited next, and a device that leaves out

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All drift monitors of a run: which readings have moved, whether margins and forwarding have, and who fails slowly.
+"""All drift monitors of a run: which readings have moved, whether margins and forwarding have, which sensors fail.
 
     watch = Watch(manifest.monitors, program, manifest.shipped)
     watch.decided(record, readings)     after each decision
