@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether devices have kept exactly the audits that their seeds draw, checked for each start that has published its seed.
+"""Whether devices have kept exactly the audits that their seeds draw, for each start with a published seed.
 
 A device tells the SHA-256 of its seed while it runs and the seed in the last facts of a start. Whoever noted the first
 knows that the seed was not chosen afterwards; and from the seed follows which of the local decisions are audited
