@@ -25,12 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["HELP", "arguments", "run"]
 
-HELP = "Bring a bundle to a group of devices in waves, and stop by itself if it turns out bad."
-WISHES = {
-    "pause": "Release no further devices.",
-    "resume": "Release devices again.",
-    "stop": "End it: no device gets more.",
-}
+HELP = "Bring a bundle to a group of devices in waves, and stop when it is not good."
+WISHES = {"pause": "Release no further devices.", "resume": "Go on.", "stop": "End it; no device is offered more."}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is wrong between a device and its broker: name, port, TLS, certificates, user or password.
+"""What is wrong between a device and its broker: name, port, TLS, certificates, user and password, told apart.
 
 Each step needs the one before it, and the first that fails is the fault.
 """

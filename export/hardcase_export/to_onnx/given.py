@@ -113,30 +113,30 @@ def open_given(
     InputError
         The file cannot be read, or the model has other classes or features, or gives no probabilities.
     """
-    model = read_given(Path(path), len(features))
-    core, name = model.core, model.core.name
-    order = feature_order(name, model.features, core.n_features, features)
-    places = _places(name, model.classes, max(2, core.n_columns), classes)
+    found = read_given(Path(path), len(features))
+    core, name = found.core, found.core.name
+    order = feature_order(name, found.features, core.n_features, features)
+    places = _places(name, found.classes, max(2, core.n_columns), classes)
     if _is_hpc_of(core.model, dtypes, len(classes)):
-        opened = Given(model, read_bytes(str(path)), len(classes))
-        _compare(model, opened, X[:BATCH], order, places)
-        return opened
-    opened = Given(model, laid_out(core, dtypes, places, len(classes), order=order), len(classes))
+        given = Given(found, read_bytes(str(path)), len(classes))
+        _compare(found, given, X[:BATCH], order, places)
+        return given
+    given = Given(found, laid_out(core, dtypes, places, len(classes), order=order), len(classes))
     rows = X[:BATCH]
-    if not _takes_missing(opened, rows):
+    if not _takes_missing(given, rows):
         median = np.array([np.median(x[~np.isnan(x)]) if (~np.isnan(x)).any() else 0.0 for x in X.T])
-        opened = Given(model, laid_out(core, dtypes, places, len(classes), order=order, fill=median), len(classes))
+        given = Given(found, laid_out(core, dtypes, places, len(classes), order=order, fill=median), len(classes))
         rows = np.where(np.isnan(rows), median, rows)
-    _compare(model, opened, rows, order, places)
-    return opened
+    _compare(found, given, rows, order, places)
+    return given
 
 
 def _is_hpc_of(model: Any, dtypes: Sequence[str], n_classes: int) -> bool:
     """Whether this is an hpc.onnx that answers such requests as it is."""
-    properties = {p.key: p.value for p in model.metadata_props}
+    said = {p.key: p.value for p in model.metadata_props}
     names = [{value.name for value in values} for values in (model.graph.input, model.graph.output)]
-    expected = {"hardcase.dtypes": ",".join(dtypes), "hardcase.classes": str(n_classes)}
-    return expected.items() <= properties.items() and names == [{"X"}, {"label", "probabilities"}]
+    wanted = {"hardcase.dtypes": ",".join(dtypes), "hardcase.classes": str(n_classes)}
+    return wanted.items() <= said.items() and names == [{"X"}, {"label", "probabilities"}]
 
 
 def _takes_missing(given: Given, X: NDArray[np.float64]) -> bool:
