@@ -234,12 +234,8 @@ class Fleet:
 
     def reconcile(self) -> list[str]:
         """Sentences on what does not add up; empty if every decision has ended, once, and every record is stored."""
-        n_records, stored = self.records()
-        lost = (
-            [f"{n_records - stored:,} of {n_records:,} records are not acknowledged by a store"]
-            if n_records != stored
-            else []
-        )
+        n, stored = self.records()
+        lost = [f"{n - stored:,} of {n:,} records are not acknowledged by a store"] if n != stored else []
         return self.journal.reconcile(None if self._seconds is not None else self._owners) + lost
 
     # ------------------------------------------------------------ on the loop's thread
