@@ -57,9 +57,7 @@ def measure_items(loaded: Loaded, path: Path, budget: float | None = None, dead:
                 continue
             truth = [labels.cell_of(manifest.target, p) for p in range(labels.parts)]
             if unknown := sorted({str(t) for t in truth} - texts):
-                raise InputError(
-                    f"{path} has the label {unknown[0][:40]!r}, which is not one of the bundle's; correct it"
-                )
+                raise InputError(f"{path} has the label {unknown[0][:40]!r}, which is none of the bundle's; correct it")
             right.append(sum(t == str(label) for t, label in zip(truth, record["labels"], strict=True)))
             parts.append(len(truth))
             costs.append(record["cost"])

@@ -62,7 +62,7 @@ def reported(
 
 
 def wanted_in_vain(decision: Decision, sorted_to: Collection[int]) -> tuple[int, ...]:
-    """The sensors without which an answer on the device is not what was measured, in order; () for the cloud's.
+    """The sensors without which an answer on the device is not what was measured, in order; none of the cloud's answer.
 
     >>> decision = Decision(1, 9_900, "local", 0, (), (0, 7), unpaid=(2,))
     >>> wanted_in_vain(decision, {7}), wanted_in_vain(decision, {3})
