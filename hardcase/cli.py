@@ -67,7 +67,7 @@ def make_parser() -> VerbParser:
 
 
 def _drop_output() -> None:
-    """What Python still holds for standard output goes nowhere, so that the end of the process does not fail on it."""
+    """Discard what Python still buffers for standard output, so that the end of the process does not fail on it."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

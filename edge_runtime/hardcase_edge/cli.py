@@ -123,7 +123,7 @@ def _run_arguments(run: argparse.ArgumentParser) -> None:
     store = run.add_argument_group("the store")
     store.add_argument("--store", metavar="FOLDER", help="run the store's good bundle, or the one on trial")
     store.add_argument(
-        "--trial-decisions", type=int, default=10, help="after which a bundle on trial is good (default %(default)s)"
+        "--trial-decisions", type=int, default=10, help="number after which a trial has passed (default %(default)s)"
     )
     store.add_argument(
         "--trial-s",
@@ -187,7 +187,7 @@ def _measure_arguments(measure: argparse.ArgumentParser) -> None:
     )
     measure.add_argument("--json", action="store_true", help="print one JSON object")
     measure.add_argument("--out", metavar="FILE", help="times of items of every size, one a line, for hardcase costs")
-    measure.add_argument("--repeat", type=int, default=20, help="times of each size (default %(default)s)")
+    measure.add_argument("--repeat", type=int, default=20, help="reads of each size (default %(default)s)")
     _sensor_arguments(measure, is_required=False)
 
 

@@ -179,7 +179,7 @@ def pick_that_agrees(
 ) -> tuple[Point, IntegerPoint, int]:
     """The picked point as integers, and how many points were passed over before it.
 
-    Where a point's integers decide otherwise than its floats on too many rows, the next point is picked. No label is
+    If a point's integers and floats decide differently on too many rows, the next point is picked. No label is
     looked at for it: both programs may be right or wrong there.
 
     Parameters

@@ -126,9 +126,9 @@ def _signatures(path: Path) -> bytes:
     most = (MAX_SIGNATURES - 1) * SIGNATURE_BYTES
     try:
         with open(path, "rb") as file:
-            found = file.read(most + SIGNATURE_BYTES + 1)
+            signatures = file.read(most + SIGNATURE_BYTES + 1)
     except FileNotFoundError:
         return b""
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}; name another file") from error
-    return found[:most] if are_signatures(found) else b""
+    return signatures[:most] if are_signatures(signatures) else b""

@@ -164,11 +164,11 @@ class Loaded:
 
         def read(asked: tuple[int, ...]) -> dict[int, list[Any] | None]:
             values = {s: [by_feature.get(names[f]) for f in program.sensors[s].features] for s in asked}
-            known = {s: None if all(v is None for v in row) else row for s, row in values.items()}
+            read_values = {s: None if all(v is None for v in row) else row for s, row in values.items()}
             if memory is not None:
-                memory.see(known)
-                known |= {s: memory.read() for s in asked if s == memory.layout.sensor}
-            return known
+                memory.see(read_values)
+                read_values |= {s: memory.read() for s in asked if s == memory.layout.sensor}
+            return read_values
 
         def reply(_: object) -> tuple[int, int] | None:
             answer = ask({names[f]: by_feature.get(names[f]) for f in program.uplink.features}) if ask else None
@@ -197,19 +197,19 @@ class Loaded:
         program = self._loaded.bundle.program
         out: dict[str, Any] = {}
         inner = self.sensors[self._layout.sensor] if self._layout is not None else None
-        for name, given in readings.items():
+        for name, reading in readings.items():
             if inner is not None and name.partition(".")[0] == inner:
                 raise InputError(f"{name!r} is filled by the bundle's own memory; leave it out")
-            if not isinstance(given, str) and (isinstance(given, Sequence) or hasattr(given, "__len__")):
+            if not isinstance(reading, str) and (isinstance(reading, Sequence) or hasattr(reading, "__len__")):
                 if name not in self.sensors:
                     raise InputError(f"{name!r} is not a sensor; sensors are {', '.join(self.sensors[:20])}")
                 features = program.sensors[self.sensors.index(name)].features
-                if len(given) != len(features):
-                    raise InputError(f"sensor {name!r} gives {len(given)} readings, {len(features)} are expected")
+                if len(reading) != len(features):
+                    raise InputError(f"sensor {name!r} gives {len(reading)} readings, {len(features)} are expected")
                 names = [self.features[f] for f in features]
-                out.update({n: self._reading(n, value) for n, value in zip(names, given, strict=True)})
+                out.update({n: self._reading(n, value) for n, value in zip(names, reading, strict=True)})
             elif name in self.features:
-                out[name] = self._reading(name, given)
+                out[name] = self._reading(name, reading)
             else:
                 raise InputError(f"{name!r} is not a feature; features are {', '.join(self.features[:20])}")
         return out

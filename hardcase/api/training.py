@@ -283,7 +283,9 @@ def _sensors(
     named = {feature for config in configs for feature in config.features}
     configs += [sensor(name, [name]) for name in (*columns, *parts) if name not in named and name in price]
     if price:
-        raise InputError(f"costs names {next(iter(price))!r}, which is neither a sensor nor a column of its own")
+        raise InputError(
+            f"costs names {next(iter(price))!r}, which is neither a sensor nor a column of its own; correct it"
+        )
     return tuple(configs)
 
 

@@ -94,10 +94,10 @@ def find(read: Reader, name: str) -> Hook:
             {"firstrun.sh": _with_call(first).encode(), "cmdline.txt": _with_run(command, name).encode()},
             notes,
         )
-    found = [n for n in ("cmdline.txt", "config.txt", "user-data", "meta-data") if read(n) is not None]
+    files = [n for n in ("cmdline.txt", "config.txt", "user-data", "meta-data") if read(n) is not None]
     raise InputError(
         f"{name} has a system that is not known: neither cloud-init (user-data with meta-data) nor Raspberry Pi OS "
-        f"(cmdline.txt with config.txt) is there, but {', '.join(found) or 'none of these files'}; use ssh:// or the "
+        f"(cmdline.txt with config.txt) is there, but {', '.join(files) or 'none of these files'}; use ssh:// or the "
         "folder of its mounted root"
     )
 

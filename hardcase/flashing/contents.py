@@ -224,8 +224,8 @@ def _paho() -> dict[str, bytes]:
         listed = metadata.distribution("paho-mqtt").files or []
     except metadata.PackageNotFoundError:
         listed = []
-    kept = [f for f in listed if f.suffix in (".py", ".typed") or "licenses" in f.parts or f.name == "METADATA"]
-    files = {f.as_posix(): f.locate() for f in kept if f.parts[0].startswith("paho")}
+    shipped = [f for f in listed if f.suffix in (".py", ".typed") or "licenses" in f.parts or f.name == "METADATA"]
+    files = {f.as_posix(): f.locate() for f in shipped if f.parts[0].startswith("paho")}
     if "paho/mqtt/client.py" not in files:
         raise InputError("paho-mqtt is not installed here as a package, so its files cannot be put on a card: "
                          "pip install paho-mqtt")  # fmt: skip
@@ -253,7 +253,7 @@ def _extra(paths: Sequence[str | Path], taken: Iterable[str]) -> dict[str, bytes
         if b"PRIVATE KEY" in files[path.name]:
             raise InputError(f"{path} is a private key; put it into the identity's folder (--identity)")
     if sum(map(len, files.values())) > MAX_EXTRA_BYTES:
-        raise InputError(f"the files besides the runtime have more than {MAX_EXTRA_BYTES} bytes; leave some out")
+        raise InputError(f"the files added to the runtime have more than {MAX_EXTRA_BYTES} bytes; leave some out")
     return files
 
 

@@ -33,8 +33,8 @@ def candidates(sys: Path = Path("/sys"), proc: Path = Path("/proc")) -> list[Can
         names = sorted(p.name for p in (sys / "block").iterdir())
     except OSError:
         return []
-    found = [Candidate(f"/dev/{n}", _size(sys, n), _model(sys, n), _refusal(sys, proc, n)) for n in names]
-    return [c for c in found if c.size]
+    disks = [Candidate(f"/dev/{n}", _size(sys, n), _model(sys, n), _refusal(sys, proc, n)) for n in names]
+    return [c for c in disks if c.size]
 
 
 def check_card(path: Path, sys: Path = Path("/sys"), proc: Path = Path("/proc")) -> None:

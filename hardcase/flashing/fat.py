@@ -313,11 +313,13 @@ class FatVolume:
 
     def _write(self, at: int, data: bytes) -> None:
         try:
-            done = os.pwrite(self._file, data, self._start + at)
+            n_written = os.pwrite(self._file, data, self._start + at)
         except OSError as error:
             raise self._failed(error) from error
-        if done != len(data):
-            raise InputError(f"{self._name} took {done} of {len(data)} bytes: its disk is full; make room and repeat")
+        if n_written != len(data):
+            raise InputError(
+                f"{self._name} took {n_written} of {len(data)} bytes: its disk is full; make room and repeat"
+            )
 
     def _sync(self) -> None:
         try:

@@ -54,15 +54,15 @@ def partitions(read: Callable[[int, int], bytes], name: str) -> list[tuple[UUID,
     if crc32(entries) != crc_of_entries or len(entries) != n * entry_size:
         raise _damaged(name, "its entries have another checksum")
     end_of_table = at + -(-len(entries) // SECTOR)
-    found = []
+    parts = []
     for place in range(0, len(entries), entry_size):
         kind, _, first, last = _ENTRY.unpack_from(entries, place)
         if not any(kind):
             continue
         if not 2 <= first <= last < 2**40 or (first < end_of_table and last >= at):
             raise _damaged(name, f"a partition goes from sector {first} to {last}")
-        found.append((UUID(bytes_le=kind), first * SECTOR, (last - first + 1) * SECTOR))
-    return found
+        parts.append((UUID(bytes_le=kind), first * SECTOR, (last - first + 1) * SECTOR))
+    return parts
 
 
 def _damaged(name: str, why: str) -> InputError:

@@ -93,11 +93,11 @@ def compile_kernel(name: str) -> bytes:
         command = [sys.executable, "-m", "ziglang", "cc", "-target", target, *processor.flags, *FLAGS, *SHARED]
         command += [f"-I{own}", f"-I{FOLDER}", *[str(FOLDER / unit) for unit in EXTENSION], "-lc", "-o", str(out)]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_S, check=False)
+            process = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_S, check=False)
         except subprocess.TimeoutExpired as error:
             raise InputError(f"the kernel for {name} was not compiled within {COMPILE_S} s; try again") from error
-        if done.returncode != 0:
-            raise InputError(f"the kernel does not compile for {name}: {' '.join(done.stderr.split())[:300]}")
+        if process.returncode != 0:
+            raise InputError(f"the kernel does not compile for {name}: {' '.join(process.stderr.split())[:300]}")
         data = out.read_bytes()
     check_kernel(data, name)
     return data

@@ -83,8 +83,8 @@ def verify_partition(open_volume: Opener, name: str) -> dict[str, Any]:
         archive = read_archive(data, f"{ARCHIVE} on {name}")
         if volume.read(SCRIPT, MAX_TEXT_BYTES) != FIRST.encode():
             raise InputError(f"{SCRIPT} on {name} is missing or of another version; flash again")
-        done = _done(volume.read(DONE, MAX_TEXT_BYTES))
-        is_done = done.get("archive") == archive.sha256
+        report = _done(volume.read(DONE, MAX_TEXT_BYTES))
+        is_done = report.get("archive") == archive.sha256
         hook = is_hooked(lambda path: volume.read(path, MAX_TEXT_BYTES))
         identity = volume.read(IDENTITY, MAX_ARCHIVE_BYTES)
         digest = hashlib.sha256(identity).hexdigest() if identity else ""
@@ -92,7 +92,7 @@ def verify_partition(open_volume: Opener, name: str) -> dict[str, Any]:
             raise InputError(
                 f"the identity on {name} is not the one of its archive; the flash was interrupted: repeat it"
             )
-        if not is_done and (done or not hook):
+        if not is_done and (report or not hook):
             raise InputError(f"nothing on {name} starts what was flashed; the flash was interrupted: repeat it")
         log = (volume.read(LOG, MAX_TEXT_BYTES) or b"").decode(errors="replace").strip()
     return {
@@ -100,9 +100,9 @@ def verify_partition(open_volume: Opener, name: str) -> dict[str, Any]:
         "name": archive.manifest["name"],
         "runtime": archive.manifest["runtime"],
         "run": archive.manifest["run"],
-        "system": hook or done.get("how"),
+        "system": hook or report.get("how"),
         "identity": bool(archive.manifest["identity"]),
-        "first_boot": done if is_done else (f"failed: {log[-200:]}" if log else "has not been yet"),
+        "first_boot": report if is_done else (f"failed: {log[-200:]}" if log else "has not been yet"),
     }
 
 

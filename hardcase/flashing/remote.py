@@ -56,7 +56,7 @@ def host_of(url: str) -> Host:
     """
     match = _URL.fullmatch(url)
     if match is None or ".." in (match["root"] or "") or not 0 < int(match["port"] or 22) < 65_536:
-        raise InputError(f"{url} is not ssh://user@host, with :port or a root folder behind it; correct it")
+        raise InputError(f"{url} is not ssh://user@host, with :port or a root folder after it; correct it")
     address = f"{match['user']}@{match['host']}" if match["user"] else match["host"]
     return Host(address, match["port"] or "22", match["root"] or "/")
 
@@ -80,8 +80,8 @@ def flash_host(host: Host, card: Card, options: tuple[str, ...] = ()) -> dict[st
         raise InputError(f"{host.address} does not run systemd, which starts the device; name a root folder there")
     files = {"card.pyz": card.archive, "first.sh": FIRST.encode()}
     files |= {"identity.zip": card.identity} if card.identity else {}
-    told = _ssh(host, options, _RECEIVE, SEND_S, _tar(files)).split()
-    digests = dict(zip(told[1::2], told[::2], strict=False))
+    words = _ssh(host, options, _RECEIVE, SEND_S, _tar(files)).split()
+    digests = dict(zip(words[1::2], words[::2], strict=False))
     wrong = [n for n, data in files.items() if digests.get(n) != hashlib.sha256(data).hexdigest()]
     if wrong:
         raise InputError(
@@ -133,19 +133,21 @@ def _ssh(host: Host, options: tuple[str, ...], command: str, seconds: float, dat
     words = ["ssh", "-T", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={CONNECT_S}", "-o", "ServerAliveInterval=5"]
     words += [*options, "-p", host.port, "--", host.address, command]
     try:
-        done = subprocess.run(words, input=data, capture_output=True, timeout=seconds, check=False)
+        process = subprocess.run(words, input=data, capture_output=True, timeout=seconds, check=False)
     except FileNotFoundError as error:
         raise InputError("ssh is not installed here: apt install openssh-client") from error
     except subprocess.TimeoutExpired as error:
         raise InputError(f"{host.address} did not end within {seconds:.0f} s; see what it does, and repeat") from error
-    if done.returncode != 0:
-        lines = (done.stdout + b"\n" + done.stderr).decode(errors="replace").strip().splitlines() or ["no reason given"]
+    if process.returncode != 0:
+        lines = (process.stdout + b"\n" + process.stderr).decode(errors="replace").strip().splitlines() or [
+            "no reason given"
+        ]
         reason = " ".join(lines[-1].split())[:200]
         remedy = (
-            f"see that ssh {host.address} works without a password" if done.returncode == 255 else "mend that there"
+            f"see that ssh {host.address} works without a password" if process.returncode == 255 else "mend that there"
         )
         raise InputError(f"{host.address}: {reason}; {remedy}, and repeat")
-    return done.stdout[:1_048_576].decode(errors="replace")
+    return process.stdout[:1_048_576].decode(errors="replace")
 
 
 def _tar(files: dict[str, bytes]) -> bytes:

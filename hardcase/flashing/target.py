@@ -110,8 +110,8 @@ def offer(bundle: str, target: str, options: Mapping[str, str | None]) -> int:
         raise InputError(f"{target} is not mqtts://broker/device; correct it")
     command = [sys.executable, "-m", "hardcase.cli", "cloud", "offer", bundle]
     where = ["--broker", match[1], "--device", match[2]]
-    given = [word for name, value in options.items() if value is not None for word in (f"--{name}", value)]
-    return subprocess.run([*command, *where, *given], check=False).returncode
+    words = [word for name, value in options.items() if value is not None for word in (f"--{name}", value)]
+    return subprocess.run([*command, *where, *words], check=False).returncode
 
 
 def _kind(target: str, *, is_written: bool = False) -> str:

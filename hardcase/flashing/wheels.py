@@ -61,12 +61,12 @@ def wheel_with(pure: Path, processor: str, kernel: bytes) -> tuple[str, bytes]:
         files = {name: archive.read(name) for name in archive.namelist() if not name.endswith("/")}
     info = f"{parts[0]}-{parts[1]}.dist-info"
     tags = PROCESSORS[processor].tags
-    kept = [
+    old_lines = [
         line
         for line in files[f"{info}/WHEEL"].decode().splitlines()
         if line and not line.startswith(("Tag:", "Root-Is-Purelib:"))
     ]
-    lines = [*kept, "Root-Is-Purelib: false", *[f"Tag: {PYTHON_TAG}-{tag}" for tag in tags]]
+    lines = [*old_lines, "Root-Is-Purelib: false", *[f"Tag: {PYTHON_TAG}-{tag}" for tag in tags]]
     files[f"{info}/WHEEL"] = "".join(f"{line}\n" for line in lines).encode()
     files[KERNEL_NAME] = kernel
     record = f"{info}/RECORD"

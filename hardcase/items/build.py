@@ -76,14 +76,14 @@ def build_items(
             valid, test, tables = (_short(items, longest) for items in (valid, test, tables))
             with clock_bar("3/3 bundles"):
                 for policy in learned.policies:
-                    made, point = _point(
+                    policy_bundle, point = _point(
                         task, learned, policy, types, (train, tables, valid, test), longest, hpc["sha256"]
                     )
                     numbered = sum(p["method"] == policy.method for p in points)
                     point["program"] = f"policies/{policy.method}-{numbered:03d}.hcb"
-                    write_whole(folder / point["program"], made[0])
+                    write_whole(folder / point["program"], policy_bundle[0])
                     points.append(point)
-                    decided.append(made[1])
+                    decided.append(policy_bundle[1])
             front = {
                 "unit": config.unit, "joint": True, "points": points, "hpc": hpc, "n_judged": valid.n_parts,
                 "transition_step": learned.transition_step, "max_parts": longest,
@@ -122,21 +122,21 @@ def _point(
     columns = [f for s in task.problem.sensors for f in s.features]  # the worker takes them in the table's order
     order = tuple(columns.index(f) for f in range(len(columns)))
     asking = Asking(policy.ask_margin, *costs, order) if policy.ask_margin > 0 else None
-    made = export_chain(
+    exported = export_chain(
         chain_model(task, learned, policy, types), train.X, tables.X, tables.y, name=config.bundle_name,
         unit=config.unit, max_parts=longest, weight_bits=config.joint.weight_bits, asking=asking,
         hpc=hpc if asking else "", target=config.target, trained=provenance(task, policy.method, policy.params),
     )  # fmt: skip
-    machine = load_bytes(made.data, allow_joint=True).joint
+    machine = load_bytes(exported.data, allow_joint=True).joint
     assert machine is not None
     decided = decide_items(machine, test)
     point = {
         "method": policy.method,
-        "params": {**policy.params, "agreement": made.agreement.same_labels, "bytes": len(made.data)},
+        "params": {**policy.params, "agreement": exported.agreement.same_labels, "bytes": len(exported.data)},
         "valid": figures(decide_items(machine, valid), valid),
         "test": figures(decided, test),
     }
-    return (made.data, decided), point
+    return (exported.data, decided), point
 
 
 def _hpc_point(task: Task, valid: Items, test: Items) -> dict[str, Any]:

@@ -57,5 +57,5 @@ def selection_warning(selection: Selection, measure: str, test: float) -> str | 
 def picked_warnings(picked: Picked) -> list[str]:
     """Those of the policy that an export would pick."""
     values, quality = picked.measured.to_json(picked.manifest), picked.measured.quality.name
-    found = (constant_warning(values), selection_warning(picked.selection, quality, values["quality"]))
-    return [line for line in found if line is not None]
+    warnings = (constant_warning(values), selection_warning(picked.selection, quality, values["quality"]))
+    return [line for line in warnings if line is not None]

@@ -72,9 +72,9 @@ def _colours(points: Sequence[Point]) -> dict[str, str]:
     """The colour of each method, in the order of the points."""
     from hardcase_train.methods import METHODS
 
-    known = {name: METHODS[name].method.colour for name in METHODS} | OTHERS
+    colour_of = {name: METHODS[name].method.colour for name in METHODS} | OTHERS
     methods = dict.fromkeys(str(p["method"]) for p in points)
-    colours = {m: known.get(m, OTHER) for m in methods}
+    colours = {m: colour_of.get(m, OTHER) for m in methods}
     return {m: c if re.fullmatch("#[0-9a-fA-F]{6}", c) else OTHER for m, c in colours.items()}
 
 

@@ -59,13 +59,13 @@ def states_of(
     from hardcase_edge.session.session import CLOUD as TO_CLOUD
 
     passed: Counter[State] = Counter()
-    ended, asked = Ends(), Ends()
+    ended, forwarded = Ends(), Ends()
     moves: Counter[tuple[State, State]] = Counter()
     for d, label in zip(decisions, y, strict=True):
         way = _way(program, d)
         passed.update(way)
         moves.update(pairwise(way))
-        (asked if d.route == TO_CLOUD else ended).add(way[-1], lost(program, d.result, label))
+        (forwarded if d.route == TO_CLOUD else ended).add(way[-1], lost(program, d.result, label))
     shown = _most_passed(passed, moves, limit)
     place = {state: k for k, state in enumerate(shown)}
     rest = len(shown)
@@ -76,11 +76,11 @@ def states_of(
         if a in place:
             arrows[place[a], place.get(b, rest)] += rows
     if hidden:
-        (here, lost_here), (there, lost_there) = ended.total(hidden), asked.total(hidden)
-        rows, loss = here + there, lost_here + lost_there
+        (n_ended, lost_ended), (n_forwarded, lost_forwarded) = ended.total(hidden), forwarded.total(hidden)
+        rows, loss = n_ended + n_forwarded, lost_ended + lost_forwarded
         lines = (f"{percent(rows / len(decisions))} of rows end there", error_words(loss, rows, manifest.value))
         boxes.append(Box(MORE, f"{len(hidden)} more sets of sensors", lines, rows))
-    _ask(boxes, arrows, asked, place, len(decisions), manifest)
+    _ask(boxes, arrows, forwarded, place, len(decisions), manifest)
     return Flow(tuple(boxes), tuple(Arrow(a, b, r) for (a, b), r in arrows.items()), len(decisions), 0)
 
 

@@ -34,7 +34,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--updater", metavar="USER", help="user name of hardcase cloud offer (default: none)")
     parser.add_argument(
         "--tenant", action="append", default=[], metavar="NAME",
-        help="when rules are printed: a tenant, who gets users of these roles, too; repeatable",
+        help="when rules are printed: a tenant, which gets users of these roles, too; repeatable",
     )  # fmt: skip
     parser.add_argument(
         "--authority", metavar="DIR", help="with --out: know devices by certificates of this folder of hardcase ca init"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``hardcase cloud check-broker``: ask a broker for all that hardcase leans on, and say what will not work there."""
+"""``hardcase cloud check-broker``: test a broker for what hardcase needs, and say what will not work there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .flags import tls_arguments
 
 __all__ = ["HELP", "arguments", "run"]
 
-HELP = "Ask a broker for each thing that hardcase leans on, and say what will not work there."
+HELP = "Test a broker for everything that hardcase needs, and say what will not work there."
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -15,7 +15,7 @@ from .flags import store_argument
 
 __all__ = ["HELP", "arguments", "run"]
 
-HELP = "Have f0 answer the audits in a store, or keep what people say of them, beside the devices' answers."
+HELP = "Have f0 answer the audits in a store, or add labels that people gave, next to the devices' answers."
 PAUSE_S = 1.0  # between two looks for new audits
 
 

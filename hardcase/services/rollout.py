@@ -40,7 +40,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     store_argument(group)
     group.set_defaults(act=_group)
     _start_arguments(commands.add_parser("start", help="Begin a roll-out, and serve it until it is over."))
-    serve = commands.add_parser("serve", help="Serve a roll-out that a process before has begun.")
+    serve = commands.add_parser("serve", help="Continue a roll-out whose process has ended.")
     serve.add_argument("id", type=positive, help="number of the roll-out")
     _serving_arguments(serve)
     serve.set_defaults(act=_serve_again)
@@ -49,7 +49,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         command.add_argument("id", type=positive, help="number of the roll-out")
         store_argument(command)
         command.set_defaults(act=_wish)
-    status = commands.add_parser("status", help="Say how roll-outs stand.")
+    status = commands.add_parser("status", help="Print the state of roll-outs and of their devices.")
     status.add_argument("id", type=positive, nargs="?", help="number of the roll-out (default: all)")
     store_argument(status)
     status.add_argument("--json", action="store_true", help="one JSON object per roll-out")
@@ -62,12 +62,12 @@ def _start_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--metadata", metavar="DIR", help="signed metadata: a TUF repository's JSON files")
     waves = parser.add_argument_group("waves")
     waves.add_argument("--canary", default="1%", metavar="N", help="devices of the first wave, or a percentage (1%%)")
-    waves.add_argument("--factor", type=float, default=4.0, help="by which waves grow (4)")
-    waves.add_argument("--soak", default="0s", metavar="TIME", help="how long a wave stands before the next: 30m (0s)")
+    waves.add_argument("--factor", type=float, default=4.0, help="how many times larger each wave is (4)")
+    waves.add_argument("--soak", default="0s", metavar="TIME", help="pause after each wave, such as 30m (0s)")
     ends = parser.add_argument_group("what ends it")
-    ends.add_argument("--abort-above", default="5%", metavar="SHARE", help="of devices that fail (5%%)")
-    ends.add_argument("--abort-after", type=positive, default=10, metavar="N", help="devices before it counts (10)")
-    ends.add_argument("--offer-time", default="1h", metavar="TIME", help="for a device to begin to load (1h)")
+    ends.add_argument("--abort-above", default="5%", metavar="SHARE", help="share of failed devices that ends it (5%%)")
+    ends.add_argument("--abort-after", type=positive, default=10, metavar="N", help="only after so many devices (10)")
+    ends.add_argument("--offer-time", default="1h", metavar="TIME", help="a device must begin to load within it (1h)")
     ends.add_argument("--load-time", default="6h", metavar="TIME", help="for a device to load (6h)")
     ends.add_argument("--trial-time", default="6h", metavar="TIME", help="for a device's trial (6h)")
     ends.add_argument("--supersede", action="store_true", help="end roll-outs that have one of these devices")
@@ -76,9 +76,11 @@ def _start_arguments(parser: argparse.ArgumentParser) -> None:
         "--agreement", metavar="SHARE",
         help="least agreement with f0 in audits: 95%%, or none (default: what the bundle promises)",
     )  # fmt: skip
-    quality.add_argument("--tolerance", default="2%", metavar="SHARE", help="by which a canary may fall short (2%%)")
+    quality.add_argument("--tolerance", default="2%", metavar="SHARE", help="how far a canary may fall short (2%%)")
     quality.add_argument("--budget", type=float, metavar="COST", help="highest mean cost of a decision")
-    quality.add_argument("--quality-time", default="7d", metavar="TIME", help="for the quality to be certain (7d)")
+    quality.add_argument(
+        "--quality-time", default="7d", metavar="TIME", help="the quality must be certain within it (7d)"
+    )
     _serving_arguments(parser)
     parser.set_defaults(act=_start)
 

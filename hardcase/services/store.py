@@ -34,7 +34,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--keep", metavar="TIME", help="remove records after this time, such as 90d (default: never)")
     parser.add_argument("--metrics", metavar="HOST:PORT", help="serve Prometheus' metrics at this loopback address")
     parser.add_argument(
-        "--max-bytes", default="8G", metavar="BYTES", help="of the file; then devices keep their records (default 8G)"
+        "--max-bytes",
+        default="8G",
+        metavar="BYTES",
+        help="largest file; beyond it, devices keep their records (default 8G)",
     )
     tenant_argument(parser)
     parser.add_argument("--count", type=positive, metavar="N", help="end after this many new records")

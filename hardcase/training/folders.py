@@ -62,8 +62,8 @@ def _listed(out: Path, kind: str | None = None) -> set[str]:
     """The files that hardcase wrote there; empty for another kind of folder, if a kind is named."""
     try:
         with open(out / LIST, "rb") as file:
-            found = json.loads(file.read(MAX_LIST_BYTES))
-        return {str(name) for name in found["files"]} if kind in (None, found["kind"]) else set()
+            listing = json.loads(file.read(MAX_LIST_BYTES))
+        return {str(name) for name in listing["files"]} if kind in (None, listing["kind"]) else set()
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return set()
 

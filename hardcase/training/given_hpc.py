@@ -52,15 +52,15 @@ def save_given(task: Task, path: Path, data: bytes) -> dict[str, Any]:
     if not problem.kind.has_classes:
         (train, train_error), (valid, valid_error) = map(_square, (problem.train, problem.valid))
         better, figures = valid - train, {"train": sqrt(train), "valid": sqrt(valid)}
-        said = {"rmse": {part: problem.value_unit[1] * value for part, value in figures.items()}}
+        quality = {"rmse": {part: problem.value_unit[1] * value for part, value in figures.items()}}
     else:
         (train, train_error), (valid, valid_error) = map(_accuracy, (problem.train, problem.valid))
-        better, said = train - valid, {"accuracy": {"train": train, "valid": valid}}
+        better, quality = train - valid, {"accuracy": {"train": train, "valid": valid}}
     return {
         "sha256": sha256(data).hexdigest(),
         "bytes": len(data),
         "model": task.hpc.name,
-        **said,
+        **quality,
         "has_seen_rows": better > STANDARD_ERRORS * sqrt(train_error**2 + valid_error**2),
     }
 

@@ -46,15 +46,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     init.add_argument("--name", default="hardcase", help="what its certificates call it (default hardcase)")
     server = command("server", "Make the broker's certificate.", _server)
     server.add_argument("hosts", nargs="+", metavar="HOST", help="name or address at which devices reach the broker")
-    server.add_argument("--days", type=_days, default=825, help="for which it holds (default %(default)s)")
+    server.add_argument("--days", type=_days, default=825, help="how long it is valid (default %(default)s)")
     device = command("device", "Make a device's key and certificate, for its card.", _device)
     device.add_argument("device", metavar="DEVICE", help="the device's id")
     device.add_argument("--out", required=True, metavar="FOLDER", help="a new folder, for hardcase-edge run --identity")
-    device.add_argument("--days", type=_days, default=365, help="for which it holds (default %(default)s)")
+    device.add_argument("--days", type=_days, default=365, help="how long it is valid (default %(default)s)")
     claim = command("claim", "Make a claim, which devices exchange for certificates of their own.", _claim)
     claim.add_argument("--out", required=True, metavar="FOLDER", help="a new folder, for hardcase-edge run --identity")
     claim.add_argument("--uses", type=_uses, default=1, metavar="N", help="how many devices it serves (default 1)")
-    claim.add_argument("--days", type=_days, default=7, help="for which it holds (default %(default)s)")
+    claim.add_argument("--days", type=_days, default=7, help="how long it is valid (default %(default)s)")
     claim.add_argument("--device", default="", metavar="ID", help="the only device that it serves (default: any)")
     claim.add_argument(
         "--broker",
@@ -77,18 +77,20 @@ def run(args: argparse.Namespace) -> int:
 def _init(args: argparse.Namespace) -> int:
     from hardcase_cloud.enrolment.folder import AuthorityFolder
 
-    made = AuthorityFolder.init(args.dir, args.name, _now())
-    values = {"folder": str(made.folder), "ca": str(made.folder / "public" / "devices.pem")}
-    told = (f"{made.folder}: the authority; its folder private signs for it, keep it secret and keep a copy",)
-    report(args, values, (*told, f"{values['ca']}: by it devices know the broker (--ca)"))
+    authority = AuthorityFolder.init(args.dir, args.name, _now())
+    values = {"folder": str(authority.folder), "ca": str(authority.folder / "public" / "devices.pem")}
+    secret_line = (
+        f"{authority.folder}: the authority; its folder private signs for it, keep it secret and keep a copy",
+    )
+    report(args, values, (*secret_line, f"{values['ca']}: by it devices know the broker (--ca)"))
     return 0
 
 
 def _server(args: argparse.Namespace) -> int:
     folder = _open(args).server(args.hosts, now=_now(), days=args.days)
     values = {"certificate": str(folder / "cert.pem"), "key": str(folder / "key.pem"), "hosts": args.hosts}
-    told = (f"{values['certificate']}: the broker's certificate", f"{values['key']}: its key; let the broker read it")
-    report(args, values, told)
+    lines = (f"{values['certificate']}: the broker's certificate", f"{values['key']}: its key; let the broker read it")
+    report(args, values, lines)
     return 0
 
 
@@ -105,12 +107,12 @@ def _claim(args: argparse.Namespace) -> int:
 
     if args.broker and not parse_address(args.broker, environment={}).is_tls:
         raise InputError(f"broker {args.broker} is not encrypted; use mqtts://")
-    made = _open(args).claim(
+    claim = _open(args).claim(
         args.out, now=_now(), days=args.days, uses=args.uses, device=args.device, broker=args.broker
     )
-    values = {"claim": made.name, "folder": args.out, "uses": made.uses, "ends": _time(made.expires)}
-    whom = args.device or f"{made.uses} device{'s' * (made.uses > 1)}"
-    report(args, values, (f"{args.out}: {made.name}, for {whom}, until {values['ends']}; keep it secret",))
+    values = {"claim": claim.name, "folder": args.out, "uses": claim.uses, "ends": _time(claim.expires)}
+    whom = args.device or f"{claim.uses} device{'s' * (claim.uses > 1)}"
+    report(args, values, (f"{args.out}: {claim.name}, for {whom}, until {values['ends']}; keep it secret",))
     return 0
 
 
@@ -118,8 +120,8 @@ def _revoke(args: argparse.Namespace) -> int:
     authority = _open(args)
     n = authority.revoke(args.name, now=_now())
     crl = authority.folder / "public" / "crl.pem"
-    told = f"{args.name}: {n} certificates revoked; {crl} lists them, and the broker reads it again on SIGHUP"
-    report(args, {"name": args.name, "revoked": n, "crl": str(crl)}, (told,))
+    line = f"{args.name}: {n} certificates revoked; {crl} lists them, and the broker reads it again on SIGHUP"
+    report(args, {"name": args.name, "revoked": n, "crl": str(crl)}, (line,))
     return 0
 
 

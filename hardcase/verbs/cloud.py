@@ -122,7 +122,7 @@ def _worker_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--count", type=positive, metavar="N", help="exit after this many answers")
     parser.add_argument("--metrics", metavar="HOST:PORT", help="serve Prometheus' metrics at this loopback address")
     parser.add_argument("--cases", metavar="URL", help="keep answered requests in this store, for cloud retrain")
-    parser.add_argument("--cases-share", default="100%", metavar="SHARE", help="of the requests to keep (100%%)")
+    parser.add_argument("--cases-share", default="100%", metavar="SHARE", help="share of the requests to keep (100%%)")
     parser.add_argument(
         "--until-stdin-closes", action="store_true", help="exit when the parent process exits (used by cloud up)"
     )

@@ -112,7 +112,7 @@ def _output_arguments(group: Flags) -> None:
     )
     add_targets(group)
     group.add_argument(
-        "--monitors", action="store_true", help="have the bundle say how readings are spread and predict each other"
+        "--monitors", action="store_true", help="add to the bundle what run --drift needs to watch readings and sensors"
     )
     group.add_argument("--key", metavar="FILE", help="private key to sign with, from hardcase keygen")
     add_force(group)
@@ -271,8 +271,8 @@ def _report(exported: Exported) -> dict[str, Any]:
                 for label, count in zip(exported.classes, beside.classes, strict=True)
             ],
         }
-    found = (constant_warning(values), selection_warning(exported.selection, exported.measure, test.after.quality))
-    return {**values, "warnings": [line for line in found if line is not None]}
+    warnings = (constant_warning(values), selection_warning(exported.selection, exported.measure, test.after.quality))
+    return {**values, "warnings": [line for line in warnings if line is not None]}
 
 
 def _text(r: dict[str, Any], verbose: bool) -> list[str]:
@@ -295,7 +295,7 @@ def _text(r: dict[str, Any], verbose: bool) -> list[str]:
     if "rmse" in test:
         lines.append(f"  error      {value_errors(test, r['target_unit'])}")
     if "loss" in r:
-        lines.append(f"  loss       {r['loss']:.4f} below f0 (95 %: {_interval(r['loss_95'])})")
+        lines.append(f"  loss       {r['loss']:.4f} against f0 (95 %: {_interval(r['loss_95'])})")
     share = f" ({cost['mean'] / f0['cost']:.1%} of f0's)" if f0["cost"] else ""
     errors = f", and errors {test['errors']:.2f}" if "errors" in test else ""
     lines.append(
@@ -314,10 +314,10 @@ def _interval(pair: list[float]) -> str:
 
 def _recall_lines(classes: list[dict[str, Any]]) -> list[str]:
     """The recall of every class, or of the worst where they are many."""
-    seen, lines = some_classes(classes, WORST_CLASSES), []
-    for k, c in enumerate(seen):
+    shown, lines = some_classes(classes, WORST_CLASSES), []
+    for k, c in enumerate(shown):
         recall = "no rows" if c["recall"] is None else f"{c['recall']:.4f} (95 %: {_interval(c['recall_95'])})"
-        worst = f", the worst of {len(classes)} classes" if k == 0 and len(seen) < len(classes) else ""
+        worst = f", the worst of {len(classes)} classes" if k == 0 and len(shown) < len(classes) else ""
         lines.append(f"  {'recall' if k == 0 else '':<9}  {plain(c['class'], 24)}: {recall}, {c['n']} rows{worst}")
     return lines
 

@@ -51,34 +51,34 @@ def run(args: argparse.Namespace) -> int:
     task = task_of(table, target)
     classes = target_classes(table, target)[1] if task.has_classes else ()
     n_values = 0 if classes else len(set(target_values(table, target).tolist()))
-    found = survey(table, target)
-    sensors = sensors_of(table, found.features - {found.group})  # a group is no feature once its line counts
-    if not found.features:
-        raise InputError(f"{args.data} has no column besides {target!r} that a model could read{_reasons(found)}")
+    columns = survey(table, target)
+    sensors = sensors_of(table, columns.features - {columns.group})  # a group is no feature once its line counts
+    if not columns.features:
+        raise InputError(f"{args.data} has no column besides {target!r} that a model could read{_reasons(columns)}")
     try:
         file = args.data.absolute().relative_to(args.out.absolute().parent)
     except ValueError:
         file = args.data.absolute()
-    write_whole(args.out, make_toml(str(file), target, why, found, sensors, task).encode())
+    write_whole(args.out, make_toml(str(file), target, why, columns, sensors, task).encode())
     values = {
         "out": str(args.out),
         "target": target,
         "task": task.name,
         "classes": list(classes),
-        "features": len(found.features),
+        "features": len(columns.features),
         "sensors": sensors,
-        "categories": found.categories,
-        "booleans": found.booleans,
-        "dates": found.dates,
-        "left_out": found.left_out,
-        "suspected": found.suspected,
+        "categories": columns.categories,
+        "booleans": columns.booleans,
+        "dates": columns.dates,
+        "left_out": columns.left_out,
+        "suspected": columns.suspected,
         "notes": list(table.notes),
     }
     guessed = "" if args.target else "; --target names another"
     what = f"{len(classes)} classes" if classes else f'{n_values} different numbers, so task = "{task.name}"'
     head = f"{args.out}: predicts {target!r} ({why}{guessed}), {what}"
     last = f"edit the costs of your sensors, then: hardcase train {args.out} --out build"
-    report(args, values, [head, *_lines(table, found, sensors), last])
+    report(args, values, [head, *_lines(table, columns, sensors), last])
     return 0
 
 

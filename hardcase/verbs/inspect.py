@@ -37,7 +37,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     picture = parser.add_argument_group("picture")
     picture.add_argument("--svg", type=Path, metavar="FILE", help="write a picture of the policy there")
     picture.add_argument(
-        "--rows", type=Path, metavar="DATA", help="labelled rows whose shares, costs and errors the picture shows"
+        "--rows", type=Path, metavar="DATA", help="labelled rows, whose shares, costs and errors the picture shows"
     )
     add_hpc(picture, "hpc.onnx beside the bundle or DATA, or the answers in DATA")
     add_force(picture)

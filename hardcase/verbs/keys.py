@@ -42,9 +42,9 @@ _LIFE = re.compile(r"([1-9][0-9]{0,4})([hdwy])", re.ASCII)
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the commands ``init``, ``sign``, ``renew`` and ``rotate``."""
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    init = commands.add_parser("init", help="Make keys and the first root, which devices are given by hand.")
+    init = commands.add_parser("init", help="Make keys and the first root, which you give to devices by hand.")
     sign = commands.add_parser("sign", help="List bundles that devices may take.")
-    renew = commands.add_parser("renew", help="Make the same list count for longer.")
+    renew = commands.add_parser("renew", help="Extend the validity of the same list.")
     rotate = commands.add_parser("rotate", help="Replace keys, in a new root that the old root's keys sign.")
     for command, act in ((init, _init), (sign, _sign), (renew, _renew), (rotate, _rotate)):
         command.add_argument("folder", metavar="DIR", help="folder of the metadata, which devices may read")
@@ -53,7 +53,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         )
         command.add_argument(
             "--expires", type=_seconds, default="30d", metavar="TIME",
-            help="how long the list counts: 12h, 30d, 8w, 1y (default %(default)s)",
+            help="how long the list is valid: 12h, 30d, 8w, 1y (default %(default)s)",
         )  # fmt: skip
         add_json(command)
         command.set_defaults(act=act)
@@ -65,7 +65,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         )  # fmt: skip
         command.add_argument(
             "--root-expires", type=_seconds, default="10y", metavar="TIME",
-            help="how long the root counts (default %(default)s)",
+            help="how long the root is valid (default %(default)s)",
         )  # fmt: skip
     init.add_argument("--keys", type=int, default=3, metavar="N", help="number of root keys (default %(default)s)")
     init.add_argument(

@@ -40,27 +40,27 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=Path, metavar="FOLDER", required=True, help="folder to write; an existing build is replaced"
     )
-    asked = parser.add_argument_group("what is trained")
-    asked.add_argument("--seed", type=int, metavar="N", help="overrides [data] seed")
-    asked.add_argument(
+    trained = parser.add_argument_group("what is trained")
+    trained.add_argument("--seed", type=int, metavar="N", help="overrides [data] seed")
+    trained.add_argument(
         "--seeds",
         type=int,
         default=1,
         metavar="N",
         help="train with N consecutive seeds and report means in front.md (default 1)",
     )
-    asked.add_argument(
+    trained.add_argument(
         "--method",
         action="append",
         metavar="NAME",
         help="train this method, f0 and the baselines (repeatable); overrides [policy] methods",
     )
-    asked.add_argument(
+    trained.add_argument(
         "--hpc", type=Path, metavar="FILE", help="f0: a fitted model, as .onnx, .skops, LightGBM text or XGBoost JSON"
     )
-    asked.add_argument("--no-baselines", action="store_true", help="do not add the baselines to the methods")
-    add_effort(asked)
-    indexed = parser.add_argument_group("poly-dom and the methods beside it")
+    trained.add_argument("--no-baselines", action="store_true", help="do not add the baselines to the methods")
+    add_effort(trained)
+    indexed = parser.add_argument_group("poly-dom, greedy and their kind")
     indexed.add_argument("--all", action="store_true", help="train a model for every sensor set, and prune none")
     indexed.add_argument(
         "--max-models", type=int, metavar="N", help="models of a program; overrides [index] max_models"

@@ -343,7 +343,7 @@ def test_a_split_that_leaves_something_out_is_refused(tmp_path, capsys, table, d
         ),
         pytest.param("[cost]\ndefault_sensor = -3\n", "is -3, a cost from 0", id="negative-cost"),
         pytest.param(
-            '[hpc]\nestimator = "RandomForest"\n', "did you mean RandomForestClassifier", id="unknown-estimator"
+            '[hpc]\nestimator = "RandomForest"\n', "did you mean 'RandomForestClassifier'", id="unknown-estimator"
         ),
         pytest.param('[hpc]\nestimator = "zzz"\n', "name a classifier of scikit-learn", id="no-estimator-near"),
         pytest.param('[hpc]\nestimator = "RidgeClassifier"\n', "gives no probabilities", id="no-probabilities"),

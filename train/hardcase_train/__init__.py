@@ -24,7 +24,7 @@ def __getattr__(name: str) -> Any:
     from .methods import ESTIMATORS, register_method
     from .regressor import PolicyRegressor
 
-    known: dict[str, Any] = {
+    classes: dict[str, Any] = {
         **ESTIMATORS,
         "MethodClassifier": MethodClassifier,
         "PolicyClassifier": PolicyClassifier,
@@ -33,7 +33,7 @@ def __getattr__(name: str) -> Any:
         "register_method": register_method,
     }
     if name == "__all__":
-        return sorted(known)
-    if name not in known:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(sorted(known))}")
-    return known[name]
+        return sorted(classes)
+    if name not in classes:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(sorted(classes))}")
+    return classes[name]

@@ -101,17 +101,17 @@ def check_shuffled_columns_change_nothing(estimator: PolicyEstimator) -> None:
     equal on all training rows; such columns could not be told apart.
     """
     X, y = _data(estimator)
-    key, given = _given(estimator, y)
+    key, hpc_answers = _given(estimator, y)
     groups = [*SENSORS, (4,), (5,)]
-    first = _fitted(estimator, X, y, {key: given}).decide(X, given)
+    first = _fitted(estimator, X, y, {key: hpc_answers}).decide(X, hpc_answers)
     for seed in range(3):
         rng = np.random.default_rng(seed)
         columns, sensors = rng.permutation(6), rng.permutation(4)
         place = np.argsort(columns)
         permuted = [[int(place[f]) for f in rng.permutation(groups[s])] for s in sensors]
         prices = [COSTS[s] for s in sensors]
-        model = _fitted(estimator, X[:, columns], y, {key: given}, sensors=permuted, costs=prices)
-        assert _same(model.decide(X[:, columns], given), first), f"columns {columns}, sensors {sensors}"
+        model = _fitted(estimator, X[:, columns], y, {key: hpc_answers}, sensors=permuted, costs=prices)
+        assert _same(model.decide(X[:, columns], hpc_answers), first), f"columns {columns}, sensors {sensors}"
 
 
 def check_cost_never_exceeds_a_hard_budget(estimator: PolicyEstimator) -> None:

@@ -85,8 +85,8 @@ class FunctionHpc:
         self._limit_s = limit_s
         self._steps = None if manifest.value is None else manifest.value.steps
         self._number = {label: k for k, label in enumerate(manifest.classes)}
-        wanted = function or load_function(name, "HPC")
-        self._function = lambda X: np.asarray(wanted(X, self.names))
+        answer = function or load_function(name, "HPC")
+        self._function = lambda X: np.asarray(answer(X, self.names))
         self._call = TimedCall(self._function)
         self._abandoned: list[Ticket] = []
 

@@ -57,7 +57,7 @@ class KserveModel:
     Raises
     ------
     InputError
-        The URL is none, the server cannot be reached, or the model takes something else.
+        The URL is invalid, the server cannot be reached, or the model takes something else.
     """
 
     def __init__(self, url: str, n_features: int, limit_s: float) -> None:
@@ -67,8 +67,8 @@ class KserveModel:
         self._url, self._path = url, parts["path"]
         self._missing = None if parts["missing"] is None else _number(parts["missing"], url)
         self._host, self._port, self._limit_s = parts["host"], int(parts["port"] or 80), limit_s
-        found = self._ask("GET", self._path)
-        inputs = found.get("inputs")
+        metadata = self._ask("GET", self._path)
+        inputs = metadata.get("inputs")
         if not isinstance(inputs, list) or len(inputs) != 1 or not isinstance(inputs[0], dict):
             raise InputError(f"{url} has other inputs than one table of numbers; serve a model with one input")
         self._input, self._type = inputs[0].get("name"), inputs[0].get("datatype")
@@ -117,16 +117,16 @@ class KserveModel:
         finally:
             connection.close()
         if len(data) > MAX_ANSWER_BYTES or response.status != 200:
-            said = " ".join(data[:MAX_WORDS].decode(errors="replace").split())
+            text = " ".join(data[:MAX_WORDS].decode(errors="replace").split())
             what = f"status {response.status}" if response.status != 200 else f"more than {MAX_ANSWER_BYTES} bytes"
-            raise InputError(f"{self._url} answers {what}: {said[:200]}")
+            raise InputError(f"{self._url} answers {what}: {text[:200]}")
         try:
-            found = json.loads(data)
+            reply = json.loads(data)
         except (ValueError, RecursionError) as error:
             raise InputError(f"{self._url} answers no JSON: {one_line(error)}") from error
-        if not isinstance(found, dict):
+        if not isinstance(reply, dict):
             raise InputError(f"{self._url} answers JSON that is not an object")
-        return found
+        return reply
 
 
 def kserve_for(url: str, bundle: str | Path, *, limit_s: float = LIMIT_S) -> FunctionHpc:

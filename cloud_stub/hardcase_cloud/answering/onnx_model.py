@@ -209,4 +209,6 @@ def _open(data: bytes, path: Path, threads: int) -> Any:
     try:
         return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime has no common base for its own errors
-        raise InputError(f"{path} is not an ONNX model that onnxruntime can run: {one_line(error)}") from error
+        raise InputError(
+            f"{path} is not an ONNX model that onnxruntime can run: {one_line(error)}; write it again"
+        ) from error

@@ -104,19 +104,19 @@ def write_acl(folder: str | Path, devices: Sequence[str], **users: str | None) -
 
 def write_users(here: Path, devices: list[str], workers: list[str]) -> Written:
     """Write the passwords of these users and their hashes; those who are there already keep theirs."""
-    known = {**_read(here / DEVICES, ":"), **_read(here / WORKERS, ":")}
+    hashes_before = {**_read(here / DEVICES, ":"), **_read(here / WORKERS, ":")}
     passwords = _read(here / PASSWORDS, " ")
     users = devices + workers
-    new = tuple(user for user in users if user not in known)
+    new = tuple(user for user in users if user not in hashes_before)
     passwords |= {user: passwords.get(user) or new_password() for user in new}
-    hashes = {user: known.get(user) or hash_of(passwords[user]) for user in users}
+    hashes = {user: hashes_before.get(user) or hash_of(passwords[user]) for user in users}
     shown = "".join(f"{user} {passwords[user]}\n" for user in users if user in passwords)
     # passwords first: a run that ends between two files leaves no user whose password nobody knows
     write_whole(here / PASSWORDS, f"{MARK}: give each user its password; keep secret\n{shown}".encode(), mode=0o600)
     for name, of in ((DEVICES, devices), (WORKERS, workers)):
         lines = "".join(f"{user}:{hashes[user]}\n" for user in of)
         write_whole(here / name, f"{MARK}: password_file\n{lines}".encode(), mode=0o640)
-    return Written(new, len(users) - len(new), len(set(known) - set(users)))
+    return Written(new, len(users) - len(new), len(set(hashes_before) - set(users)))
 
 
 def without_head(rules: str) -> str:

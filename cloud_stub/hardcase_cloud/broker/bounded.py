@@ -88,10 +88,10 @@ class BoundedBroker(Broker):  # type: ignore[misc]  # amqtt ships no types
 
     async def add_subscription(self, subscription: tuple[str, int], session: Session) -> int:
         """Subscribe to what a device, a worker, a watcher, a store or an updater needs; refuse all else."""
-        wanted, qos = subscription
-        if not _FILTER.fullmatch(wanted):
+        topic_filter, qos = subscription
+        if not _FILTER.fullmatch(topic_filter):
             return REFUSED
-        return int(await super().add_subscription((wanted, min(qos, 1)), session))
+        return int(await super().add_subscription((topic_filter, min(qos, 1)), session))
 
     async def retain_message(self, source_session: Session | None, topic_name: str, data: Any, qos: Any = None) -> None:
         """Keep a state or facts, unless they are too long or there are too many."""
@@ -116,8 +116,8 @@ class BoundedBroker(Broker):  # type: ignore[misc]  # amqtt ships no types
         broadcast = await self._broadcast_queue.get()
         sender, topic = broadcast["session"].client_id, broadcast["topic"]
         deliveries = []
-        for wanted, subscriptions in self._subscriptions.items():
-            if self._matches(topic, wanted):
+        for topic_filter, subscriptions in self._subscriptions.items():
+            if self._matches(topic, topic_filter):
                 deliveries += [self._begin_delivery(session, broadcast, qos) for session, qos in subscriptions]
         if topic.endswith(_REQUEST) and any(deliveries):
             task = asyncio.gather(*filter(None, deliveries), return_exceptions=True)

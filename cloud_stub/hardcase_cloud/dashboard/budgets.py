@@ -10,10 +10,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ..metrics.families import BudgetFigures
+from ..records.incoming import amount_of
 
 __all__ = ["Budget", "budget_of", "budgets_by_bundle"]
-
-MOST = 1e15
 
 
 class Budget(NamedTuple):
@@ -34,11 +33,11 @@ def budget_of(facts: Mapping[str, Any]) -> Budget | None:
     >>> budget_of({"budget": {"price": 1e400, "spent": "7"}})
     Budget(plan_per_hour=0.0, spent=0.0, price=None, stretch=1.0, held=0.0)
     """
-    said = facts.get("budget")
-    if not isinstance(said, dict):
+    fields = facts.get("budget")
+    if not isinstance(fields, dict):
         return None
-    plan, spent, held = (_number(said.get(key)) or 0.0 for key in ("plan_per_hour", "spent", "held"))
-    return Budget(plan, spent, _number(said.get("price")), max(1.0, _number(said.get("stretch")) or 1.0), held)
+    plan, spent, held = (amount_of(fields.get(key)) or 0.0 for key in ("plan_per_hour", "spent", "held"))
+    return Budget(plan, spent, amount_of(fields.get("price")), max(1.0, amount_of(fields.get("stretch")) or 1.0), held)
 
 
 def budgets_by_bundle(budgets: Iterable[tuple[str, Budget]], most: int) -> list[BudgetFigures]:
@@ -57,7 +56,3 @@ def _sums(bundle: str, some: list[Budget]) -> BudgetFigures:
         sum(prices) / len(prices) if prices else None, max(b.stretch for b in some), sum(b.held for b in some),
         sum(b.stretch > 1 for b in some),
     )  # fmt: skip
-
-
-def _number(value: object) -> float | None:
-    return float(value) if type(value) in (int, float) and 0 <= value <= MOST else None  # type: ignore[operator, arg-type]

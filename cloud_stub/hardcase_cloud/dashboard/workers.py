@@ -36,8 +36,8 @@ def parse_counters(text: str) -> dict[str, int]:
     >>> parse_counters('hardcase_worker_answers_total 12\\nhardcase_worker_events_total{event="busy"} 3.0')
     {'answers': 12, 'busy': 3}
     """
-    found = (_LINE.fullmatch(line) for line in text.splitlines())
-    return {match[1] or match[2]: int(match[3]) for match in found if match}
+    matches = (_LINE.fullmatch(line) for line in text.splitlines())
+    return {match[1] or match[2]: int(match[3]) for match in matches if match}
 
 
 class Workers:

@@ -56,17 +56,19 @@ class Desk:
         """
         try:
             sender, request = sender_of_topic(topic), unpack_enrol(payload)
-            asked = read_request(request)
+            certificate_request = read_request(request)
         except WireError as error:
             self.counters[error.reason] += 1
             self.last = str(error)
             return None
-        answer = self._authority.exchange(sender, asked.name, asked.key, now=now, days=self._days)
+        answer = self._authority.exchange(
+            sender, certificate_request.name, certificate_request.key, now=now, days=self._days
+        )
         digest = hashlib.sha256(request).digest()
         if isinstance(answer, Refused):
             self.counters["refused"] += 1
             self.last = answer.why
             return sender, pack_enrolled(Enrolled(answer.status, digest))
         self.counters["issued"] += 1
-        self.last = f"a certificate for {asked.name}, asked for by {sender}"
+        self.last = f"a certificate for {certificate_request.name}, asked for by {sender}"
         return sender, pack_enrolled(Enrolled(ISSUED, digest, answer))

@@ -118,7 +118,7 @@ class AuthorityFolder:
         try:
             folder.mkdir(exist_ok=True)
         except OSError as error:
-            raise InputError(f"{folder} cannot be written: {error.strerror}; mend its permissions") from error
+            raise InputError(f"{folder} cannot be written: {error.strerror}; change its permissions") from error
         path = folder / "key.pem"
         if not path.exists():
             write_new(path, key_pem(make_key()), mode=0o600)

@@ -62,9 +62,9 @@ class Backlog:
 
     def add(self, decision: Mapping[str, Any]) -> None:
         """A decision, as a line of a device's output."""
-        if self._rule.takes(decision) and (made := self._recorder.decision(decision)) is not None:
+        if self._rule.takes(decision) and (record := self._recorder.decision(decision)) is not None:
             self.n_made += 1
-            self._new.append(made)
+            self._new.append(record)
 
     def connected(self, now: float) -> None:
         """There is a new connection; ``now`` is seconds that only rise, here and below."""
@@ -84,11 +84,11 @@ class Backlog:
         """Send what may go; returns when to call again at the latest, if nothing else happens."""
         is_asking = channel.is_asking
         while self._drain.may_send(now, is_asking=is_asking):
-            made, may_be_new = self._drain.next(now)
-            if made is None and may_be_new and self._new:
-                made = self._new.popleft()
-            if made is None:
+            record, may_be_new = self._drain.next(now)
+            if record is None and may_be_new and self._new:
+                record = self._new.popleft()
+            if record is None:
                 break
-            channel.publish_record(made.payload)
-            self._drain.sent(made, now)
+            channel.publish_record(record.payload)
+            self._drain.sent(record, now)
         return self._drain.next_at(now, is_asking=is_asking) if self.waiting else inf

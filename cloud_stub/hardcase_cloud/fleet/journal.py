@@ -109,7 +109,7 @@ class Journal:
     def outcomes(self) -> list[Outcome]:
         """All decisions, in order of their beginning."""
         names = [tuple(self._loaded.manifest.sensors[s] for s in sensors) for sensors in self._sets]
-        made = [
+        outcomes = [
             Outcome(
                 device=f"{self._prefix}-{device}",
                 item=item,
@@ -126,7 +126,7 @@ class Journal:
                 _ENTRY.iter_unpack(bytes(self._entries))
             )
         ]
-        return sorted(made, key=lambda outcome: outcome.began)
+        return sorted(outcomes, key=lambda outcome: outcome.began)
 
     def reconcile(self, owners: Sequence[int] | None) -> list[str]:
         """Sentences on what does not add up; empty if every decision that began has ended, once.

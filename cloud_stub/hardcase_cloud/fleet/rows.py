@@ -22,8 +22,8 @@ class Rows:
     _made: dict[int, list[list[Reading]]] = field(default_factory=dict)
 
     def __call__(self, item: int) -> list[list[Reading]]:
-        made = self._made.get(item)
-        if made is None:
+        readings = self._made.get(item)
+        if readings is None:
             row = self.rows[item].tolist()
-            made = self._made[item] = [[None if (x := row[f]) != x else x for f in some] for some in self.features]
-        return made
+            readings = self._made[item] = [[None if (x := row[f]) != x else x for f in some] for some in self.features]
+        return readings

@@ -239,8 +239,8 @@ class Fleet:
 
     def reconcile(self) -> list[str]:
         """Sentences on what does not add up; empty if every decision has ended, once, and every record is stored."""
-        made, stored = self.records()
-        lost = [f"{made - stored:,} of {made:,} records are not acknowledged by a store"] if made != stored else []
+        n, stored = self.records()
+        lost = [f"{n - stored:,} of {n:,} records are not acknowledged by a store"] if n != stored else []
         return self.journal.reconcile(None if self._seconds is not None else self._owners) + lost
 
     # ------------------------------------------------------------ on the loop's thread

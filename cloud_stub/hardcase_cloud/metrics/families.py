@@ -26,7 +26,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class StoreFigures:
-    """What a keeper knows of itself."""
+    """What a store's keeper counts of itself."""
 
     counters: Mapping[str, int]
     waiting: int  # records that wait for the database

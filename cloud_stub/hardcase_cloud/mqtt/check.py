@@ -321,23 +321,23 @@ class _Checks:
 
     def _limits(self) -> list[Finding]:
         """What the CONNACK says of limits that hardcase meets."""
-        said = self._properties
-        longest = said.get(packets.MAXIMUM_PACKET, 0)
+        limits = self._properties
+        longest = limits.get(packets.MAXIMUM_PACKET, 0)
         findings = []
-        if said.get(MAXIMUM_QOS, 1) < 1:
+        if limits.get(MAXIMUM_QOS, 1) < 1:
             findings.append(Finding("QoS 1", NO, "", "anything: requests need an acknowledgement", is_needed=True))
-        if said.get(RETAIN_AVAILABLE, 1) == 0:
+        if limits.get(RETAIN_AVAILABLE, 1) == 0:
             findings.append(Finding("retained messages", NO, "the broker says so", "states and facts of devices"))
         if 0 < longest < MAX_REQUEST_BYTES + 1024:
             findings.append(Finding("packets", SO_SO, f"at most {longest:,} bytes", "longer requests"))
-        window = said.get(packets.RECEIVE_MAXIMUM)
+        window = limits.get(packets.RECEIVE_MAXIMUM)
         if window is not None:
             findings.append(Finding("messages at QoS 1 at once", YES, f"{window} unacknowledged from one client"))
         return findings
 
 
 def check_broker(address: Address) -> list[Finding]:
-    """What a broker does of what hardcase leans on.
+    """Test what a broker can do of all that hardcase needs.
 
     Raises
     ------

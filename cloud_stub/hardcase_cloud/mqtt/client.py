@@ -3,7 +3,7 @@
 
     client.open(15.0)                 the first connection, or an error that says why there is none
     client.receive(0.2)               the messages that come within this time; none while there is no connection
-    client.publish(topic, payload)    sends at QoS 0, because who asked asks again if an answer is lost
+    client.publish(topic, payload)    sends at QoS 0, because a device asks again if an answer is lost
     client.acknowledge(token)         tells the broker that a message is done with, if its connection is still the same
 
 It asks for MQTT 5 and takes 3.1.1 from a broker that refuses version 5 or hangs up without an answer. A message that

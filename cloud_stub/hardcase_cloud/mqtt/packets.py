@@ -220,18 +220,18 @@ def read_publish(first: int, body: bytes, version: int = V5) -> Published:
         return Published(topic, body[at:], packet_id, bool(first & RETAIN))
     if at < n and not body[at]:
         return Published(topic, body[at + 1 :], packet_id, bool(first & RETAIN))
-    found, at = read_properties(body, at)
-    if TOPIC_ALIAS in found or not topic:
+    properties, at = read_properties(body, at)
+    if TOPIC_ALIAS in properties or not topic:
         raise WireError("malformed", "a message with a topic alias, or without a topic")
-    response = found.get(RESPONSE_TOPIC)
+    response = properties.get(RESPONSE_TOPIC)
     return Published(
         topic,
         body[at:],
         packet_id,
         bool(first & RETAIN),
-        found.get(CORRELATION),
+        properties.get(CORRELATION),
         None if response is None else response.decode(errors="replace"),
-        found.get(EXPIRY),
+        properties.get(EXPIRY),
     )
 
 
@@ -245,10 +245,10 @@ def read_connack(body: bytes, version: int = V5) -> tuple[bool, int, Properties]
     """
     if len(body) < 2:
         raise WireError("malformed", "a CONNACK that is cut")
-    found: Properties = {}
+    properties: Properties = {}
     if version == V5 and len(body) > 2:
-        found, _ = read_properties(body, 2)
-    return bool(body[0] & 1), body[1], found
+        properties, _ = read_properties(body, 2)
+    return bool(body[0] & 1), body[1], properties
 
 
 def read_acknowledgement(body: bytes) -> tuple[int, int]:
@@ -271,32 +271,32 @@ def read_properties(body: bytes, at: int) -> tuple[dict[int, Any], int]:
     Raises
     ------
     WireError
-        They are cut, or one of them is none of MQTT 5.
+        They are cut, or one of them is not a property of MQTT 5.
     """
     length, at = _read_length(body, at)
     end = at + length
     if end > len(body):
         raise WireError("malformed", "properties that are cut")
-    found: dict[int, Any] = {}
+    properties: dict[int, Any] = {}
     while at < end:
         key = body[at]
         size = SIZES.get(key)
         if size is None:
-            raise WireError("malformed", f"property {key} is none of MQTT 5")
+            raise WireError("malformed", f"property {key} is not one of MQTT 5")
         at += 1
         if size > 0:
-            found[key] = int.from_bytes(body[at : at + size], "big")
+            properties[key] = int.from_bytes(body[at : at + size], "big")
             at += size
         elif size == 0:
-            found[key], at = _read_length(body, at)
+            properties[key], at = _read_length(body, at)
         else:
             for _ in range(-size):
                 n = 2 + int.from_bytes(body[at : at + 2], "big")
-                found[key] = body[at + 2 : at + n]
+                properties[key] = body[at + 2 : at + n]
                 at += n
         if at > end:
             raise WireError("malformed", "a property that is cut")
-    return found, end
+    return properties, end
 
 
 # ---------------------------------------------------------------- parts

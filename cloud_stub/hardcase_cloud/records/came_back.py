@@ -85,9 +85,9 @@ def came_back(
     InputError
         The store cannot be used.
     """
-    known, rows, of_device = frozenset(bundles), list[CameBack](), Counter[str]()
+    known_bundles, rows, of_device = frozenset(bundles), list[CameBack](), Counter[str]()
     for record in _records(database):
-        row = _row(record, known, hpc, width, classes)
+        row = _row(record, known_bundles, hpc, width, classes)
         if row is None or of_device[row.device] >= per_device:
             continue
         of_device[row.device] += 1

@@ -15,7 +15,7 @@ from hardcase_edge.errors import WireError
 from hardcase_edge.link.wire import audit_topic, decision_topic, device_of_topic
 
 __all__ = [
-    "MAX_RECORD_BYTES", "MOST_NUMBER", "Incoming", "cost_of", "is_request", "joined_labels", "parse_record", "word",
+    "MAX_RECORD_BYTES", "MOST_NUMBER", "Incoming", "amount_of", "is_request", "joined_labels", "parse_record", "word",
 ]  # fmt: skip
 
 MAX_RECORD_BYTES = 65_536
@@ -66,11 +66,11 @@ def parse_record(topic: str, payload: bytes) -> Incoming:
     bundle, route, label = (word(fields.get(key)) for key in ("bundle", "route", "label"))
     label = label or joined_labels(fields.get("labels"))
     numbered = (device, int(fields["boot"]), int(fields["sequence"]))
-    return Incoming(*numbered, kind, text, bundle, route, label, cost_of(fields.get("cost")) or 0.0)
+    return Incoming(*numbered, kind, text, bundle, route, label, amount_of(fields.get("cost")) or 0.0)
 
 
-def cost_of(value: Any) -> float | None:
-    """What a record states as its cost; None if that is not one."""
+def amount_of(value: Any) -> float | None:
+    """An amount that a device states, such as a cost; None if it is not a number from 0 to ``MOST``."""
     return float(value) if type(value) in (int, float) and 0 <= value <= MOST else None
 
 

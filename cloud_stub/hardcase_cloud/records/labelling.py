@@ -79,13 +79,15 @@ def read_labels(path: str | Path, classes: Sequence[str]) -> list[tuple[str, int
             raise InputError(f"{path} has no column {min(lacking)!r}; columns are device, boot, sequence and label")
         return [_label_of(path, reader.line_num, row, classes) for row in reader]
     except (csv.Error, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not a CSV file in UTF-8: {error}") from error
+        raise InputError(f"{path} is not a CSV file in UTF-8: {error}; save it again") from error
 
 
 def _label_of(path: str | Path, line: int, row: dict[str, str], classes: Sequence[str]) -> tuple[str, int, int, str]:
     boot, sequence, label = row["boot"] or "", row["sequence"] or "", row["label"]
     if not all(_NUMBER.fullmatch(text) and int(text) <= MOST for text in (boot, sequence)):
-        raise InputError(f"{path}, line {line}: boot and sequence are not whole numbers")
+        raise InputError(
+            f"{path}, line {line}: boot and sequence are not whole numbers; take them from cloud store --export"
+        )
     if label not in classes:
         raise InputError(
             f"{path}, line {line}: {str(label)[:60]!r} is not a class; they are {', '.join(classes)[:200]}"

@@ -49,11 +49,11 @@ class Presence:
             self.dropped += 1
             return True
         with self._lock:
-            known = self._latest.get(seen.device)
-            if known is None and len(self._latest) >= MOST_DEVICES:
+            latest = self._latest.get(seen.device)
+            if latest is None and len(self._latest) >= MOST_DEVICES:
                 self.dropped += 1
                 return True
-            self._latest[seen.device] = _joined(known, seen)
+            self._latest[seen.device] = _joined(latest, seen)
         return True
 
     def drain(self) -> list[Seen]:

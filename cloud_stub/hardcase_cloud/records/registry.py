@@ -17,7 +17,7 @@ from hardcase_edge.errors import InputError
 
 from .database import MINUTES, Database
 from .dialects import Row
-from .incoming import cost_of, word
+from .incoming import amount_of, word
 from .standing import Audited, add_audits
 
 __all__ = ["F0", "MOST_ENDS", "OPEN", "PERSON", "Registry", "RolloutRow", "Seen"]
@@ -359,12 +359,12 @@ class Registry:
             (F0, *after, now - SETTLE_S, MOST_AT_ONCE),
         )
         audits = [(row[1], row[4], json.loads(row[5])) for row in rows]
-        known = [
+        answered = [
             (device, label == str(r.get("label")))
             for device, label, r in audits
             if r.get("bundle") == bundle and above_shipped(r, shipped) <= 0
         ]
-        return known, rows[-1][:4] if rows else after
+        return answered, rows[-1][:4] if rows else after
 
     def costs_since(self, bundle: str, after: float, now: float) -> tuple[list[tuple[str, float]], float]:
         """Decisions of a bundle that came after a time, a sample if there are many: of each the device and the cost.
@@ -378,12 +378,12 @@ class Registry:
             (after, now - SETTLE_S, MOST_AT_ONCE),
         )
         decisions = [(device, json.loads(text)) for _, device, text in reversed(rows)]
-        known = [
+        costs = [
             (device, cost)
             for device, r in decisions
-            if r.get("bundle") == bundle and (cost := cost_of(r.get("cost"))) is not None
+            if r.get("bundle") == bundle and (cost := amount_of(r.get("cost"))) is not None
         ]
-        return known, float(rows[0][0]) if rows else after
+        return costs, float(rows[0][0]) if rows else after
 
 
 def _end_of(facts: str | None) -> tuple[int, str] | None:

@@ -270,14 +270,14 @@ class Device:
             "cost": decision.cost / 1e6, "failed": list(decision.failed), "latency_ms": 0,
         }  # fmt: skip
         row = shared.row(self.number, self.n_done)
-        made = self._recorder.audit(line, row, 0.0) if is_audit else self._recorder.decision(line)
-        if made is None:
+        record = self._recorder.audit(line, row, 0.0) if is_audit else self._recorder.decision(line)
+        if record is None:
             return
-        shared.referee.made(self._key(made), made.payload)
+        shared.referee.made(self._key(record), record.payload)
         if self._queue is None:
             self._open_outbox()
         assert self._queue is not None
-        self._queue.add(made, shared.clock.seconds)
+        self._queue.add(record, shared.clock.seconds)
         self._step()
 
     def wall(self) -> float:

@@ -120,10 +120,10 @@ class Rows:
 
     def commit(self, add: Sequence[Made], remove: Iterable[int], *, expire: float | None = None) -> int:
         """Add records and remove rows; returns how many went unsent for their age."""
-        for made in add:
+        for record in add:
             self.last_id += 1
-            self.rows[self.last_id] = made
-            self._came(made)
+            self.rows[self.last_id] = record
+            self._came(record)
         for id_ in remove:
             if (gone := self.rows.pop(id_, None)) is not None:
                 self._left(gone)

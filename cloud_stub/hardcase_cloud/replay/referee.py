@@ -52,8 +52,8 @@ class Referee:
 
     def decided(self, now: int, device: int, number: int, route: str, result: object) -> None:
         """A device has decided."""
-        asked, since = self._open.pop(device, (-1, 0))
-        if asked != number:
+        open_number, since = self._open.pop(device, (-1, 0))
+        if open_number != number:
             raise BrokenRuleError(f"device {device} answered decision {number}, which it was not making")
         if now - since > self._deadline_ms:
             raise BrokenRuleError(

@@ -31,7 +31,7 @@ LOOK_MS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a replay came to."""
+    """The result of one replay."""
 
     seed: int
     digest: str  # SHA-256 of all events

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether devices have kept exactly the audits that their seeds draw, checked for each start that has told its seed.
+"""Whether devices have kept exactly the audits that their seeds draw, for each start with a published seed.
 
 A device tells the SHA-256 of its seed while it runs and the seed in the last facts of a start. Whoever noted the first
 knows that the seed was not chosen afterwards; and from the seed follows which of the local decisions are audited
@@ -54,21 +54,21 @@ def checked_audits(database: Database, share: float, told: Mapping[tuple[str, in
     """
     registry = Registry(database)
     for device, text in database.read("SELECT device, facts FROM devices ORDER BY device"):
-        last, known = _object(text), registry.ends(device)
-        starts = [(boot, _object(facts)) for boot, facts in known if facts]
+        last, ends = _object(text), registry.ends(device)
+        starts = [(boot, _object(facts)) for boot, facts in ends if facts]
         boot = last.get("boot")
         if type(boot) is int and 0 < boot < 2**53 and isinstance(last.get("draws"), dict):
-            is_told = boot in {k for k, _ in known}
+            is_told = boot in {k for k, _ in ends}
             starts = [(k, last if k == boot else facts) for k, facts in starts]
             starts = starts if is_told else [(boot, last), *starts]
         later: list[Mapping[str, Any]] = []
-        found = []
+        verdicts = []
         for boot, facts in starts:
             if not later and boot != last.get("boot"):
                 later.append(last)
-            found.append(_checked(database, device, boot, facts, share, told.get((device, boot)), later))
+            verdicts.append(_checked(database, device, boot, facts, share, told.get((device, boot)), later))
             later.append(facts)
-        yield from reversed(found)
+        yield from reversed(verdicts)
 
 
 def _checked(
@@ -122,8 +122,8 @@ def check(
     if n > MOST_DRAWS:
         return WRONG, 0, f"it says that it has drawn {n} numbers, and at most {MOST_DRAWS} can be checked"
     due = {k for k in range(1, n + 1) if number(seed, k) < share}
-    known = {k for k in audited if type(k) is int}
-    missing, beside = sorted(due - known), sorted(known - due)
+    numbers = {k for k in audited if type(k) is int}
+    missing, beside = sorted(due - numbers), sorted(numbers - due)
     outboxes = [_outbox(facts), *map(_outbox, later)]
     waiting = _most_waiting(outboxes)
     parts = [f"{len(missing)} missing ({_named(missing)})"] if missing else []
@@ -133,7 +133,7 @@ def check(
     if missing and lost:
         parts.append(f"{lost} records are gone by its own counters")
     wrong = [f"{len(beside)} not drawn ({_named(beside)})"] if beside else []
-    if len(known) < len(audited):
+    if len(numbers) < len(audited):
         wrong.append("audits that come twice or say no draw")
     is_wrong = wrong or len(missing) > waiting
     return WRONG if is_wrong else LATE if missing else COMPLETE, len(missing), ", ".join(parts + wrong)

@@ -157,7 +157,7 @@ class Rollout:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended, in whatever way."""
+        """Whether the roll-out has ended, whatever its result."""
         return self.state not in (RUNNING, PAUSED)
 
     def may_have(self, device: str) -> bool:

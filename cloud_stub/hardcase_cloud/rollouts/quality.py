@@ -34,7 +34,7 @@ class Criterion:
         self.kept = Bets(max(1e-6, 1 - bound - tolerance), delta)
 
     def see(self, loss: float) -> None:
-        """One loss."""
+        """Count one loss."""
         loss = min(1.0, max(0.0, loss))
         self.n += 1
         self.total += loss
@@ -86,7 +86,7 @@ class Quality:
         return next((v for v in (BROKEN, UNDECIDED) if v in verdicts), KEPT)
 
     def words(self) -> str:
-        """How each criterion stands, for people."""
+        """The state of each criterion, in words for people."""
         parts = []
         if (c := self.criteria.get("agreement")) is not None and c.n:
             parts.append(f"agreement {1 - c.total / c.n:.1%} in {c.n} audits, promised {self._plan.agreement:.1%}")

@@ -108,7 +108,7 @@ async def _serve(asked: dict[str, Any], files: tuple[int, int], listener: socket
 def main() -> None:
     """Run the process."""
     with open(0, "rb", buffering=0, closefd=False) as raw:  # not a byte more, because the loop reads on
-        asked = json.loads(raw.readline())
+        settings = json.loads(raw.readline())
     try:
         with ThreadPoolExecutor(1) as other:
             devices, files, listener = other.submit(_namespaces).result()
@@ -117,7 +117,7 @@ def main() -> None:
         return
     print(json.dumps({"namespace": devices, "port": listener.getsockname()[1]}), flush=True)
     began = time.process_time()
-    counters = asyncio.run(_serve(asked, files, listener))
+    counters = asyncio.run(_serve(settings, files, listener))
     cpu_ms = round(1000 * (time.process_time() - began))
     print(json.dumps({**counters, "cpu_ms": cpu_ms}), flush=True)
 

@@ -82,28 +82,28 @@ class Campaign:
 
     def status(self, now: float, device: str, payload: bytes) -> None:
         """A device's state; ``now`` is seconds of any clock that only rises."""
-        known = self._known(device)
-        if known is None:
+        entry = self._known(device)
+        if entry is None:
             return
         try:
             status = json.loads(payload[: MAX_STATUS_BYTES + 1])
-            was_online, known.is_online = known.is_online, status["state"] == "online"
+            was_online, entry.is_online = entry.is_online, status["state"] == "online"
         except (ValueError, TypeError, KeyError, RecursionError):
             self.dropped += 1
             return
-        if known.is_online != was_online:
+        if entry.is_online != was_online:
             self._queues.pop(device, None)  # it asks again
-        if known.is_online and not was_online:
-            known.next_offer_at, known.pause_s, known.fetched_at = now, FIRST_PAUSE_S, float("-inf")
+        if entry.is_online and not was_online:
+            entry.next_offer_at, entry.pause_s, entry.fetched_at = now, FIRST_PAUSE_S, float("-inf")
             self._scan_at = now
 
     def facts(self, device: str, payload: bytes) -> None:
         """What a device runs and fetches."""
-        known = self._known(device)
-        if known is None:
+        entry = self._known(device)
+        if entry is None:
             return
         try:
-            self._judge(known, json.loads(payload[: MAX_STATUS_BYTES + 1]))
+            self._judge(entry, json.loads(payload[: MAX_STATUS_BYTES + 1]))
         except (ValueError, TypeError, AttributeError, RecursionError):
             self.dropped += 1
 
@@ -123,8 +123,8 @@ class Campaign:
 
     def fetch(self, now: float, device: str, payload: bytes) -> None:
         """A device asks for chunks."""
-        known = self._known(device)
-        if known is None or not self.may_have(device):
+        entry = self._known(device)
+        if entry is None or not self.may_have(device):
             return
         try:
             fetch = unpack_fetch(payload)
@@ -135,16 +135,16 @@ class Campaign:
             return
         if device not in self._queues and len(self._queues) >= MOST_AT_ONCE:
             return
-        known.fetched_at, known.pause_s = now, FIRST_PAUSE_S
+        entry.fetched_at, entry.pause_s = now, FIRST_PAUSE_S
         n = self.offer.n_chunks
-        refill = max(n, LEAST_CHUNKS / COPIES) * (now - known.filled_at) / 3600
-        known.tokens = min(max(COPIES * n, LEAST_CHUNKS), known.tokens + refill)
-        known.filled_at = now
-        wanted = list(dict.fromkeys(fetch.wanted))[: int(known.tokens)]
-        known.tokens -= len(wanted)
-        if wanted:
+        refill = max(n, LEAST_CHUNKS / COPIES) * (now - entry.filled_at) / 3600
+        entry.tokens = min(max(COPIES * n, LEAST_CHUNKS), entry.tokens + refill)
+        entry.filled_at = now
+        chunks = list(dict.fromkeys(fetch.wanted))[: int(entry.tokens)]
+        entry.tokens -= len(chunks)
+        if chunks:
             queue = self._queues.setdefault(device, deque())
-            queue.extend([index for index in wanted if index not in queue])
+            queue.extend([index for index in chunks if index not in queue])
             while len(queue) > MOST_WANTED:
                 queue.popleft()
 
@@ -166,12 +166,12 @@ class Campaign:
             self._to_offer = deque(name for name, d in self._devices.items() if self._wants_offer(name, d, now))
         while self._to_offer:
             device = self._to_offer.popleft()
-            known = self._devices[device]
-            if self._wants_offer(device, known, now):
-                known.next_offer_at = now + known.pause_s
-                known.pause_s = min(2 * known.pause_s, MOST_PAUSE_S)
-                if known.state == "unknown":
-                    known.state = "offered"
+            entry = self._devices[device]
+            if self._wants_offer(device, entry, now):
+                entry.next_offer_at = now + entry.pause_s
+                entry.pause_s = min(2 * entry.pause_s, MOST_PAUSE_S)
+                if entry.state == "unknown":
+                    entry.state = "offered"
                 self.sent_offers += 1
                 return device, pack_offer(self.offer)
         return None
@@ -194,8 +194,8 @@ class Campaign:
 
     def is_online(self, device: str) -> bool:
         """Whether a device is connected."""
-        known = self._devices.get(device)
-        return known is not None and known.is_online
+        entry = self._devices.get(device)
+        return entry is not None and entry.is_online
 
     def states(self) -> dict[str, tuple[str, str]]:
         """Each device's state and, where it has not taken the bundle, the reason."""
@@ -203,14 +203,14 @@ class Campaign:
 
     def state_of(self, device: str) -> tuple[str, str]:
         """One device's state and reason, as in ``states``."""
-        known = self._devices[device]
-        return known.state, known.reason
+        entry = self._devices[device]
+        return entry.state, entry.reason
 
     def _known(self, device: str) -> _Device | None:
-        known = self._devices.get(device)
-        if known is None and self.named is None and len(self._devices) < MOST_DEVICES:
-            known = self._devices[device] = _Device()
-        return known
+        entry = self._devices.get(device)
+        if entry is None and self.named is None and len(self._devices) < MOST_DEVICES:
+            entry = self._devices[device] = _Device()
+        return entry
 
 
 def _release(text: object) -> tuple[int, int]:

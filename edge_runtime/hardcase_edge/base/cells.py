@@ -45,7 +45,7 @@ codecs.register_error(LATIN_1, _as_latin_1)
 
 
 def separator_of(header: str) -> str:
-    """The separator of a file with this header: a tab, a semicolon or a comma; a comma if there is none.
+    """The separator of a file with this header: a tab, a semicolon or a comma; a comma if the line has none of them.
 
     >>> separator_of('"a,b";c'), separator_of("a,b"), separator_of("a")
     (';', ',', ',')

@@ -114,11 +114,11 @@ class Change:
         n, purse = self.n, [self._left if self.n else 1.0, self._rise, *self._staked]
         lefts = [LEFT / log(k + SLOW) for k in range(n + 1, n + len(values) + 1)]
         needed = 1 / self.delta
-        taken, self.since, at, purse = self._bet(
+        n_taken, self.since, at, purse = self._bet(
             purse, self.since, values, marks, lefts, self.bound, self._shares, needed
         )
-        if taken:
-            self.n, self._left, self._rise, self._staked = n + taken, purse[0], purse[1], purse[2:]
+        if n_taken:
+            self.n, self._left, self._rise, self._staked = n + n_taken, purse[0], purse[1], purse[2:]
         self.is_noticed = at >= 0
         return marks[at] if self.is_noticed else inf
 
@@ -164,12 +164,12 @@ def bet_in_python(
     left, rise, a, b, c, d, e = purse  # a loop over five would take twice the time
     zeros, ones = _factors(0.0, bound, shares), _factors(1.0, bound, shares)
     r, f, g, h, i, j = zeros
-    taken = 0
+    n_taken = 0
     for at, value in enumerate(values):
         if value < 0:
             continue
-        before, left = left, lefts[taken]
-        taken += 1
+        before, left = left, lefts[n_taken]
+        n_taken += 1
         stake = before - left
         if rise <= 1:  # whoever began to bet before would have lost by now
             rise, since = 1.0, marks[at]
@@ -185,8 +185,8 @@ def bet_in_python(
         rise *= u
         a, b, c, d, e = (a + stake) * v, (b + stake) * w, (c + stake) * x, (d + stake) * y, (e + stake) * z
         if left + (a + b + c + d + e) / 5 >= needed:
-            return taken, since, at, [left, rise, a, b, c, d, e]
-    return taken, since, -1, [left, rise, a, b, c, d, e]
+            return n_taken, since, at, [left, rise, a, b, c, d, e]
+    return n_taken, since, -1, [left, rise, a, b, c, d, e]
 
 
 def _factors(value: float, bound: float, shares: Sequence[float]) -> Sequence[float]:

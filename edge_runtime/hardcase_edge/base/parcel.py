@@ -36,7 +36,7 @@ def pack(value: object) -> bytes:
 
 
 def unpack(data: bytes | bytearray) -> Any:
-    """The value again; an array is a copy that may be written to. Raises ValueError or another error if it is none."""
+    """The value; an array is a copy that may be written to. Raises ValueError or another error for other bytes."""
     end = 4 + int.from_bytes(data[:4], "little")
     at = end
 

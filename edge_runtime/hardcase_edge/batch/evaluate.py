@@ -58,7 +58,7 @@ class Outcome:
         return Outcome(*(np.where(mask, getattr(self, f.name), getattr(other, f.name)) for f in fields(Outcome)))
 
     def confidence(self, nodes: Sequence[Node], hpc: NDArray[np.float64]) -> NDArray[np.float64]:
-        """What each answer states of itself, (n,) from 0 to 1: the table of the node where it ended, or f0's.
+        """The confidence that each answer states, (n,) from 0 to 1: the table of the node where it ended, or f0's.
 
         Parameters
         ----------

@@ -207,7 +207,7 @@ def quality_from_json(data: object, where: str, n_classes: int | None = None) ->
     quality = _read(data, where, n_classes)
     if n_classes is not None and not quality.fits(n_classes):
         answers = f"{n_classes} classes" if n_classes else "values"
-        raise InputError(f"{where}: the quality measure {quality.name[:60]!r} is none of {answers}; train again")
+        raise InputError(f"{where}: the quality measure {quality.name[:60]!r} is not one of {answers}; train again")
     return quality
 
 

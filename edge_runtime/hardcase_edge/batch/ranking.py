@@ -43,8 +43,8 @@ def group_precision(y: Array, score: Array, group: Array, at: int) -> Array:
     relevant row. docs/math.md (140).
     """
     is_relevant = (np.asarray(y) > 0).astype(np.float64)
-    found = _gains(is_relevant, np.asarray(score, dtype=np.float64), group, at, is_discounted=False)
-    return np.where(np.bincount(group, is_relevant) > 0, found / at, np.nan)
+    n_relevant = _gains(is_relevant, np.asarray(score, dtype=np.float64), group, at, is_discounted=False)
+    return np.where(np.bincount(group, is_relevant) > 0, n_relevant / at, np.nan)
 
 
 def group_average_precision(y: Array, score: Array, group: Array, at: int) -> Array:
@@ -76,7 +76,7 @@ def _average_precision(is_relevant: Array, score: Array, at: int) -> float:
 
 
 def _gains(gain: Array, score: Array, group: Array, at: int, *, is_discounted: bool = True) -> Array:
-    """The expected gain of each group's first ``at`` ranks by score, discounted by rank if so told, (n_groups,)."""
+    """The expected gain of each group's first ``at`` ranks by score, discounted by rank or not, (n_groups,)."""
     order = np.lexsort((-score, group))
     g, s = group[order], score[order]
     row = np.arange(len(g))

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows of streams at once with numpy: the walk of a program with a memory, row after row of each sequence.
 
-The walk decides blocks of rows as if nothing were bought in them, keeps each sequence's rows up to the first that
-changes the memory, and goes on behind it. A decision therefore sees only rows before it, as on a device; a test
-compares the readings with those of ``memory.Memory``. ``remembered`` returns the rows with the memory's columns
-filled: from then on each row stands for itself, and every evaluator of rows decides it as the walk did.
+The walk decides a block of rows under the assumption that none of them buys anything, keeps each sequence's rows up to
+the first that changes the memory, and continues after that row. So a decision uses only rows before it, as on a device;
+a test compares the readings with those of ``memory.Memory``. ``remembered`` returns the rows with the memory's columns
+filled: these rows are independent of each other, and every evaluator of rows decides them as the walk did.
 """
 
 from __future__ import annotations

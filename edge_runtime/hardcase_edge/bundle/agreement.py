@@ -74,7 +74,7 @@ def promised_share(claims: Mapping[str, Any]) -> float | None:
 def above_shipped(decision: Mapping[str, Any], shipped: int | None) -> float:
     """How far the price of a decision lies above the bundle's shipped level; 0 where no price moves.
 
-    What a bundle promises and compares with is of its shipped thresholds. The price of a decision follows from those
+    A bundle's promises and comparisons hold for its shipped thresholds. The price of a decision follows from those
     before it, not from its own case; so a test by betting may leave out decisions by their price.
 
     Parameters

@@ -32,8 +32,8 @@ def is_signed(message: bytes, signature: bytes, public: bytes, *, context: bytes
     ----------
     message : the bytes
     context : bytes that were signed in front of them; apart, so that a long message is not copied
-    signature : R and S of RFC 8032, 64 bytes; any other length is no signature
-    public : the public key, 32 bytes; any other length is no key
+    signature : R and S of RFC 8032, 64 bytes; any other length is not a signature
+    public : the public key, 32 bytes; any other length is not a key
 
     Examples
     --------

@@ -181,15 +181,15 @@ def unpack_bundle(data: bytes, *, allow_draft: bool = False, allow_joint: bool =
 
 def _joint(tensors: Pools, program: Program, is_allowed: bool) -> tuple[Joint | None, tuple[JointCase, ...]]:
     """What makes the program one of items, and its golden cases."""
-    found = [name for name in _JOINT if name in tensors]
-    if not found:
+    names = [name for name in _JOINT if name in tensors]
+    if not names:
         return None, ()
     if not is_allowed:
         raise BundleError(
             "the bundle decides items of several parts, which cannot be done here; hardcase-edge run and verify, and "
             "hardcase evaluate and inspect do it"
         )
-    if found not in (["joint"], list(_JOINT)):
+    if names not in (["joint"], list(_JOINT)):
         raise BundleError("the bundle has golden items without a joint program, or half of them; export it again")
     from ..joint.format import decode_joint
     from ..joint.golden import decode_items
@@ -199,7 +199,7 @@ def _joint(tensors: Pools, program: Program, is_allowed: bool) -> tuple[Joint | 
         raise BundleError("the bundle's joint program is of another part program; export it again")
     if not all(0 <= s < len(program.sensors) for s in joint.inner(program)):
         raise BundleError("a barrier of the bundle's joint program names a sensor that is not there; export it again")
-    if found == ["joint"]:
+    if names == ["joint"]:
         return joint, ()
     return joint, decode_items(tensors["items.words"], tensors["items.readings"], program, joint)
 

@@ -211,8 +211,8 @@ def _categories(
     lists = data["categories"]
     if not isinstance(lists, dict) or not lists:
         raise BundleError("the manifest's categories do not map features to lists of texts; export it again")
-    taken = {f for s in windows for f in program.sensors[s].features}
-    free = {features[f]: program.features[f] for f in range(len(features)) if f not in taken}
+    in_windows = {f for s in windows for f in program.sensors[s].features}
+    free = {features[f]: program.features[f] for f in range(len(features)) if f not in in_windows}
     out = {}
     for name, texts in lists.items():
         feature = free.get(name)

@@ -127,12 +127,12 @@ def _feature(value: object, program: Program) -> tuple[int, Histogram]:
 
 def _histogram(value: object) -> Histogram:
     edges, counts = _list(value, 2, 2)
-    given = _list(edges, MAX_BINS - 1, 1)
-    if not all(type(x) in (int, float) and -inf < x < inf for x in given):
+    listed = _list(edges, MAX_BINS - 1, 1)
+    if not all(type(x) in (int, float) and -inf < x < inf for x in listed):
         raise _refusal("has an edge that is not a number")
-    if any(type(x) is int and abs(x) > MAX_WHOLE for x in given):
+    if any(type(x) is int and abs(x) > MAX_WHOLE for x in listed):
         raise _refusal("has a whole edge beyond 2^53, which a device cannot hold")
-    steps = [float(x) for x in given]
+    steps = [float(x) for x in listed]
     if steps != sorted(set(steps)):
         raise _refusal("has edges that do not rise")
     numbers = _counts(counts, len(steps) + 1, MAX_COUNT)

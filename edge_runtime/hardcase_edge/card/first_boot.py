@@ -92,16 +92,16 @@ def _try(runtime: Path, bundle: Path) -> tuple[str, str]:
     environment.pop("HARDCASE_EVALUATOR", None)
     command = [sys.executable, "-m", "hardcase_edge.cli", "verify", str(bundle), "--json"]
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=TRY_S, check=False
         )
-        if done.returncode == 0:
-            return str(json.loads(done.stdout)["evaluator"]), ""
+        if process.returncode == 0:
+            return str(json.loads(process.stdout)["evaluator"]), ""
     except (OSError, subprocess.TimeoutExpired, ValueError, KeyError, TypeError) as error:
         return "", f"it could not be tried: {one_line(error)}"
-    if done.returncode < 0:
-        return "", f"signal {-done.returncode} ended it on this {platform.machine()}"
-    text = " ".join(done.stderr.decode(errors="replace").split())
+    if process.returncode < 0:
+        return "", f"signal {-process.returncode} ended it on this {platform.machine()}"
+    text = " ".join(process.stderr.decode(errors="replace").split())
     return "", f"it failed: {text[-160:]}"
 
 

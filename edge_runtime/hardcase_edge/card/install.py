@@ -119,8 +119,8 @@ def read_identity(data: bytes, archive: Archive) -> dict[str, bytes]:
     files = read_zip(data, "the identity")
     strange = [name for name in files if not is_file_of_identity(name)]
     if strange or not files:
-        found = min(strange, default="nothing")
-        raise InputError(f"identity.zip has {found} in it, and no device reads that; flash again")
+        stranger = min(strange, default="nothing")
+        raise InputError(f"identity.zip has {stranger} in it, and no device reads that; flash again")
     return files
 
 

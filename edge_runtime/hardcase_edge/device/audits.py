@@ -2,10 +2,10 @@
 """Audits: which local decisions are checked, and what becomes of each, without a clock and without I/O.
 
 An audit is a local decision with the readings that a request would carry. One number is drawn for each local decision,
-so that its readings are bought once: below ``keep`` it becomes a record, for whoever checks records; below ``ask`` f0
-is asked about it, by one request that nobody waits for. One such request is open at a time, and a reply that does not
-come in time is no answer. The numbers are those of a secret seed (``draws.py``): whoever controls readings, or sees
-which decisions were audited, cannot tell which one is next.
+so that its readings are bought once: below ``keep`` it becomes a record for the store; below ``ask`` f0 is asked about
+it, by one request for whose reply no decision waits. One such request is open at a time, and a reply that comes too
+late does not count. The numbers are those of a secret seed (``draws.py``): an attacker who controls readings, or sees
+which decisions were audited, cannot predict which one is next.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@
     for record in device.run():
         print(json.dumps(record))
 
-The loop owns the clocks, the interval, the deadline and the counters. The session decides what happens next; nothing
-here knows what a node is.
+The loop owns the clocks, the interval, the deadline and the counters. The session decides what happens next; the loop
+handles no nodes.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The draw of audits: numbers that a secret seed fixes beforehand, and that anybody can check when it is told.
+"""The draw of audits: numbers that a secret seed fixes beforehand, and that anybody can check once it is published.
 
-The seed is the system's own randomness, of one start. Its SHA-256 is in the facts from the first ones on, and the seed
-itself in the last ones: so nobody can tell which decision is audited next, and a device that leaves out an audit, or
-picks a seed afterwards, is seen by whoever counts its local decisions and its audits' numbers.
+Each start of a device draws its seed from the system's randomness. It publishes the seed's SHA-256 in its first facts
+and the seed itself in its last ones. So nobody can predict which decision is audited next, and a device that leaves out
+an audit, or chooses its seed afterwards, is found by comparing its numbers of local decisions and of audits.
 """
 
 from __future__ import annotations

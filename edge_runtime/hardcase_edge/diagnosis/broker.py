@@ -58,7 +58,7 @@ def _files(address: Address) -> Iterator[Fault]:
 
 def _network(address: Address, context: ssl.SSLContext | None) -> Fault | None:
     try:
-        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+        addresses = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         what = f"the name {address.host} is not known: {getattr(error, 'strerror', None) or error}"
         return Fault(what, address.url, "correct the URL, or the name server: cat /etc/resolv.conf")
@@ -66,7 +66,7 @@ def _network(address: Address, context: ssl.SSLContext | None) -> Fault | None:
         sock = socket.create_connection((address.host, address.port), timeout=STEP_S)
     except OSError as error:
         why = "nobody answers" if isinstance(error, TimeoutError) else error.strerror or str(error)
-        what = f"{found[0][4][0]} port {address.port} cannot be reached: {why}"
+        what = f"{addresses[0][4][0]} port {address.port} cannot be reached: {why}"
         return Fault(what, address.url, "start the broker, correct the port, or open the firewall")
     with sock:
         return None if context is None else _handshake(address, sock, context)

@@ -55,10 +55,12 @@ def service(booted: Path = Path("/run/systemd/system"), unit: str = UNIT) -> Ite
         return
     words = [systemctl, "show", unit, f"--property={','.join(PROPERTIES)}"]
     try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=COMMAND_S, check=False, env=_environment())
+        process = subprocess.run(
+            words, capture_output=True, text=True, timeout=COMMAND_S, check=False, env=_environment()
+        )
     except (OSError, subprocess.TimeoutExpired):
         return
-    state = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+    state = dict(line.split("=", 1) for line in process.stdout.splitlines() if "=" in line)
     if state.get("LoadState") != "loaded":
         return
     if state.get("WatchdogUSec") in ("0", "infinity"):

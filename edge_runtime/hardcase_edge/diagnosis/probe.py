@@ -28,15 +28,15 @@ def connect_reason(address: Address, timeout_s: float = 5.0) -> int | None:
         There is no connection.
     """
     config = ConnectionConfig(address=address, client_id=f"doctor-{os.urandom(4).hex()}", connect_timeout_s=timeout_s)
-    told: list[int] = []
+    reasons: list[int] = []
     for version in (V5, V311):
         client = Client(config, version, tls_context(address), None)
-        client.on_connect = lambda _c, _d, _f, reason, _p: told.append(reason.value)
+        client.on_connect = lambda _c, _d, _f, reason, _p: reasons.append(reason.value)
         client.connect(address.host, address.port, 30)
         until = monotonic() + timeout_s
-        while not told and monotonic() < until and client.loop(0.25) == MQTTErrorCode.MQTT_ERR_SUCCESS:
+        while not reasons and monotonic() < until and client.loop(0.25) == MQTTErrorCode.MQTT_ERR_SUCCESS:
             pass
         client.disconnect()
-        if told and told[-1] != WRONG_VERSION:
+        if reasons and reasons[-1] != WRONG_VERSION:
             break
-    return told[-1] if told else None
+    return reasons[-1] if reasons else None

@@ -52,8 +52,10 @@ def columns(rows: Sequence[Readings], sensor: int, n: int) -> list[list[float]]:
     >>> columns([{0: [1.5, 2]}, {0: None}, {}, {0: [None, 3]}], 0, 2)
     [[1.5, nan, nan, nan], [2.0, nan, nan, 3.0]]
     """
-    given = [row.get(sensor) for row in rows]
-    return [[nan if values is None or (x := values[k]) is None else float(x) for values in given] for k in range(n)]
+    sensor_rows = [row.get(sensor) for row in rows]
+    return [
+        [nan if values is None or (x := values[k]) is None else float(x) for values in sensor_rows] for k in range(n)
+    ]
 
 
 def judged(average: float, n: int, readings: Sequence[object], expectations: list[Expectation]) -> Judgement:

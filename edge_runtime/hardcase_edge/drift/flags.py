@@ -20,12 +20,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--drift",
         choices=(WATCH, ACT),
-        help="test the bundle's promise again with each audit, watch readings for drift, and sensors that fail slowly; "
+        help="test the bundle's promise with each audit, watch readings for drift and for sensors that fail slowly; "
         "act: also do without such a sensor where that is better (default: neither)",
     )
     group.add_argument(
         "--on-broken",
         choices=(ALARM, FORWARD),
-        help="what to do when audits show that the bundle's promise is broken: tell, or also forward more "
+        help="what to do when audits show that the bundle's promise is broken: report it, or also forward more "
         f"(default {ALARM})",
     )

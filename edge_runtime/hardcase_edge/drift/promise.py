@@ -119,7 +119,7 @@ class Promise:
         return RUNGS[self.breaks] if self.rule == FORWARD else 0.0
 
     def facts(self) -> dict[str, Any]:
-        """How it stands, for the status; docs/devices.md lists the keys."""
+        """The state of the promise, for the facts; docs/drift.md lists the keys."""
         facts: dict[str, Any] = {"state": self.state, "since": self.broken_since or None, "decisions": self.decisions}
         if self.agreement is not None:
             low, high = interval(self.n, self.agreed)

@@ -3,15 +3,16 @@
 
 Each sensor's readings are predicted from those of other sensors that were read for the same decision (the manifest's
 ``monitors``). On rows of training, a few per cent of the residuals lie beyond their limits; some sensor has failed when
-clearly more do (``base/change.py``), or when readings stay exactly the same although the others say that they must have
-moved. A sensor that fails spoils predictions that are made from it, too. Which one it is, is told a few decisions later
-by predictions of one sensor from one other: those of the sensor that has failed miss, and those between two others do
-not. Where nothing predicts a sensor, nothing suspects it. A suspect stays one, and predictions from it are not made.
+clearly more do (``base/change.py``), or when readings stay exactly the same although the predictions have moved. A
+sensor that fails also spoils the predictions from it. A few decisions later, predictions of one sensor from one other
+decide which sensor it is: those with the failed sensor miss, and those between two others do not. A sensor that nothing
+predicts cannot be suspected. A suspected sensor stays suspected, and nothing is predicted from it.
 
-A residual alone cannot tell a sensor from its source, nor a failure from a world in which the two no longer go
-together. So a source must be vouched for: a third sensor predicts it, or is predicted from it, and does not miss, and
-its readings are still spread as in training. Otherwise the suspicion is of the sensor *or* of that source (``doubts``),
-and nobody is to act on it; of two sensors that only predict each other, the one that misses more is the suspect.
+A residual alone cannot distinguish a sensor from its source, nor a failure from a change of the relation between the
+two. So a source must be confirmed: a third sensor predicts it, or is predicted from it, and does not miss, and its
+readings are still distributed as in training. Otherwise the suspicion is of the sensor *or* of that source
+(``doubts``), and nothing may act on it; of two sensors that only predict each other, the one that misses more is
+suspected.
 
 A sensor is named ``NAMING`` decisions after the first sign, so as many may wait and be looked at together: suspects
 and the decisions at which they are named are those of looking at each decision at once.
@@ -43,7 +44,7 @@ WELL = 1.0  # limits: a pair that misses by less, lately, vouches for both of it
 
 
 class Residuals:
-    """What is known of every sensor.
+    """The tests of every sensor and of every pair that predicts each other.
 
     Parameters
     ----------
@@ -57,7 +58,7 @@ class Residuals:
     suspects : dict of int to (str, int)
         By sensor why it is suspected, and since which decision.
     doubts : dict of int to frozenset of int
-        By suspect the sensors from which nothing told it when it was named.
+        By suspect the sensors from which nothing distinguished it when it was named.
     """
 
     def __init__(
@@ -104,10 +105,10 @@ class Residuals:
 
     def _blame(self, sensor: int) -> float:
         """How much more the pairs with this sensor miss than those without it; suspects are in none."""
-        known = self._known_pairs()
-        mine = [p.misses for p in known if sensor in p.sensors]
-        others = [p.misses for p in known if sensor not in p.sensors]
-        return sum(mine) / max(1, len(mine)) - sum(others) / max(1, len(others))
+        pairs = self._known_pairs()
+        own = [p.misses for p in pairs if sensor in p.sensors]
+        others = [p.misses for p in pairs if sensor not in p.sensors]
+        return sum(own) / max(1, len(own)) - sum(others) / max(1, len(others))
 
     def _is_vouched(self, source: int, sensor: int) -> bool:
         """Whether a third sensor, which is no suspect, goes together with the source of this one as in training."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All drift monitors of a run: which readings have moved, whether margins and forwarding have, and who fails slowly.
+"""All drift monitors of a run: which readings have moved, whether margins and forwarding have, which sensors fail.
 
     watch = Watch(manifest.monitors, program, manifest.shipped)
     watch.decided(record, readings)     after each decision
@@ -114,12 +114,12 @@ class Watch:
         return frozenset([self._program.sensor_of[f] for f, s in self._features.items() if s.has_moved])
 
     def facts(self, features: Sequence[str], sensors: Sequence[str], *, acts: bool) -> dict[str, Any]:
-        """How it stands, for the status, by these names; docs/devices.md lists the keys."""
-        known = [(features[f], s) for f, s in self._features.items()]
-        known += [(name, s) for name, s in (("confidence", self._confidence), ("forwarded", self._forwarded)) if s]
+        """What drift has been seen, for the facts, by these names; docs/drift.md lists the keys."""
+        indices = [(features[f], s) for f, s in self._features.items()]
+        indices += [(name, s) for name, s in (("confidence", self._confidence), ("forwarded", self._forwarded)) if s]
         return {
             "decisions": self.n,
-            "moved": {name: round(s.index, 3) for name, s in known if s.has_moved and s.index is not None},
+            "moved": {name: round(s.index, 3) for name, s in indices if s.has_moved and s.index is not None},
             "suspects": {
                 sensors[s]: {
                     "why": why,

@@ -77,19 +77,21 @@ def resolve(text: str, now: float) -> list[Measurement]:
 
 
 def _measurement(fields: Mapping[str, Any], base: Mapping[str, Any], now: float) -> Measurement | None:
-    given = [key for key in VALUES if key in fields]
-    if len(given) > 1:
-        raise SensorError("bad_row", f"a record has both {given[0]} and {given[1]}")
-    if not given and "bv" not in fields:
+    value_keys = [key for key in VALUES if key in fields]
+    if len(value_keys) > 1:
+        raise SensorError("bad_row", f"a record has both {value_keys[0]} and {value_keys[1]}")
+    if not value_keys and "bv" not in fields:
         return None  # base fields or a sum alone
     name = base["bn"] + fields.get("n", "")
     if not NAME.fullmatch(name):
         raise SensorError("bad_row", f"{name[:40]!r} is not a name of SenML")
     time = float(base["bt"]) + float(fields.get("t", 0))
-    value = fields[given[0]] if given else 0
-    if given in ([], ["v"]):
+    value = fields[value_keys[0]] if value_keys else 0
+    if value_keys in ([], ["v"]):
         value = value + base["bv"]
-    return Measurement(name, now + time if time < RELATIVE_S else time, None if given == ["vd"] else _as_number(value))
+    return Measurement(
+        name, now + time if time < RELATIVE_S else time, None if value_keys == ["vd"] else _as_number(value)
+    )
 
 
 def _as_number(value: float | int | str) -> float | int | str:
@@ -99,11 +101,11 @@ def _as_number(value: float | int | str) -> float | int | str:
 def _check(fields: Mapping[str, Any]) -> None:
     """Refuse a record with a field of another type, or with an unknown field that its sender wants understood."""
     for key, value in fields.items():
-        known = TYPES.get(key)
-        if known is None:
+        type_ = TYPES.get(key)
+        if type_ is None:
             if key.endswith("_"):
                 raise SensorError("bad_row", f"field {key[:40]!r} must be understood and is unknown")
-        elif not isinstance(value, known) or (isinstance(value, bool) and known is not bool):
+        elif not isinstance(value, type_) or (isinstance(value, bool) and type_ is not bool):
             raise SensorError("bad_row", f"field {key!r} has a value of another type")
         elif isinstance(value, int | float) and not (abs(value) < 1e300):  # NaN and numbers that no sum may reach
             raise SensorError("bad_row", f"field {key!r} is out of range")

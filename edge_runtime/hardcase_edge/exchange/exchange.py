@@ -160,7 +160,7 @@ class Exchange:
         return Send(self._id, left_ms, is_again)
 
     def sent(self) -> None:
-        """What the last ``poll`` said has gone out."""
+        """The caller has sent the request that the last ``poll`` returned."""
         if self._n_sent:
             self._savings -= ASKS_PER_RESEND
         self._count("resent" if self._n_sent else "sent")

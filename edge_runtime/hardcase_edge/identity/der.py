@@ -72,7 +72,7 @@ def from_pem(pem: bytes) -> bytes:
     Raises
     ------
     InputError
-        There is none.
+        The file holds no certificate.
     """
     text = pem.decode("ascii", errors="replace")
     begin, end = text.find(_BEGIN), text.find(_END)

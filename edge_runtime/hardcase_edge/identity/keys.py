@@ -57,12 +57,12 @@ def _openssl(*arguments: str, given: bytes = CONFIG) -> bytes:
 
     environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"}
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             ["openssl", *arguments], input=given, capture_output=True, timeout=LIMIT_S, env=environment, check=True
         )
     except FileNotFoundError as error:
         raise InputError("the command openssl is missing; install it: sudo apt install openssl") from error
     except (OSError, subprocess.SubprocessError) as error:
-        said = (getattr(error, "stderr", None) or b"").decode(errors="replace").strip().splitlines()
-        raise InputError(f"openssl {arguments[0]} failed: {said[-1][:200] if said else error}") from error
-    return done.stdout
+        lines = (getattr(error, "stderr", None) or b"").decode(errors="replace").strip().splitlines()
+        raise InputError(f"openssl {arguments[0]} failed: {lines[-1][:200] if lines else error}") from error
+    return process.stdout

@@ -90,7 +90,7 @@ def check_items(machine: JointMachine, cases: Sequence[JointCase]) -> None:
 
 
 def encode_items(cases: Sequence[JointCase], part: Program) -> dict[str, array]:  # type: ignore[type-arg]
-    """The tensors of these cases, each of the narrowest type that holds its numbers; none of no cases.
+    """The tensors of these cases, each of the narrowest type that holds its numbers; {} without cases.
 
     Raises
     ------

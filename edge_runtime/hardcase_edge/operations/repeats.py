@@ -57,9 +57,9 @@ class Repeats:
             window[2] += 1
             self.suppressed += 1
             return
-        told = "".join(
+        suppressed = "".join(
             [f" ({n:.0f} more {what} left out)" for n, what in ((kind[2], "like this"), (self._all[2], "lines")) if n]
         )
         kind[1], self._all[1] = kind[1] + 1, self._all[1] + 1
         kind[2] = self._all[2] = 0.0
-        self._write(line + told)
+        self._write(line + suppressed)

@@ -45,14 +45,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--outbox-drop",
         choices=(OLDEST_FIRST, SAMPLE),
         default=OLDEST_FIRST,
-        help="what goes when it is full: the oldest, or all but an even sample (default %(default)s)",
+        help="which records to drop when it is full: the oldest, or all but an even sample (default %(default)s)",
     )
     group.add_argument(
         "--outbox-days",
         type=float,
         default=DAYS,
         metavar="DAYS",
-        help="after which a record goes unsent (default %(default)s)",
+        help="after which a record is dropped unsent (default %(default)s)",
     )
     group.add_argument(
         "--outbox-rate",

@@ -100,8 +100,8 @@ class Outbox:
                     end_at = monotonic() + LAST_S
                 self._changed.notify_all()
             now = monotonic()
-            for made in new:
-                queue.add(made, now)
+            for record in new:
+                queue.add(record, now)
             for payload in acks:
                 queue.acknowledged(payload, now)
             wake_at = queue.step(channel, now)

@@ -181,10 +181,10 @@ class Queue:
         """The oldest record that was not sent on this start: of the file, then of the group."""
         flights = self._drain.flights
         while self._file is not None and not self._read and self._read_to < self._file.last_id:
-            found = self._try(lambda file: file.after(self._read_to, READ_AHEAD))
-            if found is None:
+            read = self._try(lambda file: file.after(self._read_to, READ_AHEAD))
+            if read is None:
                 break
-            rows, bad = found
+            rows, bad = read
             self._read_to = max([row.id for row in rows] + bad, default=self._file.last_id)
             self._read.extend(row for row in rows if row.key not in flights and row.id not in self._remove)
             self._remove.update(bad)
@@ -202,14 +202,14 @@ class Queue:
         if not self._unwritten and not self._remove and expire is None:
             self._since = inf
             return True
-        made, remove = list(self._unwritten.values()), list(self._remove)
-        first_and_gone = self._try(lambda file: (file.last_id + 1, file.commit(made, remove, expire=expire)))
+        records, remove = list(self._unwritten.values()), list(self._remove)
+        first_and_gone = self._try(lambda file: (file.last_id + 1, file.commit(records, remove, expire=expire)))
         if first_and_gone is None:
             self._commit_at = now + self._config.retry_s
             return False
         first, gone = first_and_gone
         self._expire_at = self._expire_at if expire is None else now + EXPIRE_EVERY_S
-        self.counters["written"] += len(made)
+        self.counters["written"] += len(records)
         self.counters["dropped"] += gone
         flights = self._drain.flights
         self._ids.update((key, first + k) for k, key in enumerate(self._unwritten) if key in flights)

@@ -145,17 +145,17 @@ class Recorder:
     def _make(self, fields: dict[str, Any], *, is_audit: bool) -> Made | None:
         self._sequence += 1
         wall = self._now()
-        made = round(wall, 3) if wall >= self._floor else None
+        wall_time = round(wall, 3) if wall >= self._floor else None
         at = round(self._monotonic() - self._began, 3)
         whole = {
             "kind": "audit" if is_audit else "decision",
             **self._head,
             "sequence": self._sequence,
             "at": at,
-            "t": made,
+            "t": wall_time,
             **fields,
         }
         payload = json.dumps(whole, separators=(",", ":")).encode()
         if len(payload) > MAX_RECORD_BYTES:
             return None
-        return Made(self.boot, self._sequence, made, is_audit, payload)
+        return Made(self.boot, self._sequence, wall_time, is_audit, payload)

@@ -34,14 +34,14 @@ def inner_sensors(program: Program, features: Sequence[str], sensors: Sequence[s
     BundleError
         An inner sensor costs something, or a request would carry what it says.
     """
-    found = {name: k for k, name in enumerate(sensors) if name in INNER and _is_inner(program, features, name, k)}
-    for name, k in found.items():
+    places = {name: k for k, name in enumerate(sensors) if name in INNER and _is_inner(program, features, name, k)}
+    for name, k in places.items():
         if any(program.sensors[k].cost):
             raise BundleError(f"the inner sensor {name!r} has a cost; the device fills it for nothing: export again")
         is_bought = any(k in node.sensors for node in program.nodes if isinstance(node, Forward))
         if is_bought or set(program.sensors[k].features) & set(program.uplink.features):
             raise BundleError(f"a request would carry the inner sensor {name!r}, which stays on the device")
-    return found
+    return places
 
 
 def _is_inner(program: Program, features: Sequence[str], name: str, number: int) -> bool:

@@ -85,7 +85,7 @@ def normalise(values: Sequence[Reading], dtypes: Sequence[str]) -> list[Reading]
 
 
 def _number(value: object, dtype: str) -> float:
-    """A number that is no float, as a double that the declared type rounds no further."""
+    """A number that is not a float, as a double that the declared type rounds no further."""
     if hasattr(value, "__index__"):
         whole = index(value)
         return _nearest(whole, 24) if dtype == "f32" else _nearest(whole, 53)

@@ -75,13 +75,13 @@ def read_by_trees(p: Program) -> dict[int, dict[int, int]]:
         below = p.scorers[s.trees] if isinstance(s, Stack) else None
         if not isinstance(s, Stack) or not isinstance(below, Trees):
             continue
-        known = trees.setdefault(s.trees, {})
+        sensors_of = trees.setdefault(s.trees, {})
         for m in s.members:
-            if m not in known:
+            if m not in sensors_of:
                 columns = {below.columns[k] for k in set(below.trees[m].splits)}
                 sensors = sorted({p.sensor_of[p.columns[c].feature] for c in columns})
                 bits = bits_of(sensors)
-                known[m] = single.setdefault(sensors[0], bits) if len(sensors) == 1 else bits
+                sensors_of[m] = single.setdefault(sensors[0], bits) if len(sensors) == 1 else bits
     return trees
 
 
@@ -91,11 +91,11 @@ def shared_trees(p: Program) -> dict[int, tuple[int, ...]]:
     shared: dict[int, set[int]] = {}
     for s in p.scorers:
         if isinstance(s, Stack):
-            known = seen.setdefault(s.trees, set())
-            again = known.intersection(s.members)
+            members = seen.setdefault(s.trees, set())
+            again = members.intersection(s.members)
             if again:
                 shared.setdefault(s.trees, set()).update(again)
-            known.update(s.members)
+            members.update(s.members)
     return {k: tuple(sorted(trees)) for k, trees in shared.items()}
 
 

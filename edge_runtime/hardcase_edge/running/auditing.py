@@ -43,7 +43,7 @@ def auditing_of(
     Raises
     ------
     InputError
-        A share is none.
+        A share is not a number from 0 to 1.
     """
     ask = parse_share(args.trial_audit_share, "--trial-audit-share")
     keep = 0.0 if args.audit is None else parse_share(args.audit, "--audit")

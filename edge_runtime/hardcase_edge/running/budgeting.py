@@ -165,8 +165,8 @@ class Budgets:
         self._forwards_reserve = 0 if servo.forwards is None else servo.forwards.burst
         self._resume(kept)
         self._has_begun = False
-        # Nothing is reserved before a decision, so starts that fail cost nothing. A plan that was begun goes on, also on
-        # a disk that has become full or read-only.
+        # Nothing is reserved before a decision, so starts that fail cost nothing.
+        # A plan that was begun goes on, also on a disk that has become full or read-only.
         self._save(is_last=True, must=not kept)
 
     # ------------------------------------------------------------ before and after a decision

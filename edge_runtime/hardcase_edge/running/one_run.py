@@ -68,7 +68,6 @@ def run_bundle(
         It cannot start, or another device uses its id.
     """
     from ..device.by_clock import short_switches
-    from ..device.device import Device
     from ..sensors.specs import timeout_s_of
 
     args, beside = process.args, process.beside
@@ -91,12 +90,7 @@ def run_bundle(
         watching = _watching(process, loaded, bank, auditing, link)
         sources = [s.facts for s in (stored, publisher, air, auditing, watching, budgets) if s is not None]
         seen_by = watching or auditing
-        kind = Device
-        if loaded.joint is not None:
-            from ..device.joint import JointDevice
-
-            kind = JointDevice
-        device = kind(
+        device = _device_class(loaded)(
             loaded, bank if seen_by is None else seen_by.bank, link, process.config,
             facts=lambda: {key: value for facts in sources for key, value in facts().items()},
             tell=beside.note, companions=[c for c in (watching, budgets) if c is not None],
@@ -109,18 +103,15 @@ def run_bundle(
         try:
             _begin(process, device, link, stored, has_news)
             if stored is not None:
-                promised = None if auditing is None else auditing.promised
-                inner = inner_sensors(loaded.machine.program, loaded.manifest.features, loaded.manifest.sensors)
-                stored.begin(time.monotonic(), has_broker=link is not None, promised=promised, inner=inner)
-                _at_deadline(stored)
+                _begin_stored(stored, loaded, auditing, has_broker=link is not None)
             if air is not None and link is not None:
                 air.begin(link)
-            for made in _decisions(process, device, link, stored):
+            for decision in _decisions(process, device, link, stored):
                 if publisher is not None:
-                    publisher.decided(made)
+                    publisher.decided(decision)
                 if auditing is not None:
-                    auditing.decided(made, link)
-                if watching is not None and watching.decided(made):
+                    auditing.decided(decision, link)
+                if watching is not None and watching.decided(decision):
                     device.report_soon()
         except KeyboardInterrupt:
             pass  # stopped between two decisions
@@ -129,14 +120,9 @@ def run_bundle(
                 air.close()
             on_end(beside.reload.tell if stored is None else stored.tell)
             beside.end()
-            if auditing is not None:
-                auditing.stop()
-            if watching is not None:
-                watching.stop()
-            if publisher is not None:
-                publisher.stop()
-            if budgets is not None:
-                budgets.stop()
+            for companion in (auditing, watching, publisher, budgets):  # audits become records before these are closed
+                if companion is not None:
+                    companion.stop()
             if link is not None:
                 link.stop(device.facts())
         if stored is not None and not stored.is_told:
@@ -160,6 +146,25 @@ def _bank(args: argparse.Namespace, loaded: Loaded, timeout_s: float) -> Any:
         args.sensors, program, manifest, loaded.joint.inner, timeout_s=timeout_s, items=args.items,
         isolate=args.isolate,
     )  # fmt: skip
+
+
+def _device_class(loaded: Loaded) -> type[Device]:
+    """The loop for single decisions, or that for items of several parts."""
+    if loaded.joint is None:
+        from ..device.device import Device
+
+        return Device
+    from ..device.joint import JointDevice
+
+    return JointDevice
+
+
+def _begin_stored(stored: Run, loaded: Loaded, auditing: Auditing | None, *, has_broker: bool) -> None:
+    """Begin the run of a slot; if its bundle is on trial, the trial's deadline runs from now on."""
+    promised = None if auditing is None else auditing.promised
+    inner = inner_sensors(loaded.machine.program, loaded.manifest.features, loaded.manifest.sensors)
+    stored.begin(time.monotonic(), has_broker=has_broker, promised=promised, inner=inner)
+    _at_deadline(stored)
 
 
 def _begin(
@@ -231,15 +236,15 @@ def _decisions(process: Process, device: Device, link: Link | None, stored: Run 
     from ..operations.beside import resident_bytes
 
     make_line = line_format(process.args.record, process.args.device_id)
-    for made in device.run():
-        device.counters["unwritten"] += not process.lines.write(make_line(made))
-        process.beside.decided(made)
-        yield made
+    for decision in device.run():
+        device.counters["unwritten"] += not process.lines.write(make_line(decision))
+        process.beside.decided(decision)
+        yield decision
         if stored is None:
             continue
         was_trial, is_connected = stored.is_trial, link is not None and link.can_ask
         now = time.monotonic()
-        if not stored.decided(now, is_connected=is_connected, memory_bytes=resident_bytes, record=made):
+        if not stored.decided(now, is_connected=is_connected, memory_bytes=resident_bytes, record=decision):
             return
         if was_trial and not stored.is_trial:
             device.report_soon()

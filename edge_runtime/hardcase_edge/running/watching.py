@@ -156,13 +156,13 @@ class Watching:
     def _tell(self) -> bool:
         """Tell the log what is new."""
         suspects = {} if self._watch is None else self._watch.suspects
-        state, (told, known) = "" if self._promise is None else self._promise.state, self._told
-        if state == told and len(suspects) == len(known):
+        state, (last_state, last_suspects) = "" if self._promise is None else self._promise.state, self._told
+        if state == last_state and len(suspects) == len(last_suspects):
             return False
-        if self._promise is not None and state == BROKEN and told != BROKEN:
+        if self._promise is not None and state == BROKEN and last_state != BROKEN:
             end = "more cases are forwarded" if self._promise.forwarded_share else "have it trained again"
             self._note(f"the bundle's promise is broken since decision {self._promise.broken_since}; {end}")
-        for s in suspects.keys() - known:
+        for s in suspects.keys() - last_suspects:
             self._note(self._suspicion(s, suspects[s][0]))
         self._told = (state, frozenset(suspects))
         return True

@@ -63,7 +63,7 @@ class Replay:
         if len(set(names)) != len(names):
             self.close()
             duplicate = next(name for name in names if names.count(name) > 1)
-            raise InputError(f"replay file {path} names column {duplicate[:80]!r} twice")
+            raise InputError(f"replay file {path} names column {duplicate[:80]!r} twice; rename one")
         self._at = {name: k for k, name in enumerate(names)}
         self._columns: dict[str, tuple[list[tuple[int, bool]], bool]] = {}  # of a sensor, as ``lacks`` found them
         self._cells: list[str] | None = None

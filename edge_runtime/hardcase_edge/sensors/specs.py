@@ -109,13 +109,13 @@ def open_sources(
     except BaseException:
         opener.close()
         raise
-    given: ItemSource | None = opener.items
-    if given is None and largest is not None:
+    item_source: ItemSource | None = opener.items
+    if item_source is None and largest is not None:
         names = {name for w in wanted for name in w.features}
-        given = next((r for r in sources.values() if isinstance(r, Replay) and r.has_items(largest, names)), None)
+        item_source = next((r for r in sources.values() if isinstance(r, Replay) and r.has_items(largest, names)), None)
     named = next((r for r in sources.values() if sequence and isinstance(r, Replay) and r.has_column(sequence)), None)
     stream: Callable[[], object] = (lambda: None) if named is None else partial(named.cell, sequence)
-    return SensorBank(wanted, sources, timeout_s=timeout_s, items=given, stream=stream)
+    return SensorBank(wanted, sources, timeout_s=timeout_s, items=item_source, stream=stream)
 
 
 def check_specs(
@@ -251,10 +251,9 @@ def _split(spec: str, by_name: dict[str, Wanted]) -> tuple[str, str]:
     if equals and name in by_name:
         return name, text
     if equals and ":" not in name:
-        from difflib import get_close_matches
+        from ..base.hints import did_you_mean
 
-        close_names = get_close_matches(name, by_name, 1)
-        hint = f"did you mean {close_names[0]}?" if close_names else f"it has {', '.join(by_name)[:200]}"
+        hint = did_you_mean(name, by_name, f"it has {', '.join(by_name)[:200]}")
         raise InputError(f"sensor spec {spec[:80]!r} names no sensor of this bundle; {hint}")
     return "", spec
 

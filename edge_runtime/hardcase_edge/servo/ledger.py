@@ -46,10 +46,10 @@ def read_ledger(path: str | Path, plan: str) -> dict[str, list[int]]:
         raise InputError(f"budget file {path} is not a file; {remedy}")
     data = read_bounded(path, MAX_BYTES, "budget file", remedy=remedy)
     try:
-        found = json.loads(data)
-        if found["plan"] != plan:
+        fields = json.loads(data)
+        if fields["plan"] != plan:
             return {}
-        parts = {key: found[key] for key in SIZES if key in found}
+        parts = {key: fields[key] for key in SIZES if key in fields}
     except (ValueError, TypeError, KeyError, RecursionError):
         raise InputError(f"budget file {path} is not one that hardcase-edge wrote; {remedy}") from None
     for key, numbers in parts.items():

@@ -63,9 +63,9 @@ class Plan:
         self.left_ms = max(0, self.left_ms - ms)
 
     def date_is_in(self, ms: int, counted_ms: int) -> None:
-        """A clock says so, after ``counted_ms``; the plan follows it a day for each hour at most, as noted time does.
+        """A clock gives this time until the date, after ``counted_ms``; it never lengthens the plan.
 
-        A date that is further away than was counted is not believed.
+        It shortens the plan by at most a day for each hour that was counted, as noted time moves.
         """
         self.left_ms = min(self.left_ms, max(ms, self.left_ms - LEAP * counted_ms, 0))
 

@@ -133,5 +133,7 @@ def _signature(bundle: str | Path) -> bytes:
     limit = MAX_SIGNATURES * SIGNATURE_BYTES
     data = read_bounded(path, limit, "signature", remedy="copy the .sig file again", refusal=SignatureError)
     if not are_signatures(data):
-        raise SignatureError(f"the signature {path} has {len(data)} bytes, which is no multiple of 64; copy it again")
+        raise SignatureError(
+            f"the signature {path} has {len(data)} bytes, which is not a multiple of 64; copy it again"
+        )
     return data

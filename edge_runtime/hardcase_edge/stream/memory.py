@@ -58,11 +58,11 @@ class Memory:
             if values is None:
                 continue
             try:
-                taken = normalise(values, [self._program.features[f].dtype for f in features])
+                stored = normalise(values, [self._program.features[f].dtype for f in features])
             except Exception:  # a foreign number may raise anything when it is read, as in a session
                 continue
-            if all(x is not None or self._program.features[f].nullable for f, x in zip(features, taken, strict=True)):
-                self._now.update(zip(features, taken, strict=True))
+            if all(x is not None or self._program.features[f].nullable for f, x in zip(features, stored, strict=True)):
+                self._now.update(zip(features, stored, strict=True))
                 self._read.add(sensor)
 
     def read(self) -> list[Reading]:

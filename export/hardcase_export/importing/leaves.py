@@ -81,9 +81,7 @@ def _denominator(v: float, largest: int, slack: float) -> int:
 
 def sum_in_16(source: Source, shapes: Sequence[Shape]) -> Summed:
     """Leaves as one 16-bit integer each, with the largest scale whose sums fit 32 bits."""
-    centred, centres = _centred(source)
-    largest = max((float(np.abs(v).max()) for v in centred), default=0.0)
-    reach = _reach(source, centred, centres)
+    centred, centres, largest, reach = _extents(source)
     scale = min(
         CODE_MAX / largest if largest else math.inf, (I32 - 2 - len(centred)) / reach if reach else math.inf, 2.0**60
     )
@@ -98,9 +96,7 @@ def sum_in_16(source: Source, shapes: Sequence[Shape]) -> Summed:
 
 def sum_in_31(source: Source, shapes: Sequence[Shape]) -> Summed:
     """Leaves as two 16-bit integers each, in two trees per output that a stack adds."""
-    centred, centres = _centred(source)
-    largest = max((float(np.abs(v).max()) for v in centred), default=0.0)
-    reach = _reach(source, centred, centres)
+    centred, centres, largest, reach = _extents(source)
     scale = min(
         HIGH * (CODE_MAX - 1) / largest if largest else math.inf, SAFE / 4 / reach if reach else math.inf, 2.0**60
     )
@@ -138,6 +134,13 @@ def _fitting(source: Source, scale: float, by: int) -> float:
 def power_below(scale: float) -> float:
     """The largest power of two up to this scale."""
     return 2.0 ** math.floor(math.log2(scale))
+
+
+def _extents(source: Source) -> tuple[list[NDArray[np.float64]], list[float], float, float]:
+    """Centred leaves, their centres, the largest magnitude of a centred leaf, and a bound on that of any score."""
+    centred, centres = _centred(source)
+    largest = max((float(np.abs(v).max()) for v in centred), default=0.0)
+    return centred, centres, largest, _reach(source, centred, centres)
 
 
 def _centred(source: Source) -> tuple[list[NDArray[np.float64]], list[float]]:

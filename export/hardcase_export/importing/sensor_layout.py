@@ -27,7 +27,6 @@ rms = [0, 40]
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardcase_edge.base.files import read_bounded
+from hardcase_edge.base.hints import did_you_mean
 from hardcase_edge.base.toml import parse_toml
 from hardcase_edge.bundle.manifest import MAX_NAME, Label
 from hardcase_edge.errors import InputError
@@ -162,8 +162,7 @@ def _check(section: Any, where: str) -> None:
     for key, value in section.items():
         kinds = KEYS[where]
         if key not in kinds:
-            similar = difflib.get_close_matches(key, kinds, n=1, cutoff=0.5)
-            hint = f"did you mean {similar[0]!r}?" if similar else f"use one of {', '.join(kinds)}"
+            hint = did_you_mean(key, kinds, f"use one of {', '.join(kinds)}", cutoff=0.5)
             raise InputError(f"{where} has the unknown key {key!r}; {hint}")
         if not isinstance(value, kinds[key]) or isinstance(value, bool):
             raise InputError(f"{where} {key} is {str(value)[:80]!r}; give {KINDS[kinds[key]]}")
@@ -215,10 +214,9 @@ def _features(entry: dict[str, Any], place: dict[str, int]) -> list[int]:
         if str(name) in place:
             matches = [place[str(name)]]
         if not matches:
-            similar = difflib.get_close_matches(str(name), place, n=1)
-            hint = f"; did you mean {similar[0]!r}?" if similar else ""
+            hint = did_you_mean(name, place, f"its features are {', '.join(place)[:200]}")
             raise InputError(
-                f"sensor {entry['name']!r} names {str(name)[:80]!r}, which is not a feature of the model{hint}"
+                f"sensor {entry['name']!r} names {str(name)[:80]!r}, which is not a feature of the model; {hint}"
             )
         places += [k for k in matches if k not in places]
     if not places:

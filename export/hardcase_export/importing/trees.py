@@ -252,12 +252,12 @@ def _shape(
     width: int,
 ) -> Shape:
     """The shape: a complete tree in heap order if that takes no more bytes, otherwise with pointers."""
-    made = [(place[f], code[f, cut], missing_left) for f, cut, missing_left, _, _ in nodes]
+    heap = [(place[f], code[f, cut], missing_left) for f, cut, missing_left, _, _ in nodes]
     children = [(left, right) for *_, left, right in nodes]
     n, depth = len(nodes), longest_way(children)
     if depth <= HEAP_DEPTH and 2 * (2**depth - 1) + 2**depth * width <= 4 * n + (n + 1) * width:
-        made, leaf_of, children = _heap(made, leaf_of, children, depth)
-    splits, thresholds, missing_left = zip(*made, strict=True) if made else ((), (), ())
+        heap, leaf_of, children = _heap(heap, leaf_of, children, depth)
+    splits, thresholds, missing_left = zip(*heap, strict=True) if heap else ((), (), ())
     return Shape(splits, thresholds, missing_left, tuple(children), np.array(leaf_of, dtype=np.int64))
 
 

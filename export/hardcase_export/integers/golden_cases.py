@@ -97,10 +97,10 @@ class _CaseMaker:
 
     def traces(self) -> Iterator[GoldenCase]:
         """One row per trace; traces that the cloud answers come first."""
-        seen: dict[tuple[int, ...], int] = {}
+        first_rows: dict[tuple[int, ...], int] = {}
         for k, decision in enumerate(self.decisions):
-            seen.setdefault(decision.trace, k)
-        first = sorted(seen.values(), key=lambda k: (self.decisions[k].route != CLOUD, k))
+            first_rows.setdefault(decision.trace, k)
+        first = sorted(first_rows.values(), key=lambda k: (self.decisions[k].route != CLOUD, k))
         yield from (self.plain[k] for k in first[:MAX_TRACES])
 
     def clouds(self) -> Iterator[GoldenCase]:

@@ -53,8 +53,8 @@ def measure_intervals(quantised: Quantised, rows: Rows) -> Intervals:
         for cloud in (False, True):
             silent = decisions(program, rows.X, None, steps=steps, cloud=cloud, sizes=rows.sizes)
             for node, (low, high) in _by_node(silent, rows, DEGRADED).items():
-                known = ends.get((node, True), (low, high))
-                ends[node, True] = min(low, known[0]), max(high, known[1])
+                bounds = ends.get((node, True), (low, high))
+                ends[node, True] = min(low, bounds[0]), max(high, bounds[1])
     return {node: (ends.get((node, False)), ends.get((node, True))) for node in sorted({node for node, _ in ends})}
 
 

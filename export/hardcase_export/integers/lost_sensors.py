@@ -57,9 +57,9 @@ def measure_without(program: Program, rows: Rows, steps: int | None = None) -> W
         for place, (n_rows, confidence) in _Measurement(program, rows, steps, part, cloud).shares().items():
             most, lowest = shares.get(place, (n_rows, confidence))
             shares[place] = max(n_rows, most), min(confidence, lowest)
-    kept = sorted(shares, key=lambda place: (-shares[place][0], place))[:MAX_PLACES]
+    places = sorted(shares, key=lambda place: (-shares[place][0], place))[:MAX_PLACES]
     pairs: dict[tuple[int, ...], dict[int, tuple[int | None, int | None]]] = defaultdict(dict)
-    for failed, node, route in kept:
+    for failed, node, route in places:
         local, degraded = pairs[failed].get(node, (None, None))
         confidence = shares[failed, node, route][1]
         pairs[failed][node] = (confidence, degraded) if route == LOCAL else (local, confidence)

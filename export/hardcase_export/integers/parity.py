@@ -126,8 +126,8 @@ def parity(
 
 
 def _local(after: Sequence[Decision]) -> LocalAnswers:
-    found = [(k, d.result, d.trace[-1]) for k, d in enumerate(after) if d.route == LOCAL]
-    rows, answers, nodes = zip(*found, strict=True) if found else ((), (), ())
+    local = [(k, d.result, d.trace[-1]) for k, d in enumerate(after) if d.route == LOCAL]
+    rows, answers, nodes = zip(*local, strict=True) if local else ((), (), ())
     return LocalAnswers(rows, answers, nodes)
 
 

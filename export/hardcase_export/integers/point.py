@@ -207,5 +207,5 @@ def _check_agreement(measured: dict[str, Parity], min_agreement: float) -> None:
 
 
 def _compare(draft: Program, quantised: Quantised, rows: Rows, quality: Quality = ACCURACY) -> Parity:
-    known = (rows.X, rows.y, rows.hpc, rows.confidence, quality)
-    return parity(draft, quantised.program, *known, steps=quantised.steps, group=rows.group, sizes=rows.sizes)
+    row_arrays = (rows.X, rows.y, rows.hpc, rows.confidence, quality)
+    return parity(draft, quantised.program, *row_arrays, steps=quantised.steps, group=rows.group, sizes=rows.sizes)

@@ -39,17 +39,17 @@ def drop_path(form: Array, weights: Array, shares: Sequence[float]) -> list[Kept
     shares : shares of the inputs to keep
     """
     n = len(weights) - 1
-    kept = Kept(np.arange(n + 1), weights.copy())
+    inputs_left = Kept(np.arange(n + 1), weights.copy())
     path = []
     for share in shares:
-        n_inputs = min(len(kept.inputs) - 1, int(np.ceil(share * n)))
-        while len(kept.inputs) - 1 > n_inputs:
-            inverse = np.linalg.inv(form[np.ix_(kept.inputs, kept.inputs)])
-            losses = kept.weights[:-1] ** 2 / np.diag(inverse)[:-1]
-            n_kept = max(n_inputs, int(KEEP * (len(kept.inputs) - 1)))
-            stay = np.append(np.sort(np.argsort(-losses, kind="stable")[:n_kept]), len(kept.inputs) - 1)
-            kept = _fitted(form, weights, kept.inputs[stay])
-        path.append(kept)
+        n_inputs = min(len(inputs_left.inputs) - 1, int(np.ceil(share * n)))
+        while len(inputs_left.inputs) - 1 > n_inputs:
+            inverse = np.linalg.inv(form[np.ix_(inputs_left.inputs, inputs_left.inputs)])
+            losses = inputs_left.weights[:-1] ** 2 / np.diag(inverse)[:-1]
+            n_kept = max(n_inputs, int(KEEP * (len(inputs_left.inputs) - 1)))
+            stay = np.append(np.sort(np.argsort(-losses, kind="stable")[:n_kept]), len(inputs_left.inputs) - 1)
+            inputs_left = _fitted(form, weights, inputs_left.inputs[stay])
+        path.append(inputs_left)
     return path
 
 

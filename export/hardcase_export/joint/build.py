@@ -150,11 +150,11 @@ def _with_tables(integers: Integers, items: Sequence[np.ndarray], labels: Sequen
     for item, truth in zip(items, labels, strict=True):
         if len(item) > joint.max_parts:
             continue
-        session_gaps, found = gaps_of(probe, item)
+        session_gaps, decided = gaps_of(probe, item)
         gaps += session_gaps
-        right += (truth == found).tolist()
+        right += (truth == decided).tolist()
         least.append(min(session_gaps))
-        all_right.append(bool((truth == found).all()))
+        all_right.append(bool((truth == decided).all()))
     if not gaps:
         return joint
     margins, confidences = table_of(gaps, right)

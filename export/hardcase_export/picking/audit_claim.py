@@ -64,8 +64,8 @@ def _by_class(
         return {}
     shares = {}
     for k, label in enumerate(labels):
-        mine = answers == k
-        share = _at_least(_counts(len(test.y), rows[mine], agrees[mine], test.group), rate, LEVEL / len(labels))
+        is_class = answers == k
+        share = _at_least(_counts(len(test.y), rows[is_class], agrees[is_class], test.group), rate, LEVEL / len(labels))
         if share is not None:
             shares[str(label)] = share
     return shares
@@ -89,10 +89,10 @@ def _agrees(local: LocalAnswers, rows: Rows, intervals: Intervals) -> tuple[NDAr
     if np.issubdtype(rows.hpc.dtype, np.integer):
         return numbers, f0 == answers
     offsets = [intervals.get(node, (None, None))[0] for node in local.nodes]
-    known = np.array([pair is not None for pair in offsets], bool)
+    has_interval = np.array([pair is not None for pair in offsets], bool)
     low, high = np.array([pair for pair in offsets if pair is not None]).reshape(-1, 2).T
-    above = f0[known] - answers[known]
-    return numbers[known], (low <= above) & (above <= high)
+    above = f0[has_interval] - answers[has_interval]
+    return numbers[has_interval], (low <= above) & (above <= high)
 
 
 def _counts(n: int, rows: NDArray[np.int64], agrees: NDArray[np.bool_], group: NDArray[np.int64] | None) -> Counts:

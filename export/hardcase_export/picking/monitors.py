@@ -122,10 +122,10 @@ def _histogram(values: Array) -> Histogram | None:
 
 def _residual(program: Program, X: Array, bought: NDArray[np.bool_], sensor: int) -> Residual | None:
     """What predicts this sensor; None if nothing does well enough."""
-    mine = bought[sensor]
-    beside = [s for s in range(len(bought)) if s != sensor and bought[s, mine].mean() >= BESIDE]
+    is_read = bought[sensor]
+    beside = [s for s in range(len(bought)) if s != sensor and bought[s, is_read].mean() >= BESIDE]
     others = [f for s in beside for f in program.sensors[s].features]
-    both = mine & bought[beside].all(axis=0)
+    both = is_read & bought[beside].all(axis=0)
     own = program.sensors[sensor].features
     both &= np.isfinite(X[:, [*own, *others]]).all(axis=1)
     if both.sum() < LEAST_ROWS or not others:
@@ -133,11 +133,11 @@ def _residual(program: Program, X: Array, bought: NDArray[np.bool_], sensor: int
     rows = X[both]
     fits = [fit for f in own if (fit := _fit(rows, f, others, FIT)) is not None]
     fits.sort(key=lambda fit: (-fit[0], fit[1].feature))
-    kept = fits[:PREDICTIONS]
-    if not kept:
+    best_fits = fits[:PREDICTIONS]
+    if not best_fits:
         return None
-    beyond = np.any([misses > 2.0**-p.shift * p.limit for _, p, misses in kept], axis=0)
-    predictions = tuple(sorted((p for _, p, _ in kept), key=lambda p: p.feature))
+    beyond = np.any([misses > 2.0**-p.shift * p.limit for _, p, misses in best_fits], axis=0)
+    predictions = tuple(sorted((p for _, p, _ in best_fits), key=lambda p: p.feature))
     return Residual(sensor, _per_mille(beyond), _same(rows, own, predictions), predictions)
 
 

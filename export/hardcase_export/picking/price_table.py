@@ -200,8 +200,8 @@ class _Table:
         if len(choices) <= n:
             return choices
         costs = np.array([self._cost_of(c) for c in choices])
-        wanted = np.linspace(self._cost_of(self._shipped), costs[-1], n + 1)[1:]
-        return [choices[k] for k in sorted({int(np.abs(costs - cost).argmin()) for cost in wanted})]
+        goals = np.linspace(self._cost_of(self._shipped), costs[-1], n + 1)[1:]
+        return [choices[k] for k in sorted({int(np.abs(costs - cost).argmin()) for cost in goals})]
 
     def _cost_of(self, choice: Choice) -> float:
         return self.figures(choice)[1]

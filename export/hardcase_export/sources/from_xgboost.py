@@ -116,14 +116,14 @@ def _read(learner: dict[str, Any]) -> Source:
     model = booster["model"]
     n_outputs = max(1, n_classes)
     groups, trees = _counted(learner, model, n_outputs)
-    found = [_tree(tree, group) for tree, group in zip(trees, groups, strict=True)]
+    source_trees = [_tree(tree, group) for tree, group in zip(trees, groups, strict=True)]
     base = _base(shape["base_score"], objective, n_outputs)
     if n_outputs == 2:
-        found, base = two_as_one(found), base[1:] - base[:1]
+        source_trees, base = two_as_one(source_trees), base[1:] - base[:1]
     return Source(
         name=f"XGBoost {objective}", dtype="f32", sums="f32", is_nullable=True,
         features=feature_names(learner.get("feature_names"), n_features), classes=classes, base=tuple(base.tolist()),
-        trees=tuple(found), link=LOGISTIC if classes else NONE,
+        trees=tuple(source_trees), link=LOGISTIC if classes else NONE,
     )  # fmt: skip
 
 

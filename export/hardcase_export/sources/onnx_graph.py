@@ -70,8 +70,8 @@ def steps_before(graph: Any, tensor: str) -> tuple[list[Step], str]:
         raise InputError("the ONNX model does not read the file's one input; write it with one tensor of all features")
     steps: list[Step] = []
     for node in reversed(before):
-        found, kind = _steps(node, constants, kind, n)
-        steps += found
+        node_steps, kind = _steps(node, constants, kind, n)
+        steps += node_steps
     return steps, kind
 
 

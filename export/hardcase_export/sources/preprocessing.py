@@ -129,14 +129,14 @@ class _Raw:
         }
 
     def trees(self) -> tuple[SourceTree, ...]:
-        made: dict[Split, Split] = {}
+        split_of: dict[Split, Split] = {}
         out = []
         for tree in self._source.trees:
             splits = []
             for split in tree.splits:
-                if split not in made:
-                    made[split] = self._split(split)
-                splits.append(made[split])
+                if split not in split_of:
+                    split_of[split] = self._split(split)
+                splits.append(split_of[split])
             out.append(replace(tree, splits=splits))
         return tuple(out)
 

@@ -117,8 +117,8 @@ def _from_onnx(name: str, data: bytes, n_features: int) -> GivenModel:
 
     def labels(X: NDArray[np.float64]) -> NDArray[np.int64]:
         with np.errstate(over="ignore"):
-            (said,) = session.run([label], {core.input: X.astype(TYPES[core.kind])})
-        return np.array([number.get(c, -1) for c in np.ravel(said).tolist()], dtype=np.int64)
+            (answers,) = session.run([label], {core.input: X.astype(TYPES[core.kind])})
+        return np.array([number.get(c, -1) for c in np.ravel(answers).tolist()], dtype=np.int64)
 
     return GivenModel(core, classes, (), labels if label else None, sha256(data).hexdigest())
 
@@ -185,13 +185,13 @@ def _labels(graph: Any) -> tuple[Any, ...]:
     from onnx import numpy_helper
 
     constants = {x.name: x for x in graph.initializer}
-    found: dict[str, tuple[Any, ...]] = {}
+    labels_by_kind: dict[str, tuple[Any, ...]] = {}
     for node in graph.node:
         if node.op_type == "ArrayFeatureExtractor" and node.input[0] in constants:
             values = numpy_helper.to_array(constants[node.input[0]]).ravel().tolist()
-            found["looked up"] = tuple(v.decode() if isinstance(v, bytes) else v for v in values)
+            labels_by_kind["looked up"] = tuple(v.decode() if isinstance(v, bytes) else v for v in values)
         for a in node.attribute:
             if a.name in CLASSIFIER_LABELS and (a.ints or a.strings):
                 kind = "zipped" if node.op_type == "ZipMap" else "classifier"
-                found[kind] = tuple(a.ints) or tuple(s.decode() for s in a.strings)
-    return next((found[kind] for kind in ("zipped", "looked up", "classifier") if kind in found), ())
+                labels_by_kind[kind] = tuple(a.ints) or tuple(s.decode() for s in a.strings)
+    return next((labels_by_kind[kind] for kind in ("zipped", "looked up", "classifier") if kind in labels_by_kind), ())

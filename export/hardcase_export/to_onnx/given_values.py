@@ -106,14 +106,14 @@ def open_given_values(path: str | Path, features: Sequence[str], dtypes: Sequenc
     """
     core, own, centre, digest = _read(Path(path), len(features))
     order = feature_order(core.name, own, core.n_features, features)
-    given = GivenValues(core, centre, digest, dtypes, order, None)
+    opened = GivenValues(core, centre, digest, dtypes, order, None)
     try:
-        given.predict(punch(X[:BATCH]))
+        opened.predict(punch(X[:BATCH]))
     except InputError:
         median = np.array([np.median(x[~np.isnan(x)]) if (~np.isnan(x)).any() else 0.0 for x in X.T])
-        given = GivenValues(core, centre, digest, dtypes, order, median)
-        given.predict(punch(X[:BATCH]))
-    return given
+        opened = GivenValues(core, centre, digest, dtypes, order, median)
+        opened.predict(punch(X[:BATCH]))
+    return opened
 
 
 def _read(path: Path, n_features: int) -> tuple[Core, tuple[str, ...], float, str]:

@@ -80,8 +80,8 @@ def feed(session: Any, X: NDArray[np.float64], outputs: Sequence[str], what: str
     """
     wide = session.get_inputs()[0].type == "tensor(double)"
     with np.errstate(over="ignore"):
-        given = X.astype(np.float64 if wide else np.float32)
+        inputs = X.astype(np.float64 if wide else np.float32)
     try:
-        return session.run(list(outputs), {"X": given})
+        return session.run(list(outputs), {"X": inputs})
     except Exception as error:  # onnxruntime has no common base for its own errors
         raise InputError(f"{what} fails on the test rows{kind} ({one_line(error)}); {REMEDY}") from error

@@ -86,7 +86,9 @@ def _rows(source: Source, layout: Layout, rows: NDArray[np.float64] | None, n: i
     if rows is not None:
         rows = rows[~np.isnan(rows).any(axis=1)]
         if len(rows) == 0:
-            raise InputError("every row has a missing reading, and a network takes none; give rows without")
+            raise InputError(
+                "every row has a missing reading, which a network cannot take; give rows without missing readings"
+            )
         rows = as_held(rows, dtypes, never)
         measured = np.stack([rows.min(axis=0), rows.max(axis=0)], axis=1)
         reach = np.where(np.isnan(reach), measured, reach)

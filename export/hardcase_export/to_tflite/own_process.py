@@ -108,17 +108,17 @@ def _spawn(path: Path, folder: Path, timeout_s: float) -> None:
         raise InputError(f"{path} needs a process with limits, which Windows does not have; train on Linux or macOS")
     command = [sys.executable, "-m", "hardcase_export.to_tflite.own_process", str(folder)]
     try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout_s, check=False)
+        process = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout_s, check=False)
     except subprocess.TimeoutExpired as error:
         raise InputError(f"{path} was stopped after {timeout_s:g} s; give a smaller model") from error
     error_file = folder / "error.txt"
     if error_file.is_file():
         refusal = error_file.read_text(encoding="utf-8")[:500]
         raise InputError(f"{path}: {refusal}")
-    if done.returncode < 0:
-        raise InputError(f"{path} crashed the interpreter (signal {-done.returncode}); convert it again")
-    if done.returncode:
-        last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
+    if process.returncode < 0:
+        raise InputError(f"{path} crashed the interpreter (signal {-process.returncode}); convert it again")
+    if process.returncode:
+        last = process.stderr.decode(errors="replace").strip().splitlines()[-1:]
         raise InputError(f"{path} failed ({' '.join(last)[:200]}); convert it again")
 
 

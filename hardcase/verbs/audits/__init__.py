@@ -14,7 +14,7 @@ from ...services.flags import store_argument
 
 __all__ = ["HELP", "arguments", "run"]
 
-HELP = "Check that devices have kept exactly the audits that their told seeds draw, and note what seeds are in use."
+HELP = "Check that devices have kept exactly the audits that their published seeds draw, and print the seeds in use."
 WRONG = 1  # exit status if an audit is missing for good, or is there without having been drawn
 MOST_BYTES = 64_000_000
 
@@ -25,7 +25,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--audit", required=True, metavar="SHARE", help="of local decisions, as of hardcase-edge run")
     parser.add_argument(
         "--told", type=Path, metavar="FILE",
-        help="lines of an earlier --json: seeds whose SHA-256 was told while the device ran",
+        help="lines of an earlier --json, with the SHA-256 of seeds in use",
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
     parser.set_defaults(act=run)

@@ -29,14 +29,20 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     store_argument(parser)
     parser.add_argument(
         "--bundle", required=True, action="append", metavar="FILE",
-        help="what devices run; with further ones, whose audits are read as well, give the one to compare with first",
+        help="what devices run; repeatable for others whose audits count; the first is compared with the new one",
     )  # fmt: skip
     parser.add_argument("--hpc", required=True, type=Path, metavar="FILE", help="f0 of these bundles: hpc.onnx")
-    parser.add_argument("--out", required=True, type=Path, metavar="FOLDER", help="for rows, build and bundle")
+    parser.add_argument(
+        "--out", required=True, type=Path, metavar="FOLDER", help="folder to write: rows, build and bundle"
+    )
     rows = parser.add_argument_group("rows")
-    rows.add_argument("--audited", metavar="SHARE", help="of local decisions that devices audit, as of run --audit")
-    rows.add_argument("--rows", type=positive, default=100_000, metavar="N", help="at most, the newest (100000)")
-    rows.add_argument("--per-device", type=positive, default=1_000, metavar="N", help="of one device at most (1000)")
+    rows.add_argument("--audited", metavar="SHARE", help="share of local decisions that devices audit (run --audit)")
+    rows.add_argument(
+        "--rows", type=positive, default=100_000, metavar="N", help="read the newest N rows at most (100000)"
+    )
+    rows.add_argument(
+        "--per-device", type=positive, default=1_000, metavar="N", help="of these, N of one device at most (1000)"
+    )
     rows.add_argument("--with-old", action="store_true", help="train on the rows of TOML's own table, too")
     training = parser.add_argument_group("training")
     training.add_argument("--effort", metavar="HOW", help="quick, normal or thorough; overrides [policy] effort")
@@ -46,7 +52,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     wish.add_argument("--max-loss", type=float, metavar="SHARE", help="as of hardcase export")
     wish.add_argument("--budget", type=float, metavar="COST", help="as of hardcase export")
     rolling = parser.add_argument_group("the roll-out")
-    rolling.add_argument("--worse-by", type=float, default=0.01, metavar="SHARE", help="accepted loss (0.01)")
+    rolling.add_argument(
+        "--worse-by", type=float, default=0.01, metavar="SHARE", help="how far right answers may fall (0.01)"
+    )
     rolling.add_argument("--anyway", action="store_true", help="go on even if the new policy is not better")
     rolling.add_argument("--sign", metavar="FILE", help="private key to sign the bundle with, from hardcase keygen")
     rolling.add_argument("--metadata", type=Path, metavar="DIR", help="list the bundle in this folder of hardcase keys")

@@ -47,17 +47,17 @@ def compare(
     is_test = np.array([part_of(row) == "test" for row in rows])
     if not is_test.any():
         raise InputError("none of the rows is a test row; wait for more audits")
-    seen = [row for row, keep in zip(rows, is_test, strict=True) if keep]
+    test_rows = [row for row, keep in zip(rows, is_test, strict=True) if keep]
     weight = weights[is_test] / weights[is_test].sum()
     loaded = load_bundle(new)
-    before, after = (_decided(each, old, seen, hpc) for each in (old, loaded))
+    before, after = (_decided(each, old, test_rows, hpc) for each in (old, loaded))
     better = after[0] - before[0]
     gain = float(weight @ better)
     error = sqrt(float(np.square(weight * (better - gain)).sum()))
     figures = {name: _figures(weight, *decided) for name, decided in (("old", before), ("new", after))}
     cheaper = figures["old"]["cost"] - figures["new"]["cost"]
     return {
-        "n_test": len(seen), **figures, "gain": gain, "gain_95": [gain - Z * error, gain + Z * error],
+        "n_test": len(test_rows), **figures, "gain": gain, "gain_95": [gain - Z * error, gain + Z * error],
         "unit": old.manifest.unit, "is_better": gain >= -worse_by and max(gain, cheaper) > 0,
     }  # fmt: skip
 

@@ -38,8 +38,8 @@ def inputs_of(args: argparse.Namespace, rows: Sequence[CameBack]) -> str:
     digest = sha256()
     for path in (args.config, args.hpc, *args.bundle):
         digest.update(sha256(read_bounded(path, 1 << 31, "input", remedy=REMEDY)).digest())
-    asked = [getattr(args, key) for key in ("audited", "with_old", "effort", "time_limit", "max_loss", "budget")]
-    digest.update(json.dumps(asked).encode())
+    flags = [getattr(args, key) for key in ("audited", "with_old", "effort", "time_limit", "max_loss", "budget")]
+    digest.update(json.dumps(flags).encode())
     for row in rows:
         digest.update(repr((row.device, row.boot, row.sequence, row.share, row.readings, row.label)).encode())
     return digest.hexdigest()
@@ -134,9 +134,9 @@ def _table(args: argparse.Namespace, config: Config, old: Loaded, rows: Sequence
 
     manifest = old.manifest
     names = [manifest.features[f] for f in old.machine.program.uplink.features]
-    taken = {SPLIT, WEIGHT, config.target} & set(names)
-    if taken:
-        raise InputError(f"a feature is called {min(taken)!r}, which the table needs for itself; rename it")
+    clashes = {SPLIT, WEIGHT, config.target} & set(names)
+    if clashes:
+        raise InputError(f"a feature is called {min(clashes)!r}, which the table needs for itself; rename it")
     texts = [manifest.categories.get(name) for name in names]
     file = io.StringIO(newline="")
     writer = csv.writer(file)

@@ -585,7 +585,7 @@ def test_a_module_that_raises_anything_when_it_is_imported_is_one_line(tmp_path:
         (["replay:/"], "replay file / cannot be read: Is a directory"),
         (["nonsense"], "sensor source 'nonsense' is unknown; use replay:FILE"),
         (["replay:"], "sensor source 'replay:' is not a MODULE:FUNCTION"),
-        (["vibe=thermal:0"], "'vibe=thermal:0' names no sensor of this bundle; did you mean vib?"),
+        (["vibe=thermal:0"], "'vibe=thermal:0' names no sensor of this bundle; did you mean 'vib'?"),
         (["zz=thermal:0"], "names no sensor of this bundle; it has x, vib"),
         (["x=none", "x=none"], "sensor x has two sources; give it one"),
         (["x=thermal:7"], "sensor x: there is no thermal zone '7'; this machine has: 0, 1, 2, cpu-thermal"),

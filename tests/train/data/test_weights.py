@@ -202,8 +202,10 @@ def test_a_column_that_is_no_weight_is_one_line(tmp_path, weight, data, said):
 
 def test_the_weight_is_a_column_of_its_own(tmp_path):
     config = read_config(written(tmp_path, [1.0] * N))
-    with pytest.raises(InputError, match="weight is 'v', which is not a column of the data"):
+    with pytest.raises(InputError, match="weight is 'v', which is not a column of the data; columns are "):
         make_task(replace(config, weight="v"))
+    with pytest.raises(InputError, match=r"which is not a column of the data; did you mean 'w'\?"):
+        make_task(replace(config, weight="w."))
     with pytest.raises(InputError, match="weight is 'y', which is the target or the split"):
         make_task(replace(config, weight="y"))
 

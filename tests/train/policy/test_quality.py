@@ -198,7 +198,7 @@ def test_a_measure_from_outside_is_checked(data: object) -> None:
 
 
 def test_a_measure_of_classes_is_none_of_values() -> None:
-    with pytest.raises(InputError, match=r"^m: the quality measure 'accuracy' is none of values; train again$"):
+    with pytest.raises(InputError, match=r"^m: the quality measure 'accuracy' is not one of values; train again$"):
         quality_from_json(ACCURACY.to_json(), "m", 0)
 
 

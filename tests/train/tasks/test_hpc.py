@@ -95,13 +95,13 @@ def test_a_live_pipeline_keeps_what_it_says() -> None:
 @pytest.mark.parametrize(
     ("name", "params", "said"),
     [
-        pytest.param(("StandardScalr", "LogisticRegression"), {}, "did you mean StandardScaler", id="step"),
+        pytest.param(("StandardScalr", "LogisticRegression"), {}, "did you mean 'StandardScaler'", id="step"),
         pytest.param(("StandardScaler", "PCA"), {}, "'PCA' is not a classifier of scikit-learn", id="last"),
         pytest.param(("StandardScaler", "StandardScaler"), {}, "name each step once", id="twice"),
         pytest.param(STEPS, {"C": 1}, "'C' names no step of the estimator; write STEP__PARAMETER", id="no-step"),
         pytest.param(STEPS, {"PCA__n": 1}, "'PCA__n' names no step", id="strange-step"),
         pytest.param(STEPS, {"StandardScaler__c": 1}, "StandardScaler does not take these params", id="parameter"),
-        pytest.param("lightgbm", {}, "did you mean LGBMClassifier", id="library"),
+        pytest.param("lightgbm", {}, "did you mean 'LGBMClassifier'", id="library"),
         pytest.param("LinearSVC", {}, "gives no probabilities", id="svc"),
     ],
 )  # fmt: skip

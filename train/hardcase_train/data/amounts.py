@@ -45,5 +45,7 @@ def check_cost(what: str, cost: Any) -> float | tuple[float, ...]:
     if not isinstance(cost, list | tuple):
         return check_amount(what, cost)
     if not 1 <= len(cost) <= MAX_COEFFICIENTS:
-        raise InputError(f"{what} has {len(cost)} coefficients, 1 to {MAX_COEFFICIENTS} are allowed")
+        raise InputError(
+            f"{what} has {len(cost)} coefficients, 1 to {MAX_COEFFICIENTS} are allowed; give fewer or more"
+        )
     return tuple(check_amount(f"{what}, coefficient {k},", c) for k, c in enumerate(cost))

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from hardcase_edge.base.hints import did_you_mean
 from hardcase_edge.base.toml import parse_toml
 from hardcase_edge.bundle.manifest import CLOCK_UNIT, MAX_NAME
 from hardcase_edge.errors import InputError
@@ -228,7 +228,7 @@ def _build(path: Path, tree: dict[str, Any], seed: int | None) -> Config:
     if not all(isinstance(name, str) and name for name in out["drop"]):
         raise InputError(f"{path}: [data] drop is {str(data['drop'])[:80]}, an array of column names is expected")
     if not 0 <= out["seed"] < 2**32:
-        raise InputError(f"{path}: the seed {out['seed']} is out of range 0..{2**32 - 1}")
+        raise InputError(f"{path}: the seed {out['seed']} is out of range 0..{2**32 - 1}; choose another")
     out.update(_quality(path, policy, _section(path, cost, "errors", "cost.errors"), out["task"]))
     out.update(_hpc(path, hpc))
     out["index"] = IndexSettings(**_section(path, tree, "index"))
@@ -264,8 +264,7 @@ def _check_keys(path: Path, where: str, section: Any, types: dict[str, Any]) -> 
         raise InputError(f"{path}: {label} is {str(section)[:80]!r}, a table is expected")
     for key, value in section.items():
         if key not in types:
-            near = difflib.get_close_matches(key, types, n=1, cutoff=0.5)
-            hint = f"did you mean {near[0]!r}?" if near else f"known keys are {', '.join(types)}"
+            hint = did_you_mean(key, types, f"known keys are {', '.join(types)}", cutoff=0.5)
             raise InputError(f"{path}: {label} has the unknown key {key[:60]!r}; {hint}")
         if not isinstance(value, types[key]) or isinstance(value, bool) != (types[key] is bool):
             kind = types[key][-1] if isinstance(types[key], tuple) else types[key]
@@ -279,16 +278,16 @@ def _hpc(path: Path, hpc: dict[str, Any]) -> dict[str, Any]:
     _check_params(path, hpc.get("params", {}))
     if "name" in hpc and "table" not in hpc:
         raise InputError(f"{path}: [hpc] name belongs to a legacy system; add its table or remove name")
-    given = next((key for key in ("table", "model") if key in hpc), None)
+    source = next((key for key in ("table", "model") if key in hpc), None)
     for key in ("estimator", "params", "model"):
-        if given is not None and key in hpc and key != given:
+        if source is not None and key in hpc and key != source:
             raise InputError(
-                f"{path}: [hpc] has {key} and {given}; keep one: f0 is an estimator, a fitted model or a legacy system"
+                f"{path}: [hpc] has {key} and {source}; keep one: f0 is an estimator, a fitted model or a legacy system"
             )
-    if given == "table":
+    if source == "table":
         file = path.parent / hpc["table"]
         return {"legacy": file, "legacy_name": hpc.get("name", file.stem)}
-    if given == "model":
+    if source == "model":
         return {"model": path.parent / hpc["model"]}
     return _estimator(path, hpc) | ({"params": hpc["params"]} if "params" in hpc else {})
 
@@ -310,9 +309,9 @@ def _quality(path: Path, policy: dict[str, Any], errors: dict[str, Any], task: s
     """The measure of answers: costs of errors, balanced classes, or a measure by name."""
     wishes = {"[cost.errors]": errors, "[policy] quality": policy.get("quality")}
     wishes["[policy] class_weight"] = policy.get("class_weight")
-    given = [name for name, value in wishes.items() if value]
-    if len(given) > 1:
-        raise InputError(f"{path}: {' and '.join(given)} both say what an error counts; keep one")
+    measures = [name for name, value in wishes.items() if value]
+    if len(measures) > 1:
+        raise InputError(f"{path}: {' and '.join(measures)} both say what an error counts; keep one")
     if policy.get("class_weight", "balanced") != "balanced":
         raise InputError(f"{path}: [policy] class_weight is {policy['class_weight']!r}; use balanced, or [cost.errors]")
     if not kind_named(task).has_classes and "class_weight" in policy:
@@ -376,7 +375,7 @@ def check_choice(what: str, name: Any, choices: Sequence[str]) -> str:
     Raises
     ------
     InputError
-        It is none of them.
+        It is not one of them.
     """
     if name not in choices:
         raise InputError(f"{what} is {str(name)[:80]!r}; use one of {', '.join(choices)}")

@@ -148,9 +148,9 @@ class Table:
             Another column has the name of a feature.
         """
         columns = {f"{name}.{part}": values for part, values in self.parts[name]().items()}
-        taken = next((column for column in columns if column in self.kinds), None)
-        if taken is not None:
-            raise InputError(f"a part of the dates in {name!r} would be {taken!r}, which is a column; rename one")
+        clash = next((column for column in columns if column in self.kinds), None)
+        if clash is not None:
+            raise InputError(f"a part of the dates in {name!r} would be {clash!r}, which is a column; rename one")
         return columns
 
 

@@ -7,9 +7,9 @@ settings first.
 
 from __future__ import annotations
 
-import difflib
 from typing import Any
 
+from hardcase_edge.base.hints import did_you_mean
 from hardcase_edge.errors import InputError
 
 from ..estimator import MethodClassifier, PolicyClassifier
@@ -108,6 +108,6 @@ def check_method(where: str, name: Any) -> str:
     """
     if name == AUTO or name in METHODS:
         return str(name)
-    near = difflib.get_close_matches(str(name), [AUTO, *METHODS], n=1, cutoff=0.45)
-    hint = f"did you mean {near[0]!r}?" if near else f"methods are {', '.join([AUTO, *METHODS])}"
+    names = [AUTO, *METHODS]
+    hint = did_you_mean(name, names, f"methods are {', '.join(names)}", cutoff=0.45)
     raise InputError(f"{where} names the method {str(name)[:40]!r}; {hint}")

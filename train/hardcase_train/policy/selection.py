@@ -136,7 +136,7 @@ class Judge:
         return quality.answers(self.hpc_label, self.hpc_confidence if quality.reads_confidences else None)
 
     def confidences(self, outcome: Outcome) -> np.ndarray | None:
-        """What the answers will state of themselves, (n,) from 0 to 1, if the quality measure reads it; else None.
+        """The confidences that the answers will state, (n,) from 0 to 1, if the quality measure reads it; else None.
 
         It is f0's where a row is forwarded; elsewhere it comes from the table that the rows with an end in common give.
         """

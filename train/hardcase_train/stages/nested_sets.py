@@ -99,8 +99,8 @@ def _row_costs(search: SubsetSearch) -> tuple[np.ndarray, np.ndarray]:
     problem, n = search.problem, len(search.probed)
     sizes = None if search.judge.sizes is None else search.judge.sizes[search.probed]
     costs = problem.row_costs(problem.single_sensors, sizes)
-    asked = problem.row_costs([problem.hpc_sensors], sizes, 1)[:, 0]
-    return np.maximum(np.broadcast_to(costs, (n, costs.shape[1])), 1e-9), np.broadcast_to(asked, n)
+    request_cost = problem.row_costs([problem.hpc_sensors], sizes, 1)[:, 0]
+    return np.maximum(np.broadcast_to(costs, (n, costs.shape[1])), 1e-9), np.broadcast_to(request_cost, n)
 
 
 def _order(path: list[Subset]) -> Order:

@@ -95,12 +95,12 @@ class SubsetSearch:
 
     def probes(self, subsets: Iterable[Subset]) -> list[Probe]:
         """A small classifier for each subset, evaluated on the judged rows ``probed``, which it has not seen."""
-        asked = list(subsets)
-        new = sorted({s for s in asked if s not in self._probes})
+        listed = list(subsets)
+        new = sorted({s for s in listed if s not in self._probes})
         probes = Parallel(n_jobs=self.n_jobs, prefer="threads")(delayed(self._probe)(s) for s in new)
         self._probes.update(zip(new, probes, strict=True))
         self.progress(len(new))
-        return [self._probes[s] for s in asked]
+        return [self._probes[s] for s in listed]
 
     def once(self, make: Callable[[SubsetSearch], T]) -> T:
         """``make(self)``, computed on the first call and cached by ``make``."""
@@ -271,9 +271,9 @@ def _best(worth: dict[int, float], fresh: Callable[[list[int]], list[float]]) ->
     for k in range(0, len(options), n_at_once):
         if best >= worth[options[k]]:
             break
-        asked = sorted(options[k : k + n_at_once])
-        worth.update(zip(asked, fresh(asked), strict=True))
-        best = max(best, *(worth[s] for s in asked))
+        chunk = sorted(options[k : k + n_at_once])
+        worth.update(zip(chunk, fresh(chunk), strict=True))
+        best = max(best, *(worth[s] for s in chunk))
     chosen = min(s for s in options if worth[s] == best)
     del worth[chosen]
     return chosen

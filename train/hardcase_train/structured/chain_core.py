@@ -130,21 +130,21 @@ def max_marginals_all(
     """(n, n_labels) the best score of an item's labellings in which the part has the label."""
     out = np.empty_like(unary)
     n_labels = unary.shape[1]
-    before, here, reverse = start.copy(), start.copy(), transitions.T.copy()
+    before, forward, reverse = start.copy(), start.copy(), transitions.T.copy()
     for j in range(len(starts) - 1):
         a, b = starts[j], starts[j + 1]
         _backward(unary[a:b], reverse, stop, out[a:b])
         before[:] = start
         for i in range(a, b):
             for k in range(n_labels):
-                here[k] = before[k] + unary[i, k]
-                out[i, k] += here[k]
+                forward[k] = before[k] + unary[i, k]
+                out[i, k] += forward[k]
                 before[k] = -np.inf
             if i == b - 1:
                 break
             for k in range(n_labels):
                 for m in range(n_labels):
-                    value = here[k] + transitions[k, m]
+                    value = forward[k] + transitions[k, m]
                     before[m] = value if value > before[m] else before[m]
     return out
 

@@ -193,14 +193,14 @@ def score_cheap(t, halves, tags, weights, longest, out):
 
 
 @njit(nogil=True, cache=True)
-def _add_costly(t, weights, h, m, mask, halves, made, out):
+def _add_costly(t, weights, h, m, mask, halves, has_halves, out):
     """Add the score by words to one edge; ``halves`` are made when a token is first asked for."""
-    if not made[0, h]:
+    if not has_halves[0, h]:
         _costly_halves(t, h, 0, mask, halves[0, h])
-        made[0, h] = True
-    if not made[1, m]:
+        has_halves[0, h] = True
+    if not has_halves[1, m]:
         _costly_halves(t, m, 1, mask, halves[1, m])
-        made[1, m] = True
+        has_halves[1, m] = True
     out[h, m] += _sum(weights, COSTLY, halves[0, h], halves[1, m], _way(h, m))
     if t.shape[1] > 4:
         out[h, m] += _sum(weights, SUPERTAGS, halves[0, h], halves[1, m], _way(h, m))
@@ -214,14 +214,14 @@ def score_costly(t, weights, buys, n_heads, halves, out):
     Gives the edges that were scored.
     """
     n, mask, scored = len(t) - 3, np.uint64(len(weights) // SLOTS - 1), 0
-    best, made = np.empty(max(n_heads, 1), np.int64), np.zeros((2, n + 1), np.bool_)
+    best, has_halves = np.empty(max(n_heads, 1), np.int64), np.zeros((2, n + 1), np.bool_)
     for m in range(1, n + 1):
         if not buys[m - 1]:
             continue
         if n_heads == 0 or n_heads >= n:
             for h in range(n + 1):
                 if h != m and out[h, m] > PRUNED:
-                    _add_costly(t, weights, h, m, mask, halves, made, out)
+                    _add_costly(t, weights, h, m, mask, halves, has_halves, out)
                     scored += 1
             continue
         count = 0
@@ -238,7 +238,7 @@ def score_costly(t, weights, buys, n_heads, halves, out):
                 k -= 1
             best[k] = h
         for k in range(count):
-            _add_costly(t, weights, best[k], m, mask, halves, made, out)
+            _add_costly(t, weights, best[k], m, mask, halves, has_halves, out)
             scored += 1
     return scored
 
@@ -248,13 +248,13 @@ def cheap_scores(
     tokens: np.ndarray, starts: np.ndarray, weights: np.ndarray, longest: np.ndarray
 ) -> tuple[np.ndarray, int]:
     """Scores by tags of all edges of all sentences, and how many were made; see ``score_cheap``."""
-    at, made, mask = offsets_of(starts), 0, np.uint64(len(weights) // SLOTS - 1)
+    at, n_scores, mask = offsets_of(starts), 0, np.uint64(len(weights) // SLOTS - 1)
     out, tags = np.zeros(at[-1], np.float32), tag_halves(mask)
     for s in range(len(starts) - 1):
         a, n = starts[s], starts[s + 1] - starts[s] + 1
         t, scores = tokens[a + 3 * s : a + n + 2 + 3 * s], out[at[s] : at[s + 1]].reshape(n, n)
-        made += score_cheap(t, cheap_halves(t, mask), tags, weights, longest, scores)
-    return out, made
+        n_scores += score_cheap(t, cheap_halves(t, mask), tags, weights, longest, scores)
+    return out, n_scores
 
 
 @njit(nogil=True, cache=True)
@@ -262,14 +262,14 @@ def costly_scores(
     flat: np.ndarray, tokens: np.ndarray, starts: np.ndarray, weights: np.ndarray, buys: np.ndarray, n_heads: int
 ) -> int:
     """Add scores by words to ``flat`` for the words that buy, and say how many edges; see ``score_costly``."""
-    at, made = offsets_of(starts), 0
+    at, n_scores = offsets_of(starts), 0
     room = np.zeros((2, (starts[1:] - starts[:-1]).max() + 1, COSTLY_KINDS), np.uint32)
     for s in range(len(starts) - 1):
         a, n = starts[s], starts[s + 1] - starts[s] + 1
         scores = flat[at[s] : at[s + 1]].reshape(n, n)
         t = tokens[a + 3 * s : a + n + 2 + 3 * s]
-        made += score_costly(t, weights, buys[a : a + n - 1], n_heads, room, scores)
-    return made
+        n_scores += score_costly(t, weights, buys[a : a + n - 1], n_heads, room, scores)
+    return n_scores
 
 
 @njit(nogil=True, cache=True)

@@ -99,18 +99,20 @@ class TreeParser(BaseEstimator):  # type: ignore[misc]
         """
         if self.learner not in ("mira", "perceptron"):
             raise ValueError(f"learner is {self.learner!r}; learners are mira, perceptron")
-        given = Sentences(X)
+        sentences = Sentences(X)
         if [len(a) for a in X] != [len(b) for b in y] or any(np.min(b) < 0 or np.max(b) > len(b) for b in y):
             raise ValueError("heads are one a word, from 0 (the root) to the number of words")
         heads = np.concatenate(y).astype(np.int64)
-        self.n_features_in_ = given.tokens.shape[1]
+        self.n_features_in_ = sentences.tokens.shape[1]
         self.weights_ = new_weights(self.bits)
         train_trees(
-            given.tokens, given.starts, heads, self.weights_, new_weights(self.bits), self.n_epochs, self.most,
+            sentences.tokens, sentences.starts, heads, self.weights_, new_weights(self.bits), self.n_epochs, self.most,
             self.learner == "mira", self.is_always_full, self.seed,
         )  # fmt: skip
-        lengths = int(np.diff(given.starts).max()) + 1
-        self.edges_ = count_edges(given.tokens, given.starts, heads, int(given.tokens[:, 2].max()) + 1, lengths)
+        lengths = int(np.diff(sentences.starts).max()) + 1
+        self.edges_ = count_edges(
+            sentences.tokens, sentences.starts, heads, int(sentences.tokens[:, 2].max()) + 1, lengths
+        )
         self.longest_ = self.dictionary(0.0)
         return self
 
@@ -152,12 +154,14 @@ class TreeParser(BaseEstimator):  # type: ignore[misc]
         With ``dictionary`` longer edges than in training are left out; with ``n_heads`` words are looked at on that
         many heads only, the best by tags.
         """
-        given = Sentences(X)
+        sentences = Sentences(X)
         if states is None or np.isscalar(states):
-            buys = np.full(int(given.starts[-1]), states is None or bool(states))
+            buys = np.full(int(sentences.starts[-1]), states is None or bool(states))
         else:
             buys = np.concatenate([np.asarray(s, dtype=bool) for s in states])
-        return as_items(eisner_all(self.scores(given, buys, dictionary, n_heads), given.starts), given.starts)
+        return as_items(
+            eisner_all(self.scores(sentences, buys, dictionary, n_heads), sentences.starts), sentences.starts
+        )
 
     def score(self, X: Sequence[np.ndarray], y: Sequence[np.ndarray], states: Any = None) -> float:
         """Share of words whose head is right: the unlabelled attachment score (UAS)."""

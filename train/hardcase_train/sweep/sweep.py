@@ -66,15 +66,15 @@ class Sweep:
     def run(self, jobs: Sequence[Job], title: str = "settings") -> list[list[Point]]:
         """The points of each job; jobs in the cache are not run again."""
         phase = SETTINGS if title == "settings" else CHOICE
-        done = {k: p for k, p in enumerate(map(self._find, jobs)) if p is not None}
-        left = [k for k in range(len(jobs)) if k not in done]
-        with phase_bar(phase, title, len(jobs), self.quiet, len(done)) as bar:
+        points_of = {k: p for k, p in enumerate(map(self._find, jobs)) if p is not None}
+        left = [k for k in range(len(jobs)) if k not in points_of]
+        with phase_bar(phase, title, len(jobs), self.quiet, len(points_of)) as bar:
             for number, points in self.pool(run_job, self.ladder, [jobs[k] for k in left]):
-                done[left[number]] = points
+                points_of[left[number]] = points
                 if self.cache is not None:
                     self.cache.add(jobs[left[number]], points)
                 bar.update(1)
-        return [done[k] for k in range(len(jobs))]
+        return [points_of[k] for k in range(len(jobs))]
 
     def _find(self, job: Job) -> list[Point] | None:
         return None if self.cache is None else self.cache.find(job)

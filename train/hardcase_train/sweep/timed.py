@@ -92,15 +92,15 @@ class Clock:
     def seconds(self, job: Job) -> float:
         """What the job may take; 0 if nothing is known of its kind."""
         kind = kind_of(job)
-        known = {**self.expected, **self.taken}
-        if kind[1] == FOREST and kind not in known:
-            return FOREST_WORK * known.get((kind[0], TREES, kind[2]), 0.0)
-        return known.get(kind, 0.0)
+        times = {**self.expected, **self.taken}
+        if kind[1] == FOREST and kind not in times:
+            return FOREST_WORK * times.get((kind[0], TREES, kind[2]), 0.0)
+        return times.get(kind, 0.0)
 
     def then(self, deadline: Deadline, work: float) -> Clock:
         """The clock of jobs whose models need ``work`` times as much work as these did."""
-        known = {**self.expected, **self.taken}
-        expected = {kind: MARGIN * work ** self._growth(kind) * seconds for kind, seconds in known.items()}
+        times = {**self.expected, **self.taken}
+        expected = {kind: MARGIN * work ** self._growth(kind) * seconds for kind, seconds in times.items()}
         return Clock(deadline, expected, before=self.taken, work=work)
 
     def _growth(self, kind: Kind) -> float:

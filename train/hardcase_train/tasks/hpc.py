@@ -7,7 +7,6 @@ Pipeline that ends in one.
 
 from __future__ import annotations
 
-import difflib
 import warnings
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -21,6 +20,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import all_estimators
 from sklearn.utils.validation import has_fit_parameter
 
+from hardcase_edge.base.hints import did_you_mean
 from hardcase_edge.errors import InputError, one_line
 
 from ..data.problem import N_FOLDS
@@ -84,14 +84,14 @@ def _made(name: str, params: dict[str, Any], seed: int, kind: str) -> Any:
     """An unfitted step of f0; ``kind`` of estimator: classifier, regressor or transformer."""
     library = LIBRARIES.get(name) if name.lower().endswith(kind) else None
     if library is None:
-        known = dict(all_estimators(type_filter=kind))
-        if name not in known:
+        estimators = dict(all_estimators(type_filter=kind))
+        if name not in estimators:
             others = {library: own for own, library in LIBRARIES.items() if own.lower().endswith(kind)}
-            names = [*known, *others.values()]
-            near = [others[name.lower()]] if name.lower() in others else difflib.get_close_matches(name, names, 1, 0.4)
-            hint = f"did you mean {near[0]}?" if near else f"name a {kind} of scikit-learn"
+            names = [*estimators, *others.values()]
+            close = others.get(name.lower(), name)
+            hint = did_you_mean(close, names, f"name a {kind} of scikit-learn", cutoff=0.4)
             raise InputError(f"[hpc] estimator {name!r} is not a {kind} of scikit-learn; {hint}")
-        make = known[name]
+        make = estimators[name]
     else:
         try:
             make = getattr(import_module(library), name)
@@ -105,7 +105,7 @@ def _made(name: str, params: dict[str, Any], seed: int, kind: str) -> Any:
         model = make(**params)
         model.get_params()
     except TypeError as error:
-        raise InputError(f"[hpc] {name} does not take these params: {error}") from error
+        raise InputError(f"[hpc] {name} does not take these params: {error}; correct [hpc.params]") from error
     if kind == "classifier" and not hasattr(model, "predict_proba"):
         raise InputError(
             f"[hpc] {name} gives no probabilities, which gates need; choose a classifier with predict_proba"
@@ -237,16 +237,16 @@ def out_of_fold(
     answers = np.zeros((len(y), n_classes or 1))
     for k in range(N_FOLDS):
         is_held_out = fold == k
-        known = np.unique(y[~is_held_out])
-        if is_held_out.any() and len(known) > 1:
+        fold_classes = np.unique(y[~is_held_out])
+        if is_held_out.any() and len(fold_classes) > 1:
             fold_weight = None if weight is None else weight[~is_held_out]
             answers[is_held_out] = answers_to(
                 fit_hpc(model, X[~is_held_out], y[~is_held_out], fold_weight), X[is_held_out], n_classes
             )
         elif n_classes:
-            answers[np.ix_(is_held_out, known)] = 1.0
+            answers[np.ix_(is_held_out, fold_classes)] = 1.0
         else:
-            answers[is_held_out] = known[0] if len(known) else y.mean()
+            answers[is_held_out] = fold_classes[0] if len(fold_classes) else y.mean()
         progress(1)
     return answers
 

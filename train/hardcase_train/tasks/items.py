@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hardcase_edge.base.hints import nearest_column
 from hardcase_edge.errors import InputError
 
 from ..data.config import DEFAULT_METHODS, Config
@@ -74,7 +75,10 @@ def item_numbers(table: Table, config: Config) -> np.ndarray:
     """
     assert config.item is not None
     if config.item not in table.labels:
-        raise InputError(f"[data] item is {config.item!r}, which is not a column of text or numbers of the data")
+        raise InputError(
+            f"[data] item is {config.item!r}, which is not a column of text or numbers of the data; "
+            f"{nearest_column(config.item, table.labels)}"
+        )
     names = whole_column(table, config.item, f"[data] item {config.item!r}")
     return np.cumsum([k > 0 and a != names[k - 1] for k, a in enumerate(names)])
 

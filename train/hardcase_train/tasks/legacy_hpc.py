@@ -8,7 +8,6 @@ values must then equal those of the data.
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -18,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from hardcase_edge.base.hints import did_you_mean
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.cost import Meter, to_unit
 from hardcase_edge.program.definition import Program
@@ -147,10 +147,8 @@ def _check_columns(where: str, expected: set[str], table: Table, data: Table) ->
 
 def _hint(column: str, expected: set[str]) -> str:
     same_kind = sorted(k for k in expected if k.startswith(column.partition(":")[0] + ":"))
-    near = difflib.get_close_matches(column, same_kind, n=1, cutoff=0.8)
-    if near:
-        return f"did you mean {near[0]!r}?"
-    return f"known columns are {', '.join(same_kind[:20]) or f'{P}LABEL, {USED}SENSOR and the columns of the data'}"
+    columns = ", ".join(same_kind[:20]) or f"{P}LABEL, {USED}SENSOR and the columns of the data"
+    return did_you_mean(column, same_kind, f"known columns are {columns}", cutoff=0.8)
 
 
 def _check_same(where: str, column: str, table: Table, data: Table) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hardcase_edge.base.hints import nearest_column
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.limits import MAX_ITEM_SIZE
 
@@ -37,7 +38,10 @@ def row_groups(table: Table, config: Config, y: np.ndarray) -> tuple[np.ndarray 
     if config.group is None:
         return None, np.arange(len(y))
     if config.group not in table.labels:
-        raise InputError(f"[data] group is {config.group!r}, which is not a column of text or numbers of the data")
+        raise InputError(
+            f"[data] group is {config.group!r}, which is not a column of text or numbers of the data; "
+            f"{nearest_column(config.group, table.labels)}"
+        )
     if config.group in (config.target, config.split, config.weight):
         raise InputError(
             f"[data] group is {config.group!r}, which is the target, the split or the weight; name another column"
@@ -73,7 +77,8 @@ def row_sequences(table: Table, config: Config, n: int) -> np.ndarray | None:
         )
     if config.sequence not in table.labels:
         raise InputError(
-            f"[data] sequence is {config.sequence!r}, which is not a column of text or numbers of the data"
+            f"[data] sequence is {config.sequence!r}, which is not a column of text or numbers of the data; "
+            f"{nearest_column(config.sequence, table.labels)}"
         )
     return numbers_of_names(table, config.sequence, f"[data] sequence {config.sequence!r}")
 
@@ -122,7 +127,10 @@ def row_parts(table: Table, config: Config, target: Target, group: np.ndarray | 
                 )
         return split
     if config.split not in table.labels:
-        raise InputError(f"[data] split is {config.split!r}, which is not random, time or a column of the data")
+        raise InputError(
+            f"[data] split is {config.split!r}, which is not random, time or a column of the data; "
+            f"{nearest_column(config.split, ['random', 'time', *table.labels])}"
+        )
     parts: dict[Any, int] = {**dict(PARTS), "calibration": CALIBRATION, 0: 0, 1: 1, 2: 2, 3: CALIBRATION}
     values = [v.strip().lower() if isinstance(v, str) else plain(v) for v in table.labels[config.split]]
     odd = sorted({str(v) for v in values if v not in parts})
@@ -181,7 +189,7 @@ def sizes_in(table: Table, column: str, what: str) -> np.ndarray:
         The table lacks the column, or it holds something else than whole numbers from 1.
     """
     if column not in table.labels:
-        raise InputError(f"{what}, which is not a column of the data")
+        raise InputError(f"{what}, which is not a column of the data; {nearest_column(column, table.labels)}")
     values = [v if isinstance(v, int | float) else np.nan for v in table.labels[column]]
     sizes = np.array(values, dtype=np.float64)
     odd = np.flatnonzero(~((sizes >= 1) & (sizes <= MAX_ITEM_SIZE) & (sizes == np.floor(sizes))))
@@ -204,7 +212,10 @@ def task_weights(table: Table, config: Config, split: np.ndarray) -> np.ndarray:
     if config.weight is None:
         return np.ones(len(split))
     if config.weight not in table.labels:
-        raise InputError(f"[data] weight is {config.weight!r}, which is not a column of the data")
+        raise InputError(
+            f"[data] weight is {config.weight!r}, which is not a column of the data; "
+            f"{nearest_column(config.weight, table.labels)}"
+        )
     if config.weight in (config.target, config.split):
         raise InputError(f"[data] weight is {config.weight!r}, which is the target or the split; name another column")
     values = [v if isinstance(v, int | float) else np.nan for v in table.labels[config.weight]]

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 
+from hardcase_edge.base.hints import nearest_column
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.cost import to_micro
 from hardcase_edge.program.definition import Feature, Sensor, Uplink
@@ -31,8 +31,7 @@ def dropped_columns(table: Table, config: Config) -> list[str]:
     for pattern in config.drop:
         matching = _matching(columns, pattern)
         if not matching:
-            near = difflib.get_close_matches(pattern, columns, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"columns are {', '.join(columns[:20])}"
+            hint = nearest_column(pattern, columns)
             raise InputError(f"[data] drop names {pattern!r}, which is not a column of the data; {hint}")
         dropped += matching
     return dropped
@@ -53,8 +52,7 @@ def task_sensors(table: Table, config: Config) -> tuple[tuple[Sensor, ...], tupl
         for pattern in s.features:
             columns = _matching(table.names, pattern)
             if not columns:
-                near = difflib.get_close_matches(pattern, table.names, n=1)
-                hint = f"did you mean {near[0]!r}?" if near else f"columns are {', '.join(table.names[:20])}"
+                hint = nearest_column(pattern, table.names)
                 raise InputError(f"sensor {s.name!r} names {pattern!r}, which is not a column of numbers; {hint}")
             features += [f for f in columns if f not in features]
         for f in features:

@@ -147,7 +147,7 @@ def make_task(
 
 
 def _unit(target: Target, y: np.ndarray, weight: np.ndarray, config: Config) -> tuple[float, float]:
-    """What 0 and a step of 1 are in the target's unit; ``y`` and ``weight`` of the training rows."""
+    """Offset and step of values, in the target's unit; ``y`` and ``weight`` of the training rows."""
     if target.kind.has_classes:
         if len(np.unique(y)) < 2:
             raise InputError(f"the training rows have only one class of {config.target!r}; choose another split")

@@ -69,10 +69,10 @@ def _groups(codes: np.ndarray, n_bins: np.ndarray, is_usable: np.ndarray) -> tup
             continue
         other = codes[f] != usual[f]
         for k in range(len(shared) - 1, max(-1, len(shared) - 1 - TRIES), -1):
-            group, taken, left = shared[k]
-            if n_bins[f] <= left and not (taken & other).any():
+            group, used, left = shared[k]
+            if n_bins[f] <= left and not (used & other).any():
                 group.append(int(f))
-                shared[k] = group, taken | other, left - int(n_bins[f])
+                shared[k] = group, used | other, left - int(n_bins[f])
                 break
         else:
             shared.append(([int(f)], other, CELLS - 1 - int(n_bins[f])))

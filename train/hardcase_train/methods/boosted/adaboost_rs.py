@@ -136,9 +136,9 @@ class _AdaBoost:
         n_classes, costs = self.problem.n_classes, self.problem.sensor_costs()
         weight = self.problem.train.weight
         share = np.bincount(self.problem.train.y, weight, n_classes) / weight.sum()
-        made = Ensemble(self.bins, np.arange(len(self.problem.features)), _scores(FREE * share[None])[0])
+        ensemble = Ensemble(self.bins, np.arange(len(self.problem.features)), _scores(FREE * share[None])[0])
         if not trees:
-            return made
+            return ensemble
         owner = self.problem.sensor_of
         cost = np.array([costs[np.unique(owner[tree.features])].sum() for tree, _ in trees])
         cost += FREE * cost.mean() if cost.any() else 1.0
@@ -149,9 +149,9 @@ class _AdaBoost:
         counts = times * votes / chance
         for t in np.flatnonzero(times):
             leaves = _scores(trees[t][0].leaves * counts[t] / counts.sum())
-            made.trees.append(replace(trees[t][0], leaves=leaves))
-            made.outputs.append((0, leaves.shape[1]))
-        return made
+            ensemble.trees.append(replace(trees[t][0], leaves=leaves))
+            ensemble.outputs.append((0, leaves.shape[1]))
+        return ensemble
 
 
 def _scores(shares: np.ndarray) -> np.ndarray:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stage-wise regression: boosted trees that know no costs; their number alone trades accuracy against cost.
+"""Stage-wise regression: boosted trees that ignore costs; their number alone trades accuracy against cost.
 
 Friedman (2001), the first peer of Xu et al. (2014), figure 6. A policy buys every sensor that its trees read, for all
 rows alike, and answers.

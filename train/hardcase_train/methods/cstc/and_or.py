@@ -134,8 +134,10 @@ class AndOrLoss:
 
     def minimum(self, start: np.ndarray) -> np.ndarray:
         """Weights and biases (n_stages, n_columns + 1)."""
-        found = minimize(self, start.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": N_STEPS, "maxcor": 20})
-        return np.asarray(found.x.reshape(start.shape))
+        solution = minimize(
+            self, start.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": N_STEPS, "maxcor": 20}
+        )
+        return np.asarray(solution.x.reshape(start.shape))
 
 
 class _Cascade:
@@ -168,13 +170,13 @@ class _Cascade:
         slopes = loss(at.ravel())[1].reshape(at.shape)[:, :-1]
         paid = self.costs > 0
         top = float((loss.norms(slopes)[paid] / self.costs[paid]).max(initial=0.0))
-        found = []
+        masks_by_price = []
         for price in (top * np.geomspace(LEAST_SHARE, 0.7, n)).tolist() if top > 0 else [0.0]:
             at = replace(loss, price=price).minimum(at)
             sizes = np.array([np.sqrt(np.bincount(self.owner, np.square(s), len(self.costs))) for s in at[:, :-1]])
             used = sizes > NEXT_TO_ZERO * sizes.max(initial=1e-300)
-            found.append((price, self.allowed & used[:, self.owner]))
-        return found
+            masks_by_price.append((price, self.allowed & used[:, self.owner]))
+        return masks_by_price
 
     def fitted(self, rows: np.ndarray, free: np.ndarray) -> Fitted:
         """The cascade of these training rows, fitted without a price."""

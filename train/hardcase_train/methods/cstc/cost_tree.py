@@ -102,9 +102,9 @@ class CostSensitiveTree(MethodClassifier):
         """Points over prices."""
         known_values = {"shape": SHAPES, "leaves": LEAVES, "columns": COLUMNS, "tuning": TUNINGS,
                         "structure": STRUCTURES}  # fmt: skip
-        for name, known in known_values.items():
-            if (value := getattr(self, name)) not in known:
-                raise ValueError(f"{name} of CostSensitiveTree is {value!r}; expected one of {known}")
+        for name, choices in known_values.items():
+            if (value := getattr(self, name)) not in choices:
+                raise ValueError(f"{name} of CostSensitiveTree is {value!r}; expected one of {choices}")
         return self.learn(judge, {"shape": self.shape, "depth": self.depth, "leaves": self.leaves})
 
     def learn(self, judge: Judge, params: Params) -> list[Point]:
@@ -133,8 +133,8 @@ class CostSensitiveTree(MethodClassifier):
     def _shape(self, problem: Problem, columns: Columns, shape: Shape, rule: Rule) -> Shape:
         """The nodes to train, chosen at the middle price."""
         objective, free = self._objective(problem, columns, shape, rule)
-        known = prices_of(objective, N_SHAPE_PRICES)
-        priced = replace(objective, rule=replace(rule, price=known[len(known) // 2]))
+        prices = prices_of(objective, N_SHAPE_PRICES)
+        priced = replace(objective, rule=replace(rule, price=prices[len(prices) // 2]))
         return chosen(self.structure, problem, columns, priced, free)
 
     def _objective(self, problem: Problem, columns: Columns, shape: Shape, rule: Rule) -> tuple[Objective, np.ndarray]:

@@ -68,12 +68,12 @@ def jointly(
             return value, gradient.flat()[index] * scale
 
         options = {"maxiter": objective.rule.n_steps, "maxcor": MEMORY}
-        found = minimize(at, flat[index] / scale, jac=True, method="L-BFGS-B", options=options)
-        if not found.fun < value:
+        solution = minimize(at, flat[index] / scale, jac=True, method="L-BFGS-B", options=options)
+        if not solution.fun < value:
             break
         flat = flat.copy()
-        flat[index] = found.x * scale
-        gain, value = value - found.fun, found.fun
+        flat[index] = solution.x * scale
+        gain, value = value - solution.fun, solution.fun
         if gain <= SETTLED * abs(value):
             break
     return start.like(flat)
@@ -171,10 +171,10 @@ def screened(objective: Objective, start: Weights, free: np.ndarray) -> Weights:
         small = replace(objective, Z=objective.Z[:, live], payers=objective.payers.only(live))
         own = np.append(live, True)
         at = initial(small, free[:, live]) if was_empty else Weights(weights.coef[:, own], weights.theta)
-        made = jointly(small, at, free[:, live])
+        small_weights = jointly(small, at, free[:, live])
         coef = objective.zero().coef
-        coef[:, own] = made.coef
-        weights = Weights(coef, made.theta)
+        coef[:, own] = small_weights.coef
+        weights = Weights(coef, small_weights.theta)
     return weights
 
 

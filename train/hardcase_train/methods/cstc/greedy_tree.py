@@ -138,8 +138,8 @@ def _project(Z: np.ndarray, Y: np.ndarray, columns: np.ndarray, whole: np.ndarra
 
 def _greedy(columns: Columns, costs: np.ndarray, offered: np.ndarray, budget: float) -> Choice:
     owner = np.array([s for (s,) in columns.sensors])
-    asked = np.where(offered, costs, np.inf)
-    return lambda Z, Y, has: bought(Z, Y, owner, asked, has, budget)
+    prices = np.where(offered, costs, np.inf)
+    return lambda Z, Y, has: bought(Z, Y, owner, prices, has, budget)
 
 
 def _fitted(problem: Problem, columns: Columns, shape: Shape, has: np.ndarray, rows: np.ndarray) -> Fitted:
@@ -156,18 +156,18 @@ def _grown(
     objective = make_objective(problem, columns, shape, Rule(), rows)
     Y, zero, n_sensors = learned(problem).targets(problem.train.y[rows]), objective.zero(), len(problem.sensors)
     owner = np.array([s for (s,) in columns.sensors])
-    here, has = np.zeros((len(shape), len(rows)), dtype=bool), np.zeros((len(shape), n_sensors), dtype=bool)
-    here[0] = True
+    reaches, has = np.zeros((len(shape), len(rows)), dtype=bool), np.zeros((len(shape), n_sensors), dtype=bool)
+    reaches[0] = True
     for k in range(len(shape)):
         parent = shape.parents[k]
         before = has[parent] if parent >= 0 else has[k]
-        own = objective.take(np.flatnonzero(here[k]))
+        own = objective.take(np.flatnonzero(reaches[k]))
         is_few = own.share.size < FEW_ROWS
         if is_few and parent >= 0:
             zero.coef[k], zero.theta[k] = zero.coef[parent], zero.theta[parent]
             has[k] = choose(np.zeros((1, len(owner))), np.zeros((1, Y.shape[1])), before)
         else:
-            root, target = np.sqrt(own.share)[:, None], Y[here[k]]
+            root, target = np.sqrt(own.share)[:, None], Y[reaches[k]]
             at, mean = own.share @ own.Z, own.share @ target
             Z, target = root * (own.Z - at), root * (target - mean)
             has[k] = choose(Z, target, before)
@@ -177,7 +177,7 @@ def _grown(
         scores = objective.Z @ zero.coef[k, :-1, -1] + zero.coef[k, -1, -1]
         for side, child in enumerate(shape.children[k]):
             if child != EXIT:
-                here[child] = here[k] & ((scores > zero.theta[k]) == bool(side))
+                reaches[child] = reaches[k] & ((scores > zero.theta[k]) == bool(side))
     return zero, has
 
 
@@ -185,10 +185,10 @@ def _least_squares(
     coef: np.ndarray, Z: np.ndarray, Y: np.ndarray, at: np.ndarray, mean: np.ndarray, free: np.ndarray
 ) -> np.ndarray:
     """Ridge regression on some of the columns, all of mean 0 beside ``at`` and ``mean``, as a node's weights."""
-    made, n_outputs = np.zeros(coef.shape), Y.shape[1]
+    fitted, n_outputs = np.zeros(coef.shape), Y.shape[1]
     if free.any():
         gram = Z[:, free].T @ Z[:, free]
         gram += 1e-4 * np.eye(len(gram))
-        made[np.flatnonzero(free), :n_outputs] = solve(gram, Z[:, free].T @ Y, assume_a="pos")
-    made[-1, :n_outputs] = mean - at @ made[:-1, :n_outputs]
-    return made
+        fitted[np.flatnonzero(free), :n_outputs] = solve(gram, Z[:, free].T @ Y, assume_a="pos")
+    fitted[-1, :n_outputs] = mean - at @ fitted[:-1, :n_outputs]
+    return fitted

@@ -67,8 +67,8 @@ def tree_points(
     for own, cuts in tried:
         nodes, _ = _nodes(problem, shape, has, cuts, first)
         outcome = batch.run(judge.hpc_label, nodes)
-        made = replace(policy, nodes=tuple(with_confidences(judge, nodes, outcome)))
-        points.append(Point(method, {**params, **own}, judge.summary(outcome), {}, made))
+        program = replace(policy, nodes=tuple(with_confidences(judge, nodes, outcome)))
+        points.append(Point(method, {**params, **own}, judge.summary(outcome), {}, program))
     return best_points(points)
 
 
@@ -76,15 +76,15 @@ def _cuts(judge: Judge, local: Outcome, exits: Mapping[int, np.ndarray], cloud: 
     """The margin at each exit below which forwarding is worth its price."""
     cuts: dict[int, float] = {}
     kind = learned(judge.problem)
-    asked = judge.problem.row_costs([judge.problem.hpc_sensors], judge.sizes, 1)[:, 0]
+    request_cost = judge.problem.row_costs([judge.problem.hpc_sensors], judge.sizes, 1)[:, 0]
     for k, rows in exits.items():
         if not len(rows):
             continue
         wrong = kind.expected(local.margin[rows], None, (), local.label[rows], judge.y[rows], judge.weight[rows])
         stage = Meeting(local.margin[rows], None, wrong, local.cost[rows])
-        cost = np.broadcast_to(asked, len(judge.y))[rows]
-        found = priced_cuts(Choices([stage], cloud[rows], cost, judge.weight[rows]), price)
-        cuts[k] = found[0].margin if found else NEVER
+        cost = np.broadcast_to(request_cost, len(judge.y))[rows]
+        best_cuts = priced_cuts(Choices([stage], cloud[rows], cost, judge.weight[rows]), price)
+        cuts[k] = best_cuts[0].margin if best_cuts else NEVER
     return {k: cut for k, cut in cuts.items() if cut > -NEVER}
 
 

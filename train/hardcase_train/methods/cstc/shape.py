@@ -40,10 +40,10 @@ class Shape:
     @cached_property
     def exits(self) -> tuple[tuple[int, int | None], ...]:
         """Each exit as its node and the side (0 low, 1 high) that leads to it; None at a leaf, where both do."""
-        found: list[tuple[int, int | None]] = []
+        pairs: list[tuple[int, int | None]] = []
         for k, pair in enumerate(self.children):
-            found += [(k, None)] if self.is_leaf(k) else [(k, side) for side in LOW_HIGH if pair[side] == EXIT]
-        return tuple(found)
+            pairs += [(k, None)] if self.is_leaf(k) else [(k, side) for side in LOW_HIGH if pair[side] == EXIT]
+        return tuple(pairs)
 
     @cached_property
     def parents(self) -> tuple[int, ...]:

@@ -93,29 +93,29 @@ def grown(objective: Objective, free: np.ndarray, rate: Rate, valid: np.ndarray,
 
 def _node(objective: Objective, weights: Weights, free: np.ndarray, valid: np.ndarray, share: np.ndarray) -> Weights:
     """The weights with those of the objective's last node, started; half of its validation rows take each side."""
-    made, last = objective.zero(), len(objective.shape) - 1
-    made.coef[:last], made.theta[:last] = weights.coef[:last], weights.theta[:last]
-    made = started(objective, made, np.broadcast_to(free[:1], (last + 1, free.shape[1])), last, is_leaf=False)
-    scores = made.scores(valid)
-    here = share * (_ends(objective.shape, scores, made.theta) == last)
-    if here.sum() > 0:
-        middle = median(scores[:, last, -1], here)
+    candidate, last = objective.zero(), len(objective.shape) - 1
+    candidate.coef[:last], candidate.theta[:last] = weights.coef[:last], weights.theta[:last]
+    candidate = started(objective, candidate, np.broadcast_to(free[:1], (last + 1, free.shape[1])), last, is_leaf=False)
+    scores = candidate.scores(valid)
+    arriving = share * (_ends(objective.shape, scores, candidate.theta) == last)
+    if arriving.sum() > 0:
+        middle = median(scores[:, last, -1], arriving)
         if objective.n_outputs == 1:
-            made.theta[last] = middle
+            candidate.theta[last] = middle
         else:
-            made.coef[last, -1, -1] -= middle
-    return made
+            candidate.coef[last, -1, -1] -= middle
+    return candidate
 
 
 def _ends(shape: Shape, scores: np.ndarray, theta: np.ndarray) -> np.ndarray:
     """(n,) the node where each row leaves."""
-    here = np.zeros(len(scores), dtype=np.int64)
+    node_of = np.zeros(len(scores), dtype=np.int64)
     for k, pair in enumerate(shape.children):
         high = scores[:, k, -1] > theta[k]
         for side, child in zip(LOW_HIGH, pair, strict=True):
             if child != EXIT:
-                here[(here == k) & (high == bool(side))] = child
-    return here
+                node_of[(node_of == k) & (high == bool(side))] = child
+    return node_of
 
 
 def _with(shape: Shape, k: int, side: int) -> Shape:
@@ -132,9 +132,9 @@ def _without(pair: tuple[int, int], k: int) -> tuple[int, int]:
 
 def _compact(shape: Shape) -> Shape:
     """The nodes that the root leads to, numbered anew in their order."""
-    kept = [0]
-    for k in kept:
-        kept += [child for child in shape.children[k] if child != EXIT]
-    kept.sort()
-    place = {EXIT: EXIT, **{k: i for i, k in enumerate(kept)}}
-    return Shape(tuple((place[shape.children[k][0]], place[shape.children[k][1]]) for k in kept))
+    reached = [0]
+    for k in reached:
+        reached += [child for child in shape.children[k] if child != EXIT]
+    reached.sort()
+    place = {EXIT: EXIT, **{k: i for i, k in enumerate(reached)}}
+    return Shape(tuple((place[shape.children[k][0]], place[shape.children[k][1]]) for k in reached))

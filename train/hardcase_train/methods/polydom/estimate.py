@@ -46,27 +46,27 @@ def search_estimated(
     """
     n = len(polynomials)
     check(n, alpha, tolerance)
-    found = Searched(Costs(polynomials, largest), {0: prior}, tolerance=tolerance)
-    progress = Progress(found, characterise, COST)
+    searched = Searched(Costs(polynomials, largest), {0: prior}, tolerance=tolerance)
+    progress = Progress(searched, characterise, COST)
     most = max_trained if max_trained is not None else 1 << n
     for mask in _first(progress):
-        if found.n_trained < most and progress.is_open(mask, alpha):
+        if searched.n_trained < most and progress.is_open(mask, alpha):
             progress.expand(mask)
     design = _design(n)
-    while found.n_trained < most:
-        known = [mask for mask in found.accuracy if mask]
-        goal = np.log(np.maximum(1 - np.array([found.accuracy[mask] for mask in known]), LEAST_ERROR))
-        gram = design[known].T @ design[known]
+    while searched.n_trained < most:
+        trained = [mask for mask in searched.accuracy if mask]
+        goal = np.log(np.maximum(1 - np.array([searched.accuracy[mask] for mask in trained]), LEAST_ERROR))
+        gram = design[trained].T @ design[trained]
         gram[np.diag_indices(len(gram) - 1)] += RIDGE  # the last column is the constant
-        estimate = 1 - np.exp(design @ np.linalg.solve(gram, design[known].T @ goal))
+        estimate = 1 - np.exp(design @ np.linalg.solve(gram, design[trained].T @ goal))
         gain = np.minimum(estimate, progress.above + tolerance) - alpha * progress.below
-        gain[[0, *known]] = 0
+        gain[[0, *trained]] = 0
         chosen = [k for k in np.argsort(-gain, kind="stable")[:AT_ONCE].tolist() if gain[k] > 0]
         if not chosen:
             break
-        for mask in chosen[: most - found.n_trained]:
+        for mask in chosen[: most - searched.n_trained]:
             progress.expand(mask)
-    return found
+    return searched
 
 
 def _first(progress: Progress) -> Iterator[int]:

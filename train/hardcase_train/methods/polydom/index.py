@@ -42,11 +42,11 @@ def candidates(found: Searched) -> list[Set]:
     the sets left out could add their factor to that of the search.
     """
     sets = [Set(mask, found.costs.of(mask), accuracy) for mask, accuracy in found.accuracy.items()]
-    kept: list[Set] = []
+    best_sets: list[Set] = []
     for one in sorted(sets, key=lambda s: (-s.accuracy, s.at(found.costs.largest), s.mask)):
-        if not any(is_superfluous(one, other, found.costs.largest) for other in kept):
-            kept = [other for other in kept if not is_superfluous(other, one, found.costs.largest)] + [one]
-    return kept
+        if not any(is_superfluous(one, other, found.costs.largest) for other in best_sets):
+            best_sets = [other for other in best_sets if not is_superfluous(other, one, found.costs.largest)] + [one]
+    return best_sets
 
 
 def is_superfluous(one: Set, other: Set, largest: int) -> bool:

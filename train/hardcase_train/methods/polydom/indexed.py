@@ -148,11 +148,11 @@ def _points(cls: type[_Indexed], search: SubsetSearch, params: Params, sets: Seq
 def _restated(judge: Judge, nodes: Sequence[Node], outcome: Outcome) -> tuple[Node, ...]:
     """The nodes with confidences of the rows that end there, by which such a quality is judged."""
     right = judge.right(outcome.label)
-    made = list(nodes)
+    restated = list(nodes)
     for k in np.unique(outcome.node).tolist():
         rows = outcome.node == k
-        made[k] = answer_node(made[k], outcome.margin[rows], right[rows], judge.weight[rows])
-    return tuple(made)
+        restated[k] = answer_node(restated[k], outcome.margin[rows], right[rows], judge.weight[rows])
+    return tuple(restated)
 
 
 # ---------------------------------------------------------------- Poly-Dom
@@ -186,8 +186,8 @@ class PolyDom(_Indexed):
     @classmethod
     def run(cls, search: SubsetSearch, params: Params) -> list[Point]:
         """Programs with all sets on a skyline, and with fewer."""
-        found = search.once(_found)
-        sets = _few(search, make_index(candidates(found), found.costs.largest).sets)
+        searched = search.once(_found)
+        sets = _few(search, make_index(candidates(searched), searched.costs.largest).sets)
         return _points(cls, search, params, sets, cls.plan)
 
 

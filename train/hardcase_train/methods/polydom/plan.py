@@ -43,8 +43,8 @@ class Shipped:
         They are supersets of the state without the sensors that are lost. Where some are lost and no superset is
         better, they are any other sets, because the state may lead only to sets that need what is lost.
         """
-        known = self.best_within(state).accuracy
-        better = [s for s in self.sets if s.accuracy > known and not s.mask & lost]
+        accuracy = self.best_within(state).accuracy
+        better = [s for s in self.sets if s.accuracy > accuracy and not s.mask & lost]
         larger = [s for s in better if not state & ~s.mask]
         kept: list[Set] = []
         for s in larger or (better if lost else ()):
@@ -56,8 +56,8 @@ class Shipped:
     def first(self, state: int, target: int) -> int:
         """The sensor to read first on the way to a set: of the cheapest way to a better answer, the cheapest."""
         amounts = self.costs.at((self.costs.largest + 1) // 2)
-        known = self.best_within(state).accuracy
-        ways = [s.mask & ~state for s in self.sets if s.mask & ~target == 0 and s.accuracy > known]
+        accuracy = self.best_within(state).accuracy
+        ways = [s.mask & ~state for s in self.sets if s.mask & ~target == 0 and s.accuracy > accuracy]
         way = min(ways, key=lambda mask: (amounts[mask], mask))
         return min(members(way), key=lambda k: (amounts[1 << k], k))
 
@@ -225,6 +225,6 @@ def _lengths(shipped: Shipped, sequences: Sequences) -> list[int]:
     """How many sensors of each order are worth reading: up to the last that leads to a better answer."""
     lengths = []
     for order in sequences.orders:
-        known = [shipped.best_within(state).accuracy for state in [0, *prefixes(order)]]
-        lengths.append(max((k + 1 for k in range(len(order)) if known[k + 1] > known[k]), default=0))
+        accuracies = [shipped.best_within(state).accuracy for state in [0, *prefixes(order)]]
+        lengths.append(max((k + 1 for k in range(len(order)) if accuracies[k + 1] > accuracies[k]), default=0))
     return lengths

@@ -112,9 +112,9 @@ def search_sets(
 def search_all(polynomials: Sequence[Polynomial], largest: int, characterise: Characterise, prior: float) -> Searched:
     """Train every set: Naive-Expand-All; errors as of ``search_sets``."""
     check(len(polynomials), 1.0, 0.0)
-    found = Searched(Costs(polynomials, largest), {0: prior}, 1.0)
-    found.accuracy |= {mask: characterise(mask) for mask in range(1, 1 << len(polynomials))}
-    return found
+    searched = Searched(Costs(polynomials, largest), {0: prior}, 1.0)
+    searched.accuracy |= {mask: characterise(mask) for mask in range(1, 1 << len(polynomials))}
+    return searched
 
 
 def check(n_sensors: int, alpha: float, tolerance: float) -> None:
@@ -141,7 +141,7 @@ def _is_over(limits: SearchLimits, n_trained: int, seconds: float) -> bool:
 
 
 class Progress:
-    """What the expanded sets say of all others.
+    """What the expanded sets prove about all others.
 
     below : (2^n,) the best accuracy of an expanded set that may stand for each set
     above : (2^n,) the least accuracy of an expanded superset
@@ -210,7 +210,7 @@ def backward(progress: Progress, price: np.ndarray, weight: float) -> Iterator[i
     while current:
         smaller = [current & ~(1 << k) for k in range(progress.costs.n) if current >> k & 1]
         yield from smaller
-        known = [mask for mask in smaller if mask in progress.found.accuracy]
-        if not known:
+        trained = [mask for mask in smaller if mask in progress.found.accuracy]
+        if not trained:
             return
-        current = max(known, key=lambda mask: progress.found.accuracy[mask] - weight * price[mask])
+        current = max(trained, key=lambda mask: progress.found.accuracy[mask] - weight * price[mask])

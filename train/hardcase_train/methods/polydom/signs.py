@@ -52,10 +52,10 @@ def sign_runs(p: Sequence[int], low: int, high: int) -> Runs:
 
 def next_below(runs: Runs, start: int, ties: bool) -> int | None:
     """The first number from ``start`` on at which the sign is -1, or 0 if ``ties``; None if there is none."""
-    wanted = (-1, 0) if ties else (-1,)
+    signs = (-1, 0) if ties else (-1,)
     for k, (first, sign) in enumerate(runs):
         is_over = k + 1 < len(runs) and runs[k + 1][0] <= start
-        if sign in wanted and not is_over:
+        if sign in signs and not is_over:
             return max(first, start)
     return None
 

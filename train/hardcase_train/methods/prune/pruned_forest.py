@@ -84,9 +84,9 @@ def forest_points(judge: Judge, settings: ForestSettings) -> list[Point]:
     problem = judge.problem
     bins = make_bins(problem.train.X, problem.dtypes)
     codes = bins.transform(problem.train.X)
-    seen = [np.flatnonzero(judge.fold != k) for k in range(N_FOLDS)] if judge.is_crossed else []
-    seen.append(np.arange(len(problem.train.y)))
-    copies = [_pruned(problem, bins, codes, rows, settings) for rows in seen]
+    row_sets = [np.flatnonzero(judge.fold != k) for k in range(N_FOLDS)] if judge.is_crossed else []
+    row_sets.append(np.arange(len(problem.train.y)))
+    copies = [_pruned(problem, bins, codes, rows, settings) for rows in row_sets]
     return best_points(
         [
             _point(judge, settings, price, ensembles)

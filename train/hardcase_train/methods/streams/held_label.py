@@ -67,12 +67,12 @@ class TooOld:
 
     def scorer(self, dtypes: Sequence[str], columns: Sequence[Column]) -> Trees:
         """The draft scorer over a program's columns: each count sends the row on if it is small enough."""
-        found = [_codes(columns, f, (self.most,)) for f in self.features]
-        n = len(found)
+        codes_of = [_codes(columns, f, (self.most,)) for f in self.features]
+        n = len(codes_of)
         children = tuple((k + 1 if k + 1 < n else -1, -2 - k) for k in range(n))
-        thresholds = tuple(codes[0] for _, codes in found)
+        thresholds = tuple(codes[0] for _, codes in codes_of)
         tree = Tree(0, 1, tuple(range(n)), thresholds, (False,) * n, children, (-1.0, *(1.0,) * n))
-        return Trees(tuple(place for place, _ in found), (0.0,), (tree,))
+        return Trees(tuple(place for place, _ in codes_of), (0.0,), (tree,))
 
 
 def _codes(columns: Sequence[Column], feature: int, thresholds: Sequence[int]) -> tuple[int, list[int]]:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random states of a memory: training rows as they look if the label is held since a random window before them.
 
-A policy that is trained on the states of one policy knows no others. Gaps are therefore drawn at random, short ones as
+A policy that is trained on the states of one policy cannot handle others. So gaps are drawn at random, short ones as
 often as long ones by their logarithm (random feature states of Bolukbasi et al., appendix B, along time).
 """
 

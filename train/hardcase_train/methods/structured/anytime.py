@@ -79,7 +79,7 @@ def purchases(evidence: Evidence, scores: Scores, least: float = -np.inf) -> Pur
     An item ends when all is bought or no score is above ``least``.
     """
     starts = evidence.starts
-    bought, made = np.zeros(int(starts[-1]), dtype=bool), []
+    bought, steps = np.zeros(int(starts[-1]), dtype=bool), []
     items = np.arange(len(starts) - 1)
     for t in range(int(np.diff(starts).max())):
         sizes = np.diff(starts)[items]
@@ -90,11 +90,11 @@ def purchases(evidence: Evidence, scores: Scores, least: float = -np.inf) -> Pur
         best = np.array([a + np.argmax(wants[a:b]) for a, b in pairwise(own)])
         goes_on = (wants[best] > least) & (sizes > t)
         items, best = items[goes_on], best[goes_on]
-        made.append((parts[best], np.full(len(best), t), wants[best], items))
+        steps.append((parts[best], np.full(len(best), t), wants[best], items))
         bought[parts[best]] = True
         if not len(items):
             break
-    return Purchases(*(np.concatenate(column) for column in zip(*made, strict=True)))
+    return Purchases(*(np.concatenate(column) for column in zip(*steps, strict=True)))
 
 
 def smallest_gap(t: int, features: np.ndarray) -> np.ndarray:

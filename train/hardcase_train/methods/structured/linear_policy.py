@@ -72,8 +72,8 @@ def _squared_hinge(rows: np.ndarray, sign: np.ndarray, weight: np.ndarray) -> np
         own, by = rows[inside], weight[inside]
         gradient = ridge * w - 2 * own.T @ (by * sign[inside] * slack[inside])
         step = np.linalg.solve(np.diag(ridge) + 2 * (own * by[:, None]).T @ own, gradient)
-        size, here = 1.0, loss(w)
-        while size > 1e-6 and loss(w - size * step) > here:
+        size, current = 1.0, loss(w)
+        while size > 1e-6 and loss(w - size * step) > current:
             size /= 2
         w = w - size * step
         if float(np.abs(step).max()) < 1e-6:

@@ -73,8 +73,8 @@ class OneShotChain(BaseEstimator):  # type: ignore[misc]
     def fit_policy(self, folds: Sequence[Fold]) -> Self:
         """Train the policy alone, on items that the folds' chains have not seen."""
         rows = np.concatenate([features_of(fold, self.features) for fold in folds])
-        found = [labels_of(fold, self.labels, self.price, self.least_gain) for fold in folds]
-        bought, importance = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        labels = [labels_of(fold, self.labels, self.price, self.least_gain) for fold in folds]
+        bought, importance = (np.concatenate(parts) for parts in zip(*labels, strict=True))
         self.policy_ = PartPolicy().fit(rows, bought, importance if self.is_weighted else None)
         self.threshold_ = float(np.quantile(self.policy_.scores(rows), 1 - self.share))
         return self
@@ -85,11 +85,13 @@ class OneShotChain(BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: Sequence[np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """Labels, and for which parts costly features were bought."""
-        given = evidence(self.chain_, X, [np.repeat(self.chain_.classes_[:1], len(x)) for x in X], np.arange(len(X)))
-        buys = self.wants(given) > self.threshold_
-        unary = np.where(buys[:, None], given.unary[1], given.unary[0])
-        labels = self.chain_.classes_[self.chain_.decode(unary, given.starts)]
-        return as_items(labels, given.starts), as_items(buys, given.starts)
+        item_evidence = evidence(
+            self.chain_, X, [np.repeat(self.chain_.classes_[:1], len(x)) for x in X], np.arange(len(X))
+        )
+        buys = self.wants(item_evidence) > self.threshold_
+        unary = np.where(buys[:, None], item_evidence.unary[1], item_evidence.unary[0])
+        labels = self.chain_.classes_[self.chain_.decode(unary, item_evidence.starts)]
+        return as_items(labels, item_evidence.starts), as_items(buys, item_evidence.starts)
 
 
 def features_of(fold: Fold, features: str) -> np.ndarray:

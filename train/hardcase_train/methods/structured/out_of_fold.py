@@ -97,5 +97,5 @@ def labels_of(fold: Fold, labels: str, price: float, least_gain: float = 0.0) ->
         "wrong": lambda losses, a, b: wrong_parts(losses, is_wrong[a:b], price),
     }
     make, bounds = makers[labels], pairwise(fold.starts)
-    made = [make(fold.losses(j), a, b) for j, (a, b) in enumerate(bounds)]
-    return np.concatenate([p.state for p in made]), np.repeat([p.weight for p in made], np.diff(fold.starts))
+    pseudo = [make(fold.losses(j), a, b) for j, (a, b) in enumerate(bounds)]
+    return np.concatenate([p.state for p in pseudo]), np.repeat([p.weight for p in pseudo], np.diff(fold.starts))

@@ -46,36 +46,36 @@ def trajectory(losses: Losses, n: int, price: float) -> PseudoLabel:
     """The best state on the greedy way from none to all, one part at a time."""
     state = np.zeros(n, dtype=bool)
     ends = np.vstack([state, ~state])
-    seen, values = [ends], [losses(ends)]
+    states, values = [ends], [losses(ends)]
     way, way_values = [ends[0]], [values[0][0]]
     while not state.all() and values[0][0] > 0:  # nothing is better than no wrong part at no cost
         steps = _steps(state)
-        found = losses(steps)
-        best = int(np.argmin(found))
+        step_losses = losses(steps)
+        best = int(np.argmin(step_losses))
         state = steps[best]
-        seen.append(steps)
-        values.append(found)
+        states.append(steps)
+        values.append(step_losses)
         way.append(state)
-        way_values.append(found[best])
+        way_values.append(step_losses[best])
     chosen = _best(np.array(way), np.array(way_values), price)
-    worst = float(np.max(_modified(np.vstack(seen), np.concatenate(values), price)))
+    worst = float(np.max(_modified(np.vstack(states), np.concatenate(values), price)))
     return PseudoLabel(chosen.state, chosen.loss, worst - chosen.loss)
 
 
 def helping_steps(losses: Losses, n: int, price: float, least_gain: float = 0.0) -> PseudoLabel:
     """The union of the single steps from none that lower the modified loss by ``least_gain`` at least, and at all."""
     none = np.zeros(n, dtype=bool)
-    seen = np.vstack([none, ~none, _steps(none)])
-    modified = _modified(seen, losses(seen), price)
+    states = np.vstack([none, ~none, _steps(none)])
+    modified = _modified(states, losses(states), price)
     gains = modified[0] - modified[2:]
-    return _weighted((gains > 0) & (gains >= least_gain), seen, modified, losses, price)
+    return _weighted((gains > 0) & (gains >= least_gain), states, modified, losses, price)
 
 
 def wrong_parts(losses: Losses, is_wrong: np.ndarray, price: float) -> PseudoLabel:
     """The parts that are wrong without costly features: what helping steps are if features never hurt."""
     none = np.zeros(len(is_wrong), dtype=bool)
-    seen = np.vstack([none, ~none])
-    return _weighted(is_wrong.astype(bool), seen, _modified(seen, losses(seen), price), losses, price)
+    states = np.vstack([none, ~none])
+    return _weighted(is_wrong.astype(bool), states, _modified(states, losses(states), price), losses, price)
 
 
 def _weighted(state: np.ndarray, seen: np.ndarray, modified: np.ndarray, losses: Losses, price: float) -> PseudoLabel:

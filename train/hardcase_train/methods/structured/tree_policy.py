@@ -76,11 +76,13 @@ class TreeFold:
 
 def tree_fold(parser: TreeParser, X: Sequence[np.ndarray], y: Sequence[np.ndarray]) -> TreeFold:
     """What a parser says of sentences."""
-    given = Sentences(X)
-    cheap, _ = cheap_scores(given.tokens, given.starts, parser.weights_, NO_DICTIONARY)
+    sentences = Sentences(X)
+    cheap, _ = cheap_scores(sentences.tokens, sentences.starts, parser.weights_, NO_DICTIONARY)
     costly = cheap.copy()
-    costly_scores(costly, given.tokens, given.starts, parser.weights_, np.ones(int(given.starts[-1]), bool), 0)
-    return TreeFold(given, cheap, costly, np.concatenate(list(y)).astype(np.int64))
+    costly_scores(
+        costly, sentences.tokens, sentences.starts, parser.weights_, np.ones(int(sentences.starts[-1]), bool), 0
+    )
+    return TreeFold(sentences, cheap, costly, np.concatenate(list(y)).astype(np.int64))
 
 
 def tree_folds(
@@ -252,8 +254,8 @@ class OneShotTrees(BaseEstimator):  # type: ignore[misc]
             if b - a <= self.most_words:
                 losses = fold.losses(s)
                 if self.labels == "wrong":
-                    made = wrong_parts(losses, is_wrong[a:b], self.price)
+                    pseudo = wrong_parts(losses, is_wrong[a:b], self.price)
                 else:
-                    made = (helping_steps if self.labels == "helping" else trajectory)(losses, b - a, self.price)
-                use[a:b], bought[a:b], importance[a:b] = True, made.state, made.weight
+                    pseudo = (helping_steps if self.labels == "helping" else trajectory)(losses, b - a, self.price)
+                use[a:b], bought[a:b], importance[a:b] = True, pseudo.state, pseudo.weight
         return rows[use], bought[use], importance[use]

@@ -80,22 +80,24 @@ def learn_two_levels(
     folds = out_of_fold(once, scaled, y, groups=group, seed=seed)
     rows = np.concatenate([features_of(fold, "decoder") for fold in folds])
     margins = np.concatenate([gaps_of(fold.unary[1]) for fold in folds])
-    found: list[BuyPolicy] = []
+    policies: list[BuyPolicy] = []
     for method, weights, bias in _directions(once, folds, seed):
         scores = rows @ weights + bias
         for release in releases if method == "structured" else ("one-shot",):
             for share in shares:
                 threshold = float(np.quantile(scores, 1 - share))
-                found += _asking(BuyPolicy(method, release, share, weights, bias, threshold), scores, margins, ask)
+                policies += _asking(BuyPolicy(method, release, share, weights, bias, threshold), scores, margins, ask)
     by_gap = -np.eye(len(DECODER))[0]
-    found.append(BuyPolicy(FIXED, "one-shot", 0.0, by_gap, 0.0, 1.0))
-    found += _asking(BuyPolicy(FIXED, "one-shot", 1.0, by_gap, 0.0, -EVERYTHING), np.zeros(len(margins)), margins, ask)
+    policies.append(BuyPolicy(FIXED, "one-shot", 0.0, by_gap, 0.0, 1.0))
+    policies += _asking(
+        BuyPolicy(FIXED, "one-shot", 1.0, by_gap, 0.0, -EVERYTHING), np.zeros(len(margins)), margins, ask
+    )
     cheap, both = (w.astype(np.float64) for w in chain.weights)
     cheap[:-1] /= scale[:n_first, None]
     both[:-1] /= scale[:, None]
     return TwoLevels(
         (cheap, both), chain.transitions.astype(np.float64), chain.start.astype(np.float64),
-        chain.stop.astype(np.float64), chain.transition_step_, tuple(found),
+        chain.stop.astype(np.float64), chain.transition_step_, tuple(policies),
     )  # fmt: skip
 
 
