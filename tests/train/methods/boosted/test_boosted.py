@@ -6,8 +6,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
-from hardcase_train.methods.boosted.adaboost_rs import ResampledAdaBoost, _AdaBoost
+from hardcase_train.methods.boosted.adaboost_rs import FREE, ResampledAdaBoost, _AdaBoost
 from hardcase_train.methods.boosted.stage_wise import StageWiseRegression
 from hardcase_train.policy.selection import Judge
 from hardcase_train.stages.subset_search import SubsetSearch
@@ -44,3 +45,19 @@ def test_cheap_trees_are_drawn_more_often() -> None:
         return float(np.mean([2 in ResampledAdaBoost.run(own, params)[0].params["sensors"] for params in draws]))
 
     assert rate(SubsetSearch(judge, 1)) < rate(cheap)
+
+
+def test_a_tree_votes_by_how_often_it_was_drawn_times_its_cost() -> None:
+    """(115): a vote over its probability, which is the vote over the cost; so the votes of a sample are unbiased."""
+    made = _AdaBoost(search())
+    ensemble = made.sample(made.whole, {"n_drawn": 12, "draw": 0})
+    owner, costs = made.problem.sensor_of, made.problem.sensor_costs()
+
+    def cost(features: np.ndarray) -> float:
+        return float(costs[np.unique(owner[features])].sum())
+
+    beside = FREE * np.mean([cost(tree.features) for tree, _ in made.whole])
+    shares = np.array([np.abs(t.leaves).max() / (cost(t.features) + beside) for t in ensemble.trees])
+    times = 12 * shares / shares.sum()
+    assert len(times) > 2
+    assert times == pytest.approx(np.round(times), abs=1e-9)
