@@ -305,34 +305,41 @@ def page(m: dict[str, Any]) -> str:
 def _why(m: dict[str, Any]) -> str:
     """What a request that comes alone costs at the least, and two designs beside each other."""
     steps = [[step, f"{apart:.0f}", f"{at_once:.0f}"] for step, (apart, at_once) in m["alone"].items()]
-    designs = [[name, ", ".join(f"{ms:.3f}" for ms in found)] for name, found in m["turns"].items()]
-    is_first = not any(name.endswith(f"{RATES[0]:,} a second") for name in m["cpu"])  # it was not asked that then
-    before = (
-        "This table, and that of workers that share, are of the first design below, on a quiet machine.\n\n"
-        if is_first
-        else ""
-    )
     return (
-        (before if is_first else "")
-        + "### A request that comes alone\n\nA process that only echoes messages of 100 bytes, and what a worker must "
+        "### A request that comes alone\n\nA process that only echoes messages of 100 bytes, and what a worker must "
         "add to that, in us of CPU a message:\n\n"
         + markdown(("it", "at 100 a second", "at once after each other"), steps)
         + "\n\nThe same instructions cost several times as much after 10 ms in which the processor did something else, "
         "so what counts is how much code a lone request runs through, and how often it wakes a thread.\n"
+        + (_designs(m) if "turns" in m else "")
+        + "A third design, which does not wait for company while requests come alone, is not in the worker: on a busy "
+        "machine a process that is kept waiting finds company, and it cost more there."
+    )
+
+
+def _designs(m: dict[str, Any]) -> str:
+    """The worker of another clone beside this one."""
+    rows = [[name, ", ".join(f"{ms:.3f}" for ms in each)] for name, each in m["turns"].items()]
+    return (
         "The first design called functions through an event and a semaphore of Python, and took a model's answer apart "
         "with eight calls of numpy; the second one hands a call over with two bare locks, and takes answers apart "
         "without numpy.\n"
-        "Both at 100 requests a second, in turns, in ms of CPU a request (`--old` names a clone with the first):\n\n"
-        + markdown(("worker", "in each round"), designs)
+        "Both at 100 requests a second, in turns, in ms of CPU a request (`--old FOLDER` names a clone with the first, "
+        "and compares them again):\n\n"
+        + markdown(("worker", "in each round"), rows)
         + f"\n\nThe machine's load average was {m['load']:.0f} then: a processor that never rests answers more cheaply "
         "than one that is woken for each request.\n"
-        "A third design, which does not wait for company while requests come alone, is not in the worker: on a busy "
-        "machine a process that is kept waiting finds company, and it cost more there."
     )
 
 
 def _said(routes: dict[str, int]) -> str:
     return ", ".join(f"{n:,} {name}" for name, n in Counter(routes).items() if n)
+
+
+def compared_before(out: Path) -> dict[str, Any]:
+    """What ``--old`` measured, which other runs keep."""
+    before = json.loads(out.read_text()) if out.exists() else {}
+    return {name: before[name] for name in ("turns", "load") if name in before}
 
 
 def main() -> None:
@@ -354,7 +361,7 @@ def main() -> None:
     if args.short:
         print(page(measure(short=True)).removeprefix(HEAD))
         return
-    text = page(results(args, lambda: measure(short=False)))
+    text = page(results(args, lambda: {**compared_before(args.out), **measure(short=False)}))
     PAGE.write_text(text)
     print(text.removeprefix(HEAD))
 
