@@ -104,9 +104,9 @@ def _suspect(found: Survey, name: str, values: list[Any], y: list[Any]) -> None:
 
     n_values = len(set(values))
     if n_values == len(set(y)) == len(set(zip(values, y, strict=True))):
-        found.suspected[name] = "has one value for each class, as if it gave the answer away"
+        found.suspected[name] = "may give the answer away: it has one value for each class"
     elif reason := why_group(name, values):
-        found.suspected[name] = f"{reason}, as if it named what rows belong to"
+        found.suspected[name] = f"may say which rows belong together: {reason}"
         found.group = found.group or name
 
 
