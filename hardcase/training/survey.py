@@ -31,7 +31,7 @@ class Survey:
     left_out : columns that no model should read, with the reason
     split : the column that says each row's part, or empty
     suspected : features that seem to say something else than a reading, with the reason
-    group : the suspected feature that seems to name what several rows belong to, or empty
+    group : the suspected feature that may say which rows belong together, or empty
     """
 
     numbers: list[str] = field(default_factory=list)

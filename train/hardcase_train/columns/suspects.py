@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns that hold no reading: empty or constant ones, names and numbers of rows, names of what rows belong to.
+"""Columns that hold no reading: empty or constant ones, names and numbers of rows, names of groups of rows.
 
 Or they hold readings that are not written as numbers, and are then taken for text.
 
