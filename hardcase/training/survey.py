@@ -31,7 +31,7 @@ class Survey:
     left_out : columns that no model should read, with the reason
     split : the column that says each row's part, or empty
     suspected : features that seem to say something else than a reading, with the reason
-    group : the suspected feature that seems to name what several rows belong to, or empty
+    group : the suspected feature that may say which rows belong together, or empty
     """
 
     numbers: list[str] = field(default_factory=list)
@@ -104,9 +104,9 @@ def _suspect(found: Survey, name: str, values: list[Any], y: list[Any]) -> None:
 
     n_values = len(set(values))
     if n_values == len(set(y)) == len(set(zip(values, y, strict=True))):
-        found.suspected[name] = "has one value for each class, as if it gave the answer away"
+        found.suspected[name] = "may give the answer away: it has one value for each class"
     elif reason := why_group(name, values):
-        found.suspected[name] = f"{reason}, as if it named what rows belong to"
+        found.suspected[name] = f"may say which rows belong together: {reason}"
         found.group = found.group or name
 
 

@@ -68,14 +68,14 @@ def test_every_column_is_reported_at_once_and_sorted_into_its_kind(
     }
     assert (said["categories"], said["booleans"], said["dates"]) == ({"machine": 10, "mode": 3}, ["alarm"], ["day"])
     assert said["suspected"] == {
-        "machine": "has 10 values, each in one run of rows, as if it named what rows belong to"
+        "machine": "may say which rows belong together: it has 10 values, each in consecutive rows"
     }
     assert toml["data"]["drop"] == ["column 1", "serial", "firmware", "nothing"]
     assert {s["name"]: s["features"] for s in toml["sensor"]} == said["sensors"] == {
         "heat": ["heat.*"], "mode": ["mode"], "alarm": ["alarm"],
     }  # fmt: skip
     text = (tmp_path / "h.toml").read_text()
-    assert '\n# group = "machine"  #' in text
+    assert '\n# group = "machine"  # without the #, no split divides its rows; it may say which rows' in text
     (tmp_path / "h.toml").write_text(text.replace("# group =", "group ="))
     assert (
         make_task(read_config(tmp_path / "h.toml"), model=imputed(LogisticRegression())).problem.train.group is not None
@@ -256,8 +256,8 @@ def test_what_gives_the_answer_away_or_names_groups_is_said(tmp_path: Path) -> N
     columns = {"code": [{"u": 1, "v": 2}[k] for k in y], "user": [3, 5, 7, 5] * 5, "z": Z, "y": y}
     found = survey(read_table(write_csv(tmp_path / "data.csv", columns)), "y")
     assert found.suspected == {
-        "code": "has one value for each class, as if it gave the answer away",
-        "user": "has 3 values, and such a name, as if it named what rows belong to",
+        "code": "may give the answer away: it has one value for each class",
+        "user": "may say which rows belong together: its name suggests it, and it has 3 values",
     }
     assert (found.group, found.left_out) == ("user", {})
 

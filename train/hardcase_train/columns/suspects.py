@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns that hold no reading: empty or constant ones, names and numbers of rows, names of what rows belong to.
+"""Columns that hold no reading: empty or constant ones, names and numbers of rows, names of groups of rows.
 
 Or they hold readings that are not written as numbers, and are then taken for text.
 
@@ -95,18 +95,18 @@ def why_numbers(texts: Sequence[str]) -> str:
 
 
 def why_group(name: str, values: Sequence[Any]) -> str:
-    """Why a column of texts or whole numbers seems to name what several rows belong to; empty if it does not.
+    """Why a column of texts or whole numbers seems to say which rows belong together; empty if it does not.
 
     >>> why_group("rig", [k // 5 for k in range(40)])
-    'has 8 values, each in one run of rows'
+    'it has 8 values, each in consecutive rows'
     """
     distinct = set(values)
     n, k = len(values), len(distinct)
     if n < MIN_ROWS or not 3 <= k <= n / 3 or not all(isinstance(v, str) or v is None or v == int(v) for v in distinct):
         return ""
     if 1 + sum(a != b for a, b in pairwise(values)) == k:
-        return f"has {k} values, each in one run of rows"
-    return f"has {k} values, and such a name" if GROUP.search(name) else ""
+        return f"it has {k} values, each in consecutive rows"
+    return f"its name suggests it, and it has {k} values" if GROUP.search(name) else ""
 
 
 def _constant(n_distinct: int) -> str:
