@@ -120,11 +120,11 @@ def _supertags(results: dict[str, Any]) -> list[str]:
         "A supertag is what a word is to its head, on which side the head is, and, of words that head phrases, on "
         "which sides their dependents are; costly templates read it (Ouchi, Duh and Matsumoto 2014).",
         f"A linear model chooses one of {p['supertags, labels']:.0f} for each word alone, from the words and gold tags "
-        f"around it: {100 * p['supertags, accuracy']:.1f} % are right. "
+        f"around it: {100 * p['supertags, accuracy']:.1f} % are right.",
         f"It trains in {p['supertags, training s']:.0f} s and takes {p['supertags, us']:.1f} us a word.",
-        f"Training sentences get supertags of models that have not seen them. The parser then has a UAS of "
-        f"{p['all']:.4f} with all features ({p['tags']:.4f} with tags alone) at {_us_with_supertags(p):.1f} us a word, "
-        "supertags included.",
+        "Training sentences get supertags of models that have not seen them.",
+        f"The parser then has a UAS of {p['all']:.4f} with all features ({p['tags']:.4f} with tags alone) at "
+        f"{_us_with_supertags(p):.1f} us a word, supertags included.",
         "The labels, their templates and those of the parser were chosen on training sentences.",
         "The policies below buy templates of words without supertags.", "",
     ]  # fmt: skip

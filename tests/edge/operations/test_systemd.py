@@ -36,14 +36,6 @@ HANGS_ONCE = (
 SHORT = ["--sensor-timeout-ms", 10, "--deadline-ms", 10]  # so that no turn may take long
 
 
-@pytest.fixture(autouse=True)
-def _hangups_are_heard():
-    """Also where the tests themselves run under nohup, which their children would inherit."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    yield
-    signal.signal(signal.SIGHUP, before)
-
-
 @pytest.fixture
 def folder(tmp_path):
     (tmp_path / "toy.hcb").write_bytes(make_bundle_bytes())
