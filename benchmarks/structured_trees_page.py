@@ -240,8 +240,8 @@ def _beside_udpipe(results: dict[str, Any]) -> list[str]:
             with_ = results["supertags"]
             ours.append(("With supertags it", with_["all"], _us_with_supertags(with_)))
         lines += [
-            "The long trainings ran beside other work, and so did the parsing after them.",
-            f"Timed on an idle machine, after a short training, a beam of 5 takes {us:.0f} us a word and greedy "
+            "The long trainings ran on an earlier, slower machine, beside other work, and so did the parsing after them.",
+            f"Timed beside our parser, after a short training, a beam of 5 takes {us:.0f} us a word and greedy "
             f"parsing {results['udpipe us']['greedy, us']:.0f} us.",
             *(_against(name, uas, took, theirs["beam 5, uas"], us) for name, uas, took in ours),
             f"The goal was its UAS after {max(models)} iterations at a tenth of its time.",
