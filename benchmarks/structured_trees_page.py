@@ -240,7 +240,7 @@ def _beside_udpipe(results: dict[str, Any]) -> list[str]:
             with_ = results["supertags"]
             ours.append(("With supertags it", with_["all"], _us_with_supertags(with_)))
         lines += [
-            "The long trainings ran on an earlier, slower machine, beside other work, and so did the parsing after them.",
+            "The long trainings, and the parsing after them, ran on an earlier and slower machine, beside other work.",
             f"Timed beside our parser, after a short training, a beam of 5 takes {us:.0f} us a word and greedy "
             f"parsing {results['udpipe us']['greedy, us']:.0f} us.",
             *(_against(name, uas, took, theirs["beam 5, uas"], us) for name, uas, took in ours),
