@@ -230,8 +230,9 @@ def test_a_process_whose_device_was_killed_says_nothing() -> None:
 def test_on_the_command_line_processes_end_in_order_and_when_the_device_is_killed(tmp_path: Path) -> None:
     (tmp_path / "toy.hcb").write_bytes(make_bundle_bytes())
     (tmp_path / "sensor.py").write_text(
-        "import atexit, os, time\nfrom pathlib import Path\natexit.register(Path('ended').touch)\nprint('imported')\n"
-        "def read(sensor):\n    Path('pid').write_text(str(os.getpid()))\n    print('read')\n    return 3.0\n"
+        "import atexit, os\nfrom pathlib import Path\natexit.register(Path('ended').touch)\nprint('imported')\n"
+        "Path('pid').write_text(str(os.getpid()))  # once: while it is written again, it is empty for a moment\n"
+        "def read(sensor):\n    print('read')\n    return 3.0\n"
     )
     words = [sys.executable, "-m", "hardcase_edge.cli", "run", "toy.hcb", "--isolate", "--sensors", "x=sensor:read"]
     words += ["--sensors", "vib=none", "--interval", "0.01"]
