@@ -96,6 +96,7 @@ class _Waiting:
     deadline: float  # on the caller's clock, seconds
     correlation: bytes
     tags: list[int]  # of the messages that wait for the answer
+    is_audit: bool = False
 
 
 class Service:
@@ -105,7 +106,7 @@ class Service:
     ----------
     hpc : Answerer
     config : ServiceConfig or None
-    on_answer : called once with each request that f0 has answered: device, id, readings and result
+    on_answer : called once with each case, but no audit, that f0 has answered: device, id, readings and result
 
     Attributes
     ----------
@@ -154,15 +155,9 @@ class Service:
         self._released: list[int] = []
 
     def receive(
-        self,
-        topic: str,
-        payload: bytes,
-        now: float,
-        correlation: bytes = b"",
-        *,
-        tag: int = 0,
+        self, topic: str, payload: bytes, now: float, correlation: bytes = b"", *, tag: int = 0,
         expiry_s: int | None = None,
-    ) -> Outgoing | None:
+    ) -> Outgoing | None:  # fmt: skip
         """Take one message; returns a reply if it repeats an answered request or comes too late to be answered in time.
 
         Parameters
@@ -190,7 +185,7 @@ class Service:
             self._release([tag])
             return None
         left_s = seconds_left(request.deadline_ms, expiry_s)
-        waiting = _Waiting(request.readings, now + left_s, correlation, [tag])
+        waiting = _Waiting(request.readings, now + left_s, correlation, [tag], request.is_audit)
         reply = self._admit((device, request.id), waiting, left_s, now)
         queued = self._waiting.get((device, request.id))
         if queued is None or tag not in queued.tags:
@@ -393,7 +388,7 @@ class Service:
         else:
             self.counters.served += 1
             payload = pack_reply(Reply(id_, self._digest, OK, *answer))
-            if self._on_answer is not None:
+            if self._on_answer is not None and not waiting.is_audit:
                 self._on_answer(device, id_, waiting.readings, answer[0])
         self._replies.add(device, id_, Remembered(payload, hash(waiting.readings)))
         self._release(waiting.tags)

@@ -276,7 +276,8 @@ class Link:
         if self._exchange.circuit.is_open or self._is_cancelled:
             return False
         id_ = self._aside.begin(on_reply)
-        is_sent = self._transmit(Request(id_, self._hpc, ceil(deadline_s * 1000), tuple(readings))) != 0
+        request = Request(id_, self._hpc, ceil(deadline_s * 1000), tuple(readings), is_audit=True)
+        is_sent = self._transmit(request) != 0
         self.counters["aside"] += is_sent
         return is_sent
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The wire format: requests and replies as bytes in fixed little-endian layouts, and the topics they go to.
 
-    request: version u8 | kind u8 = 1 | n_values u16 | deadline_ms u32 | id 16 bytes | HPC sha256 32 bytes | values
+    request: version u8 | kind u8 = 1, or 6 of an audit | n_values u16 | deadline_ms u32 | id 16 bytes
+             | HPC sha256 32 bytes | values
     reply:   version u8 | kind u8 = 2 | status u8 | reserved u8 | confidence u16 | reserved u16 | result i64
              | id 16 bytes | HPC sha256 32 bytes
 
@@ -55,6 +56,7 @@ WIRE_VERSION = 1
 ID_BYTES = 16
 MAX_DEADLINE_MS = 3_600_000
 ROOT = "hardcase/v1"
+CASE, REPLY, AUDIT = 1, 2, 6  # kinds of messages; 3, 4 and 5 are those of enrolment and updates
 OK, REFUSED, BUSY = 0, 1, 2
 MAX_BUSY_MS = 60_000  # for which a worker may ask to be left alone
 
@@ -65,12 +67,13 @@ _DEVICE = re.compile(f"(?:{_NAME.pattern}/)?{_NAME.pattern}")
 
 @record(frozen=True, slots=True)
 class Request:
-    """One hard case on its way to the HPC."""
+    """One hard case on its way to the HPC, or an audit of what the device has decided itself."""
 
     id: bytes  # 16 random bytes; the same for every transmission of a request
     hpc: bytes  # SHA-256 of the model that must answer
     deadline_ms: int  # how long the device will wait from now on
     readings: tuple[Reading, ...]  # in the uplink's order, None for missing
+    is_audit: bool = False  # no decision waits for the reply, and no worker keeps it as a case
 
 
 @record(frozen=True, slots=True)
@@ -102,7 +105,8 @@ def pack_request(request: Request, dtypes: Sequence[str]) -> bytes:
     True
     """
     values = [DTYPES[d].missing if x is None else x for x, d in zip(request.readings, dtypes, strict=True)]
-    head = _REQUEST.pack(WIRE_VERSION, 1, len(values), request.deadline_ms, request.id, request.hpc)
+    kind = AUDIT if request.is_audit else CASE
+    head = _REQUEST.pack(WIRE_VERSION, kind, len(values), request.deadline_ms, request.id, request.hpc)
     return head + struct.pack("<" + "".join([DTYPES[d].code for d in dtypes]), *values)
 
 
@@ -125,17 +129,16 @@ def unpack_request(payload: bytes, dtypes: Sequence[str], hpc: bytes) -> Request
     if len(payload) < _REQUEST.size:
         raise WireError("malformed", f"a request has {len(payload)} bytes, at least {_REQUEST.size} are needed")
     version, kind, n, deadline_ms, id_, model = _REQUEST.unpack_from(payload)
-    if version != WIRE_VERSION or kind != 1:
-        raise WireError(
-            "malformed", f"a request has version {version} and kind {kind}, {WIRE_VERSION} and 1 are expected"
-        )
+    if version != WIRE_VERSION or kind not in (CASE, AUDIT):
+        expected = f"{WIRE_VERSION} and {CASE} or {AUDIT} are expected"
+        raise WireError("malformed", f"a request has version {version} and kind {kind}, {expected}")
     if model != hpc:
         raise WireError("other_hpc", f"a request is for HPC {model.hex()[:12]}, but {hpc.hex()[:12]} answers here")
-    expected = request_bytes(dtypes)
-    if n != len(dtypes) or len(payload) != expected:
+    n_bytes = request_bytes(dtypes)
+    if n != len(dtypes) or len(payload) != n_bytes:
         raise WireError(
             "malformed",
-            f"a request has {n} readings in {len(payload)} bytes, {len(dtypes)} in {expected} are expected",
+            f"a request has {n} readings in {len(payload)} bytes, {len(dtypes)} in {n_bytes} are expected",
         )
     if not 1 <= deadline_ms <= MAX_DEADLINE_MS:
         raise WireError("malformed", f"a request has a deadline of {deadline_ms} ms, 1 to {MAX_DEADLINE_MS} is allowed")
@@ -143,7 +146,7 @@ def unpack_request(payload: bytes, dtypes: Sequence[str], hpc: bytes) -> Request
     readings = tuple(
         [None if not isfinite(x) or x == DTYPES[d].missing else x for x, d in zip(raw, dtypes, strict=True)]
     )
-    return Request(id_, model, deadline_ms, readings)
+    return Request(id_, model, deadline_ms, readings, kind == AUDIT)
 
 
 def pack_reply(reply: Reply) -> bytes:
@@ -154,7 +157,7 @@ def pack_reply(reply: Reply) -> bytes:
     >>> len(payload), unpack_reply(payload, hpc=bytes(32), n_classes=2) == reply
     (64, True)
     """
-    return _REPLY.pack(WIRE_VERSION, 2, reply.status, 0, reply.confidence, 0, reply.result, reply.id, reply.hpc)
+    return _REPLY.pack(WIRE_VERSION, REPLY, reply.status, 0, reply.confidence, 0, reply.result, reply.id, reply.hpc)
 
 
 def unpack_reply(payload: bytes, hpc: bytes, n_classes: int) -> Reply:
@@ -175,7 +178,7 @@ def unpack_reply(payload: bytes, hpc: bytes, n_classes: int) -> Reply:
         reason = "oversized" if len(payload) > _REPLY.size else "malformed"
         raise WireError(reason, f"a reply has {len(payload)} bytes, {_REPLY.size} are expected")
     version, kind, status, zero, confidence, zero2, result, id_, model = _REPLY.unpack(payload)
-    if (version, kind, zero, zero2) != (WIRE_VERSION, 2, 0, 0) or status not in (OK, REFUSED, BUSY):
+    if (version, kind, zero, zero2) != (WIRE_VERSION, REPLY, 0, 0) or status not in (OK, REFUSED, BUSY):
         raise WireError("malformed", f"a reply has an unknown version {version}, kind {kind} or status {status}")
     if model != hpc:
         raise WireError("other_hpc", f"a reply is from HPC {model.hex()[:12]}, but {hpc.hex()[:12]} was asked")

@@ -14,7 +14,7 @@ from hardcase_cloud.records import cases as module
 from hardcase_cloud.records.cases import Cases
 from hardcase_cloud.records.database import Database
 from hardcase_edge.errors import InputError
-from hardcase_edge.link.wire import Request, pack_request, request_topic
+from hardcase_edge.link.wire import Request, pack_request, request_topic, unpack_reply
 
 HPC = "ab" * 32
 
@@ -48,6 +48,17 @@ def test_what_a_service_answers_is_kept_once_whoever_answers_it(tmp_path: Path) 
     }
     assert database.read("SELECT count(*) FROM minutes") == [(0,)]
     database.close()
+
+
+def test_audits_are_answered_and_are_no_cases() -> None:
+    kept: list[str] = []
+    service = Service(Thermostat(), on_answer=lambda device, *_: kept.append(device))
+    for k, is_audit in enumerate((True, False, True)):
+        request = Request(bytes((k, *[0] * 15)), bytes.fromhex(HPC), 2_000, (21.5,), is_audit)
+        service.receive(request_topic(f"pump-{k}"), pack_request(request, ["f32"]), now=0.0)
+    replies = service.run(now=0.5)
+    assert {unpack_reply(reply.payload, bytes.fromhex(HPC), 2).result for reply in replies} == {1}
+    assert (len(replies), kept) == (3, ["pump-1"])
 
 
 def test_a_share_is_kept_by_id_and_a_store_that_is_away_costs_cases_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -524,6 +524,15 @@ def test_the_request_of_the_link_is_the_wires(broker):
         assert unpack_request(cloud.messages[0].payload, ["f32"] * 5, HPC) == cloud.requests[0]
 
 
+def test_a_request_of_an_audit_says_that_it_is_one(broker):
+    told: list[int] = []
+    with Cloud(broker.url) as cloud, linked(broker.url) as link:
+        assert link.ask_aside(READINGS, 5.0, lambda reply: told.append(reply.result))
+        link.ask(READINGS, 5.0)
+        assert [request.is_audit for request in cloud.requests] == [True, False]
+    assert told == [1]
+
+
 def test_a_port_nobody_listens_on_fails_fast():
     began = time.monotonic()
     with linked(f"mqtt://127.0.0.1:{free_port()}") as link:

@@ -57,13 +57,13 @@ def reason(call: Any, *args: Any) -> str:
 # ---------------------------------------------------------------- requests
 
 
-@given(lists_of_readings, st.binary(min_size=16, max_size=16), st.integers(1, MAX_DEADLINE_MS))
+@given(lists_of_readings, st.binary(min_size=16, max_size=16), st.integers(1, MAX_DEADLINE_MS), st.booleans())
 @many
-def test_a_request_survives_the_wire(typed: tuple[Any, Any], id_: bytes, deadline_ms: int) -> None:
+def test_a_request_survives_the_wire(typed: tuple[Any, Any], id_: bytes, deadline_ms: int, is_audit: bool) -> None:
     dtypes, values = typed
-    request = Request(id_, HPC, deadline_ms, values)
+    request = Request(id_, HPC, deadline_ms, values, is_audit)
     payload = pack_request(request, dtypes)
-    assert len(payload) == request_bytes(dtypes)
+    assert (len(payload), payload[1]) == (request_bytes(dtypes), 6 if is_audit else 1)
     assert unpack_request(payload, dtypes, HPC) == request
 
 
