@@ -19,16 +19,49 @@ from urllib.parse import urlsplit
 
 from hardcase_edge.errors import InputError, one_line
 
-__all__ = ["Dialect", "Row", "open_dialect", "redacted"]
+__all__ = ["Dialect", "Row", "UnstorableError", "keep_storable", "open_dialect", "redacted"]
 
 APPLICATION_ID = 0x68636472  # "hcdr"
 BUSY_S = 5.0  # how long a writer waits for another one
 SETTINGS = ("journal_mode=WAL", "synchronous=FULL", "journal_size_limit=4194304")
 CONNECT_S = 5
 STATEMENT_MS = 60_000
+BAD_VALUES = (UnicodeError, OverflowError)  # half of a surrogate pair, or a number of more than 64 bits
 
 Row = tuple[Any, ...]
 T = TypeVar("T")
+
+
+class UnstorableError(InputError):
+    """A value of this call is one that no database takes, however often it is tried: drop it, and count it."""
+
+
+def keep_storable(values: Sequence[T], keep: Callable[[Sequence[T]], object]) -> int:
+    """Keep these values together, without those that no database takes; returns how many those are.
+
+    Parameters
+    ----------
+    keep : keeps some of them, all or none; called again with halves where it raises ``UnstorableError``
+
+    >>> def keep(words):
+    ...     if "bad" in words:
+    ...         raise UnstorableError("no")
+    ...     print(*words)
+    >>> keep_storable(["a", "b", "bad", "c"], keep)
+    a b
+    c
+    1
+    """
+    try:
+        keep(values)
+    except UnstorableError:
+        if not values:
+            raise
+        if len(values) == 1:
+            return 1
+        half = len(values) // 2
+        return keep_storable(values[:half], keep) + keep_storable(values[half:], keep)
+    return 0
 
 
 class Dialect(Protocol):
@@ -38,7 +71,13 @@ class Dialect(Protocol):
     is_sqlite: bool
 
     def run(self, act: Callable[[], T], *, writes: bool = True) -> T:
-        """Do this in one transaction, whole or not at all. Raises ``InputError`` if the database cannot be used."""
+        """Do this in one transaction, whole or not at all.
+
+        Raises
+        ------
+        InputError
+            The database cannot be used; ``UnstorableError`` if it can, but not keep one of these values.
+        """
 
     def execute(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
         """A statement within ``run``; its rows, if it gives any."""
@@ -152,10 +191,16 @@ class Sqlite:
     def _guarded(self, act: Callable[[], T]) -> T:
         try:
             return act()
+        except (*BAD_VALUES, sqlite3.DataError) as error:
+            raise _unstorable(self.name, error) from error
         except sqlite3.Error as error:
             raise InputError(
                 f"the store {self.name} cannot be used: {one_line(error)}; make room or repair it"
             ) from error
+
+
+def _unstorable(name: str, error: Exception) -> UnstorableError:
+    return UnstorableError(f"the store {name} cannot keep a value: {one_line(error)}; this change is not kept")
 
 
 def _file(path: str) -> tuple[int, int] | None:
@@ -194,6 +239,8 @@ class Postgres:
                 )  # fmt: skip
             with self._db.transaction():
                 return act()
+        except (*BAD_VALUES, self._psycopg.DataError) as error:
+            raise _unstorable(self.name, error) from error
         except self._psycopg.Error as error:
             self.close()
             raise InputError(

@@ -26,6 +26,7 @@ from hardcase_edge.outbox.acks import pack_acks
 from ..metrics.families import StoreFigures
 from ..mqtt.client import Client, ClientConfig
 from .database import Database
+from .dialects import keep_storable
 from .incoming import MAX_RECORD_BYTES, Incoming, parse_record
 from .presence import Presence
 from .registry import Registry
@@ -226,10 +227,13 @@ class Keeper:
 
     def _keep(self, records: list[Incoming]) -> bool:
         devices = self._presence.drain()
+        new: list[int] = []
         try:
             if devices:
-                self._registry.saw(devices, self._now())
-            n_new = self._database.keep(records, self._now()) if records else 0
+                self._presence.dropped += keep_storable(devices, lambda some: self._registry.saw(some, self._now()))
+            n_bad = 0
+            if records:
+                n_bad = keep_storable(records, lambda some: new.append(self._database.keep(some, self._now())))
         except InputError as error:
             self._presence.put_back(devices)
             self.counters["unwritable"] += 1
@@ -241,8 +245,9 @@ class Keeper:
         if self.ill_since is not None:
             self._note(f"the store can be used again after {self._now() - self.ill_since:.0f} s")
         self.ill_since = None
-        self.counters["kept"] += n_new
-        self.counters["repeated"] += len(records) - n_new
+        self.counters["kept"] += sum(new)
+        self.counters["malformed"] += n_bad
+        self.counters["repeated"] += len(records) - sum(new) - n_bad
         return True
 
     def _remove_old(self) -> None:

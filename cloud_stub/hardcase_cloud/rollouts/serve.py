@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from hardcase_edge.errors import InputError
 
-from ..records.dialects import Row
+from ..records.dialects import Row, keep_storable
 from ..records.registry import Registry, RolloutRow
 from ..updates.campaign import Campaign
 from .machine import SUPERSEDED, Rollout
@@ -40,6 +40,8 @@ class Serving:
     ----------
     rollout : Rollout
         The machine.
+    dropped : int
+        Changes of devices that the store can never keep.
     """
 
     def __init__(
@@ -60,9 +62,10 @@ class Serving:
         self._next_at = 0.0
         self._cost_after = now()
         self._label_after: Row = (self._cost_after, "", 0, 0)
-        self._kept = (self.rollout.state, -1)
+        self._said = (self.rollout.state, -1)
         self._unsaved: dict[str, tuple[str, float, str]] = {}
         self.trouble = ""  # why the store cannot be used now
+        self.dropped = 0
 
     def step(self) -> bool:
         """Observe, decide and keep, a few times a second; returns whether the roll-out is over, and kept so."""
@@ -110,9 +113,16 @@ class Serving:
     def _save(self, now: float) -> str:
         changes = {d: (i.state, i.since, i.reason) for d, i in self.rollout.take_changes().items()}
         self._unsaved |= changes
-        wish = self._registry.save(self._row.id, self.rollout.to_json(), self._unsaved, now)
+        wishes: list[str] = []
+
+        def save(some: Sequence[tuple[str, tuple[str, float, str]]]) -> None:
+            wishes.append(self._registry.save(self._row.id, self.rollout.to_json(), dict(some), now))
+
+        if n := keep_storable(list(self._unsaved.items()), save):
+            self.dropped += n
+            save([])
         self._unsaved.clear()
-        return wish
+        return next((wish for wish in reversed(wishes) if wish), "")
 
     def _obey(self, wish: str, now: float) -> None:
         it = self.rollout
@@ -127,8 +137,8 @@ class Serving:
 
     def _say(self) -> None:
         state = (self.trouble or self.rollout.state, self.rollout.n_released)
-        if state != self._kept:
-            self._kept = state
+        if state != self._said:
+            self._said = state
             self._on_change(self.trouble or summary(self.rollout))
 
 

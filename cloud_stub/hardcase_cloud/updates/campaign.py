@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from hardcase_edge.base.escape import terminal
 from hardcase_edge.errors import WireError
 from hardcase_edge.update.messages import MOST_WANTED, Chunk, Offer, name_of, pack_chunk, pack_offer, unpack_fetch
 
@@ -113,11 +114,11 @@ class Campaign:
         if facts.get("bundle") == sha:
             known.state, known.reason = (GOOD if store.get("state", "good") == "good" else TRIAL), ""
         elif failed.get("sha256") == sha and _release(failed.get("release")) >= self.release:
-            known.state, known.reason = ROLLED_BACK, str(failed.get("reason", ""))[:200]
+            known.state, known.reason = ROLLED_BACK, _words(failed.get("reason", ""))
         elif update.get("state") == "refused" and update.get("sha256") == sha:
-            known.state, known.reason = REFUSED, str(update.get("reason", ""))[:200]
+            known.state, known.reason = REFUSED, _words(update.get("reason", ""))
         elif update.get("sha256") == sha:
-            known.state, known.reason = f"{update.get('state')} {update.get('have')}/{update.get('of')}"[:60], ""
+            known.state, known.reason = _words(f"{update.get('state')} {update.get('have')}/{update.get('of')}", 60), ""
         elif known.state in (*FINAL, TRIAL):  # it has something else now
             known.state, known.reason = "unknown", ""
 
@@ -211,6 +212,11 @@ class Campaign:
         if entry is None and self.named is None and len(self._devices) < MOST_DEVICES:
             entry = self._devices[device] = _Device()
         return entry
+
+
+def _words(text: object, most: int = 200) -> str:
+    """What a device says, with nothing in it that a database, a log or a terminal could not take."""
+    return terminal(str(text)[:most])
 
 
 def _release(text: object) -> tuple[int, int]:
