@@ -126,6 +126,7 @@ class Dashboard:
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
         assert self.process.stdout is not None
         self.url = json.loads(self.process.stdout.readline())["url"]
+        self.page = f"{self.url}?token={TOKEN}"
         self.port = int(re.search(r":(\d+)/", self.url)[1])  # type: ignore[index]
         until = time.monotonic() + 20
         while True:
@@ -151,7 +152,7 @@ def paints(board: Dashboard, folder: Path) -> list[float]:
     for k in range(PAINTS):
         (folder / f"browser-{k}").mkdir()
         with Browser(folder / f"browser-{k}") as browser:
-            browser.open(board.url)
+            browser.open(board.page)
             browser.until("document.documentElement.dataset.paint")
             found.append(float(browser.evaluate("document.documentElement.dataset.paint")))
     return found
@@ -160,7 +161,7 @@ def paints(board: Dashboard, folder: Path) -> list[float]:
 def take_pictures(board: Dashboard, folder: Path) -> None:
     """The page on a screen and on a phone."""
     with Browser(folder) as browser:
-        browser.open(board.url)
+        browser.open(board.page)
         browser.until("document.querySelectorAll('canvas').length")
         for name, (width, height) in SIZES.items():
             (PICTURES / f"{name}.png").write_bytes(browser.screenshot(width, height))

@@ -8,8 +8,14 @@ import ipaddress
 import os
 import re
 import secrets
-from urllib.parse import quote
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote, urlsplit
 
+from hardcase_edge.base.files import write_whole
 from hardcase_edge.errors import InputError, one_line
 
 from .events import on_stop_signals, say
@@ -40,7 +46,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Serve until stopped; the exit status."""
     host, port = parse_bind(args.bind, is_public=args.public)
-    token = os.environ.get(VARIABLE) or secrets.token_urlsafe(24)
+    given = os.environ.get(VARIABLE)
+    token = given or secrets.token_urlsafe(24)
     if not _TOKEN.fullmatch(token):
         raise InputError(
             f"the token in {VARIABLE} has {len(token)} characters; use {LEAST} or more letters, digits and -._~+/=, or "
@@ -66,15 +73,64 @@ def run(args: argparse.Namespace) -> int:
     server = Server(make_app(Figures(database, workers), token))
     on_stop_signals(server.stop)
     shown = f"[{host}]" if ":" in host else host
-    say(args.json, "ready", {"url": f"http://{shown}:{listener.getsockname()[1]}/?token={quote(token, safe='')}"})
-    if workers is not None:
-        workers.start()
-    server.run(sockets=[listener])
+    url = f"http://{shown}:{listener.getsockname()[1]}/"
+    with way_in(url, token, is_given=bool(given), as_json=args.json):
+        if workers is not None:
+            workers.start()
+        server.run(sockets=[listener])
     if workers is not None:
         workers.stop()
     database.close()
     say(args.json, "stopped", {})
     return 0
+
+
+@contextmanager
+def way_in(url: str, token: str, *, is_given: bool, as_json: bool) -> Iterator[None]:
+    """Tell where the page is, and how its token gets to whoever started the command, and to nobody else.
+
+    What is printed may end in a journal that others read, so a token is printed to a terminal alone. A token that was
+    made here is in a page that only its owner may read, which leads to the dashboard, while the ``with`` block runs.
+    """
+    if is_given:
+        say(as_json, "ready", {"url": url})
+        print(f"hardcase cloud: open {url}?token=..., with the token in {VARIABLE}", file=sys.stderr, flush=True)
+        yield
+        return
+    address = f"{url}?token={quote(token, safe='')}"
+    page = (
+        '<!doctype html><meta charset="utf-8"><title>hardcase</title>'
+        f'<meta http-equiv="refresh" content="0; url={address}"><a href="{address}">{address}</a>\n'
+    )
+    with private_folder() as folder:
+        path = folder / f"hardcase-dashboard-{urlsplit(url).port}.html"
+        write_whole(path, page.encode(), mode=0o600)
+        try:
+            if sys.stdout.isatty() and not as_json:
+                say(as_json, "ready", {"url": address})
+            else:
+                say(as_json, "ready", {"url": url, "open": str(path)})
+                line = f"hardcase cloud: open {path} in your browser; it has the token, and only you may read it"
+                print(line, file=sys.stderr, flush=True)
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+
+
+@contextmanager
+def private_folder() -> Iterator[Path]:
+    """The folder of this session that its user alone may read; without one, a new one while the ``with`` block runs."""
+    session = os.environ.get("XDG_RUNTIME_DIR", "")
+    try:
+        found = os.stat(session)
+        is_private = found.st_uid == os.geteuid() and not found.st_mode & 0o077 and os.access(session, os.W_OK)
+    except OSError:
+        is_private = False
+    if is_private:
+        yield Path(session)
+        return
+    with tempfile.TemporaryDirectory(prefix="hardcase-") as name:
+        yield Path(name)
 
 
 def parse_bind(text: str, *, is_public: bool) -> tuple[str, int]:

@@ -10,9 +10,12 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
+import pytest
+
+from hardcase.services import dashboard as services
 from hardcase_cloud.dashboard.app import make_app
 from hardcase_cloud.dashboard.figures import Figures
 from hardcase_cloud.dashboard.server import Server
@@ -99,6 +102,18 @@ def test_ten_thousand_devices_are_painted_and_a_killed_one_is_seen_at_once(tmp_p
         browser.until(f"{STATES}.offline == '1'", 10)
         assert browser.evaluate(STATES) == {"good": "10,000", "offline": "1"}
     database.close()
+
+
+def test_the_page_of_a_token_leads_to_the_dashboard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    need(BROWSER)
+    with serving(f"sqlite:{tmp_path / 's.sqlite'}") as page, Browser(tmp_path) as browser:
+        way = services.way_in(page.partition("?")[0], TOKEN, is_given=False, as_json=True)
+        monkeypatch.setattr(services, "private_folder", lambda: nullcontext(tmp_path))
+        with way:
+            [file] = tmp_path.glob("*.html")
+            browser.call("Page.navigate", url=file.as_uri())
+            browser.until("location.protocol == 'http:' && document.getElementById('states') != null")
+            assert browser.evaluate("location.search") == ""
 
 
 BUNDLE = {"sha256": "cd" * 32, "name": "one", "bytes": 5, "root": 1, "targets": 2, "manifest": "{}"}

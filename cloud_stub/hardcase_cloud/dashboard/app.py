@@ -3,8 +3,10 @@
 
 Whoever has the token may see and stop; everybody else gets 401 and an empty body, whatever the path. The token comes
 as ``Authorization: Bearer``, or once as ``/?token=``, which becomes a cookie that scripts cannot read and other sites
-cannot send. A button also needs a header that other sites cannot send. One task reads the store, once a second while
-somebody watches, and all watchers get the same bytes.
+cannot send. Then the page is asked for again without the token: by a redirect where the address was typed, and by the
+answer itself elsewhere, because a browser that was sent here, as by a file, does not send the cookie on a redirect.
+A button also needs a header that other sites cannot send. One task reads the store, once a second while somebody
+watches, and all watchers get the same bytes.
 """
 
 from __future__ import annotations
@@ -29,9 +31,10 @@ from hardcase_edge.errors import InputError
 from ..metrics.families import fleet_text
 from .figures import Figures
 
-__all__ = ["make_app"]
+__all__ = ["SHOWN", "make_app"]
 
 COOKIE = "hardcase"
+SHOWN = "hardcase.shown"  # key in a request's scope: what a server wants to be called when the token has been shown
 LOOK_S = 1.0  # between two looks at the store
 BEAT_S = 15.0  # a stream that has nothing new says that it lives
 MOST_WATCHERS = 500
@@ -133,7 +136,8 @@ def make_app(figures: Figures, token: str, *, now: Callable[[], float] = time.ti
 
     async def page(request: Request) -> Response:
         if "token" in request.query_params:
-            answer: Response = RedirectResponse("/", 303)
+            is_typed = request.headers.get("sec-fetch-site") == "none"
+            answer = RedirectResponse("/", 303) if is_typed else Response(headers={"Refresh": "0; url=/"})
             answer.set_cookie(COOKIE, token, httponly=True, samesite="strict", max_age=30 * 86_400)
             return answer
         await feed.fresh()
@@ -223,9 +227,12 @@ class Guard:
             await send(message)
 
         request = Request(scope)
-        is_let_in = any(hmac.compare_digest(word.encode(), self._token) for word in _tokens(request))
-        answer = self._app if is_let_in else Response(status_code=401, headers={"WWW-Authenticate": "Bearer"})
-        await answer(scope, receive, send_with_headers)
+        if any(hmac.compare_digest(word.encode(), self._token) for word in _tokens(request)):
+            scope.get(SHOWN, bool)()
+            await self._app(scope, receive, send_with_headers)
+        else:
+            refusal = Response(status_code=401, headers={"WWW-Authenticate": "Bearer", "Connection": "close"})
+            await refusal(scope, receive, send_with_headers)
 
 
 def _tokens(request: Request) -> list[str]:

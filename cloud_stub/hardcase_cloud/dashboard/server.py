@@ -1,19 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The dashboard's server: uvicorn, whose signals are the caller's, and whose streams end before it does."""
+"""The dashboard's server: uvicorn, with few places for strangers, signals of the caller's, and streams that end first.
+
+A connection is a stranger's until a request on it has shown the token. Strangers have ``MOST_STRANGERS`` places of
+their own: one more takes the place of whoever has been a stranger longest, so that silent connections keep nobody out.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
+import h11
 import uvicorn
 from starlette.applications import Starlette
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from .app import SHOWN
 
 __all__ = ["Server"]
 
 LEAVE_S = 1  # for requests that are under way when it is stopped
 MOST_AT_ONCE = 1_000  # connections and requests
+MOST_STRANGERS = 32
+HEAD_S = 5.0  # for a request's head, from the connection or the head's first byte on
+BACKLOG = 512  # connections that wait to be accepted, and are accepted at once
 
 
 class Server(uvicorn.Server):
@@ -24,9 +37,14 @@ class Server(uvicorn.Server):
     """
 
     def __init__(self, app: Starlette) -> None:
+        strangers: dict[_Protocol, None] = {}  # in the order in which they came
+
+        class Protocol(_Protocol):
+            others = strangers
+
         config = uvicorn.Config(
             app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=LEAVE_S,
-            limit_concurrency=MOST_AT_ONCE, http="h11", ws="none",
+            limit_concurrency=MOST_AT_ONCE, backlog=BACKLOG, http=Protocol, ws="none",
         )  # fmt: skip
         super().__init__(config)
         self._app = app
@@ -44,3 +62,54 @@ class Server(uvicorn.Server):
         """End the streams, and then everything else."""
         self._app.state.end_streams()
         await super().shutdown(sockets)
+
+
+class _Protocol(H11Protocol):
+    """One connection, which ends if a request's head takes longer than ``HEAD_S``."""
+
+    others: dict[_Protocol, None]  # strangers of this server
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._late: asyncio.TimerHandle | None = None
+        answer = self.app
+
+        async def introduced(scope: Any, receive: Any, send: Any) -> None:
+            scope[SHOWN] = lambda: self.others.pop(self, None)
+            await answer(scope, receive, send)
+
+        self.app = introduced
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.others[self] = None
+        if len(self.others) > MOST_STRANGERS:
+            next(iter(self.others)).end()
+        self._wait_for_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.others.pop(self, None)
+        self._wait_no_more()
+        super().connection_lost(exc)
+
+    def handle_events(self) -> None:
+        before = self.headers
+        super().handle_events()
+        if self.headers is not before:  # a head has come whole
+            self._wait_no_more()
+        has_begun = self.conn.their_state is h11.IDLE and bool(self.conn.trailing_data[0])
+        if has_begun and self._late is None and not self.transport.is_closing():
+            self._wait_for_head()
+
+    def end(self) -> None:
+        """Close the connection at once."""
+        self.others.pop(self, None)
+        self.transport.abort()
+
+    def _wait_for_head(self) -> None:
+        self._late = self.loop.call_later(HEAD_S, self.end)
+
+    def _wait_no_more(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+        self._late = None

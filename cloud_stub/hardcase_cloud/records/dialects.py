@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
+from hardcase_edge.base.files import make_private
 from hardcase_edge.errors import InputError, one_line
 
 __all__ = ["Dialect", "Row", "UnstorableError", "keep_storable", "open_dialect", "redacted"]
@@ -136,6 +137,8 @@ class Sqlite:
 
     def __init__(self, path: str, max_bytes: int) -> None:
         self.name = path
+        if path != ":memory:":
+            make_private(path)  # audits and cases have readings
         try:
             self.db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=BUSY_S)
         except sqlite3.Error as error:

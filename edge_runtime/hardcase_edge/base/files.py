@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from typing import TYPE_CHECKING
 
 from ..errors import HardcaseError, InputError
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
 __all__ = [
-    "check_private", "check_replaceable", "read_bounded", "set_aside", "sync_folder", "write_by", "write_new",
-    "write_whole",
+    "check_private", "check_replaceable", "make_private", "read_bounded", "set_aside", "sync_folder", "write_by",
+    "write_new", "write_whole",
 ]  # fmt: skip
 
 HEAD_BYTES = 513  # of a file that is there already: enough to know a bundle, signatures or an ONNX model
@@ -186,6 +187,24 @@ def _write(path: str | Path, fill: Callable[[BinaryIO], object], mode: int, put:
         if temporary is not None:  # an error, or Ctrl-C
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
+
+
+def make_private(path: str | Path) -> None:
+    """Let nobody but its owner read an SQLite file and what SQLite keeps beside it; an empty one is made if it must be.
+
+    SQLite makes a file as the umask says, 0644 for most, and gives the files beside it the rights of the first one.
+    What belongs to somebody else, or cannot be changed, stays as it is: SQLite says whether it can be used. A file
+    that is there is never opened here, because closing it would end the locks that this process has on it.
+    """
+    if os.name == "nt":
+        return
+    with contextlib.suppress(OSError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    for name in (f"{path}{end}" for end in ("", "-wal", "-shm", "-journal")):
+        with contextlib.suppress(OSError):
+            found = os.stat(name)
+            if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and found.st_mode & 0o077:
+                os.chmod(name, stat.S_IMODE(found.st_mode) & 0o700)
 
 
 def sync_folder(folder: str | Path) -> None:

@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from zlib import crc32
 
+from ..base.files import make_private
 from .flags import SAMPLE
 from .records import Made, Row
 
@@ -78,6 +79,7 @@ class RecordFile:
         self.level = 0
         self._limit, self._drop = limit, drop
         self.waiting = self.bytes = self.last_id = 0
+        make_private(path)  # audits have readings
         self._db = self._call(lambda: sqlite3.connect(path, 0.0, isolation_level=None, check_same_thread=False))
         try:
             self._call(self._open)

@@ -118,8 +118,10 @@ def test_without_the_token_there_is_not_a_byte(figures: Figures, path: str, meth
 
 
 def test_the_token_in_the_address_becomes_a_cookie_that_scripts_cannot_read(figures: Figures) -> None:
-    status, head, body = ask(figures, f"/?token={TOKEN}")
+    status, head, body = ask(figures, f"/?token={TOKEN}", headers={"Sec-Fetch-Site": "none"})
     assert (status, head["location"], body) == (303, "/", b"")
+    status, head, body = ask(figures, f"/?token={TOKEN}")
+    assert (status, head["refresh"], body) == (200, "0; url=/", b"")
     assert {"HttpOnly", "SameSite=strict"} <= set(head["set-cookie"].split("; "))
     cookie = head["set-cookie"].partition(";")[0]
     assert ask(figures, "/", headers={"Cookie": cookie})[0] == 200

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The dashboard's command: it ends at once and without a traceback though somebody watches; tokens that fit a URL."""
+"""The dashboard's command and server: ends at once, tells its token to nobody else, and keeps places for who has it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,19 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from hardcase.cli import main
+from hardcase_cloud.dashboard import server as module
+from hardcase_cloud.dashboard.app import make_app
+from hardcase_cloud.dashboard.figures import Figures
+from hardcase_cloud.dashboard.server import Server
 from hardcase_cloud.records.database import Database
 
 TOKEN = "a+token/of=24-characters"
@@ -31,7 +38,6 @@ def test_a_signal_ends_it_at_once_though_somebody_watches(tmp_path: Path, number
     )
     assert process.stdout is not None
     address = urlsplit(json.loads(process.stdout.readline())["url"])
-    assert address.query == "token=a%2Btoken%2Fof%3D24-characters"
     with socket.create_connection(("127.0.0.1", address.port or 0), 10) as line:
         line.sendall(f"GET /events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode())
         said = b""
@@ -39,7 +45,116 @@ def test_a_signal_ends_it_at_once_though_somebody_watches(tmp_path: Path, number
             said += line.recv(65_536)
         process.send_signal(number)
         out, err = process.communicate(timeout=20)
-    assert (process.returncode, [json.loads(text) for text in out.splitlines()], err) == (0, [{"event": "stopped"}], "")
+    assert (process.returncode, [json.loads(text) for text in out.splitlines()]) == (0, [{"event": "stopped"}])
+    assert err.splitlines() == [
+        f"hardcase cloud: open {address.geturl()}?token=..., with the token in HARDCASE_DASHBOARD_TOKEN"
+    ]
+
+
+@pytest.mark.parametrize("has_session", [False, True])
+def test_a_token_that_was_made_is_in_a_page_that_its_user_alone_may_read_and_nowhere_else(
+    tmp_path: Path, has_session: bool
+) -> None:
+    url = f"sqlite:{tmp_path / 's.sqlite'}"
+    Database(url).close()
+    (session := tmp_path / "session").mkdir(mode=0o700)
+    environment = {k: v for k, v in os.environ.items() if k not in ("HARDCASE_DASHBOARD_TOKEN", "XDG_RUNTIME_DIR")}
+    environment |= {"TMPDIR": str(tmp_path), **({"XDG_RUNTIME_DIR": str(session)} if has_session else {})}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "hardcase.cli", "cloud", "dashboard", "--store", url, "--bind", "127.0.0.1:0"],
+        env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, umask=0o022,
+    )  # fmt: skip
+    assert process.stdout is not None
+    ready = process.stdout.readline()
+    path = Path(ready.partition("open ")[2].strip())
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o077 == 0
+    assert (path.parent == session) == has_session
+    address = urlsplit(path.read_text().partition('href="')[2].partition('"')[0])
+    with socket.create_connection((address.hostname or "", address.port or 0), 10) as line:
+        line.sendall(f"GET /?{address.query} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        assert line.recv(65_536).startswith(b"HTTP/1.1 200")
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=20)
+    token = parse_qs(address.query)["token"][0]
+    assert len(token) >= 32
+    assert token not in ready + out + err
+    assert str(path) in err
+    assert (process.returncode, path.exists()) == (0, False)
+
+
+@contextmanager
+def serving(tmp_path: Path) -> Iterator[tuple[str, int]]:
+    """The server on a thread: where it listens."""
+    database = Database(f"sqlite:{tmp_path / 's.sqlite'}")
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = Server(make_app(Figures(database), TOKEN))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    try:
+        yield listener.getsockname()[:2]
+    finally:
+        server.stop()
+        thread.join(10)
+        listener.close()
+        database.close()
+
+
+def ask(line: socket.socket, path: str = "/devices", token: str = TOKEN) -> bytes:
+    """The first line of the answer to a request."""
+    line.settimeout(10)
+    line.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n".encode())
+    return line.recv(65_536).partition(b"\r\n")[0]
+
+
+def is_closed(line: socket.socket, seconds: float) -> bool:
+    """Whether the other side has ended the connection within this time."""
+    line.settimeout(seconds)
+    try:
+        while line.recv(65_536):  # the end of an answer
+            pass
+        return True
+    except ConnectionResetError:
+        return True
+    except TimeoutError:
+        return False
+
+
+OK = b"HTTP/1.1 200 OK"
+
+
+def test_a_thousand_silent_connections_keep_nobody_with_the_token_out(tmp_path: Path) -> None:
+    with serving(tmp_path) as where, ExitStack() as lines:
+        known = lines.enter_context(socket.create_connection(where, 10))
+        assert ask(known) == OK
+        silent = [lines.enter_context(socket.create_connection(where, 10)) for _ in range(1_010)]
+        for _ in range(3):
+            with socket.create_connection(where, 10) as line:
+                assert ask(line) == OK
+        assert ask(known) == OK  # one that has shown its token gives no place up
+        assert is_closed(silent[0], 5)
+        with socket.create_connection(where, 10) as line:
+            assert ask(line, token="another") == b"HTTP/1.1 401 Unauthorized"
+            assert is_closed(line, 5)
+
+
+def test_a_head_that_does_not_come_in_its_time_ends_the_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "HEAD_S", 0.3)
+    with serving(tmp_path) as where:
+        for first in ([], [b"GET /devices HT"], [b"GET / HTTP/1.1\r\n", b"X: "]):
+            with socket.create_connection(where, 10) as line:
+                for part in first:
+                    line.sendall(part)
+                assert is_closed(line, 5)
+        with socket.create_connection(where, 10) as line:  # nor the next one on a connection that has shown its token
+            assert ask(line) == OK
+            line.sendall(b"GET /devices HTTP/1.1\r\nHost: ")
+            assert is_closed(line, 4)  # sooner than a connection without any request, which is kept for 5 s
+        with socket.create_connection(where, 10) as line:  # an open stream has had its head
+            assert ask(line, "/events") == OK
+            assert not is_closed(line, 0.5)
 
 
 @pytest.mark.parametrize("token", ["short", "sixteen letters!", "a;cookie=of-others", "\u00fcber-sechzehn-zeichen"])

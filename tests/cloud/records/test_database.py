@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sqlite3
 
 import pytest
@@ -31,6 +32,24 @@ def test_a_record_is_kept_once_and_the_first_stays(database):
     assert database.keep([record("a", 1, 1, label="z"), record("b", 1, 1), record("a", 2, 1)], 6.0) == 2
     rows = [(r["device"], r["boot"], r["sequence"], r["label"], r["received"]) for r in database.rows()]
     assert rows == [("a", 1, 1, "x", 5.0), ("a", 1, 2, None, 5.0), ("a", 2, 1, None, 6.0), ("b", 1, 1, None, 6.0)]
+
+
+@pytest.mark.parametrize("was_there", [False, True])
+def test_nobody_but_its_owner_reads_the_file_whatever_the_umask(tmp_path, was_there):
+    """Audits and cases have readings."""
+    path = tmp_path / "d.sqlite"
+    if was_there:
+        Database(path).close()
+        path.chmod(0o664)
+    before = os.umask(0o022)
+    try:
+        opened = Database(path)
+        opened.keep([record("a", 1, 1)], 5.0)
+        modes = {p.name: p.stat().st_mode & 0o777 for p in tmp_path.iterdir()}
+        assert modes == dict.fromkeys(("d.sqlite", "d.sqlite-wal", "d.sqlite-shm"), 0o600)
+        opened.close()
+    finally:
+        os.umask(before)
 
 
 def test_it_flushes_before_anything_is_acknowledged(database):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import sqlite3
 
@@ -47,6 +48,25 @@ def test_it_flushes_before_a_commit_counts(tmp_path):
     file = RecordFile(tmp_path / "outbox.sqlite", LIMIT, OLDEST_FIRST)
     settings = [file._db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")]
     assert settings == [b"wal", 2], "2 is FULL; 1, NORMAL, loses commits at a power cut"
+
+
+@pytest.mark.parametrize("was_there", [False, True])
+def test_nobody_but_its_owner_reads_it_whatever_the_umask(tmp_path, was_there):
+    """Audits have readings."""
+    path = tmp_path / "outbox.sqlite"
+    if was_there:
+        RecordFile(path, LIMIT, OLDEST_FIRST).close()
+        path.chmod(0o664)
+    before = os.umask(0o022)
+    try:
+        file = RecordFile(path, LIMIT, OLDEST_FIRST)
+        file.commit([make_made(2)], [])
+        assert {p.name: p.stat().st_mode & 0o777 for p in tmp_path.iterdir()} == {
+            "outbox.sqlite": 0o600, "outbox.sqlite-wal": 0o600,
+        }  # fmt: skip
+        file.close()
+    finally:
+        os.umask(before)
 
 
 def test_two_cannot_use_one_file(path):

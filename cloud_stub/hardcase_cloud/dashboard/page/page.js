@@ -305,7 +305,7 @@ function listen() {
     let why = "The dashboard's server does not answer; the figures are those of before.";
     if (stream.readyState === EventSource.CLOSED) { // it has answered, and does not let us in
       const answer = await fetch("/file/page.css", { cache: "no-store" }).catch(() => null);
-      if (answer) why = answer.status === 401 ? "The server asks for its token; open the address that it printed when it started." : "The server has no room for another page like this; the figures are those of before.";
+      if (answer) why = answer.status === 401 ? "The server asks for its token; open the address or the file that it named when it started." : "The server has no room for another page like this; the figures are those of before.";
       setTimeout(listen, 5000);
     }
     say("lost", why);
