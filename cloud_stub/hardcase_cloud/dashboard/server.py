@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import h11
 import uvicorn
 from starlette.applications import Starlette
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -97,8 +96,8 @@ class _Protocol(H11Protocol):
         super().handle_events()
         if self.headers is not before:  # a head has come whole
             self._wait_no_more()
-        has_begun = self.conn.their_state is h11.IDLE and bool(self.conn.trailing_data[0])
-        if has_begun and self._late is None and not self.transport.is_closing():
+        is_between = self.cycle is None or self.cycle.response_complete
+        if is_between and self._late is None and self.conn.trailing_data[0] and not self.transport.is_closing():
             self._wait_for_head()
 
     def end(self) -> None:
