@@ -21,13 +21,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import __version__
 from .base.escape import json_line, terminal
-from .device.formats import FORMATS
 from .device.output import Lines, hold_standard_files, note, print_text
-from .drift.flags import add_arguments as add_drift_arguments
 from .errors import HardcaseError, InputError
-from .outbox.flags import add_arguments
-from .running.run import run
-from .servo import flags as servo_flags
+from .running.flags import run_arguments, sensor_arguments
+from .running.run import run as run_verb
+from .running.settings import RUN_TOML, text_of, with_settings
 
 if TYPE_CHECKING:
     from .bundle.load import Loaded
@@ -39,7 +37,12 @@ END_S = 1.0  # how long threads and exit handlers of a plug-in may keep the proc
 
 
 class Parser(argparse.ArgumentParser):
-    """Reports a wrong argument on one line. Measures the terminal only for ``--help``, because that takes 0.6 MB."""
+    """Reports a wrong argument on one line. Measures the terminal only for ``--help``, because that takes 0.6 MB.
+
+    ``has_config``: whether it has ``--config``, a file whose keys are its arguments, too.
+    """
+
+    has_config = False
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings, formatter_class=lambda prog: argparse.HelpFormatter(prog, width=80))
@@ -48,6 +51,24 @@ class Parser(argparse.ArgumentParser):
         """The help, as wide as the terminal."""
         self.formatter_class = argparse.HelpFormatter
         return super().format_help()
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse, with the values of ``--config`` for what the words leave out."""
+        parsed, rest = super().parse_known_args(args, namespace)
+        if not self.has_config:
+            return parsed, rest
+        if parsed.config is not None:
+            try:
+                lists = with_settings(self, parsed.config)
+            except InputError as error:
+                self.error(str(error))
+            parsed, rest = super().parse_known_args(args, namespace)
+            for key, value in lists.items():
+                if getattr(parsed, key) is None:
+                    setattr(parsed, key, value)
+        if parsed.sensors is None:
+            self.error("the following arguments are required: --sensors")
+        return parsed, rest
 
     def error(self, message: str) -> NoReturn:
         """End with exit status 2 and one line that begins with the program's name."""
@@ -59,7 +80,8 @@ def make_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="hardcase-edge", description="Decide on the device, forward the hard cases.")
     parser.add_argument("--version", action="version", version=f"hardcase-edge {__version__}")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB", prog=parser.prog)
-    _run_arguments(verbs.add_parser("run", help="decide, one JSON line per decision, until stopped"))
+    run_arguments(run := verbs.add_parser("run", help="decide, one JSON line per decision, until stopped"))
+    run.has_config = True
     verify = verbs.add_parser("verify", help="check a bundle and print what was proved")
     verify.add_argument("--json", action="store_true", help="print one JSON object")
     doctor = verbs.add_parser("doctor", help="report what this machine has installed, and what is wrong, in order")
@@ -94,20 +116,11 @@ def _store_arguments(store: argparse.ArgumentParser) -> argparse.ArgumentParser:
 
 
 def _service_arguments(service: argparse.ArgumentParser) -> None:
+    service.add_argument("--config", metavar="FILE", help=f"write the arguments there, for a unit that runs {RUN_TOML}")
     service.add_argument("--program", help="absolute path of hardcase-edge on the device (default: this one)")
     service.add_argument("--device", metavar="FILE", action="append", default=[], help="file below /dev; repeatable")
     service.add_argument("--group", action="append", default=[], help="group that may open such files; repeatable")
     service.add_argument("run", nargs=argparse.REMAINDER, metavar="run ...", help="the command that the unit starts")
-
-
-def _operations_arguments(run: argparse.ArgumentParser) -> None:
-    watch = run.add_argument_group("who watches")
-    watch.add_argument("--metrics", metavar="IP:PORT", help="serve Prometheus metrics there, such as 127.0.0.1:9101")
-    watch.add_argument("--metrics-public", action="store_true", help="allow an address that other machines can reach")
-    watch.add_argument("--metrics-file", metavar="FILE.prom", help="write them for node_exporter every 15 s")
-    prefix = {"metavar": "PREFIX", "nargs": "?", "const": "homeassistant"}
-    watch.add_argument("--home-assistant", **prefix, help="show the device to Home Assistant")  # type: ignore[arg-type]
-    watch.add_argument("--home-assistant-remove", **prefix, help="remove it there")  # type: ignore[arg-type]
 
 
 def _enrol_arguments(enrol: argparse.ArgumentParser) -> None:
@@ -117,64 +130,6 @@ def _enrol_arguments(enrol: argparse.ArgumentParser) -> None:
     enrol.add_argument("--device-id", metavar="ID", help="the name to ask for (default: host and machine)")
     enrol.add_argument("--wait-s", type=float, default=30.0, help="how long to wait (default %(default)s)")
     enrol.add_argument("--json", action="store_true", help="print one JSON object")
-
-
-def _run_arguments(run: argparse.ArgumentParser) -> None:
-    store = run.add_argument_group("the store")
-    store.add_argument("--store", metavar="FOLDER", help="run the store's good bundle, or the one on trial")
-    store.add_argument(
-        "--trial-decisions", type=int, default=10, help="number after which a trial has passed (default %(default)s)"
-    )
-    store.add_argument(
-        "--trial-s",
-        type=float,
-        help="seconds after which a trial has failed (default: 3600, or three times the intervals it needs)",
-    )
-    store.add_argument(
-        "--trial-audits", type=int, default=30, metavar="N",
-        help="answers of f0 to local decisions that a trial waits for, 0 for none (default %(default)s)",
-    )  # fmt: skip
-    store.add_argument(
-        "--trial-audit-share", default="50%", metavar="SHARE",
-        help="share of the local decisions about which f0 is asked until then (default 50%%)",
-    )  # fmt: skip
-    store.add_argument(
-        "--metered", metavar="HH:MM-HH:MM", help="hours of the day in which no update is fetched (default: none)"
-    )
-    link = run.add_argument_group("the cloud")
-    link.add_argument(
-        "--broker", metavar="URL", help="mqtt://, mqtts://, ws:// or wss:// and host:port (default: alone)"
-    )
-    link.add_argument("--ca", help="PEM file of the authorities that may sign the broker's certificate")
-    link.add_argument("--cert", help="PEM file of this device's certificate")
-    link.add_argument("--key", help="PEM file of the certificate's private key")
-    link.add_argument(
-        "--identity", metavar="FOLDER", help="the device's own certificate, or a claim (default: identity of the store)"
-    )
-    link.add_argument("--device-id", metavar="ID", help="this device's name in topics (default: host and machine)")
-    link.add_argument(
-        "--deadline-ms", type=int, default=2_000, help="how long to wait for the cloud (default %(default)s)"
-    )
-    add_arguments(run)
-    servo_flags.add_arguments(run)
-    item = run.add_argument_group("the decisions")
-    _sensor_arguments(item)
-    item.add_argument(
-        "--strict-range",
-        action="store_true",
-        help="a sensor with a reading outside the range that training saw has failed",
-    )
-    item.add_argument("--budget", type=float, help="highest cost of a decision, in the bundle's unit")
-    item.add_argument("--interval", type=float, default=0.0, help="seconds between decisions (default: no pause)")
-    item.add_argument(
-        "--record", choices=FORMATS, default="json", help="format of a decision's line (default %(default)s)"
-    )
-    item.add_argument("--count", type=int, help="number of decisions after which to end")
-    item.add_argument(
-        "--item-size", type=int, default=1, help="size of the items, for costs that depend on it (default %(default)s)"
-    )
-    add_drift_arguments(run)
-    _operations_arguments(run)
 
 
 def _measure_arguments(measure: argparse.ArgumentParser) -> None:
@@ -188,27 +143,7 @@ def _measure_arguments(measure: argparse.ArgumentParser) -> None:
     measure.add_argument("--json", action="store_true", help="print one JSON object")
     measure.add_argument("--out", metavar="FILE", help="times of items of every size, one a line, for hardcase costs")
     measure.add_argument("--repeat", type=int, default=20, help="reads of each size (default %(default)s)")
-    _sensor_arguments(measure, is_required=False)
-
-
-def _sensor_arguments(item: argparse._ActionsContainer, *, is_required: bool = True) -> None:
-    item.add_argument(
-        "--sensors",
-        metavar="SPEC",
-        action="append",
-        required=is_required,
-        help="[NAME=]replay:FILE.csv, senml:FILE, MODULE:FUNCTION, KIND:DEVICE (iio, hwmon, w1, thermal, alsa) or "
-        "NAME=none; repeatable",
-    )
-    item.add_argument("--items", metavar="MODULE:FUNCTION", help="gives items with a size and a budget of their own")
-    item.add_argument(
-        "--sensor-timeout-ms", type=int, default=1_000, help="when a read counts as failed (default %(default)s)"
-    )
-    item.add_argument(
-        "--isolate",
-        action="store_true",
-        help="run each sensor's MODULE:FUNCTION in a process of its own, which is killed at the time limit",
-    )
+    sensor_arguments(measure)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -226,8 +161,8 @@ def _status(args: argparse.Namespace) -> int:
     gc.disable()  # there is no garbage yet, and collections would take 3 % of the time to the first answer
     try:
         verbs = {
-            "run": run, "verify": _verify, "measure": _measure, "store": _store, "enrol": _enrol, "service": _service,
-            "doctor": _doctor,
+            "run": run_verb, "verify": _verify, "measure": _measure, "store": _store, "enrol": _enrol,
+            "service": _service, "doctor": _doctor,
         }  # fmt: skip
         return verbs[args.verb](args)
     except HardcaseError as error:
@@ -353,7 +288,8 @@ def _store(args: argparse.Namespace) -> int:
 def _service(args: argparse.Namespace) -> int:
     from .running.service import unit_of
 
-    print_text(unit_of(_parsed_run(args.run), args, sys.argv[0]))
+    run = _parsed_run(args.run)
+    print_text(unit_of(run, args, sys.argv[0], text_of(make_parser(), run)))
     return 0
 
 

@@ -30,6 +30,7 @@ from hardcase_edge.errors import InputError
 from hardcase_edge.identity.folder import read_files
 from hardcase_edge.operations.unit import unit
 from hardcase_edge.running.elsewhere import STATE, check_files, check_on, check_service
+from hardcase_edge.running.settings import RUN_TOML, text_of
 from hardcase_edge.store.metadata import MAX_METADATA_BYTES
 from hardcase_edge.store.repository import read_repository
 from hardcase_edge.store.trust import first_trust, release_of, updated
@@ -38,7 +39,7 @@ from .wheels import zip_of
 
 __all__ = ["Card", "check_device", "identity_files", "make_card", "parsed_arguments"]
 
-COMMAND = ("/usr/local/bin/hardcase-edge", "run", "--store", STATE)
+COMMAND = ("/usr/local/bin/hardcase-edge", "run", "--config", RUN_TOML)
 RUNTIME_FILES = (".py", ".typed", ".c", ".h", ".service")
 MAX_EXTRA_BYTES = 16 * 1024 * 1024
 _EXTRA = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}", re.ASCII)
@@ -106,11 +107,10 @@ def make_card(
         )
     if trust is not None:
         files["card/trust.pub"] = read_bounded(trust, MAX_KEY_BYTES, "public key", remedy="name the fleet's .pub file")
-        arguments = [*arguments, "--trust", "/etc/hardcase/trust.pub"]
     files |= _metadata(root, metadata_folder, data) | _extra(extra, files)
     files |= {f"card/kernels/{name}.so": kernel for name, kernel in sorted(kernels.items())}
-    service = unit([*COMMAND, *arguments], devices=devices, groups=groups, sensors=sensors)
-    files["card/hardcase-edge.service"] = service.encode()
+    files["card/run.toml"] = run_toml(arguments, trust=trust is not None).encode()
+    files["card/hardcase-edge.service"] = unit(COMMAND, devices=devices, groups=groups, sensors=sensors).encode()
     zipped = zip_of(dict(sorted(identity.items()))) if identity else b""
     manifest = {
         "format": 1,
@@ -154,6 +154,15 @@ def parsed_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     except InputError as error:
         raise InputError(f"--run: {error}") from error
     return args
+
+
+def run_toml(arguments: Sequence[str], *, trust: bool) -> str:
+    """The text of a device's settings: the arguments of ``run``, its store, and the fleet's key if it has one."""
+    from hardcase_edge.cli import make_parser
+
+    args = make_parser().parse_args(["run", *arguments])
+    args.store, args.trust = STATE, "/etc/hardcase/trust.pub" if trust else None
+    return text_of(make_parser(), args)
 
 
 def check_device(

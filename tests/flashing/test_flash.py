@@ -6,10 +6,10 @@ from __future__ import annotations
 import errno
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -129,7 +129,9 @@ def test_an_image_is_flashed_verified_and_put_down_at_the_first_boot(
     assert "was not loaded" in report["reason"]
     assert Store(root / "var/lib/hardcase").slots().a.state == "ready"
     unit = (root / "etc/systemd/system/multi-user.target.wants/hardcase-edge.service").resolve().read_text()
-    assert re.search(r'hardcase-edge"? "?run"? "?--store"? "?/var/lib/hardcase"? "?--sensors"? "?thermal:', unit)
+    assert "ExecStart=/usr/local/bin/hardcase-edge run --config /etc/hardcase/run.toml\n" in unit
+    settings = tomllib.loads((root / "etc/hardcase/run.toml").read_text())
+    assert settings == {"store": "/var/lib/hardcase", "sensors": ["thermal:"], "interval": 60.0}
     assert json.loads((tmp_path / "hardcase" / "done.txt").read_text()) == report
     subprocess.run(script, check=True, timeout=60)  # a second boot does nothing
     assert read_tree(root / "var/lib/hardcase/identity") == read_tree(identity)

@@ -317,9 +317,9 @@ def test_what_is_put_beside_the_runtime_is_found_there(
 # ---------------------------------------------------------------- files below /dev
 
 
-def unit_on(boot: Path) -> str:
+def unit_on(boot: Path, name: str = "card/hardcase-edge.service") -> str:
     with zipfile.ZipFile(io.BytesIO((boot / "hardcase/card.pyz").read_bytes())) as archive:
-        return archive.read("card/hardcase-edge.service").decode()
+        return archive.read(name).decode()
 
 
 def test_the_unit_lets_in_what_is_named_and_what_the_drivers_need(
@@ -340,11 +340,15 @@ def test_the_unit_lets_in_what_is_named_and_what_the_drivers_need(
     assert read_tree(boot) == before
 
 
-def test_service_and_flash_make_the_same_unit(boot: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_service_and_flash_make_the_same_unit_and_settings(
+    tmp_path: Path, boot: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = ["--sensors", "'sensor 0'=alsa:default", "--sensors", "thermal:", "--interval", "60"]
     assert flash(capsys, BUNDLE, boot, "--run", " ".join(run), "--device", "/dev/i2c-1")[0] == 0
     program = [sys.executable, "-m", "hardcase_edge.cli", "service", "--program", "/usr/local/bin/hardcase-edge"]
-    command = [*program, "--device", "/dev/i2c-1", "run", "--store", "/var/lib/hardcase", *shlex.split(" ".join(run))]
+    program += ["--config", str(tmp_path / "run.toml"), "--device", "/dev/i2c-1"]
+    command = [*program, "run", "--store", "/var/lib/hardcase", *shlex.split(" ".join(run))]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert unit_on(boot) == done.stdout
+    assert unit_on(boot, "card/run.toml") == (tmp_path / "run.toml").read_text()
     assert "SupplementaryGroups=audio" in done.stdout

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TOML of users: parsed, with every whole number within 64 bits, as TOML itself asks."""
+"""TOML of users: parsed, with every whole number within 64 bits, as TOML itself asks; and flat keys written as TOML."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from typing import Any
 
 from ..errors import InputError, one_line
 
-__all__ = ["parse_toml"]
+__all__ = ["parse_toml", "toml_text"]
 
 LARGEST = 2**63
 
@@ -23,7 +25,7 @@ def parse_toml(where: str, data: bytes) -> dict[str, Any]:
     InputError
         They are not TOML, or a whole number has more than 64 bits.
     """
-    import tomllib  # imported here: a device reads no TOML
+    import tomllib  # imported here: a device without run.toml reads no TOML
 
     try:
         tree = tomllib.loads(data.decode())
@@ -39,3 +41,31 @@ def parse_toml(where: str, data: bytes) -> dict[str, Any]:
         )
         todo += parts
     return tree
+
+
+def toml_text(values: Mapping[str, Any]) -> str:
+    """A line for each key: texts, whole and other numbers, true and false, and lists of these.
+
+    >>> toml_text({"sensors": ["thermal:"], "interval": 0.5, "isolate": True})
+    'sensors = ["thermal:"]\ninterval = 0.5\nisolate = true\n'
+
+    Raises
+    ------
+    InputError
+        A text is not UTF-8.
+    """
+    return "".join(f"{key} = {_value(key, value)}\n" for key, value in values.items())
+
+
+def _value(key: str, value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(_value(key, v) for v in value)}]"
+    if isinstance(value, str):  # TOML has all escapes of JSON but the halves of a character, and escapes DEL, too
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise InputError(f"the value of {key} is not UTF-8; leave out what is not") from error
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return repr(value)

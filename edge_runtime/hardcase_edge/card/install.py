@@ -91,6 +91,8 @@ def _install(
     report["identity"] = _put_identity(root, identity)
     if "card/trust.pub" in files:
         put(root, f"{SETTINGS}/trust.pub", files["card/trust.pub"])
+    if "card/run.toml" in files:  # not on cards of before: their unit has the arguments
+        put(root, f"{SETTINGS}/run.toml", files["card/run.toml"])
     put(root, f"{UNITS}/hardcase-edge.service", files["card/hardcase-edge.service"])
     if is_here:
         report = first_boot.finish(root, report)

@@ -26,8 +26,9 @@ HOMES = ("/home/", "/root/", "/run/user/")
 
 
 def unit(
-    command: Sequence[str], *, devices: Sequence[str] = (), groups: Sequence[str] = (), sensors: Sequence[str] = ()
-) -> str:
+    command: Sequence[str], *, devices: Sequence[str] = (), groups: Sequence[str] = (), sensors: Sequence[str] = (),
+    named: Sequence[str] = (),
+) -> str:  # fmt: skip
     """The text of the unit.
 
     Parameters
@@ -36,6 +37,7 @@ def unit(
     devices : files below /dev that a sensor needs, which the unit hides otherwise
     groups : groups of users that such files belong to, such as ``i2c``
     sensors : specs of sensors; what their drivers need is let in, too
+    named : other words that may name files in somebody's home, such as those of a run.toml
 
     Raises
     ------
@@ -62,7 +64,7 @@ def unit(
             raise InputError(f"{group[:80]!r} is not the name of a group; correct its spelling")
     if groups:
         lines += [f"SupplementaryGroups={' '.join(groups)}", "PrivateUsers=no"]  # which would hide the groups
-    if any(word.startswith(HOMES) for word in command):
+    if any(word.startswith(HOMES) for word in (*command, *named)):
         lines.append("ProtectHome=read-only")
     template = (Path(__file__).parent / NAME).read_text(encoding="utf-8")
     extra = "".join(f"{line}\n" for line in ["", "# What this device needs besides.", *lines]) if lines else ""
