@@ -17,7 +17,7 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from . import __version__
 from .base.escape import json_line, terminal
@@ -26,9 +26,6 @@ from .errors import HardcaseError, InputError
 from .running.flags import run_arguments, sensor_arguments
 from .running.run import run as run_verb
 from .running.settings import RUN_TOML, text_of, with_settings
-
-if TYPE_CHECKING:
-    from .bundle.load import Loaded
 
 __all__ = ["Parser", "main"]
 
@@ -198,8 +195,11 @@ def _end_within(seconds: float, status: int) -> None:
 
 def _verify(args: argparse.Namespace) -> int:
     from .bundle.load import load_bundle
+    from .diagnosis.verified import verified, windows_in_words
 
-    report = _report(load_bundle(args.bundle, trust=args.trust, allow_joint=True), is_signed=args.trust is not None)
+    report = verified(load_bundle(args.bundle, trust=args.trust, allow_joint=True), is_signed=args.trust is not None)
+    if not args.json:
+        report["windows"] = windows_in_words(report["windows"])
     _print_report(report, as_json=args.json)
     return 0
 
@@ -208,52 +208,6 @@ def _print_report(report: dict[str, Any], *, as_json: bool) -> None:
     width = max(map(len, report))
     lines = [json_line(report)] if as_json else [terminal(f"{k:<{width}}  {v}") for k, v in report.items()]
     print_text("".join(f"{line}\n" for line in lines))
-
-
-def _report(loaded: Loaded, *, is_signed: bool) -> dict[str, Any]:
-    from .kernel.machine import name_of
-    from .program.cost import to_unit
-    from .program.limits import worst_decision_ms
-
-    proved, manifest = loaded.report, loaded.manifest
-    return {
-        "name": manifest.name,
-        "sha256": loaded.bundle.sha256,
-        "signed": "by the trusted key" if is_signed else "not checked",
-        "hpc": manifest.hpc,
-        "unit": manifest.unit,
-        "by_clock": manifest.clock,
-        "best_cost": to_unit(proved.best_cost),
-        "worst_cost": to_unit(proved.worst_cost),
-        "cost_is_exact": proved.is_exact,
-        "operations": proved.operations,
-        "worst_decision_ms": worst_decision_ms(proved.operations, name_of(loaded.machine)),
-        "session_bytes": proved.session_bytes,
-        "longest_path": proved.longest_path,
-        "unproved_scorers": list(proved.unproved),
-        "sensors": len(manifest.sensors),
-        "classes": len(manifest.classes),
-        "golden": len(loaded.bundle.golden) + len(loaded.bundle.items),
-        "evaluator": name_of(loaded.machine),
-        **({} if manifest.prices is None else manifest.prices.report()),
-        **_report_of_items(loaded),
-    }
-
-
-def _report_of_items(loaded: Loaded) -> dict[str, Any]:
-    """What was proved of items of several parts; the other figures of their bundles are those of one part."""
-    if loaded.items is None or loaded.bundle.joint is None:
-        return {}
-    from .program.cost import to_unit
-
-    joint, proved = loaded.bundle.joint, loaded.items
-    return {
-        "release": joint.release,
-        "max_parts": joint.max_parts,
-        "item_worst_cost": to_unit(proved.worst_cost),
-        "item_operations": proved.operations,
-        "item_rounds": proved.rounds,
-    }
 
 
 def _measure(args: argparse.Namespace) -> int:
@@ -328,7 +282,9 @@ def _doctor(args: argparse.Namespace) -> int:
         print_text(json_line({**examine(), "faults": [fault.to_json() for fault in wrong]}) + "\n")
         return int(bool(wrong))
     _print_report(examine(), as_json=False)
-    print_text("".join(terminal(f"{k}. {fault}") + "\n" for k, fault in enumerate(wrong, 1)))
+    hint = "" if run is not None else " with this machine; to examine a run: hardcase-edge doctor run ..."
+    lines = [terminal(f"{k}. {fault}") for k, fault in enumerate(wrong, 1)] or [f"no fault found{hint}"]
+    print_text("\n".join(lines) + "\n")
     return int(bool(wrong))
 
 

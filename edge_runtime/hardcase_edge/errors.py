@@ -24,6 +24,7 @@ __all__ = [
     "TrustError",
     "WireError",
     "one_line",
+    "type_and_line",
 ]
 
 
@@ -115,3 +116,13 @@ def one_line(error: BaseException) -> str:
     except Exception:  # of a user's class
         text = "it cannot say why"
     return " ".join(text.split())[:200]
+
+
+def type_and_line(error: BaseException) -> str:
+    """The class of a foreign error, and its message if it has one, on one line.
+
+    >>> type_and_line(ValueError("bad")), type_and_line(OSError())
+    ('ValueError: bad', 'OSError')
+    """
+    text = one_line(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

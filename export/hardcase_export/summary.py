@@ -6,13 +6,18 @@ from __future__ import annotations
 import json
 import struct
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hardcase_edge.bundle.file import pack_bundle
-from hardcase_edge.bundle.load import Loaded
 from hardcase_edge.program.cost import Meter, to_unit
 from hardcase_edge.program.definition import Forward
 from hardcase_edge.program.limits import NANOSECONDS, worst_decision_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hardcase_edge.bundle.load import Loaded
+    from hardcase_edge.bundle.monitors import Monitors
 
 __all__ = ["describe", "legacy_name"]
 
@@ -25,7 +30,9 @@ def describe(loaded: Loaded) -> dict[str, Any]:
     dict
         Costs are in the user's unit, those of sensors for an item of size 1; sizes are in bytes. The ``mean`` cost is
         what the bundle claims for its test rows, None if it makes no claim. ``hpc_name`` is the name of a legacy
-        system that serves as f0 and has no file; empty for a fitted f0.
+        system that serves as f0 and has no file; empty for a fitted f0. The ``window`` of a sensor is how many samples
+        a read has to give, oldest first, from which the device computes the features; None: it gives the features.
+        ``monitors`` is what ``--drift`` compares readings with, None if the bundle has nothing.
     """
     manifest, program, report = loaded.manifest, loaded.bundle.program, loaded.report
     meter, largest = Meter(program), Meter(program, program.max_item_size)
@@ -44,9 +51,11 @@ def describe(loaded: Loaded) -> dict[str, Any]:
                 "cost": to_unit(meter.sensor_costs[k]),
                 "largest_cost": to_unit(largest.sensor_costs[k]),
                 "features": [manifest.features[f] for f in sensor.features],
+                "window": manifest.windows.get(name),
             }
             for k, (name, sensor) in enumerate(zip(manifest.sensors, program.sensors, strict=True))
         ],
+        "monitors": None if manifest.monitors is None else _monitored(manifest.monitors, manifest.sensors),
         "categories": {name: list(texts) for name, texts in manifest.categories.items()},
         "request": {
             "cost": to_unit(meter.request_cost),
@@ -72,6 +81,16 @@ def describe(loaded: Loaded) -> dict[str, Any]:
         "bytes": _sizes(pack_bundle(loaded.bundle)),
         "claims": manifest.claims,
         "trained": manifest.trained,
+    }
+
+
+def _monitored(monitors: Monitors, names: Sequence[str]) -> dict[str, Any]:
+    """What a device can notice by a bundle's monitors."""
+    return {
+        "features": len(monitors.features),
+        "confidence": monitors.confidence is not None,
+        "sensors": [names[r.sensor] for r in monitors.residuals],
+        "treat_as_dead": [names[s] for s in monitors.treat_as_dead],
     }
 
 

@@ -72,7 +72,10 @@ def evaluate(
     manifest = loaded._loaded.manifest
     if frame_names(X) is not None:
         table = table_of("X", frame_columns(X), "")
-        X, y = readings_of("X", table, manifest), target_labels(table, y) if isinstance(y, str) else y
+        X, y = (
+            readings_of("X", table, manifest, loaded._loaded.bundle.program),
+            target_labels(table, y) if isinstance(y, str) else y,
+        )
     y, hpc = labels_of("y", y), None if hpc is None else labels_of("hpc", hpc)
     quality, steps = quality_of(manifest), steps_of(manifest)
     truth, answers = truth_of("y", y, loaded.classes), None if hpc is None else truth_of("hpc", hpc, loaded.classes)

@@ -12,7 +12,7 @@ from hardcase_edge.bundle.evidence import reported, sensors_sent, unpaid_that_co
 from hardcase_edge.bundle.value import to_result
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.cost import to_micro, to_unit
-from hardcase_edge.sensors.categories import code_of, codes_of
+from hardcase_edge.sensors.values import code_of, codes_of
 from hardcase_edge.session.drive import drive
 from hardcase_edge.stream.layout import layout_of
 from hardcase_edge.stream.memory import Memory

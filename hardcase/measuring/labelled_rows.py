@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ldexp
 from pathlib import Path
@@ -78,7 +78,7 @@ def rows_for(
     """
     from hardcase_edge.program.definition import Forward
 
-    X, y, stored = labelled_rows(path, manifest)
+    X, y, stored = labelled_rows(path, manifest, program)
     forwards = any(isinstance(node, Forward) for node in program.nodes)
     replies = replies_to(program, manifest, X, stored, hpc, [*near, path.parent]) if forwards else ()
     group, sizes, memory = groups_of(path, manifest), sizes_of(path, manifest), _memory_of(program, manifest)
@@ -92,7 +92,9 @@ def _memory_of(program: Program, manifest: Manifest) -> Layout | None:
     return layout_of(program, manifest.features, manifest.sensors)
 
 
-def labelled_rows(path: Path, manifest: Manifest) -> tuple[NDArray[np.float64], NDArray[Any], list[Reply]]:
+def labelled_rows(
+    path: Path, manifest: Manifest, program: Program
+) -> tuple[NDArray[np.float64], NDArray[Any], list[Reply]]:
     """X (n, n_features), NaN = missing; y (n,) class index or value; and the HPC's answers, if the file has them.
 
     Raises
@@ -109,10 +111,10 @@ def labelled_rows(path: Path, manifest: Manifest) -> tuple[NDArray[np.float64], 
         is_same_hpc = manifest.hpc and rows.sha256 == manifest.hpc
         replies = zip(rows.hpc.tolist(), rows.confidence.tolist(), strict=True) if is_same_hpc else ()
         return rows.X, rows.y, list(replies)
-    return *_table(path, manifest), []
+    return *_table(path, manifest, program), []
 
 
-def _table(path: Path, manifest: Manifest) -> tuple[NDArray[np.float64], NDArray[Any]]:
+def _table(path: Path, manifest: Manifest, program: Program) -> tuple[NDArray[np.float64], NDArray[Any]]:
     """X and y of a user's table: columns are matched by name, labels by the bundle's classes."""
     from hardcase_train.columns.kinds import NUMERIC
     from hardcase_train.data.table import read_table
@@ -122,7 +124,7 @@ def _table(path: Path, manifest: Manifest) -> tuple[NDArray[np.float64], NDArray
     are_texts = bool(manifest.classes) and all(isinstance(label, str) for label in manifest.classes)
     if are_texts and table.kinds.get(manifest.target) in NUMERIC:  # all of these texts look like numbers
         table = read_table(path, as_text=(*manifest.categories, manifest.target))
-    X = readings_of(str(path), table, manifest)
+    X = readings_of(str(path), table, manifest, program)
     return X, truth_of(f"{path}: {manifest.target!r}", target_labels(table, manifest.target), manifest.classes)
 
 
@@ -150,8 +152,11 @@ def truth_of(what: str, labels: Sequence[Any], classes: Sequence[Any]) -> NDArra
     return np.array(labels, dtype=np.float64)
 
 
-def readings_of(where: str, table: Table, manifest: Manifest) -> NDArray[np.float64]:
+def readings_of(where: str, table: Table, manifest: Manifest, program: Program) -> NDArray[np.float64]:
     """The readings in a table's columns, (n, n_features): by name, texts as the codes of the manifest.
+
+    Where features of a window are absent, they are computed from its samples, the columns ``PS1[0]``, ``PS1[1]``, ...
+    that a device's replay reads.
 
     Raises
     ------
@@ -170,14 +175,41 @@ def readings_of(where: str, table: Table, manifest: Manifest) -> NDArray[np.floa
         if name in table.labels or name in columns:
             columns[name] = codes_in(table.labels[name] if name in table.labels else columns[name].tolist(), texts)
     own = manifest.features[: len(manifest.features) - n_remembered(manifest)]
+    columns |= _from_samples(columns, program, manifest)
     absent = [name for name in own if name not in columns]
     if absent:
         what = "holds no numbers in" if absent[0] in table.texts else "lacks"
+        window = next(((s, n) for s, n, names in _windows(program, manifest) if absent[0] in names), None)
+        instead = "" if window is None else f", or the {window[1]} samples {window[0]}[0], {window[0]}[1], ..."
         raise InputError(
-            f"{where} {what} {len(absent)} of the bundle's features, such as {absent[0]!r}; add the columns"
+            f"{where} {what} {len(absent)} of the bundle's features, such as {absent[0]!r}; add the columns{instead}"
         )
     empty = [np.full(len(table.X), np.nan)] * (len(manifest.features) - len(own))
     return np.column_stack([*(columns[name] for name in own), *empty])
+
+
+def _windows(program: Program, manifest: Manifest) -> Iterator[tuple[str, int, list[str]]]:
+    """Each sensor with a window, its samples, and the names of its features."""
+    for name, n in manifest.windows.items():
+        sensor = program.sensors[manifest.sensors.index(name)]
+        yield name, n, [manifest.features[f] for f in sensor.features]
+
+
+def _from_samples(columns: Mapping[str, Any], program: Program, manifest: Manifest) -> dict[str, NDArray[np.float64]]:
+    """The features of windows whose samples are columns of numbers, and whose features are not; NaN of a gap."""
+    import numpy as np
+
+    from hardcase_edge.program.window import window_features
+
+    found: dict[str, NDArray[np.float64]] = {}
+    for name, n, features in _windows(program, manifest):
+        samples = [f"{name}[{k}]" for k in range(n)]
+        if all(feature in columns for feature in features) or not all(sample in columns for sample in samples):
+            continue
+        rows = np.column_stack([columns[sample] for sample in samples])
+        values = [window_features(row) if np.isfinite(row).all() else (np.nan,) * len(features) for row in rows]
+        found |= zip(features, np.array(values, dtype=np.float64).T, strict=True)
+    return found
 
 
 def groups_of(path: Path, manifest: Manifest) -> NDArray[np.int64] | None:

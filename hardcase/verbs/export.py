@@ -224,7 +224,7 @@ def _held_out(args: argparse.Namespace) -> HeldOut:
     front = read_front(build / "front.json")
     draft, manifest = read_draft(build, candidates(front, args.method)[0], front.legacy)
     manifest = replace(manifest, hpc=front.legacy or file_sha256(build / "hpc.onnx"))  # drafts may lack it
-    X, y, stored = labelled_rows(path, manifest)
+    X, y, stored = labelled_rows(path, manifest, draft)
     replies = np.array(replies_to(draft, manifest, X, stored, args.hpc, [build]), dtype=np.int64).reshape(-1, 2)
     rows = Rows(X, y, replies[:, 0], replies[:, 1], group=groups_of(path, manifest), sizes=sizes_of(path, manifest))
     return HeldOut(rows, path.name, file_sha256(path))

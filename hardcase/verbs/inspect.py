@@ -28,6 +28,14 @@ TERMS = (
 )
 INTERRUPTED = "no picture was written"
 FIGURES = ("quality", "cost", "forward_rate")
+CLAIMS = {  # what the keys of a manifest's claims mean
+    "agreement": "share of rows that the program's integers decide as its floats did",
+    "audits": "test rows that the policy answers alone, and those of them with which f0 agrees",
+    "hpc": "f0's own figure",
+    "measure": "what the figures measure",
+    "test": "test rows, which no choice has seen",
+    "valid": "validation rows",
+}
 ENDS = ("where it is answered", "where the cloud is silent")
 
 
@@ -117,6 +125,7 @@ def _cost(sensor: dict[str, Any]) -> str:
 
 
 def _lines(f: dict[str, Any]) -> list[str]:
+    from hardcase_edge.bundle.agreement import promised_share
     from hardcase_export.picking.risk_choice import say_promise
 
     unit, cost, request = f["unit"], f["cost"], f["request"]
@@ -143,18 +152,41 @@ def _lines(f: dict[str, Any]) -> list[str]:
     width = max([12, *map(len, costs)])
     lines += [f"  {'sensor':<24}{'cost':>{width}} {unit}  features"]
     lines += [
-        f"  {s['name']:<24}{cost:>{width}} {' ' * len(unit)}  {_some(s['features'])}"
+        f"  {s['name']:<24}{cost:>{width}} {' ' * len(unit)}  {_some(s['features'])}{_from(s['window'])}"
         for s, cost in zip(f["sensors"], costs, strict=True)
     ]
     lines += [f"  texts       {name}: {_some(texts)}" for name, texts in f["categories"].items()]
     for node, *pairs in f["value"]["interval"] if f["value"] else ():
         which = [f"{pair[0]:+g} to {pair[1]:+g} {say}" for pair, say in zip(pairs, ENDS, strict=True) if pair]
         lines.append(f"  90 % of truths lie within the value {'; '.join(which)}, at node {node}")
+    lines.append(f"  monitors    {_watched(f['monitors'])}")
     promise = say_promise(f["claims"].get("promise"))
     if promise is not None:
         lines.append(f"  promise     {promise}")
-    lines += [f"  claims      {key}: {json.dumps(value, sort_keys=True)}" for key, value in sorted(f["claims"].items())]
+    elif "promise" not in f["claims"]:
+        lines.append("  promise     none about the truth; hardcase export --risk makes one")
+    share = promised_share(f["claims"])
+    if share is not None:
+        lines.append(f"  audits      f0 is to agree with at least {share:.2%} of the answers given alone")
+    for key, value in sorted(f["claims"].items()):
+        means = f" ({CLAIMS[key]})" if key in CLAIMS else ""
+        name = "integers" if key == "agreement" else key
+        lines.append(f"  claims      {name}{means}: {json.dumps(value, sort_keys=True)}")
     return lines
+
+
+def _from(window: int | None) -> str:
+    """From what the device computes a sensor's features."""
+    return "" if window is None else f" (a read gives {window} samples, oldest first)"
+
+
+def _watched(monitors: dict[str, Any] | None) -> str:
+    """What ``--drift`` can notice."""
+    if monitors is None:
+        return "none, so --drift watches no readings; hardcase export --monitors adds them"
+    parts = [f"{monitors['features']} features", "confidences" if monitors["confidence"] else ""]
+    others = f"others predict {_some(monitors['sensors'])}" if monitors["sensors"] else "no sensor predicts another"
+    return f"distributions of {' and '.join(p for p in parts if p)}; {others}"
 
 
 def _answers(f: dict[str, Any]) -> str:

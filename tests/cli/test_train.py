@@ -183,6 +183,22 @@ def test_windows_are_trained_on_exported_and_evaluated(tmp_path, capsys):
     status, said, err = run(capsys, "evaluate", bundle, tmp_path / "data.npz")
     assert status == 0, err
     assert said["n"] == 80
+    samples = {f"{name}[{t}]": X[:, k, t] for k, name in enumerate("pq") for t in range(12)}
+    path = write_csv(tmp_path / "samples.csv", samples | {"v": y})  # what run --sensors replay: reads
+    assert run(capsys, "evaluate", bundle, path)[:2] == (0, said)
+    del samples["p[11]"], samples["q[11]"]
+    status, _, err = run(capsys, "evaluate", bundle, write_csv(tmp_path / "short.csv", samples | {"v": y}))
+    assert status == 2
+    assert "add the columns, or the 12 samples " in err
+    assert main(["inspect", str(bundle)]) == 0
+    shown = capsys.readouterr().out
+    assert ".roughness (a read gives 12 samples, oldest first)" in shown
+    assert "monitors    none, so --drift watches no readings; hardcase export --monitors adds them" in shown
+    assert "promise     none about the truth; hardcase export --risk makes one" in shown
+    assert "claims      integers (share of rows that the program's integers decide as its floats did): " in shown
+    assert "claims      agreement" not in shown
+    sensors = run(capsys, "inspect", bundle)[1]["sensors"]
+    assert {sensor["window"] for sensor in sensors} == {12}
 
 
 # ---------------------------------------------------------------- splits

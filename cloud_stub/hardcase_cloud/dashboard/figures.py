@@ -15,7 +15,7 @@ from typing import Any
 
 from hardcase_edge.base.betting import interval
 from hardcase_edge.base.escape import terminal
-from hardcase_edge.errors import InputError, one_line
+from hardcase_edge.errors import InputError, type_and_line
 
 from ..metrics.families import BudgetFigures, Fleet, PromiseFigures, RolloutFigures
 from ..records.database import Database
@@ -79,7 +79,7 @@ class Figures:
             self.trouble = ""
         except Exception as error:
             self.since = self.since if self.trouble else now
-            self.trouble = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {one_line(error)}"
+            self.trouble = str(error) if isinstance(error, InputError) else type_and_line(error)
         store = {"name": self._database.dialect.name, "trouble": self.trouble, "since": self.since}
         return {**self._last, "store": store, "workers": None if self._workers is None else self._workers.look()}
 

@@ -11,7 +11,7 @@ A source that knows no parts, such as a driver, cannot serve a joint bundle.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from ..errors import InputError
@@ -214,6 +214,7 @@ def open_part_bank(
     timeout_s: float = 1.0,
     items: str | None = None,
     isolate: bool = False,
+    tell: Callable[[str], object] = lambda line: None,
 ) -> PartBank:
     """The sensor bank of a run of a joint bundle.
 
@@ -224,6 +225,7 @@ def open_part_bank(
     timeout_s : seconds after which a read has failed
     items : ``MODULE:FUNCTION`` that gives items; None: a replay does
     isolate : whether plug-ins run in processes of their own
+    tell : called with each line for the log
 
     Raises
     ------
@@ -236,7 +238,7 @@ def open_part_bank(
     return PartBank(
         open_sources(
             specs, [wanted[s] for s in outer], timeout_s=timeout_s, items=items, largest=largest,
-            isolate=isolate, replay=PartReplay, function=PartFunction,
+            isolate=isolate, replay=PartReplay, function=PartFunction, tell=tell,
         ),
         outer,
     )  # fmt: skip

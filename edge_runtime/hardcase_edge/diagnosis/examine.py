@@ -62,10 +62,12 @@ def _sensors(loaded: Loaded, run: argparse.Namespace) -> Iterator[Fault]:
     from ..sensors.specs import open_bank
 
     program, manifest = loaded.machine.program, loaded.manifest
+    lines: list[str] = []  # what the log of a run would say
     try:
         bank = open_bank(
-            run.sensors, program, manifest, timeout_s=run.sensor_timeout_ms / 1000, isolate=run.isolate, items=run.items
-        )
+            run.sensors, program, manifest, timeout_s=run.sensor_timeout_ms / 1000, isolate=run.isolate,
+            items=run.items, tell=lines.append,
+        )  # fmt: skip
     except HardcaseError as error:
         yield Fault.of(error, "--sensors")
         return
@@ -77,12 +79,12 @@ def _sensors(loaded: Loaded, run: argparse.Namespace) -> Iterator[Fault]:
             yield Fault.of(error, "--items")
             return
         for k, name in enumerate(manifest.sensors):
-            before = dict(bank.counters)
             if k in bank.dead or bank.read([k])[k] is not None:
                 continue
-            kinds = [kind for kind, n in bank.counters.items() if n > before.get(kind, 0)]
-            what = f"sensor {name} gives no reading: {', '.join(kinds).replace('_', ' ')}"
-            yield Fault(what, "--sensors", "check its wiring, its driver, or its function")
+            why = lines[-1].partition(": ")[2]
+            yield Fault(
+                f"sensor {name} gives no reading: {why}", "--sensors", "check its wiring, its driver, or its function"
+            )
 
 
 def _broker(run: argparse.Namespace) -> Iterator[Fault]:

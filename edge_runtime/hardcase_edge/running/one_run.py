@@ -14,6 +14,7 @@ from ..base.record import record
 from ..device.formats import line_format
 from ..device.output import BLOCKED_S, Lines, note
 from ..errors import InputError
+from ..operations.complaints import Complaints
 from ..program.inner import inner_sensors
 from .connecting import connect, publisher_of, updates_of
 from .signals import end_main_thread, on_end
@@ -73,7 +74,7 @@ def run_bundle(
     args, beside = process.args, process.beside
     timeout_s = timeout_s_of(args.sensor_timeout_ms)
     try:
-        bank = _bank(args, loaded, timeout_s)
+        bank = _bank(args, loaded, timeout_s, beside.note)
     except InputError as error:
         if stored is not None:  # its sensors are not those of this device
             stored.fail(str(error))
@@ -95,6 +96,8 @@ def run_bundle(
             facts=lambda: {key: value for facts in sources for key, value in facts().items()},
             tell=beside.note, companions=[c for c in (watching, budgets) if c is not None],
         )  # fmt: skip
+        inner = inner_sensors(loaded.machine.program, loaded.manifest.features, loaded.manifest.sensors)
+        complaints = Complaints(loaded.manifest, inner, beside.note)
         gc.freeze()
         gc.enable()
         parts = 1 if loaded.joint is None else loaded.joint.joint.max_parts
@@ -107,6 +110,7 @@ def run_bundle(
             if air is not None and link is not None:
                 air.begin(link)
             for decision in _decisions(process, device, link, stored):
+                complaints.decided(decision)
                 if publisher is not None:
                     publisher.decided(decision)
                 if auditing is not None:
@@ -131,20 +135,22 @@ def run_bundle(
             link.check()
 
 
-def _bank(args: argparse.Namespace, loaded: Loaded, timeout_s: float) -> Any:
+def _bank(args: argparse.Namespace, loaded: Loaded, timeout_s: float, tell: Callable[[str], None]) -> Any:
     """The bank of sensors, or of parts of items."""
     program, manifest = loaded.machine.program, loaded.manifest
     if loaded.joint is None:
         from ..sensors.specs import open_bank
 
-        return open_bank(args.sensors, program, manifest, timeout_s=timeout_s, isolate=args.isolate, items=args.items)
+        return open_bank(
+            args.sensors, program, manifest, timeout_s=timeout_s, isolate=args.isolate, items=args.items, tell=tell
+        )
     from ..device.joint import check_flags
     from ..device.parts import open_part_bank
 
     check_flags(args)
     return open_part_bank(
         args.sensors, program, manifest, loaded.joint.inner, timeout_s=timeout_s, items=args.items,
-        isolate=args.isolate,
+        isolate=args.isolate, tell=tell,
     )  # fmt: skip
 
 

@@ -3,7 +3,8 @@
 
 A *source* serves sensors by name. If a source may block, the bank reads it on a thread of the sensor's own, so there
 are at most as many threads as sensors, and drops a reading that comes too late. What the source returns is looked at on
-that thread, too (``values.py``). A failed read increments a counter and gives None; it never raises an exception.
+that thread, too (``values.py``). A failed read increments a counter, is told in words (``trouble.py``) and gives None;
+it never raises an exception.
 
     replay:FILE        rows of a CSV file                                  (csv_replay.py)
     senml:FILE         packs of SenML, one per line                        (packs.py)
@@ -28,17 +29,19 @@ from typing import Protocol
 
 from ..base.record import record
 from ..bundle.manifest import Manifest
-from ..errors import SensorError
+from ..errors import SensorError, one_line, type_and_line
 from ..program.definition import Program
 from ..program.inner import inner_sensors
 from ..program.readings import Reading
 from ..program.window import window_features
-from .categories import Codes, code_of, codes_of
 from .items import Item, ItemSource
 from .timeout import Ticket, TimedCall
-from .values import Plain, as_plain
+from .trouble import Troubles, some
+from .values import NEITHER, Codes, Plain, as_plain, code_of, codes_of
 
 __all__ = ["FAILURES", "Features", "SensorBank", "Source", "Wanted", "features_of", "wanted_of"]
+
+Outcome = list[Reading] | SensorError  # of one read
 
 LARGEST = int(sys.float_info.max)  # a larger integer is out of the range of every type
 
@@ -69,6 +72,20 @@ class Wanted:
     def count(self) -> int:
         """How many numbers a read returns."""
         return self.window or len(self.features)
+
+    @property
+    def shape(self) -> str:
+        """What a read has to give, in words.
+
+        >>> Wanted("climate", ("t", "h"), (False, False)).shape
+        '2 numbers are wanted: t, h'
+        """
+        if self.window:
+            return f"{self.window} samples are wanted, oldest first (hardcase inspect lists windows)"
+        n, texts = len(self.features), any(self.categories)
+        if n == 1:
+            return f"one {'text' if texts else 'number'} is wanted"
+        return f"{n} {'numbers or texts' if texts else 'numbers'} are wanted: {some(self.features)}"
 
 
 class Features(list[object]):
@@ -124,6 +141,8 @@ class SensorBank:
         What gives items with a size and a budget of their own; None: nothing does.
     stream : function
         Gives the name of the stream that the current item belongs to; the device remembers nothing of another.
+    tell : function
+        Called with a line for the log when a sensor begins to fail, and when it works again.
 
     Attributes
     ----------
@@ -146,8 +165,10 @@ class SensorBank:
         timeout_s: float = 1.0,
         items: ItemSource | None = None,
         stream: Callable[[], object] = lambda: None,
+        tell: Callable[[str], object] = lambda line: None,
     ) -> None:
         self._wanted = list(wanted)
+        self._troubles = Troubles([w.name for w in self._wanted], [w.shape for w in self._wanted], tell)
         self._sources = dict(sources)
         self._timeout_s = timeout_s
         self._calls: dict[int, TimedCall] = {}
@@ -203,27 +224,28 @@ class SensorBank:
         """One reading of each of these sensors: its features, or None if it failed."""
         until = monotonic() + self._timeout_s
         slow = {k: self._begin(k) for k in sensors if k not in self.dead and not self._source(k).is_instant}
-        return {k: self._finish(k, slow.get(k), until) for k in sensors}
+        return self._seen({k: self._finish(k, slow.get(k), until) for k in sensors if k not in self.dead}, sensors)
 
     def read_in_turn(self, sensors: Sequence[int], until: float) -> dict[int, list[Reading] | None]:
         """The same one after the other, until this time of ``time.monotonic``; what has none by then has failed."""
-        return {k: self._read_until(k, until) for k in sensors}
+        return self._seen({k: self._read_until(k, until) for k in sensors if k not in self.dead}, sensors)
 
     # ------------------------------------------------------------ parts
 
-    def _read_until(self, sensor: int, until: float) -> list[Reading] | None:
+    def _read_until(self, sensor: int, until: float) -> Outcome:
         now = monotonic()
-        if now >= until and sensor not in self.dead:
-            self.counters["late"] += 1
-            return None
-        if sensor in self.dead or self._source(sensor).is_instant:
+        if now >= until:
+            return SensorError("late", "the item's time was over before it was its turn")
+        if self._source(sensor).is_instant:
             return self._finish(sensor, None, until)
         ticket = self._begin(sensor)
         limit = min(until, now + self._timeout_s)
-        outcome = self._outcome(sensor, ticket, limit)
+        outcome = self._finish(sensor, ticket, limit)
         if ticket is not None and not ticket.is_done:
             self._given_up[sensor] = ticket, now + self._timeout_s
-        return self._counted("late" if outcome == "timed_out" and limit == until else outcome)
+        if limit == until and isinstance(outcome, SensorError) and outcome.reason == "timed_out":
+            return SensorError("late", "it gave no reading before the item's time was over")
+        return outcome
 
     def _settle(self) -> None:
         """Wait for the reads that were given up, each until its time limit; those that go on are busy."""
@@ -245,39 +267,46 @@ class SensorBank:
             call = self._calls[sensor] = TimedCall(lambda: _outcome(source, wanted))
         return call.begin()
 
-    def _finish(self, sensor: int, ticket: Ticket | None, until: float) -> list[Reading] | None:
-        if sensor in self.dead:
-            return None
-        return self._counted(self._outcome(sensor, ticket, until))
-
-    def _counted(self, outcome: list[Reading] | str) -> list[Reading] | None:
-        if isinstance(outcome, list):
-            return outcome
-        self.counters[outcome] += 1
-        if outcome in ("still_busy", "crashed"):
-            self.pause_s = self._timeout_s
-        return None
-
-    def _outcome(self, sensor: int, ticket: Ticket | None, until: float) -> list[Reading] | str:
+    def _finish(self, sensor: int, ticket: Ticket | None, until: float) -> Outcome:
         if self._source(sensor).is_instant:
             return _outcome(self._source(sensor), self._wanted[sensor])
         if ticket is None:
-            return "still_busy"
+            return SensorError("still_busy", FAILURES["still_busy"])
         try:
             return ticket.result(until)  # type: ignore[return-value]  # of the function of ``_begin``
         except SensorError as error:
-            return error.reason
+            if error.reason == "timed_out":
+                return SensorError("timed_out", f"no reading within {self._timeout_s * 1000:g} ms")
+            return error
+
+    def _seen(self, outcomes: Mapping[int, Outcome], sensors: Sequence[int]) -> dict[int, list[Reading] | None]:
+        """The readings; failures are counted and told."""
+        errors: dict[int, SensorError] = {}
+        readings: dict[int, list[Reading] | None] = dict.fromkeys(sensors)
+        for k, outcome in outcomes.items():
+            if isinstance(outcome, SensorError):
+                errors[k] = outcome
+                self.counters[outcome.reason] += 1
+                if outcome.reason in ("still_busy", "crashed"):
+                    self.pause_s = self._timeout_s
+                continue
+            readings[k] = outcome
+            if k in self._troubles.failing:
+                self._troubles.works(k)
+        if errors:
+            self._troubles.failed(errors)
+        return readings
 
 
-def _outcome(source: Source, wanted: Wanted) -> list[Reading] | str:
-    """The features of one read, or the kind of its failure; where the source may block, on the sensor's thread."""
+def _outcome(source: Source, wanted: Wanted) -> Outcome:
+    """The features of one read, or how it failed; where the source may block, on the sensor's thread."""
     try:
         return features_of(wanted, source.read(wanted.name))
     except SensorError as error:
         is_ours = type(error.reason) is str and error.reason in FAILURES  # a plug-in can raise it with any content
-        return error.reason if is_ours else "raised"
-    except Exception:  # a source is foreign code and may raise anything; then its sensor has failed
-        return "raised"
+        return SensorError(error.reason if is_ours else "raised", one_line(error))
+    except Exception as error:  # a source is foreign code and may raise anything; then its sensor has failed
+        return SensorError("raised", type_and_line(error))
 
 
 def features_of(wanted: Wanted, value: object) -> list[Reading]:
@@ -300,7 +329,7 @@ def features_of(wanted: Wanted, value: object) -> list[Reading]:
     if not isinstance(values, list):
         is_category = len(wanted.categories) == 1 and bool(wanted.categories[0])
         if count != 1 or (isinstance(values, str) and not is_category):
-            raise SensorError("wrong_shape", f"a reading is one value, {count} are expected")
+            raise SensorError("wrong_shape", f"{_words(values)} came")
         values = [values]
     if wanted.categories:
         numbers = [
@@ -309,17 +338,32 @@ def features_of(wanted: Wanted, value: object) -> list[Reading]:
     else:
         numbers = [_number(x) for x in values]
     if is_window:
-        numbers = _window(wanted, numbers)
-    if any(x is None and not may for x, may in zip(numbers, wanted.nullable, strict=True)):
-        raise SensorError("not_a_number", f"sensor {wanted.name} has a missing value")
+        return _window(wanted, values, numbers)
+    for k, (x, may) in enumerate(zip(numbers, wanted.nullable, strict=True)):
+        if x is None and not may:
+            raise SensorError("not_a_number", f"{wanted.features[k]} is {_words(values[k])}, and it may not be missing")
     return numbers
 
 
-def _window(wanted: Wanted, numbers: Sequence[Reading]) -> list[Reading]:
+def _window(wanted: Wanted, values: Sequence[Plain], numbers: Sequence[Reading]) -> list[Reading]:
     samples = [float(x) for x in numbers if x is not None]
     if len(samples) != wanted.window:
-        raise SensorError("not_a_number", f"sensor {wanted.name} has a missing sample")
-    return [_number(x) for x in window_features(samples)]  # the features of huge samples may be infinite
+        k = next(k for k, x in enumerate(numbers) if x is None)
+        raise SensorError("not_a_number", f"sample {k} is {_words(values[k])}, and no sample may be missing")
+    features = [_number(x) for x in window_features(samples)]
+    for name, x, may in zip(wanted.features, features, wanted.nullable, strict=True):
+        if x is None and not may:
+            raise SensorError("not_a_number", f"{name} of these samples is no finite number: they are too large")
+    return features
+
+
+def _words(x: Plain) -> str:
+    """What came, for the log."""
+    if x is NEITHER:
+        return "an object that is no number"
+    if isinstance(x, str):
+        return f"the text {x[:40]!r}"
+    return "nothing (None)" if x is None else "a number beyond 1.8e308" if isinstance(x, int) else f"the number {x}"
 
 
 def _number(x: Plain) -> Reading:
@@ -328,4 +372,4 @@ def _number(x: Plain) -> Reading:
         return x if isfinite(x) else None
     if x is None or isinstance(x, int):
         return None if x is None or not -LARGEST <= x <= LARGEST else x
-    raise SensorError("not_a_number", "a reading is a text or an object, not a number")
+    raise SensorError("not_a_number", f"{_words(x)} came where a number is wanted")

@@ -150,7 +150,7 @@ class _Process:
         self._ask(request, until)
         reply = self._receive(until)
         if "value" not in reply:
-            raise SensorError(reply.get("failure", "raised"))
+            raise SensorError(reply.get("failure", "raised"), str(reply.get("detail", "")))
         value: object = reply["value"]
         return value
 
@@ -240,7 +240,7 @@ class _Process:
                 raise SensorError("wrong_shape", f"a reply of {length} bytes is refused")
             reply = json.loads(self._bytes(length, until))
             if not isinstance(reply, dict):
-                raise SensorError("crashed")
+                raise SensorError("crashed", "its process wrote what it must not")
         except Exception as error:
             self._kill()
             self._start()

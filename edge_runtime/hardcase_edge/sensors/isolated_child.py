@@ -19,7 +19,7 @@ from collections.abc import Callable
 
 from ..base.parcel import unpack
 from ..base.printing import print_to_stderr
-from ..errors import InputError, SensorError
+from ..errors import InputError, SensorError, one_line, type_and_line
 from .plugin import load_function
 from .values import NEITHER, as_plain
 
@@ -79,9 +79,9 @@ def _read(function: Callable[..., object], sensor: str, count: int, item: bytear
         reply: dict[str, object] = {"value": [NEITHER] if value is NEITHER else value}
         json.dumps(reply)  # an integer may have too many digits
     except SensorError as error:
-        return {"failure": str(error.reason)}
-    except BaseException:  # SystemExit too
-        return {"failure": "raised"}
+        return {"failure": str(error.reason), "detail": one_line(error)}
+    except BaseException as error:  # SystemExit too
+        return {"failure": "raised", "detail": type_and_line(error)}
     return reply
 
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from ..base.record import record
-from ..errors import InputError, one_line
+from ..errors import InputError, type_and_line
 from ..program.cost import to_micro
 
 __all__ = ["BUDGET", "FOREIGN", "MOST_BUDGET", "SIZE", "Item", "ItemFunction", "ItemSource", "item_of"]
@@ -170,4 +170,4 @@ class ItemFunction:
             return
 
     def _trouble(self, error: BaseException) -> InputError:
-        return InputError(f"item source {self._name} failed: {type(error).__name__}: {one_line(error)[:200]}; mend it")
+        return InputError(f"item source {self._name} failed: {type_and_line(error)}; mend it")

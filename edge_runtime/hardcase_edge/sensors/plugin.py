@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from ..errors import InputError, one_line
+from ..errors import InputError, one_line, type_and_line
 
 if TYPE_CHECKING:
     import ast
@@ -76,7 +76,7 @@ def load_function(name: str, what: str) -> Callable[..., object]:
     except KeyboardInterrupt:  # of Ctrl-C or SIGTERM
         raise
     except BaseException as error:  # a module may raise anything when it is imported
-        raise InputError(f"module {module} cannot be imported: {type(error).__name__}: {one_line(error)}") from error
+        raise InputError(f"module {module} cannot be imported: {type_and_line(error)}") from error
     if not callable(function):
         raise InputError(f"module {module} has no function {attribute}; correct the name")
     return function

@@ -46,6 +46,7 @@ def open_bank(
     isolate: bool = False,
     items: str | None = None,
     root: str | Path = "",
+    tell: Callable[[str], object] = lambda line: None,
 ) -> SensorBank:
     """The sensor bank of a run.
 
@@ -57,6 +58,7 @@ def open_bank(
     isolate : whether plug-ins run in processes of their own
     items : ``MODULE:FUNCTION`` that gives items, which plug-ins are then called with; None: a replay's columns may
     root : folder under which drivers look up ``/sys`` and ``/usr``; empty: the system's own
+    tell : called with each line for the log
 
     Raises
     ------
@@ -66,16 +68,11 @@ def open_bank(
     """
     wanted, largest = wanted_of(program, manifest), program.max_item_size
     has_items = largest > 1 or manifest.clock
+    sequence = _sequence_of(manifest) if any(w.is_inner for w in wanted) else ""
     return open_sources(
-        specs,
-        wanted,
-        timeout_s=timeout_s,
-        isolate=isolate,
-        items=items,
-        largest=largest if has_items else None,
-        sequence=_sequence_of(manifest) if any(w.is_inner for w in wanted) else "",
-        root=root,
-    )
+        specs, wanted, timeout_s=timeout_s, isolate=isolate, items=items, largest=largest if has_items else None,
+        sequence=sequence, root=root, tell=tell,
+    )  # fmt: skip
 
 
 def open_sources(
@@ -90,6 +87,7 @@ def open_sources(
     root: str | Path = "",
     replay: type[Replay] = Replay,
     function: type[ItemFunction] = ItemFunction,
+    tell: Callable[[str], object] = lambda line: None,
 ) -> SensorBank:
     """The same for sensors that are known without a bundle; see ``open_bank``. ``largest`` is that of items.
 
@@ -115,7 +113,7 @@ def open_sources(
         item_source = next((r for r in sources.values() if isinstance(r, Replay) and r.has_items(largest, names)), None)
     named = next((r for r in sources.values() if sequence and isinstance(r, Replay) and r.has_column(sequence)), None)
     stream: Callable[[], object] = (lambda: None) if named is None else partial(named.cell, sequence)
-    return SensorBank(wanted, sources, timeout_s=timeout_s, items=item_source, stream=stream)
+    return SensorBank(wanted, sources, timeout_s=timeout_s, items=item_source, stream=stream, tell=tell)
 
 
 def check_specs(

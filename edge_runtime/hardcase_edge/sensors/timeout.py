@@ -55,7 +55,7 @@ class Ticket:
         if not self.wait(until):
             raise SensorError("timed_out")
         if self.error is not None:
-            raise SensorError("raised") from self.error
+            raise SensorError("raised", type(self.error).__name__) from self.error  # its message may hang
         return self.value
 
 

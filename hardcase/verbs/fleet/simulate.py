@@ -125,7 +125,7 @@ def _fleet(args: argparse.Namespace, scenario: Scenario, n_devices: int, link: S
 
     asked = scenario.fleet
     loaded = load_bundle(args.bundle)
-    X, _, _ = labelled_rows(Path(args.rows), loaded.manifest)
+    X, _, _ = labelled_rows(Path(args.rows), loaded.manifest, loaded.bundle.program)
     sequence = sequences_of(Path(args.rows), loaded.manifest) if MEMORY in loaded.manifest.sensors else None
     interval_s = args.interval or asked.interval_s
     seconds = args.seconds or (asked.decisions * interval_s if args.scenario else 60.0)

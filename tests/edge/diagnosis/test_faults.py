@@ -159,12 +159,29 @@ def test_a_unit_without_a_watchdog_or_that_has_failed_is_told(tmp_path, monkeypa
 # ---------------------------------------------------------------- sensors
 
 
+def test_a_wrong_shape_is_named_with_the_shape_that_is_wanted(folder, tmp_path, monkeypatch, capfd):
+    (tmp_path / "short.py").write_text("def read(sensor):\n    return 3.0 if sensor == 'x' else [1.0, 2.0, 3.0, 4.0]\n")
+    monkeypatch.chdir(tmp_path)
+    status, (line,) = told(capfd, "--store", folder, "--sensors", "short:read")
+    shape = "4 values came, 5 samples are wanted, oldest first (hardcase inspect lists windows)"
+    assert status == 1
+    assert line.startswith(f"sensor vib gives no reading: {shape} | ")
+
+
+def test_without_a_fault_it_says_so(folder, capfd):
+    run = ("run", "--store", str(folder), "--sensors", "x=none", "--sensors", "vib=none")
+    assert main(["doctor", *run]) == 0
+    assert capfd.readouterr().out.splitlines()[-1] == "no fault found"
+    assert main(["doctor"]) == 0
+    assert capfd.readouterr().out.splitlines()[-1].startswith("no fault found with this machine; to examine a run: ")
+
+
 def test_sensors_that_are_missing_or_fail_are_named(folder, tmp_path, monkeypatch, capfd):
     (tmp_path / "ill.py").write_text(SENSORS)
     monkeypatch.chdir(tmp_path)
     run = ("--store", folder, "--sensors")
     assert told(capfd, *run, "ill:read") == (
-        1, ["sensor vib gives no reading: raised | --sensors | check its wiring, its driver, or its function"]
+        1, ["sensor vib gives no reading: OSError | --sensors | check its wiring, its driver, or its function"]
     )  # fmt: skip
     status, (line,) = told(capfd, *run, "thermal:99")
     assert status == 1

@@ -38,7 +38,7 @@ class MuteError(Exception):
     ("error", "told"),
     [
         (SystemExit(0), "SystemExit: 0; mend it"),  # by which the process would end as if all were well
-        (GeneratorExit(), "GeneratorExit: ; mend it"),
+        (GeneratorExit(), "GeneratorExit; mend it"),
         (MuteError(), "MuteError: it cannot say why; mend it"),
     ],
 )

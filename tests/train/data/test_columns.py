@@ -14,13 +14,14 @@ from sklearn.linear_model import LogisticRegression
 from hardcase.measuring.labelled_rows import labelled_rows
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import InputError
-from hardcase_edge.program.definition import Feature
+from hardcase_edge.program.definition import Feature, Program, Uplink
 from hardcase_train.data.config import Config, SensorConfig
 from hardcase_train.tasks.hpc import imputed
 from hardcase_train.tasks.task import Task, make_task
 from tests.helpers.train.problems import write_csv
 
 N = 60
+NOTHING = Program((), (), Uplink(), (), (), (), 2)  # of a bundle without windows
 
 
 def table(folder: Path) -> Path:
@@ -94,7 +95,7 @@ def test_what_cannot_be_dropped_is_told(tmp_path: Path, drop: tuple[str, ...], s
 def test_labels_of_text_are_text_in_a_table_where_all_of_them_look_like_numbers(tmp_path: Path, label: str) -> None:
     manifest = Manifest("m", "u", ("a",), ("a",), (label, "none"), "y")
     path = write_csv(tmp_path / "more.csv", {"a": [5, 6], "y": [label] * 2})
-    assert labelled_rows(path, manifest)[1].tolist() == [0, 0]
+    assert labelled_rows(path, manifest, NOTHING)[1].tolist() == [0, 0]
 
 
 def test_numbers_that_are_not_written_as_numbers_are_told(tmp_path: Path) -> None:
@@ -115,11 +116,11 @@ def test_numbers_that_are_not_written_as_numbers_are_told(tmp_path: Path) -> Non
 def test_a_users_table_is_read_by_the_manifests_categories_and_dates(tmp_path: Path) -> None:
     path = write_csv(tmp_path / "more.csv", {"y": [0, 1, 0], "zip": ["07", "8", "9"], "t": ["2024-03-05"] * 3})
     manifest = Manifest("m", "u", ("t.day", "zip"), ("t", "zip"), (0, 1), "y", categories={"zip": ("07", "9")})
-    X, y, _ = labelled_rows(path, manifest)
+    X, y, _ = labelled_rows(path, manifest, NOTHING)
     np.testing.assert_array_equal(X, [[5, 0], [5, np.nan], [5, 1]])
     assert y.tolist() == [0, 1, 0]
     np.savez(tmp_path / "codes.npz", X=[[5, 1], [5, 2]], feature_names=["t.day", "zip"], y=[0, 1])
-    np.testing.assert_array_equal(labelled_rows(tmp_path / "codes.npz", manifest)[0], [[5, 1], [5, np.nan]])
+    np.testing.assert_array_equal(labelled_rows(tmp_path / "codes.npz", manifest, NOTHING)[0], [[5, 1], [5, np.nan]])
     for columns, said in (
         ({"y": [0, 1], "t": ["2024-03-05"] * 2}, "lacks 1 of the bundle's features, such as 'zip'; add the columns"),
         (
@@ -128,4 +129,4 @@ def test_a_users_table_is_read_by_the_manifests_categories_and_dates(tmp_path: P
         ),
     ):
         with pytest.raises(InputError, match=re.escape(said)):
-            labelled_rows(write_csv(tmp_path / "bad.csv", columns), manifest)
+            labelled_rows(write_csv(tmp_path / "bad.csv", columns), manifest, NOTHING)

@@ -2,7 +2,7 @@
 """Categories: texts of a column become whole numbers, their places in a sorted list of the training rows' texts.
 
 Sorted by the texts themselves, a code says nothing about the target. A text that no training row has is missing, as it
-is on a device (``hardcase_edge.sensors.categories``): if no training row had a gap there, its sensor has then failed.
+is on a device (``hardcase_edge.sensors.values``): if no training row had a gap there, its sensor has then failed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from hardcase_edge.bundle.manifest import MAX_CATEGORIES, MAX_NAME
-from hardcase_edge.sensors.categories import code_of
+from hardcase_edge.sensors.values import code_of
 
 __all__ = ["codes_in", "texts_in", "why_no_category"]
 
