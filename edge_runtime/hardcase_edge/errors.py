@@ -16,6 +16,7 @@ __all__ = [
     "ImageError",
     "InputError",
     "LinkError",
+    "NoBundleError",
     "ProgramError",
     "SensorError",
     "SessionError",
@@ -70,7 +71,11 @@ class TrustError(SignatureError):
 
 
 class StoreError(HardcaseError):
-    """The store cannot be used, or has nothing to run: put a bundle into it."""
+    """The store cannot be used: put a bundle into it, or mend it as the message says."""
+
+
+class NoBundleError(StoreError):
+    """The store has nothing to run: put a bundle into it, or offer it one."""
 
 
 class ProgramError(BundleError):

@@ -64,14 +64,17 @@ def write_metadata(folder: Path, repository: Repository, *bundles: bytes) -> Pat
 class Rig:
     """One device's store, the fleet's metadata, and what is run on them."""
 
-    def __init__(self, tmp_path: Path, broker: Broker | EmbeddedBroker, device: str) -> None:
+    def __init__(
+        self, tmp_path: Path, broker: Broker | EmbeddedBroker, device: str, first: bytes | None = None
+    ) -> None:
         self.tmp_path, self.broker, self.device = tmp_path, broker, device
         self.store, self.repository = Store(tmp_path / "store"), Repository()
         (tmp_path / "1.root.json").write_bytes(self.repository.roots[0])
         begin_trust(self.store, tmp_path / "1.root.json")
         self.replay = write_replay(tmp_path / "r.csv", [EASY] * ROWS)
-        self.first = make_bundle_bytes(name="first")
-        self.store.put(self.first)
+        self.first = make_bundle_bytes(name="first") if first is None else first
+        if self.first:
+            self.store.put(self.first)
 
     def offer(self, data: bytes, *more: str) -> subprocess.Popen[bytes]:
         """``hardcase cloud offer`` as a process."""
@@ -91,14 +94,17 @@ class Rig:
         return make_offer(path, write_metadata(self.tmp_path / "metadata", self.repository, data), now=NOW)
 
     @contextmanager
-    def running(self, *more: object) -> Iterator[subprocess.Popen[bytes]]:
+    def running(self, *more: object, plug_in: str = "") -> Iterator[subprocess.Popen[bytes]]:
         """``hardcase-edge run`` as a process."""
+        (self.tmp_path / "air_plug_in.py").write_text(plug_in)
         words = ["run", "--store", self.store.folder, "--broker", self.broker.url, "--device-id", self.device]
-        words += ["--sensors", f"replay:{self.replay}", "--interval", 0.02, "--trial-decisions", 3, *more]
+        words += ["--sensors", "air_plug_in:read" if plug_in else f"replay:{self.replay}", "--interval", 0.02]
+        words += ["--trial-decisions", 3, *more]
         with (self.tmp_path / "out").open("ab") as out, (self.tmp_path / "errors").open("ab") as errors:
             process = subprocess.Popen(
-                [sys.executable, "-m", "hardcase_edge.cli", *map(str, words)], stdout=out, stderr=errors
-            )
+                [sys.executable, "-m", "hardcase_edge.cli", *map(str, words)],
+                stdout=out, stderr=errors, cwd=self.tmp_path,
+            )  # fmt: skip
             try:
                 yield process
             finally:
@@ -197,3 +203,88 @@ def test_an_offer_ends_when_the_device_runs_it_for_good_on_mqtt_3_1_1_too(tmp_pa
     assert status == 0
     assert [event["event"] for event in events][:: len(events) - 1] == ["offering", "stopped"]
     assert events[-1]["good"] == 1
+
+
+# ---------------------------------------------------------------- a device keeps what has worked
+
+PLUG_IN = """
+def read(sensor):
+    return {"x": 3.0, "vib": [1.0] * 5}[sensor]
+"""
+CLAIM = {"audits": {"local": 238, "agreed": 236, "at_least": 0.95}}  # so that a trial waits for f0, which is not there
+
+
+def without_sensors(name: str) -> bytes:
+    """A bundle whose sensors the plug-in does not have."""
+    return make_bundle_bytes(name=name, sensors=("y", "noise"), windows={"noise": 5})
+
+
+@pytest.mark.parametrize("trial_s", [None, 3], ids=["by default", "with a short deadline"])
+def test_two_offers_before_the_first_trial_has_passed_lose_no_bundle_that_works(broker, tmp_path, trial_s):
+    device = f"pump-5{trial_s}"
+    rig = Rig(tmp_path, broker, device, make_bundle_bytes(name="first", claims=CLAIM))
+    second, third = make_bundle_bytes(name="second", claims=CLAIM), without_sensors("third")
+    worked = {sha256(data).hex() for data in (rig.first, second)}
+
+    def works(data: bytes) -> bool:
+        """Whether this bundle runs and has made decisions enough for its trial."""
+        slots, n = rig.store.slots(), len((tmp_path / "out").read_text().splitlines())
+        is_there = bool(slots.runs) and slots[slots.runs].sha256 == sha256(data).hex()
+        since.setdefault(data, n) if is_there else None
+        return is_there and n >= since[data] + 5
+
+    since: dict[bytes, int] = {}
+    with rig.running(*(() if trial_s is None else ("--trial-s", trial_s)), plug_in=PLUG_IN) as process:
+        until(lambda: works(rig.first))
+        until(lambda: "the trial of slot a waits for 30 answers of f0, has 0" in rig.errors())
+        with serving(broker, Campaign(*rig.made_offer(second), named=frozenset({device}))):
+            until(lambda: works(second))
+        campaign = Campaign(*rig.made_offer(third), named=frozenset({device}))
+        with serving(broker, campaign):
+            until(lambda: campaign.is_done)
+        assert campaign.states()[device][0] == "rolled back"
+        time.sleep(0 if trial_s is None else trial_s + 1.0)
+        assert process.poll() is None
+        until(lambda: rig.facts().get("local", 0) > 0)
+        facts = rig.facts()
+    assert facts["bundle"] in worked
+    assert (facts["degraded"], facts["cloud"]) == (0, 0)
+    slots = rig.store.slots()
+    assert slots[slots.runs].sha256 in worked
+    assert rig.errors().count("runs again") == 1
+
+
+def test_a_first_bundle_without_sensors_fails_and_the_next_offer_runs_without_a_step_by_hand(broker, tmp_path):
+    rig = Rig(tmp_path, broker, "pump-6", without_sensors("first"))
+    new = make_bundle_bytes(name="new")
+    with rig.running(plug_in=PLUG_IN) as process:
+        until(lambda: rig.facts().get("store", {}).get("state") == "none")
+        n_lines = len((tmp_path / "out").read_text().splitlines())
+        why = "no sensor gave a reading in 3 decisions, and these failed: y"
+        store = rig.facts()["store"]
+        assert (store["failed"]["sha256"], store["failed"]["reason"]) == (sha256(rig.first).hex(), why)
+        assert f"the trial of slot a has failed: {why}; the store has no other bundle" in rig.errors()
+        assert rig.errors().count("no decision is made, because the store has no bundle to run") == 1
+        status, events, errors = end(rig.offer(new))
+        assert (status, errors, events[-1]["good"]) == (0, "", 1)
+        assert process.poll() is None
+    assert n_lines == 3
+    assert rig.is_good(new)
+
+
+def test_an_empty_store_that_trusts_a_root_takes_its_first_bundle_over_the_air(broker, tmp_path):
+    rig = Rig(tmp_path, broker, "pump-7", b"")
+    with rig.running() as process:
+        until(lambda: "no decision is made" in rig.errors())
+        assert end(rig.offer(make_bundle_bytes(name="new")))[0] == 0
+        process.terminate()
+        assert process.wait(timeout=20) == 0
+
+
+def test_a_device_that_waits_for_a_bundle_ends_when_it_is_told_to(broker, tmp_path):
+    rig = Rig(tmp_path, broker, "pump-8", b"")
+    with rig.running() as process:
+        until(lambda: rig.facts().get("store", {}).get("state") == "none")
+        process.terminate()
+        assert process.wait(timeout=20) == 0
+    assert (tmp_path / "out").read_bytes() == b""

@@ -77,7 +77,7 @@ class DiskStore(Store):
     def check_space(self, n_bytes: int) -> None:
         """There is always room."""
 
-    def _make(self) -> None: ...
+    def make(self) -> None: ...
 
     def _locked(self, *, must: bool = True) -> AbstractContextManager[None]:  # type: ignore[override]
         return nullcontext()

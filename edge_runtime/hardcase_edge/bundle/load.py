@@ -104,8 +104,16 @@ def load_bytes(data: bytes, *, allow_joint: bool = False) -> Loaded:
     Raises
     ------
     BundleError
-        The bundle must not be used; its subclasses name the reason.
+        The bundle must not be used; its subclasses name the reason. So it is if this process lacks the memory for it.
     """
+    try:
+        return _load(data, allow_joint=allow_joint)
+    except MemoryError:
+        pass  # what holds the memory goes with the error
+    raise BundleError("the bundle takes more memory to load than this process can have; export a smaller one")
+
+
+def _load(data: bytes, *, allow_joint: bool) -> Loaded:
     bundle = unpack_bundle(data, allow_joint=allow_joint)
     if bundle.joint is not None:
         return _load_joint(bundle, bundle.joint)

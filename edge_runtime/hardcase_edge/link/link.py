@@ -106,7 +106,7 @@ class Link:
     program : Program
         Gives the types of a request's readings and the number of classes that a reply may name.
     manifest : Manifest
-        Names the HPC that must answer.
+        Names the HPC that must answer. Without these two, nothing is asked.
     on_taken_over : called on the connection's thread when the link has given up, because other clients use its id
         None: it never gives up
     on_up : called on the connection's thread each time that it comes up
@@ -122,17 +122,17 @@ class Link:
     def __init__(
         self,
         config: LinkConfig,
-        program: Program,
-        manifest: Manifest,
+        program: Program | None,
+        manifest: Manifest | None,
         on_taken_over: Callable[[], None] | None = None,
         *,
         on_up: Callable[[], None] = lambda: None,
     ) -> None:
         self._config = config
         self._on_up = on_up
-        self._dtypes = tuple(program.features[f].dtype for f in program.uplink.features)
-        self._n_classes = program.n_classes
-        self._hpc = bytes.fromhex(manifest.hpc)
+        self._dtypes = () if program is None else tuple(program.features[f].dtype for f in program.uplink.features)
+        self._n_classes = 0 if program is None else program.n_classes
+        self._hpc = b"" if manifest is None else bytes.fromhex(manifest.hpc)
         self._device = self.device_id = config.connection.client_id
         self._changed = threading.Condition()
         self._retained: dict[str, bytes] = {}  # by topic

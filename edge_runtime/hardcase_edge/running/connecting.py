@@ -45,7 +45,7 @@ def updates_of(args: argparse.Namespace, store: Store) -> Air | None:
 
 def connect(
     args: argparse.Namespace,
-    loaded: Loaded,
+    loaded: Loaded | None,
     beside: Beside,
     publisher: Publisher | None,
     air: Air | None,
@@ -55,6 +55,7 @@ def connect(
 
     Parameters
     ----------
+    loaded : the bundle that decides; None: the device has none, and asks nothing
     publisher, air : what else goes over the connection
     clock : by which certificates expire
 
@@ -76,15 +77,17 @@ def connect(
     logging.basicConfig(handlers=[Notes()], format="%(message)s", level=logging.WARNING)
     logging.getLogger(__package__.partition(".")[0]).setLevel(logging.INFO)
     config, keeper = link_config(args, clock)
+    program, manifest = (None, None) if loaded is None else (loaded.machine.program, loaded.manifest)
     link = Link(
-        config, loaded.machine.program, loaded.manifest, end_main_thread,
+        config, program, manifest, end_main_thread,
         on_up=(lambda: None) if air is None else air.came_up,
     )  # fmt: skip
     if air is not None:
         air.listen(link)
-    if publisher is not None:
-        publisher.start(link.device_id, loaded.bundle.sha256, link)
-    beside.linked(link, loaded)
+    if loaded is not None:
+        if publisher is not None:
+            publisher.start(link.device_id, loaded.bundle.sha256, link)
+        beside.linked(link, loaded)
     if keeper is not None:
         keeper.start(link, FIRST_CONNECT_S)
         return link

@@ -17,7 +17,7 @@ from ..errors import InputError
 from ..operations.complaints import Complaints
 from ..program.inner import inner_sensors
 from .connecting import connect, publisher_of, updates_of
-from .signals import end_main_thread, on_end
+from .signals import on_end, switch_main_thread
 
 if TYPE_CHECKING:
     import argparse
@@ -180,9 +180,8 @@ def _begin(
     beside, lines = process.beside, process.lines
 
     def stop(number: int, frame: object) -> None:
-        if stored is None or not stored.is_late:
-            beside.reload.tell()
-        if stored is not None and not stored.is_late:
+        beside.reload.tell()
+        if stored is not None:
             stored.tell()
         end()
 
@@ -194,7 +193,9 @@ def _begin(
         signal.setitimer(signal.ITIMER_REAL, BLOCKED_S, BLOCKED_S)  # a reader who does not read must not keep it alive
 
     def reload() -> None:
-        if has_news():
+        if stored is not None and stored.is_late:
+            end()
+        elif has_news():
             beside.reload.is_due = True
             end()
 
@@ -248,11 +249,10 @@ def _decisions(process: Process, device: Device, link: Link | None, stored: Run 
         yield decision
         if stored is None:
             continue
-        was_trial, is_connected = stored.is_trial, link is not None and link.can_ask
-        now = time.monotonic()
+        is_connected, now = link is not None and link.can_ask, time.monotonic()
         if not stored.decided(now, is_connected=is_connected, memory_bytes=resident_bytes, record=decision):
             return
-        if was_trial and not stored.is_trial:
+        if stored.take_news():
             device.report_soon()
 
 
@@ -265,7 +265,7 @@ def _at_deadline(stored: Run) -> None:
     def end() -> None:
         if stored.is_trial:
             stored.is_late = True
-            end_main_thread()
+            switch_main_thread()
 
     timer = threading.Timer(stored.deadline_s, end)
     timer.daemon = True

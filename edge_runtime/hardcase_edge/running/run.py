@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """The verb ``run``: what a process runs one after the other.
 
-With a store, a run that ends because a trial has failed is followed by a run of what the store had before; a reload
-ends a run, too, if a newer bundle is there. What else a run does is in ``operations``.
+With a store, a run that ends because a trial has failed is followed by a run of what the store had before, and one that
+ends by the deadline of a trial which cannot fail by another of the same bundle. A device whose store has no bundle
+stays connected, says so on standard error and in its facts, decides and asks nothing, and takes an offer. A reload ends
+a run, too, if a newer bundle is there. What else a run does is in ``operations``.
 """
 
 from __future__ import annotations
 
+import contextlib
+import threading
+import time
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..device.output import Lines, note
 from ..errors import HardcaseError
@@ -19,8 +24,14 @@ if TYPE_CHECKING:
     import argparse
 
     from ..bundle.load import Loaded
+    from ..errors import NoBundleError
+    from ..store.folder import Store
 
 __all__ = ["run"]
+
+SAY_S = 3_600.0  # between two lines of a device without a bundle
+LOOK_S = 60.0  # between two looks into its store, and two messages of facts at least
+MAX_WHY = 300  # characters in the facts
 
 
 def run(args: argparse.Namespace) -> int:
@@ -77,7 +88,7 @@ def _run_file(process: Process, loaded: Loaded) -> None:
 def _run_store(process: Process) -> None:
     """Run what the store has, and after a trial that has failed or a reload what it has then."""
     from ..bundle.load import load_bundle
-    from ..errors import BundleError, SignatureError
+    from ..errors import BundleError, NoBundleError, SignatureError
     from ..operations.reload import has_news
     from ..store.folder import Store
     from ..store.run import Run
@@ -86,13 +97,21 @@ def _run_store(process: Process) -> None:
     args, beside = process.args, process.beside
     rules, store = rules_of(args), Store(args.store)
     while True:
-        stored = Run(store, store.start(), rules, beside.note)
+        try:
+            started = store.start()
+        except NoBundleError as error:
+            if not _can_wait(args, store):
+                raise
+            if not _wait_for_bundle(process, store, error):
+                return
+            continue
+        stored = Run(store, started, rules, beside.note)
         try:
             try:
                 loaded = load_bundle(stored.started.path, trust=args.trust, allow_joint=True)
             except BundleError as error:
                 if not isinstance(error, SignatureError):  # a wrong --trust is not the bundle's fault
-                    stored.fail(str(error))
+                    stored.fail(str(error), is_useless=True)
                 raise
             news = partial(has_news, store, stored.started, beside.note)
             run_bundle(process, loaded, news, store=store, stored=stored)
@@ -107,5 +126,104 @@ def _run_store(process: Process) -> None:
         is_reload = beside.reload.take()
         if stored.is_told or not stored.has_failed:
             stored.stop()
-            if stored.is_told or not is_reload:
+            if stored.is_told or not (is_reload or stored.is_late):
                 return
+
+
+# ---------------------------------------------------------------- a store without a bundle
+
+
+def _can_wait(args: argparse.Namespace, store: Store) -> bool:
+    """Whether a device with such a store can be given a bundle by its broker, or has had one.
+
+    Raises
+    ------
+    StoreError
+        The state or the trust is damaged.
+    """
+    from ..store.slots import NAMES
+
+    if args.broker is None:
+        return False
+    slots = store.slots()
+    return args.trust is not None or store.trust() is not None or any(slots[n].state != "empty" for n in NAMES)
+
+
+def _wait_for_bundle(process: Process, store: Store, error: NoBundleError) -> bool:
+    """Stay connected until the store has a bundle to run; returns False if the device is told to end before.
+
+    Parameters
+    ----------
+    error : what ``store.start`` raised
+
+    Raises
+    ------
+    HardcaseError
+        The folder of the store cannot be made, the broker's address or the identity cannot be used, or another device
+        uses the id.
+    """
+    from ..store.run import clock_or_noted
+    from .connecting import connect, updates_of
+
+    args, beside = process.args, process.beside
+    store.make()
+    bell, ends = threading.Lock(), list[bool]()
+    bell.acquire()
+
+    def ring(*_: object) -> None:
+        with contextlib.suppress(RuntimeError):  # it rings already
+            bell.release()
+
+    def end(*_: object) -> None:
+        ends.append(True)
+        ring()
+
+    on_end(end)
+    air = updates_of(args, store)
+    link = connect(args, None, beside, None, air, clock_or_noted(store))
+    assert air is not None
+    assert link is not None
+    beside.watch()
+    beside.systemd.ready("has no bundle to run, and waits for one")
+    beside.reload.begin(ring)
+    air.begin(link)
+    told: dict[str, Any] = {}
+    say_at = time.monotonic()
+    try:
+        while not ends and not _has_bundle(store):
+            if time.monotonic() >= say_at:
+                say_at += SAY_S
+                beside.note(f"no decision is made, because {error}; the device waits for an offer from its broker")
+            facts = {**_facts_without(store, str(error)), **air.facts()}
+            if facts != told and link.publish_facts(facts):
+                told = facts
+            bell.acquire(timeout=LOOK_S)
+    finally:
+        air.close()
+        beside.reload.take()
+        link.stop({**_facts_without(store, str(error)), **air.facts()})
+        if not ends:
+            on_end(interrupt)
+    link.check()
+    return not ends
+
+
+def _facts_without(store: Store, why: str) -> dict[str, Any]:
+    """What the status of a device says whose store has no bundle to run."""
+    from ..store.run import failure_of
+    from ..store.slots import NAMES
+
+    facts: dict[str, Any] = {"slot": None, "state": "none", "why": why[:MAX_WHY]}
+    with contextlib.suppress(HardcaseError):
+        slots = store.slots()
+        failures = [failure for name in NAMES if (failure := failure_of(slots[name])) is not None]
+        facts |= dict(zip(("failed", "failed_before"), failures, strict=False))
+    return {"bundle": "", "store": facts}
+
+
+def _has_bundle(store: Store) -> bool:
+    try:
+        slots = store.slots()
+    except HardcaseError:
+        return True  # the next start says what is wrong
+    return bool(slots.ready or slots.runs)

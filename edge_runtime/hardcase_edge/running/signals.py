@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What signals do to a run: the end, a reload, and a bundle that has come over the air."""
+"""What signals do to a run: the end, a reload, a bundle that has come over the air, and a trial's deadline."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def on_end(handler: Any) -> None:
 
 
 def on_reload(handler: Callable[..., None]) -> None:
-    """Have SIGHUP call this handler, unless it is ignored as under nohup, and a bundle that came over the air."""
+    """Have SIGHUP call this handler, unless it is ignored as under nohup; and ``switch_main_thread``."""
     if hasattr(signal, "SIGUSR1"):
         signal.signal(signal.SIGUSR1, handler)  # of this process to itself
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
@@ -38,5 +38,5 @@ def end_main_thread() -> None:
 
 
 def switch_main_thread() -> None:
-    """Have the main thread look for a newer bundle, from another thread."""
+    """Have the main thread look for a newer bundle or for a deadline that is over, from another thread."""
     signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)

@@ -48,6 +48,13 @@ class Boot:
                 self._seen = max(self._seen, (root, targets))
         return self._seen
 
+    def remove_leftovers(self) -> None:
+        """Remove what a killed process has left of a write; the store's lock is held."""
+        if self._path is not None:
+            with contextlib.suppress(OSError):
+                for path in self._path.parent.glob(f".{self._path.name}.????????"):
+                    path.unlink()
+
     def saw(self, release: Release) -> None:
         """A state with this release is on the disk."""
         if release > self.newest():

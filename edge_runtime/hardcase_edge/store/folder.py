@@ -8,6 +8,7 @@
     FOLDER/a/bundle.hcb       the bundle of a slot, and its signature beside it where it has one
     FOLDER/lock               locked by whoever changes something
 
+Neither the lock nor a slot's folder may be a link: whoever writes a card's store must write within it.
 One routine writes: a temporary file, flushed, renamed, its folder flushed, and then read back from the disk. A file of
 two sealed copies survives any one damaged byte: each half is a SHA-256 in hex, a space, the text, and the line's end.
 """
@@ -25,9 +26,9 @@ from ..base.record import record
 from ..base.sha256 import sha256
 from ..bundle.file import MAX_BUNDLE_BYTES
 from ..bundle.signature import signature_path
-from ..errors import HardcaseError, StoreError, one_line
+from ..errors import HardcaseError, NoBundleError, StoreError, one_line
 from .boot import Boot
-from .slots import NAMES, Slot, Slots, broken, is_known, offered, received, slots_from, started
+from .slots import NAMES, Slot, Slots, broken, is_known, offered, received, slots_from, started, without_trial
 
 __all__ = ["Started", "Store"]
 
@@ -54,6 +55,7 @@ class Started:
     name: str
     path: Path  # of the bundle, whose bytes have the slot's digest
     slot: Slot
+    notes: tuple[str, ...] = ()  # lines that a user should read: what went back or was lost at this start
 
 
 class Store:
@@ -173,7 +175,7 @@ class Store:
             The disk cannot be written.
         """
         digest = sha256(bundle).hex()
-        self._make()
+        self.make()
         with self._locked():
             slots = self.slots()
             after = offered(slots, digest, release)
@@ -195,31 +197,43 @@ class Store:
         InputError
             The disk cannot be written.
         """
-        self._make()
+        self.make()
         with self._locked():
             self._seal("trust", trust)
 
     def start(self) -> Started:
         """Choose the slot to run, count the start of a trial, and see that its bundle is what was received.
 
-        If the state cannot be written, the current slot runs, because no start of a trial can be counted.
+        If the state cannot be written, what a trial would go back to runs, because no start of a trial can be counted.
 
         Raises
         ------
+        NoBundleError
+            No slot has a bundle that may run.
         StoreError
-            No slot has a bundle that may run, or the state is damaged.
+            The state is damaged.
         """
+        notes: list[str] = []
         with self._locked(must=False):
             while True:
                 old = self.slots()
-                new = started(old)
+                try:
+                    new = started(old)
+                except NoBundleError as error:
+                    raise NoBundleError("; ".join([*notes, str(error)])) from error
                 name = new.runs
+                notes += [
+                    f"the trial of slot {n} has failed: {new[n].reason}; slot {name} runs again"
+                    for n in NAMES
+                    if new[n].state == "bad" and old[n].state == "trial"
+                ]
                 try:
                     self._apply(lambda _, new=new: new)  # type: ignore[misc]
                 except HardcaseError:
-                    name = old.current or name
+                    new, name = without_trial(old, new)
                 if self._digest(name) == new[name].sha256:
-                    return Started(name, self._bundle(name), new[name])
+                    return Started(name, self._bundle(name), new[name], tuple(notes))
+                notes.append(f"the bundle of slot {name} is not used: its file is damaged")
                 self._apply(lambda slots, name=name: broken(slots, name, "its file is damaged"))  # type: ignore[misc]
 
     # ------------------------------------------------------------ parts
@@ -250,12 +264,18 @@ class Store:
         self._boot.saw(new.newest)
         return new
 
-    def _make(self) -> None:
-        """Make the folders that are missing, and have their names on the disk."""
+    def make(self) -> None:
+        """Make the folders that are missing, and have their names on the disk.
+
+        Raises
+        ------
+        StoreError
+            They cannot be made.
+        """
         folders = [*reversed(self.folder.parents), self.folder, *[self.folder / name for name in NAMES]]
         try:
             for folder in folders:
-                if not folder.exists():
+                if not folder.exists() and not os.path.islink(folder):
                     folder.mkdir(exist_ok=True)
                     sync_folder(folder.parent)
         except OSError as error:
@@ -269,13 +289,15 @@ class Store:
 
         ``must``: whether it is an error that the store cannot be written, as on a disk that has become read-only.
         """
+        self._check_links()
         file = -1
         try:
-            file = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+            file = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o644)
             _lock(file)
             for pattern in LEFTOVERS:
                 for path in self.folder.glob(pattern):
                     path.unlink()
+            self._boot.remove_leftovers()
         except OSError as error:
             if must:
                 raise StoreError(
@@ -286,6 +308,11 @@ class Store:
         finally:
             if file >= 0:
                 os.close(file)
+
+    def _check_links(self) -> None:
+        for name in ("lock", *NAMES):
+            if os.path.islink(path := self.folder / name):
+                raise StoreError(f"{path} is a link, and a store writes in its own folder only; remove the link")
 
     def check_space(self, n_bytes: int) -> None:
         """Return if the disk has room for so many bytes and the store's own.

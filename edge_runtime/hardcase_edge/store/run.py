@@ -4,6 +4,9 @@
 The state is on the disk before anything is reported, and nothing that happens to a report changes the state. A state
 that cannot be written, as on a full disk, leaves a trial a trial: the device goes on deciding.
 
+A bundle that has worked is noted as soon as it has, because what its trial still waits for may take half an hour. What
+the trial waits for, and each way back, is one line for a user.
+
 A good bundle's run notes which sensors are broken, and a trial of the next one compares: only what the good bundle's
 decisions have shown is noted, so no start of a trial excuses what the next one finds.
 """
@@ -18,7 +21,7 @@ from ..bundle.agreement import Agreement
 from ..errors import HardcaseError
 from .first_boot import read_report
 from .hours import Hours, clock_of
-from .slots import failed, passed, saw_cloud, stopped
+from .slots import failed, is_on_trial, passed, saw_cloud, stopped, worked
 from .trial import PASSED, Rules, SensorHealth, Trial
 
 if TYPE_CHECKING:
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
     from .folder import Started, Store
     from .slots import Slot, Slots
 
-__all__ = ["Run"]
+__all__ = ["Run", "clock_or_noted", "failure_of"]
 
 EVERY_S = 600.0  # between two notes of broken sensors, because cards wear out
 _OTHER = {"a": "b", "b": "a"}
@@ -49,13 +52,13 @@ class Run:
     Attributes
     ----------
     has_failed : bool
-        Whether the trial has failed, and the current slot is to run instead.
+        Whether the trial has failed, and something else is to run.
     is_trial : bool
         Whether a trial is under way.
     deadline_s : float
         Seconds after ``begin`` at which a trial has failed.
     is_late : bool
-        Whether somebody has noticed that, and ends the run for it.
+        Whether somebody has noticed that, and ends the run for it; if the trial cannot fail, it begins again.
     is_told : bool
         Whether the device was told to end, so that nothing is to run after this.
     """
@@ -70,8 +73,9 @@ class Run:
         slots = store.slots()
         self._has_seen_cloud = slots.has_seen_cloud
         other = slots[_OTHER[started.name]]
-        is_bad = other.state == "bad"
-        self._failed = {"sha256": other.sha256, "release": _dotted(other), "reason": other.reason} if is_bad else None
+        self._failed = failure_of(other)
+        self._has_worked = self._has_told_rule = self._has_news = False  # in this start
+        self._told: set[str] = set()  # causes for which the trial waits
         self.is_late = self.is_told = False
         self.deadline_s = rules.deadline_s
         self._trial: Trial | None = None
@@ -80,14 +84,13 @@ class Run:
         self._before = slots[slots.current].sha256 if slots.current else None  # the bundle that runs if this one fails
         self._noted = frozenset[str]() if self.is_trial else store.noted_broken(started.slot.sha256)
         self._sensors = SensorHealth(self._noted)
-        self._next_note = float("-inf")
+        self._next_note = self._next_worked = float("-inf")
+        for line in started.notes:
+            note(line)
 
     def clock(self) -> Clock:
-        """The clock of a device with this store, without the signed time if the trust is damaged."""
-        try:
-            return clock_of(self._store)
-        except HardcaseError:
-            return Clock(self._store.noted_time())
+        """The clock of a device with this store."""
+        return clock_or_noted(self._store)
 
     def begin(
         self, now: float, *, has_broker: bool, promised: float | None = None, inner: Collection[str] = ()
@@ -130,8 +133,8 @@ class Run:
         ``record``: the decision's; that of an item which was refused says nothing about the bundle.
         """
         is_refused = record is not None and record.get("route") == _REFUSED
-        if record is not None and not is_refused:
-            self._sensors.decided(record)
+        if not is_refused:
+            self._sensors.decided(record or {})
         try:
             self._hours.passed(now, time.time())
         except HardcaseError as error:
@@ -142,26 +145,46 @@ class Run:
         if self.is_trial and self._trial is not None:
             if is_refused:
                 return self.waited(now)
-            self._judge(self._trial.decided(now, is_connected=is_connected, memory_bytes=memory_bytes()))
+            verdict = self._trial.decided(now, is_connected=is_connected, memory_bytes=memory_bytes())
+            self._judge(verdict, is_useless=self._trial.is_useless)
+            if self.is_trial:
+                self._goes_on(now, self._trial)
         if now >= self._next_note and self._note_broken():
             self._next_note = now + EVERY_S
         return not self.has_failed
 
+    def take_news(self) -> bool:
+        """Whether the trial has passed or begun to wait for something since this was asked last."""
+        has_news, self._has_news = self._has_news, False
+        return has_news
+
     def waited(self, now: float) -> bool:
         """As ``decided``, when no decision was made by a trial's deadline."""
         if self.is_trial and self._trial is not None:
-            self._judge(self._trial.waited(now))
+            self._judge(self._trial.waited(now), is_useless=self._trial.is_useless)
         return not self.has_failed
 
-    def fail(self, reason: str) -> None:
-        """The bundle cannot be used here; a good one runs no worse for it, and a trial with no good one goes on."""
+    def fail(self, reason: str, *, is_useless: bool = False) -> None:
+        """The bundle cannot be used here; a trial goes on if the device would lose by its end (``slots.failed``).
+
+        ``is_useless``: whether the bundle can decide nothing here at all.
+        """
         if not self.is_trial:
             return
-        sha256 = self.started.slot.sha256
-        slots = self._apply(lambda slots: failed(slots, sha256, reason))
-        if slots is not None and slots.current:
+        sha256, name = self.started.slot.sha256, self.started.name
+        slots = self._apply(lambda slots: failed(slots, sha256, reason, is_useless=is_useless))
+        if slots is None:
+            return
+        if not is_on_trial(slots, sha256):  # it has failed, or a newer bundle has taken its place
             self.is_trial, self.has_failed = False, True
-            self._note(f"the trial of slot {self.started.name} has failed: {reason}; slot {slots.runs} runs again")
+            next_ = slots.ready or slots.runs
+            then = f"slot {next_} runs again" if next_ else "the store has no other bundle"
+            self._note(f"the trial of slot {name} has failed: {reason}; {then}")
+        elif not self._has_told_rule:
+            self._has_told_rule = True
+            self._note(
+                f"slot {name} goes on, because no other bundle has worked here; its trial does not pass: {reason}"
+            )
 
     def tell(self, *_: object) -> None:
         """The device is told to end; for signal handlers."""
@@ -172,7 +195,7 @@ class Run:
         self._note_broken()
         if self.is_trial:
             self.is_trial = False  # its deadline is nobody's any more
-            self._apply(lambda slots: stopped(slots, self.started.slot.sha256))
+            self._apply(lambda slots: stopped(slots, self.started.slot.sha256, has_worked=self._has_worked))
 
     def facts(self) -> dict[str, Any]:
         """What runs, what was tried and failed, and what the first boot of a flashed card did, for the status."""
@@ -181,19 +204,37 @@ class Run:
         if self._agreement is not None:
             a = self._agreement
             store["agreement"] = {"agreed": a.agreed, "differed": a.differed, "promised": a.promised}
+        if self.is_trial and self.waits_for:
+            store["waits_for"] = self.waits_for
         facts = {"store": {**store, "failed": self._failed} if self._failed else store}
         return {**facts, "first_boot": self._first_boot} if self._first_boot else facts
 
-    def _judge(self, verdict: str) -> None:
+    @property
+    def waits_for(self) -> str:
+        """What the trial waits for, in words; "" if for nothing but its decisions."""
+        return "" if self._trial is None else " and ".join(self._trial.waits_for.values())
+
+    def _goes_on(self, now: float, trial: Trial) -> None:
+        """The trial has neither passed nor failed with the last decision."""
+        if trial.has_worked and not self._has_worked and now >= self._next_worked:
+            self._next_worked = now + EVERY_S
+            sha256 = self.started.slot.sha256
+            self._has_worked = self._apply(lambda slots: worked(slots, sha256)) is not None
+        if not self._told.issuperset(trial.waits_for):
+            self._told.update(trial.waits_for)
+            self._has_news = True
+            self._note(f"the trial of slot {self.started.name} waits for {self.waits_for}")
+
+    def _judge(self, verdict: str, *, is_useless: bool = False) -> None:
         if verdict == PASSED:
-            self.is_trial = False
+            self.is_trial, self._has_news = False, True
             sha256, name = self.started.slot.sha256, self.started.name
             slots = self._apply(lambda slots: passed(slots, sha256))
             if slots is not None and slots.current == name and slots[name].sha256 == sha256:  # no newer one came
                 self._state = "good"
                 self._note(f"the bundle in slot {name} has passed its trial")
         elif verdict:
-            self.fail(verdict)
+            self.fail(verdict, is_useless=is_useless)
 
     def _note_broken(self) -> bool:
         """Note the broken sensors of a good bundle, if they are others than were noted; returns whether it tried."""
@@ -213,6 +254,20 @@ class Run:
         except HardcaseError as error:
             self._note(f"{error}; decisions go on")
             return None
+
+
+def clock_or_noted(store: Store) -> Clock:
+    """The clock of a device with this store, without the signed time if the trust is damaged."""
+    try:
+        return clock_of(store)
+    except HardcaseError:
+        return Clock(store.noted_time())
+
+
+def failure_of(slot: Slot) -> dict[str, str | None] | None:
+    """What the status says of a bundle that failed; None if this one has not."""
+    is_bad = slot.state == "bad"
+    return {"sha256": slot.sha256, "release": _dotted(slot), "reason": slot.reason} if is_bad else None
 
 
 def _dotted(slot: Slot) -> str | None:

@@ -2,12 +2,15 @@
 """The two slots of a store as a state machine without I/O: each function gives the state after one event.
 
     empty, good, bad, loading, ready, trial -- offered --> loading -- received --> ready -- started --> trial
-    trial -- passed --> good        trial -- failed --> bad        good -- broken --> bad
+    trial -- passed --> good     trial -- failed --> bad     trial -- a newer one started --> ready, behind it
+    good -- broken --> bad       ready, behind -- what is before it failed, started --> trial
 
-One slot may be ``current``: its bundle has passed a trial, and it runs unless the other slot is on trial. A new bundle
-always goes into another slot than that. Only a trial counts its starts, so no number of power cuts turns a good slot
-bad; and a bundle that has no good one behind it stays on trial, because the device would have nothing else to run. Its
-writer has every state on the disk before it acts on it. docs/SPEC-store-v1.md is normative.
+A bundle rises in three ranks: it is tried, it has *worked* (it has decided as often as its trial asks, with readings
+and without breaking a rule), and it is good. One slot may be ``current``: its bundle is good, and it runs unless the
+other slot is on trial. Until there is one, the slot *behind* the one on trial has what the device goes back to. A new
+bundle goes into the slot of the lower rank, so the only bundle that has worked is never given up; and it cannot fail,
+because the device would have nothing else to run. Its writer has every state on the disk before it acts on it.
+docs/SPEC-store-v1.md is normative, and has a table of all pairs.
 """
 
 from __future__ import annotations
@@ -15,19 +18,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..base.record import field, record
-from ..errors import StoreError
+from ..errors import NoBundleError, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = [
-    "EMPTY", "MAX_STARTS", "NAMES", "Slot", "Slots", "broken", "failed", "is_known", "offered", "passed", "received",
-    "saw_cloud", "slots_from", "started", "stopped",
+    "EMPTY", "NAMES", "Slot", "Slots", "broken", "failed", "is_known", "is_on_trial", "offered", "passed", "received",
+    "saw_cloud", "slots_from", "started", "stopped", "without_trial", "worked",
 ]  # fmt: skip
 
 NAMES = ("a", "b")
 STATES = ("empty", "loading", "ready", "trial", "good", "bad")
-MAX_STARTS = 3  # of a trial: one for the trial itself, and two for power cuts in its time
+START = 3  # points of a start of a trial that has not ended well; one point if the bundle had worked in it
+MOST, MOST_WORKED = 3 * START, 5 * START  # points from which on a trial fails; the second once the bundle has worked
 MAX_REASON = 200  # characters of what is kept of a failure
 _OTHER = {"a": "b", "b": "a"}
 
@@ -39,8 +43,19 @@ class Slot:
     state: str = "empty"
     sha256: str = ""  # of the bundle file, in hex
     release: tuple[int, int] = (0, 0)  # versions of root and targets that allowed it; (0, 0): no metadata were asked
-    starts: int = 0  # of a trial
+    starts: int = 0  # of a trial, in which the bundle has not worked; at least 1 in a slot behind
     reason: str = ""
+    worked: int = 0  # starts of a trial in which the bundle has worked; 1 stays of those that ended well
+
+    @property
+    def has_worked(self) -> bool:
+        """Whether its bundle is good, or has worked here."""
+        return self.state == "good" or (self.worked > 0 and self.state in ("trial", "ready"))
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether so many of its starts did not end well that a trial has failed."""
+        return START * self.starts + self.worked >= (MOST_WORKED if self.worked else MOST)
 
 
 EMPTY = Slot()
@@ -66,23 +81,34 @@ class Slots:
 
     @property
     def runs(self) -> str:
-        """The slot that a running device runs: the one on trial, else the current one; "" if neither is."""
-        return next((name for name in NAMES if self[name].state == "trial"), self.current)
+        """The slot that a running device runs: the one on trial, else what it goes back to; "" if there is none."""
+        return next((name for name in NAMES if self[name].state == "trial"), self.current or self.behind)
 
     @property
     def idle(self) -> str:
-        """The slot for a new bundle: never the one that runs when no other can."""
-        return _OTHER.get(self.current or self.runs or self.ready, "a")
+        """The slot for a new bundle: of the lower rank, and of two of one rank the one that does not run."""
+        if self.current:
+            return _OTHER[self.current]
+        return min(NAMES, key=lambda name: (self._rank(name), name == self.runs, name == self.ready))
+
+    def _rank(self, name: str) -> int:
+        slot = self[name]
+        return 2 if slot.has_worked else slot.state == "trial" or name == self.behind
 
     @property
     def ready(self) -> str:
-        """The slot whose bundle is tried at the next start; "" if there is none."""
-        return next((name for name in NAMES if self[name].state == "ready"), "")
+        """The slot whose bundle is new and tried at the next start; "" if there is none."""
+        return next((n for n in NAMES if self[n].state == "ready" and not self[n].starts and not self[n].worked), "")
+
+    @property
+    def behind(self) -> str:
+        """The slot whose bundle was on trial when a newer one began its own; "" if there is none."""
+        return next((n for n in NAMES if self[n].state == "ready" and n != self.ready), "")
 
     def to_json(self) -> dict[str, Any]:
         """The state as JSON has it."""
         slots = {
-            name: {k: getattr(self[name], k) for k in ("state", "sha256", "release", "starts", "reason")}
+            name: {k: getattr(self[name], k) for k in ("state", "sha256", "release", "starts", "reason", "worked")}
             for name in NAMES
         }
         rest = {"current": self.current, "newest": self.newest, "has_seen_cloud": self.has_seen_cloud}
@@ -110,8 +136,8 @@ def slots_from(value: Mapping[str, Any]) -> Slots:
 
 
 def _slot(value: Mapping[str, Any]) -> Slot:
-    starts, reason = _whole(value["starts"]), str(value["reason"])
-    slot = Slot(value["state"], value["sha256"], _release(value["release"]), starts, reason)
+    starts, reason, worked = _whole(value["starts"]), str(value["reason"]), _whole(value.get("worked", 0))
+    slot = Slot(value["state"], value["sha256"], _release(value["release"]), starts, reason, worked)
     if slot.state not in STATES or (slot.state != "empty" and len(bytes.fromhex(slot.sha256)) != 32):
         raise ValueError("a slot has an unknown state or no digest")
     return slot
@@ -132,8 +158,9 @@ def _whole(number: object) -> int:
 
 
 def is_known(slots: Slots, sha256: str) -> bool:
-    """Whether this bundle is the current one already, or will be tried at the next start."""
-    return any(slots[n].sha256 == sha256 for n in NAMES if n == slots.current or slots[n].state in ("ready", "trial"))
+    """Whether this bundle is the current one already, runs, or will be tried at the next start."""
+    names = (slots.current, slots.ready, slots.runs)
+    return any(name and slots[name].sha256 == sha256 for name in names)
 
 
 def offered(slots: Slots, sha256: str, release: tuple[int, int] = (0, 0)) -> Slots:
@@ -173,51 +200,85 @@ def received(slots: Slots, sha256: str) -> Slots:
 def started(slots: Slots) -> Slots:
     """The device starts: ``runs`` of the result is the slot to run.
 
-    A ready slot goes on trial; a trial counts this start, and fails at the one beyond ``MAX_STARTS``.
+    A ready slot goes on trial, and one on trial stays behind it; a trial counts this start, and fails at the one beyond
+    its points. The start that goes back to a slot counts nothing against it.
 
     Raises
     ------
-    StoreError
+    NoBundleError
         No slot holds a bundle that may run.
     """
     ready = slots.ready
     if ready:
-        rival = _OTHER[ready]
-        if slots[rival].state == "trial":  # the only bundle so far, which never passed
-            slots = slots.put(rival, _bad(slots[rival], "a newer bundle came before it passed its trial"))
-        slot = slots[ready]
-        return slots.put(ready, Slot("trial", slot.sha256, slot.release, 1))
+        rival, slot = _OTHER[ready], slots[ready]
+        if slots[rival].state == "trial":
+            slots = slots.put(rival, _with(slots[rival], "ready", starts=max(1, slots[rival].starts)))
+        return slots.put(ready, _with(slot, "trial", starts=1))
     name = slots.runs
     if not name:
         reasons = [f"slot {n} is {slots[n].state} {slots[n].reason}".strip() for n in NAMES]
-        raise StoreError(f"the store has no bundle to run ({'; '.join(reasons)}); put one into it")
+        raise NoBundleError(f"the store has no bundle to run ({'; '.join(reasons)}); put one into it")
     slot = slots[name]
     if slot.state == "good":
         return slots
-    if slot.starts >= MAX_STARTS:
-        if slots.current:
-            return failed(slots, slot.sha256, f"{MAX_STARTS} starts did not end well")
+    if slot.state == "ready":
+        return slots.put(name, _with(slot, "trial"))
+    if slot.is_spent:
+        after = failed(slots, slot.sha256, f"{slot.starts + slot.worked} starts did not end well")
+        return started(after) if after != slots else slots
+    return slots.put(name, _with(slot, "trial", starts=slot.starts + 1))
+
+
+def without_trial(old: Slots, new: Slots) -> tuple[Slots, str]:
+    """As the ``new`` state of a start that cannot be written, and the slot to run: what a trial would go back to."""
+    name = old.current or old.behind
+    if not name or not old[name].has_worked:
+        return new, new.runs
+    slot = old[name]
+    return (new.put(name, slot if slot.state == "good" else _with(slot, "trial")), name)
+
+
+def worked(slots: Slots, sha256: str) -> Slots:
+    """In this start, the bundle on trial has decided as often as its trial asks, with readings, and broken no rule."""
+    name = is_on_trial(slots, sha256)
+    if not name:
         return slots
-    return slots.put(name, Slot("trial", slot.sha256, slot.release, slot.starts + 1))
+    slot = slots[name]
+    return slots.put(name, _with(slot, starts=max(0, slot.starts - 1), worked=min(slot.worked + 1, MOST_WORKED)))
 
 
-def stopped(slots: Slots, sha256: str) -> Slots:
-    """The device was told to end, or ran out of items: this start does not count against a trial."""
-    name = _on_trial(slots, sha256)
-    slot = slots[name] if name else EMPTY
-    return slots.put(name, Slot("trial", sha256, slot.release, slot.starts - 1)) if slot.starts else slots
+def stopped(slots: Slots, sha256: str, *, has_worked: bool = False) -> Slots:
+    """The device was told to end, or ran out of items: this start does not count against a trial.
+
+    ``has_worked``: whether ``worked`` was noted of this start.
+    """
+    name = is_on_trial(slots, sha256)
+    if not name:
+        return slots
+    slot = slots[name]
+    if has_worked:
+        return slots.put(name, _with(slot, worked=max(1, slot.worked - 1)))
+    return slots.put(name, _with(slot, starts=max(0, slot.starts - 1)))
 
 
 def passed(slots: Slots, sha256: str) -> Slots:
     """The bundle on trial has passed: it is the current one from now on."""
-    name = _on_trial(slots, sha256)
+    name = is_on_trial(slots, sha256)
     return slots.put(name, Slot("good", sha256, slots[name].release), current=name) if name else slots
 
 
-def failed(slots: Slots, sha256: str, reason: str) -> Slots:
-    """The bundle on trial has failed, and the current one runs again; nothing changes if there is none."""
-    name = _on_trial(slots, sha256)
-    return slots.put(name, _bad(slots[name], reason)) if name and slots.current else slots
+def failed(slots: Slots, sha256: str, reason: str, *, is_useless: bool = False) -> Slots:
+    """The bundle on trial has failed, and the device goes back to the current slot, or to the one behind.
+
+    Nothing changes if the device would lose by it: if it has nothing to go back to, or if this bundle has worked and
+    what is behind it has not. ``is_useless``: the bundle can decide nothing here, so nothing to run is better.
+    """
+    name = is_on_trial(slots, sha256)
+    if not name:
+        return slots
+    back = slots.current or slots.behind
+    is_lower = slots[name].has_worked and not (back and slots[back].has_worked)
+    return slots if is_lower or not (back or is_useless) else slots.put(name, _bad(slots[name], reason))
 
 
 def broken(slots: Slots, name: str, reason: str) -> Slots:
@@ -234,10 +295,16 @@ def saw_cloud(slots: Slots) -> Slots:
     return slots.put("a", slots.a, has_seen_cloud=True)
 
 
-def _on_trial(slots: Slots, sha256: str) -> str:
-    """The slot with this bundle on trial; "" if a newer bundle has taken its place meanwhile."""
+def is_on_trial(slots: Slots, sha256: str) -> str:
+    """The slot with this bundle on trial; "" if there is none, as when a newer bundle has taken its place."""
     return next((n for n in NAMES if slots[n].state == "trial" and slots[n].sha256 == sha256), "")
 
 
 def _bad(slot: Slot, reason: str) -> Slot:
     return Slot("bad", slot.sha256, slot.release, slot.starts, reason[:MAX_REASON])
+
+
+def _with(slot: Slot, state: str = "trial", *, starts: int | None = None, worked: int | None = None) -> Slot:
+    """A slot in another state, with the bundle that it has."""
+    starts, worked = slot.starts if starts is None else starts, slot.worked if worked is None else worked
+    return Slot(state, slot.sha256, slot.release, starts, "", worked)

@@ -7,6 +7,9 @@ often f0 agrees. If these have not come when half of the deadline is over, it pa
 answer keeps no bundle on trial for ever. It fails by one rule that is broken, or by its deadline. What starts cost is
 counted by ``slots.py``: a crash never gets as far as here.
 
+A bundle has *worked* in a start once it has made ``decisions`` decisions with readings and has broken no rule, long
+before all that a trial waits for has come: what has worked is not given up for what has not.
+
 It also fails, from its last decision on, if a sensor that it wanted has given no reading since the start and has failed
 three times, unless that sensor was broken under the bundle before; and if no sensor at all has given one. One failure
 or two leave it open, until the sensor gives a reading or half of the deadline is over.
@@ -70,10 +73,12 @@ class SensorHealth:
         Sensors that have failed three times in a row, and have not given three readings in a row since.
     silent : dict of str to int
         How often each sensor has failed that has given no reading.
+    n_good : int
+        Decisions in which a sensor gave a reading, or none was wanted.
     """
 
     def __init__(self, broken: Iterable[str] = (), inner: Collection[str] = ()) -> None:
-        self.broken, self.silent = set(broken), dict[str, int]()
+        self.broken, self.silent, self.n_good = set(broken), dict[str, int](), 0
         self._inner = inner
         self._in_a_row: dict[str, int] = {}  # readings; failures count below 0
         self._heard: set[str] = set()
@@ -86,6 +91,7 @@ class SensorHealth:
     def decided(self, record: Mapping[str, Any]) -> None:
         """A decision was made, with this record."""
         read, failed = _heard_in(record)
+        self.n_good += bool(read) or not failed
         for name in read:
             if name not in self._inner:
                 self._count(name, 1)
@@ -127,6 +133,13 @@ class Trial:
     agreement : of the bundle with f0; None if it promises none, or nobody can ask
     sensors : what this start hears of them, told before each ``decided``
     broken_before : sensors that were broken under the bundle before; None if there was none
+
+    Attributes
+    ----------
+    has_worked : bool
+        Whether the bundle has decided often enough, with readings, and had broken no rule by then.
+    waits_for : dict of str to str
+        What the trial still waits for, in words, by its cause; empty until it has made its decisions.
     """
 
     def __init__(
@@ -140,6 +153,8 @@ class Trial:
         self._sensors, self._broken_before = sensors or SensorHealth(), broken_before
         self._n_decisions = 0
         self._has_seen_cloud = not needs_cloud
+        self.has_worked = False
+        self.waits_for: dict[str, str] = {}
 
     @property
     def wants_audit(self) -> bool:
@@ -157,6 +172,19 @@ class Trial:
         """
         self._n_decisions += 1
         self._has_seen_cloud |= is_connected
+        verdict = self._verdict(now, memory_bytes)
+        if verdict in ("", PASSED) and self._sensors.n_good >= self._rules.decisions:
+            self.has_worked = True
+        return verdict
+
+    @property
+    def is_useless(self) -> bool:
+        """Whether the bundle has made its decisions, and no sensor has given it one reading."""
+        silent = self._sensors.silent.values()
+        is_dumb = not self._sensors.has_reading and any(n >= IN_A_ROW for n in silent)
+        return is_dumb and self._n_decisions >= self._rules.decisions
+
+    def _verdict(self, now: float, memory_bytes: int) -> str:
         if memory_bytes > self._rules.memory_bytes:
             return f"it took {memory_bytes} bytes of memory, more than {self._rules.memory_bytes}"
         if self._agreement is not None and self._agreement.is_broken:
@@ -166,10 +194,21 @@ class Trial:
             silent = self._silent()
             if any(n >= IN_A_ROW for n in silent.values()):
                 return self._reason(silent)
-            is_open = self.wants_audit or bool(silent)
-            if self._has_seen_cloud and (not is_open or now >= self._half):
+            self.waits_for = self._waits_for(silent)
+            if not self.waits_for or (self._has_seen_cloud and now >= self._half):
                 return PASSED
         return self.waited(now)
+
+    def _waits_for(self, silent: Mapping[str, int]) -> dict[str, str]:
+        """What is missing after enough decisions; all but the cloud is waited for until half of the deadline."""
+        waits = {}
+        if self.wants_audit and self._agreement is not None:
+            waits["audits"] = f"{self._rules.audits} answers of f0, has {self._agreement.n}"
+        if silent:
+            waits["sensors"] = f"a reading of {self._names(silent)}"
+        if not self._has_seen_cloud:
+            waits["cloud"] = "a connection to the cloud"
+        return waits
 
     def _silent(self) -> dict[str, int]:
         """The sensors that speak against the bundle, and how often each has failed."""
@@ -179,13 +218,16 @@ class Trial:
         return {} if before is None else {name: n for name, n in sensors.silent.items() if name not in before}
 
     def _reason(self, silent: Mapping[str, int]) -> str:
-        lost = [name for name, n in silent.items() if n >= IN_A_ROW]
-        more = "" if len(lost) <= MOST_NAMED else f" and {len(lost) - MOST_NAMED} more"
-        names = ", ".join([name[:MOST_OF_NAME] for name in lost[:MOST_NAMED]]) + more
+        names = self._names([name for name, n in silent.items() if n >= IN_A_ROW])
         n = self._n_decisions
         if not self._sensors.has_reading:
             return f"no sensor gave a reading in {n} decisions, and these failed: {names}"
         return f"in {n} decisions these sensors only failed, and were not broken before: {names}"
+
+    def _names(self, sensors: Iterable[str]) -> str:
+        names = list(sensors)
+        more = "" if len(names) <= MOST_NAMED else f" and {len(names) - MOST_NAMED} more"
+        return ", ".join([name[:MOST_OF_NAME] for name in names[:MOST_NAMED]]) + more
 
     def waited(self, now: float) -> str:
         """The reason why the trial has failed by its deadline, or ""."""

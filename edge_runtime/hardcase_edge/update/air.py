@@ -13,7 +13,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from ..base.clock import Clock
-from ..errors import HardcaseError, one_line
+from ..errors import HardcaseError, one_line, type_and_line
 from ..link.wire import fetch_topic, update_topic
 
 if TYPE_CHECKING:
@@ -94,8 +94,9 @@ class Air:
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
-        if self._thread is not None:
-            self._thread.join(STOP_S)
+            thread = self._thread
+        if thread is not None:
+            thread.join(STOP_S)
 
     def facts(self) -> dict[str, Any]:
         """What is on its way, for the device's status."""
@@ -123,6 +124,15 @@ class Air:
     # ------------------------------------------------------------ the thread
 
     def _run(self) -> None:
+        try:
+            self._live()
+        except Exception as error:  # of a part that nobody has foreseen: the next message begins anew, on a new thread
+            self._note(f"the update is broken off: {type_and_line(error)}")
+        finally:
+            with self._changed:
+                self._thread = None
+
+    def _live(self) -> None:
         from .incoming import Incoming
         from .updater import Updater
 

@@ -3,7 +3,7 @@
 
     offer  --> allowed, newer, not refused before --> a transfer, in place of an older one
     chunk  --> checked and written, or counted and dropped
-    whole  --> the checks of ``store put``, and then the store --> ready, or refused for good
+    whole  --> the checks of ``store put``, and then the store --> ready, or refused for good, also by killed checks
     timer  --> chunks are asked for, unless the hours are metered
 
 It has no clock, no thread and no network: its owner calls ``handle`` with each message, ``connected`` on each new
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ..base.sha256 import sha256
 from ..errors import BundleError, HardcaseError, SignatureError, WireError
 from .authority import Authority, authorised
-from .incoming import Refused
+from .incoming import MOST_TRIES, Refused
 from .messages import CHUNK, OFFER, kind_of, pack_fetch, unpack_chunk, unpack_offer
 from .transfer import SILENT_S, Transfer
 
@@ -235,16 +235,22 @@ class Updater:
                 self._incoming.clear()
                 self._give_up(now, "damaged", "its bytes have another digest than the offer said")
                 return
+            if self._incoming.tries(sha := offer.sha256.hex()) >= MOST_TRIES:
+                raise BundleError(f"the process has ended {MOST_TRIES} times while it checked the bundle")
+            self._incoming.begin_check(sha, authority.release)
             slot = take(self._store, data, offer.signature, key=self._key, trust=authority.trust, now=self._now())
         except SignatureError as error:  # the offer's fault, or the time's, and perhaps not the bundle's
+            self._incoming.end_check()
             self._give_up(now, "refused", str(error))
             return
         except BundleError as error:
             self._refuse(offer, authority, error)
             return
         except HardcaseError as error:
+            self._incoming.end_check()
             self._try_later(now, str(error))
             return
+        self._incoming.end_check()
         self._incoming.clear()
         self._transfer, self._retry_s = None, RETRY_S
         if slot:
@@ -256,6 +262,7 @@ class Updater:
         self.counters["refused"] += 1
         self._refused = Refused(offer.sha256.hex(), authority.release, str(error))
         self._incoming.refuse(self._refused)
+        self._incoming.end_check()
         self._incoming.clear()
         self._transfer = None
         self._note(f"bundle {offer.sha256.hex()[:16]} is refused: {error}")

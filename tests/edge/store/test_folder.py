@@ -171,6 +171,38 @@ def test_a_trial_that_a_newer_bundle_replaces_cannot_pass_or_fail_any_more(store
     assert runs(store) == NEXT
 
 
+@pytest.mark.parametrize("name", ["lock", "a", "b"])
+@pytest.mark.parametrize("exists", [True, False], ids=["to something", "to nothing"])
+def test_a_store_follows_no_link(store: Store, tmp_path: Path, name: str, exists: bool) -> None:
+    outside, path = tmp_path / "outside", store.folder / name
+    if exists:
+        shutil.move(path, outside)
+    elif name == "lock":
+        path.unlink()
+    else:
+        shutil.rmtree(path)
+    before = sorted(p.relative_to(outside) for p in outside.rglob("*")) if exists else None
+    path.symlink_to(outside)
+    for work in (lambda: store.put(NEXT, b"s" * 64), store.start, lambda: store.note_time(1)):
+        with pytest.raises(StoreError, match=f"{name} is a link, and a store writes in its own folder only"):
+            work()
+    assert os.path.lexists(outside) == exists
+    assert before == (sorted(p.relative_to(outside) for p in outside.rglob("*")) if exists else None)
+
+
+def test_what_a_killed_process_has_left_beside_the_newest_release_goes(
+    store: Store, tmp_path: Path, monkeypatch
+) -> None:
+    (tmp_path / "run").mkdir()
+    monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path / "run"))
+    Store(store.folder).put(NEXT, release=(1, 1))
+    (newest,) = (tmp_path / "run").iterdir()
+    (tmp_path / "run" / f".{newest.name}.abcd1234").write_bytes(b"x")
+    (tmp_path / "run" / ".somebody.abcd1234").write_bytes(b"x")
+    Store(store.folder).start()
+    assert {p.name for p in (tmp_path / "run").iterdir()} == {newest.name, ".somebody.abcd1234"}
+
+
 # ---------------------------------------------------------------- an older card
 
 

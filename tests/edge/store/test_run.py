@@ -61,6 +61,7 @@ def test_a_cloud_that_was_seen_once_must_be_seen_in_every_later_trial_with_a_bro
     assert not run.is_trial
     assert notes == [
         "the bundle in slot a has passed its trial",
+        "the trial of slot b waits for a connection to the cloud",
         "the trial of slot b has failed: after 100 s it had made 5 decisions and no connection to the cloud; "
         "slot a runs again",
         "the bundle in slot b has passed its trial",
@@ -172,7 +173,10 @@ def test_what_a_trial_has_seen_excuses_nothing_at_its_next_start(store: Store) -
     assert decide(run, failed="b")
     assert not decide(run, failed="b")
     why = "in 3 decisions these sensors only failed, and were not broken before: b"
-    assert notes == [f"the trial of slot b has failed: {why}; slot a runs again"]
+    assert notes == [
+        "the trial of slot b waits for a reading of b",
+        f"the trial of slot b has failed: {why}; slot a runs again",
+    ]
     assert (store.slots().current, store.slots().b.state, store.slots().b.reason) == ("a", "bad", why)
 
 

@@ -25,7 +25,7 @@ from hardcase_edge.errors import HardcaseError, InputError, StoreError
 from hardcase_edge.store import folder, slots
 from hardcase_edge.store.folder import Store
 from hardcase_edge.store.run import Run
-from hardcase_edge.store.slots import MAX_STARTS, NAMES
+from hardcase_edge.store.slots import MOST_WORKED, NAMES, START
 from hardcase_edge.store.trial import Rules
 
 RULES = Rules(decisions=3, deadline_s=100, memory_bytes=1_000, audits=2)
@@ -167,7 +167,7 @@ class Life(RuleBasedStateMachine):
             name = before.current
             assert known[name] == before[name] or known.current != name
             assert known.current
-        assert all(known[n].starts <= MAX_STARTS for n in NAMES)
+        assert all(START * known[n].starts + known[n].worked <= MOST_WORKED + START for n in NAMES)
         self._known = known
 
     @invariant()

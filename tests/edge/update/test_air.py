@@ -10,16 +10,17 @@ from pathlib import Path
 import pytest
 
 from hardcase_cloud.broker.embedded import EmbeddedBroker
+from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.errors import InputError
 from hardcase_edge.link.address import parse_address
 from hardcase_edge.link.connection import Connection, ConnectionConfig
 from hardcase_edge.link.wire import reply_topic, update_topic
 from hardcase_edge.store.folder import Store
 from hardcase_edge.update.air import MOST_WAITING, Air
-from hardcase_edge.update.messages import pack_offer
+from hardcase_edge.update.messages import Chunk, name_of, pack_chunk, pack_offer
 from tests.helpers.cloud.brokers import until
 from tests.helpers.edge.repository import NOW, Repository
-from tests.helpers.edge.update_rig import NEW, Rig
+from tests.helpers.edge.update_rig import NEW, NEWER, SIZE, Rig
 
 
 class FakeLink:
@@ -74,6 +75,47 @@ def test_an_offer_that_has_expired_by_the_noted_time_is_refused(tmp_path):
     until(lambda: notes)
     air.close()
     assert "timestamp 1 expired" in notes[0]
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RecursionError("deep"), ValueError("odd"), ZeroDivisionError()])
+def test_whatever_a_check_raises_the_next_good_offer_is_taken(tmp_path, monkeypatch, error):
+    rig, link, notes, ready = Rig(tmp_path, Repository()), FakeLink(), [], []
+    air = make_air(tmp_path, note=notes.append, on_ready=lambda: ready.append(True))
+    air.listen(link)  # type: ignore[arg-type]
+    link.send = lambda topic, payload: rig.send(payload)  # type: ignore[method-assign]
+    air.begin(link)  # type: ignore[arg-type]
+    take = link.listeners[update_topic("dev-1")]
+    first = rig.offer_of(NEW)
+    second = rig.offer_of(NEWER)
+
+    def feed(data: bytes) -> None:
+        def one() -> bool:
+            if rig.fetched:
+                index = rig.fetched.pop(0)
+                take(pack_chunk(Chunk(name_of(sha256(data)), index, data[index * SIZE : (index + 1) * SIZE])))
+            return is_over()
+
+        until(one)
+
+    def is_over() -> bool:
+        return bool(ready) or any("broken off" in line or "is refused" in line for line in notes)
+
+    def broken(*args, **more):
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr("hardcase_edge.bundle.load.unpack_bundle", broken)
+        take(pack_offer(first))
+        feed(NEW)
+    (line,) = [line for line in notes if "broken off" in line or "is refused" in line]
+    assert ("more memory" if isinstance(error, MemoryError) else type(error).__name__) in line
+    notes.clear()
+    rig.fetched.clear()
+    until(lambda: n_threads() == 0 or isinstance(error, MemoryError))
+    until(lambda: take(pack_offer(second)) or bool(rig.fetched))
+    feed(NEWER)
+    assert ready
+    air.close()
 
 
 def test_hours_that_are_not_hours_are_refused_at_the_start(tmp_path):

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from hardcase_edge.base.sha256 import sha256
+from hardcase_edge.bundle.load import load_bytes
 from hardcase_edge.bundle.signature import make_keys, sign
 from hardcase_edge.errors import InputError
-from hardcase_edge.store import folder
+from hardcase_edge.store import folder, receive
 from hardcase_edge.store.slots import failed
-from hardcase_edge.update.incoming import GROUP, Incoming
+from hardcase_edge.update.incoming import GROUP, MOST_TRIES, Incoming
 from hardcase_edge.update.messages import (
     Chunk,
     name_of,
@@ -248,3 +249,61 @@ def test_without_one_kind_of_flush_a_cut_is_found(memory, flush):
     done = Cuts(memory, lambda kind: kind == flush)
     done.run(SMALL)
     assert done.wrong
+
+
+# ---------------------------------------------------------------- a bundle whose check does not end
+
+
+class KilledError(BaseException):
+    """The process ends here."""
+
+
+@pytest.fixture
+def killed(rig, monkeypatch) -> Iterator[None]:
+    """The first check of a bundle has killed the process, and each later one kills it."""
+
+    def load(data, **more):
+        raise KilledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(receive, "load_bytes", load)
+        rig.offer(rig.offer_of(NEW))
+        with pytest.raises(KilledError):
+            rig.feed(NEW)
+        rig.restart()
+        yield
+
+
+def test_a_bundle_whose_check_kills_the_process_three_times_is_refused(rig, killed, monkeypatch):
+    offer = rig.offer_of(NEW)
+    for _ in range(MOST_TRIES - 1):
+        assert rig.incoming.refused().sha256 == ""
+        with pytest.raises(KilledError):
+            rig.offer(offer)
+        rig.restart()
+    rig.offer(offer)
+    assert rig.incoming.refused().sha256 == sha256(NEW).hex()
+    assert "ended 3 times while it checked" in rig.incoming.refused().reason
+    assert rig.states == ("good", "empty", "a")
+    monkeypatch.setattr(receive, "load_bytes", load_bytes)
+    rig.offer(rig.offer_of(NEWER))
+    rig.feed(NEWER)
+    assert rig.updater.is_ready
+
+
+def test_one_kill_during_the_check_refuses_nothing(rig, killed, monkeypatch):
+    monkeypatch.setattr(receive, "load_bytes", load_bytes)
+    (rig.incoming.folder / ".trying.abcd1234").write_bytes(b"x")
+    rig.restart()
+    rig.offer(rig.offer_of(NEW))
+    assert rig.updater.is_ready
+    assert list(rig.incoming.folder.iterdir()) == [], "no note and no leftover stays"
+
+
+def test_a_folder_of_chunks_that_is_a_link_takes_nothing(rig, tmp_path):
+    (tmp_path / "outside").mkdir()
+    rig.incoming.folder.symlink_to(tmp_path / "outside")
+    rig.offer(rig.offer_of(NEW))
+    assert rig.fetched == []
+    assert "incoming is a link" in rig.notes[-1]
+    assert list((tmp_path / "outside").iterdir()) == []

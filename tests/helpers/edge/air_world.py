@@ -67,7 +67,7 @@ class MemoryStore(Store):
         super().__init__("/nowhere")
         self.disk = disk
 
-    def _make(self) -> None: ...
+    def make(self) -> None: ...
 
     def _locked(self, *, must: bool = True) -> Any:
         return nullcontext()
@@ -106,7 +106,7 @@ class MemoryIncoming:
         self.flush()
         here = f"incoming/{offer.sha256.hex()}/"
         for name in [n for n in self.disk.files if n.startswith("incoming/") and not n.startswith(here)]:
-            if name != "incoming/refused":
+            if name not in ("incoming/refused", "incoming/trying"):
                 del self.disk.files[name]
         self.offer = offer
         return frozenset(k for k in range(offer.n_chunks) if offer.is_right(k, self.disk.files.get(self._key(k), b"")))
@@ -133,6 +133,16 @@ class MemoryIncoming:
         if offer is not None:
             for k in range(offer.n_chunks):
                 self.disk.files.pop(f"incoming/{offer.sha256.hex()}/{k}", None)
+
+    def tries(self, sha: str) -> int:
+        known, times = json.loads(self.disk.files.get("incoming/trying", b'["", 0]'))
+        return times if known == sha else 0
+
+    def begin_check(self, sha: str, release: tuple[int, int]) -> None:
+        self.disk.write("incoming/trying", json.dumps([sha, self.tries(sha) + 1]).encode())
+
+    def end_check(self) -> None:
+        self.disk.files.pop("incoming/trying", None)
 
     def refuse(self, refused: Refused) -> None:
         self.disk.files["incoming/refused"] = json.dumps([refused.sha256, refused.release, refused.reason]).encode()
@@ -332,8 +342,9 @@ class Life:
             run.audited(kind != "differs")
         if not run.decided(self.now, is_connected=self.is_up, memory_bytes=lambda: memory):
             self.events["rolled back"] += 1
+            failed = run.started.slot.sha256
             self.switch()
-            assert self.run is None or self.run.started.slot.state == "good"
+            assert self.run is None or self.run.started.slot.sha256 != failed
         elif was_trial and not run.is_trial:
             self.events["passed"] += 1
             if self.is_up:

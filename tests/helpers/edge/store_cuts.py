@@ -16,7 +16,7 @@ from pathlib import Path
 from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.errors import HardcaseError
 from hardcase_edge.store.folder import Store
-from hardcase_edge.store.slots import Slots, failed, passed, saw_cloud, slots_from, stopped
+from hardcase_edge.store.slots import Slots, failed, passed, saw_cloud, slots_from, stopped, worked
 from tests.helpers.edge.cut_runs import CutRuns
 from tests.helpers.edge.power_cuts import Recorder, Tree, cuts, cuts_behind, read_tree, without_leftovers
 
@@ -83,15 +83,16 @@ class Cuts(CutRuns[View]):
 
 
 def _behind(tree: Tree) -> set[str]:
-    """What runs while a bundle that nobody has started is replaced: the good one, or the one on trial."""
+    """What runs while a bundle that nobody has started is replaced: the good one, the one on trial or behind it."""
     state = tree.get("store/state")
     if state is None:
         return set()
-    slots = slots_from(json.loads(state[65 : len(state) // 2 - 1]))
-    return {
-        f"{slots[name].state} {slots[name].sha256[:8]} {(tree.get(f'store/{name}/bundle.hcb.sig') or b'')[:8].hex()}"
-        for name in {slots.runs, slots.current} - {""}
-    }
+    slots, seen = slots_from(json.loads(state[65 : len(state) // 2 - 1])), set()
+    for name in {slots.runs, slots.current, slots.behind} - {""}:
+        word = "good" if slots[name].state == "good" else "trial"
+        signature = tree.get(f"store/{name}/bundle.hcb.sig") or b""
+        seen.add(f"{word} {slots[name].sha256[:8]} {signature[:8].hex()}")
+    return seen
 
 
 def view_of(folder: str | Path) -> View:
@@ -118,7 +119,7 @@ def random_steps(n: int, seed: int) -> list[tuple[str, Step]]:
     rng = random.Random(seed)
     steps: list[tuple[str, Step]] = [("put 0", lambda s: s.put(bundle(0)))]
     for k in range(1, n):
-        what = rng.choice(["put", "put", "start", "start", "start", "passed", "passed", "failed", "stopped", "more"])
+        what = rng.choice([*["put"] * 2, *["start"] * 3, *["passed"] * 2, *["worked"] * 2, "failed", "stopped", "more"])
         signature, release = rng.choice([b"", bytes([k]) * 64]), (rng.randrange(k + 1), rng.randrange(RELEASES))
         trust = rng.choice([b"", b"", b"trust %d" % k])
         if what == "put":
@@ -128,7 +129,8 @@ def random_steps(n: int, seed: int) -> list[tuple[str, Step]]:
         elif what == "more":
             step = rng.choice([lambda s: s.apply(saw_cloud), lambda s, k=k: s.write_trust(b"root %d" % k)])
         else:
-            verdict = {"passed": passed, "stopped": stopped, "failed": lambda slots, sha: failed(slots, sha, "x")}[what]
+            verdicts = {"passed": passed, "worked": worked, "stopped": stopped}
+            verdict = verdicts.get(what, lambda slots, sha: failed(slots, sha, "x"))
             step = lambda s, verdict=verdict: s.apply(lambda slots: _judged(slots, verdict))  # type: ignore[misc] # noqa: E731
         steps.append((f"{what} {k}", step))
     return steps
