@@ -138,12 +138,12 @@ def joint_lines(loaded: Loaded) -> tuple[dict[str, Any], list[str]]:
     facts = {
         "release": joint.release, "max_parts": joint.max_parts, "barriers": len(joint.waits), "inner_sensors": inner,
         "worst_cost": to_unit(proved.worst_cost), "rounds": proved.rounds, "operations": proved.operations,
-        "golden": len(loaded.bundle.items),
+        "bytes": proved.memory, "golden": len(loaded.bundle.items),
     }  # fmt: skip
     return {"joint": facts}, [
         f"  items       1 to {joint.max_parts} parts, {joint.release}: the figures above are of one part",
         f"  item        costs at most {facts['worst_cost']:g} {loaded.manifest.unit}, takes at most "
-        f"{proved.operations} operations and {proved.rounds} rounds",
+        f"{proved.operations} operations, {proved.rounds} rounds and {proved.memory} bytes of memory",
         f"  barriers    {len(joint.waits)}, inner sensors {', '.join(inner) or 'none'}; "
         f"{len(loaded.bundle.items)} golden items, all pass",
     ]

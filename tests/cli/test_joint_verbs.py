@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -76,6 +77,7 @@ def test_inspect_says_what_was_proved_of_items(folder: Path, capsys: pytest.Capt
     out = capsys.readouterr().out
     assert "1 to 6 parts, one-shot" in out
     assert "costs at most 30 ms" in out
+    assert re.search(r" operations, 1 rounds and \d+ bytes of memory$", out, re.MULTILINE)
     assert "inner sensors decoder" in out
     assert (folder / "part.svg").read_text().startswith("<svg")
 

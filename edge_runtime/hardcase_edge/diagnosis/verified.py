@@ -56,6 +56,7 @@ def _of_items(loaded: Loaded) -> dict[str, Any]:
         "item_worst_cost": to_unit(proved.worst_cost),
         "item_operations": proved.operations,
         "item_rounds": proved.rounds,
+        "item_bytes": proved.memory,
     }
 
 

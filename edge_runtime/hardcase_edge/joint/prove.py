@@ -3,7 +3,7 @@
 
 The part program is proved with a Branch in front of each barrier that reads what the barrier reads, and one behind it
 that reads the policy. So the rules of version 1 show that these scores may be read there, that no sum overflows, and
-how much work they take. docs/SPEC-joint-v1.md section 5 has the rules J1 to J8.
+how much work they take. docs/SPEC-joint-v1.md section 5 has the rules J1 to J9.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from ..program.definition import (
     targets_of,
 )
 from ..program.limits import MAX_OPERATIONS, SAFE
+from ..program.reads import shared_trees
 from ..verifier.require import in_range, integers, need
 from ..verifier.scorers import Proved, prove_scorer
 from ..verifier.verify import Report, verify
@@ -38,6 +39,9 @@ __all__ = ["JointReport", "verify_joint"]
 
 DECODE = 4  # operations of the chain for each pair of labels at each part
 LABEL = 16  # and for each label
+LABEL_BYTES, PART_BYTES = 16, 28  # that each part keeps for the chain, beside its session
+MAX_ITEM_BYTES = 33_554_432
+MAX_ITEM_COLUMNS = 2_097_152  # of all parts: Python keeps two codes of each column, whether a scorer reads it or not
 
 
 @record(frozen=True, slots=True)
@@ -48,6 +52,7 @@ class JointReport:
     worst_cost: int
     rounds: int  # the most releases of one item
     operations: int  # the most of any item
+    memory: int  # bytes that an item of the most parts takes in the kernel
 
 
 def verify_joint(part: Program, joint: Joint) -> JointReport:
@@ -77,7 +82,7 @@ def verify_joint(part: Program, joint: Joint) -> JointReport:
     )
     worst = parts * report.worst_cost
     need(worst < SAFE, f"an item of {parts} parts may cost {worst}, too much to add safely")
-    return JointReport(report, worst, rounds, operations)
+    return JointReport(report, worst, rounds, operations, _memory(part, joint, report.session_bytes))
 
 
 # ---------------------------------------------------------------- J1, J2: the record
@@ -179,7 +184,7 @@ def _moved(node: Node, to: Sequence[int]) -> Node:
     return node
 
 
-# ---------------------------------------------------------------- J6 to J8: sums, rounds
+# ---------------------------------------------------------------- J6 to J9: sums, rounds, memory
 
 
 def _check_sums(part: Program, joint: Joint, proofs: Sequence[Proved]) -> None:
@@ -201,10 +206,26 @@ def _most_waits(part: Program, joint: Joint) -> int:
     return min(most[0], len(joint.inner(part)))
 
 
+def _memory(part: Program, joint: Joint, session_bytes: int) -> int:
+    """J9: a session for each part and one to try out, with what the chain needs."""
+    n, n_columns = joint.max_parts, joint.max_parts * len(part.columns)
+    total = (n + 1) * (session_bytes + LABEL_BYTES * joint.chain.labels + PART_BYTES)
+    need(
+        total <= MAX_ITEM_BYTES,
+        f"an item of {n} parts takes {total} bytes, at most {MAX_ITEM_BYTES} are allowed; allow fewer parts",
+    )
+    need(
+        n_columns <= MAX_ITEM_COLUMNS,
+        f"an item of {n} parts has {n_columns} columns, at most {MAX_ITEM_COLUMNS} are allowed; allow fewer parts",
+    )
+    return total
+
+
 def _trial(part: Program, joint: Joint, proofs: Sequence[Proved]) -> int:
     """J8: the operations of trying out what the policy says of one part: a copy, the inner sensor and a score."""
     readings = reading_operations(part)
     policies = [w.policy for w in joint.waits if w.policy is not None]
-    copy = len(part.columns) + len(part.scorers) + len(part.sensors)
+    copy = len(part.features) + len(part.columns) + len(part.scorers) + len(part.sensors)
+    copy += sum([len(trees) for trees in shared_trees(part).values()])
     most = max([proofs[s.scorer].operations for s in policies], default=0)
     return copy + most + max([readings[s] for s in joint.inner(part)], default=0) if policies else 0

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import index, itemgetter
 from typing import TYPE_CHECKING, Any
 
 from ..base.record import record
@@ -183,7 +184,7 @@ class JointSession:
             if self._asked:
                 self._action = NeedParts(tuple([(p, s) for p, sensors in self._asked.items() for s in sensors]))
             elif self._requests:
-                self._action = NeedReplies(tuple(self._requests.items()))
+                self._action = NeedReplies(tuple(sorted(self._requests.items(), key=itemgetter(0))))
             elif self._waiting:
                 self._release()
             else:
@@ -219,7 +220,7 @@ class JointSession:
             No reply is due for this part, or it is not one of this program.
         """
         self._needs_reply(part).reply(result, confidence)
-        self._fixed[part] = result
+        self._fixed[part] = index(result)
         self._answered(part)
 
     def no_reply(self, part: int) -> None:

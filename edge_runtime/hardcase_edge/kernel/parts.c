@@ -13,6 +13,16 @@ void hc_afford(hc_session *s, int64_t left)
     s->budget = left == HC_NO_BUDGET || s->spent > INT64_MAX - left ? HC_NO_BUDGET : s->spent + left;
 }
 
+void hc_fork(hc_session *to, const hc_session *s)
+{
+    bytes_in image = image_of(s);
+    memcpy(to, s, word(image, S_SCORES)); /* with the keys of readings */
+    memcpy(part(to, S_WIDE), part_of(s, S_WIDE), 2 * (size_t)word(image, H_WIDE));
+    memcpy(part(to, S_SENSORS), part_of(s, S_SENSORS), word(image, H_SENSORS));
+    memset(part(to, S_IS_SCORED), 0, word(image, H_SCORERS));
+    memcpy(part(to, S_SMALL), part_of(s, S_SMALL), word(image, H_SMALL));
+}
+
 int hc_scores(hc_session *s, int scorer, int start, int n, int64_t *out)
 {
     bytes_in image = image_of(s), record;

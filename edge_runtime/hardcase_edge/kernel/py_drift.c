@@ -55,6 +55,7 @@ static PyObject *drift_columns(PyObject *module, PyObject *args)
     Py_ssize_t n, n_rows;
     (void)module;
     if (!PyArg_ParseTuple(args, "O!On:columns", &PyList_Type, &rows, &sensor, &n)) return NULL;
+    if (n < 0 || n > MOST_ROWS) return PyErr_SetString(PyExc_ValueError, "columns takes 0 to 2^20 columns"), NULL;
     n_rows = PyList_Size(rows);
     columns = PyList_New(n);
     for (Py_ssize_t k = 0; columns != NULL && k < n; k++) {

@@ -66,6 +66,10 @@ static PyObject *image_new(PyTypeObject *type, PyObject *args, PyObject *keyword
     self->n_sensors = PyTuple_Size(sensors);
     self->sensors = PyMem_Calloc((size_t)self->n_sensors + 1, sizeof *self->sensors);
     if (self->session_type == NULL) goto failed;
+    if (!PyTuple_Check(self->route_names) || PyTuple_Size(self->route_names) != 3) {
+        PyErr_SetString(PyExc_TypeError, "the names of routes are a tuple of three");
+        goto failed;
+    }
     if (self->bytes == NULL || self->uplink == NULL || self->sensors == NULL) {
         PyErr_NoMemory();
         goto failed;
@@ -78,8 +82,9 @@ static PyObject *image_new(PyTypeObject *type, PyObject *args, PyObject *keyword
     }
     self->session_bytes = hc_session_bytes(self->bytes);
     for (Py_ssize_t s = 0; s < self->n_sensors; s++) {
-        PyObject *types, *features;
-        if (!PyArg_ParseTuple(PyTuple_GetItem(sensors, s), "SO", &types, &features)) goto failed;
+        PyObject *types, *features, *sensor = PyTuple_GetItem(sensors, s);
+        if (!PyTuple_Check(sensor)) PyErr_SetString(PyExc_TypeError, "a sensor is a tuple");
+        if (PyErr_Occurred() || !PyArg_ParseTuple(sensor, "SO", &types, &features)) goto failed;
         if (fill_sensor(&self->sensors[s], types, features, self->n_features) < 0) goto failed;
         if ((size_t)self->sensors[s].bytes != hc_readings_bytes(self->bytes, (int)s)) {
             PyErr_SetString(PyExc_ValueError, "the image is of another program");
@@ -166,14 +171,12 @@ static PyObject *image_decide(PyObject *object, PyObject *const *args, Py_ssize_
         } else if (o.reply == NULL || o.reply == Py_None) {
             hc_no_reply(s);
         } else {
-            long long result;
-            int confidence;
-            if (!PyArg_ParseTuple(o.reply, "Li", &result, &confidence)) goto done;
-            if (hc_reply(s, result, confidence) < 0) {
-                PyErr_Format(image->error, "a reply of class %lld, confidence %d; there are %S classes", result,
-                             confidence, image->n_classes);
-                goto done;
-            }
+            PyObject *pair = PySequence_Tuple(o.reply);
+            int is_taken = pair != NULL && PyTuple_Size(pair) == 2;
+            if (pair != NULL && !is_taken) PyErr_SetString(PyExc_TypeError, "a reply is a result and a confidence");
+            is_taken = is_taken && reply_objects(image, s, PyTuple_GetItem(pair, 0), PyTuple_GetItem(pair, 1)) == 0;
+            Py_XDECREF(pair);
+            if (!is_taken) goto done;
         }
     }
     made = make_decision(image, s);

@@ -2,8 +2,6 @@
 /* The parts of an item: each walked as far as it goes alone, and what they tell the chain and each other. */
 #include "py_items.h"
 
-#include <string.h>
-
 static int64_t *row_of(const ItemSession *self, int p) { return self->scores + (size_t)self->items->chain.labels * (size_t)p; }
 
 int64_t left_for_parts(const ItemSession *self)
@@ -118,7 +116,7 @@ int release(ItemSession *self)
         int64_t score;
         if (self->parts[p].state != WAITING) continue;
         describe(self, p, mean, least, features);
-        memcpy(trial, session_of(self, p), items->image->session_bytes);
+        hc_fork(trial, session_of(self, p));
         policy = items->nodes + NODE * (Py_ssize_t)hc_node(trial) + 3;
         hc_feed(trial, hc_wanted(trial), features);
         if (hc_scores(trial, policy[0], policy[1], 1, &score) < 0) {

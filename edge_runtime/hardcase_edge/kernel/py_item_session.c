@@ -3,8 +3,6 @@
  * for; both are compared on random items. */
 #include "py_items.h"
 
-#include <string.h>
-
 enum { NONE, SENSORS, REPLIES, DECIDED };
 
 static PyObject *item_next_action(PyObject *object, PyObject *unused)
@@ -61,11 +59,12 @@ static PyObject *item_feed(PyObject *object, PyObject *readings)
 /* The part about which something is reported, or -1 with an exception. */
 static int part_asking(const ItemSession *self, PyObject *which)
 {
-    long p = PyLong_AsLong(which);
-    if (p == -1 && PyErr_Occurred()) return -1;
+    int beyond;
+    int64_t p = to_i64(which, &beyond);
+    if (PyErr_Occurred()) return -1;
     if (self->action != NULL && self->kind == REPLIES && p >= 0 && p < self->n && self->parts[p].state == ASKING)
         return (int)p;
-    return PyErr_Format(self->items->error, "a reply came for part %ld, but the session did not ask for one", p), -1;
+    return PyErr_Format(self->items->error, "a reply came for part %S, but the session did not ask for one", which), -1;
 }
 
 static PyObject *answered(ItemSession *self, int p)
@@ -80,16 +79,11 @@ static PyObject *answered(ItemSession *self, int p)
 static PyObject *item_reply(PyObject *object, PyObject *const *args, Py_ssize_t n_args)
 {
     ItemSession *self = (ItemSession *)object;
-    int64_t result, confidence;
-    int p, beyond, too;
+    int p;
     if (n_args != 3) return PyErr_SetString(PyExc_TypeError, "reply takes a part, a result and a confidence"), NULL;
     if ((p = part_asking(self, args[0])) < 0) return NULL;
-    result = to_i64(args[1], &beyond), confidence = to_i64(args[2], &too);
-    if (PyErr_Occurred()) return NULL;
-    if (beyond || confidence < 0 || confidence > BASIS_POINTS || hc_reply(session_of(self, p), result, (int)confidence) < 0)
-        return PyErr_Format(self->items->image->error, "a reply of class %S, confidence %S; there are %S classes",
-                            args[1], args[2], self->items->image->n_classes);
-    self->fixed[p] = (int32_t)result;
+    if (reply_objects(self->items->image, session_of(self, p), args[1], args[2]) < 0) return NULL;
+    self->fixed[p] = (int32_t)session_of(self, p)->result;
     return answered(self, p);
 }
 
@@ -144,14 +138,14 @@ PyObject *items_session(PyObject *object, PyObject *const *args, Py_ssize_t n_ar
     Items *items = (Items *)object;
     ItemSession *self;
     options o;
-    long n;
+    int64_t n;
     int overflow;
     if (n_args != 1) return PyErr_SetString(PyExc_TypeError, "a session takes the number of parts, and keywords"), NULL;
     if (read_options(&o, args + 1, names, 0) < 0) return NULL;
-    n = PyLong_AsLong(args[0]);
-    if (n == -1 && PyErr_Occurred()) return NULL;
+    n = to_i64(args[0], &overflow);
+    if (PyErr_Occurred()) return NULL;
     if (n < 1 || n > items->most_parts)
-        return PyErr_Format(items->error, "an item of %ld parts; this program decides 1 to %d", n, items->most_parts);
+        return PyErr_Format(items->error, "an item of %S parts; this program decides 1 to %d", args[0], items->most_parts);
     self = (ItemSession *)PyType_GenericAlloc((PyTypeObject *)items->session_type, 0);
     if (self == NULL) return NULL;
     Py_INCREF(object);
@@ -161,7 +155,7 @@ PyObject *items_session(PyObject *object, PyObject *const *args, Py_ssize_t n_ar
     if (o.budget != NULL && o.budget != Py_None) self->budget = to_i64(o.budget, &overflow);
     if (PyErr_Occurred() || allocate(self, (size_t)n) < 0) goto failed;
     if (start_session(session_of(self, 0), items->image, &o) < 0) goto failed;
-    for (int p = 1; p < self->n; p++) memcpy(session_of(self, p), session_of(self, 0), items->image->session_bytes);
+    for (int p = 1; p < self->n; p++) hc_fork(session_of(self, p), session_of(self, 0));
     for (int p = 0; p < self->n; p++) self->fixed[p] = HC_NOT_FIXED;
     if (self->budget != HC_NO_BUDGET) {
         self->costs = PyObject_CallFunction(items->costs, "O", o.item_size == NULL ? Py_None : o.item_size);

@@ -50,6 +50,9 @@ int start_session(hc_session *s, const Image *image, const options *o);
 /* An integer, cut off to 64 bits. */
 int64_t to_i64(PyObject *value, int *overflow);
 
+/* Take the HPC's answer, whatever objects its result and confidence are; -1 with an exception. */
+int reply_objects(const Image *image, hc_session *s, PyObject *result, PyObject *confidence);
+
 /* py_records.c: intern the names of fields; -1 with an exception if that fails. */
 int add_records(void);
 extern PyObject *name_sensors;

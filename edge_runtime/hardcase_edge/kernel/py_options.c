@@ -32,12 +32,26 @@ int64_t to_i64(PyObject *value, int *overflow)
     return v;
 }
 
+int reply_objects(const Image *image, hc_session *s, PyObject *result, PyObject *confidence)
+{
+    int beyond, too;
+    int64_t said = to_i64(result, &beyond), sure;
+    if (PyErr_Occurred()) return -1;
+    sure = to_i64(confidence, &too);
+    if (PyErr_Occurred()) return -1;
+    if (!beyond && sure >= 0 && sure <= BASIS_POINTS && hc_reply(s, said, (int)sure) == 0) return 0;
+    return PyErr_Format(image->error, "a reply of class %S, confidence %S; there are %S classes", result, confidence,
+                        image->n_classes), -1;
+}
+
 int start_session(hc_session *s, const Image *image, const options *o)
 {
     int64_t budget = HC_NO_BUDGET, size = 1;
     int overflow, cloud = HC_CLOUD;
     if (o->budget != NULL && o->budget != Py_None) budget = to_i64(o->budget, &overflow);
+    if (PyErr_Occurred()) return -1; /* no code in Python may run with an exception set */
     if (o->item_size != NULL) size = to_i64(o->item_size, &overflow);
+    if (PyErr_Occurred()) return -1;
     if (o->cloud != NULL) cloud = PyObject_IsTrue(o->cloud);
     if (PyErr_Occurred()) return -1;
     if (size < 1 || size > INT32_MAX || hc_start(s, image->bytes, budget, (int32_t)size, cloud) < 0) {
@@ -48,7 +62,7 @@ int start_session(hc_session *s, const Image *image, const options *o)
     if (o->dead != NULL) {
         PyObject *each = PyObject_GetIter(o->dead), *one;
         if (each == NULL) return -1;
-        while ((one = PyIter_Next(each)) != NULL) {
+        while (!PyErr_Occurred() && (one = PyIter_Next(each)) != NULL) {
             int64_t sensor = to_i64(one, &overflow);
             Py_DECREF(one);
             if (sensor >= 0 && sensor <= INT32_MAX) hc_dead(s, (int)sensor); /* one that does not exist is never met */

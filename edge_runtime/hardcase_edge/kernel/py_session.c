@@ -105,16 +105,9 @@ static int needs_reply(const Session *self)
 static PyObject *session_reply(PyObject *object, PyObject *const *args, Py_ssize_t n_args)
 {
     Session *self = (Session *)object;
-    int64_t result, confidence;
-    int beyond, too;
     if (!needs_reply(self)) return NULL;
     if (n_args != 2) return PyErr_SetString(PyExc_TypeError, "reply takes a result and a confidence"), NULL;
-    result = to_i64(args[0], &beyond);
-    confidence = to_i64(args[1], &too);
-    if (PyErr_Occurred()) return NULL;
-    if (beyond || confidence < 0 || confidence > BASIS_POINTS || hc_reply(self->session, result, (int)confidence) < 0)
-        return PyErr_Format(self->image->error, "a reply of class %S, confidence %S; there are %S classes", args[0],
-                            args[1], self->image->n_classes);
+    if (reply_objects(self->image, self->session, args[0], args[1]) < 0) return NULL;
     Py_CLEAR(self->action);
     Py_RETURN_NONE;
 }

@@ -20,6 +20,7 @@ __all__ = [
     "MAX_READING_BYTES",
     "MAX_SCORERS",
     "MAX_SENSORS",
+    "MAX_SESSION_BYTES",
     "MAX_SHIFT",
     "MAX_TARGETS",
     "MAX_TREE_COLUMNS",
@@ -49,6 +50,7 @@ MAX_TREE_NODES = 32_767  # a child is -1 - leaf, in 16 bits
 
 MAX_NUMBERS = 4_000_000  # that a reader takes from the pools
 MAX_OPERATIONS = 4_000_000  # of one decision: seconds, not hours, on the slowest device
+MAX_SESSION_BYTES = 4_194_304  # that a session takes in the kernel
 MAX_WORK = 5_000_000  # of reading, proving and laying out a program: under two seconds on a computer
 
 # What a part of a program adds to its work beside its numbers, each of which adds 1.

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence, Set
+from operator import index
 from typing import Any
 
 from ..base.record import record
@@ -196,9 +197,7 @@ class Session:
                 self._forward(node)
             else:
                 self._at = self._select(node)
-        action = self._decision or self._waiting
-        assert action is not None
-        return action
+        return self._decision or self._waiting  # type: ignore[return-value]  # the loop ends with one of them
 
     def feed(self, readings: Mapping[int, Sequence[Reading] | None], costs: Mapping[int, int] | None = None) -> None:
         """Report the readings of every sensor asked for; None, too few or not numbers: the sensor has failed.
@@ -231,10 +230,10 @@ class Session:
     def reply(self, result: int, confidence: int) -> None:
         """Report the HPC's answer: a class index (a value, in a program of values) and confidence in basis points."""
         self._needs_reply()
-        n_classes = self._machine.program.n_classes
-        if not 0 <= confidence <= 10_000 or (n_classes and not 0 <= result < n_classes):
+        n_classes, said, sure = self._machine.program.n_classes, index(result), index(confidence)
+        if not 0 <= sure <= 10_000 or not (0 <= said < n_classes if n_classes else -(2**63) <= said < 2**63):
             raise SessionError(f"a reply of class {result}, confidence {confidence}; there are {n_classes} classes")
-        self._decide(result, confidence, CLOUD)
+        self._decide(said, sure, CLOUD)
 
     def no_reply(self) -> None:
         """Report that no reply came in time: the fallback answers, and the decision is marked degraded."""

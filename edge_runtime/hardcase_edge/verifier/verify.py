@@ -37,7 +37,7 @@ from .nodes import check_nodes
 from .require import I32, check_cost, in_range, integers, need
 from .scorers import Proved, prove_scorer
 from .tree_shapes import Outline
-from .work import check_steps, check_work, operations_of
+from .work import check_steps, check_work, memory_of, operations_of
 
 __all__ = ["Report", "verify"]
 
@@ -50,7 +50,7 @@ class Report:
     best_cost: int  # cheapest path with all sensors working and no budget
     is_exact: bool  # False: worst_cost is an upper bound and best_cost a lower bound
     operations: int  # the most of any decision; docs/SPEC-program-v1.md section 5.1 says what counts
-    session_bytes: int  # codes and scores a kernel keeps for a session
+    session_bytes: int  # the most that a session takes in the kernel
     longest_path: int  # nodes
     unproved: tuple[int, ...]  # opaque scorers, whose models the verifier cannot read
     outlines: tuple[Outline, ...]  # one for each scorer, empty for a scorer without trees
@@ -76,19 +76,19 @@ def verify(program: Program) -> Report:
         steps += proofs[k].work
         check_steps(steps)
     reads = reads_of(program)
-    _check_cells(program, proofs)
+    n_codes = _check_cells(program, proofs)
     check_nodes(program, [proof.outputs for proof in proofs])
     check_work(program, proofs, [read for read, _, _ in reads])
     check_flow(program, reads)
     operations, longest = operations_of(program, proofs)
     worst, best, is_exact = cost_range(program)
-    n_outputs = sum([len(proof.outputs) for proof in proofs])
+    session_bytes = memory_of(program, proofs, n_codes, longest)
     return Report(
         worst_cost=worst,
         best_cost=best,
         is_exact=is_exact,
         operations=operations,
-        session_bytes=4 * len(program.columns) + 8 * n_outputs + 2 * len(program.sensors),
+        session_bytes=session_bytes,
         longest_path=longest,
         unproved=tuple(k for k, s in enumerate(program.scorers) if isinstance(s, Opaque)),
         outlines=tuple([proof.outline for proof in proofs]),
@@ -170,8 +170,8 @@ def _check_column(p: Program, k: int, column: Column) -> None:
         raise ProgramError(f"column {k}: {dtype} does not hold {inexact!r} exactly; round the threshold down first")
 
 
-def _check_cells(p: Program, proofs: list[Proved]) -> None:
-    """Count the codes that scorers read: a node of a tree says whether a missing one lies below or above the others."""
+def _check_cells(p: Program, proofs: list[Proved]) -> int:
+    """The number of codes that scorers read, at most ``MAX_CELLS``: a node of a tree says where a missing one lies."""
     exact: set[int] = set()
     split: set[tuple[int, bool]] = set()
     for s, proof in zip(p.scorers, proofs, strict=True):
@@ -181,3 +181,4 @@ def _check_cells(p: Program, proofs: list[Proved]) -> None:
             split.update([(s.columns[position], left) for position, left in proof.outline.splits])
     n = len(exact) + len(split)
     need(n <= MAX_CELLS, f"scorers read {n} codes, with missing below and above counted apart, at most {MAX_CELLS}")
+    return n

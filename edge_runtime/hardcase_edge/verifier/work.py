@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counts the work of a program, rules V30 and V31: of its longest decision, and of proving and laying it out.
+"""Counts what a program takes, rules V30, V31 and V33: its longest decision, its proof and layout, its session.
 
 Work is counted here and nowhere guessed, so that no bundle keeps a device busy: ``program/limits.py`` has the limits.
 """
@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..program.definition import Acquire, Affine, Answer, Branch, Column, Forward, Node, Program, Select, targets_of
-from ..program.limits import MAX_OPERATIONS, MAX_WORK, WORK
-from ..program.reads import readers_of
+from ..program.limits import MAX_OPERATIONS, MAX_SESSION_BYTES, MAX_WORK, WORK
+from ..program.reads import readers_of, shared_trees
 from .require import need
 from .scorers import Proved
 
-__all__ = ["check_steps", "check_work", "operations_of", "reading_operations"]
+__all__ = ["check_steps", "check_work", "memory_of", "operations_of", "reading_operations"]
 
 VISIT = 8  # operations of a node that is visited, of a target that is looked at, of a sensor that is read
 SENSORS_PER_WORD = 1024  # as many as a proof handles in about the time of one number
@@ -70,6 +70,35 @@ def _named(node: Node) -> int:
     return len(node.sensors) if isinstance(node, Acquire | Forward) else 0
 
 
+# ---------------------------------------------------------------- memory of a session
+
+BESIDE = 64 + 3 * 8  # bytes: what every session keeps, and what may lie unused between its parts
+BYTE_CODES = 256  # so many codes at most are stored again as bytes
+
+
+def memory_of(p: Program, proofs: Sequence[Proved], n_codes: int, longest_path: int) -> int:
+    """V33: the most bytes that a session takes in the kernel, those that no node reads included.
+
+    Parameters
+    ----------
+    proofs : of the scorers
+    n_codes : codes that scorers read
+    longest_path : nodes
+
+    Raises
+    ------
+    ProgramError
+        They are more than ``MAX_SESSION_BYTES``.
+    """
+    values = sum([len(proof.outputs) for proof in proofs])
+    kept = sum([len(trees) for trees in shared_trees(p).values()])
+    entrants = max([2 * len(n.targets) for n in p.nodes if isinstance(n, Branch) and n.bracket], default=0)
+    total = BESIDE + 8 * values + 9 * kept + p.uplink.request_bytes + len(p.sensors) + len(p.scorers)
+    total += 2 * (n_codes + longest_path + entrants) + min(n_codes, BYTE_CODES)
+    need(total <= MAX_SESSION_BYTES, f"a session takes {total} bytes, at most {MAX_SESSION_BYTES} are allowed")
+    return total
+
+
 # ---------------------------------------------------------------- operations of a decision
 
 
@@ -90,7 +119,8 @@ def operations_of(p: Program, proofs: Sequence[Proved]) -> tuple[int, int]:
     bought = [_sum_over(readings, node) for node in p.nodes]
     walked = _longest(p, own)
     with_reading = min(walked + sum(readings), _longest(p, [a + b for a, b in zip(own, bought, strict=True)]))
-    start = 2 * VISIT + len(prices) + sum(prices) + (len(p.columns) + len(p.scorers)) // VISIT
+    n_outputs = sum([len(proof.outputs) for proof in proofs])
+    start = 2 * VISIT + len(prices) + sum(prices) + (len(p.columns) + len(p.scorers) + n_outputs) // VISIT
     operations = start + with_reading
     need(operations <= MAX_OPERATIONS, f"a decision may take {operations} operations, at most {MAX_OPERATIONS}")
     return operations, _longest(p, [1] * len(p.nodes))

@@ -250,6 +250,7 @@ def test_the_command_runs_and_verifies_a_joint_bundle(tmp_path: Path, capfd: pyt
     proved = json.loads(capfd.readouterr().out)
     assert (proved["release"], proved["max_parts"], proved["item_rounds"]) == ("one-shot", 6, 1)
     assert proved["item_worst_cost"] == 6 * proved["worst_cost"] == 30.0
+    assert 7 * proved["session_bytes"] < proved["item_bytes"] < 14 * proved["session_bytes"]
 
 
 @pytest.mark.parametrize(

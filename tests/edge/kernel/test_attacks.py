@@ -12,7 +12,7 @@ from hardcase_edge.bundle.file import unpack_bundle
 from hardcase_edge.errors import BundleError
 from tests.edge.kernel.fuzz import fuzz, has_fuzzer
 from tests.golden.make_golden import GOLDEN
-from tests.helpers.attack import bundles, crafted, programs
+from tests.helpers.attack import bundles, crafted, glue, programs
 from tests.helpers.attack.outcome import Outcome
 from tests.helpers.edge.bundles import bundle_of
 from tests.helpers.edge.mutants import Parts, mutant, sealed
@@ -20,7 +20,7 @@ from tests.helpers.edge.spec_examples import example_bundle
 from tests.helpers.edge.strategies import random_program
 
 
-@pytest.mark.parametrize("module", [bundles, programs, crafted], ids=["bundles", "programs", "crafted"])
+@pytest.mark.parametrize("module", [bundles, programs, crafted, glue], ids=["bundles", "programs", "crafted", "glue"])
 def test_a_short_attack_finds_nothing(module: object, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crafted, "LARGEST", 300)
     outcomes: list[Outcome] = module.attack(0.4, 5)  # type: ignore[attr-defined]

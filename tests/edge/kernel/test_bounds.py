@@ -15,6 +15,7 @@ from hardcase_edge.bundle.file import unpack_bundle
 from hardcase_edge.bundle.golden import GoldenCase
 from hardcase_edge.bundle.load import load_bytes
 from hardcase_edge.errors import BundleError, ImageError, ProgramError
+from hardcase_edge.kernel.image import Image
 from hardcase_edge.kernel.machine import EVALUATORS, KERNEL, PYTHON, decide, name_of, open_machine
 from hardcase_edge.kernel.sources import FOLDER
 from hardcase_edge.program import limits
@@ -51,6 +52,16 @@ def test_what_the_verifier_proves_has_an_image_that_the_kernel_runs(program: Pro
     changed = mutate(program, random.Random(seed))
     if verified(changed):
         assert name_of(open_machine(changed, KERNEL)) == KERNEL
+
+
+@given(programs(4), seeds)
+@settings(max_examples=200)
+def test_a_session_takes_no_more_memory_than_was_proved(program: Program, seed: int) -> None:
+    changed = mutate(program, random.Random(seed))
+    if verified(changed):
+        image = Image(changed)
+        image.pack()
+        assert image.session_bytes <= verify(changed).session_bytes
 
 
 @needs_kernel

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardcase_edge.errors import ImageError, InputError
+from hardcase_edge.errors import ImageError, InputError, SessionError
 from hardcase_edge.kernel import ensembles as ensemble_image
 from hardcase_edge.kernel import machine as evaluator
 from hardcase_edge.kernel.image import make_image
@@ -30,6 +30,7 @@ from hardcase_edge.program.definition import (
     Answer,
     Column,
     Feature,
+    Forward,
     Opaque,
     Program,
     Rank,
@@ -39,7 +40,7 @@ from hardcase_edge.program.definition import (
     Trees,
     Uplink,
 )
-from hardcase_edge.program.readings import DTYPES
+from hardcase_edge.program.readings import DTYPES, request_bytes
 from hardcase_edge.verifier.verify import verify
 from tests.golden.make_golden import golden_program
 from tests.helpers.edge.c_programs import whole_numbers
@@ -267,6 +268,50 @@ def test_an_extension_of_another_version_is_not_used(monkeypatch: pytest.MonkeyP
 
 
 @needs_kernel
+class Hostile:
+    """Raises when it is taken for an integer."""
+
+    def __index__(self) -> int:
+        raise RuntimeError("no integer")
+
+
+REPLIES = [
+    ([0, 5], None), ((1, 5), None), ((True, 5), None), ("ab", TypeError), (5, TypeError),
+    ((), TypeError), ((1,), TypeError), ((1, 2, 3), TypeError), ({}, TypeError), ((0.5, 5), TypeError),
+    ((0, 5.0), TypeError), ((None, 5), TypeError), (("0", 5), TypeError), ((Hostile(), 5), RuntimeError),
+    ((0, Hostile()), RuntimeError), ((0, -1), SessionError), ((0, 10_001), SessionError), ((-1, 5), SessionError),
+    ((2, 5), SessionError), ((2**63, 5), SessionError), ((0, 2**200), SessionError), ((-(2**200), 0), SessionError),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [PYTHON, pytest.param(KERNEL, marks=needs_kernel)])
+@pytest.mark.parametrize(("reply", "error"), REPLIES, ids=map(str, range(len(REPLIES))))
+def test_a_reply_of_any_shape_is_taken_or_refused_in_one_line(name: str, reply: Any, error: type | None) -> None:
+    sensor, up = Sensor((0,), (1,)), Uplink(1, 0, 0, request_bytes(["f32"]), (0,))
+    program = Program(
+        (Feature("f32"),), (sensor,), up, (), (Trees((), (0, 0), ()),), (Forward((0,), 1), Answer(Slice(0, 0, 2))), 2
+    )
+    machine = open_machine(program, name)
+    for answer in [lambda: decide(machine, [1.0], reply), lambda: step(machine, reply)]:
+        if error is None:
+            decision = answer()
+            assert (decision.route, decision.confidence, type(decision.result)) == ("cloud", 5, int)
+        else:
+            with pytest.raises(error) as caught:
+                answer()
+            assert "\n" not in str(caught.value)
+
+
+def step(machine: Any, reply: Any) -> Any:
+    """The same, step by step."""
+    session = machine.session()
+    session.next_action()
+    session.feed({0: [1.0]})
+    session.next_action()
+    session.reply(*reply)
+    return session.next_action()
+
+
 def test_a_row_in_a_buffer_decides_as_a_list() -> None:
     p = boosted(20, 3, n_features=8)
     verify(p)

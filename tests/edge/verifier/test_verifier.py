@@ -38,7 +38,7 @@ from hardcase_edge.program.definition import (
 from hardcase_edge.program.encode import encode
 from hardcase_edge.verifier.verify import verify
 from tests.edge.session.test_session_properties import Driver
-from tests.helpers.edge.crafted import branch_bomb, empty_ensembles, stacked, wide_branch
+from tests.helpers.edge.crafted import branch_bomb, empty_ensembles, stacked, unread_outputs, wide_branch
 from tests.helpers.edge.mutate import change, mutate
 from tests.helpers.edge.strategies import programs, random_program, seeds
 from tests.helpers.places import ROOT
@@ -304,6 +304,7 @@ RULES: list[tuple[str, str, Any, str]] = [
     ("V31-columns-of-scorers", "", lambda _: stacked(700), "steps to prove and lay out, at most 5000000"),
     ("V31-scorers", "", lambda _: empty_ensembles(240), "steps to prove and lay out, at most 5000000"),
     ("V32-cells", "", many_cells, "scorers read 65540 codes"),
+    ("V33-session", "", lambda _: unread_outputs(300, 2_000), "a session takes 4800399 bytes, at most 4194304"),
 ]  # fmt: skip
 
 
@@ -319,7 +320,7 @@ def test_a_program_that_breaks_one_rule_is_refused_and_the_place_is_named(place:
 def test_every_rule_of_the_specification_is_broken_here_and_no_other() -> None:
     numbered = {line.split(".")[0].strip("* ") for line in SPEC.read_text().splitlines() if line.startswith("**V")}
     assert numbered == {row[0].split("-")[0] for row in RULES}
-    assert len(numbered) == 32
+    assert len(numbered) == 33
 
 
 # ---------------------------------------------------------------- verified means safe

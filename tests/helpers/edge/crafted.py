@@ -44,6 +44,7 @@ __all__ = [
     "select_chain",
     "shared_margins",
     "stacked",
+    "unread_outputs",
     "wide_branch",
 ]
 
@@ -110,6 +111,11 @@ def columns_of_one_feature(n: int) -> Program:
 def many_scorers(n: int) -> Program:
     """Scorers that nobody reads."""
     return _program((END,), (CONSTANT,) * n)
+
+
+def unread_outputs(n: int, outputs: int = 2_000) -> Program:
+    """Ensembles of many outputs that nobody reads."""
+    return _program((END,), (CONSTANT, *(Trees((), (0,) * outputs, ()),) * n))
 
 
 def many_trees(n: int) -> Program:
