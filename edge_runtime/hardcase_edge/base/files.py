@@ -9,6 +9,7 @@ import stat
 from typing import TYPE_CHECKING
 
 from ..errors import HardcaseError, InputError
+from .sha256 import sha256
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,10 +17,11 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
 __all__ = [
-    "check_private", "check_replaceable", "make_private", "read_bounded", "set_aside", "sync_folder", "write_by",
-    "write_new", "write_whole",
+    "check_private", "check_replaceable", "make_private", "read_bounded", "remove_leftovers", "sealed", "set_aside",
+    "sync_folder", "unsealed", "write_by", "write_new", "write_whole",
 ]  # fmt: skip
 
+DIGEST_BYTES = 64  # of a sealed copy, in hex
 HEAD_BYTES = 513  # of a file that is there already: enough to know a bundle, signatures or an ONNX model
 
 
@@ -187,6 +189,36 @@ def _write(path: str | Path, fill: Callable[[BinaryIO], object], mode: int, put:
         if temporary is not None:  # an error, or Ctrl-C
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
+
+
+def remove_leftovers(path: str | Path) -> None:
+    """Remove the temporary files of writes of this file that were killed; nobody else may be writing it."""
+    from glob import escape, glob  # imported here: a device that writes nothing does without it
+
+    folder, name = os.path.split(os.fspath(path))
+    for leftover in glob(os.path.join(escape(folder), f".{escape(name)}.????????")):
+        with contextlib.suppress(OSError):
+            os.unlink(leftover)
+
+
+def sealed(data: bytes) -> bytes:
+    """Two copies of a text, each with its digest: the SHA-256 in hex, a space, the text, and the line's end.
+
+    >>> unsealed(sealed(b"{}")), unsealed(b"x" + sealed(b"{}")[1:]), unsealed(b"{}")
+    (b'{}', b'{}', None)
+    """
+    copy = sha256(data).hex().encode() + b" " + data + b"\n"
+    return copy + copy
+
+
+def unsealed(copies: bytes) -> bytes | None:
+    """The text of ``sealed``, from the first copy that is whole; None if neither is."""
+    middle = len(copies) // 2
+    for copy in (copies[:middle], copies[middle:]):
+        data = copy[DIGEST_BYTES + 1 : -1]
+        if copy[:DIGEST_BYTES] == sha256(data).hex().encode():
+            return data
+    return None
 
 
 def make_private(path: str | Path) -> None:

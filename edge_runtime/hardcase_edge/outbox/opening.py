@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..base.clock import RELEASED
+from ..base.files import remove_leftovers
 from ..errors import InputError
 from ..link.wire import ack_topic
 from .boot import next_boot, random_boot
@@ -63,6 +64,7 @@ class Publisher:
             raise InputError(f"the outbox {self._folder} is used by another device; name another folder") from error
         except OSError as error:
             raise InputError(f"the outbox {self._folder} cannot be used: {error.strerror}; name another") from error
+        remove_leftovers(self._folder / "boot")
         boot, is_written = next_boot(self._folder)
         if not is_written:
             note(f"{self._folder / 'boot'} cannot be written; this start has a random number")

@@ -13,16 +13,17 @@ from ..outbox.flags import parse_share
 from ..program.cost import to_micro, to_unit
 from ..program.definition import Opaque
 from ..program.inner import inner_sensors
+from ..sensors.trouble import Episode, some
 from ..servo.bucket import HOUR_MS
 from ..servo.flags import BUDGET_FILE, date_of, is_asked
-from ..servo.ledger import read_ledger, write_ledger
+from ..servo.ledger import lock_ledger, read_ledger, unlock_ledger, write_ledger
 from ..servo.plan import Plan, energy_to_micro
-from ..servo.servo import FORWARD, Servo, forward_bucket, spending_bucket
+from ..servo.servo import FORWARD, MOST_STRETCH, Servo, forward_bucket, spending_bucket
 from ..session.session import DEGRADED, Machine
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from ..base.clock import Clock
     from ..bundle.manifest import Manifest
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Budgets", "budgets_of", "plan_of"]
 
+PAID_IN_A_ROW = 20  # decisions after which a plan that could not pay is said to pay again
 SAVE_EVERY_MS = 600_000  # for the time that is left of a battery's plan; what is spent is saved before
 
 
@@ -57,13 +59,39 @@ def budgets_of(
     share = None if args.max_forward_rate is None else parse_share(args.max_forward_rate, "--max-forward-rate")
     path = args.budget_file or (BUDGET_FILE if args.store is None else f"{args.store}/budget.json")
     name = f"{args.budget_per_hour} {args.battery} {args.until} {share} {manifest.unit}"
+    lock_ledger(path)
     kept = read_ledger(path, name)
-    plan, until = plan_of(args, manifest, clock, kept.get("battery"), note)
+    if kept is None:
+        note(f"budget file {path} is damaged: the budget begins with an empty purse, which fills with time")
+        if args.battery is not None:
+            note("the battery is taken for full, because nobody knows what is left; if you do, name it with --battery")
+    battery = None if kept is None else kept.get("battery")
+    if kept is None and args.until is not None and date_of(args.until) <= clock.now():
+        battery = [0, 0]  # the plan is over, and a device that can start without energy starts
+    plan, until = plan_of(args, manifest, clock, battery, note)
     if prices is None:
         note(f"the bundle has no prices, so no threshold moves and a budget only limits: {_why_no_prices(loaded)}")
     spending = None if plan is None else spending_bucket(plan.rate, loaded.report.worst_cost, prices)
     servo = Servo(prices, spending, None if share is None else forward_bucket(share, prices))
+    if plan is not None and (reason := _why_too_little(plan, loaded, args.interval)):
+        note(reason)
     return Budgets(servo, plan, loaded, path, name, note, monotonic, kept, until=until, clock=clock)
+
+
+def _why_too_little(plan: Plan, loaded: Loaded, interval_s: float) -> str:
+    """Why a plan cannot pay for a decision at each interval, however cheap; empty if it can, or nobody knows."""
+    prices, unit = loaded.manifest.prices, loaded.manifest.unit
+    least = max(to_unit(loaded.report.best_cost), 0.0 if prices is None else prices.costs[-1])
+    if not interval_s or not least:
+        return ""
+    paid, made = to_unit(plan.rate) / least, 3600 / interval_s
+    stretch = "" if plan.left is None else f", and {made / MOST_STRETCH:,.0f} where the interval stretches most"
+    if paid >= made / (1.0 if plan.left is None else MOST_STRETCH):
+        return ""
+    return (
+        f"the plan pays {paid:,.0f} of the cheapest decisions an hour ({least:g} {unit} each), and the interval makes "
+        f"{made:,.0f}{stretch}; the others will lack sensors: raise the budget, or the interval"
+    )
 
 
 def _why_no_prices(loaded: Loaded) -> str:
@@ -130,7 +158,7 @@ class Budgets:
     name : of the plan, in the file
     note : called with each line that a user should read
     monotonic : seconds that only rise
-    kept : what the file has of this plan
+    kept : what the file has of this plan; None: it is damaged, and nothing is left
     until, clock : the date of the plan, in seconds since 1970, and what is known of the date
     """
 
@@ -143,7 +171,7 @@ class Budgets:
         name: str,
         note: Callable[[str], None],
         monotonic: Callable[[], float],
-        kept: dict[str, list[int]],
+        kept: dict[str, list[int]] | None,
         *,
         until: float | None = None,
         clock: Clock | None = None,
@@ -163,11 +191,16 @@ class Budgets:
         self._worst = loaded.report.worst_cost
         self._reserve = 0 if servo.spending is None else max(servo.spending.burst, 2 * self._worst)
         self._forwards_reserve = 0 if servo.forwards is None else servo.forwards.burst
-        self._resume(kept)
+        self._unit, self._is_limited = loaded.manifest.unit, False
+        self._unpaid, self._held = Episode(PAID_IN_A_ROW), Episode(PAID_IN_A_ROW)
+        for bucket in (servo.spending, servo.forwards) if kept is None else ():
+            if bucket is not None:
+                bucket.resume(0, bucket.state[1])
+        self._resume(kept or {})
         self._has_begun = False
         # Nothing is reserved before a decision, so starts that fail cost nothing.
         # A plan that was begun goes on, also on a disk that has become full or read-only.
-        self._save(is_last=True, must=not kept)
+        self._save(is_last=True, must=kept == {})
 
     # ------------------------------------------------------------ before and after a decision
 
@@ -184,7 +217,8 @@ class Budgets:
         limit, self._may_forward = servo.begin(case.limit)
         if limit is not None and self.plan is not None:
             limit = min(limit, self._reserve_left)  # what may be spent before the file is written again
-        case.limit = limit if self._battery is None else self._battery.most(limit)
+        own, case.limit = case.limit, limit if self._battery is None else self._battery.most(limit)
+        self._is_limited = case.limit != own
         if not self._may_forward:
             case.can_ask = False
         position = servo.position
@@ -210,6 +244,28 @@ class Budgets:
         if self._is_used_up() or self._ms >= self._save_at_ms:
             self._save()
         record["price"] = self._price
+        self._tell(record, is_held=not self._may_forward and case.decision.route == DEGRADED)
+
+    def _tell(self, record: Mapping[str, Any], *, is_held: bool) -> None:
+        """Tell the log when the plan does not pay for a decision, or for a forward, and when it does again."""
+        lacks = record.get("unpaid") if self._is_limited else None
+        if lacks:
+            if self._unpaid.bad():
+                self._note(f"{self._why_unpaid()}: {some(lacks)} could not be paid, and answers without are degraded")
+        elif n := self._unpaid.good():
+            self._note(f"the budget pays for decisions again; {n} lacked a sensor")
+        if is_held:
+            if self._held.bad():
+                self._note("the share of --max-forward-rate is used up; hard cases are answered here, and are degraded")
+        elif n := self._held.good():
+            self._note(f"hard cases may be forwarded again; {n} were not")
+
+    def _why_unpaid(self) -> str:
+        battery = self._battery
+        if battery is not None and battery.left is not None and battery.left < self._worst:
+            return f"the battery's energy for decisions is used up, {to_unit(battery.left):g} {self._unit} are left"
+        rate = 0.0 if self.plan is None else to_unit(self.plan.rate)
+        return f"the running budget of {rate:g} {self._unit} an hour is used up until it fills"
 
     @property
     def stretch(self) -> float:
@@ -217,8 +273,9 @@ class Budgets:
         return 1.0 if self._battery is None else self.servo.stretch
 
     def stop(self) -> None:
-        """No decision follows: what is left is kept as it is."""
+        """No decision follows: what is left is kept as it is, and another run may use the file."""
         self._save(is_last=True)
+        unlock_ledger(self._path)
 
     def facts(self) -> dict[str, Any]:
         """The price, and what is spent and left, in the bundle's unit."""

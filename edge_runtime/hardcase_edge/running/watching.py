@@ -12,7 +12,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from ..base.files import read_bounded, write_whole
+from ..base.files import read_bounded, remove_leftovers, write_whole
 from ..bundle.agreement import above_shipped
 from ..device.audit import AuditedBank
 from ..drift.flags import ACT, ALARM, FORWARD
@@ -202,6 +202,7 @@ class Memory:
     def __init__(self, folder: str, sha256: str, promise: Promise, note: Callable[[str], None]) -> None:
         self._path, self._sha256, self._promise, self._note = Path(folder) / FILE, sha256, promise, note
         self._next_s = monotonic() + EVERY_S
+        remove_leftovers(self._path)
         if self._path.exists():
             self._read()
 

@@ -15,12 +15,53 @@ if TYPE_CHECKING:
 
     from ..errors import SensorError
 
-__all__ = ["Troubles", "some"]
+__all__ = ["Episode", "Troubles", "some"]
 
 MAX_DETAIL = 200  # characters of what a plug-in says
 MAX_NAMES = 5  # sensors or features in a line
 OF_THE_ROW = "bad_row"
 SAME = {"still_busy": "timed_out", "crashed": "timed_out"}  # what follows from another cause, told already
+
+
+class Episode:
+    """Something wrong that begins and ends, perhaps often: it is over after so many good cases in a row.
+
+    After each end it takes twice as many, so that a log stays short whatever goes to and fro.
+
+    Parameters
+    ----------
+    needed : good cases in a row after which the first episode is over
+
+    Attributes
+    ----------
+    n : int
+        Bad cases of the episode; 0 between two of them.
+
+    >>> wire = Episode()
+    >>> [wire.bad() if x else wire.good() for x in (0, 1, 1, 0, 0, 1, 0, 0)]
+    [0, True, False, 2, 0, True, 0, 1]
+    """
+
+    __slots__ = ("_needed", "_row", "n")
+
+    def __init__(self, needed: int = 1) -> None:
+        self.n, self._needed, self._row = 0, needed, 0
+
+    def bad(self) -> bool:
+        """A bad case; whether an episode begins with it."""
+        self.n, self._row = self.n + 1, 0
+        return self.n == 1
+
+    def good(self) -> int:
+        """A good case: how many bad ones the episode had that ends with it; 0 if none ends."""
+        if not self.n:
+            return 0
+        self._row += 1
+        if self._row < self._needed:
+            return 0
+        n, self.n = self.n, 0
+        self._needed *= 2
+        return n
 
 
 class Troubles:
@@ -35,19 +76,16 @@ class Troubles:
 
     def __init__(self, names: Sequence[str], shapes: Sequence[str], tell: Callable[[str], object]) -> None:
         self._names, self._shapes, self._tell = names, shapes, tell
-        self.failing: dict[int, int] = {}  # by sensor, its failed reads since it last gave a reading
-        self._told: dict[int, set[str]] = {}  # by sensor, the causes that the log has named since then
-        self._well: dict[int, int] = {}  # readings in a row of a sensor that is not yet said to work again
-        self._needed: dict[int, int] = {}  # how many of these it takes
+        self.failing: dict[int, set[str]] = {}  # by sensor the causes that the log has named since it began to fail
+        self._episodes: dict[int, Episode] = {}
 
     def failed(self, errors: Mapping[int, SensorError]) -> None:
         """These sensors, which were read together, have failed."""
         news: dict[tuple[str, str], list[int]] = {}
-        is_row_told = any(OF_THE_ROW in told for told in self._told.values())
+        is_row_told = any(OF_THE_ROW in told for told in self.failing.values())
         for sensor, error in errors.items():
-            self.failing[sensor] = self.failing.get(sensor, 0) + 1
-            self._well.pop(sensor, None)
-            told = self._told.setdefault(sensor, set())
+            self._episodes.setdefault(sensor, Episode()).bad()
+            told = self.failing.setdefault(sensor, set())
             if error.reason in told or SAME.get(error.reason) in told:
                 continue
             told.add(error.reason)
@@ -60,14 +98,8 @@ class Troubles:
 
     def works(self, sensor: int) -> None:
         """A sensor that is failing has given a reading."""
-        self._well[sensor] = self._well.get(sensor, 0) + 1
-        needed = self._needed.get(sensor, 1)
-        if self._well[sensor] < needed:
-            return
-        n, told = self.failing.pop(sensor), self._told.pop(sensor)
-        del self._well[sensor]
-        self._needed[sensor] = 2 * needed
-        if told != {OF_THE_ROW}:
+        n = self._episodes[sensor].good()
+        if n and self.failing.pop(sensor) != {OF_THE_ROW}:
             self._tell(f"sensor {self._names[sensor]} works again; {n} reads had failed")
 
     def _why(self, sensor: int, error: SensorError) -> str:

@@ -21,7 +21,7 @@ import os
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
-from ..base.files import read_bounded, sync_folder, write_whole
+from ..base.files import read_bounded, sealed, sync_folder, unsealed, write_whole
 from ..base.record import record
 from ..base.sha256 import sha256
 from ..bundle.file import MAX_BUNDLE_BYTES
@@ -34,7 +34,6 @@ __all__ = ["Started", "Store"]
 
 MAX_STATE_BYTES = 16_384
 MAX_TRUST_BYTES = 2 * 1024 * 1024  # two copies of four files of metadata, each quoted
-DIGEST_BYTES = 64  # in hex
 SPARE_BYTES = 262_144  # of the disk, besides the bundle: for the state, the trust and their temporary files
 MAX_TIME_BYTES = 512
 MAX_BROKEN = 256  # names of sensors that are noted
@@ -330,8 +329,7 @@ class Store:
             )
 
     def _seal(self, name: str, data: bytes) -> None:
-        copy = sha256(data).hex().encode() + b" " + data + b"\n"
-        _write(self.folder / name, copy + copy)
+        _write(self.folder / name, sealed(data))
 
     def _sealed(self, name: str, limit: int) -> bytes | None:
         path = self.folder / name
@@ -342,12 +340,10 @@ class Store:
         except OSError as error:  # such as a folder of another user's, which is not an empty store
             raise StoreError(f"{path} cannot be read: {error.strerror}; run this as the store's user") from error
         copies = read_bounded(path, limit, "file of the store", remedy="put a bundle into a new store")
-        middle = len(copies) // 2
-        for copy in (copies[:middle], copies[middle:]):
-            data = copy[DIGEST_BYTES + 1 : -1]
-            if copy[:DIGEST_BYTES] == sha256(data).hex().encode():
-                return data
-        raise StoreError(f"{path} is damaged, in both of its copies; put a bundle into a new store")
+        data = unsealed(copies)
+        if data is None:
+            raise StoreError(f"{path} is damaged, in both of its copies; put a bundle into a new store")
+        return data
 
 
 def _write(path: Path, data: bytes) -> None:

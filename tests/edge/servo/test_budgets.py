@@ -6,6 +6,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +17,7 @@ import pytest
 
 from hardcase_edge import cli
 from hardcase_edge.base.clock import Clock
+from hardcase_edge.base.files import sealed, unsealed
 from hardcase_edge.bundle.file import Bundle, pack_bundle
 from hardcase_edge.bundle.load import Loaded, load_bytes
 from hardcase_edge.bundle.prices import Prices
@@ -54,7 +57,21 @@ from tests.helpers.edge.evaluators import needs_kernel
 
 PRICES = Prices((1,), ((900,), (256,), (0,)), (300.0, 30.0, 1.0), (0.9, 0.1, 0.0), 1)
 REPLY = Reply(bytes(16), HPC, OK, 1, 9_000)
-CLOSED = {"budget_per_hour": None, "battery": None, "until": None, "max_forward_rate": None, "store": None}
+CLOSED = {
+    "budget_per_hour": None,
+    "battery": None,
+    "until": None,
+    "max_forward_rate": None,
+    "store": None,
+    "interval": 0.0,
+}
+
+
+def kept(path: Path) -> dict[str, Any]:
+    """What a budget file holds."""
+    data = unsealed(path.read_bytes())
+    assert data is not None
+    return dict(json.loads(data))
 
 
 class World:
@@ -274,7 +291,7 @@ def test_a_restart_after_the_date_goes_on_with_what_is_left(is_cut: bool, tmp_pa
     world.decide([EASY] * 3, pause_s=3600.0)
     if not is_cut:
         world.budgets.stop()
-    left = json.loads((tmp_path / "b.json").read_text())["battery"]
+    left = kept(tmp_path / "b.json")["battery"]
     world.clock = SimpleNamespace(now=lambda: date_of("2150-01-01"))  # type: ignore[assignment]
     world.start()
     plan, notes = world.budgets.plan, [line for line in world.notes if "is past" in line]
@@ -309,9 +326,9 @@ def test_the_largest_numbers_that_a_ledger_may_hold_end_no_run(
     flags = {"battery": 5.0, "until": "2099-01-01", "max_forward_rate": "10%"}
     world = World(tmp_path, **flags)
     world.budgets.stop()
-    kept = json.loads((tmp_path / "b.json").read_text())
-    kept |= {key: [MOST - 1, MOST - 1] for key in ("spending", "forwards", "battery")}
-    (tmp_path / "b.json").write_text(json.dumps(kept))
+    fields = kept(tmp_path / "b.json")
+    fields |= {key: [MOST - 1, MOST - 1] for key in ("spending", "forwards", "battery")}
+    (tmp_path / "b.json").write_bytes(sealed(json.dumps(fields).encode()))
     world.start()
     assert len(world.decide([HARD, EASY] * 20, pause_s=60.0)) == 40
     world.budgets.stop()
@@ -354,7 +371,7 @@ def test_a_battery_needs_costs_in_energy_and_time_is_not_saved(tmp_path: Path) -
     assert notes == [], "no advice about prices before it"
 
 
-def test_a_file_that_is_no_ledger_is_refused_and_that_of_another_plan_ignored(tmp_path: Path) -> None:
+def test_a_file_that_is_no_ledger_is_damaged_and_that_of_another_plan_ignored(tmp_path: Path) -> None:
     path = tmp_path / "b.json"
     write_ledger(path, "a", {"spending": (3, 4)})
     assert (read_ledger(path, "a"), read_ledger(path, "b")) == ({"spending": [3, 4]}, {})
@@ -362,13 +379,108 @@ def test_a_file_that_is_no_ledger_is_refused_and_that_of_another_plan_ignored(tm
     wrong = ["", "[]", "{}", "[" * 3000, '{"plan":"a","battery":[1]}', '{"plan":"a","spending":[1,-1]}',
              '{"plan":"a","spending":[1,1e3]}', '{"plan":"a","forwards":[1,true]}', " " * (MAX_BYTES + 1)]  # fmt: skip
     for text in wrong:
-        path.write_text(text)
-        with pytest.raises(InputError, match=r"budget file .* remove it"):
-            read_ledger(path, "a")
+        for data in (text.encode(), sealed(text.encode())):
+            path.write_bytes(data)
+            assert read_ledger(path, "a") is None
     path.unlink()
     os.mkfifo(path)
     with pytest.raises(InputError, match=r"is not a file; remove it"):
         read_ledger(path, "a")
+
+
+def test_no_damaged_byte_changes_what_is_left(tmp_path: Path) -> None:
+    path = tmp_path / "b.json"
+    write_ledger(path, "a", {"spending": (6_833_916_666, 4541)})
+    whole = path.read_bytes()
+    for k in range(len(whole)):
+        path.write_bytes(whole[:k] + bytes([whole[k] ^ 1]) + whole[k + 1 :])
+        assert read_ledger(path, "a") == {"spending": [6_833_916_666, 4541]}
+
+
+@pytest.mark.parametrize("data", [b"", b"x", b"[" * 3000, b'{"plan":"5000.0 None None None mJ","spending":[9,9]}'])
+def test_a_damaged_file_keeps_no_device_from_starting_and_gives_nothing_away(data: bytes, tmp_path: Path) -> None:
+    (tmp_path / "b.json").write_bytes(data)
+    world = World(tmp_path, budget_per_hour=3_600.0)  # one EASY decision in a second
+    assert world.notes == [
+        f"budget file {tmp_path}/b.json is damaged: the budget begins with an empty purse, which fills with time"
+    ]
+    first, *others = world.decide([EASY] * 10)
+    assert first["cost"] == 0.0
+    assert first["unpaid"] == ["x"]
+    assert [r["cost"] for r in others] == [1.0] * 9
+    world.budgets.stop()
+    world.start()
+    assert len(world.notes) == 2, "the second line is that of the first decision; the file is whole again"
+
+
+def test_a_damaged_file_of_a_battery_whose_date_is_past_keeps_no_device_from_starting(tmp_path: Path) -> None:
+    (tmp_path / "b.json").write_bytes(b"")
+    world = World(tmp_path, battery=5.0, until="2001-01-01")
+    assert [r["cost"] for r in world.decide([EASY] * 3)] == [0.0] * 3
+
+
+def test_a_second_run_with_one_file_is_refused_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "toy.hcb").write_bytes(make_bundle_bytes(prices=PRICES))
+    replay = write_replay(tmp_path / "r.csv", [EASY])
+    words = ["run", str(tmp_path / "toy.hcb"), "--sensors", f"replay:{replay}", "--budget-per-hour", "5000"]
+    command = [sys.executable, "-m", "hardcase_edge.cli", *words, "--budget-file", str(tmp_path / "b.json")]
+    world = World(tmp_path, budget_per_hour=5_000.0)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (
+        2,
+        f"hardcase-edge: budget file {tmp_path}/b.json is used by another run; end that run, or name another with "
+        "--budget-file\n",
+    )
+    world.budgets.stop()
+    assert subprocess.run(command, capture_output=True, timeout=60, check=False).returncode == 0
+
+
+def test_what_killed_writes_have_left_is_removed_at_the_next_start(tmp_path: Path) -> None:
+    leftovers = [tmp_path / ".b.json.abcd_123", tmp_path / "outbox" / ".boot.abcd_123"]
+    leftovers[1].parent.mkdir()
+    for path in leftovers:
+        path.write_bytes(b"x")
+    (tmp_path / ".b.json.mine").write_bytes(b"x")  # not the name of a temporary file
+    (tmp_path / "toy.hcb").write_bytes(make_bundle_bytes(prices=PRICES))
+    replay = write_replay(tmp_path / "r.csv", [EASY])
+    words = ["--budget-per-hour", "5000", "--budget-file", str(tmp_path / "b.json"), "--outbox", "1M"]
+    words += ["--outbox-folder", str(tmp_path / "outbox"), "--broker", "mqtt://127.0.0.1:9", "--device-id", "d"]
+    assert cli.main(["run", str(tmp_path / "toy.hcb"), "--sensors", f"replay:{replay}", *words]) == 0
+    assert [path.exists() for path in leftovers] == [False, False]
+    assert (tmp_path / ".b.json.mine").exists()
+
+
+def test_a_plan_that_cannot_pay_says_so_at_the_start_when_it_is_empty_and_when_it_pays_again(tmp_path: Path) -> None:
+    prices = {"prices": replace(PRICES, costs=(300.0, 30.0, 2.0))}
+    world = World(tmp_path, prices, budget_per_hour=360.0, interval=1.0)
+    assert world.notes == [
+        "the plan pays 180 of the cheapest decisions an hour (2 mJ each), and the interval makes 3,600; the others "
+        "will lack sensors: raise the budget, or the interval"
+    ]
+    world.decide([EASY] * 400)
+    assert world.notes[1:] == [
+        "the running budget of 360 mJ an hour is used up until it fills: x could not be paid, and answers without are "
+        "degraded"
+    ]
+    world.decide([EASY] * 50, pause_s=60.0)
+    assert world.notes[2].startswith("the budget pays for decisions again; ")
+    assert len(world.notes) == 3
+
+
+def test_a_plan_that_can_pay_says_nothing(tmp_path: Path) -> None:
+    world = World(tmp_path, budget_per_hour=5_000.0, interval=1.0)
+    world.decide([EASY] * 100)
+    assert world.notes == []
+
+
+def test_an_empty_battery_says_what_is_left(tmp_path: Path) -> None:
+    world = World(tmp_path, battery=0.001, until="2099-01-01")
+    world.budgets.plan.spent(world.budgets.plan.left - 1_000)
+    world.decide([EASY] * 100)
+    assert world.notes == [
+        "the battery's energy for decisions is used up, 0.001 mJ are left: x could not be paid, and answers without "
+        "are degraded"
+    ]
 
 
 def test_the_command_takes_the_flags_and_keeps_the_file(tmp_path: Path, capfd: Any, monkeypatch: Any) -> None:
@@ -378,7 +490,7 @@ def test_the_command_takes_the_flags_and_keeps_the_file(tmp_path: Path, capfd: A
     assert cli.main(["run", "toy.hcb", "--sensors", f"replay:{replay}", "--budget-per-hour", "5000"]) == 0
     records = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     assert [r["price"] for r in records] == [1.0, pytest.approx(1.0, abs=0.05)]
-    assert json.loads(Path("hardcase-budget.json").read_text())["spending"]
+    assert kept(Path("hardcase-budget.json"))["spending"]
     assert date_of("2099-01-01") == 4_070_908_800
 
 
