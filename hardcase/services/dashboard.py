@@ -38,6 +38,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--worker", action="append", default=[], metavar="URL",
         help="page of a worker that is shown, too: http://host:port/metrics of cloud worker --metrics; repeatable",
     )  # fmt: skip
+    parser.add_argument(
+        "--bundle", action="append", default=[], metavar="FILE",
+        help="a bundle whose names of readings and classes the page to label shows; repeatable",
+    )  # fmt: skip
     parser.add_argument("--public", action="store_true", help="allow an address that other machines can reach")
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
     parser.set_defaults(act=run)
@@ -60,17 +64,20 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(f"the dashboard needs {error.name}; pip install 'hardcase-cloud[dashboard]'") from error
     import socket
 
+    from hardcase_cloud.dashboard.bundles import known_of
     from hardcase_cloud.dashboard.figures import Figures
     from hardcase_cloud.dashboard.workers import Workers
     from hardcase_cloud.records.database import Database
+    from hardcase_edge.bundle.load import load_bundle
 
+    bundles = [known_of(load_bundle(path)) for path in args.bundle]
     workers = Workers(args.worker) if args.worker else None
     database = Database(args.store, makes=False)
     try:
         listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
         raise InputError(f"{args.bind} cannot be listened at: {one_line(error)}; name another with --bind") from error
-    server = Server(make_app(Figures(database, workers), token))
+    server = Server(make_app(Figures(database, workers, bundles), token))
     on_stop_signals(server.stop)
     shown = f"[{host}]" if ":" in host else host
     url = f"http://{shown}:{listener.getsockname()[1]}/"

@@ -5,18 +5,21 @@ page that stays open keeps what its reader has begun, and says what is old.
 
 from __future__ import annotations
 
+import json
 import socket
 import struct
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from hardcase.services import dashboard as services
 from hardcase_cloud.dashboard.app import make_app
+from hardcase_cloud.dashboard.bundles import Feature, Known
 from hardcase_cloud.dashboard.figures import Figures
 from hardcase_cloud.dashboard.server import Server
 from hardcase_cloud.records.database import Database
@@ -41,11 +44,11 @@ STATES = (
 
 
 @contextmanager
-def serving(url: str) -> Iterator[str]:
+def serving(url: str, *bundles: Known) -> Iterator[str]:
     """The dashboard of a store on a thread: its address, with the token."""
     database = Database(url)
     listener = socket.create_server(("127.0.0.1", 0))
-    server = Server(make_app(Figures(database), TOKEN))
+    server = Server(make_app(Figures(database, None, bundles), TOKEN))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     try:
@@ -163,4 +166,95 @@ def test_an_open_page_keeps_a_first_press_and_a_refusal_and_says_what_is_old(tmp
         browser.until("document.getElementById('lost').textContent.includes('does not answer')")
         browser.evaluate("void search()")
         browser.until("document.getElementById('found').textContent.includes('does not answer')")
+    database.close()
+
+
+HOSTILE = "<img src=x onerror=\"document.title='owned'\">"
+KNOWN = Known("ab" * 32, HOSTILE, ("calm", HOSTILE, *"cde"), "cd" * 32, (Feature("flow", (), 0.0, 9.0),))
+
+
+def audit(k: int, label: str) -> Incoming:
+    """An audit, with its answer of f0."""
+    fields = {"bundle": KNOWN.sha256, "label": label, "readings": [float(k)], "f0": {"label": "e"}}
+    return Incoming(f"d{k}", 1, 1, "audit", json.dumps(fields), KNOWN.sha256)
+
+
+def test_cases_are_labelled_by_keys_and_what_devices_send_runs_nowhere(tmp_path: Path) -> None:
+    need(BROWSER)
+    url = f"sqlite:{tmp_path / 's.sqlite'}"
+    database = Database(url)
+    for k in range(1, 5):
+        database.keep([audit(k, HOSTILE if k == 4 else "calm")], 1_790_000_000.0 + k)
+    with serving(url, KNOWN) as page, Browser(tmp_path) as browser:
+
+        def press(key: str) -> None:
+            for kind in ("keyDown", "keyUp"):
+                browser.call("Input.dispatchKeyEvent", type=kind, key=key, text=key if kind == "keyDown" else "")
+
+        def at(device: str) -> None:
+            browser.until(f"!isBusy && document.getElementById('case-text').textContent.startsWith('{device},')")
+
+        def labels() -> dict[str, str]:
+            return dict(database.read("SELECT device, label FROM labels WHERE source = 'person'"))
+
+        browser.open(page)
+        browser.until("document.getElementById('errors').textContent == 'No labels by people yet.'")
+        browser.open(page.partition("?")[0] + "label")
+        at("d4")
+        cells = "[...document.querySelectorAll('#readings tbody tr > *')].map((cell) => cell.textContent)"
+        assert browser.evaluate(cells) == ["flow", "4", "0 to 9"]
+        assert text(browser, "answers-text") == ""
+        press("a")
+        assert text(browser, "answers-text") == f"The device answered {HOSTILE}; f0 answered e."
+        press("1")
+        at("d3")
+        assert (labels(), text(browser, "answers-text")) == ({"d4": "calm"}, "")
+        press("s")
+        at("d2")
+        press("2")
+        at("d1")
+        assert labels() == {"d4": "calm", "d2": HOSTILE}
+        press("9")  # of no class
+        press("u")
+        at("d2")
+        assert labels() == {"d4": "calm"}
+        assert "1 answers of bundle" in text(browser, "needed")
+        assert "1 were wrong" in text(browser, "needed")
+        press("3")
+        at("d1")
+        press("5")
+        browser.until("document.getElementById('h-case').textContent == 'No case waits.'")
+        assert labels() == {"d4": "calm", "d2": "c", "d1": "e"}
+        assert browser.evaluate("document.title") == "hardcase labels"
+        browser.evaluate("document.querySelector('#which button').click()")
+        at("d3")
+        browser.screenshot(320, 900)
+        browser.until("document.body.scrollWidth <= innerWidth")
+        browser.open(page)
+        browser.until("document.getElementById('errors').textContent == '100.0 %'")
+        assert browser.evaluate("document.title") == "hardcase fleet"
+        size = "parseFloat(getComputedStyle(document.getElementById('{}')).fontSize)"
+        assert browser.evaluate(f"{size.format('errors')} > 2 * {size.format('agreement')}")
+    database.close()
+
+
+def test_of_many_classes_one_is_found_by_its_letters(tmp_path: Path) -> None:
+    need(BROWSER)
+    url = f"sqlite:{tmp_path / 's.sqlite'}"
+    database = Database(url)
+    database.keep([audit(1, "species 7")], 1_790_000_000.0)
+    known = replace(KNOWN, classes=tuple(f"species {k}" for k in range(500)))
+    with serving(url, known) as page, Browser(tmp_path) as browser:
+        browser.open(page)
+        browser.open(page.partition("?")[0] + "label")
+        browser.until("document.querySelectorAll('#classes button').length == 60")
+        browser.evaluate("document.getElementById('find').focus()")
+        browser.call("Input.insertText", text="species 49")
+        browser.until("document.querySelectorAll('#classes button').length == 11")
+        browser.call("Input.insertText", text="7")
+        browser.until("document.querySelectorAll('#classes button').length == 1")
+        for kind in ("keyDown", "keyUp"):
+            browser.call("Input.dispatchKeyEvent", type=kind, key="Enter")
+        browser.until("document.getElementById('said').textContent == 'Kept: d1 is species 497.'")
+        assert database.read("SELECT label FROM labels") == [("species 497",)]
     database.close()

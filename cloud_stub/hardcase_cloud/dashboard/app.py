@@ -22,7 +22,7 @@ from importlib.resources import files
 from typing import Any
 
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
@@ -30,6 +30,7 @@ from hardcase_edge.errors import InputError
 
 from ..metrics.families import fleet_text
 from .figures import Figures
+from .labelling import parse_fields
 
 __all__ = ["SHOWN", "make_app"]
 
@@ -40,13 +41,16 @@ BEAT_S = 15.0  # a stream that has nothing new says that it lives
 MOST_WATCHERS = 500
 MOST_DIGITS = 100  # of a roll-out's number in an address; Python reads no number of more than 4,300
 TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
-FILES = ("page.js", "page.css", "uPlot.iife.min.js", "uPlot.min.css")
+PAGES = ("index.html", "label.html")
+FILES = ("page.js", "page.css", "label.js", "shared.js", "uPlot.iife.min.js", "uPlot.min.css")
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store",
 }  # fmt: skip
 WISHES = ("pause", "resume", "stop")
+MAX_BODY = 65_536  # bytes that a page sends
+BODY_S = 5.0  # for them to come
 
 
 class Feed:
@@ -131,8 +135,8 @@ def make_app(figures: Figures, token: str, *, now: Callable[[], float] = time.ti
     Starlette
         ``state.end_streams()`` ends the streams of all watchers.
     """
-    feed = Feed(figures, now)
-    contents = {name: files(__package__).joinpath("page", name).read_bytes() for name in ("index.html", *FILES)}
+    feed, labelling = Feed(figures, now), figures.labelling
+    contents = {name: files(__package__).joinpath("page", name).read_bytes() for name in (*PAGES, *FILES)}
 
     async def page(request: Request) -> Response:
         if "token" in request.query_params:
@@ -180,6 +184,24 @@ def make_app(figures: Figures, token: str, *, now: Callable[[], float] = time.ti
         await feed.renew()
         return answer
 
+    async def label_page(_: Request) -> Response:
+        return Response(contents["label.html"], media_type="text/html")
+
+    async def label(request: Request) -> Response:
+        acts = {"next": labelling.next, "give": labelling.give, "undo": labelling.take_back}
+        act = acts.get(request.path_params["what"])
+        if act is None:
+            return Response(status_code=404)
+        if request.headers.get("x-hardcase") != "1":
+            return Response(status_code=403)
+        try:
+            body = await asyncio.wait_for(_body(request), BODY_S)
+        except (TimeoutError, ClientDisconnect):
+            return Response(status_code=408, headers={"Connection": "close"})
+        if body is None:
+            return Response(status_code=413, headers={"Connection": "close"})
+        return await _guarded(feed.call(lambda: act(parse_fields(body))))
+
     async def metrics(request: Request) -> Response:
         try:
             text = fleet_text(await feed.call(lambda: figures.fleet(now())))
@@ -198,7 +220,7 @@ def make_app(figures: Figures, token: str, *, now: Callable[[], float] = time.ti
     routes = [
         Route("/", page), Route("/file/{name}", file), Route("/events", events), Route("/devices", devices),
         Route("/device", device), Route("/rollouts/{id}/{wish}", wish, methods=["POST"]),
-        Route("/metrics", metrics),
+        Route("/metrics", metrics), Route("/label", label_page), Route("/label/{what}", label, methods=["POST"]),
     ]  # fmt: skip
     app = Starlette(routes=routes, lifespan=lifespan)
     app.state.end_streams = feed.end
@@ -242,6 +264,16 @@ def _tokens(request: Request) -> list[str]:
     words += [request.cookies.get(COOKIE, "")]
     words += [request.query_params.get("token", "")] if request.url.path == "/" else []
     return [w for w in words if w]
+
+
+async def _body(request: Request) -> bytes | None:
+    """What a request brings; None if it is too much."""
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > MAX_BODY:
+            return None
+    return body
 
 
 async def _guarded(value: Awaitable[Any]) -> Response:

@@ -19,10 +19,13 @@ from hardcase_edge.errors import InputError, type_and_line
 
 from ..metrics.families import BudgetFigures, Fleet, PromiseFigures, RolloutFigures
 from ..records.database import Database
+from ..records.judged import Errors, Judged
 from ..records.registry import OPEN, Registry
 from ..records.standing import Standing, standings
 from ..rollouts.machine import STATES
 from .budgets import Budget, budget_of, budgets_by_bundle
+from .bundles import Bundles, Known
+from .labelling import Labelling
 from .workers import Workers
 
 __all__ = ["PAGE", "Figures"]
@@ -60,9 +63,12 @@ class Figures:
         Wall time since when that is so.
     """
 
-    def __init__(self, database: Database, workers: Workers | None = None) -> None:
+    def __init__(self, database: Database, workers: Workers | None = None, bundles: Sequence[Known] = ()) -> None:
         self._database, self._workers = database, workers
         self.registry = Registry(database)
+        self._bundles = Bundles(database, bundles)
+        self._judged = Judged(database, self._bundles.f0_label)
+        self.labelling = Labelling(database, self._bundles, self._judged)
         self._devices: dict[str, _Device] = {}
         self._in_order: list[str] | None = None  # names of all devices, those that need a look first; None: not known
         self._seen = 0.0
@@ -92,7 +98,7 @@ class Figures:
             order = self._in_order = [name for name, _ in known]
         found = [d for d in order if part in d.lower() and state in ("", devices[d].state)]
         rows = [
-            [d, (it := devices[d]).state, it.bundle[:12], it.seen, it.asked, it.forwarded]
+            [d, (it := devices[d]).state, self._bundles.title(it.bundle), it.seen, it.asked, it.forwarded]
             for d in found[page * PAGE : (page + 1) * PAGE]
         ]
         return {"n": len(found), "page": page, "rows": rows}
@@ -109,6 +115,7 @@ class Figures:
         return {
             "device": name,
             "state": known.state if known else "",
+            "errors": self._judged.by_device.get(name, Errors()).to_json(),
             "rows": [[t, *(_plain(r.get(k)) for k in ("route", "cost", "confidence", "label"))] for t, r in decisions],
         }
 
@@ -136,18 +143,21 @@ class Figures:
     # ------------------------------------------------------------ parts
 
     def _look(self, now: float) -> dict[str, Any]:
+        self._bundles.renew()
+        self._judged.renew()
         self._read_devices(now)
         by_bundle = Counter(it.bundle for it in self._devices.values())
         return {
             "fleet": {
                 "devices": len(self._devices),
                 "states": sorted(self._by_state().items(), key=lambda x: ORDER.index(x[0]) if x[0] in ORDER else 9),
-                "bundles": [[bundle[:12] or "unknown", n] for bundle, n in by_bundle.most_common(5)],
+                "bundles": [[self._bundles.title(bundle), n] for bundle, n in by_bundle.most_common(5)],
             },
             "minutes": self._minutes(now),
+            "errors": self._errors(),
             "agreement": self._agreement(now),
             "promises": self._promises(),
-            "budgets": [asdict(b) for b in self._budgets()],
+            "budgets": [asdict(b) | {"bundle": self._bundles.title_of(b.bundle)} for b in self._budgets()],
             "drift": self._drift(now),
             "rollouts": self._rollouts(now),
         }
@@ -194,9 +204,23 @@ class Figures:
         for bundle, n, k in rows:
             low, high = interval(int(n), int(k))
             out.append(
-                {"bundle": bundle[:12], "n": int(n), "agreed": int(k), "low": round(low, 4), "high": round(high, 4)}
+                {
+                    "bundle": self._bundles.title(bundle),
+                    "n": int(n),
+                    "agreed": int(k),
+                    "low": round(low, 4),
+                    "high": round(high, 4),
+                }
             )
         return out
+
+    def _errors(self) -> dict[str, Any]:
+        """How often answers are wrong by the labels of people: of all devices, of the bundles with most, and of f0."""
+        most = sorted(self._judged.by_bundle.items(), key=lambda x: (-x[1].n, x[0]))[:BUNDLES]
+        return {
+            "all": self._judged.all.to_json(), "by_f0": self._judged.by_f0.to_json(),
+            "bundles": [[self._bundles.title(bundle), errors.to_json()] for bundle, errors in most],
+        }  # fmt: skip
 
     def _standings(self) -> list[Standing]:
         """Those of the bundles with most audits."""
@@ -212,8 +236,9 @@ class Figures:
         for s in self._standings():
             low, high = s.interval
             rows.append({
-                "bundle": s.bundle[:12], "label": s.label[:64], "n": s.n, "agreed": s.agreed, "low": round(low, 4),
-                "high": round(high, 4), "promised": s.promised, "state": s.state, "since": s.since,
+                "bundle": self._bundles.title(s.bundle), "label": s.label[:64], "n": s.n, "agreed": s.agreed,
+                "low": round(low, 4), "high": round(high, 4), "promised": s.promised, "state": s.state,
+                "since": s.since,
             })  # fmt: skip
         broken, suspects = self._said()
         return {"rows": rows, "broken": broken, "suspects": sorted(suspects.items(), key=lambda x: (-x[1], x[0]))}
@@ -256,8 +281,8 @@ class Figures:
             machine = json.loads(row.machine)
             plan = machine.get("plan", {})
             out.append({
-                "id": row.id, "bundle": row.bundle[:12], "group": row.members, "state": row.state, "wish": row.wish,
-                "reason": machine.get("reason", ""), "began": row.began, "is_open": row.state in OPEN,
+                "id": row.id, "bundle": self._bundles.title(row.bundle), "group": row.members, "state": row.state,
+                "wish": row.wish, "reason": machine.get("reason", ""), "began": row.began, "is_open": row.state in OPEN,
                 "is_served": now - row.served < 10, "budget": plan.get("budget"), "agreement": plan.get("agreement"),
                 "devices": [[state, counts.get(row.id, {}).get(state, 0)] for state in STATES],
             })  # fmt: skip

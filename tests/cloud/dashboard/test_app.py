@@ -33,6 +33,9 @@ PATHS = [
     "/file/page.js",
     "/nothing",
     "/rollouts/1/stop",
+    "/label",
+    "/label/next",
+    "/label/give",
     "/?token=wrong",
 ]
 Answer = tuple[int, dict[str, str], bytes]
@@ -70,13 +73,16 @@ def figures(tmp_path: Path) -> Iterator[Figures]:
     database.close()
 
 
-def ask(figures: Figures, path: str, *, method: str = "GET", headers: dict[str, str] | None = None) -> Answer:
+def ask(
+    figures: Figures, path: str, *, method: str = "GET", headers: dict[str, str] | None = None, body: bytes = b""
+) -> Answer:
     """One request to the application, without a server."""
-    return asyncio.run(_ask(make_app(figures, TOKEN, now=lambda: NOW), path, method, headers or {}))
+    return asyncio.run(_ask(make_app(figures, TOKEN, now=lambda: NOW), path, method, headers or {}, body))
 
 
-async def _ask(app: Any, path: str, method: str, headers: dict[str, str]) -> Answer:
+async def _ask(app: Any, path: str, method: str, headers: dict[str, str], body: bytes) -> Answer:
     sent: list[Any] = []
+    bodies = [body] if body else []
     location, _, query = path.partition("?")
     scope = {
         "type": "http", "method": method, "path": location, "raw_path": location.encode(),
@@ -86,6 +92,8 @@ async def _ask(app: Any, path: str, method: str, headers: dict[str, str]) -> Ans
     }  # fmt: skip
 
     async def receive() -> Any:
+        if bodies:
+            return {"type": "http.request", "body": bodies.pop(), "more_body": False}
         if not sent or sent[-1].get("more_body"):
             await asyncio.sleep(0.05)
         return {"type": "http.disconnect"}

@@ -7,18 +7,22 @@ import json
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hardcase_cloud.records import database as module
 from hardcase_cloud.records import schema
 from hardcase_cloud.records.came_back import came_back
+from hardcase_cloud.records.cases import case_of
 from hardcase_cloud.records.database import Database
 from hardcase_cloud.records.dialects import open_dialect, redacted
 from hardcase_cloud.records.incoming import Incoming
+from hardcase_cloud.records.judged import Errors, Judged
 from hardcase_cloud.records.registry import Registry, Seen
 from hardcase_cloud.records.schema import RECORDS, VERSION
 from hardcase_cloud.records.standing import promise, standings
+from hardcase_cloud.records.waiting import START, case_at, next_waiting, take_back
 from hardcase_edge.errors import InputError
 from tests.helpers.cloud.postgres import Cluster, running_postgres
 
@@ -357,3 +361,32 @@ def test_a_url_is_shown_without_its_password() -> None:
     assert redacted("postgresql://u:secret@h:5/d?x=y") == "postgresql://u@h:5/d"
     assert redacted("postgresql:///d?password=secret") == "postgresql:///d"
     assert "secret" not in redacted("postgresql://[u:secret")
+
+
+def test_cases_wait_until_a_person_has_labelled_them_and_what_people_say_is_summed_up(database: Database) -> None:
+    audits = [
+        Incoming("d1", 1, k, "audit", json.dumps({"bundle": "b1", "label": "x", "t": 20.0 * k})) for k in (1, 2, 3)
+    ]
+    database.keep([*audits, case_of("d2", bytes(16), "f0", [1.0], 0, 1.0), decision("d1", 9)], 5.0)
+    judged = Judged(database, lambda fields: "x")
+
+    def waiting(**more: Any) -> list[int]:
+        found, place = [], START
+        while (case := next_waiting(database, lambda _: True, after=place, **more)[0]) is not None:
+            found.append(case.sequence)
+            place = case.place
+        return found
+
+    assert waiting() == [0, 3, 2, 1]
+    assert waiting(kinds=("audit",), apart_s=30.0, passed=[("d1", 60.0)]) == [1]
+    registry = Registry(database)
+    assert registry.label_by_person([("d1", 1, 2, "y"), ("d2", 0, 0, "x"), ("d1", 1, 1, "x")], 6.0) == 3
+    judged.renew()
+    assert (judged.all, judged.by_f0, judged.by_bundle) == (Errors(2, 1), Errors(1, 0), {"b1": Errors(2, 1)})
+    assert waiting(apart_s=5.0) == [3]
+    assert (take_back(database, ("d1", 1, 2), "x"), take_back(database, ("d1", 1, 2), "y")) == (False, True)
+    judged.renew()
+    assert (judged.all, waiting()) == (Errors(1, 0), [3, 2])
+    found = case_at(database, ("d1", 1, 2))
+    assert found is not None
+    assert (found.time, case_at(database, ("d1", 1, 9))) == (40.0, None)

@@ -4,27 +4,6 @@
 const SURE_MS = 10000; // for which a button that ends something waits for the second press
 const LIST_MS = 10000; // at least, between two looks at the list while states change
 const SILENCE_MS = 60000; // the server says something every 15 s
-const $ = (id) => document.getElementById(id);
-const percent = (x, digits = 1) => (x === null || x === undefined ? "unknown" : (100 * x).toFixed(digits) + " %");
-const number = (n) => n.toLocaleString("en");
-
-function clock(s) { // a time of another day has its day
-  const at = new Date(1000 * s);
-  if (at.toDateString() === new Date().toDateString()) return at.toLocaleTimeString();
-  return at.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
-}
-
-function say(id, text) { // an alert is read out when it is written, so only what is new is
-  if ($(id).textContent !== text) $(id).textContent = text;
-}
-
-function element(tag, text = "", attributes = {}) {
-  const made = document.createElement(tag);
-  made.textContent = text;
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  return made;
-}
-
 function rows(table, lines, none) {
   const body = $(table).tBodies[0];
   if (!lines.length) lines = [[element("td", none, { colspan: $(table).tHead.rows[0].cells.length })]];
@@ -102,10 +81,11 @@ const upFromZero = (least) => (chart, low, high) => [0, 1.1 * (Math.max(high || 
 const share = (v) => Number((100 * v).toFixed(1)) + " %";
 
 function show(figures) {
-  const { fleet, minutes, agreement, promises, budgets, drift, rollouts, store } = figures;
+  const { fleet, minutes, errors, agreement, promises, budgets, drift, rollouts, store } = figures;
   say("trouble", store.trouble ? "Since " + clock(store.since) + " the store cannot be read: " + store.trouble + " The figures are those of before." : "");
   if (!fleet) return;
   showStates(fleet);
+  showErrors(errors);
   rows("agreement", agreement.map((a) => [a.bundle, percent(a.agreed / a.n, 2), percent(a.low, 2) + " to " + percent(a.high, 2), number(a.n)]), "No audit of the last day has a label; hardcase cloud label has f0 answer them.");
   $("promises").textContent = promiseText(promises);
   $("budgets").textContent = budgets.map(budgetText).join(" ");
@@ -113,6 +93,14 @@ function show(figures) {
   showHour(minutes, rollouts);
   showRollouts(rollouts);
   showWorkers(figures.workers);
+}
+
+function showErrors({ all, by_f0, bundles }) { // by people, who are nearer to the truth than f0
+  const part = (e) => percent(e.wrong / e.n, 1) + " (" + percent(e.low) + " to " + percent(e.high) + ", " + number(e.n) + " labels)";
+  $("errors").textContent = all.n ? percent(all.wrong / all.n, 1) : "No labels by people yet.";
+  $("errors-text").textContent = (all.n ? "of the devices' own answers are wrong: " + number(all.wrong) + " of " + number(all.n) + " that people have labelled, 95 % interval " + percent(all.low) + " to " + percent(all.high) + ". " : "") + (by_f0.n ? "Of f0's answers to forwarded cases " + part(by_f0) + " are wrong." : "");
+  $("errors-table").hidden = bundles.length < 1;
+  rows("errors-table", bundles.map(([name, e]) => [name, percent(e.wrong / e.n, 1), percent(e.low) + " to " + percent(e.high), number(e.n)]), "");
 }
 
 let states = "", listed = 0;
@@ -261,11 +249,12 @@ async function one(id, button) {
 }
 
 function showOne(device) {
-  const { rows, state } = device;
+  const { rows, state, errors } = device;
   const routes = {};
   for (const [, route] of rows) routes[route] = (routes[route] || 0) + 1;
   const counted = number(rows.length) + " decisions that it has sent" + Object.entries(routes).map(([r, k]) => ", " + number(k) + " " + r).join("") + ". The lines are the cost of each (left), and its confidence (dashed, right).";
-  $("one-text").textContent = (state || "unknown") + "; " + (rows.length ? counted : "it has sent no decision to this store.");
+  const judged = errors.n ? " People have labelled " + number(errors.n) + " of its answers; " + number(errors.wrong) + " were wrong, " + percent(errors.wrong / errors.n) + " (" + percent(errors.low) + " to " + percent(errors.high) + ")." : " No labels by people yet.";
+  $("one-text").textContent = (state || "unknown") + "; " + (rows.length ? counted : "it has sent no decision to this store.") + judged;
   if (!rows.length) return;
   const value = (x) => (typeof x === "number" ? x : null);
   plot("one-cost", [rows.map((r) => r[0]), rows.map((r) => value(r[2])), rows.map((r) => value(r[3]))], [{ label: "cost", scale: "y", text: short, range: upFromZero(0) }, { label: "confidence", scale: "z", text: share, range: [0, 1] }]);
