@@ -19,12 +19,12 @@ from hardcase_edge.errors import InputError, type_and_line
 
 from ..metrics.families import BudgetFigures, Fleet, PromiseFigures, RolloutFigures
 from ..records.database import Database
-from ..records.judged import Errors, Judged
 from ..records.registry import OPEN, Registry
 from ..records.standing import Standing, standings
 from ..rollouts.machine import STATES
 from .budgets import Budget, budget_of, budgets_by_bundle
 from .bundles import Bundles, Known
+from .judged import Errors, Judged
 from .labelling import Labelling
 from .workers import Workers
 

@@ -18,10 +18,10 @@ from ..records.cases import CASE
 from ..records.database import Database, utf8
 from ..records.dialects import Row
 from ..records.incoming import MOST
-from ..records.judged import Errors, Judged, needed
 from ..records.registry import Registry
-from ..records.waiting import AUDIT, START, Waiting, case_at, next_waiting, take_back
 from .bundles import Bundles, Feature, Known
+from .judged import Errors, Judged, needed
+from .waiting import AUDIT, START, Waiting, case_at, next_waiting, take_back
 
 __all__ = ["Labelling", "parse_fields"]
 

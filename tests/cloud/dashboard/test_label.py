@@ -13,10 +13,10 @@ import pytest
 from hardcase_cloud.dashboard.app import MAX_BODY
 from hardcase_cloud.dashboard.bundles import Feature, Known
 from hardcase_cloud.dashboard.figures import Figures
+from hardcase_cloud.dashboard.judged import Errors, needed
 from hardcase_cloud.records.cases import case_of
 from hardcase_cloud.records.database import Database
 from hardcase_cloud.records.incoming import Incoming
-from hardcase_cloud.records.judged import Errors, needed
 from hardcase_edge.base.betting import log_wealth
 from tests.cloud.dashboard.test_app import IN, ask
 
@@ -122,8 +122,8 @@ def test_no_two_of_one_device_are_shown_within_the_chosen_seconds(page: Page) ->
 def test_many_cases_that_are_alike_are_looked_through_in_several_questions(
     page: Page, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hardcase_cloud.records.waiting.PAGE", 2)
-    monkeypatch.setattr("hardcase_cloud.records.waiting.MOST_PAGES", 2)
+    monkeypatch.setattr("hardcase_cloud.dashboard.waiting.PAGE", 2)
+    monkeypatch.setattr("hardcase_cloud.dashboard.waiting.MOST_PAGES", 2)
     for k in range(9):
         page.keep(audit("d1", 1 + k), at=NOW + k)
     page.keep(audit("d2", 1), at=NOW - 1)

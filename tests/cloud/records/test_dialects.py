@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from hardcase_cloud.dashboard.judged import Errors, Judged
+from hardcase_cloud.dashboard.waiting import START, case_at, next_waiting, take_back
 from hardcase_cloud.records import database as module
 from hardcase_cloud.records import schema
 from hardcase_cloud.records.came_back import came_back
@@ -18,11 +20,9 @@ from hardcase_cloud.records.cases import case_of
 from hardcase_cloud.records.database import Database
 from hardcase_cloud.records.dialects import open_dialect, redacted
 from hardcase_cloud.records.incoming import Incoming
-from hardcase_cloud.records.judged import Errors, Judged
 from hardcase_cloud.records.registry import Registry, Seen
 from hardcase_cloud.records.schema import RECORDS, VERSION
 from hardcase_cloud.records.standing import promise, standings
-from hardcase_cloud.records.waiting import START, case_at, next_waiting, take_back
 from hardcase_edge.errors import InputError
 from tests.helpers.cloud.postgres import Cluster, running_postgres
 

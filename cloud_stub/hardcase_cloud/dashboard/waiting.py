@@ -12,10 +12,10 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .cases import CASE
-from .database import MOST_SECONDS, Database
-from .dialects import Row
-from .registry import F0, PERSON
+from ..records.cases import CASE
+from ..records.database import MOST_SECONDS, Database
+from ..records.dialects import Row
+from ..records.registry import F0, PERSON
 
 __all__ = ["AUDIT", "START", "Waiting", "case_at", "next_waiting", "take_back"]
 

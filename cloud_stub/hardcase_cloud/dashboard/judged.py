@@ -15,12 +15,12 @@ from typing import Any
 
 from hardcase_edge.base.betting import interval, log_wealth
 
-from .cases import CASE
-from .database import Database
-from .dialects import Row
-from .incoming import word
-from .registry import PERSON, SETTLE_S
-from .standing import DELTA
+from ..records.cases import CASE
+from ..records.database import Database
+from ..records.dialects import Row
+from ..records.incoming import word
+from ..records.registry import PERSON, SETTLE_S
+from ..records.standing import DELTA
 
 __all__ = ["Errors", "Judged", "needed"]
 
