@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from hardcase_cloud.answering.service import Answerer
+    from hardcase_cloud.answering.asking import Answerer
     from hardcase_edge.bundle.manifest import Manifest
     from hardcase_edge.program.definition import Program
     from hardcase_edge.program.readings import Reading

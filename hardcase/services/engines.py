@@ -7,7 +7,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hardcase_cloud.answering.service import Answerer
+    from hardcase_cloud.answering.asking import Answerer
     from hardcase_edge.link.address import Address
 
 __all__ = ["engine_of", "open_model"]

@@ -21,7 +21,7 @@ from ..services.flags import broker_argument, number, positive, tenant_argument,
 from . import audits, retrain
 
 if TYPE_CHECKING:
-    from hardcase_cloud.answering.service import Answerer
+    from hardcase_cloud.answering.asking import Answerer
     from hardcase_cloud.answering.supervisor import Supervisor
 
 __all__ = ["EXAMPLES", "HELP", "TERMS", "arguments", "run"]

@@ -15,7 +15,7 @@ class Counters:
     received: int = 0  # messages of any kind
     served: int = 0  # answered for the first time
     refused: int = 0  # answered with REFUSED: the HPC failed, or the device made it hang before
-    hung: int = 0  # of these, the HPC did not return in time
+    hung: int = 0  # the HPC did not return in time; of these, refused or busy
     repeated: int = 0  # sent again: answered from memory, or still in the queue
     expired: int = 0  # dropped: the deadline passed in the queue
     busy: int = 0  # told to try later: they could not be answered in time, or the queue was full

@@ -12,58 +12,39 @@ Whatever it receives, the service never raises an exception; it answers a repeat
 reply; it replies only to the device that the request's topic names, and never after the request's deadline; its memory
 is bounded. It answers the earliest deadline first, but the first request of each device before the second of any
 (``agenda.py``), and tells the devices at once whose requests it cannot answer in time: busy, try after so many ms.
-It refuses the request that makes the HPC hang; a device that does so again is refused unasked for a time. What a device
-sends beyond its rate (``rates.py``) is dropped.
+It refuses the request that makes the HPC hang; a device that does so again while others are answered is refused unasked
+for a time, and where the HPC hangs for all, it is busy (``asking.py``). What a device sends beyond its rate
+(``rates.py``) is dropped.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
-from hardcase_edge.errors import HpcStuckError, HpcTimeoutError, InputError, WireError
+from hardcase_edge.errors import WireError
 from hardcase_edge.link.wire import BUSY, OK, REFUSED, Reply, device_of_topic, pack_reply, unpack_request
 from hardcase_edge.program.readings import Reading
 
 from .agenda import Agenda, Pace, seconds_left
+from .asking import FAILED, HUNG, UNANSWERED, Answer, Answerer, Asking, Suspects
 from .counters import Counters
 from .rates import Rates
 from .remembered import Remembered, Replies
-from .suspects import Suspects
 
-__all__ = ["Answerer", "Counters", "Outgoing", "Service", "ServiceConfig"]
+__all__ = ["Counters", "Outgoing", "Service", "ServiceConfig"]
 
 log = logging.getLogger(__name__)
 
 MAX_ALONE = 256  # requests of suspects that are kept from batches
 MAX_CORRELATION_BYTES = 256  # MQTT 5 allows 65,535; hardcase's devices send 16
 BUSY_LEAST_MS, BUSY_MOST_MS = 50, 200  # what a busy reply asks for; devices double it while they meet it again
+STALL_MS = 1_000  # what it asks for while the HPC hangs for all
 
-FAILED, HUNG, UNANSWERED = "failed", "hung", "unanswered"  # what a row has instead of an answer
 Key = tuple[str, bytes]  # device, request id
-_Answer = tuple[int, int] | str  # result and confidence in basis points, or one of the three above
 OnAnswer = Callable[[str, bytes, tuple[Reading, ...], int], None]
-
-
-class Answerer(Protocol):
-    """What the service needs of a model; ``onnx_model.Hpc`` and ``function.FunctionHpc`` implement it."""
-
-    sha256: str
-    dtypes: tuple[str, ...]
-
-    def answer(self, rows: Sequence[Sequence[Reading]]) -> list[tuple[int, int]]:
-        """The class index or result, and the confidence in basis points, of each row.
-
-        Raises
-        ------
-        InputError
-            It has none; ``HpcTimeoutError`` if it did not return in time.
-        HpcStuckError
-            It can answer no more in this process.
-        """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,8 +93,6 @@ class Service:
     ----------
     config : ServiceConfig
     counters : Counters
-    is_stuck : bool
-        Whether the HPC can answer no more in this process; what waits then stays unanswered.
 
     Examples
     --------
@@ -137,7 +116,7 @@ class Service:
     def __init__(self, hpc: Answerer, config: ServiceConfig | None = None, on_answer: OnAnswer | None = None) -> None:
         self.config, self._on_answer = config or ServiceConfig(), on_answer
         self.counters = Counters()
-        self._hpc = hpc
+        self._hpc, self._asking = hpc, Asking(hpc)
         self._digest = bytes.fromhex(hpc.sha256)
         self._agenda = Agenda()
         self._pace = Pace()
@@ -147,12 +126,16 @@ class Service:
         self._replies = Replies(self.config.max_remembered, self.config.max_remembered_per_device)
         self._suspects = Suspects()
         self._was_batch = False
-        self.is_stuck = False
         self._first_at = 0.0
         self._began = 0.0  # when the last batch did
         self._n_running = 0
         self._has_next = False  # a full batch waited when the last one had ended
         self._released: list[int] = []
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether the HPC can answer no more in this process; what waits then stays unanswered."""
+        return self._asking.is_stuck
 
     def receive(
         self, topic: str, payload: bytes, now: float, correlation: bytes = b"", *, tag: int = 0,
@@ -275,11 +258,11 @@ class Service:
         wait_s = self._pace.of(self._agenda.place(device, deadline) + 1, config.max_batch)
         return wait_s > config.most_wait * (deadline - now)
 
-    def _busy(self, key: Key, waiting: _Waiting, now: float) -> Outgoing:
-        """Tell a device to try later, after about the time that the queue takes; nothing is remembered."""
+    def _busy(self, key: Key, waiting: _Waiting, now: float, after_ms: int = 0) -> Outgoing:
+        """Tell a device to try later, by default after about the time that the queue takes; nothing is remembered."""
         self.counters.busy += 1
         queue_ms = self._pace.of(len(self._agenda), self.config.max_batch) * 1000
-        after_ms = round(min(BUSY_MOST_MS, max(BUSY_LEAST_MS, queue_ms)))
+        after_ms = after_ms or round(min(BUSY_MOST_MS, max(BUSY_LEAST_MS, queue_ms)))
         payload = pack_reply(Reply(key[1], self._digest, BUSY, after_ms, 0))
         return Outgoing(key[0], payload, waiting.deadline - now, waiting.correlation)
 
@@ -319,11 +302,13 @@ class Service:
         if not batch:
             return []
         self.counters.batches += 1
-        answers = self._answer([waiting.readings for _, waiting in batch])
+        answers = self._asking.answer([waiting.readings for _, waiting in batch])
         if len(answers) == len(batch) and not any(isinstance(answer, str) for answer in answers):
             self._began, self._n_running = now, len(batch)  # one that fails or hangs tells nothing of the others
         self._set_apart(batch[len(answers) :])
-        pairs = zip(batch, answers, strict=False)
+        pairs = list(zip(batch, answers, strict=False))
+        if answered := [key[0] for (key, _), answer in pairs if not isinstance(answer, str)]:
+            self._suspects.succeeded(answered, now)
         return [self._reply(key, waiting, a, now) for (key, waiting), a in pairs if a is not UNANSWERED]
 
     def _set_apart(self, batch: list[tuple[Key, _Waiting]]) -> None:
@@ -350,40 +335,16 @@ class Service:
                 return replies + self._run_batch([(key, waiting)], now)
         return replies
 
-    def _answer(self, rows: list[tuple[Reading, ...]]) -> list[_Answer]:
-        """An answer for each of the first rows; the others are to be asked alone, because one of them may hang.
-
-        If a batch fails, its rows are answered separately, up to the first that hangs.
-        """
-        try:
-            return list(self._hpc.answer(rows))
-        except HpcStuckError as error:
-            if not self.is_stuck:
-                log.error("%s", error)
-            self.is_stuck = True
-            return [UNANSWERED] * len(rows)
-        except HpcTimeoutError as error:
-            log.warning("%s", error)
-            return [HUNG] if len(rows) == 1 else []
-        except InputError as error:
-            log.warning("%s", error)
-            if len(rows) == 1:
-                return [FAILED]
-        answers: list[_Answer] = []
-        for row in rows:
-            answers += self._answer([row])
-            if answers[-1] is HUNG:
-                break
-        return answers
-
-    def _reply(self, key: Key, waiting: _Waiting, answer: _Answer, now: float) -> Outgoing:
+    def _reply(self, key: Key, waiting: _Waiting, answer: Answer, now: float) -> Outgoing:
         """Pack a reply and remember it for requests that are sent again."""
         device, id_ = key
+        if answer is HUNG:
+            self.counters.hung += 1
+            if not self._suspects.hung(device, now):
+                self._release(waiting.tags)
+                return self._busy(key, waiting, now, STALL_MS)
         if isinstance(answer, str):
             self.counters.refused += 1
-            if answer is HUNG:
-                self.counters.hung += 1
-                self._suspects.hung(device, now)
             payload = pack_reply(Reply(id_, self._digest, REFUSED, 0, 0))
         else:
             self.counters.served += 1

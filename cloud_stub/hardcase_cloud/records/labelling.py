@@ -27,7 +27,7 @@ _NUMBER = re.compile(r"[0-9]{1,16}", re.ASCII)
 
 
 class Model(Protocol):
-    """f0, as ``answering.service.Answerer``."""
+    """f0, as ``answering.asking.Answerer``."""
 
     sha256: str
     dtypes: tuple[str, ...]

@@ -159,13 +159,92 @@ def test_a_device_that_makes_the_hpc_hang_again_is_refused_unasked_for_a_time():
 
     assert status(1, 13.0, 0.0) == REFUSED
     assert status(2, 1.0, 0.0) == OK  # the first costs its own row alone
+    assert status(49, 1.0, 0.5, "pi-2") == OK
     assert status(3, 13.0, 1.0) == REFUSED
     n_batches = len(model.batches)
-    assert [status(k, 1.0, 2.0 + k) for k in range(4, 50)] == [REFUSED] * 46
+    assert [status(k, 1.0, 2.0 + k) for k in range(4, 49)] == [REFUSED] * 45
     assert len(model.batches) == n_batches
     assert status(50, 1.0, 2.0, "pi-2") == OK
     assert status(51, 1.0, 62.0) == OK
-    assert (service.counters.hung, service.counters.refused, service.counters.served) == (2, 48, 3)
+    assert (service.counters.hung, service.counters.refused, service.counters.served) == (2, 47, 4)
+
+
+class Stalling(Model):
+    """Answers nobody in time while it stands still."""
+
+    is_still = False
+
+    def answer(self, rows: Sequence[Sequence[object]]) -> list[tuple[int, int]]:
+        self.batches.append(len(rows))
+        if self.is_still:
+            raise HpcTimeoutError("it stands still")
+        return [(1, 5000)] * len(rows)
+
+
+def statuses(service: Service, now: float) -> dict[str, list[int]]:
+    """What each device hears until nothing waits."""
+    heard: dict[str, list[int]] = {}
+    while service.due(now) is not None:
+        for out in service.run(now):
+            heard.setdefault(out.device, []).append(reply_of(out).status)
+    return heard
+
+
+@pytest.mark.parametrize("seconds", [2.0, 30.0, 300.0])
+def test_a_model_that_stands_still_for_a_while_bars_no_device(seconds: float):
+    model = Stalling()
+    service = Service(model)
+    devices = [f"d{k}" for k in range(4)]
+    for stall in range(3):  # and again, when all have been answered in between
+        began = 1_000.0 * stall
+        model.is_still = True
+        for k in range(2):
+            for device in devices:
+                id_ = 10 * stall + 3 * k
+                assert service.receive(request_topic(device), ask(id_, (1.0, 0.0), SHA), began + k) is None
+            heard = statuses(service, began + k)
+            assert [*heard.values()].count([REFUSED]) <= 1, "the first that hangs may be at fault"
+            assert sum(map(len, heard.values())) == len(devices)
+        model.is_still = False
+        for device in devices:
+            out = service.receive(request_topic(device), ask(10 * stall + 9, (1.0, 0.0), SHA), began + seconds)
+            assert out is None, "nobody is refused unasked"
+        assert statuses(service, began + seconds) == {device: [OK] for device in devices}
+    assert service.counters.hung >= 3
+
+
+def test_a_device_alone_that_meets_a_model_standing_still_is_not_barred():
+    model = Stalling()
+    service = Service(model)
+    for k in range(5):
+        model.is_still = k < 4
+        assert service.receive(TOPIC, ask(k, (1.0, 0.0), SHA), float(k)) is None
+        assert statuses(service, float(k)) == {"pi-1": [OK if k == 4 else REFUSED]}
+
+
+def test_a_success_after_the_pause_forgets_a_hang():
+    service = Service(Hanging())
+
+    def status(id_: int, x: float, now: float, device: str = "pi-1") -> int:
+        out = service.receive(request_topic(device), ask(id_, (x, 0.0), SHA), now)
+        return reply_of(out).status if out is not None else statuses(service, now)[device][0]
+
+    for k in range(20):  # it hangs now and then, and answers well in between
+        assert status(10 * k, 13.0, 100.0 * k) == REFUSED
+        assert status(10 * k + 1, 1.0, 100.0 * k + 1, "pi-2") == OK
+        assert status(10 * k + 2, 1.0, 100.0 * k + 99) == OK
+
+
+def test_two_devices_whose_rows_hang_in_turn_are_barred_once_others_are_answered():
+    service = Service(Hanging())
+    for k in range(40):
+        now = 3.0 * k
+        for device in ("bad-1", "bad-2"):
+            service.receive(request_topic(device), ask(k, (13.0, 0.0), SHA), now)
+            statuses(service, now)
+        service.receive(request_topic("good"), ask(k, (1.0, 0.0), SHA), now)
+        assert statuses(service, now) == {"good": [OK]}
+    assert service.counters.hung <= 10, "two at first, and two after each pause"
 
 
 def test_every_message_is_released_once_whatever_becomes_of_its_request():
@@ -218,7 +297,7 @@ def test_after_a_batch_that_fails_one_row_that_hangs_ends_the_search_for_the_cul
     assert [{out.device for out in service.run(0.1)} for _ in range(2)] == [{"loud"}, {"good"}]
     while service.due(0.2) is not None:
         service.run(0.2)
-    assert (service.counters.hung, service.counters.refused, len(service._waiting)) == (2, 31, 0)
+    assert (service.counters.hung, service.counters.refused, len(service._waiting)) == (3, 31, 0)
 
 
 def test_a_device_that_has_been_answered_before_does_not_wait_for_strangers_that_hang():
