@@ -117,7 +117,7 @@ class Bundles:
 
     def title_of(self, digits: str) -> str:
         """The same, by the first 12 digits."""
-        return next((self.title(sha256) for sha256 in self._known if sha256.startswith(digits)), digits)
+        return self.title(next((known for known in self._known if digits and known.startswith(digits)), digits))
 
     def _index(self) -> None:
         by_rank: Iterable[Known] = sorted(self._known.values(), key=lambda known: bool(known.features))

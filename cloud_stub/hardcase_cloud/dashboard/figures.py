@@ -14,7 +14,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from hardcase_edge.base.betting import interval
-from hardcase_edge.base.escape import terminal
 from hardcase_edge.errors import InputError, type_and_line
 
 from ..metrics.families import BudgetFigures, Fleet, PromiseFigures, RolloutFigures
@@ -22,8 +21,9 @@ from ..records.database import Database
 from ..records.registry import OPEN, Registry
 from ..records.standing import Standing, standings
 from ..rollouts.machine import STATES
-from .budgets import Budget, budget_of, budgets_by_bundle
+from .budgets import Budget, budgets_by_bundle
 from .bundles import Bundles, Known
+from .facts import SENSORS, facts_of
 from .judged import Errors, Judged
 from .labelling import Labelling
 from .workers import Workers
@@ -34,10 +34,15 @@ MINUTES = 60
 ROLLOUTS = 8  # that are shown
 PAGE = 50  # devices of one page of the list
 MOST_RECORDS = 3_600  # of one device
-BUNDLES, SENSORS = 4, 16  # that are shown
+MOST_GROUPS = 32
+BUNDLES = 4  # that are shown
 DAY_S, HOUR_S = 86_400, 3_600
 OVERLAP_S = 2.0  # a device is read again for this long: whoever writes the store may have another clock
-ORDER = ("offline", "rolled back", "refused", "trial", "loading", "good")  # of the list: what needs a look comes first
+ORDER = ("no bundle", "offline", "rolled back", "refused", "trial", "loading", "good")  # what needs a look comes first
+ONLINE = "online"  # any state but offline
+MOST_WHY = 300  # characters of a reason
+COMMON = 3  # devices from which on sensors that nearly all of them suspect have one cause
+NEARLY = 0.8  # of those that watch for drift
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,9 @@ class _Device:
     forwarded: int
     is_broken: bool = False  # the promise of its bundle, as it says
     suspects: tuple[str, ...] = ()  # sensors that fail slowly, as it says
+    why: str = ""  # for its state, as it says
+    is_online: bool = False
+    watches: bool = False  # whether it looks for drift
     budget: Budget | None = None
 
 
@@ -96,9 +104,9 @@ class Figures:
             known = list(devices.items())  # at once: another thread may be reading the store
             known.sort(key=lambda pair: (ORDER.index(pair[1].state), pair[0]))
             order = self._in_order = [name for name, _ in known]
-        found = [d for d in order if part in d.lower() and state in ("", devices[d].state)]
+        found = [d for d in order if part in d.lower() and _is_in(devices[d], state)]
         rows = [
-            [d, (it := devices[d]).state, self._bundles.title(it.bundle), it.seen, it.asked, it.forwarded]
+            [d, (it := devices[d]).state, self._bundles.title(it.bundle), it.seen, it.asked, it.forwarded, it.why]
             for d in found[page * PAGE : (page + 1) * PAGE]
         ]
         return {"n": len(found), "page": page, "rows": rows}
@@ -116,8 +124,20 @@ class Figures:
             "device": name,
             "state": known.state if known else "",
             "errors": self._judged.by_device.get(name, Errors()).to_json(),
+            "facts": self._facts(name),
             "rows": [[t, *(_plain(r.get(k)) for k in ("route", "cost", "confidence", "label"))] for t, r in decisions],
         }
+
+    def _facts(self, name: str) -> dict[str, Any]:
+        """What a device says of itself, as far as it fits: bounded, and checked by ``facts_of``."""
+        self._bundles.renew()
+        rows = self._database.read("SELECT bundle, facts FROM devices WHERE device = ?", (name,))
+        groups = self._database.read(
+            "SELECT name FROM members WHERE device = ? ORDER BY 1 LIMIT ?", (name, MOST_GROUPS)
+        )
+        said = facts_of(rows[0][1]) if rows else {}
+        said.pop("budget", None)  # the page has the sums
+        return {**said, "bundle": self._bundles.title(rows[0][0]) if rows else "", "groups": [row[0] for row in groups]}
 
     def fleet(self, now: float) -> Fleet:
         """The sums for Prometheus. Raises ``InputError`` if the store cannot be read."""
@@ -150,6 +170,7 @@ class Figures:
         return {
             "fleet": {
                 "devices": len(self._devices),
+                "online": sum(it.is_online for it in self._devices.values()),
                 "states": sorted(self._by_state().items(), key=lambda x: ORDER.index(x[0]) if x[0] in ORDER else 9),
                 "bundles": [[self._bundles.title(bundle), n] for bundle, n in by_bundle.most_common(5)],
             },
@@ -157,7 +178,7 @@ class Figures:
             "errors": self._errors(),
             "agreement": self._agreement(now),
             "promises": self._promises(),
-            "budgets": [asdict(b) | {"bundle": self._bundles.title_of(b.bundle)} for b in self._budgets()],
+            "budgets": self._plans(),
             "drift": self._drift(now),
             "rollouts": self._rollouts(now),
         }
@@ -241,7 +262,10 @@ class Figures:
                 "since": s.since,
             })  # fmt: skip
         broken, suspects = self._said()
-        return {"rows": rows, "broken": broken, "suspects": sorted(suspects.items(), key=lambda x: (-x[1], x[0]))}
+        n_watch = sum(it.watches for it in self._devices.values())
+        in_order = sorted(suspects.items(), key=lambda x: (-x[1], x[0]))
+        common = [name for name, n in in_order if n >= max(COMMON, NEARLY * n_watch)]
+        return {"rows": rows, "broken": broken, "suspects": in_order, "common": common, "watch": n_watch}
 
     def _said(self) -> tuple[int, dict[str, int]]:
         """How many devices call their promise broken, and how many suspect each sensor, of those named most."""
@@ -253,6 +277,19 @@ class Figures:
         """Running budgets, by the bundles with most of them."""
         devices = self._devices.values()
         return budgets_by_bundle([(it.bundle, it.budget) for it in devices if it.budget is not None], BUNDLES)
+
+    def _plans(self) -> list[dict[str, Any]]:
+        """The same for the page: what is planned, and apart from that where forwards alone are limited."""
+        budgets = [(it.bundle, it.budget) for it in self._devices.values() if it.budget is not None]
+        parts = (
+            ("plan", [b for b in budgets if b[1].plan_per_hour]),
+            ("forwards", [b for b in budgets if not b[1].plan_per_hour]),
+        )
+        return [
+            asdict(b) | {"bundle": self._bundles.title_of(b.bundle), "kind": kind}
+            for kind, some in parts
+            for b in budgets_by_bundle(some, BUNDLES)
+        ]
 
     def _drift(self, now: float) -> dict[str, Any]:
         """How far the labels of the last full hour are from those of the day before: total variation, 0 to 1."""
@@ -289,30 +326,27 @@ class Figures:
         return out
 
 
+def _is_in(it: _Device, state: str) -> bool:
+    return state in ("", it.state) or (state == ONLINE and it.is_online)
+
+
 def _device(is_online: bool, bundle: str, state: str, text: str, seen: float) -> _Device:
-    try:
-        facts = json.loads(text)
-        fetching = (facts.get("update") or {}).get("state")
-        has_failed = bool((facts.get("store") or {}).get("failed"))
-        asked, local = (max(0, int(facts.get(key) or 0)) for key in ("asked", "local"))
-        is_broken = (facts.get("promise") or {}).get("state") == "broken"
-        names = list((facts.get("drift") or {}).get("suspects") or {})[:SENSORS]
-        suspects = tuple(terminal(name)[:64] for name in names)
-        budget = budget_of(facts)
-    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
-        fetching, has_failed, asked, local, is_broken, suspects, budget = None, False, 0, 0, False, (), None
-    word = state or "good"
+    said = facts_of(text)
+    update, failed = said["update"], said["failed"]
+    word, why = state or "good", ""
+    if state == "none":
+        word, why = "no bundle", said["why"]
+    elif update is not None and update["state"] in ("loading", "paused"):
+        word = "loading"
+    elif update is not None and update["state"] == "refused":
+        word, why = "refused", update["reason"]
+    elif failed is not None:
+        word, why = "rolled back", failed["reason"]
     if not is_online:
         word = "offline"
-    elif fetching in ("loading", "paused"):
-        word = "loading"
-    elif fetching == "refused":
-        word = "refused"
-    elif has_failed:
-        word = "rolled back"
     return _Device(
-        word if word in ORDER else "good", bundle, seen, min(asked, 2**53), min(max(0, asked - local), 2**53),
-        is_broken, suspects, budget,
+        word if word in ORDER else "good", bundle, seen, said["asked"], max(0, said["asked"] - said["local"]),
+        said["is_broken"], tuple(said["suspects"]), why, is_online, said["watches"], said["budget"],
     )  # fmt: skip
 
 

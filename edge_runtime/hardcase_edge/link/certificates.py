@@ -58,6 +58,11 @@ class Certificates:
         """Whether a new one waits for the broker's word."""
         return self._pending is not None
 
+    @property
+    def shown(self) -> Pair | None:
+        """The one that the last attempt has shown, or that the next one shows; None if there is none."""
+        return self._shown
+
     def offer(self, pair: Pair) -> None:
         """Show this one from the next attempt on."""
         with self._lock:

@@ -170,6 +170,14 @@ class Link:
         """Why the link is not connected, in one line; empty while it is connected."""
         return self._connection.trouble
 
+    @property
+    def certificate(self) -> str | Path | None:
+        """The file of the certificate that it shows the broker; None without one."""
+        config = self._config.connection
+        if config.certificates is None:
+            return config.address.cert
+        return None if config.certificates.shown is None else config.certificates.shown.cert
+
     def check(self) -> None:
         """Raise an error if the link has given up.
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ..device.output import note
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
     from ..store.folder import Store
     from ..update.air import Air
 
-__all__ = ["connect", "keeper_of", "link_config", "publisher_of", "updates_of"]
+__all__ = ["connect", "keeper_of", "link_config", "own_facts", "publisher_of", "updates_of"]
 
+MAX_CERTIFICATE_BYTES = 65_536
 FIRST_CONNECT_S = 3.0  # how long the first decision waits for a broker that neither accepts nor refuses
 
 
@@ -115,6 +117,22 @@ def link_config(args: argparse.Namespace, clock: Clock) -> tuple[LinkConfig, Kee
         own = {"certificates": keeper.certificates}
         device_id, ca = keeper.device_id, keeper.ca
     return LinkConfig.to_broker(args.broker, device_id, ca=ca, clock=clock, **own), keeper
+
+
+def own_facts(link: Link | None) -> dict[str, Any]:
+    """What a device says of itself whatever it decides: the version that runs, and when its certificate ends."""
+    from .. import __version__
+
+    facts: dict[str, Any] = {"runtime": __version__}
+    if link is not None and link.certificate is not None:
+        from ..base.files import read_bounded
+        from ..errors import HardcaseError
+        from ..identity.der import from_pem, read_certificate
+
+        with suppress(HardcaseError):  # whatever is wrong with it, the broker says so
+            pem = read_bounded(link.certificate, MAX_CERTIFICATE_BYTES, "certificate", remedy="get another")
+            facts["certificate"] = {"ends": read_certificate(from_pem(pem)).ends}
+    return facts
 
 
 def keeper_of(args: argparse.Namespace, clock: Clock) -> Keeper | None:

@@ -16,7 +16,7 @@ from ..device.output import BLOCKED_S, Lines, note
 from ..errors import InputError
 from ..operations.complaints import Complaints
 from ..program.inner import inner_sensors
-from .connecting import connect, publisher_of, updates_of
+from .connecting import connect, own_facts, publisher_of, updates_of
 from .signals import on_end, switch_main_thread
 
 if TYPE_CHECKING:
@@ -90,6 +90,7 @@ def run_bundle(
         link = connect(args, loaded, beside, publisher, air, clock)
         watching = _watching(process, loaded, bank, auditing, link)
         sources = [s.facts for s in (stored, publisher, air, auditing, watching, budgets) if s is not None]
+        sources.append(lambda: own_facts(link))
         seen_by = watching or auditing
         device = _device_class(loaded)(
             loaded, bank if seen_by is None else seen_by.bank, link, process.config,

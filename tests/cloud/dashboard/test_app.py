@@ -183,6 +183,47 @@ def test_one_device_has_its_last_hour_whatever_it_sent(figures: Figures) -> None
     assert json.loads(ask(figures, "/device?id=nobody", headers=IN)[2])["rows"] == []
 
 
+def test_a_device_has_its_facts_its_groups_and_the_reason_of_a_failed_update(figures: Figures) -> None:
+    facts = {
+        "runtime": "0.1.0", "sensors": {"timed_out": 3, "read": 0}, "outbox": {"waiting": 12, "sent": 5},
+        "certificate": {"ends": NOW + 86_400}, "drift": {"suspects": {"CE": {}}},
+        "store": {"state": "good", "failed": {"sha256": "ef" * 32, "release": "1.3", "reason": "slow"}},
+    }  # fmt: skip
+    figures.registry.saw([Seen("a1", is_online=True, bundle="cd" * 32, state="good", facts=json.dumps(facts))], NOW)
+    figures.registry.saw([Seen("a2", is_online=True, state="none", facts='{"store": {"why": "none passed"}}')], NOW)
+    figures.registry.set_group("pumps", ["a1"])
+    shown = json.loads(ask(figures, "/device?id=a1", headers=IN)[2])["facts"]
+    assert (shown["bundle"], shown["groups"], shown["runtime"]) == (f"one 1.2 {'cd' * 6}", ["pumps"], "0.1.0")
+    assert (shown["sensors"], shown["outbox"], shown["ends"]) == ([["timed_out", 3]], [["waiting", 12]], NOW + 86_400)
+    assert (shown["failed"]["reason"], shown["failed"]["release"], shown["suspects"]) == ("slow", "1.3", ["CE"])
+    found = json.loads(ask(figures, "/devices?q=a", headers=IN)[2])["rows"]
+    assert [(row[0], row[1], row[-1]) for row in found] == [
+        ("a2", "no bundle", "none passed"), ("a1", "rolled back", "slow"),
+    ]  # fmt: skip
+    assert json.loads(ask(figures, "/devices?state=online", headers=IN)[2])["n"] == 63
+    assert (
+        json.loads(ask(figures, "/", headers=IN)[2].decode().partition('json">')[2].partition("</script")[0])["fleet"][
+            "online"
+        ]
+        == 63
+    )
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        "[", "[]", "7", '{"store": 5, "update": [], "drift": "x"}', '{"store": {"failed": {"reason": {"a": 1}}}}',
+        '{"sensors": {"x": 1e999, "y": "z"}, "outbox": [1]}', '{"certificate": {"ends": "soon"}, "runtime": 3}',
+        '{"runtime": "\\ud800\\u202e", "store": {"state": [1], "failed": {"reason": "' + "x" * 5_000 + '"}}}',
+    ],
+)  # fmt: skip
+def test_odd_facts_of_a_device_are_nothing(figures: Figures, facts: str) -> None:
+    figures.registry.saw([Seen("a1", is_online=True, facts=facts)], NOW)
+    status, _, body = ask(figures, "/device?id=a1", headers=IN)
+    assert (status, len(body) < 2_000, b"ud800" in body or b"u202e" in body) == (200, True, False)
+    assert json.loads(ask(figures, "/devices?q=a1", headers=IN)[2])["n"] == 1
+
+
 def test_a_button_needs_a_header_that_other_sites_cannot_send(figures: Figures) -> None:
     assert ask(figures, "/rollouts/1/stop", method="POST", headers=IN)[0] == 403
     assert ask(figures, "/rollouts/1/dance", method="POST", headers={**IN, "X-Hardcase": "1"})[0] == 403

@@ -81,17 +81,31 @@ def test_odd_facts_of_promises_and_suspects_are_counted_as_nothing(figures: Figu
     assert max(len(name) for name, _ in look["suspects"]) <= 64
 
 
+def test_sensors_that_nearly_all_devices_suspect_have_one_cause(figures: Figures) -> None:
+    def suspecting(*names: str) -> dict[str, Any]:
+        return {"drift": {"suspects": {name: {"why": "residual"} for name in names}}}
+
+    see(figures, [suspecting("CE", "CP"), suspecting("CE")])
+    assert figures.look(NOW)["promises"]["common"] == []  # two devices may be chance
+    see(figures, [suspecting("CE", "CP"), suspecting("CE"), suspecting("CE", "TS4"), {"asked": 3}])
+    look = figures.look(NOW)["promises"]
+    assert (look["common"], look["watch"]) == (["CE"], 3)
+    see(figures, [suspecting("CE")] * 3 + [suspecting()] * 2)
+    assert figures.look(NOW)["promises"]["common"] == []  # three of five are three sensors
+
+
 BUDGET = {"price": 1.5, "held": 2, "spent": 30.0, "plan_per_hour": 60.0, "ahead": 1.0, "stretch": 1.0}
 
 
 def test_running_budgets_are_summed_by_bundle_and_odd_ones_are_nothing(figures: Figures) -> None:
     odd = [{"budget": some} for some in (3, [], {"price": "x", "spent": -1, "plan_per_hour": 1e300, "stretch": None})]
     see(figures, [{"budget": BUDGET}, {"budget": {**BUDGET, "price": 2.5, "stretch": 4.0}}, {}, *odd])
-    (look,) = figures.look(NOW)["budgets"]
-    assert look == {
-        "bundle": "", "devices": 3, "plan_per_hour": 120.0, "spent": 60.0, "price": 2.0, "stretch": 4.0, "held": 4.0,
-        "stretched": 1,
+    planned, others = figures.look(NOW)["budgets"]
+    assert planned == {
+        "bundle": "unknown", "devices": 2, "plan_per_hour": 120.0, "spent": 60.0, "price": 2.0, "stretch": 4.0,
+        "held": 4.0, "stretched": 1, "kind": "plan",
     }  # fmt: skip
+    assert (others["kind"], others["devices"], others["held"]) == ("forwards", 1, 0.0)
     lines = fleet_text(figures.fleet(NOW)).splitlines()
     assert 'hardcase_fleet_budget_plan_per_hour{bundle=""} 120' in lines
     assert 'hardcase_fleet_budget_price{bundle=""} 2' in lines

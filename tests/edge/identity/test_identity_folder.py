@@ -11,6 +11,7 @@ import pytest
 
 from hardcase_cloud.enrolment.certificates import read_request as read_asked
 from hardcase_cloud.enrolment.folder import AuthorityFolder
+from hardcase_edge import __version__
 from hardcase_edge.base.clock import Clock
 from hardcase_edge.cli import main
 from hardcase_edge.errors import InputError
@@ -18,7 +19,9 @@ from hardcase_edge.identity import keys
 from hardcase_edge.identity.der import from_pem, read_certificate, read_request
 from hardcase_edge.identity.folder import Identities
 from hardcase_edge.identity.keeper import Keeper
-from hardcase_edge.running.connecting import keeper_of
+from hardcase_edge.link.link import Link, LinkConfig
+from hardcase_edge.running.connecting import keeper_of, own_facts
+from tests.helpers.cloud.certificates import Authority
 from tests.helpers.edge.device import EASY, make_bundle_bytes, write_replay
 
 
@@ -155,3 +158,15 @@ def test_a_device_takes_its_name_from_its_certificate(folder):
     keeper = Keeper(folder, "mqtts://broker.example", fallback_id="host", clock=Clock())
     assert keeper.device_id == Identities(folder).current().facts.name
     assert keeper.ca == folder / "0001" / "ca.pem"
+
+
+def test_a_device_says_when_its_certificate_ends_as_far_as_it_can_be_read(tmp_path):
+    authority = Authority(tmp_path / "ca")
+    cert = authority.issue("pi-1", days=3)
+    own = {"ca": authority.ca, "cert": cert, "key": cert.with_suffix(".key")}
+    link = Link(LinkConfig.to_broker("mqtts://127.0.0.1:1", "pi-1", **own), None, None)
+    facts = own_facts(link)
+    assert facts["runtime"] == __version__
+    assert abs(facts["certificate"]["ends"] - time.time() - 3 * 86_400) < 60
+    cert.write_text("no certificate")
+    assert own_facts(link) == own_facts(None) == {"runtime": __version__}

@@ -16,6 +16,7 @@ import pytest
 from hardcase.cli import main as cloud_main
 from hardcase_cloud.records.database import Database
 from hardcase_cloud.records.keeper import Keeper
+from hardcase_edge import __version__
 from hardcase_edge.cli import main, make_parser
 from hardcase_edge.device.audit import AuditedBank
 from hardcase_edge.errors import InputError
@@ -76,6 +77,7 @@ def test_decisions_wait_for_the_store_and_are_there_once(edge, broker, tmp_path,
     edge([EASY, -EASY, EASY], "--outbox", "1M", "--audit", "100%")
     facts = retained(broker, "hardcase/v1/pi-1/facts")
     assert facts["outbox"]["waiting"] == 6
+    assert facts["runtime"] == __version__
     first_boot = facts["boot"]
     store = kept_by_a_store(broker, tmp_path / "store.sqlite", 8)
     next(store)

@@ -106,7 +106,7 @@ function showErrors({ all, by_f0, bundles }) { // by people, who are nearer to t
 let states = "", listed = 0;
 function showStates(fleet) {
   rows("states", fleet.states.map(([state, n]) => [state, number(n), bar("td", fleet.devices ? n / fleet.devices : 0, "bar")]), "No device has said anything to this store yet.");
-  $("bundles").textContent = fleet.devices ? number(fleet.devices) + " devices; they run " + fleet.bundles.map(([b, n]) => b + " (" + number(n) + ")").join(", ") + "." : "";
+  $("bundles").textContent = fleet.devices ? number(fleet.devices) + " devices, " + number(fleet.online) + " of them online; they run " + fleet.bundles.map(([b, n]) => b + " (" + number(n) + ")").join(", ") + "." : "";
   const text = JSON.stringify(fleet.states);
   const canWait = document.hidden || $("list").contains(document.activeElement); // nobody looks, or somebody works there
   if (states && (text === states || canWait || Date.now() - listed < LIST_MS)) return;
@@ -138,14 +138,18 @@ function showWorkers(workers) {
     : [w.url, number(w.answers), w.rate === null ? "" : w.rate + " a second", Object.entries(w.not_answered).map(([what, n]) => number(n) + " " + what).join(", ") || "none"]), "None has been asked yet.");
 }
 
-function promiseText({ rows, broken, suspects }) {
+function promiseText({ rows, broken, suspects, common, watch }) {
   const told = rows.filter((r) => r.promised !== null && (!r.label || r.state === "broken")).map((r) => (r.label ? "Class " + r.label + " of " : "Bundle ") + r.bundle + " promises " + percent(r.promised) + ": " + r.state + (r.since === null ? "" : " since " + clock(r.since)) + " (" + percent(r.low) + " to " + percent(r.high) + ", " + number(r.n) + " audits).");
   if (broken) told.push(number(broken) + " devices find their bundle's promise broken.");
-  if (suspects.length) told.push("Sensors that seem to fail slowly: " + suspects.map(([s, n]) => s + " on " + number(n) + " devices").join(", ") + ".");
+  const on = ([s, n]) => s + " on " + (n === watch && n > 1 ? "all " + number(n) : number(n) + (common.includes(s) ? " of " + number(watch) : "")) + (n === 1 ? " device" : " devices");
+  const one = suspects.filter(([s]) => common.includes(s)), others = suspects.filter(([s]) => !common.includes(s));
+  if (one.length) told.push("Sensors that seem to fail slowly nearly everywhere: " + one.map(on).join(", ") + ": the world has changed, or the bundle; not " + number(one[0][1]) + " broken sensors.");
+  if (others.length) told.push("Sensors that seem to fail slowly: " + others.map(on).join(", ") + ".");
   return told.join(" ");
 }
 
 function budgetText(b) {
+  if (b.kind === "forwards") return number(b.devices) + " devices with bundle " + b.bundle + " have no plan of costs, but a limit of what they forward; " + number(b.held) + " decisions were not allowed to ask the cloud.";
   const price = b.price === null ? "" : " at price " + b.price.toPrecision(3);
   const late = b.stretched ? ", and the intervals of " + number(b.stretched) + " are stretched, by up to " + b.stretch.toPrecision(2) : "";
   return number(b.devices) + " devices with bundle " + b.bundle + " have a running budget of " + b.plan_per_hour.toPrecision(4) + " an hour together and decide" + price + "; they have spent " + b.spent.toPrecision(4) + " since they started" + late + ".";
@@ -220,12 +224,12 @@ async function search() {
   const found = await answer.json();
   const first = found.n ? 50 * page + 1 : 0;
   $("found").textContent = found.n ? number(found.n) + " devices, those that need a look first; shown are " + first + " to " + (50 * page + found.rows.length) + " as of " + clock(Date.now() / 1000) + "." : "0 devices.";
-  rows("devices", found.rows.map(([id, state, bundle, seen, asked, forwarded]) => {
+  rows("devices", found.rows.map(([id, state, bundle, seen, asked, forwarded, why]) => {
     const head = element("th", "", { scope: "row" });
     const button = element("button", id, { class: "link" });
     button.addEventListener("click", () => one(id, button));
     head.append(button);
-    return [head, state, clock(seen), asked ? percent(forwarded / asked) : "none", number(asked), bundle];
+    return [head, state, clock(seen), asked ? percent(forwarded / asked) : "none", number(asked), bundle, element("td", why, { class: "why" })];
   }), "No device has such an id and state.");
   const isLast = 50 * (page + 1) >= found.n;
   if (page === 0 && document.activeElement === $("back")) $("next").focus(); // what is disabled loses the focus
@@ -243,12 +247,31 @@ async function one(id, button) {
   forget("one-cost");
   const device = answer && answer.ok ? await answer.json() : null;
   $("one-cost").hidden = !device || !device.rows.length;
+  $("one-facts").hidden = !device;
   if (!device) $("one-text").textContent = "Its decisions cannot be had now" + (answer ? " (" + answer.status + ")." : ": the dashboard's server does not answer.");
   else showOne(device);
   $("h-one").focus();
 }
 
+function showFacts(facts) {
+  const counters = (pairs) => pairs.map(([what, n]) => number(n) + " " + what).join(", ");
+  const ended = (it) => [it.state, "bundle " + [it.release, it.bundle].filter(Boolean).join(" "), it.of ? it.have + " of " + it.of + " parts" : "", it.reason].filter(Boolean).join("; ");
+  const lines = [
+    ["bundle", [facts.bundle, facts.slot && "slot " + facts.slot, facts.why].filter(Boolean).join("; ")],
+    ["update under way", facts.update && ended(facts.update)],
+    ["update that failed", facts.failed && ended(facts.failed)],
+    ["sensors", facts.sensors && (counters(facts.sensors) || "no failures")],
+    ["sensors that seem to fail slowly", facts.suspects && facts.suspects.join(", ")],
+    ["outbox", facts.has_outbox && (counters(facts.outbox) || "empty")],
+    ["certificate ends", facts.ends && new Date(1000 * facts.ends).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" })],
+    ["groups", facts.groups.join(", ")],
+    ["hardcase-edge", facts.runtime],
+  ];
+  rows("one-facts", lines.filter(([, value]) => value), "It has said nothing of itself.");
+}
+
 function showOne(device) {
+  showFacts(device.facts);
   const { rows, state, errors } = device;
   const routes = {};
   for (const [, route] of rows) routes[route] = (routes[route] || 0) + 1;
