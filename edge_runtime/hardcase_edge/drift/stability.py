@@ -3,8 +3,9 @@
 
 The index of a window is the sum over the bins of (a - e) log(a / e), with a the bin's share in the window and e its
 share in training; a bin without values counts half a value. An index above ``LARGE`` is the usual sign that a
-distribution has moved; sampling alone goes beyond it in about one window of a hundred thousand, if training had 200
-rows (docs/math.md (130)). Bins are steps between readings, so they are groups of codes.
+distribution has moved. Where training had few rows, sampling alone goes beyond it, so the limit is at least the
+quantile of sampling (docs/math.md (130), (131)): independent values pass it in at most about one window of 100,000.
+Bins are steps between readings, so they are groups of codes.
 
 Values are kept until a window is whole, and then counted at once: that takes less time than to count each.
 """
@@ -12,7 +13,7 @@ Values are kept until a window is whole, and then counted at once: that takes le
 from __future__ import annotations
 
 from itertools import pairwise
-from math import log
+from math import log, sqrt
 from typing import TYPE_CHECKING
 
 from .arithmetic import PYTHON
@@ -24,10 +25,11 @@ if TYPE_CHECKING:
 
     Below = Callable[[Sequence[float], Sequence[float]], Sequence[int]]
 
-__all__ = ["LARGE", "WINDOW", "Stability", "stability_index"]
+__all__ = ["LARGE", "WINDOW", "Stability", "limit_of", "stability_index"]
 
 WINDOW = 512  # values
-LARGE = 0.25  # an index above it: the distribution has moved
+LARGE = 0.25  # an index above it, and above what sampling gives: the distribution has moved
+SURE = 4.9  # standard normal quantile of one in two million
 
 
 def stability_index(counts: Sequence[int], reference: Sequence[int]) -> float:
@@ -39,6 +41,20 @@ def stability_index(counts: Sequence[int], reference: Sequence[int]) -> float:
     n, total = sum(counts), sum(reference)
     shares = [(max(a, 0.5) / n, e / total) for a, e in zip(counts, reference, strict=True)]
     return sum((a - e) * log(a / e) for a, e in shares)
+
+
+def limit_of(reference: Sequence[int]) -> float:
+    """The index above which a window is not a draw from this reference, whatever the size of the reference.
+
+    MATH.md (131), with the quantile of chi-square after Wilson and Hilferty.
+
+    >>> round(limit_of([25] * 8), 3), limit_of([250] * 8), round(limit_of([4] * 8), 3)
+    (0.304, 0.25, 1.451)
+    """
+    freedom = len(reference) - 1
+    part = 2 / (9 * freedom)
+    quantile = freedom * (1 - part + SURE * sqrt(part)) ** 3
+    return max(LARGE, quantile * (1 / WINDOW + 1 / sum(reference)))
 
 
 class Stability:
@@ -53,14 +69,17 @@ class Stability:
     ----------
     index : float or None
         Of the last whole window; None before there is one.
+    limit : float
+        Above it the distribution has moved.
     """
 
-    __slots__ = ("_below", "_edges", "_reference", "_values", "index")
+    __slots__ = ("_below", "_edges", "_reference", "_values", "index", "limit")
 
     def __init__(self, reference: Histogram, below: Below = PYTHON.below) -> None:
         self._edges, self._reference, self._below = reference.edges, reference.counts, below
         self._values: list[float] = []
         self.index: float | None = None
+        self.limit = limit_of(reference.counts)
 
     def see(self, values: Sequence[float]) -> None:
         """More values, in their order."""
@@ -73,4 +92,4 @@ class Stability:
     @property
     def has_moved(self) -> bool:
         """Whether the last whole window is far from training."""
-        return self.index is not None and self.index > LARGE
+        return self.index is not None and self.index > self.limit

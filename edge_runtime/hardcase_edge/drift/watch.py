@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Watch", "wanted_cloud"]
 
+MANY = 3  # suspects at once: not so many sensors fail together
+AT_ONCE = 512  # decisions between the first and the last sign of them
+
 
 def wanted_cloud(decision: Mapping[str, Any]) -> bool:
     """Whether the program forwarded this case, or would have; ``decision`` is a line of ``Device.run``."""
@@ -105,9 +108,30 @@ class Watch:
         return self._residuals.doubts
 
     @property
+    def together(self) -> frozenset[int]:
+        """Suspects with a common cause, the world or the bundle: at least ``MANY`` that changed at the same time."""
+        marks = [(since, s) for s, (_, since) in self.suspects.items()]
+        crowds = ([s for since, s in marks if 0 <= since - first <= AT_ONCE] for first, _ in marks)
+        return frozenset(max(crowds, key=len, default=())) if len(marks) >= MANY else frozenset()
+
+    @property
     def dead(self) -> frozenset[int]:
         """Suspects without which the program does better, as the export has measured, and that are not in doubt."""
-        return frozenset([s for s in self.suspects if s in self._may_be_dead and not self.doubts[s]])
+        unsure = self.together
+        return frozenset(
+            [s for s in self.suspects if s in self._may_be_dead and not self.doubts[s] and s not in unsure]
+        )
+
+    def moved(self, features: Sequence[str]) -> dict[str, float]:
+        """What is no longer spread as in training, by these names, ``confidence`` and ``forwarded``; with its index."""
+        known = [(features[f], s) for f, s in self._features.items()]
+        known += [(name, s) for name, s in (("confidence", self._confidence), ("forwarded", self._forwarded)) if s]
+        return {name: round(s.index, 3) for name, s in known if s.has_moved and s.index is not None}
+
+    @property
+    def n_watched(self) -> int:
+        """How many distributions are watched."""
+        return len(self._features) + (self._confidence is not None) + (self._forwarded is not None)
 
     def _moved(self) -> frozenset[int]:
         """The sensors of which a feature has moved."""
@@ -115,11 +139,10 @@ class Watch:
 
     def facts(self, features: Sequence[str], sensors: Sequence[str], *, acts: bool) -> dict[str, Any]:
         """What drift has been seen, for the facts, by these names; docs/drift.md lists the keys."""
-        indices = [(features[f], s) for f, s in self._features.items()]
-        indices += [(name, s) for name, s in (("confidence", self._confidence), ("forwarded", self._forwarded)) if s]
         return {
             "decisions": self.n,
-            "moved": {name: round(s.index, 3) for name, s in indices if s.has_moved and s.index is not None},
+            "moved": self.moved(features),
+            "together": [sensors[s] for s in sorted(self.together)],
             "suspects": {
                 sensors[s]: {
                     "why": why,

@@ -18,10 +18,12 @@ from ..device.audit import AuditedBank
 from ..drift.flags import ACT, ALARM, FORWARD
 from ..drift.promise import BROKEN, Promise, promise_of
 from ..drift.reaction import LeastSure
+from ..drift.stability import LARGE, WINDOW
 from ..drift.watch import Watch, wanted_cloud
 from ..errors import InputError
 from ..link.wire import OK
 from ..program.cost import Meter, to_micro, to_unit
+from ..sensors.trouble import Episode
 
 if TYPE_CHECKING:
     import argparse
@@ -37,6 +39,7 @@ __all__ = ["Watching", "watching_of"]
 
 FILE = "promise.json"
 MAX_BYTES = 16_384
+MOST_NAMES = 5  # in a line
 EVERY_S = 600.0  # between two writes of the file, because cards wear out
 
 Record = dict[str, Any]
@@ -99,6 +102,7 @@ class Watching:
         self._deadline_s = args.deadline_ms / 1000
         self._request_cost = to_unit(Meter(loaded.machine.program).request_cost)
         self._least_sure = LeastSure()
+        self._moved = Episode()
         self._own: Record | None = None  # the line before f0 was asked by the rule, where it was
         self._told = ("", frozenset[int]()) if promise is None else (promise.state, frozenset[int]())
 
@@ -156,15 +160,44 @@ class Watching:
     def _tell(self) -> bool:
         """Tell the log what is new."""
         suspects = {} if self._watch is None else self._watch.suspects
+        has_moved = self._tell_moved()
         state, (last_state, last_suspects) = "" if self._promise is None else self._promise.state, self._told
         if state == last_state and len(suspects) == len(last_suspects):
-            return False
+            return has_moved
         if self._promise is not None and state == BROKEN and last_state != BROKEN:
             end = "more cases are forwarded" if self._promise.forwarded_share else "have it trained again"
             self._note(f"the bundle's promise is broken since decision {self._promise.broken_since}; {end}")
-        for s in suspects.keys() - last_suspects:
+        together = frozenset[int]() if self._watch is None else self._watch.together
+        for s in suspects.keys() - last_suspects - together:
             self._note(self._suspicion(s, suspects[s][0]))
+        if together - last_suspects:
+            names = [self._manifest.sensors[s] for s in sorted(together)]
+            self._note(
+                f"{', '.join(names[:-1])} and {names[-1]} changed at the same time: the world or the bundle, not "
+                f"{len(names)} broken sensors; all are still read: audit answers, and train again"
+            )
         self._told = (state, frozenset(suspects))
+        return True
+
+    def _tell_moved(self) -> bool:
+        """Tell the log when readings, confidences or forwards begin to be spread otherwise than in training."""
+        if self._watch is None:
+            return False
+        moved = self._watch.moved(self._manifest.features)
+        if not moved:
+            if n := self._moved.good():
+                self._note(f"readings are spread as in training again, after {n} looks at which they were not")
+            return bool(n)
+        if not self._moved.bad():
+            return False
+        names = sorted(moved, key=lambda name: -moved[name])
+        which = ", ".join([f"{name[:40]} {moved[name]:.2g}" for name in names[:MOST_NAMES]])
+        more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+        self._note(
+            f"{len(names)} of {self._watch.n_watched} distributions of the last {WINDOW} readings have moved since "
+            f"training ({which}{more}; above {LARGE:g} is much): answers may be wrong however sure they look; audit "
+            "them, and train again"
+        )
         return True
 
     def _suspicion(self, s: int, why: str) -> str:

@@ -9,6 +9,7 @@ import json
 import random
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hardcase_edge.base.change import Change
@@ -16,7 +17,7 @@ from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.bundle.monitors import MAX_FEATURES, Histogram, Monitors, Prediction, Residual, monitors_of
 from hardcase_edge.drift.columns import Columns
 from hardcase_edge.drift.residuals import Residuals
-from hardcase_edge.drift.stability import LARGE, WINDOW, Stability
+from hardcase_edge.drift.stability import LARGE, WINDOW, Stability, limit_of, stability_index
 from hardcase_edge.drift.watch import Watch
 from hardcase_edge.errors import BundleError
 from hardcase_edge.program.definition import Feature, Program, Sensor
@@ -65,7 +66,7 @@ def watch(n: int, change=lambda k, values: values, seed: int = 0, stop: bool = T
 
 def test_what_training_saw_moves_nothing_and_nobody():
     it = watch(2_500)
-    assert it.facts("abc", "xyz", acts=True) == {"decisions": 2_500, "moved": {}, "suspects": {}}
+    assert it.facts("abc", "xyz", acts=True) == {"decisions": 2_500, "moved": {}, "together": [], "suspects": {}}
     assert it.dead == frozenset()
 
 
@@ -267,3 +268,47 @@ def test_a_change_is_the_same_however_its_values_come():
         single.see(value, mark)
     assert whole.to_json() == single.to_json()
     assert (noticed, whole.is_noticed) == (whole.n, True)
+
+
+def test_independent_readings_pass_the_limit_in_one_window_of_100_000_however_few_rows_training_had():
+    draw, n, beyond, large = np.random.default_rng(0), 2_000, 0, 0
+    for rows in (20, 40, 60, 100, 200, 1_000):
+        for shares in ([1 / 8] * 8, [0.02, 0.02, 0.06, 0.1, 0.1, 0.2, 0.2, 0.3], [0.95, 0.05], [0.7, 0.1, 0.1, 0.1]):
+            references = np.maximum(draw.multinomial(rows, shares, size=n), 1)
+            windows = draw.multinomial(WINDOW, shares, size=n)
+            for reference, counts in zip(references.tolist(), windows.tolist(), strict=True):
+                index = stability_index(counts, reference)
+                beyond += index > limit_of(reference)
+                large += index > LARGE
+    assert beyond <= 3  # of 48,000; 0.5 are expected at most
+    assert large > 3_000, "the usual limit alone would have been passed by one window in fifteen"
+
+
+def test_a_shift_of_a_deviation_passes_the_limit_of_200_rows():
+    draw, edges = np.random.default_rng(0), (-1.15, -0.67, -0.32, 0.0, 0.32, 0.67, 1.15)
+    reference = np.histogram(draw.normal(size=200), [-9, *edges, 9])[0]
+    stability = Stability(Histogram(edges, tuple(np.maximum(reference, 1).tolist())))
+    stability.see(draw.normal(1.0, size=WINDOW).tolist())
+    assert stability.has_moved
+
+
+def test_three_sensors_that_change_together_are_one_cause_and_nothing_acts_on_them():
+    six = tuple(Sensor((k,), (1,)) for k in range(6))
+    program = dataclasses.replace(PROGRAM, features=(Feature("f64"),) * 6, sensors=six)
+    residuals = tuple(Residual(k, 40, 0, (miss(k, k + 3),)) for k in range(3))
+    monitors = Monitors((), None, (40, 10), residuals, tuple(miss(k, k + 3) for k in range(3)), (0, 1, 2))
+
+    def after(n_changed: int) -> Watch:
+        draw, it = random.Random(0), Watch(monitors, program)
+        for k in range(600):
+            truth = [draw.uniform(-1, 1) for _ in range(3)]
+            bias = [2.0 if k >= 200 and s < n_changed else 0.0 for s in range(3)]
+            values = [t + b for t, b in zip(truth, bias, strict=True)] + truth
+            it.decided(LOCAL, {s: [x] for s, x in enumerate(values)})
+        return it
+
+    assert (set(after(2).suspects), after(2).together) == ({0, 1}, frozenset())
+    it = after(3)
+    assert it.together == {0, 1, 2}
+    assert it.dead == frozenset()
+    assert it.facts("abcdef", "uvwxyz", acts=True)["together"] == ["u", "v", "w"]

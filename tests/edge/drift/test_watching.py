@@ -19,6 +19,7 @@ from hardcase_edge.device.audits import Audits
 from hardcase_edge.device.device import Device, RuntimeConfig
 from hardcase_edge.device.draws import Draws
 from hardcase_edge.drift.promise import Promise
+from hardcase_edge.drift.stability import WINDOW
 from hardcase_edge.drift.watch import Watch
 from hardcase_edge.link.wire import OK, Reply
 from hardcase_edge.operations.metrics import Metrics
@@ -270,3 +271,35 @@ def test_the_page_of_metrics_shows_promise_and_suspects():
         'hardcase_drift_index{of="x"} 0.7',
         'hardcase_sensor_suspected{sensor="vib",why="stuck"} 1',
     ]
+
+
+@pytest.mark.parametrize(("n", "is_told"), [(WINDOW - 40, False), (WINDOW + 40, True)])
+def test_readings_that_have_moved_are_told_in_one_line_without_any_audit(n, is_told, tmp_path, capfd):
+    (tmp_path / "b.hcb").write_bytes(make_bundle_bytes(monitors=MONITORS))
+    replay = write_replay(tmp_path / "r.csv", [EASY] * n)  # the half of training's readings lay below 0
+    assert main(["run", str(tmp_path / "b.hcb"), "--drift", "watch", "--sensors", f"replay:{replay}"]) == 0
+    lines = capfd.readouterr().err.splitlines()
+    assert lines == is_told * [
+        f"hardcase-edge: 1 of 1 distributions of the last {WINDOW} readings have moved since training (x 3.5; above "
+        "0.25 is much): answers may be wrong however sure they look; audit them, and train again"
+    ]
+
+
+def test_three_suspects_at_once_are_told_as_one_cause():
+    notes: list[str] = []
+    _, watching, _ = make_device([], [], monitors=MONITORS, notes=notes, kind=Crowd, drift="watch")
+    assert watching.decided({"route": "local", "confidence": 0.9, "failed": []})
+    assert notes == [
+        "x and vib changed at the same time: the world or the bundle, not 2 broken sensors; all are still read: audit "
+        "answers, and train again"
+    ]
+
+
+class Crowd(Watch):
+    """A watch whose sensors have all changed at once; a toy has no more than two."""
+
+    suspects = property(lambda self: {0: ("residual", 3), 1: ("residual", 4)})
+    together = frozenset({0, 1})
+
+    def decided(self, *_):
+        return True
