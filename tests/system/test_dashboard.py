@@ -10,6 +10,7 @@ import socket
 import struct
 import threading
 import time
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -29,6 +30,7 @@ from hardcase_cloud.records.registry import Registry, Seen
 from hardcase_cloud.rollouts.machine import Rollout
 from hardcase_cloud.rollouts.plan import Plan
 from hardcase_edge.link.address import parse_address
+from tests.edge.outbox.test_evidence import WAV, png
 from tests.helpers.cli.browser import BROWSER, Browser
 from tests.helpers.cloud.brokers import Broker, running_mosquitto, until
 from tests.helpers.cloud.raw_mqtt import connect, publish
@@ -176,6 +178,7 @@ KNOWN = Known("ab" * 32, HOSTILE, ("calm", HOSTILE, *"cde"), "cd" * 32, (Feature
 def audit(k: int, label: str) -> Incoming:
     """An audit, with its answer of f0."""
     fields = {"bundle": KNOWN.sha256, "label": label, "readings": [float(k)], "f0": {"label": "e"}}
+    fields["evidence"] = {"cam": b64encode(png()).decode(), "mic": b64encode(WAV).decode()}
     return Incoming(f"d{k}", 1, 1, "audit", json.dumps(fields), KNOWN.sha256)
 
 
@@ -203,6 +206,8 @@ def test_cases_are_labelled_by_keys_and_what_devices_send_runs_nowhere(tmp_path:
         at("d4")
         cells = "[...document.querySelectorAll('#readings tbody tr > *')].map((cell) => cell.textContent)"
         assert browser.evaluate(cells) == ["flow", "4", "0 to 9"]
+        browser.until("document.querySelector('#evidence img').naturalWidth == 1")
+        assert browser.evaluate("document.querySelector('#evidence audio').getAttribute('aria-label')") == "mic"
         assert text(browser, "answers-text") == ""
         press("a")
         assert text(browser, "answers-text") == f"The device answered {HOSTILE}; f0 answered e."

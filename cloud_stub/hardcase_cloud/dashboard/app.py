@@ -45,9 +45,10 @@ PAGES = ("index.html", "label.html")
 FILES = ("page.js", "page.css", "label.js", "shared.js", "uPlot.iife.min.js", "uPlot.min.css")
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-    "img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "img-src 'self'; media-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store",
 }  # fmt: skip
+ALONE = "default-src 'none'; sandbox; frame-ancestors 'none'"  # what devices have sent runs nothing, wherever it opens
 WISHES = ("pause", "resume", "stop")
 MAX_BODY = 65_536  # bytes that a page sends
 BODY_S = 5.0  # for them to come
@@ -202,6 +203,19 @@ def make_app(figures: Figures, token: str, *, now: Callable[[], float] = time.ti
             return Response(status_code=413, headers={"Connection": "close"})
         return await _guarded(feed.call(lambda: act(parse_fields(body))))
 
+    async def evidence(request: Request) -> Response:
+        query = request.query_params
+        numbers = [int(x) if x.isascii() and x.isdigit() and len(x) < 17 else -1
+                   for x in (query.get("boot", ""), query.get("sequence", ""))]  # fmt: skip
+        key = [query.get("device", "")[:257], *numbers]
+        try:
+            found = await feed.call(lambda: labelling.evidence(key, query.get("n", "")))
+        except InputError:
+            found = None
+        if found is None:
+            return Response(status_code=404)
+        return Response(found[0], media_type=found[1], headers={"Content-Security-Policy": ALONE})
+
     async def metrics(request: Request) -> Response:
         try:
             text = fleet_text(await feed.call(lambda: figures.fleet(now())))
@@ -220,7 +234,8 @@ def make_app(figures: Figures, token: str, *, now: Callable[[], float] = time.ti
     routes = [
         Route("/", page), Route("/file/{name}", file), Route("/events", events), Route("/devices", devices),
         Route("/device", device), Route("/rollouts/{id}/{wish}", wish, methods=["POST"]),
-        Route("/metrics", metrics), Route("/label", label_page), Route("/label/{what}", label, methods=["POST"]),
+        Route("/metrics", metrics), Route("/label", label_page), Route("/evidence", evidence),
+        Route("/label/{what}", label, methods=["POST"]),
     ]  # fmt: skip
     app = Starlette(routes=routes, lifespan=lifespan)
     app.state.end_streams = feed.end

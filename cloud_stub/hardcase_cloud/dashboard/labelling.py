@@ -13,6 +13,7 @@ from typing import Any
 
 from hardcase_edge.base.escape import terminal
 from hardcase_edge.errors import InputError
+from hardcase_edge.outbox.evidence import from_record, type_of
 
 from ..records.cases import CASE
 from ..records.database import Database, utf8
@@ -83,6 +84,15 @@ class Labelling:
         case = case_at(self._database, key)
         return {"case": None if case is None else self._shown(case), "progress": self._progress(case, None)}
 
+    def evidence(self, key: list[Any], number: str) -> tuple[bytes, str] | None:
+        """One picture or sound of a case, and its type; None if there is none of this number, from 0."""
+        case = case_at(self._database, _key(key))
+        found = [] if case is None else _evidence(case)
+        if not (number.isascii() and number.isdigit() and len(number) < 3 and int(number) < len(found)):
+            return None
+        _, data, kind = found[int(number)]
+        return data, kind
+
     # ------------------------------------------------------------ parts
 
     def _classes(self, case: Waiting) -> Sequence[str]:
@@ -108,6 +118,7 @@ class Labelling:
             "bundle": self._bundles.title(bundle) if isinstance(bundle, str) else known.name if known else "",
             "readings": _readings(fields.get("readings"), known), "has_names": bool(known and known.features),
             "classes": self._classes(case), "own": own, "f0": _text(by_f0),
+            "evidence": [[_text(name), kind] for name, _, kind in _evidence(case)],
         }  # fmt: skip
 
     def _progress(self, case: Waiting | None, at_most: float | None) -> dict[str, Any]:
@@ -122,6 +133,12 @@ class Labelling:
             **errors.to_json(), "bundle": self._bundles.title(bundle) if isinstance(bundle, str) else "",
             "at_most": share, "is_promise": at_most is None and promised is not None, "needed": needed(errors, share),
         }  # fmt: skip
+
+
+def _evidence(case: Waiting) -> list[tuple[str, bytes, str]]:
+    """Of each picture or sound of an audit the sensor, the bytes and the type, which follows from the bytes alone."""
+    found = from_record(case.fields) if case.kind == AUDIT else {}
+    return [(name, data, type_of(data)) for name, data in found.items()]
 
 
 def _readings(readings: Any, known: Known | None) -> list[list[Any]]:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Audit", "Audits"]
 
+NONE: Mapping[str, str] = {}
+
 
 @record(frozen=True, slots=True)
 class Audit:
@@ -32,6 +34,7 @@ class Audit:
     cost: float  # of what was read and sent for the audit alone, in the bundle's unit
     is_kept: bool  # whether it becomes a record
     draw: int = 0  # which of the local decisions of this start it is, from 1
+    evidence: Mapping[str, str] = NONE  # by sensor, a picture or a sound in base64
 
 
 class Audits:

@@ -102,7 +102,8 @@ class Publisher:
     def audited(self, audit: Audited, f0: Mapping[str, Any]) -> None:
         """An audit is over; ``f0`` has f0's answer, if it was asked and gave one."""
         assert self._recorder is not None
-        self._add(self._recorder.audit(audit.decision, audit.readings, audit.cost, f0, audit.draw))
+        made = self._recorder.audit(audit.decision, audit.readings, audit.cost, f0, audit.draw, audit.evidence)
+        self._add(made)
 
     def _add(self, made: Made | None) -> None:
         if made is None:

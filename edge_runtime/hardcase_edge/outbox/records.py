@@ -41,6 +41,8 @@ class Audited(Protocol):
     def cost(self) -> float: ...
     @property
     def draw(self) -> int: ...
+    @property
+    def evidence(self) -> Mapping[str, str]: ...
 
 
 @record(frozen=True, slots=True)
@@ -132,17 +134,19 @@ class Recorder:
 
     def audit(
         self, decision: Mapping[str, Any], readings: Sequence[Reading], cost: float,
-        f0: Mapping[str, Any] | None = None, draw: int = 0,
+        f0: Mapping[str, Any] | None = None, draw: int = 0, evidence: Mapping[str, str] | None = None,
     ) -> Made | None:  # fmt: skip
         """The record of an audit: the decision, the readings that a request would carry, what the audit cost alone.
 
         ``f0``: f0's answer, if it was asked and gave one. ``draw``: which of this start's local decisions it is.
+        ``evidence``: by sensor, a picture or a sound in base64, which is left out where the record would be too long.
         """
         fields = {key: decision[key] for key in COPIED if key in decision}
         answer: dict[str, Any] = ({"f0": dict(f0)} if f0 else {}) | ({"draw": draw} if draw else {})
-        return self._make({**fields, **answer, "audit_cost": cost, "readings": list(readings)}, is_audit=True)
+        fields |= {**answer, "audit_cost": cost, "readings": list(readings)}
+        return self._make(fields, is_audit=True, more={"evidence": dict(evidence)} if evidence else None)
 
-    def _make(self, fields: dict[str, Any], *, is_audit: bool) -> Made | None:
+    def _make(self, fields: dict[str, Any], *, is_audit: bool, more: Mapping[str, Any] | None = None) -> Made | None:
         self._sequence += 1
         wall = self._now()
         wall_time = round(wall, 3) if wall >= self._floor else None
@@ -155,7 +159,9 @@ class Recorder:
             "t": wall_time,
             **fields,
         }
-        payload = json.dumps(whole, separators=(",", ":")).encode()
+        payload = json.dumps({**whole, **(more or {})}, separators=(",", ":")).encode()
+        if more and len(payload) > MAX_RECORD_BYTES:
+            payload = json.dumps(whole, separators=(",", ":")).encode()
         if len(payload) > MAX_RECORD_BYTES:
             return None
         return Made(self.boot, self._sequence, wall_time, is_audit, payload)

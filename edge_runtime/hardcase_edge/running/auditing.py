@@ -16,9 +16,11 @@ from ..bundle.agreement import above_shipped, promised_share
 from ..device.audit import AuditedBank
 from ..device.audits import Audit, Audits
 from ..device.draws import Draws
+from ..device.output import note
 from ..link.wire import OK
 from ..outbox.flags import parse_share
 from ..program.cost import Meter, to_unit
+from ..sensors.specs import timeout_s_of
 
 if TYPE_CHECKING:
     import argparse
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from ..drift.promise import Promise
     from ..link.link import Link
     from ..link.wire import Reply
+    from ..outbox.evidence import Evidence
     from ..outbox.opening import Publisher
     from ..store.run import Run
 
@@ -52,7 +55,13 @@ def auditing_of(
         return None
     draws = Draws()
     audits = Audits(keep, ask, args.deadline_ms / 1000, draws)
-    return Auditing(audits, draws, loaded, AuditedBank(bank, loaded.machine.program, args.item_size), publisher, stored)
+    audited = AuditedBank(bank, loaded.machine.program, args.item_size)
+    evidence = None
+    if keep and (functions := getattr(bank, "witnesses", {})):
+        from ..outbox.evidence import Evidence
+
+        evidence = Evidence(functions, timeout_s_of(args.sensor_timeout_ms), note)
+    return Auditing(audits, draws, loaded, audited, publisher, stored, evidence)
 
 
 def _promised(loaded: Loaded) -> float | None:
@@ -73,6 +82,7 @@ class Auditing:
     bank : for the device, in place of its own
     publisher : of records, where there is one
     stored : the run of a store's slot, where there is one
+    evidence : asked for a picture or a sound of an audit that is kept; None: no plug-in gives any
 
     Attributes
     ----------
@@ -84,8 +94,9 @@ class Auditing:
 
     def __init__(
         self, audits: Audits, draws: Draws, loaded: Loaded, bank: AuditedBank, publisher: Publisher | None,
-        stored: Run | None,
+        stored: Run | None, evidence: Evidence | None = None,
     ) -> None:  # fmt: skip
+        self._evidence = evidence
         self.bank, self.promised = bank, _promised(loaded)
         self.retest: Promise | None = None
         self._audits, self._draws, self._publisher, self._stored = audits, draws, publisher, stored
@@ -105,11 +116,12 @@ class Auditing:
         if not (is_kept or is_asked):
             return
         readings, cost = self.bank.request_readings()
-        audit = Audit(decision, readings, cost + self._request_cost * is_asked, is_kept, self._draws.n)
+        seen = self._evidence.take() if is_kept and self._evidence is not None else {}
+        audit = Audit(decision, readings, cost + self._request_cost * is_asked, is_kept, self._draws.n, seen)
         if link is not None and is_asked and self._asked(audit, link):
             self._audits.made(audit, monotonic(), is_asked=True)
             return
-        audit = Audit(decision, readings, cost, is_kept, self._draws.n)
+        audit = Audit(decision, readings, cost, is_kept, self._draws.n, seen)
         self._audits.made(audit, monotonic(), is_asked=False)
         self._keep(audit, {})
 
@@ -123,6 +135,8 @@ class Auditing:
         self._look()
         if self._audits.open is not None:
             self._keep(self._audits.open, {})
+        if self._evidence is not None:
+            self._evidence.close()
 
     def facts(self) -> dict[str, Any]:
         """The counters, what audits have cost, and how they were drawn."""

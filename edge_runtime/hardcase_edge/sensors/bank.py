@@ -197,6 +197,12 @@ class SensorBank:
             self._items.close()
 
     @property
+    def witnesses(self) -> dict[str, Callable[[str], object]]:
+        """By sensor, the function of its plug-in that gives a picture or a sound for people."""
+        found = {w.name: getattr(self._sources.get(w.name), "evidence", None) for w in self._wanted}
+        return {name: function for name, function in found.items() if function is not None}
+
+    @property
     def givers(self) -> list[Source | ItemSource]:
         """Whatever moves from item to item, each once."""
         sources: dict[int, Source | ItemSource] = {} if self._items is None else {id(self._items): self._items}

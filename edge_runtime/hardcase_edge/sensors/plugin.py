@@ -4,6 +4,8 @@
     # my_sensors.py, in the folder where hardcase-edge is started
     def read(sensor):            # "PS1", "TS1", ...
         return [...]             # its samples or features; or one number
+    def evidence(sensor):        # may be missing
+        return b"..."            # a picture or a sound of it, for people who label audits
 
 The sensor bank calls the function on a thread of the sensor's own. If it raises an exception or hangs, the sensor has
 failed.
@@ -148,6 +150,8 @@ class Plugin:
 
     def __init__(self, name: str, item: Callable[[], object] | None = None) -> None:
         self._read = load_function(name, "sensor source")
+        given = getattr(sys.modules[name.partition(":")[0]], "evidence", None)
+        self.evidence: Callable[[str], object] | None = given if callable(given) else None  # outbox/evidence.py
         self._item = item
 
     def lacks(self, wanted: Wanted) -> str:

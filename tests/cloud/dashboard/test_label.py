@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from hardcase_cloud.records.database import Database
 from hardcase_cloud.records.incoming import Incoming
 from hardcase_edge.base.betting import log_wealth
 from tests.cloud.dashboard.test_app import IN, ask
+from tests.edge.outbox.test_evidence import WAV, png
 
 NOW = 1_790_000_000.0
 BUNDLE, HPC = "ab" * 32, "cd" * 32
@@ -234,3 +236,31 @@ def test_a_label_needs_a_header_that_other_sites_cannot_send_and_a_small_object(
     assert page.labels() == []
     status, head, text = ask(page.figures, "/label", headers=IN)
     assert (status, "script-src 'self'" in head["content-security-policy"], b"label.js" in text) == (200, True, True)
+
+
+def test_a_picture_is_served_alone_by_its_bytes_and_nothing_else_is(page: Page) -> None:
+    fields = {
+        "cam": b64encode(png()).decode(),
+        "bad": b64encode(b"<svg onload=x>").decode(),
+        "mic": b64encode(WAV).decode(),
+    }
+    page.keep(audit("d1", 1, evidence=fields))
+    page.keep(case_of("d2", bytes(16), HPC, [1.0, 2.0], 1, 1.0))
+    assert page.ask("next", kind="audit")["case"]["evidence"] == [["cam", "image/png"], ["mic", "audio/wav"]]
+
+    def get(query: str, **headers: str) -> Any:
+        return ask(page.figures, f"/evidence?{query}", headers=headers or IN)
+
+    for n, (data, kind) in enumerate([(png(), "image/png"), (WAV, "audio/wav")]):
+        status, head, body = get(f"device=d1&boot=1&sequence=1&n={n}")
+        assert (status, body, head["content-type"], head["x-content-type-options"]) == (200, data, kind, "nosniff")
+        assert head["content-security-policy"].startswith("default-src 'none'; sandbox")
+    one = "device=d1&boot=1&sequence=1"
+    others = [
+        "device=d1&boot=x&sequence=1&n=0",
+        "device=d2&boot=0&sequence=0&n=0",
+        "device=d1%00&boot=1&sequence=1&n=0",
+    ]
+    for query in ("", f"{one}&n=2", f"{one}&n=-1", *others):
+        assert get(query)[0] == 404
+    assert get("device=d1&boot=1&sequence=1&n=0", Authorization="Bearer no")[::2] == (401, b"")

@@ -50,6 +50,11 @@ function show({ case: one, progress }) {
   }
   after = one.place;
   $("case-text").textContent = one.key[0] + ", " + clock(one.time) + (one.bundle ? "; bundle " + one.bundle : "") + "." + (one.has_names ? "" : " The names of readings are not known; start the dashboard with --bundle FILE.");
+  $("evidence").replaceChildren(...one.evidence.map(([name, kind], n) => {
+    const [device, boot, sequence] = one.key;
+    const src = "/evidence?" + new URLSearchParams({ device, boot, sequence, n });
+    return kind === "audio/wav" ? element("audio", "", { src, controls: "", "aria-label": name }) : element("img", "", { src, alt: name });
+  }));
   $("find").value = "";
   $("find-line").hidden = one.classes.length <= KEYS;
   showClasses();
