@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 
     Below = Callable[[Sequence[float], Sequence[float]], Sequence[int]]
 
-__all__ = ["LARGE", "WINDOW", "Stability", "limit_of", "stability_index"]
+__all__ = ["LARGE", "LASTING", "WINDOW", "Stability", "limit_of", "stability_index"]
 
 WINDOW = 512  # values
+LASTING = 4  # windows that are looked at together
 LARGE = 0.25  # an index above it, and above what sampling gives: the distribution has moved
 SURE = 4.9  # standard normal quantile of one in two million
 
@@ -43,8 +44,8 @@ def stability_index(counts: Sequence[int], reference: Sequence[int]) -> float:
     return sum((a - e) * log(a / e) for a, e in shares)
 
 
-def limit_of(reference: Sequence[int]) -> float:
-    """The index above which a window is not a draw from this reference, whatever the size of the reference.
+def limit_of(reference: Sequence[int], n: int = WINDOW) -> float:
+    """The index above which n values are not a draw from this reference, whatever the size of the reference.
 
     MATH.md (131), with the quantile of chi-square after Wilson and Hilferty.
 
@@ -54,7 +55,7 @@ def limit_of(reference: Sequence[int]) -> float:
     freedom = len(reference) - 1
     part = 2 / (9 * freedom)
     quantile = freedom * (1 - part + SURE * sqrt(part)) ** 3
-    return max(LARGE, quantile * (1 / WINDOW + 1 / sum(reference)))
+    return max(LARGE, quantile * (1 / n + 1 / sum(reference)))
 
 
 class Stability:
@@ -71,14 +72,19 @@ class Stability:
         Of the last whole window; None before there is one.
     limit : float
         Above it the distribution has moved.
+    lasting : float or None
+        The index of the last ``LASTING`` windows together, in which a night and a day are one; None before there are so
+        many.
     """
 
-    __slots__ = ("_below", "_edges", "_reference", "_values", "index", "limit")
+    __slots__ = ("_below", "_edges", "_last", "_reference", "_values", "index", "lasting", "limit")
 
     def __init__(self, reference: Histogram, below: Below = PYTHON.below) -> None:
         self._edges, self._reference, self._below = reference.edges, reference.counts, below
         self._values: list[float] = []
+        self._last: list[list[int]] = []
         self.index: float | None = None
+        self.lasting: float | None = None
         self.limit = limit_of(reference.counts)
 
     def see(self, values: Sequence[float]) -> None:
@@ -87,7 +93,17 @@ class Stability:
         while len(self._values) >= WINDOW:
             below = [0, *self._below(self._values[:WINDOW], self._edges), WINDOW]
             del self._values[:WINDOW]
-            self.index = stability_index([b - a for a, b in pairwise(below)], self._reference)
+            self._last = [*self._last[1 - LASTING :], [b - a for a, b in pairwise(below)]]
+            self.index = stability_index(self._last[-1], self._reference)
+            if len(self._last) == LASTING:
+                self.lasting = stability_index(
+                    [sum(counts) for counts in zip(*self._last, strict=True)], self._reference
+                )
+
+    @property
+    def has_moved_for_long(self) -> bool:
+        """Whether the last windows together are far from training."""
+        return self.lasting is not None and self.lasting > limit_of(self._reference, LASTING * WINDOW)
 
     @property
     def has_moved(self) -> bool:

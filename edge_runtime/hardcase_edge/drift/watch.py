@@ -123,10 +123,17 @@ class Watch:
         )
 
     def moved(self, features: Sequence[str]) -> dict[str, float]:
-        """What is no longer spread as in training, by these names, ``confidence`` and ``forwarded``; with its index."""
-        known = [(features[f], s) for f, s in self._features.items()]
-        known += [(name, s) for name, s in (("confidence", self._confidence), ("forwarded", self._forwarded)) if s]
-        return {name: round(s.index, 3) for name, s in known if s.has_moved and s.index is not None}
+        """What the last window finds spread otherwise than in training; by name, with its index."""
+        return {name: round(s.index, 3) for name, s in self._named(features) if s.has_moved and s.index is not None}
+
+    def moved_for_long(self, features: Sequence[str]) -> dict[str, float]:
+        """The same of the last windows together."""
+        named = self._named(features)
+        return {name: s.lasting for name, s in named if s.has_moved_for_long and s.lasting is not None}
+
+    def _named(self, features: Sequence[str]) -> list[tuple[str, Stability]]:
+        others = (("confidence", self._confidence), ("forwarded", self._forwarded))
+        return [*((features[f], s) for f, s in self._features.items()), *((name, s) for name, s in others if s)]
 
     @property
     def n_watched(self) -> int:

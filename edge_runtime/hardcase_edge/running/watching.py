@@ -18,7 +18,7 @@ from ..device.audit import AuditedBank
 from ..drift.flags import ACT, ALARM, FORWARD
 from ..drift.promise import BROKEN, Promise, promise_of
 from ..drift.reaction import LeastSure
-from ..drift.stability import LARGE, WINDOW
+from ..drift.stability import LARGE, LASTING, WINDOW
 from ..drift.watch import Watch, wanted_cloud
 from ..errors import InputError
 from ..link.wire import OK
@@ -40,6 +40,7 @@ __all__ = ["Watching", "watching_of"]
 FILE = "promise.json"
 MAX_BYTES = 16_384
 MOST_NAMES = 5  # in a line
+BACK_LOOKS = 64  # of 32 decisions, without anything moved, after which all is said to be back
 EVERY_S = 600.0  # between two writes of the file, because cards wear out
 
 Record = dict[str, Any]
@@ -102,7 +103,7 @@ class Watching:
         self._deadline_s = args.deadline_ms / 1000
         self._request_cost = to_unit(Meter(loaded.machine.program).request_cost)
         self._least_sure = LeastSure()
-        self._moved = Episode()
+        self._moved = Episode(BACK_LOOKS)
         self._own: Record | None = None  # the line before f0 was asked by the rule, where it was
         self._told = ("", frozenset[int]()) if promise is None else (promise.state, frozenset[int]())
 
@@ -183,20 +184,21 @@ class Watching:
         """Tell the log when readings, confidences or forwards begin to be spread otherwise than in training."""
         if self._watch is None:
             return False
-        moved = self._watch.moved(self._manifest.features)
+        moved = self._watch.moved_for_long(self._manifest.features)
         if not moved:
-            if n := self._moved.good():
-                self._note(f"readings are spread as in training again, after {n} looks at which they were not")
-            return bool(n)
+            is_over = self._moved.good() > 0
+            if is_over:
+                self._note("readings are spread as in training again")
+            return is_over
         if not self._moved.bad():
             return False
         names = sorted(moved, key=lambda name: -moved[name])
         which = ", ".join([f"{name[:40]} {moved[name]:.2g}" for name in names[:MOST_NAMES]])
         more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
         self._note(
-            f"{len(names)} of {self._watch.n_watched} distributions of the last {WINDOW} readings have moved since "
-            f"training ({which}{more}; above {LARGE:g} is much): answers may be wrong however sure they look; audit "
-            "them, and train again"
+            f"{len(names)} of {self._watch.n_watched} distributions of the last {LASTING * WINDOW} readings have moved "
+            f"since training ({which}{more}; above {LARGE:g} is much): answers may be wrong however sure they look; "
+            "audit them, and train again"
         )
         return True
 

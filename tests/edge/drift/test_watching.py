@@ -19,7 +19,7 @@ from hardcase_edge.device.audits import Audits
 from hardcase_edge.device.device import Device, RuntimeConfig
 from hardcase_edge.device.draws import Draws
 from hardcase_edge.drift.promise import Promise
-from hardcase_edge.drift.stability import WINDOW
+from hardcase_edge.drift.stability import LASTING, WINDOW
 from hardcase_edge.drift.watch import Watch
 from hardcase_edge.link.wire import OK, Reply
 from hardcase_edge.operations.metrics import Metrics
@@ -273,15 +273,15 @@ def test_the_page_of_metrics_shows_promise_and_suspects():
     ]
 
 
-@pytest.mark.parametrize(("n", "is_told"), [(WINDOW - 40, False), (WINDOW + 40, True)])
+@pytest.mark.parametrize(("n", "is_told"), [(LASTING * WINDOW - 40, False), (LASTING * WINDOW + 40, True)])
 def test_readings_that_have_moved_are_told_in_one_line_without_any_audit(n, is_told, tmp_path, capfd):
     (tmp_path / "b.hcb").write_bytes(make_bundle_bytes(monitors=MONITORS))
     replay = write_replay(tmp_path / "r.csv", [EASY] * n)  # the half of training's readings lay below 0
     assert main(["run", str(tmp_path / "b.hcb"), "--drift", "watch", "--sensors", f"replay:{replay}"]) == 0
     lines = capfd.readouterr().err.splitlines()
     assert lines == is_told * [
-        f"hardcase-edge: 1 of 1 distributions of the last {WINDOW} readings have moved since training (x 3.5; above "
-        "0.25 is much): answers may be wrong however sure they look; audit them, and train again"
+        f"hardcase-edge: 1 of 1 distributions of the last {LASTING * WINDOW} readings have moved since training (x "
+        "4.2; above 0.25 is much): answers may be wrong however sure they look; audit them, and train again"
     ]
 
 
@@ -303,3 +303,11 @@ class Crowd(Watch):
 
     def decided(self, *_):
         return True
+
+
+def test_nights_and_days_that_are_together_as_in_training_are_not_told(tmp_path, capfd):
+    (tmp_path / "b.hcb").write_bytes(make_bundle_bytes(monitors=MONITORS))
+    rows = [EASY if k // WINDOW % 2 else -EASY for k in range(12 * WINDOW)]
+    replay = write_replay(tmp_path / "r.csv", rows)
+    assert main(["run", str(tmp_path / "b.hcb"), "--drift", "watch", "--sensors", f"replay:{replay}"]) == 0
+    assert capfd.readouterr().err == ""
