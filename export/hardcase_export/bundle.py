@@ -41,12 +41,16 @@ from .picking.price_table import price_table
 from .picking.risk_choice import RiskTerms, choose
 from .publish import Published, check_out, publish, read_key
 
-__all__ = ["MIN_AGREEMENT", "Exported", "Weights", "export_bundle", "export_point", "pick_that_agrees"]
+__all__ = ["MIN_AGREEMENT", "Exported", "NoPricesError", "Weights", "export_bundle", "export_point", "pick_that_agrees"]
 
 logger = logging.getLogger(__name__)
 
 MAX_PASSED_OVER = 10  # points whose integers decide otherwise than their floats, before the export gives up
 MIN_AGREEMENT = 0.999  # share of rows on which a program must decide as its draft
+
+
+class NoPricesError(InputError):
+    """The picked policy has no threshold that running budgets could move: export it without prices."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +106,7 @@ def export_bundle(
     force: bool = False,
     monitors: bool = False,
     prices: bool = False,
+    of_best: bool = False,
 ) -> Exported:
     """Write the bundle of one point of a build's Pareto front; the same build always gives the same bytes.
 
@@ -110,7 +115,8 @@ def export_bundle(
     build : the folder that ``hardcase train`` wrote
     out : path of the bundle; its signature goes beside it, and an older signature that no longer fits is removed.
         None: the bundle is made and checked, but not written
-    max_loss, budget, method : which point to pick, as for ``picking.pick.pick``; validation figures alone decide
+    max_loss, budget, method, of_best : which point to pick, as for ``picking.pick.pick``; validation figures alone
+        decide
     key : path of a private key, or None for a bundle without a signature
     min_agreement : share of the validation rows, and of the test rows, on which the program must decide exactly as its
         draft; this comparison uses no labels
@@ -127,7 +133,8 @@ def export_bundle(
     Raises
     ------
     InputError
-        The build cannot be used, no point of it fits what was asked for, or another file stands at ``out``.
+        The build cannot be used, no point of it fits what was asked for, or another file stands at ``out``;
+        ``NoPricesError`` if ``prices`` cannot be had.
     BundleError
         The program differs from its draft on too many rows, or the verifier cannot prove it safe.
     """
@@ -138,7 +145,7 @@ def export_bundle(
     if terms is not None and front.measure.is_of_values:
         raise InputError("a promise bounds the share of wrong classes, but this build answers values; use --max-loss")
     if terms is None:
-        wish = {"max_loss": max_loss, "budget": budget, "method": method}
+        wish = {"max_loss": max_loss, "budget": budget, "method": method, "of_best": of_best}
         point, integers, passed_over = pick_that_agrees(build, front, wish, min_agreement)
         exported = _export(front, point, integers, out, private_key, seed, {}, beside, force, monitors, prices)
         return replace(exported, passed_over=passed_over)
@@ -260,13 +267,13 @@ def _export(
 
 def _prices(program: Program, valid: Rows, inner: Sequence[int]) -> Prices:
     if inner:
-        raise InputError(
+        raise NoPricesError(
             "a policy that remembers has no table of prices: another threshold changes what it remembers, and the rows "
             "hold what this one does; leave --prices out"
         )
     table = price_table(program, valid)
     if table is None:
-        raise InputError("no threshold of this point moves its cost on validation rows: leave --prices out")
+        raise NoPricesError("no threshold of this point moves its cost on validation rows: leave --prices out")
     return table
 
 

@@ -60,6 +60,14 @@ def _start_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("bundle", help="the .hcb file; its signature is read from BUNDLE.sig if there is one")
     parser.add_argument("--group", required=True, metavar="NAME", help="the devices, as of rollout group")
     parser.add_argument("--metadata", metavar="DIR", help="signed metadata: a TUF repository's JSON files")
+    quality = add_plan(parser)
+    quality.add_argument("--budget", type=float, metavar="COST", help="highest mean cost of a decision")
+    _serving_arguments(parser)
+    parser.set_defaults(act=_start)
+
+
+def add_plan(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """Declare how a roll-out goes, for every command that begins one; returns the group of flags about quality."""
     waves = parser.add_argument_group("waves")
     waves.add_argument("--canary", default="1%", metavar="N", help="devices of the first wave, or a percentage (1%%)")
     waves.add_argument("--factor", type=float, default=4.0, help="how many times larger each wave is (4)")
@@ -77,12 +85,10 @@ def _start_arguments(parser: argparse.ArgumentParser) -> None:
         help="least agreement with f0 in audits: 95%%, or none (default: what the bundle promises)",
     )  # fmt: skip
     quality.add_argument("--tolerance", default="2%", metavar="SHARE", help="how far a canary may fall short (2%%)")
-    quality.add_argument("--budget", type=float, metavar="COST", help="highest mean cost of a decision")
     quality.add_argument(
         "--quality-time", default="7d", metavar="TIME", help="the quality must be certain within it (7d)"
     )
-    _serving_arguments(parser)
-    parser.set_defaults(act=_start)
+    return quality
 
 
 def _serving_arguments(parser: argparse.ArgumentParser) -> None:

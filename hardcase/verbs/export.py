@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,10 @@ if TYPE_CHECKING:
     from hardcase_export.picking.held_out import HeldOut
     from hardcase_export.picking.risk_choice import RiskTerms
 
-__all__ = ["EXAMPLES", "HELP", "INTERRUPTED", "TERMS", "arguments", "run"]
+__all__ = [
+    "EXAMPLES", "HELP", "INTERRUPTED", "TERMS", "add_contents", "add_promise", "add_wish", "arguments", "run",
+    "terms_of",
+]  # fmt: skip
 
 HELP = "Write a bundle or C sources of one point of a trained front, or of your own model."
 EXAMPLES = """\
@@ -51,6 +55,27 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="the folder that hardcase train wrote; with --c, a bundle is also accepted",
     )
     group = parser.add_argument_group("which point (one of them)")
+    wish = add_wish(group)
+    group.add_argument("--method", metavar="NAME", help="consider the points of this method only")
+    add_model(parser.add_argument_group("a model of your own (with --model)"), wish)
+    promise = parser.add_argument_group("a promise (with --risk)")
+    add_promise(promise)
+    promise.add_argument(
+        "--calibration",
+        metavar="FILE",
+        help="labelled rows for the test (default: the build's calibration.npz)",
+    )
+    add_hpc(promise, "the build's, or the answers in the file of --calibration")
+    _output_arguments(parser.add_argument_group("what is written"))
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="seed of the choice of golden cases (default 0)"
+    )
+    parser.add_argument("--verbose", action="store_true", help="also print the settings, sizes and comparisons")
+    add_json(parser)
+
+
+def add_wish(group: argparse._ArgumentGroup) -> argparse._MutuallyExclusiveGroup:
+    """Declare which point of a front is exported, for every verb that exports one; returns the exclusive group."""
     wish = group.add_mutually_exclusive_group()
     wish.add_argument(
         "--max-loss",
@@ -66,36 +91,33 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SHARE",
         help="the cheapest point with a promise that at most this share of local answers is wrong",
     )
-    group.add_argument("--method", metavar="NAME", help="consider the points of this method only")
-    add_model(parser.add_argument_group("a model of your own (with --model)"), wish)
-    _promise_arguments(parser.add_argument_group("a promise (with --risk)"))
-    _output_arguments(parser.add_argument_group("what is written"))
-    parser.add_argument(
+    return wish
+
+
+def add_promise(group: Flags) -> None:
+    """Declare the terms of a promise."""
+    group.add_argument("--delta", type=float, metavar="SHARE", help="probability that the promise fails (default 0.05)")
+    group.add_argument(
+        "--max-forward", type=float, metavar="SHARE", help="promise also that at most this share is forwarded"
+    )
+    group.add_argument("--excess", action="store_true", help="bound only the errors beyond f0's on the same cases")
+
+
+def add_contents(group: Flags) -> None:
+    """Declare what a bundle holds beside its program, and how near the program must be to its draft."""
+    group.add_argument(
+        "--prices", action="store_true", help="let running budgets of a device move the policy's thresholds"
+    )
+    group.add_argument(
+        "--monitors", action="store_true", help="add to the bundle what run --drift needs to watch readings and sensors"
+    )
+    group.add_argument(
         "--min-agreement",
         type=float,
         metavar="SHARE",
         help="least share of validation and test rows on which integers and floats must decide alike (default 0.999; "
         "with --model: 1, or 0.999 for a linear model)",
     )
-    parser.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="seed of the choice of golden cases (default 0)"
-    )
-    parser.add_argument("--verbose", action="store_true", help="also print the settings, sizes and comparisons")
-    add_json(parser)
-
-
-def _promise_arguments(group: Flags) -> None:
-    group.add_argument("--delta", type=float, metavar="SHARE", help="probability that the promise fails (default 0.05)")
-    group.add_argument(
-        "--max-forward", type=float, metavar="SHARE", help="promise also that at most this share is forwarded"
-    )
-    group.add_argument("--excess", action="store_true", help="bound only the errors beyond f0's on the same cases")
-    group.add_argument(
-        "--calibration",
-        metavar="FILE",
-        help="labelled rows for the test (default: the build's calibration.npz)",
-    )
-    add_hpc(group, "the build's, or the answers in the file of --calibration")
 
 
 def _output_arguments(group: Flags) -> None:
@@ -107,13 +129,8 @@ def _output_arguments(group: Flags) -> None:
     group.add_argument(
         "--inline", action="store_true", help="with --c: write small tree ensembles as code instead of tables"
     )
-    group.add_argument(
-        "--prices", action="store_true", help="let running budgets of a device move the policy's thresholds"
-    )
+    add_contents(group)
     add_targets(group)
-    group.add_argument(
-        "--monitors", action="store_true", help="add to the bundle what run --drift needs to watch readings and sensors"
-    )
     group.add_argument("--key", metavar="FILE", help="private key to sign with, from hardcase keygen")
     add_force(group)
 
@@ -163,7 +180,9 @@ def _export(args: argparse.Namespace, out: str | Path | None, targets: Targets) 
     """Export the bundle of the requested point."""
     from hardcase_export.bundle import MIN_AGREEMENT, export_bundle
 
-    terms = _terms(args)
+    if args.hpc is not None and args.calibration is None:
+        raise InputError("--hpc requires --calibration, whose rows it answers")
+    terms = terms_of(args, {"--calibration": args.calibration})
     held_out = None if args.calibration is None else _held_out(args)
     with rows_bar("compare"):
         return export_bundle(
@@ -192,16 +211,21 @@ def _check_build(args: argparse.Namespace) -> None:
         raise InputError(f"--{misplaced[0]} requires --model; a build contains its sensors and rows")
 
 
-def _terms(args: argparse.Namespace) -> RiskTerms | None:
+def terms_of(args: argparse.Namespace, more: Mapping[str, Any] | None = None) -> RiskTerms | None:
+    """The terms of ``--risk``, None without it; ``more`` are further flags that only go with it.
+
+    Raises
+    ------
+    InputError
+        A term is out of range, or stands without ``--risk``.
+    """
     from hardcase_export.picking.risk_choice import RiskTerms
 
-    if args.hpc is not None and args.calibration is None:
-        raise InputError("--hpc requires --calibration, whose rows it answers")
     if args.risk is not None:
         terms = RiskTerms(args.risk, 0.05 if args.delta is None else args.delta, args.max_forward, args.excess)
         terms.check()
         return terms
-    extra = {"--delta": args.delta, "--max-forward": args.max_forward, "--calibration": args.calibration}
+    extra = {"--delta": args.delta, "--max-forward": args.max_forward, **(more or {})}
     misplaced = [flag for flag, value in extra.items() if value is not None] + ["--excess"] * args.excess
     if misplaced:
         raise InputError(f"{misplaced[0]} requires --risk")

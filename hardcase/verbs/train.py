@@ -40,8 +40,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=Path, metavar="FOLDER", required=True, help="folder to write; an existing build is replaced"
     )
-    trained = parser.add_argument_group("what is trained")
-    trained.add_argument("--seed", type=int, metavar="N", help="overrides [data] seed")
+    trained = add_training(parser)
     trained.add_argument(
         "--seeds",
         type=int,
@@ -50,13 +49,23 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="train with N consecutive seeds and report means in front.md (default 1)",
     )
     trained.add_argument(
+        "--hpc", type=Path, metavar="FILE", help="f0: a fitted model, as .onnx, .skops, LightGBM text or XGBoost JSON"
+    )
+    shown = parser.add_argument_group("output")
+    shown.add_argument("--quiet", action="store_true", help="print no plan and no progress bars")
+    add_force(shown)
+    add_json(shown)
+
+
+def add_training(parser: argparse.ArgumentParser) -> Flags:
+    """Declare what is trained and where, for every verb that trains a table; returns the first group of flags."""
+    trained = parser.add_argument_group("what is trained")
+    trained.add_argument("--seed", type=int, metavar="N", help="overrides [data] seed")
+    trained.add_argument(
         "--method",
         action="append",
         metavar="NAME",
         help="train this method, f0 and the baselines (repeatable); overrides [policy] methods",
-    )
-    trained.add_argument(
-        "--hpc", type=Path, metavar="FILE", help="f0: a fitted model, as .onnx, .skops, LightGBM text or XGBoost JSON"
     )
     trained.add_argument("--no-baselines", action="store_true", help="do not add the baselines to the methods")
     add_effort(trained)
@@ -67,10 +76,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     indexed.add_argument("--max-bytes", type=int, metavar="N", help="bytes of its models; overrides [index] max_bytes")
     add_pool(parser.add_argument_group("where it runs"))
-    shown = parser.add_argument_group("output")
-    shown.add_argument("--quiet", action="store_true", help="print no plan and no progress bars")
-    add_force(shown)
-    add_json(shown)
+    return trained
 
 
 def add_effort(parser: Flags) -> None:
@@ -84,20 +90,25 @@ def run(args: argparse.Namespace) -> int:
     """Train, then write the build folder."""
     if not 1 <= args.seeds <= MAX_SEEDS:
         raise InputError(f"--seeds is {args.seeds}; expected 1 to {MAX_SEEDS}")
-    config = configure(args.config, seed=args.seed, methods=tuple(args.method or ()), effort=args.effort, hpc=args.hpc)
+    config, methods = configured(args)
     if config.item is not None:
         return _train_items(args, config)
-    index = {"expands_all": args.all or None, "max_models": args.max_models, "max_bytes": args.max_bytes}
-    config = replace(config, index=replace(config.index, **{k: v for k, v in index.items() if v is not None}))
-    from hardcase_train.methods import BASELINES
-
-    methods = config.methods if args.no_baselines else (*config.methods, *BASELINES)
     where = {name: getattr(args, name) for name in ("dask", "jobs", "time_limit", "force")}
     where["quiet"] = args.quiet or args.json
     front = build(config, methods, args.out, n_seeds=args.seeds, command=_command(args), **where)[1]
     lines = _text(args.out, front)
     report(args, {"out": str(args.out), "warnings": front.pop("warnings"), "front": front}, lines)
     return 0
+
+
+def configured(args: argparse.Namespace) -> tuple[Config, tuple[str, ...]]:
+    """The configuration of ``args.config`` as ``add_training`` and ``--hpc`` change it, and the methods to train."""
+    from hardcase_train.methods import BASELINES
+
+    config = configure(args.config, seed=args.seed, methods=tuple(args.method or ()), effort=args.effort, hpc=args.hpc)
+    index = {"expands_all": args.all or None, "max_models": args.max_models, "max_bytes": args.max_bytes}
+    config = replace(config, index=replace(config.index, **{k: v for k, v in index.items() if v is not None}))
+    return config, config.methods if args.no_baselines else (*config.methods, *BASELINES)
 
 
 def _train_items(args: argparse.Namespace, config: Config) -> int:

@@ -109,7 +109,8 @@ def test_what_came_back_makes_a_better_bundle_which_a_device_of_the_canary_then_
     assert "the new one is better" in capsys.readouterr().out
     assert (tmp_path / "out" / "model.hcb").read_bytes() == before
     with running_mosquitto(tmp_path) as broker, device(world, tmp_path, broker) as store:
-        words = ["--group", "pumps", "--broker", broker.url, "--canary", "1", "--metadata", tmp_path / "fleet"]
+        words = ["--group", "pumps", "--broker", broker.url, "--canary", "1", "--metadata", tmp_path / "fleet",
+                 "--agreement", "none"]  # fmt: skip
         assert main([*map(str, retrain(world, tmp_path / "out", *words))]) == 0
         slots = store.slots()
         assert slots.current
@@ -133,7 +134,7 @@ def device(world: World, folder: Path, broker: Broker) -> Iterator[Store]:
     store.put(world.bundle.read_bytes())
     (folder / "r.csv").write_text("a,b\n" + "2.5,1\n" * 4_000)
     command = ["run", "--store", store.folder, "--broker", broker.url, "--device-id", "d0", "--interval", "0.02",
-               "--sensors", f"replay:{folder / 'r.csv'}", "--trial-decisions", "3"]  # fmt: skip
+               "--sensors", f"replay:{folder / 'r.csv'}", "--trial-decisions", "3", "--trial-s", "4"]  # fmt: skip
     with (folder / "log").open("wb") as log:
         process = Popen([sys.executable, "-m", "hardcase_edge.cli", *map(str, command)], stdout=log, stderr=log)
         try:
@@ -163,7 +164,7 @@ def test_bad_input_is_one_line(world: World, tmp_path: Path, capsys: Capture, ch
 def test_a_policy_that_is_not_better_is_not_rolled_out(
     world: World, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hardcase.verbs.retrain.steps.noted", lambda out: "done")
+    monkeypatch.setattr("hardcase.verbs.retrain.steps.noted", lambda out: {"inputs": "done", "lines": []})
     monkeypatch.setattr("hardcase.verbs.retrain.steps.inputs_of", lambda args, rows: "done")
     (tmp_path / "model.hcb").write_bytes(world.bundle.read_bytes())  # the old bundle, offered as if it were new
     monkeypatch.setattr(rollout, "run", None)

@@ -29,7 +29,9 @@ PAUSE_S = 1.0  # between two commits
 CLOSE_S = 5.0  # how long the last commit may take
 
 
-def case_of(device: str, id_: bytes, hpc: str, readings: Sequence[Any], result: int, share: float) -> Incoming:
+def case_of(
+    device: str, id_: bytes, hpc: str, readings: Sequence[Any], result: int, share: float, t: float | None = None
+) -> Incoming:
     """The record of one case.
 
     Parameters
@@ -39,8 +41,10 @@ def case_of(device: str, id_: bytes, hpc: str, readings: Sequence[Any], result: 
     readings : in the order of f0's inputs, None for missing
     result : index of the class that f0 has answered
     share : of the answered requests that are kept
+    t : Unix time of the answer in seconds; None: unknown
     """
     fields = {"kind": CASE, "device": device, "hpc": hpc, "readings": list(readings), "result": result, "share": share}
+    fields |= {} if t is None else {"t": round(t, 3)}
     sequence = int.from_bytes(id_[:8], "big") >> 11  # 53 bits, which readers of JSON keep
     return Incoming(device, 0, sequence, CASE, json.dumps(fields, separators=(",", ":")))
 
@@ -81,7 +85,7 @@ class Cases:
         """Take one answered request; returns at once, whatever the store does."""
         if int.from_bytes(id_[8:12], "big") >= self._least:
             return
-        case = case_of(device, id_, self._hpc, readings, result, self._share)
+        case = case_of(device, id_, self._hpc, readings, result, self._share, self._now())
         with self._lock:
             if len(self._waiting) >= MOST_WAITING:
                 self.lost += 1

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -23,7 +24,7 @@ __all__ = ["COLUMNS", "Database", "utf8"]
 
 COLUMNS = (
     "device", "boot", "sequence", "kind", "received", "time", "at", "bundle", "label", "value", "confidence", "route",
-    "cost", "failed", "latency_ms", "item_size", "budget", "late",
+    "cost", "failed", "latency_ms", "item_size", "budget", "late", "readings",
 )  # fmt: skip
 MOST_SECONDS = 1e12  # a time beyond it is not one
 PAGE = 5_000  # rows that are read or removed at once
@@ -145,6 +146,11 @@ class Database:
             writer.writerow({key: _plain(value) for key, value in row.items()})
             n += 1
         return n
+
+    def secret(self, name: str) -> bytes:
+        """32 random bytes of this store, made when they are first asked for."""
+        self.write("INSERT INTO secrets VALUES (?, ?) ON CONFLICT DO NOTHING", (name, os.urandom(32).hex()))
+        return bytes.fromhex(str(self.read("SELECT value FROM secrets WHERE name = ?", (name,))[0][0]))
 
     def close(self) -> None:
         """Close the connection."""

@@ -80,6 +80,10 @@ STEPS: dict[int, tuple[str, ...]] = {
         # the level of a bundle's prices at which it promises; none of a bundle without prices
         "ALTER TABLE standings ADD COLUMN shipped BIGINT",
     ),
+    7: (
+        # made when first needed, such as the key by which rows are dealt to the parts of a training; never exported
+        "CREATE TABLE secrets (name TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL)",
+    ),
 }  # fmt: skip
 VERSION = max(STEPS)
 

@@ -30,6 +30,7 @@ def pick(
     is_excess: bool = False,
     method: str | None = None,
     trial: Trial | None = None,
+    of_best: bool = False,
 ) -> Point:
     """The point to export.
 
@@ -47,6 +48,8 @@ def pick(
         have costs, else ``max_loss`` is ``DEFAULT_MAX_LOSS``.
     method : name of a method; only its points are considered. None for all
     trial : counts of errors on held-out rows, needed for ``risk``, such as ``held_out.BuildTrial``
+    of_best : ``max_loss`` also counts from the best point that is considered: f0 may be worse than what has learned
+        from later rows
 
     Raises
     ------
@@ -64,7 +67,7 @@ def pick(
         return _most_accurate(points, front.unit, budget)
     if max_loss is None and front.measure.kind == "errors":
         return min(points, key=lambda p: front.total(p.valid))
-    return _cheapest(points, front, DEFAULT_MAX_LOSS if max_loss is None else max_loss)
+    return _cheapest(points, front, DEFAULT_MAX_LOSS if max_loss is None else max_loss, of_best=of_best)
 
 
 def candidates(front: Front, method: str | None) -> list[Point]:
@@ -125,7 +128,7 @@ def _of_method(points: Sequence[Point], method: str | None) -> list[Point]:
     return matching
 
 
-def _cheapest(points: Iterable[Point], front: Front, max_loss: float) -> Point:
+def _cheapest(points: Sequence[Point], front: Front, max_loss: float, *, of_best: bool) -> Point:
     costs = front.measure.kind == "errors"
     if not 0 <= max_loss <= (MAX_COST if costs else 1):
         what = f"an amount from 0, in {front.unit}" if costs else "a share from 0 to 1 (0.01 is one per cent)"
@@ -137,6 +140,8 @@ def _cheapest(points: Iterable[Point], front: Front, max_loss: float) -> Point:
     floor = f0[0] - max_loss / per_loss - SLACK
     fitting = [p for p in points if _lower_quality(p) >= floor]
     if fitting:
+        best = max(p.valid.quality for p in fitting) if of_best else -math.inf
+        fitting = [p for p in fitting if p.valid.quality >= best - max_loss / per_loss - SLACK]
         return min(fitting, key=lambda p: (p.valid.cost, -p.valid.quality))
     nearest = max(points, key=lambda p: (_lower_quality(p), -p.valid.cost))
     raise InputError(

@@ -15,7 +15,12 @@ __all__ = ["check_declared", "declared", "held"]
 
 
 def declared(
-    X: np.ndarray, train: np.ndarray, *, has_whole: bool = True, categories: Collection[int] = ()
+    X: np.ndarray,
+    train: np.ndarray,
+    *,
+    has_whole: bool = True,
+    categories: Collection[int] = (),
+    known: Sequence[Feature | None] = (),
 ) -> tuple[Feature, ...]:
     """Declared type of each feature: i32 for whole numbers, f32, or f64 where f32 is too coarse.
 
@@ -27,11 +32,15 @@ def declared(
     train : (n,) bool, the training rows; a feature that is missing in one of them is nullable
     has_whole : False if whole numbers may be coincidental: no column is then i32
     categories : features of codes, which are always i32
+    known : of each feature its type and whether it is nullable in any case, None where the rows decide; or empty
     """
     features = []
     for f in range(X.shape[1]):
         values = X[:, f][~np.isnan(X[:, f])]
-        if f in categories:
+        given = known[f] if known else None
+        if given is not None:
+            dtype = given.dtype
+        elif f in categories:
             dtype = "i32"
         elif len(values) == 0:
             dtype = "f32"
@@ -43,7 +52,8 @@ def declared(
             rounding = np.abs(values.astype(np.float32) - values).max()
             is_constant = values.min() == values.max()  # std() may still be above 0, by rounding
             dtype = "f64" if rounding > 1e-3 * values.std() > 0 and not is_constant else "f32"
-        features.append(Feature(dtype, bool(np.isnan(X[train, f]).any())))
+        is_nullable = bool(np.isnan(X[train, f]).any()) or (given is not None and given.nullable)
+        features.append(Feature(dtype, is_nullable))
     return tuple(features)
 
 

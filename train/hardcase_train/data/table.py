@@ -23,6 +23,7 @@ import numpy as np
 from hardcase_edge.batch.tables import check_size, max_bytes, read_npz
 from hardcase_edge.bundle.manifest import MAX_NAME
 from hardcase_edge.errors import InputError, one_line
+from hardcase_edge.program.definition import Feature
 from hardcase_edge.program.window import WINDOW_FEATURES, window_features
 
 from ..columns.categories import MAX_TOTAL, codes_in, texts_in, why_no_category
@@ -69,7 +70,8 @@ class Table:
     samples : (n, n_sensors, n_samples) for a table of windows, else None
     kinds : the kind of every column, in the file's order (``columns.kinds``); those of ``NUMERIC`` are in X
     parts : for each column of dates, a function that gives its parts
-    categories : the texts of each feature of codes, as ``as_features`` makes them
+    categories : the texts of each feature of codes, as ``as_features`` makes them, or as the table's maker says
+    declared : the types of columns that are known beforehand, such as those of a bundle that has read them
     notes : what the user should know about the table, a line each
     """
 
@@ -82,6 +84,7 @@ class Table:
     kinds: Mapping[str, str] = field(default_factory=dict)
     parts: Mapping[str, Callable[[], dict[str, np.ndarray]]] = field(default_factory=dict)
     categories: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    declared: Mapping[str, Feature] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     @property

@@ -89,7 +89,8 @@ def make_task(
     dropped = dropped_columns(whole, config)
     table = whole.without(*_no_features(config), *dropped).as_features(train, config.dates).without(*dropped)
     sensors, names = task_sensors(table, config)
-    features = declared(table.X, train, categories={table.names.index(name) for name in table.categories})
+    codes, known = {table.names.index(name) for name in table.categories}, [table.declared.get(n) for n in table.names]
+    features = declared(table.X, train, categories=codes, known=known)
     X = held(table.X, features)
     index = [order[split[order] == k] for k in range(split.max() + 1)]  # the last, calibration, may be empty
     legacy = None
@@ -99,9 +100,9 @@ def make_task(
     largest = 1 if sizes is None else int(sizes.max())
     check_declared(features, sensors, uplink, largest)
     if given is not None and config.model is not None:
-        if table.categories:
+        if own := set(table.categories) - set(whole.categories):  # codes of this table, which f0 does not know
             raise InputError(
-                f"the column {next(iter(table.categories))!r} holds categories, which a fitted model knows by numbers "
+                f"the column {min(own)!r} holds categories, which a fitted model knows by numbers "
                 "of its own; write those numbers into the table"
             )
         hpc = given(config.model, table.names, [f.dtype for f in features], classes, X[train])
