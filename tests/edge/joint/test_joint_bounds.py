@@ -34,7 +34,7 @@ TOO_LARGE = {
 
 @pytest.mark.parametrize("sizes", TOO_LARGE.values(), ids=TOO_LARGE)
 def test_a_joint_bundle_that_would_fill_the_memory_is_refused_before_it_runs(sizes: tuple[int, int, int]) -> None:
-    data = bundle_of_items(*wide_items(*sizes))
+    data = bundle_of_items(*wide_items(*sizes, release=ONE_SHOT))
     assert len(data) < 900_000
     with pytest.raises(BundleError, match=r"takes? \d+ (bytes|operations), at most \d+"):
         load_bytes(data, allow_joint=True)
