@@ -24,6 +24,7 @@ from hardcase_edge.base import files as base_files
 from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.bundle.signature import make_keys, sign
+from hardcase_edge.card import first_boot
 from hardcase_edge.errors import HardcaseError, InputError
 from hardcase_edge.link.address import parse_address
 from hardcase_edge.link.connection import Connection, ConnectionConfig
@@ -395,6 +396,55 @@ def test_a_root_that_cannot_be_flashed_stays_as_it_is(
     change(root)
     assert message in refused(capsys, BUNDLE, root)
     assert not (root / "etc/systemd").exists()
+
+
+LINKS = {
+    "a slot": ("var/lib/hardcase/a", ".", "leads out of"),
+    "the other slot": ("var/lib/hardcase/b", ".", "leads out of"),
+    "a bundle": ("var/lib/hardcase/a/bundle.hcb", "a.hcb", "leads out of"),
+    "the lock": ("var/lib/hardcase/lock", "made", "leads out of"),
+    "a lock within": ("var/lib/hardcase/lock", "../../../etc/os-release", "is a link"),
+    "a slot within": ("var/lib/hardcase/a", "../../../etc", "is a link"),
+    "the state": ("var/lib/hardcase/state", "state", "leads out of"),
+    "an identity": ("var/lib/hardcase/.identity.new", ".", "leads out of"),
+    "the store": ("var/lib/hardcase", ".", "leads out of"),
+    "a folder on the way": ("var/lib", ".", "leads out of"),
+    "settings": ("etc/hardcase", ".", "leads out of"),
+    "units": ("etc/systemd", ".", "leads out of"),
+    "runtimes": ("usr/local/lib", ".", "leads out of"),
+    "commands": ("usr/local/bin", ".", "leads out of"),
+}
+
+
+@pytest.mark.parametrize("name", LINKS)
+def test_a_link_below_a_root_is_refused_before_a_byte_is_written(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place, target, message = LINKS[name]
+    root, outside = system_tree(tmp_path / "root"), tmp_path / "outside"
+    outside.mkdir()
+    link = root / place
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(target if target.startswith("..") else outside / target)
+    before = sorted(root.rglob("*"))
+    assert message in (said := refused(capsys, BUNDLE, root))
+    assert str(link) in said
+    assert sorted(root.rglob("*")) == before
+    assert not list(outside.iterdir())
+
+
+def test_a_link_that_came_after_the_flash_is_refused_at_the_first_boot(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root, outside = system_tree(tmp_path / "root"), tmp_path / "outside"
+    assert run(capsys, BUNDLE, root)[0] == 0
+    outside.mkdir()
+    (root / "var/lib/hardcase/b").rmdir()
+    (root / "var/lib/hardcase/b").symlink_to(outside)
+    before = sorted(root.rglob("*"))
+    assert first_boot.main([str(root)]) == 2
+    assert "var/lib/hardcase/b leads out of" in capsys.readouterr().err
+    assert sorted(root.rglob("*")) == before
 
 
 # ---------------------------------------------------------------- what is refused before a byte is written

@@ -22,7 +22,7 @@ from typing import Any
 from ..base.files import read_bounded
 from ..errors import HardcaseError, InputError, one_line
 from ..store.first_boot import MAX_REPORT_BYTES, REPORT
-from .places import KERNEL, RUNTIME, STORE, put
+from .places import KERNEL, RUNTIME, STORE, check_links, put
 
 __all__ = ["finish", "main", "processor", "try_kernel"]
 
@@ -71,6 +71,7 @@ def finish(root: Path, report: dict[str, Any]) -> dict[str, Any]:
     InputError
         The bundle cannot be used, or the report cannot be written.
     """
+    check_links(root)
     runtime = root / RUNTIME
     reason = try_kernel(runtime, runtime / "card" / "model.hcb")
     compileall.compile_dir(str(runtime.resolve()), quiet=2)

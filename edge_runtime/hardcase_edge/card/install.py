@@ -25,7 +25,7 @@ from ..store.folder import Store
 from ..store.receive import begin_trust, receive
 from . import first_boot
 from .archive import MANIFEST, MAX_ARCHIVE_BYTES, Archive, read_archive, read_zip
-from .places import COMMAND, KERNEL, RUNTIME, SETTINGS, STORE, UNITS, link, put, safe_folder
+from .places import COMMAND, KERNEL, RUNTIME, SETTINGS, STORE, UNITS, check_links, link, put, safe_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -83,6 +83,7 @@ def _install(
     archive: Archive, root: Path, how: str, processor: str, identity: Mapping[str, bytes], *, is_here: bool
 ) -> dict[str, Any]:
     files, manifest = archive.files, archive.manifest
+    check_links(root)
     runtime = _put_runtime(archive, root, processor)
     link(root, RUNTIME, runtime.name)
     put(root, COMMAND, SCRIPT.encode(), 0o755)

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from ..base.files import sync_folder, write_whole
 from ..errors import InputError
+from ..store.slots import NAMES
 
-__all__ = ["COMMAND", "KERNEL", "RUNTIME", "SETTINGS", "STORE", "UNITS", "link", "put", "safe_folder"]
+__all__ = ["COMMAND", "KERNEL", "RUNTIME", "SETTINGS", "STORE", "UNITS", "check_links", "link", "put", "safe_folder"]
 
 RUNTIME = "usr/local/lib/hardcase"  # a link to the folder of one archive
 COMMAND = "usr/local/bin/hardcase-edge"
@@ -17,6 +19,34 @@ SETTINGS = "etc/hardcase"
 STORE = "var/lib/hardcase"
 UNITS = "etc/systemd/system"
 KERNEL = "hardcase_edge/kernel/_kernel.abi3.so"
+
+
+def check_links(root: Path) -> None:
+    """Return if no link leads out of the root where a card's files go, and none stands for a part of the store.
+
+    Raises
+    ------
+    InputError
+        One does; the message names the first.
+    """
+    real = os.path.realpath(root)
+    for path in _on_the_way(root):
+        if os.path.commonpath([real, os.path.realpath(path)]) != real:
+            raise InputError(f"{path} leads out of {root}; name the root of a whole system, or remove the link")
+    for name in ("lock", *NAMES):
+        if os.path.islink(path := root / STORE / name):
+            raise InputError(f"{path} is a link, and a store writes in its own folder only; remove the link")
+
+
+def _on_the_way(root: Path) -> Iterator[Path]:
+    """The folders on the way to what is put down, and all that the device's settings and its store hold already."""
+    for relative in (RUNTIME, COMMAND, SETTINGS, STORE, f"{UNITS}/multi-user.target.wants"):
+        for k in range(1, len(Path(relative).parts)):
+            yield root.joinpath(*Path(relative).parts[:k])
+    for relative in (SETTINGS, STORE):
+        for folder, folders, files in os.walk(root / relative):
+            yield Path(folder)
+            yield from (Path(folder, name) for name in (*folders, *files))
 
 
 def safe_folder(root: Path, relative: str) -> Path:

@@ -6,6 +6,8 @@ from __future__ import annotations
 import io
 import pickle
 import re
+import subprocess
+import sys
 from decimal import Decimal
 from pathlib import Path
 from random import Random
@@ -21,6 +23,9 @@ from hypothesis import strategies as st
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.window import window_features
 from hardcase_edge.sensors.csv_replay import Replay
+from hardcase_train.columns import files, own_process
+from hardcase_train.columns.kinds import NUMBER, OTHER, TEXT
+from hardcase_train.columns.own_process import read_here
 from hardcase_train.data.dtypes import declared, held
 from hardcase_train.data.table import read_table
 from hardcase_train.tasks.target import target_classes, target_labels
@@ -327,7 +332,8 @@ def test_any_bytes_are_a_csv_table_or_one_line(tmp_path_factory, data):
 
 
 @pytest.mark.parametrize("compression", ["uncompressed", "lz4"])
-def test_a_damaged_feather_file_is_a_table_or_one_line(tmp_path, compression):
+def test_a_damaged_feather_file_is_a_table_or_one_line(tmp_path, compression, monkeypatch):
+    monkeypatch.setattr(files, "read_apart", read_here)  # 300 processes would take a minute
     columns = {"a": [1.5, None] * 9, "s": ["x", "yy"] * 9, "c": pa.array(["u", "v"] * 9).dictionary_encode()}
     path = tmp_path / "data.feather"
     pa.feather.write_feather(pa.table(columns), path, compression=compression)
@@ -339,6 +345,60 @@ def test_a_damaged_feather_file_is_a_table_or_one_line(tmp_path, compression):
         path.write_bytes(data[: rng.integers(len(data))] if rng.random() < 0.2 else data)
         refusals += isinstance(read_or_refuse(path), str)
     assert 50 < refusals < 150
+
+
+def aborting(path):
+    """A Parquet file whose footer says another number of levels than its column has: pyarrow ends its process."""
+    pa.parquet.write_table(pa.table({"a": [1.0, None, 3.0, 4.0] * 10, "y": ["a", "b"] * 20}), path)
+    data = bytearray(path.read_bytes())
+    footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    places = [k for k in range(footer, len(data) - 8) if data[k] == 0x26 and max(data[k + 1 : k + 3]) < 0x80]
+    for place in places:  # a list of two numbers of 64 bits becomes a list of one, of the same bytes
+        bad = data.copy()
+        bad[place], bad[place + 1] = 0x16, bad[place + 1] | 0x80
+        path.write_bytes(bad)
+        script = "import sys, pyarrow.parquet as p; p.ParquetFile(sys.argv[1]).metadata.row_group(0).column(0)"
+        if subprocess.run([sys.executable, "-c", script, path], capture_output=True, check=False).returncode == -6:
+            return True
+    return False
+
+
+def test_a_file_that_ends_its_reader_is_one_line(tmp_path, monkeypatch, capfd):
+    path = tmp_path / "data.parquet"
+    if not aborting(path):  # pyarrow has been mended: any reader that aborts
+        fake = tmp_path / "fake" / "pyarrow" / "parquet.py"
+        fake.parent.mkdir(parents=True)
+        fake.write_text("import os\nos.abort()\n")
+        (fake.parent / "__init__.py").write_text("")
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path / "fake"))
+    said = read_or_refuse(path)
+    assert said.endswith("it ended its reader (signal 6); write it again with another program")
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_file_that_holds_its_reader_up_is_one_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(own_process, "TIMEOUT_S", 0.01)
+    assert "its reader was stopped after 0.01 s" in read_or_refuse(parquet(tmp_path, {"a": [1.0, 2.0]}))
+
+
+def test_its_reader_imports_nothing_from_the_folder_of_the_file(tmp_path, monkeypatch):
+    (tmp_path / "pyarrow.py").write_text("import os\nos.abort()\n")
+    monkeypatch.chdir(tmp_path)
+    assert read_table(parquet(tmp_path, {"a": [1.0, 2.0]})).X.tolist() == [[1.0], [2.0]]
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "feather"])
+def test_what_nothing_reads_is_not_unpacked_and_stays_a_column(tmp_path, suffix):
+    columns = {
+        "when": pa.array([[1], [2, 3], None]), "a.b": [1.0, 2.0, None], "raw": [b"x", b"y", b"z"], "a": ["u", "v", "u"],
+        "pair": [{"p": 1}, {"p": 2}, None],
+    }  # fmt: skip
+    path = tmp_path / f"data.{suffix}"
+    (pa.parquet.write_table if suffix == "parquet" else pa.feather.write_feather)(pa.table(columns), path)
+    t = read_table(path)
+    assert t.kinds == {"when": OTHER, "a.b": NUMBER, "raw": OTHER, "a": TEXT, "pair": OTHER}
+    assert t.labels["a"].tolist() == ["u", "v", "u"]
+    assert t.X[:2].tolist() == [[1.0], [2.0]]
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,8 @@ from typing import Any
 
 from hardcase_edge.batch.tables import NUMBER_BYTES, check_size
 
+from .kinds import OTHER, kind_of_type, left_out
+
 __all__ = ["read_feather"]
 
 MAGIC = b"ARROW1\0\0"  # in front of the messages; behind them is an index of them, which is not needed
@@ -20,7 +22,7 @@ LENGTH, NODES, BUFFERS, COMPRESSION = range(4)  # fields of the table RecordBatc
 
 
 def read_feather(what: object, data: bytes) -> Any:
-    """The arrow table in these bytes.
+    """The arrow table in these bytes; columns that nothing reads are empty.
 
     Raises
     ------
@@ -39,9 +41,12 @@ def read_feather(what: object, data: bytes) -> Any:
         needed += _needed(message)
         check_size(what, needed)
     with pa.ipc.open_stream(messages) as file:
+        schema = file.schema
+    wanted = [k for k, field in enumerate(schema) if kind_of_type(field.type) != OTHER]
+    with pa.ipc.open_stream(messages, options=pa.ipc.IpcReadOptions(included_fields=wanted)) as file:
         table = file.read_all()
     table.validate(full=True)  # offsets and indices are in range, which reading alone does not check
-    return table
+    return table if len(wanted) == len(schema) else left_out(table, schema)
 
 
 def _needed(message: Any) -> int:

@@ -26,7 +26,7 @@ from hardcase_edge.base.cells import (
 from hardcase_edge.batch.tables import NUMBER_BYTES, check_size
 from hardcase_edge.errors import InputError
 
-from .feather import read_feather
+from .own_process import read_apart
 
 __all__ = ["ARROW_FORMATS", "read_columns"]
 
@@ -53,30 +53,14 @@ def read_columns(path: Path, data: bytes, as_text: Collection[str] = ()) -> tupl
     InputError
         The table would take more memory than the limit, or the file is not text.
     pyarrow.ArrowException, ValueError
-        The file is damaged.
+        The file is damaged, or has ended the process that read it.
     """
     if path.suffix == ".csv":
         return _read_csv(path, data, as_text)
     what = f"data file {path}"
-    table = _read_parquet(what, data) if path.suffix == ".parquet" else read_feather(what, data)
+    table = read_apart(path.suffix, what, data)
     check_size(what, _text_bytes(table))
     return table, ()
-
-
-def _read_parquet(what: str, data: bytes) -> Any:
-    """The columns, after the footer has said how much they take; texts stay as codes, which take no more than that."""
-    import pyarrow as pa
-    import pyarrow.parquet
-
-    with pa.parquet.ParquetFile(pa.BufferReader(data)) as file:
-        footer = file.metadata
-        groups = [footer.row_group(k) for k in range(footer.num_row_groups)]
-        chunks = [group.column(k) for group in groups for k in range(footer.num_columns)]
-        check_size(what, sum(max(c.num_values * NUMBER_BYTES, c.total_uncompressed_size) for c in chunks))
-        check_size(what, max(footer.num_rows, sum(g.num_rows for g in groups)) * footer.num_columns * NUMBER_BYTES)
-    texts = sorted({chunk.path_in_schema for chunk in chunks if chunk.physical_type == "BYTE_ARRAY"})
-    with pa.parquet.ParquetFile(pa.BufferReader(data), read_dictionary=texts) as file:
-        return file.read()
 
 
 def _text_bytes(table: Any) -> int:

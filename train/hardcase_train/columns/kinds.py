@@ -17,7 +17,9 @@ __all__ = [
     "TEXT",
     "finite",
     "kind_of",
+    "kind_of_type",
     "labels_in",
+    "left_out",
     "numbers_in",
     "plain",
 ]
@@ -30,19 +32,22 @@ def plain(column: Any) -> Any:
     """An arrow column with the values of a dictionary in place of its indices, unless nothing reads such values."""
     from pyarrow import types
 
-    if not types.is_dictionary(column.type) or _kind(column.type.value_type) == OTHER:
+    if not types.is_dictionary(column.type) or kind_of_type(column.type) == OTHER:
         return column
     return column.cast(column.type.value_type)
 
 
 def kind_of(column: Any) -> str:
     """The kind of an arrow column that ``plain`` has made; one of nothing but missing values holds numbers."""
-    return _kind(column.type)
+    return kind_of_type(column.type)
 
 
-def _kind(type_: Any) -> str:
+def kind_of_type(type_: Any) -> str:
+    """The kind of a column of this arrow type; of a dictionary that of its values."""
     from pyarrow import types
 
+    if types.is_dictionary(type_):
+        return kind_of_type(type_.value_type)
     kinds = {
         NUMBER: (types.is_integer, types.is_floating, types.is_decimal, types.is_null),
         BOOLEAN: (types.is_boolean,),
@@ -50,6 +55,18 @@ def _kind(type_: Any) -> str:
         DATE: (types.is_date, types.is_timestamp, types.is_time),
     }
     return next((kind for kind, tests in kinds.items() if any(test(type_) for test in tests)), OTHER)
+
+
+def left_out(table: Any, schema: Any) -> Any:
+    """An arrow table of a whole schema from one that lacks the columns of the kind ``OTHER``, which come back empty."""
+    import pyarrow as pa
+
+    empty, read = (
+        pa.nulls(table.num_rows, pa.list_(pa.null())),
+        dict(zip(table.column_names, table.columns, strict=True)),
+    )
+    columns = [empty if kind_of_type(field.type) == OTHER else read[field.name] for field in schema]
+    return pa.table(columns, names=schema.names)
 
 
 def numbers_in(column: Any) -> np.ndarray:
