@@ -28,6 +28,7 @@ __all__ = ["HELP", "arguments", "run"]
 
 HELP = "Bring a bundle to a group of devices in waves, and stop when it is not good."
 MAX_NAME = 64  # characters of a group's name
+MOST_REASONS = 5  # of devices, that status prints for each roll-out
 WISHES = {"pause": "Release no further devices.", "resume": "Go on.", "stop": "End it; no device is offered more."}
 
 
@@ -316,5 +317,8 @@ def _status(args: argparse.Namespace) -> int:
         states = ", ".join(f"{n} {state}" for state, n in counts.most_common())
         why = f" ({machine['reason']})" if machine["reason"] else ""
         print(terminal(f"{row.id}  {began}  {row.members}  {row.bundle[:12]}  {row.state}{why}: {states}"))
+        reasons = Counter((state, reason) for state, _, reason in instances.values() if reason)
+        for (state, reason), n in reasons.most_common(MOST_REASONS):
+            print(terminal(f"    {n} {state}: {reason}"))
     registry.database.close()
     return 0

@@ -151,7 +151,9 @@ def test_a_good_bundle_reaches_the_group_and_a_bad_one_the_canary_alone(
     assert (status["state"], status["devices"]) == ("aborted", {"rolled back": 2, "waiting": 4})
     assert set(status["reasons"].values()) == {"it crashed"}
     assert fleet.run("status", "--store", fleet.store) == 0
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["2", "1"]
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines if line[0] != " "] == ["2", "1"]
+    assert [line for line in lines if line[0] == " "] == ["    2 rolled back: it crashed"]
     for device in devices:
         device.close()
 

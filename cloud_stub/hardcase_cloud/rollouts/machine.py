@@ -208,6 +208,9 @@ class Rollout:
         self, now: float, device: str, instance: Instance, state: str, reason: str, *, is_restored: bool = False
     ) -> None:
         if state == instance.state:
+            if state == TRIAL and reason[:200] != instance.reason:  # what the trial waits for
+                instance.reason = reason[:200]
+                self._changed.add(device)
             return
         self.counts[instance.state] -= 1
         self.counts[state] += 1

@@ -110,10 +110,13 @@ class Campaign:
 
     def _judge(self, known: _Device, facts: dict[str, Any]) -> None:
         sha, store, update = self.offer.sha256.hex(), facts.get("store") or {}, facts.get("update") or {}
-        failed = store.get("failed") or {}
-        if facts.get("bundle") == sha:
-            known.state, known.reason = (GOOD if store.get("state", "good") == "good" else TRIAL), ""
-        elif failed.get("sha256") == sha and _release(failed.get("release")) >= self.release:
+        failures = [store.get(key) or {} for key in ("failed", "failed_before")]
+        failed: dict[str, Any] = next((one for one in failures if one.get("sha256") == sha), {})
+        if facts.get("bundle") == sha and store.get("state", "good") == "good":
+            known.state, known.reason = GOOD, ""
+        elif facts.get("bundle") == sha:
+            known.state, known.reason = TRIAL, _waits(store.get("waits_for"))
+        elif failed and _release(failed.get("release")) >= self.release:
             known.state, known.reason = ROLLED_BACK, _words(failed.get("reason", ""))
         elif update.get("state") == "refused" and update.get("sha256") == sha:
             known.state, known.reason = REFUSED, _words(update.get("reason", ""))
@@ -217,6 +220,15 @@ class Campaign:
 def _words(text: object, most: int = 200) -> str:
     """What a device says, with nothing in it that a database, a log or a terminal could not take."""
     return terminal(str(text)[:most])
+
+
+def _waits(words: object) -> str:
+    """What a device's trial waits for, as the device says it; "" if it does not say so.
+
+    >>> _waits("30 answers of f0, has 0"), _waits(None)
+    ('waits for 30 answers of f0, has 0', '')
+    """
+    return f"waits for {_words(words)}" if words else ""
 
 
 def _release(text: object) -> tuple[int, int]:

@@ -64,6 +64,21 @@ def test_no_wave_begins_before_the_last_one_has_ended() -> None:
     assert len(it.tick(3)) == 8
 
 
+def test_what_a_trial_waits_for_is_kept_and_its_time_runs_on() -> None:
+    it = rollout()
+    first = it.tick(0)[0]
+    it.observe(1, first, "trial")
+    it.take_changes()
+    it.observe(2, first, "trial", "waits for 30 answers of f0, has 0")
+    assert {d: (i.state, i.since, i.reason) for d, i in it.take_changes().items()} == {
+        first: ("trial", 1, "waits for 30 answers of f0, has 0")
+    }
+    it.observe(3, first, "trial", "waits for 30 answers of f0, has 0")
+    assert it.take_changes() == {}
+    it.observe(4, first, GOOD)
+    assert it.instance(first).reason == ""
+
+
 def test_a_bundle_that_crashes_touches_the_canary_only() -> None:
     it = rollout(1000, canary=10, abort_above=0.05, abort_after=5)
     through(it, 1, it.tick(0), ROLLED_BACK)

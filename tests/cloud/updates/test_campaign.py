@@ -130,6 +130,24 @@ def test_it_says_of_a_device_what_the_device_runs() -> None:
         assert it.is_done == (state in ("good", "refused", "rolled back"))
 
 
+def test_it_says_what_a_trial_waits_for_and_that_both_bundles_of_a_device_failed() -> None:
+    it = campaign("a")
+    for payload, state in (
+        (facts(bundle=SHA, store={"state": "trial"}), ("trial", "")),
+        (
+            facts(bundle=SHA, store={"state": "trial", "waits_for": "30 answers of f0, has 0\x1b"}),
+            ("trial", "waits for 30 answers of f0, has 0?"),
+        ),
+        (
+            facts(bundle="", store={"state": "none", "failed": {"sha256": "ab" * 32, "release": "1.1", "reason": "x"},
+                "failed_before": {"sha256": SHA, "release": "1.2", "reason": "no sensor"}}),
+            ("rolled back", "no sensor"),
+        ),
+    ):  # fmt: skip
+        it.facts("a", payload)
+        assert it.states()["a"] == state
+
+
 def test_only_named_devices_are_served_unless_all_are() -> None:
     few, every = campaign("a"), campaign()
     for it in (few, every):
