@@ -317,8 +317,8 @@ def _status(args: argparse.Namespace) -> int:
         states = ", ".join(f"{n} {state}" for state, n in counts.most_common())
         why = f" ({machine['reason']})" if machine["reason"] else ""
         print(terminal(f"{row.id}  {began}  {row.members}  {row.bundle[:12]}  {row.state}{why}: {states}"))
-        reasons = Counter((state, reason) for state, _, reason in instances.values() if reason)
-        for (state, reason), n in reasons.most_common(MOST_REASONS):
+        said = Counter((state, reason) for state, _, reason in instances.values() if reason)
+        for (state, reason), n in said.most_common(MOST_REASONS):
             print(terminal(f"    {n} {state}: {reason}"))
     registry.database.close()
     return 0

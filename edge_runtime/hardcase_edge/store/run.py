@@ -84,7 +84,7 @@ class Run:
         self._before = slots[slots.current].sha256 if slots.current else None  # the bundle that runs if this one fails
         self._noted = frozenset[str]() if self.is_trial else store.noted_broken(started.slot.sha256)
         self._sensors = SensorHealth(self._noted)
-        self._next_note = self._next_worked = float("-inf")
+        self._next_note = float("-inf")
         for line in started.notes:
             note(line)
 
@@ -148,7 +148,7 @@ class Run:
             verdict = self._trial.decided(now, is_connected=is_connected, memory_bytes=memory_bytes())
             self._judge(verdict, is_useless=self._trial.is_useless)
             if self.is_trial:
-                self._goes_on(now, self._trial)
+                self._goes_on(self._trial)
         if now >= self._next_note and self._note_broken():
             self._next_note = now + EVERY_S
         return not self.has_failed
@@ -214,10 +214,9 @@ class Run:
         """What the trial waits for, in words; "" if for nothing but its decisions."""
         return "" if self._trial is None else " and ".join(self._trial.waits_for.values())
 
-    def _goes_on(self, now: float, trial: Trial) -> None:
+    def _goes_on(self, trial: Trial) -> None:
         """The trial has neither passed nor failed with the last decision."""
-        if trial.has_worked and not self._has_worked and now >= self._next_worked:
-            self._next_worked = now + EVERY_S
+        if trial.has_worked and not self._has_worked:  # again with each decision, while the disk is full
             sha256 = self.started.slot.sha256
             self._has_worked = self._apply(lambda slots: worked(slots, sha256)) is not None
         if not self._told.issuperset(trial.waits_for):

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from hardcase_edge.bundle.signature import make_keys
 from hardcase_edge.cli import main, make_parser
 from hardcase_edge.errors import InputError
 from hardcase_edge.operations.beside import Beside
@@ -281,3 +282,18 @@ def test_an_attack_finds_no_request_and_no_argument_that_does_harm(monkeypatch):
         assert outcome.inputs > 10
     monkeypatch.setattr("hardcase_edge.operations.unit._quoted", lambda word: f'"{word}"')
     assert attack(0.1, 1)[1].wrong > 0, "the attack sees what is not quoted"
+
+
+def test_a_device_that_waits_for_a_bundle_feeds_the_watchdog(tmp_path):
+    (tmp_path / "fleet.pub").write_bytes(make_keys()[1])
+    words = [sys.executable, "-m", "hardcase_edge.cli", "run", "--store", "empty", "--sensors", "x=none"]
+    words += ["--broker", "mqtt://127.0.0.1:1", "--trust", "fleet.pub", "--device-id", "pi-1"]
+    with Supervisor(words, tmp_path, 0.2) as supervisor:
+        assert supervisor.hear("READY=1") == "READY=1\nSTATUS=has no bundle to run, and waits for one"
+        for _ in range(8):
+            assert supervisor.hear("WATCHDOG=1")
+        supervisor.process.send_signal(signal.SIGTERM)
+        assert supervisor.hear("STOPPING=1") == "STOPPING=1"
+        assert supervisor.process.wait(10) == 0
+        errors = supervisor.process.stderr.read().decode()
+    assert errors.count("no decision is made, because the store has no bundle to run") == 1

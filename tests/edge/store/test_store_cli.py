@@ -19,6 +19,7 @@ from hardcase_edge.cli import main
 from hardcase_edge.diagnosis import storage
 from hardcase_edge.operations import beside
 from hardcase_edge.store.folder import Store
+from hardcase_edge.store.slots import saw_cloud
 from tests.helpers.edge.device import EASY, FEATURES, make_bundle_bytes, write_replay
 from tests.helpers.edge.repository import Repository
 
@@ -167,6 +168,51 @@ def test_a_trial_that_hangs_fails_at_its_deadline_and_the_good_one_runs(tmp_path
     assert (errors, process.returncode) == ("", 0)
     assert out.count("\n") < 2 + 6  # it was told to end while one bundle followed the other, and did
     assert states(store) == ("good", "bad", "a")
+
+
+def test_a_first_bundle_without_one_reading_fails_and_without_a_broker_the_run_ends(
+    tmp_path, store, capfd, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "store_plugin.py").write_text(PLUGIN)
+    first = tmp_path / "first.hcb"
+    first.write_bytes(make_bundle_bytes(name="first", sensors=("y", "noise"), windows={"noise": 5}))
+    edge(capfd, "store", "put", store.folder, first)
+    run = ("run", "--store", store.folder, "--sensors", "store_plugin:read", "--trial-decisions", 4)
+    status, records, errors = edge(capfd, *run)
+    why = "no sensor gave a reading in 4 decisions, and these failed: y"
+    assert (status, len(records), states(store)) == (2, 4, ("bad", "empty", ""))
+    assert errors.splitlines()[-2:] == [
+        f"hardcase-edge: the trial of slot a has failed: {why}; the store has no other bundle",
+        f"hardcase-edge: the store has no bundle to run (slot a is bad {why}; slot b is empty); put one into it",
+    ]
+    edge(capfd, "store", "put", store.folder, write_bundle(tmp_path, "second"))
+    assert edge(capfd, *run, "--count", 5)[0] == 0
+    assert "good" in states(store)
+
+
+def test_the_only_bundle_that_has_worked_runs_on_beyond_the_deadline_of_its_trial(tmp_path, store, replay, capfd):
+    edge(capfd, "store", "put", store.folder, write_bundle(tmp_path, "first"))
+    store.apply(saw_cloud)
+    words = ["run", "--store", store.folder, "--sensors", replay, "--trial-decisions", 2, "--trial-s", 1]
+    words += ["--interval", 0.3, "--broker", "mqtt://127.0.0.1:1", "--device-id", "pi-1"]
+    command = [sys.executable, "-m", "hardcase_edge.cli", *map(str, words)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        for line in process.stderr:
+            if "goes on" in line:
+                break
+        goes_on = "slot a goes on, because no other bundle has worked here; its trial does not pass: "
+        assert line.startswith(f"hardcase-edge: {goes_on}after 1 s it had made ")
+        while "goes on" not in process.stderr.readline():
+            assert process.poll() is None, "the trial begins again, in the same process"
+        process.terminate()
+        assert process.wait(timeout=20) == 0
+    finally:
+        process.kill()
+        process.communicate()
+    assert states(store) == ("trial", "empty", "")
+    assert store.slots().a.has_worked
 
 
 def test_a_wrong_key_on_the_command_line_turns_no_bundle_bad(tmp_path, store, replay, capfd):

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A bundle that has worked is not lost: random lives from an empty folder, and each pair of slots by itself."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from itertools import product
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from hardcase_edge.errors import NoBundleError
+from hardcase_edge.store.folder import Store
+from hardcase_edge.store.run import Run
+from hardcase_edge.store.slots import (
+    EMPTY,
+    MOST_WORKED,
+    Slot,
+    Slots,
+    broken,
+    failed,
+    offered,
+    passed,
+    received,
+    slots_from,
+    started,
+    stopped,
+    worked,
+)
+from hardcase_edge.store.trial import Rules
+from tests.helpers.edge.store_cuts import MEMORY
+from tests.helpers.edge.store_lives import CUT, EVENTS, WORSE, Event, live, random_events, world, worse
+
+LIVES = 40
+
+
+def lives(seeds: range) -> tuple[list[str], Counter[str]]:
+    """What was wrong in these lives, and what happened; the first wrong one ends them."""
+    wrong: list[str] = []
+    seen: Counter[str] = Counter()
+    with world(), tempfile.TemporaryDirectory(dir=MEMORY if Path(MEMORY).is_dir() else None) as root:
+        for seed in seeds:
+            life = live(Path(root), random_events(seed))
+            seen += life.seen
+            if life.wrong:
+                return life.wrong, seen
+    return wrong, seen
+
+
+def test_a_bundle_that_has_worked_is_never_lost() -> None:
+    wrong, seen = lives(range(LIVES))
+    assert wrong == []
+    for what in (
+        "worked",
+        "rolled back",
+        "no bundle",
+        "taken over the air",
+        CUT,
+    ):
+        assert seen[what] > 2, (what, seen)
+
+
+events = st.lists(st.tuples(st.sampled_from(sorted(set(EVENTS))), st.integers(0, 1_999)), max_size=25)
+
+
+@settings(
+    max_examples=40, database=None, deadline=None, phases=[Phase.generate], derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)  # fmt: skip
+@given(events)
+def test_no_sequence_of_events_loses_it(life: list[Event]) -> None:
+    with world(), tempfile.TemporaryDirectory(dir=MEMORY if Path(MEMORY).is_dir() else None) as root:
+        assert live(Path(root), life).wrong == []
+
+
+@pytest.mark.parametrize(("name", "seed"), [("started", 0), ("failed", 170), ("worked", 0)], ids=list(WORSE))
+def test_a_store_that_loses_it_would_be_found(name: str, seed: int) -> None:
+    with worse(name):
+        assert lives(range(seed, seed + 100))[0]
+
+
+# ---------------------------------------------------------------- each pair of slots
+
+A, B, NEW = ("aa" * 32, "bb" * 32, "cc" * 32)
+
+
+def pairs() -> dict[str, Slots]:
+    """Every pair of slots that can stand, without a good slot that is current."""
+    kinds = {
+        "nothing": EMPTY,
+        "bad": Slot("bad", A, reason="x"),
+        "loading": Slot("loading", A),
+        "new": Slot("ready", A),
+        "trial": Slot("trial", A, starts=1),
+        "trial, worked": Slot("trial", A, worked=1),
+        "behind": Slot("ready", A, starts=1),
+        "behind, worked": Slot("ready", A, starts=1, worked=2),
+    }
+    made = {}
+    for (x, a), (y, b) in product(kinds.items(), repeat=2):
+        once = {"trial", "trial, worked"}, {"behind", "behind, worked"}, {"new"}
+        if any(x in some and y in some for some in once):
+            continue
+        other = EMPTY if b is EMPTY else Slot(b.state, B, b.release, b.starts, b.reason, b.worked)
+        made[f"{x} and {y}"] = Slots(a, other)
+    return made
+
+
+def has(known: Slots) -> set[str]:
+    return {known[n].sha256 for n in ("a", "b") if known[n].has_worked}
+
+
+@pytest.mark.parametrize("known", pairs().values(), ids=pairs())
+def test_no_event_gives_up_the_only_one_that_has_worked(known: Slots) -> None:
+    before = has(known)
+    after = [received(offered(known, NEW), NEW), offered(known, NEW)]
+    for digest in (A, B):
+        after += [
+            failed(known, digest, "x"), failed(known, digest, "x", is_useless=True), passed(known, digest),
+            stopped(known, digest), stopped(known, digest, has_worked=True), worked(known, digest),
+        ]  # fmt: skip
+    for one in after:
+        try:
+            next_ = started(one)
+        except NoBundleError:
+            next_ = one
+            assert not before
+        names = [name for name in (next_.runs, next_.behind, next_.current) if name]
+        assert not before or {next_[name].sha256 for name in names} & before
+        assert [next_[name].state for name in ("a", "b")].count("trial") <= 1
+        assert slots_from(one.to_json()) == one
+
+
+@pytest.mark.parametrize("known", pairs().values(), ids=pairs())
+def test_whatever_stands_there_a_good_one_passes_and_a_broken_one_leaves_the_other(known: Slots) -> None:
+    after = started(received(offered(known, NEW), NEW))
+    assert (after.runs, after[after.runs].sha256) == (known.idle, NEW)
+    good = passed(after, NEW)
+    assert (good.current, good.runs, good.ready) == (known.idle, known.idle, "")
+    assert started(good) == good
+    if other := good.behind:
+        assert started(broken(good, good.current, "damaged")).runs == other
+
+
+# ---------------------------------------------------------------- starts
+
+
+def test_three_cuts_fail_a_trial_that_has_not_worked_and_five_one_that_has() -> None:
+    good = Slots(Slot("good", A), Slot("ready", B), "a")
+    for has_worked, n in ((False, 3), (True, 5)):
+        known = started(good)
+        if has_worked:
+            known = started(stopped(worked(known, B), B, has_worked=True))
+        for _ in range(n - 1):
+            known = started(known)
+            assert known.runs == "b"
+        known = started(known)
+        assert (known.runs, known.b.state) == ("a", "bad")
+        assert known.b.reason == f"{n + has_worked} starts did not end well"
+
+
+def test_starts_that_made_good_decisions_count_a_third_and_a_bundle_that_always_crashes_later_makes_way() -> None:
+    known, n = started(Slots(Slot("good", A), Slot("ready", B), "a")), 0
+    while known.runs == "b":
+        known, n = started(worked(known, B)), n + 1
+    assert n == MOST_WORKED
+    assert (known.a.state, known.b.reason) == ("good", f"{n} starts did not end well")
+
+
+def test_no_number_of_starts_fails_what_nothing_that_worked_stands_behind() -> None:
+    for slot in (Slot("ready", A), Slot("trial", A, worked=1)):
+        known = Slots(slot)
+        for k in range(100):
+            known = started(known)
+            assert known.a.state == "trial"
+            known = worked(known, A) if k % 2 and slot.worked else known
+        assert known.a.starts <= 5
+        assert known.a.worked <= MOST_WORKED
+
+
+def test_a_state_of_before_is_read_and_has_no_bundle_that_has_worked() -> None:
+    value = Slots(Slot("trial", A, starts=2)).to_json()
+    for name in ("a", "b"):
+        del value[name]["worked"]
+    assert slots_from(value) == Slots(Slot("trial", A, starts=2))
+
+
+# ---------------------------------------------------------------- runs
+
+
+def test_power_cuts_after_good_decisions_leave_an_update_on_trial(tmp_path: Path) -> None:
+    store, notes = Store(tmp_path / "store"), list[str]()
+    rules = Rules(decisions=2, deadline_s=100)
+
+    def run(promised: float | None = 0.9) -> Run:
+        run = Run(store, store.start(), rules, notes.append)
+        run.begin(0, has_broker=True, promised=promised)
+        for _ in range(3):
+            assert run.decided(1, is_connected=True, memory_bytes=lambda: 0, record={"sensors": ["x"], "failed": []})
+        return run
+
+    store.put(b"one")
+    run(None)
+    store.put(b"two")
+    for k in range(4):  # each time the power goes
+        assert run().started.slot.state == "trial"
+        assert (store.slots().b.starts, store.slots().b.worked) == (0, k + 1)
+    assert notes == [
+        "the bundle in slot a has passed its trial", *["the trial of slot b waits for 30 answers of f0, has 0"] * 4,
+    ]  # fmt: skip
+    assert run().facts()["store"]["waits_for"] == "30 answers of f0, has 0"
