@@ -7,11 +7,13 @@ Everything is checked before a byte is written anywhere; docs/flashing.md has th
 from __future__ import annotations
 
 import argparse
+import ast
 import contextlib
 import hashlib
 import io
 import json
 import re
+import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import metadata
@@ -37,7 +39,7 @@ from hardcase_edge.store.trust import first_trust, release_of, updated
 
 from .wheels import zip_of
 
-__all__ = ["Card", "check_device", "identity_files", "make_card", "parsed_arguments"]
+__all__ = ["Card", "check_device", "identity_files", "make_card", "parsed_arguments", "what_it_lacks"]
 
 COMMAND = ("/usr/local/bin/hardcase-edge", "run", "--config", RUN_TOML)
 RUNTIME_FILES = (".py", ".typed", ".c", ".h", ".service")
@@ -209,6 +211,64 @@ def identity_files(folder: str | Path) -> dict[str, bytes]:
         The device could not use it, it has ended, or others can read a key.
     """
     return read_files(folder, Clock().now())
+
+
+def what_it_lacks(
+    extra: Sequence[str | Path], root: Path | None, *, is_claim: bool, has_openssl: bool | None
+) -> list[str]:
+    """What a device needs that flashing does not put on it, in lines.
+
+    Parameters
+    ----------
+    extra : the files beside the runtime, whose Python is parsed and not imported
+    root : of the system there, where it can be read
+    is_claim : whether the device makes its own key
+    has_openssl : whether the command is there; None: nobody knows
+    """
+    beside = {"hardcase_edge", "paho", *sys.stdlib_module_names, *(Path(p).name.partition(".")[0] for p in extra)}
+    notes = []
+    for path in map(Path, extra):
+        names = sorted(_imports(path) - beside) if path.suffix == ".py" else []
+        lacking = [name for name in names if root is None or not _is_installed(root, name)]
+        if lacking:
+            where = "the card may lack" if root is None else f"the system in {root} lacks"
+            notes.append(
+                f"{path.name} imports {', '.join(lacking)[:200]}, which {where}: the device cannot start without; "
+                "install it there, such as apt install python3-numpy, or give its file with --file"
+            )
+    if is_claim and not has_openssl:
+        lacks = "which may be missing there" if has_openssl is None else "which is missing there"
+        notes.append(
+            f"a claim needs the command openssl, {lacks}: apt install openssl, or flash a certificate "
+            "(hardcase ca device)"
+        )
+    return notes
+
+
+def _imports(path: Path) -> set[str]:
+    """The packages that a module imports wherever it is used; what ``try`` stands around may be missing."""
+    try:
+        tree = ast.parse(read_bounded(path, MAX_EXTRA_BYTES, "module", remedy="name a small one"))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return set()  # a data file, or a module that is refused where it is looked for
+    names, todo = set[str](), list[ast.AST]([tree])
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.Import):
+            names.update(alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            names.add(node.module.partition(".")[0])
+        elif isinstance(node, ast.Try):
+            todo += [*node.orelse, *node.finalbody]
+        elif not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)):
+            todo += ast.iter_child_nodes(node)
+    return names
+
+
+def _is_installed(root: Path, name: str) -> bool:
+    """Whether a system's Python has a package, in the folders of Debian and of others."""
+    folders = [f for usr in ("usr", "usr/local") for f in (root / usr / "lib").glob("python3*/*-packages")]
+    return any((f / name).is_dir() or any(f.glob(f"{name}.*")) for f in folders)
 
 
 def _runtime() -> dict[str, bytes]:

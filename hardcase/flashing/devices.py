@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which block devices are cards: removable, on no running system's path, not mounted. Read from /sys and /proc.
+"""Which block devices are cards, and which images nobody uses. Read from /sys and /proc.
+
+A card is removable, on no running system's path, and not mounted.
 
 A device is refused for the first reason that is found, because a card that is refused wrongly costs a minute and a
 system disk that is taken wrongly costs everything on it.
@@ -7,13 +9,16 @@ system disk that is taken wrongly costs everything on it.
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import fcntl
 import os
 from pathlib import Path
 from typing import NamedTuple
 
 from hardcase_edge.errors import InputError
 
-__all__ = ["Candidate", "candidates", "check_card"]
+__all__ = ["Candidate", "candidates", "check_card", "check_image"]
 
 MAX_CARD_BYTES = 2**41  # 2 TiB: SDXC ends there
 
@@ -49,6 +54,31 @@ def check_card(path: Path, sys: Path = Path("/sys"), proc: Path = Path("/proc"))
     reason = _refusal(sys, proc, name) if (sys / "block" / name).exists() else "it is not a whole device"
     if reason:
         raise InputError(f"{path} is not flashed: {reason}; hardcase flash --list shows what can be")
+
+
+def check_image(path: Path, proc: Path = Path("/proc")) -> None:
+    """Refuse an image that another process has open, such as an emulator whose system runs from it.
+
+    Raises
+    ------
+    InputError
+        One has, as far as this user may see, or holds a lock on it.
+    """
+    own = os.stat(path)
+    for process in _list(proc):
+        if not process.name.isdigit() or int(process.name) == os.getpid():
+            continue
+        for file in _list(process / "fd"):
+            with contextlib.suppress(OSError):
+                if os.path.samestat(os.stat(file), own):
+                    name = _text(process / "comm")[:40] or "a program"
+                    raise InputError(f"{path} is open in {name} (process {process.name}); end that first")
+    with contextlib.suppress(OSError), open(path, "rb+") as image:
+        try:
+            fcntl.lockf(image, fcntl.LOCK_EX | fcntl.LOCK_NB)  # QEMU locks the images that it runs
+        except OSError as error:
+            if error.errno in (errno.EACCES, errno.EAGAIN):
+                raise InputError(f"{path} is locked by another program; end that first") from error
 
 
 def _refusal(sys: Path, proc: Path, name: str) -> str:

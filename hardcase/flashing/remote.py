@@ -34,8 +34,21 @@ _RECEIVE = f'umask 077 && rm -rf "{_PLACE}" && mkdir "{_PLACE}" && cd "{_PLACE}"
 _END = f'rm -rf "{_PLACE}"'
 _PROBE = """python3 -c '
 import json, os, platform, sys
-has_systemd = os.path.isdir("/run/systemd/system")
-print(json.dumps([list(sys.version_info[:2]), platform.machine(), os.getuid(), has_systemd]))'"""
+root = "{root}"
+places = [root + p for p in ("/usr/lib/systemd/systemd", "/lib/systemd/systemd")] if root else ["/run/systemd/system"]
+has_systemd = any(map(os.path.exists, places))
+has_openssl = any(os.path.exists(root + p) for p in ("/usr/bin/openssl", "/bin/openssl", "/usr/local/bin/openssl"))
+print(json.dumps([list(sys.version_info[:2]), platform.machine(), os.getuid(), has_systemd, has_openssl]))'"""
+
+
+class _Probe(NamedTuple):
+    """What a host says of itself, and of the root folder there."""
+
+    version: list[int]
+    machine: str
+    user: int
+    has_systemd: bool
+    has_openssl: bool
 
 
 class Host(NamedTuple):
@@ -73,11 +86,15 @@ def flash_host(host: Host, card: Card, options: tuple[str, ...] = ()) -> dict[st
     InputError
         The host cannot be reached, its system is too old, or something fails there.
     """
-    version, machine, user, has_systemd = _probe(host, options)
+    version, machine, user, has_systemd, has_openssl = _probe(host, options)
     if version < [3, 11]:
         raise InputError(f"{host.address} has Python {version[0]}.{version[1]}, and 3.11 or later is needed; update it")
     if host.root == "/" and not has_systemd:
         raise InputError(f"{host.address} does not run systemd, which starts the device; name a root folder there")
+    if not has_systemd:
+        raise InputError(
+            f"{host.root} on {host.address} has no systemd, which starts the device; name the root of a system that has"
+        )
     files = {"card.pyz": card.archive, "first.sh": FIRST.encode()}
     files |= {"identity.zip": card.identity} if card.identity else {}
     words = _ssh(host, options, _RECEIVE, SEND_S, _tar(files)).split()
@@ -93,7 +110,8 @@ def flash_host(host: Host, card: Card, options: tuple[str, ...] = ()) -> dict[st
     text = _ssh(host, options, run, RUN_S)
     try:
         report = json.loads(text.strip().splitlines()[-1])
-        return {"system": f"{machine} over ssh", **{k: report[k] for k in ("store", "identity", "evaluator", "reason")}}
+        told = {k: report[k] for k in ("store", "identity", "evaluator", "reason")}
+        return {"system": f"{machine} over ssh", **told, "openssl": has_openssl}
     except (ValueError, IndexError, KeyError, TypeError) as error:
         raise InputError(f"{host.address} gave no report: {' '.join(text.split())[:200]}; repeat") from error
 
@@ -108,7 +126,7 @@ def verify_host(host: Host, options: tuple[str, ...] = ()) -> dict[str, Any]:
     """
     root = host.root.rstrip("/")
     store, runtime = shlex.quote(f"{root}/var/lib/hardcase"), shlex.quote(f"{root}/usr/local/lib/hardcase")
-    user = _probe(host, options)[2]
+    user = _probe(host, options).user
     sudo = "" if user == 0 else "sudo -n "
     show = f"{sudo}env PYTHONPATH={runtime} python3 -B -m hardcase_edge.cli store show {store} --json"
     text = _ssh(host, options, f"{sudo}cat {store}/first-boot.json && echo && {show}", RUN_S)
@@ -120,11 +138,12 @@ def verify_host(host: Host, options: tuple[str, ...] = ()) -> dict[str, Any]:
         raise InputError(f"{host.address} gave no report: {' '.join(text.split())[:200]}; flash it") from error
 
 
-def _probe(host: Host, options: tuple[str, ...]) -> tuple[list[int], str, int, bool]:
-    text = _ssh(host, options, _PROBE, 60)
+def _probe(host: Host, options: tuple[str, ...]) -> _Probe:
+    text = _ssh(host, options, _PROBE.replace("{root}", host.root.rstrip("/")), 60)
     try:
-        version, machine, user, has_systemd = json.loads(text.strip().splitlines()[-1])
-        return [int(v) for v in version], str(machine)[:40], int(user), bool(has_systemd)
+        version, machine, user, *has = json.loads(text.strip().splitlines()[-1])
+        has_systemd, has_openssl = map(bool, has)
+        return _Probe([int(v) for v in version], str(machine)[:40], int(user), has_systemd, has_openssl)
     except (ValueError, IndexError, TypeError) as error:
         raise InputError(f"{host.address} has no python3 that answers: {' '.join(text.split())[:200]}") from error
 

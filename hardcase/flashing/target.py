@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,8 +22,8 @@ from hardcase_edge.card.places import STORE
 from hardcase_edge.errors import InputError
 from hardcase_edge.identity.folder import Identities
 
-from .contents import Card, check_device, identity_files, make_card, parsed_arguments
-from .devices import check_card
+from .contents import Card, check_device, identity_files, make_card, parsed_arguments, what_it_lacks
+from .devices import check_card, check_image
 from .kernels import PROCESSORS, can_compile, compile_kernel
 from .partition import flash_partition, verify_partition
 from .remote import flash_host, host_of, verify_host
@@ -64,18 +65,24 @@ def flash(bundle: str, target: str, wishes: Wishes) -> dict[str, Any]:
     there = Path(target) / STORE / "identity"  # of a root that was flashed before, where it stays
     own = there if Identities(there).held().has_any else wishes.identity
     check_device(run, bundle, trust=wishes.trust, extra=wishes.extra, identity=own)
+    held = None if own is None else Identities(own).held()
+    is_claim = held is not None and held.claim is not None and held.current is None
+    lacks = partial(what_it_lacks, wishes.extra, is_claim=is_claim)
     if target.startswith("ssh://"):
         host = host_of(target)
         card, notes = _card(bundle, wishes, run.sensors, identity, tuple(PROCESSORS))
         report = flash_host(host, card, wishes.ssh)
+        notes += lacks(None, has_openssl=report.pop("openssl"))
     elif _kind(target, is_written=True) == "root":
         processor = processor_of(Path(target))
         card, notes = _card(bundle, wishes, run.sensors, identity, (processor,) if processor else ())
         report = flash_root(Path(target), card, identity, processor)
+        has_openssl = any((Path(target) / folder / "openssl").exists() for folder in ("usr/bin", "bin"))
+        notes += lacks(Path(target), has_openssl=has_openssl)
     else:
         card, notes = _card(bundle, wishes, run.sensors, identity, tuple(PROCESSORS))
         report = flash_partition(_Opener(target), target, card)
-        notes += report.pop("notes")
+        notes += report.pop("notes") + lacks(None, has_openssl=None)
     about = {"bundle": card.bundle, "name": card.name, "kernels": list(card.kernels), "identity": bool(identity)}
     return {"target": target, **about, **report, "notes": notes}
 
@@ -130,6 +137,8 @@ def _kind(target: str, *, is_written: bool = False) -> str:
         return "device"
     if not stat.S_ISREG(mode):
         raise InputError(f"{target} is neither a folder, an image file nor a card; name one of these")
+    if is_written:
+        check_image(Path(target))
     return "image"
 
 

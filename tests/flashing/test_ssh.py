@@ -20,7 +20,7 @@ from hardcase import cli
 from hardcase.flashing import target
 from hardcase_edge.identity.folder import Identities
 from hardcase_edge.store.folder import Store
-from tests.helpers.cards import made_identity
+from tests.helpers.cards import made_identity, system_tree
 from tests.helpers.places import GOLDEN
 from tests.helpers.tools import need, with_sbin
 
@@ -82,8 +82,7 @@ def test_a_host_is_flashed_and_verified(
     host: tuple[Path, int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder, port = host
-    root = tmp_path / "root"
-    root.mkdir()
+    root = system_tree(tmp_path / "root")
     identity = made_identity(tmp_path)
     capsys.readouterr()
     url = f"ssh://{getpass.getuser()}@127.0.0.1:{port}{root}"
@@ -102,6 +101,18 @@ def test_a_host_is_flashed_and_verified(
     assert status == 0, err
     told = json.loads(out)
     assert (told["first_boot"]["how"], told["store"]["runs"]) == ("ssh", "a")
+
+
+def test_a_root_folder_of_a_host_that_is_no_system_is_refused_as_a_local_one_is(
+    host: tuple[Path, int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, port = host
+    (tmp_path / "empty").mkdir()
+    url = f"ssh://{getpass.getuser()}@127.0.0.1:{port}{tmp_path}/empty"
+    status, out, err = run(capsys, BUNDLE, url, "--ssh-config", folder / "config", "--run", "--sensors thermal:")
+    assert (status, out, len(err.splitlines())) == (2, "", 1)
+    assert "has no systemd, which starts the device; name the root of a system that has" in err
+    assert list((tmp_path / "empty").iterdir()) == []
 
 
 def test_a_host_that_does_not_let_us_in_is_one_line(host: tuple[Path, int], capsys: pytest.CaptureFixture[str]) -> None:

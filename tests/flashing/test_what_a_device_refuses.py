@@ -314,6 +314,62 @@ def test_what_is_put_beside_the_runtime_is_found_there(
         assert status == 0, said
 
 
+def test_modules_that_the_card_will_not_have_are_listed(
+    tmp_path: Path, boot: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "my_sensors.py").write_text(
+        "import json, numpy.linalg\nimport paho.mqtt.client, mine\ntry:\n    import fast\nexcept ImportError:\n"
+        "    fast = None\n" + SENSORS + "def late():\n    from cv2 import imread\n"
+    )
+    (tmp_path / "mine.py").write_text("import struct\n")
+    words = ["--file", tmp_path / "my_sensors.py", "--file", tmp_path / "mine.py", "--run"]
+    words += ["--sensors my_sensors:other", "--json"]
+
+    def notes(place: Path) -> list[str]:
+        status, said = flash(capsys, BUNDLE, place, *words)
+        assert status == 0, said
+        return [note for note in json.loads(said)["notes"] if "imports" in note]
+
+    rest = "the device cannot start without; install it there, such as apt install python3-numpy, or give its file"
+    assert notes(boot) == [f"my_sensors.py imports cv2, numpy, which the card may lack: {rest} with --file"]
+    root = system_tree(tmp_path / "root")
+    (root / "usr/lib/python3/dist-packages/numpy").mkdir(parents=True)
+    assert notes(root) == [f"my_sensors.py imports cv2, which the system in {root} lacks: {rest} with --file"]
+    (root / "usr/lib/python3/dist-packages/cv2.abi3.so").write_bytes(b"")
+    assert notes(root) == []
+
+
+def test_a_claim_says_that_it_needs_openssl(tmp_path: Path, boot: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    claim, root = made_identity(tmp_path, is_claim=True), system_tree(tmp_path / "root")
+
+    def notes(place: Path) -> list[str]:
+        status, said = flash(capsys, BUNDLE, place, "--identity", claim, "--run", TLS, "--json")
+        assert status == 0, said
+        return [note for note in json.loads(said)["notes"] if "openssl" in note]
+
+    assert [note.partition(":")[0] for note in notes(boot)] == [
+        "a claim needs the command openssl, which may be missing there"
+    ]
+    assert [note.partition(":")[0] for note in notes(root)] == [
+        "a claim needs the command openssl, which is missing there"
+    ]
+    (root / "usr/bin/openssl").write_bytes(b"")
+    assert notes(root) == []
+
+
+def test_an_image_that_a_process_has_open_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    image = boot_image(tmp_path / "i", RASPBERRY_PI)
+    before = image.read_bytes()
+    with open(image, "rb") as file, subprocess.Popen(["sleep", "60"], stdin=file) as emulator:
+        status, said = flash(capsys, BUNDLE, image, "--run", "--sensors thermal:")
+        emulator.kill()
+    assert (status, said) == (
+        2, f"hardcase flash: {image} is open in sleep (process {emulator.pid}); end that first\n"
+    )  # fmt: skip
+    assert image.read_bytes() == before
+    assert flash(capsys, BUNDLE, image, "--run", "--sensors thermal:")[0] == 0
+
+
 # ---------------------------------------------------------------- files below /dev
 
 
