@@ -108,6 +108,10 @@ def _store_arguments(store: argparse.ArgumentParser) -> argparse.ArgumentParser:
     for action in (show, put, trust):
         action.add_argument("folder", help="the store's folder")
     put.add_argument("--metadata", metavar="FOLDER", help="newer metadata: a TUF repository's JSON files")
+    put.add_argument(
+        "--replace-program", action="store_true",
+        help="take it even if it decides something else, or by other sensors, than what runs",
+    )  # fmt: skip
     trust.add_argument("root", help="the root's JSON file, which you vouch for")
     return put
 
@@ -230,7 +234,9 @@ def _store(args: argparse.Namespace) -> int:
     elif args.action == "trust":
         note(f"the store trusts root {begin_trust(store, args.root).root.version}")
     else:
-        slot, digest = receive(store, args.bundle, key=args.trust, metadata=args.metadata)
+        slot, digest = receive(
+            store, args.bundle, key=args.trust, metadata=args.metadata, replaces=args.replace_program
+        )
         told = f"is in slot {slot}, for a trial at the next start" if slot else "is in the store already"
         note(f"the bundle {digest[:16]} {told}")
     return 0

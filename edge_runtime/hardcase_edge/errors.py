@@ -17,6 +17,7 @@ __all__ = [
     "InputError",
     "LinkError",
     "NoBundleError",
+    "OtherProgramError",
     "ProgramError",
     "SensorError",
     "SessionError",
@@ -60,6 +61,10 @@ class BundleVersionError(BundleError):
         self.found = found
         self.oldest = oldest
         self.newest = newest
+
+
+class OtherProgramError(BundleError):
+    """The bundle is another program than the one that runs here: offer the right one, or say that it replaces it."""
 
 
 class SignatureError(BundleError):

@@ -30,6 +30,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     who.add_argument("--all", action="store_true", help="every device whose status the broker has")
     tenant_argument(parser)
     parser.add_argument("--wait", action="store_true", help="serve on for devices that come later (default: end)")
+    parser.add_argument(
+        "--replace-program", action="store_true", help="offer it to devices that run another program, too"
+    )
     tls = parser.add_argument_group("TLS")
     tls.add_argument("--ca", metavar="PEM", help="CA certificate that verifies --broker")
     tls.add_argument("--cert", metavar="PEM", help="client certificate, if --broker requires one")
@@ -43,6 +46,7 @@ def run(args: argparse.Namespace) -> int:
     from hardcase_cloud.updates.campaign import Campaign
     from hardcase_cloud.updates.offer import make_offer
     from hardcase_cloud.updates.serve import Server
+    from hardcase_edge.bundle.compatible import identity_in
     from hardcase_edge.link.address import parse_address
     from hardcase_edge.link.wire import check_device_id, tenant_of
 
@@ -50,10 +54,11 @@ def run(args: argparse.Namespace) -> int:
     if strange := sorted(device for device in named or () if tenant_of(device) != args.tenant):
         raise InputError(f"{strange[0]} is not a device of {args.tenant or 'no tenant'}; say --tenant, or name others")
     address = parse_address(args.broker, ca=args.ca, cert=args.cert, key=args.key)
-    campaign = Campaign(*make_offer(args.bundle, args.metadata), named=named)
+    made = make_offer(args.bundle, args.metadata, replaces=args.replace_program)
+    campaign = Campaign(*made, identity=identity_in(made[0]), named=named)
 
     def reload() -> None:
-        data, offer, release = make_offer(args.bundle, args.metadata)
+        data, offer, release = make_offer(args.bundle, args.metadata, replaces=args.replace_program)
         if data != campaign.bundle:
             raise InputError(f"{args.bundle} is another bundle now; start again to offer it")
         campaign.offer, campaign.release = offer, release
@@ -74,8 +79,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(counts: Counter[str]) -> None:
-    from hardcase_cloud.updates.campaign import REFUSED, ROLLED_BACK
+    from hardcase_cloud.updates.campaign import OTHER, REFUSED, ROLLED_BACK
 
+    if n := counts[OTHER]:
+        raise HardcaseError(
+            f"{n} of {sum(counts.values())} devices run another program, and nothing was sent to them; the lines above "
+            "say what differs, offer the right bundle or say --replace-program"
+        )
     if lost := counts[REFUSED] + counts[ROLLED_BACK]:
         raise HardcaseError(
             f"{lost} of {sum(counts.values())} devices run what they ran before; the lines above say why, mend the "

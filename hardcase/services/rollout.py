@@ -80,6 +80,9 @@ def add_plan(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     ends.add_argument("--load-time", default="6h", metavar="TIME", help="for a device to load (6h)")
     ends.add_argument("--trial-time", default="6h", metavar="TIME", help="for a device's trial (6h)")
     ends.add_argument("--supersede", action="store_true", help="end roll-outs that have one of these devices")
+    parser.add_argument(
+        "--replace-program", action="store_true", help="bring it to devices that run another program, too"
+    )
     quality = parser.add_argument_group("quality")
     quality.add_argument(
         "--agreement", metavar="SHARE",
@@ -184,7 +187,7 @@ def _plan(args: argparse.Namespace, loaded: Loaded, n_devices: int) -> Plan:
         trial_s=parse_time(args.trial_time, "--trial-time"), agreement=agreement,
         tolerance=tolerance, budget=args.budget,
         cost_limit=facts["cost_limit"] if args.budget is not None else None,
-        quality_s=parse_time(args.quality_time, "--quality-time"),
+        quality_s=parse_time(args.quality_time, "--quality-time"), replaces=args.replace_program,
     )  # fmt: skip
 
 
@@ -220,22 +223,24 @@ def _serve(args: argparse.Namespace, registry: Registry, number: int) -> int:
     from hardcase_cloud.records.registry import OPEN
     from hardcase_cloud.rollouts.machine import DONE
     from hardcase_cloud.rollouts.serve import Serving, summary
-    from hardcase_cloud.updates.campaign import Campaign
+    from hardcase_cloud.updates.campaign import OTHER, Campaign
     from hardcase_cloud.updates.offer import make_offer
     from hardcase_cloud.updates.serve import Server
+    from hardcase_edge.bundle.compatible import identity_in
     from hardcase_edge.bundle.load import load_bytes
 
     row = registry.rollout(number)
     if row.state not in OPEN:
         raise InputError(f"roll-out {number} has ended: {row.state}; start another one")
     address = _address(args)
-    made = make_offer(row.path, row.metadata or None)
+    replaces = bool(json.loads(row.machine)["plan"].get("replaces"))
+    made = make_offer(row.path, row.metadata or None, replaces=replaces)
     if made[1].sha256.hex() != row.bundle:
         raise InputError(f"{row.path} is another bundle than roll-out {number} has begun with; put it back")
-    campaign = Campaign(*made, named=frozenset(registry.instances(number)))
+    campaign = Campaign(*made, identity=identity_in(made[0]), named=frozenset(registry.instances(number)))
 
     def reload() -> None:
-        data, offer, release = make_offer(row.path, row.metadata or None)
+        data, offer, release = make_offer(row.path, row.metadata or None, replaces=replaces)
         if data == campaign.bundle:
             campaign.offer, campaign.release = offer, release
 
@@ -248,8 +253,14 @@ def _serve(args: argparse.Namespace, registry: Registry, number: int) -> int:
         if serving.step():
             server.stop()
 
+    def on_change(device: str, state: str, reason: str) -> None:
+        if state == OTHER:
+            say(args.json, "device", {"device": device, "state": state, "reason": reason})
+
     tenant = one_tenant(registry.instances(number))
-    server = Server(campaign, address, reload=reload, on_step=on_step, on_open=log_lines, tenant=tenant)
+    server = Server(
+        campaign, address, reload=reload, on_change=on_change, on_step=on_step, on_open=log_lines, tenant=tenant
+    )
     on_stop_signals(server.stop)
     without_attempts()
     agreement = serving.rollout.plan.agreement

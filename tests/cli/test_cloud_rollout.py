@@ -23,6 +23,7 @@ from hardcase_cloud.records.incoming import Incoming
 from hardcase_cloud.records.registry import Registry
 from hardcase_cloud.rollouts import serve
 from hardcase_edge.base.sha256 import sha256
+from hardcase_edge.bundle.compatible import identity_in
 from hardcase_edge.bundle.prices import Prices
 from hardcase_edge.errors import InputError
 from hardcase_edge.link.address import parse_address
@@ -46,7 +47,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serve, "STEP_S", 0.02)
     monkeypatch.setattr("hardcase_cloud.updates.serve.STEP_S", 0.02)
-    monkeypatch.setattr("hardcase.services.rollout.on_stop_signals", lambda stop: None)
+    for service in ("offer", "rollout"):
+        monkeypatch.setattr(f"hardcase.services.{service}.on_stop_signals", lambda stop: None)
 
 
 @pytest.mark.parametrize("text", ["-90d", "nand", "infd", "1e9d", "90", "d", "", "9" * 20 + "d", "1 d", "٣d"])
@@ -65,8 +67,10 @@ def test_a_store_that_would_keep_nothing_is_refused(tmp_path: Path, capsys: pyte
 class FakeDevice:
     """A device as a roll-out sees it: it runs what it is offered at once, and reports what becomes of it."""
 
-    def __init__(self, broker: Broker, name: str, target: str, end: str = "good") -> None:
-        self.name, self._target, self._end = name, target, end
+    def __init__(
+        self, broker: Broker, name: str, target: str, end: str = "good", program: dict[str, object] | None = None
+    ) -> None:
+        self.name, self._target, self._end, self._program = name, target, end, program
         self.offers = 0
         self._line = Connection(
             ConnectionConfig(address=parse_address(broker.url), client_id=name),
@@ -87,7 +91,7 @@ class FakeDevice:
                 self._say("00" * 32, failed=failed)
 
     def _say(self, bundle: str, **store: object) -> None:
-        facts = {"bundle": bundle, "store": {"state": "good", **store}}
+        facts = {"bundle": bundle, "store": {"state": "good", **store}, "program": self._program}
         self._line.publish(facts_topic(self.name), json.dumps(facts).encode(), retain=True)
 
     def close(self) -> None:
@@ -154,6 +158,28 @@ def test_a_good_bundle_reaches_the_group_and_a_bad_one_the_canary_alone(
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines if line[0] != " "] == ["2", "1"]
     assert [line for line in lines if line[0] == " "] == ["    2 rolled back: it crashed"]
+    for device in devices:
+        device.close()
+
+
+def test_devices_that_run_another_program_get_not_a_byte_unless_somebody_says_so(
+    broker: Broker, fleet: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pump = identity_in(make_bundle_bytes(program="pump", sensors=("heat", "vib"))).told()
+    devices = [FakeDevice(broker, f"d{k}", fleet.target, program=pump) for k in range(6)]
+    assert fleet.start(broker.url, "--canary", "2") == 2
+    out, err = capsys.readouterr()
+    assert "6 of 6 devices failed, allowed are 5.0%, and 6 of them run another program" in err
+    lines = [line for line in out.splitlines() if line.startswith("device: ")]
+    assert len(lines) == 6, "one line each"
+    said = "refused here: other program, reason its name is 'toy', and 'pump' runs there; the sensor 'x' is not there"
+    assert all(said in line for line in lines)
+    offer = ["cloud", "offer", str(fleet.bundle), "--metadata", str(fleet.folder), "--broker", broker.url]
+    assert main([*offer, *(word for device in devices for word in ("--device", device.name))]) == 2
+    assert "6 of 6 devices run another program, and nothing was sent to them" in capsys.readouterr().err
+    assert [device.offers for device in devices] == [0] * 6
+    assert fleet.start(broker.url, "--canary", "6", "--replace-program") == 0
+    assert [device.offers for device in devices] == [1] * 6
     for device in devices:
         device.close()
 

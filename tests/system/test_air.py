@@ -87,11 +87,13 @@ class Rig:
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
 
-    def made_offer(self, data: bytes):
+    def made_offer(self, data: bytes, *, replaces: bool = False):
         """The arguments of a campaign."""
         path = self.tmp_path / "next.hcb"
         path.write_bytes(data)
-        return make_offer(path, write_metadata(self.tmp_path / "metadata", self.repository, data), now=NOW)
+        return make_offer(
+            path, write_metadata(self.tmp_path / "metadata", self.repository, data), now=NOW, replaces=replaces
+        )
 
     @contextmanager
     def running(self, *more: object, plug_in: str = "") -> Iterator[subprocess.Popen[bytes]]:
@@ -180,7 +182,7 @@ def test_a_bundle_that_fails_its_trial_is_rolled_back_and_reported(broker, tmp_p
     with rig.running() as device:
         until(lambda: rig.is_good(rig.first))
         began = time.monotonic()
-        status, events, errors = end(rig.offer(new))
+        status, events, errors = end(rig.offer(new, "--replace-program"))
         assert status == 2
         assert errors.startswith("hardcase cloud: 1 of 1 devices run what they ran before")
         assert time.monotonic() - began < 60
@@ -239,7 +241,7 @@ def test_two_offers_before_the_first_trial_has_passed_lose_no_bundle_that_works(
         until(lambda: "the trial of slot a waits for 30 answers of f0, has 0" in rig.errors())
         with serving(broker, Campaign(*rig.made_offer(second), named=frozenset({device}))):
             until(lambda: works(second))
-        campaign = Campaign(*rig.made_offer(third), named=frozenset({device}))
+        campaign = Campaign(*rig.made_offer(third, replaces=True), named=frozenset({device}))
         with serving(broker, campaign):
             until(lambda: campaign.is_done)
         assert campaign.states()[device][0] == "rolled back"

@@ -55,7 +55,8 @@ class ServiceConfig:
     linger_ms: float = 2.0  # how long the first request of a batch waits for others
     max_waiting: int = 512  # queued requests; the devices of further ones are told that the service is busy
     max_waiting_per_device: int = 64  # keeps one device from filling the queue
-    most_wait: float = 0.5  # share of the time to its deadline that a request may wait; a longer queue gains nothing
+    most_wait: float = 0.25  # share of its time that a request may wait for others: devices ask again after half of it
+    most_time: float = 0.5  # share of its time until which it must be answered; a longer queue gains nothing
     max_per_s_per_device: float = 1000.0  # messages; what is beyond is dropped
     max_remembered: int = 16_384  # replies remembered for requests that are sent again
     max_remembered_per_device: int = 64  # an honest device sends only its latest request again
@@ -255,8 +256,9 @@ class Service:
         config = self.config
         if len(self._waiting) >= config.max_waiting or self._agenda.n_of(device) >= config.max_waiting_per_device:
             return True
-        wait_s = self._pace.of(self._agenda.place(device, deadline) + 1, config.max_batch)
-        return wait_s > config.most_wait * (deadline - now)
+        n, left_s = self._agenda.place(device, deadline), deadline - now
+        wait_s, answered_s = (self._pace.of(k, config.max_batch) for k in (n, n + 1))
+        return wait_s > config.most_wait * left_s or answered_s > config.most_time * left_s
 
     def _busy(self, key: Key, waiting: _Waiting, now: float, after_ms: int = 0) -> Outgoing:
         """Tell a device to try later, by default after about the time that the queue takes; nothing is remembered."""

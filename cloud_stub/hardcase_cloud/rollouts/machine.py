@@ -10,6 +10,7 @@ the quality is what the plan asks for. A device is good only while it says itsel
 for good; every other state ends by a timeout. The order of devices follows from their names and the bundle's digest, so
 the canary is a sample that nobody chose.
 
+    waiting -> refused here: other program       (by what it says that it runs, before anything is sent)
     waiting -> offered -> loading -> trial -> good
                   |          |         '-> rolled back
                   |          '-> refused
@@ -31,15 +32,16 @@ from .plan import Plan
 from .quality import BROKEN, KEPT, Quality
 
 __all__ = [
-    "ABORTED", "AWAY", "DONE", "FAILED", "GOOD", "INCOMPLETE", "LOADING", "OFFERED", "PAUSED", "REFUSED", "ROLLED_BACK",
-    "RUNNING", "STATES", "STOPPED", "SUPERSEDED", "TIMED_OUT", "TRIAL", "WAITING", "Instance", "Rollout",
+    "ABORTED", "AWAY", "DONE", "FAILED", "GOOD", "INCOMPLETE", "LOADING", "OFFERED", "OTHER", "PAUSED", "REFUSED",
+    "ROLLED_BACK", "RUNNING", "STATES", "STOPPED", "SUPERSEDED", "TIMED_OUT", "TRIAL", "WAITING", "Instance", "Rollout",
 ]  # fmt: skip
 
 WAITING, OFFERED, LOADING, TRIAL = "waiting", "offered", "loading", "trial"
 GOOD, ROLLED_BACK, REFUSED, TIMED_OUT, AWAY = "good", "rolled back", "refused", "timed out", "away"
-STATES = (WAITING, OFFERED, LOADING, TRIAL, GOOD, ROLLED_BACK, REFUSED, TIMED_OUT, AWAY)
+OTHER = "refused here: other program"  # as ``campaign.OTHER``: nothing was sent to it
+STATES = (WAITING, OFFERED, LOADING, TRIAL, GOOD, ROLLED_BACK, REFUSED, OTHER, TIMED_OUT, AWAY)
 ON_THE_WAY = (OFFERED, LOADING, TRIAL)
-FAILED = (ROLLED_BACK, REFUSED, TIMED_OUT)
+FAILED = (ROLLED_BACK, REFUSED, OTHER, TIMED_OUT)
 RUNNING, PAUSED = "running", "paused"
 DONE, INCOMPLETE, ABORTED, STOPPED, SUPERSEDED = "done", "incomplete", "aborted", "stopped", "superseded"
 
@@ -96,7 +98,7 @@ class Rollout:
             return
         word = state.partition(" ")[0] if state.startswith((LOADING, PAUSED)) else state
         word = LOADING if word == PAUSED else word  # a device that may not fetch at this hour
-        if word in (GOOD, ROLLED_BACK, REFUSED) or (word in (LOADING, TRIAL) and instance.state != TIMED_OUT):
+        if word in (GOOD, ROLLED_BACK, REFUSED, OTHER) or (word in (LOADING, TRIAL) and instance.state != TIMED_OUT):
             self._enter(now, device, instance, word, reason)
         elif word == "unknown" and instance.state in (TRIAL, GOOD):
             self._enter(now, device, instance, ROLLED_BACK, "it runs another bundle again")
@@ -241,7 +243,8 @@ class Rollout:
         n_failed, plan = sum(self.counts[s] for s in FAILED), self.plan
         n_ended = n_failed + self.counts[GOOD]
         if n_ended >= min(plan.abort_after, len(self.order)) and n_failed > plan.abort_above * n_ended:
-            return f"{n_failed} of {n_ended} devices failed, allowed are {plan.abort_above:.1%}"
+            other = f", and {n} of them run another program" if (n := self.counts[OTHER]) else ""
+            return f"{n_failed} of {n_ended} devices failed, allowed are {plan.abort_above:.1%}{other}"
         if self.quality.verdict == BROKEN:
             return f"the quality is not what was promised: {self.quality.words()}"
         if self._wave_ended is not None and not self._has_kept_quality and now >= self._wave_ended + plan.quality_s:

@@ -34,6 +34,7 @@ class Plan:
     cost_limit : highest cost that one decision can have, in the same unit; needed with ``budget``
     delta : probability with which a bundle that falls short by ``tolerance`` leaves the canary
     quality_s : longest time from the canary's end until its quality is certain
+    replaces : whether devices that run another program get it, too
 
     Raises
     ------
@@ -55,6 +56,7 @@ class Plan:
     cost_limit: float | None = None
     delta: float = 0.05
     quality_s: float = 7 * 86_400.0
+    replaces: bool = False
 
     def __post_init__(self) -> None:
         _check("canary", self.canary, 1, 100_000, is_whole=True)

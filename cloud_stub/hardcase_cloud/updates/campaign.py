@@ -19,13 +19,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hardcase_edge.base.escape import terminal
+from hardcase_edge.bundle.compatible import OTHER_PROGRAM, Identity, differences_told
 from hardcase_edge.errors import WireError
 from hardcase_edge.update.messages import MOST_WANTED, Chunk, Offer, name_of, pack_chunk, pack_offer, unpack_fetch
 
-__all__ = ["FINAL", "GOOD", "REFUSED", "ROLLED_BACK", "Campaign"]
+__all__ = ["FINAL", "GOOD", "OTHER", "REFUSED", "ROLLED_BACK", "Campaign"]
 
 FIRST_PAUSE_S, MOST_PAUSE_S = 5.0, 3_600.0  # between two offers to a device that does not fetch
 SCAN_S = 0.25  # how often to look through all devices for those that are to get the offer
+FACTS_S = 3.0  # how long a device's facts may take to come, before it counts as one that does not say what it runs
 ACTIVE_S = 30.0  # a device that has fetched so recently is not offered the bundle again
 MOST_AT_ONCE = 256  # devices whose chunks wait to be sent; the others ask again later
 MOST_DEVICES = 100_000
@@ -33,7 +35,8 @@ COPIES = 4  # of the bundle that a device may fetch in a row; one more each hour
 LEAST_CHUNKS = 256  # that it may fetch in a row, however small the bundle is
 MAX_STATUS_BYTES = 65_536
 GOOD, TRIAL, ROLLED_BACK, REFUSED = "good", "trial", "rolled back", "refused"
-FINAL = (GOOD, ROLLED_BACK, REFUSED)
+OTHER = f"refused here: {OTHER_PROGRAM}"  # nothing is sent to it
+FINAL = (GOOD, ROLLED_BACK, REFUSED, OTHER)
 
 
 @dataclass
@@ -41,6 +44,8 @@ class _Device:
     state: str = "unknown"  # what a person wants to know of it
     reason: str = ""
     is_online: bool = False
+    has_facts: bool = False
+    online_at: float = 0.0
     next_offer_at: float = 0.0
     pause_s: float = FIRST_PAUSE_S
     fetched_at: float = float("-inf")
@@ -60,6 +65,8 @@ class Campaign:
     release : versions of root and targets in the offer; (0, 0) without metadata
     named : the devices; None: every device that the broker knows
     may_have : whether a device may be offered the bundle and fetch it now
+    identity : of the bundle: devices whose facts say that they run another program get nothing, unless the offer says
+        that it replaces that; None: nobody compares
     """
 
     bundle: bytes
@@ -67,6 +74,7 @@ class Campaign:
     release: tuple[int, int] = (0, 0)
     named: frozenset[str] | None = None
     may_have: Callable[[str], bool] = lambda device: True
+    identity: Identity | None = None
     dropped: int = 0  # messages that no device of ours should have sent
     sent_chunks: int = 0
     sent_offers: int = 0
@@ -96,13 +104,14 @@ class Campaign:
             self._queues.pop(device, None)  # it asks again
         if entry.is_online and not was_online:
             entry.next_offer_at, entry.pause_s, entry.fetched_at = now, FIRST_PAUSE_S, float("-inf")
-            self._scan_at = now
+            entry.online_at = self._scan_at = now
 
     def facts(self, device: str, payload: bytes) -> None:
         """What a device runs and fetches."""
         entry = self._known(device)
         if entry is None:
             return
+        entry.has_facts = True
         try:
             self._judge(entry, json.loads(payload[: MAX_STATUS_BYTES + 1]))
         except (ValueError, TypeError, AttributeError, RecursionError):
@@ -120,15 +129,23 @@ class Campaign:
             known.state, known.reason = ROLLED_BACK, _words(failed.get("reason", ""))
         elif update.get("state") == "refused" and update.get("sha256") == sha:
             known.state, known.reason = REFUSED, _words(update.get("reason", ""))
+        elif found := self._differences(facts):
+            known.state, known.reason = OTHER, _words("; ".join(found))
         elif update.get("sha256") == sha:
             known.state, known.reason = _words(f"{update.get('state')} {update.get('have')}/{update.get('of')}", 60), ""
         elif known.state in (*FINAL, TRIAL):  # it has something else now
             known.state, known.reason = "unknown", ""
 
+    def _differences(self, facts: dict[str, Any]) -> tuple[str, ...]:
+        """Why the bundle cannot take the place of the one that a device runs; nothing if it can, or is to."""
+        if self.identity is None or self.offer.replaces:
+            return ()
+        return differences_told(self.identity, facts.get("program"))
+
     def fetch(self, now: float, device: str, payload: bytes) -> None:
         """A device asks for chunks."""
         entry = self._known(device)
-        if entry is None or not self.may_have(device):
+        if entry is None or not self.may_have(device) or entry.state == OTHER:
             return
         try:
             fetch = unpack_fetch(payload)
@@ -183,7 +200,9 @@ class Campaign:
     def _wants_offer(self, device: str, known: _Device, now: float) -> bool:
         is_running = known.state in (*FINAL, TRIAL)
         is_time = now >= max(known.next_offer_at, known.fetched_at + ACTIVE_S)
-        return known.is_online and not is_running and is_time and self.may_have(device)
+        takes_any = self.identity is None or self.offer.replaces
+        is_known = takes_any or known.has_facts or now >= known.online_at + FACTS_S
+        return known.is_online and is_known and not is_running and is_time and self.may_have(device)
 
     def forget_queues(self) -> None:
         """The connection is lost, and devices ask again on the next one."""

@@ -23,7 +23,7 @@ NO_FILES = Files((), b"", b"", b"")
 
 
 def make_offer(
-    bundle: str | Path, metadata: str | Path | None, *, now: float | None = None
+    bundle: str | Path, metadata: str | Path | None, *, now: float | None = None, replaces: bool = False
 ) -> tuple[bytes, Offer, tuple[int, int]]:
     """A bundle's bytes, its offer, and the release that the metadata give it.
 
@@ -32,6 +32,7 @@ def make_offer(
     bundle : path of the file; its signatures are read from ``<bundle>.sig`` if there is such a file
     metadata : the folder of a TUF repository's metadata with the roots from some version on, or None
     now : seconds since 1970; None: the clock's
+    replaces : whether devices are to take it in place of another program
 
     Raises
     ------
@@ -51,7 +52,7 @@ def make_offer(
             f"no device takes {bundle} unsigned over the air; name signed metadata with --metadata, or export it with "
             "--key"
         )
-    offer = _offer(data, files, signature)
+    offer = _offer(data, files, signature, replaces=replaces)
     if len(pack_offer(offer)) > MAX_MESSAGE_BYTES:
         raise InputError(
             f"the offer has {len(pack_offer(offer))} bytes of metadata, and devices read {MAX_MESSAGE_BYTES}; sign "
@@ -60,11 +61,11 @@ def make_offer(
     return data, offer, release
 
 
-def _offer(data: bytes, files: Files, signature: bytes) -> Offer:
+def _offer(data: bytes, files: Files, signature: bytes, *, replaces: bool = False) -> Offer:
     return Offer(
         size=len(data), sha256=sha256(data), chunk_bytes=CHUNK_BYTES, digests=digests_of(data, CHUNK_BYTES),
         roots=files.roots, timestamp=files.timestamp, snapshot=files.snapshot, targets=files.targets,
-        signature=signature,
+        signature=signature, replaces=replaces,
     )  # fmt: skip
 
 

@@ -3,17 +3,21 @@
 
 A bundle's signature is detached: the file ``<bundle>.sig`` holds its 64 raw bytes. It covers
 ``b"hardcase-bundle-v1\\0"`` followed by the bundle file's bytes. Keys are PEM files. This module needs the
-``cryptography`` package: ``pip install hardcase-edge[signed]``.
+``cryptography`` package: ``pip install hardcase-edge[signed]``, but for what a device does with public keys.
+
+A public key is read strictly: one block of PEM, and in it the 44 bytes that RFC 8410 has for such a key. Text around
+the block, which OpenSSL skips, is refused: a device needs only the form that ``hardcase keygen`` and
+``openssl pkey -pubout`` write.
 """
 
 from __future__ import annotations
 
 import sys
+from binascii import a2b_base64, b2a_base64
 from typing import TYPE_CHECKING
 
 from ..errors import InputError, SignatureError
-from .ed25519 import SIGNATURE_BYTES, is_signed
-from .public_key import public_key_of
+from .ed25519 import KEY_BYTES, SIGNATURE_BYTES, is_point, is_signed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,13 +26,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MAX_KEY_BYTES", "MAX_SIGNATURES", "SIGNATURE_BYTES", "are_signatures", "check_signature", "make_keys",
-    "private_key_of", "public_of", "sign", "signature_path",
+    "private_key_of", "public_key_of", "public_of", "sign", "signature_path",
 ]  # fmt: skip
 
 MAX_KEY_BYTES = 16_384
 
 MAX_SIGNATURES = 8  # in a file: each interrupted export leaves one more
 _CONTEXT = b"hardcase-bundle-v1\0"
+_BEGIN, _END = b"-----BEGIN PUBLIC KEY-----", b"-----END PUBLIC KEY-----"
+_PREFIX = bytes.fromhex("302a300506032b6570032100")  # SEQUENCE {SEQUENCE {OID 1.3.101.112}, BIT STRING of 33 bytes}
+_REMEDY = "make a pair with hardcase keygen"
 _OPENSSL = "cryptography.hazmat.primitives.asymmetric.ed25519"
 _MISSING = "the cryptography package is missing; pip install 'hardcase-edge[signed]'"
 
@@ -148,3 +155,39 @@ def make_keys() -> tuple[bytes, bytes]:
         raise InputError(f"keys cannot be made here: {_MISSING}") from error
     private = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     return private, public_of(private)
+
+
+def public_key_of(pem: bytes) -> bytes:
+    """The 32 bytes of a public key.
+
+    Raises
+    ------
+    InputError
+        The file is not a public key in PEM, is another kind of key, or its bytes are not a point of the curve.
+
+    Examples
+    --------
+    >>> key = bytes.fromhex("d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a")
+    >>> from base64 import b64encode
+    >>> body = b64encode(bytes.fromhex("302a300506032b6570032100") + key)
+    >>> public_key_of(b"-----BEGIN PUBLIC KEY-----\\n" + body + b"\\n-----END PUBLIC KEY-----\\n") == key
+    True
+    """
+    lines = pem.replace(b"\r\n", b"\n").removesuffix(b"\n").split(b"\n")
+    if len(lines) < 3 or lines[0] != _BEGIN or lines[-1] != _END:
+        raise InputError(f"the trusted key is not a PEM public key; {_REMEDY}")
+    body = b"".join(lines[1:-1])
+    try:
+        data = a2b_base64(body, strict_mode=True)
+        if b2a_base64(data, newline=False) != body:
+            raise ValueError("bits behind its last byte")
+    except ValueError as error:
+        raise InputError(f"the trusted key is not a PEM public key ({error}); {_REMEDY}") from error
+    if len(data) < len(_PREFIX):
+        raise InputError(f"the trusted key is not a PEM public key, because it has only {len(data)} bytes; {_REMEDY}")
+    key = data[len(_PREFIX) :]
+    if data[: len(_PREFIX)] != _PREFIX or len(key) != KEY_BYTES:
+        raise InputError(f"the trusted key is a key of another kind, not an Ed25519 public key; {_REMEDY}")
+    if not is_point(key):
+        raise InputError(f"the trusted key is damaged, because its bytes are not an Ed25519 public key; {_REMEDY}")
+    return key

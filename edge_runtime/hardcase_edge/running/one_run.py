@@ -68,6 +68,7 @@ def run_bundle(
     HardcaseError
         It cannot start, or another device uses its id.
     """
+    from ..bundle.compatible import identity_of
     from ..device.by_clock import short_switches
     from ..sensors.specs import timeout_s_of
 
@@ -92,9 +93,11 @@ def run_bundle(
         sources = [s.facts for s in (stored, publisher, air, auditing, watching, budgets) if s is not None]
         sources.append(lambda: own_facts(link))
         seen_by = watching or auditing
+        identity = identity_of(loaded.manifest, loaded.bundle.program, is_joint=loaded.joint is not None)
+        about = {"program": identity.told()}
         device = _device_class(loaded)(
             loaded, bank if seen_by is None else seen_by.bank, link, process.config,
-            facts=lambda: {key: value for facts in sources for key, value in facts().items()},
+            facts=lambda: {**about, **{key: value for facts in sources for key, value in facts().items()}},
             tell=beside.note, companions=[c for c in (watching, budgets) if c is not None],
         )  # fmt: skip
         inner = inner_sensors(loaded.machine.program, loaded.manifest.features, loaded.manifest.sensors)

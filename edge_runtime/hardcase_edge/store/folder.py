@@ -235,6 +235,10 @@ class Store:
                 notes.append(f"the bundle of slot {name} is not used: its file is damaged")
                 self._apply(lambda slots, name=name: broken(slots, name, "its file is damaged"))  # type: ignore[misc]
 
+    def bundle_of(self, name: str) -> bytes:
+        """The bytes of a slot's bundle. Raises ``InputError`` if it cannot be read."""
+        return read_bounded(self._bundle(name), MAX_BUNDLE_BYTES, "bundle", remedy="put it again")
+
     # ------------------------------------------------------------ parts
 
     def _bundle(self, name: str) -> Path:
@@ -251,7 +255,7 @@ class Store:
     def _digest(self, name: str) -> str:
         """The SHA-256 of a slot's bundle, in hex; "" if it cannot be read."""
         try:
-            return sha256(read_bounded(self._bundle(name), MAX_BUNDLE_BYTES, "bundle", remedy="put it again")).hex()
+            return sha256(self.bundle_of(name)).hex()
         except HardcaseError:
             return ""
 

@@ -8,8 +8,9 @@ from pathlib import Path
 from ..base.clock import Clock
 from ..base.files import read_bounded
 from ..base.sha256 import sha256
+from ..bundle.compatible import OTHER_PROGRAM, differences, identity_in, identity_of
 from ..bundle.file import read_bundle_bytes
-from ..bundle.load import load_bundle, load_bytes
+from ..bundle.load import Loaded, load_bundle, load_bytes
 from ..bundle.signature import (
     MAX_KEY_BYTES,
     MAX_SIGNATURES,
@@ -18,7 +19,7 @@ from ..bundle.signature import (
     check_signature,
     signature_path,
 )
-from ..errors import InputError, SignatureError, StoreError, TrustError
+from ..errors import BundleError, InputError, OtherProgramError, SignatureError, StoreError, TrustError
 from .folder import Store
 from .repository import read_metadata, read_repository
 from .trust import Trust, first_trust, release_of, trust_from, updated
@@ -33,6 +34,7 @@ def receive(
     key: str | Path | None = None,
     metadata: str | Path | None = None,
     now: float | None = None,
+    replaces: bool = False,
 ) -> tuple[str, str]:
     """Check a bundle and put it into the store's idle slot.
 
@@ -41,6 +43,7 @@ def receive(
     key : a public key in PEM that must have signed the bundle, or None
     metadata : a folder of newer metadata; None: those that the store has
     now : seconds since 1970; None: the clock's, or the time that the store has noted if that is later
+    replaces : whether it may be another program than the one that runs here (``bundle.compatible``)
 
     Returns
     -------
@@ -58,16 +61,26 @@ def receive(
     if trust is not None:
         release = release_of(trust, data, now=now)
     if key is not None:
-        if load_bundle(bundle, trust=key, allow_joint=True).bundle.sha256 != sha256(data).hex():
+        loaded = load_bundle(bundle, trust=key, allow_joint=True)
+        if loaded.bundle.sha256 != sha256(data).hex():
             raise InputError(f"{bundle} was changed while it was read; put it again")
     else:
-        load_bytes(data, allow_joint=True)
+        loaded = load_bytes(data, allow_joint=True)
+    if not replaces:
+        _check_same(store, loaded, "put it with --replace-program if that is meant")
     slot = store.put(data, _signature(bundle), release, trust.to_bytes() if trust is not None else b"")
     return slot, sha256(data).hex()
 
 
 def take(
-    store: Store, data: bytes, signature: bytes, *, key: str | Path | None, trust: Trust | None, now: float
+    store: Store,
+    data: bytes,
+    signature: bytes,
+    *,
+    key: str | Path | None,
+    trust: Trust | None,
+    now: float,
+    replaces: bool = False,
 ) -> str:
     """As ``receive``, for a bundle that has come by another way than as a file.
 
@@ -90,8 +103,24 @@ def take(
     if key is not None:
         remedy = "name the public key that hardcase keygen wrote"
         check_signature(data, signature, read_bounded(key, MAX_KEY_BYTES, "trusted key", remedy=remedy))
-    load_bytes(data, allow_joint=True)
+    loaded = load_bytes(data, allow_joint=True)
+    if not replaces:
+        _check_same(store, loaded, "offer it with --replace-program if that is meant")
     return store.put(data, signature, release, trust.to_bytes() if trust is not None else b"")
+
+
+def _check_same(store: Store, new: Loaded, remedy: str) -> None:
+    """Refuse another program than that of the bundle which the device runs; a store without one takes any."""
+    slots = store.slots()
+    if not slots.runs:
+        return
+    try:
+        old = identity_in(store.bundle_of(slots.runs))
+    except (BundleError, InputError):  # the bundle that runs is damaged: the new one may only be better
+        return
+    ours = identity_of(new.manifest, new.bundle.program, is_joint=new.joint is not None)
+    if found := differences(ours, old):
+        raise OtherProgramError(f"{OTHER_PROGRAM}: {'; '.join(found)}; {remedy}")
 
 
 def begin_trust(store: Store, root: str | Path) -> Trust:

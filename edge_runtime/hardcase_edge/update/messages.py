@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The messages of an update: an offer of a bundle, a chunk of it, and a device's wish for chunks.
 
-    offer: version u8 | kind u8 = 3 | chunk bytes u16 | bundle bytes u32 | sha256 32 bytes | roots u16 | zero u16
+    offer: version u8 | kind u8 = 3 | chunk bytes u16 | bundle bytes u32 | sha256 32 bytes | roots u16 | flags u16
            | digest of each chunk, 8 bytes | roots, timestamp, snapshot, targets, signature, each with a length u32
     chunk: version u8 | kind u8 = 4 | zero u16 | index u32 | bundle 16 bytes | bytes of the bundle
     fetch: version u8 | kind u8 = 5 | number u16 | zero u32 | bundle 16 bytes | an index u16 for each chunk
@@ -29,6 +29,7 @@ __all__ = [
 ]  # fmt: skip
 
 OFFER, CHUNK, FETCH = 3, 4, 5
+REPLACES = 1  # the flag of an offer by which a device takes another program, too
 MAX_MESSAGE_BYTES = 64_000  # with its topic and its properties it fits into the 65536 bytes that a device reads
 MIN_CHUNK_BYTES, MAX_CHUNK_BYTES = 4_096, 32_768  # larger ones have made brokers cut connections
 MAX_ROOTS = 64  # in an offer, as in an update of the metadata
@@ -54,6 +55,7 @@ class Offer:
     snapshot: bytes = b""
     targets: bytes = b""
     signature: bytes = b""  # the bundle's detached signatures; empty: none
+    replaces: bool = False  # whether it may be another program than the one that runs
 
     @property
     def n_chunks(self) -> int:
@@ -115,7 +117,9 @@ def kind_of(payload: bytes) -> int:
 
 def pack_offer(offer: Offer) -> bytes:
     """The bytes of an offer; the caller sees that they are at most ``MAX_MESSAGE_BYTES``."""
-    head = _OFFER.pack(WIRE_VERSION, OFFER, offer.chunk_bytes, offer.size, offer.sha256, len(offer.roots), 0)
+    head = _OFFER.pack(
+        WIRE_VERSION, OFFER, offer.chunk_bytes, offer.size, offer.sha256, len(offer.roots), offer.replaces
+    )
     parts = [*offer.roots, offer.timestamp, offer.snapshot, offer.targets, offer.signature]
     return b"".join([head, offer.digests, *[_LENGTH.pack(len(part)) + part for part in parts]])
 
@@ -130,18 +134,18 @@ def unpack_offer(payload: bytes) -> Offer:
     """
     if kind_of(payload) != OFFER or len(payload) < _OFFER.size:
         raise _malformed()
-    _, _, chunk_bytes, size, sha, n_roots, zero = _OFFER.unpack_from(payload)
+    _, _, chunk_bytes, size, sha, n_roots, flags = _OFFER.unpack_from(payload)
     if not MIN_CHUNK_BYTES <= chunk_bytes <= MAX_CHUNK_BYTES or not 1 <= size <= MAX_BUNDLE_BYTES:
         raise _malformed()
     end = _OFFER.size + DIGEST_BYTES * -(-size // chunk_bytes)
-    if zero or n_roots > MAX_ROOTS or len(payload) < end:
+    if flags & ~REPLACES or n_roots > MAX_ROOTS or len(payload) < end:
         raise _malformed()
     *roots, timestamp, snapshot, targets, signature = _parts(payload, end, n_roots + 4)
     if not bool(timestamp) == bool(snapshot) == bool(targets):
         raise _malformed()
     return Offer(
         size=size, sha256=sha, chunk_bytes=chunk_bytes, digests=payload[_OFFER.size : end], roots=tuple(roots),
-        timestamp=timestamp, snapshot=snapshot, targets=targets, signature=signature,
+        timestamp=timestamp, snapshot=snapshot, targets=targets, signature=signature, replaces=flags == REPLACES,
     )  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ..base.sha256 import sha256
+from ..bundle.compatible import OTHER_PROGRAM
 from ..errors import BundleError, HardcaseError, SignatureError, WireError
 from .authority import Authority, authorised
 from .incoming import MOST_TRIES, Refused
@@ -181,7 +182,9 @@ class Updater:
         if self._transfer is not None and authority.release < self._authority.release:
             return None
         self._refused = self._incoming.refused()
-        if self._refused.sha256 == offer.sha256.hex() and authority.release <= self._refused.release:
+        refused = self._refused
+        is_meant = offer.replaces and refused.reason.startswith(OTHER_PROGRAM)
+        if refused.sha256 == offer.sha256.hex() and authority.release <= refused.release and not is_meant:
             return None
         return authority
 
@@ -238,7 +241,10 @@ class Updater:
             if self._incoming.tries(sha := offer.sha256.hex()) >= MOST_TRIES:
                 raise BundleError(f"the process has ended {MOST_TRIES} times while it checked the bundle")
             self._incoming.begin_check(sha, authority.release)
-            slot = take(self._store, data, offer.signature, key=self._key, trust=authority.trust, now=self._now())
+            slot = take(
+                self._store, data, offer.signature, key=self._key, trust=authority.trust, now=self._now(),
+                replaces=offer.replaces,
+            )  # fmt: skip
         except SignatureError as error:  # the offer's fault, or the time's, and perhaps not the bundle's
             self._incoming.end_check()
             self._give_up(now, "refused", str(error))

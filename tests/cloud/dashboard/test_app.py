@@ -317,4 +317,4 @@ def test_metrics_have_every_state_of_every_roll_out(figures: Figures) -> None:
     assert status == 200
     assert 'hardcase_fleet_devices{state="offline"} 1' in lines
     assert 'hardcase_fleet_decisions_total{route="cloud"} 1' in lines
-    assert len([line for line in lines if line.startswith("hardcase_rollout_instances{")]) == 9
+    assert len([line for line in lines if line.startswith("hardcase_rollout_instances{")]) == 10

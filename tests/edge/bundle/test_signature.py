@@ -17,8 +17,14 @@ import pytest
 from hardcase.verbs import keygen
 from hardcase_edge.bundle import signature
 from hardcase_edge.bundle.load import load_bundle
-from hardcase_edge.bundle.public_key import public_key_of
-from hardcase_edge.bundle.signature import SIGNATURE_BYTES, check_signature, make_keys, sign, signature_path
+from hardcase_edge.bundle.signature import (
+    SIGNATURE_BYTES,
+    check_signature,
+    make_keys,
+    public_key_of,
+    sign,
+    signature_path,
+)
 from hardcase_edge.errors import InputError, SignatureError
 from hardcase_export.bundle import export_bundle
 from tests.helpers.export.builds import make_build

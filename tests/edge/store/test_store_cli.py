@@ -88,7 +88,7 @@ def test_a_bundle_whose_sensors_are_not_here_makes_way_for_the_good_one(tmp_path
     edge(capfd, *run)
     other = tmp_path / "other.hcb"
     other.write_bytes(make_bundle_bytes(name="other", features=("elsewhere", *FEATURES[1:])))
-    edge(capfd, "store", "put", store.folder, other)
+    edge(capfd, "store", "put", store.folder, other, "--replace-program")
     status, records, errors = edge(capfd, *run)
     assert (status, len(records)) == (0, 6)
     assert errors.startswith("hardcase-edge: the trial of slot b has failed: ")
@@ -110,7 +110,7 @@ def test_a_bundle_whose_sensors_a_plug_in_does_not_know_makes_way_for_the_good_o
     edge(capfd, *run)
     other = tmp_path / "other.hcb"
     other.write_bytes(make_bundle_bytes(name="other", sensors=("y", "noise"), windows={"noise": 5}))
-    edge(capfd, "store", "put", store.folder, other)
+    edge(capfd, "store", "put", store.folder, other, "--replace-program")
     status, records, errors = edge(capfd, *run)
     why = "no sensor gave a reading in 4 decisions, and these failed: y"
     first, *_, last = errors.splitlines()
@@ -378,3 +378,19 @@ def test_a_trial_that_takes_too_much_memory_fails(
     _, _, errors = edge(capfd, *run)
     assert "it took 300000000 bytes of memory" in errors
     assert states(store)[2] == "a"
+
+
+def test_another_program_is_put_only_if_somebody_says_so(tmp_path, store, replay, capfd):
+    other = tmp_path / "other.hcb"
+    other.write_bytes(make_bundle_bytes(program="wine", classes=("red", "white")))
+    assert edge(capfd, "store", "put", store.folder, write_bundle(tmp_path, "first"))[0] == 0
+    assert edge(capfd, "store", "put", store.folder, other)[0] == 0, "nothing runs yet"
+    edge(capfd, "store", "put", store.folder, write_bundle(tmp_path, "first"))
+    edge(capfd, "run", "--store", store.folder, "--sensors", replay, "--trial-decisions", 4)
+    before = store.slots()
+    status, _, errors = edge(capfd, "store", "put", store.folder, other)
+    assert (status, store.slots()) == (2, before)
+    [line] = errors.splitlines()
+    assert "other program: its name is 'wine', and 'toy' runs here; it answers the classes 'red', 'white'" in line
+    assert "--replace-program" in line
+    assert edge(capfd, "store", "put", store.folder, other, "--replace-program")[0] == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -53,16 +54,22 @@ def test_a_message_that_is_cut_or_too_long_by_a_byte_is_dropped(cut: int) -> Non
                 unpack(payload)
 
 
+def test_an_offer_says_whether_it_may_replace_another_program() -> None:
+    flags = [pack_offer(replace(OFFER, replaces=replaces))[42:44] for replaces in (False, True)]
+    assert flags == [b"\0\0", b"\1\0"]
+    assert unpack_offer(pack_offer(replace(OFFER, replaces=True))).replaces
+
+
 def changed(**changes: int) -> bytes:
     """An offer with other fields in its head."""
-    head = {"chunk": 4_096, "size": len(DATA), "roots": 2, "zero": 0, **changes}
-    pack = messages._OFFER.pack(1, 3, head["chunk"], head["size"], OFFER.sha256, head["roots"], head["zero"])
+    head = {"chunk": 4_096, "size": len(DATA), "roots": 2, "flags": 0, **changes}
+    pack = messages._OFFER.pack(1, 3, head["chunk"], head["size"], OFFER.sha256, head["roots"], head["flags"])
     return pack + pack_offer(OFFER)[messages._OFFER.size :]
 
 
 @pytest.mark.parametrize(
     "changes",
-    [{"chunk": 4_095}, {"chunk": 32_769}, {"size": 0}, {"size": 2**32 - 1}, {"roots": 65}, {"roots": 3}, {"zero": 1}],
+    [{"chunk": 4_095}, {"chunk": 32_769}, {"size": 0}, {"size": 2**32 - 1}, {"roots": 65}, {"roots": 3}, {"flags": 2}],
 )
 def test_an_offer_out_of_bounds_is_dropped(changes: dict[str, int]) -> None:
     with pytest.raises(WireError) as caught:

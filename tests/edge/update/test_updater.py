@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ from hardcase_edge.bundle.load import load_bytes
 from hardcase_edge.bundle.signature import make_keys, sign
 from hardcase_edge.errors import InputError
 from hardcase_edge.store import folder, receive
+from hardcase_edge.store.folder import Store
+from hardcase_edge.store.receive import begin_trust
 from hardcase_edge.store.slots import failed
 from hardcase_edge.update.incoming import GROUP, MOST_TRIES, Incoming
 from hardcase_edge.update.messages import (
@@ -23,6 +26,7 @@ from hardcase_edge.update.messages import (
     pack_chunk,
 )
 from hardcase_edge.update.metered import Metered
+from tests.helpers.edge.device import FEATURES, make_bundle_bytes
 from tests.helpers.edge.repository import NOW, Repository
 from tests.helpers.edge.store_cuts import MEMORY
 from tests.helpers.edge.update_cuts import Cuts, Plan
@@ -259,8 +263,8 @@ class KilledError(BaseException):
 
 
 @pytest.fixture
-def killed(rig, monkeypatch) -> Iterator[None]:
-    """The first check of a bundle has killed the process, and each later one kills it."""
+def killed(rig, monkeypatch) -> Iterator[pytest.MonkeyPatch]:
+    """The first check of a bundle has killed the process, and each later one kills it, until this is undone."""
 
     def load(data, **more):
         raise KilledError
@@ -271,10 +275,10 @@ def killed(rig, monkeypatch) -> Iterator[None]:
         with pytest.raises(KilledError):
             rig.feed(NEW)
         rig.restart()
-        yield
+        yield patch
 
 
-def test_a_bundle_whose_check_kills_the_process_three_times_is_refused(rig, killed, monkeypatch):
+def test_a_bundle_whose_check_kills_the_process_three_times_is_refused(rig, killed):
     offer = rig.offer_of(NEW)
     for _ in range(MOST_TRIES - 1):
         assert rig.incoming.refused().sha256 == ""
@@ -285,14 +289,14 @@ def test_a_bundle_whose_check_kills_the_process_three_times_is_refused(rig, kill
     assert rig.incoming.refused().sha256 == sha256(NEW).hex()
     assert "ended 3 times while it checked" in rig.incoming.refused().reason
     assert rig.states == ("good", "empty", "a")
-    monkeypatch.setattr(receive, "load_bytes", load_bytes)
+    killed.setattr(receive, "load_bytes", load_bytes)
     rig.offer(rig.offer_of(NEWER))
     rig.feed(NEWER)
     assert rig.updater.is_ready
 
 
-def test_one_kill_during_the_check_refuses_nothing(rig, killed, monkeypatch):
-    monkeypatch.setattr(receive, "load_bytes", load_bytes)
+def test_one_kill_during_the_check_refuses_nothing(rig, killed):
+    killed.setattr(receive, "load_bytes", load_bytes)
     (rig.incoming.folder / ".trying.abcd1234").write_bytes(b"x")
     rig.restart()
     rig.offer(rig.offer_of(NEW))
@@ -307,3 +311,32 @@ def test_a_folder_of_chunks_that_is_a_link_takes_nothing(rig, tmp_path):
     assert rig.fetched == []
     assert "incoming is a link" in rig.notes[-1]
     assert list((tmp_path / "outside").iterdir()) == []
+
+
+def test_another_program_is_taken_only_if_the_offer_says_so(rig):
+    other = make_bundle_bytes(program="wine", sensors=("ph", "vib"), features=("acid", *FEATURES[1:]))
+    offer = rig.offer_of(other)
+    rig.offer(offer)
+    rig.feed(other)
+    assert rig.states == ("good", "empty", "a")
+    [note] = [line for line in rig.notes if "is refused" in line]
+    assert "other program: its name is 'wine', and 'toy' runs here; the sensor 'ph' is not here" in note
+    assert "--replace-program" in note
+    assert rig.updater.facts()["update"]["state"] == "refused"
+    rig.fetched.clear()
+    rig.offer(offer)
+    assert rig.fetched == [], "it is not fetched again"
+    rig.offer(replace(offer, replaces=True))
+    rig.feed(other)
+    assert rig.states == ("good", "ready", "a")
+
+
+def test_a_store_without_a_bundle_takes_any_program(tmp_path):
+    rig = Rig(tmp_path, Repository())
+    rig.store = Store(tmp_path / "empty")
+    begin_trust(rig.store, tmp_path / "root.json")
+    rig.restart()
+    other = make_bundle_bytes(program="wine")
+    rig.offer(rig.offer_of(other))
+    rig.feed(other)
+    assert rig.states == ("ready", "empty", "")

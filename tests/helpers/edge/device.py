@@ -81,8 +81,15 @@ def make_manifest(**more: Any) -> Manifest:
     return Manifest(**{**names, "hpc": HPC.hex(), "windows": {"vib": 5}, **more})
 
 
-def make_bundle_bytes(**more: Any) -> bytes:
-    """The whole, as a file's bytes."""
+def make_bundle_bytes(*, name: str = "", **more: Any) -> bytes:
+    """The whole, as a file's bytes; ``name`` tells builds of one program apart, which is always called toy.
+
+    ``program`` in place of it makes another program.
+    """
+    if name:
+        more["trained"] = {**more.get("trained", {}), "build": name}
+    if "program" in more:
+        more["name"] = more.pop("program")
     return pack_bundle(Bundle(make_manifest(**more).to_json(), make_program(), ()))
 
 
