@@ -27,12 +27,12 @@ __all__ = ["Tls", "enrolling", "mutual_tls"]
 class Tls(Broker):
     """mosquitto; ``port`` is the devices' listener, beside those of workers and of claims."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **users: str) -> None:
         super().__init__(folder, {})
         self._clients: list[Raw] = []
         self.authority = AuthorityFolder.init(folder / "authority", "test", int(time.time()))
         self.authority.server([self.host, "localhost"], now=int(time.time()))
-        write_mutual_tls(folder / "acl", self.authority.folder, watcher="eye")
+        write_mutual_tls(folder / "acl", self.authority.folder, watcher="eye", **users)
         self.workers_port, self.claims_port = free_port(), free_port()
         lines = (folder / "acl" / "hardcase.passwords").read_text().splitlines()
         self.passwords = dict(line.split(" ", 1) for line in lines if not line.startswith("#"))
@@ -77,11 +77,11 @@ class Tls(Broker):
 
 
 @contextmanager
-def mutual_tls(tmp_path: Path) -> Iterator[Tls]:
-    """A broker that runs while the block does."""
+def mutual_tls(tmp_path: Path, **users: str) -> Iterator[Tls]:
+    """A broker that runs while the block does. ``users``: further users by role, as of ``hardcase cloud acl``."""
     folder = tmp_path / "tls"
     folder.mkdir(parents=True, exist_ok=True)
-    broker = Tls(folder)
+    broker = Tls(folder, **users)
     broker.start()
     try:
         yield broker
