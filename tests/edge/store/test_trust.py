@@ -13,6 +13,7 @@ from securesystemslib.signer import CryptoSigner
 from hardcase_edge.errors import TrustError
 from hardcase_edge.store.metadata import MAX_METADATA_BYTES, Metadata, canonical, parse, seconds_of
 from hardcase_edge.store.trust import MAX_ROOTS, Trust, first_trust, release_of, trust_from, updated
+from tests.helpers.attack.conformance import CASES, bad_first_roots, verdicts
 from tests.helpers.attack.metadata import beyond_tuf, mutated_metadata
 from tests.helpers.edge.repository import NOW, Files, Repository, signed_again, time_of, tuf_accepts
 
@@ -302,3 +303,13 @@ def test_times_are_the_librarys() -> None:
                  "٢٠٣٠-01-01T00:00:00Z"):  # fmt: skip
         with pytest.raises(ValueError):
             seconds_of(text)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_case_of_tufs_conformance_suite_ends_as_the_suite_asks(name: str) -> None:
+    for must, device, python_tuf in verdicts(name):
+        assert device == python_tuf == must
+
+
+def test_a_first_root_that_is_none_is_not_believed() -> None:
+    assert bad_first_roots() == 0
