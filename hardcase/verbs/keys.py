@@ -88,12 +88,16 @@ def run(args: argparse.Namespace) -> int:
         if (error.name or "").partition(".")[0] not in ("tuf", "securesystemslib"):
             raise
         raise InputError("the tuf package is missing; pip install 'hardcase[keys]'") from error
+    from hardcase_edge.base.files import sweep
+
     from ..training.lock import locked
 
     folder = Path(args.folder)
     if not folder.parent.is_dir():
         raise InputError(f"{folder.parent} is not a folder; name one that is there")
     with locked(folder):
+        sweep(folder, "*.json")
+        sweep(keys_beside(folder), "*.key")
         summary = act(args, repository)
     bundles = f"{len(summary.bundles)} bundle{'' if len(summary.bundles) == 1 else 's'}"
     line = f"{folder}: root {summary.root}, targets {summary.targets} with {bundles}, until {summary.expires}"

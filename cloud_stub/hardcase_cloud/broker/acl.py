@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from hardcase_edge.base.files import check_replaceable, read_bounded, write_whole
+from hardcase_edge.base.files import check_replaceable, read_bounded, sweep, write_whole
 from hardcase_edge.errors import InputError
 from hardcase_edge.link.wire import check_device_id, tenant_of
 from hardcase_edge.program.readings import MAX_REQUEST_BYTES
@@ -151,6 +151,7 @@ def locked(folder: Path) -> Iterator[None]:
         raise InputError(f"{folder} cannot be written: {error.strerror}; choose another folder with --out") from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
+        sweep(folder, "hardcase.*")
         yield
     finally:
         os.close(descriptor)

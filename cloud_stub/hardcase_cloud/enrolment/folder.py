@@ -25,7 +25,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
-from hardcase_edge.base.files import check_private, read_bounded, sync_folder, write_new, write_whole
+from hardcase_edge.base.files import check_private, read_bounded, remove_leftovers, sync_folder, write_new, write_whole
 from hardcase_edge.errors import HardcaseError, InputError
 from hardcase_edge.identity.folder import make_folders, put_claim, put_identity
 from hardcase_edge.identity.messages import CLAIM
@@ -266,6 +266,7 @@ class AuthorityFolder:
         number, began = _newest(path)
         at = max(began + 1, now - SKEW_S)  # OpenSSL takes the list that began last
         lists = _crls(self._signers, book, now, number=number + 1, at=at)
+        remove_leftovers(path)
         write_whole(path, lists)
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "check_private", "check_replaceable", "make_private", "read_bounded", "remove_leftovers", "sealed", "set_aside",
-    "sync_folder", "unsealed", "write_by", "write_new", "write_whole",
+    "sweep", "sync_folder", "unsealed", "write_by", "write_new", "write_whole",
 ]  # fmt: skip
 
 DIGEST_BYTES = 64  # of a sealed copy, in hex
@@ -193,12 +193,25 @@ def _write(path: str | Path, fill: Callable[[BinaryIO], object], mode: int, put:
 
 def remove_leftovers(path: str | Path) -> None:
     """Remove the temporary files of writes of this file that were killed; nobody else may be writing it."""
-    from glob import escape, glob  # imported here: a device that writes nothing does without it
+    from glob import escape  # imported here: a device that writes nothing does without it
 
     folder, name = os.path.split(os.fspath(path))
-    for leftover in glob(os.path.join(escape(folder), f".{escape(name)}.????????")):
-        with contextlib.suppress(OSError):
-            os.unlink(leftover)
+    sweep(folder, escape(name))
+
+
+def sweep(folder: str | Path, *names: str) -> None:
+    """Remove the temporary files of writes that were killed, of files of these names; nobody else may write them now.
+
+    Parameters
+    ----------
+    names : patterns of ``glob``
+    """
+    from glob import escape, glob
+
+    for name in names:
+        for leftover in glob(os.path.join(escape(os.fspath(folder)), f".{name}.????????")):
+            with contextlib.suppress(OSError):
+                os.unlink(leftover)
 
 
 def sealed(data: bytes) -> bytes:

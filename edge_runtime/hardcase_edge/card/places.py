@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..base.files import sync_folder, write_whole
+from ..base.files import remove_leftovers, sync_folder, write_whole
 from ..errors import InputError
 from ..store.slots import NAMES
 
@@ -81,7 +81,9 @@ def put(root: Path, relative: str, data: bytes, mode: int = 0o644) -> None:
         It cannot be written.
     """
     path = Path(relative)
-    write_whole(safe_folder(root, str(path.parent)) / path.name, data, mode=mode)
+    place = safe_folder(root, str(path.parent)) / path.name
+    remove_leftovers(place)
+    write_whole(place, data, mode=mode)
 
 
 def link(root: Path, relative: str, target: str) -> None:

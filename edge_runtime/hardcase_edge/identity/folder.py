@@ -18,7 +18,7 @@ import os
 import re
 from pathlib import Path
 
-from ..base.files import check_private, read_bounded, sync_folder, write_whole
+from ..base.files import check_private, read_bounded, remove_leftovers, sync_folder, write_whole
 from ..base.record import record
 from ..errors import HardcaseError, InputError
 from .der import Facts, from_pem, read_certificate, read_request, to_pem
@@ -208,6 +208,7 @@ class Identities:
         old = self.current()
         if old is not None and old.number == identity.number:
             return
+        remove_leftovers(self.folder / "current")
         write_whole(self.folder / "current", b"%d\n" % identity.number)
         keep = {identity.number, old.number if old else identity.number}
         for number in self._numbers():

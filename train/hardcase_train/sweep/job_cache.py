@@ -16,7 +16,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from hardcase_edge.base.files import write_whole
+from hardcase_edge.base.files import sweep, write_whole
 from hardcase_edge.bundle.file import Bundle, pack_bundle, read_bundle_bytes, unpack_bundle
 from hardcase_edge.errors import BundleError, InputError
 from hardcase_edge.program.definition import Program
@@ -63,6 +63,7 @@ class JobCache:
     def __init__(self, folder: Path, task: dict[str, Any]) -> None:
         self.folder = folder
         self._prefix = sha256(_json(task)).hexdigest()
+        sweep(folder, "*.json", "*.safetensors")  # of a run that was killed: only one at a time has this folder
 
     def __len__(self) -> int:
         """Number of stored jobs of this task."""
