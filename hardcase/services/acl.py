@@ -39,7 +39,20 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--authority", metavar="DIR", help="with --out: know devices by certificates of this folder of hardcase ca init"
     )
+    parser.add_argument(
+        "--listen", metavar="IP", default="", type=_ip,
+        help="with --out: address of this machine at which the broker listens (default: all)",
+    )  # fmt: skip
     parser.set_defaults(act=run)
+
+
+def _ip(text: str) -> str:
+    import ipaddress
+
+    try:
+        return str(ipaddress.ip_address(text)) if text else ""  # argparse checks the default, too
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text[:60]!r} is not an IP address") from error
 
 
 def run(args: argparse.Namespace) -> int:
@@ -52,18 +65,20 @@ def run(args: argparse.Namespace) -> int:
     if args.authority is not None:
         if args.devices is not None or args.out is None or args.broker != "mosquitto":
             raise InputError("--authority writes settings of mosquitto with --out, and takes no --devices")
-        _told(args.out, write_mutual_tls(args.out, args.authority, **users))
+        _told(args.out, write_mutual_tls(args.out, args.authority, listen=args.listen, **users))
         return 0
     if (args.devices is None) != (args.out is None):
         raise InputError("--devices and --out belong together; name both, or neither to print the rules alone")
     if args.tenant and args.out is not None:
         raise InputError("--out finds the tenants in the names of --devices, such as acme/pump-7; leave out --tenant")
+    if args.listen and args.out is None:
+        raise InputError("--listen is for the settings of --out, and rules alone have no listener; leave it out")
     if args.out is None:
         sys.stdout.write(rules_for(args.broker, args.tenant, **users))
         return 0
     if args.broker != "mosquitto":
         raise InputError("--out writes settings of mosquitto only; leave --devices and --out away to print rules")
-    _told(args.out, write_acl(args.out, read_devices(args.devices), **users))
+    _told(args.out, write_acl(args.out, read_devices(args.devices), listen=args.listen, **users))
     return 0
 
 

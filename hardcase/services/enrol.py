@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 import os
 
-from .events import log_lines, on_stop_signals, say
+from .events import log_lines, on_stop_signals, say, without_attempts
 from .flags import broker_argument, positive, tls_arguments
 
 __all__ = ["HELP", "arguments", "run"]
@@ -37,6 +37,7 @@ def run(args: argparse.Namespace) -> int:
     desk = Desk(AuthorityFolder(args.authority), args.days)
     worker = EnrolmentWorker(desk, address, lambda line: say(args.json, "request", {"answer": line}))
     on_stop_signals(worker.stop)
+    without_attempts()
     worker.start()
     log_lines()
     say(args.json, "ready", {"broker": address.url, "authority": args.authority, "pid": os.getpid()})

@@ -81,10 +81,10 @@ def _keep(database: Database, args: argparse.Namespace) -> int:
     keeper = Keeper(database, address, note=note, keep_s=keep_s, tenant=args.tenant)
     on_stop_signals(keeper.stop)
     without_attempts()
+    page = None if args.metrics is None else Page(args.metrics, lambda: store_text(keeper.figures()))
     keeper.start()
     log_lines()
     say(args.json, "ready", {"broker": address.url, "store": database.dialect.name, "pid": os.getpid()})
-    page = None if args.metrics is None else Page(args.metrics, lambda: store_text(keeper.figures()))
     keeper.run(args.count)
     if page is not None:
         page.close()

@@ -169,15 +169,15 @@ def _worker(args: argparse.Namespace) -> int:
         threading.Thread(target=_when_stdin_closes, args=(worker.stop,), daemon=True).start()
     connection_log = logging.getLogger("hardcase_cloud.mqtt.attempts")
     connection_log.addHandler(logging.NullHandler())  # connection errors at start are raised; do not log them too
-    worker.start()
-    log_lines()
-    ready = {"broker": url, "mqtt": worker.protocol, "hpc": hpc.sha256, "pid": os.getpid()}
-    say(args.json, "ready", ready)
 
     def counters() -> dict[str, int]:
         return {**worker.counters(), **({} if cases is None else cases.figures())}
 
     page = None if args.metrics is None else Page(args.metrics, lambda: worker_text(counters()))
+    worker.start()
+    log_lines()
+    ready = {"broker": url, "mqtt": worker.protocol, "hpc": hpc.sha256, "pid": os.getpid()}
+    say(args.json, "ready", ready)
     worker.run(args.count)
     watchdog.close()
     if cases is not None:

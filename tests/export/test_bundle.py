@@ -121,6 +121,10 @@ def test_what_decides_itself_is_named_where_everything_is_forwarded():
     nearest = nearest_local(front, everything)
     assert asdict(nearest) == pytest.approx({"method": "middle", "cost": 300, "loss": 0.01, "max_loss": 0.04})
     assert pick(front, max_loss=nearest.max_loss).method == "middle"
+    better = replace(point("cascade", 0.985, 40), valid=Measured(0.985, 40, 0.1))
+    best = replace(point("dag", 0.99, 50), valid=Measured(0.99, 50, 0.1))
+    advised = nearest_local(replace(front, points=(everything, best, better)), everything)
+    assert (advised.method, advised.max_loss) == ("cascade", 0.0), "what --max-loss 0 then picks"
     errors = Quality("errors", "error costs", costs=((0.0, 1.0), (1.0, 0.0)), scale=1000.0)
     assert nearest_local(replace(front, measure=errors), everything).max_loss == pytest.approx(40)
     assert nearest_local(FRONT, FRONT.points[2]) is None

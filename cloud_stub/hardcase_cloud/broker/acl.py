@@ -71,13 +71,14 @@ def read_devices(path: str | Path) -> list[str]:
     return list(devices)
 
 
-def write_acl(folder: str | Path, devices: Sequence[str], **users: str | None) -> Written:
+def write_acl(folder: str | Path, devices: Sequence[str], *, listen: str = "", **users: str | None) -> Written:
     """Write all files into a folder, which is made if need be; runs into one folder wait for each other.
 
     Parameters
     ----------
     folder : where the files go, and where mosquitto will read them
     devices : device ids, as of ``read_devices``
+    listen : IP address of the listeners; empty: all of the machine
     users : as for ``rules.users_of``
 
     Raises
@@ -98,7 +99,7 @@ def write_acl(folder: str | Path, devices: Sequence[str], **users: str | None) -
             check_own(here / name)
         written = write_users(here, list(devices), workers)
         write_whole(here / RULES, f"{MARK}: acl_file\n{without_head(rules)}".encode(), mode=0o640)
-        write_whole(here / CONF, _conf(here, len(devices)).encode())
+        write_whole(here / CONF, _conf(here, len(devices), listen).encode())
         return written
 
 
@@ -124,8 +125,9 @@ def without_head(rules: str) -> str:
     return "".join(line for line in rules.splitlines(keepends=True) if not line.startswith("#")).lstrip("\n")
 
 
-def _conf(here: Path, n_devices: int) -> str:
-    return CONF_TEXT.format(mark=MARK, here=here, max_connections=2 * n_devices + 16) + LIMITS
+def _conf(here: Path, n_devices: int, listen: str) -> str:
+    at = f" {listen}" if listen else ""
+    return CONF_TEXT.format(mark=MARK, here=here, max_connections=2 * n_devices + 16, at=at) + LIMITS
 
 
 def _read(path: Path, separator: str) -> dict[str, str]:
@@ -164,7 +166,7 @@ CONF_TEXT = """\
 per_listener_settings true
 
 # for devices: a client's id is its user name
-listener 8883
+listener 8883{at}
 certfile /etc/mosquitto/certs/broker.pem
 keyfile /etc/mosquitto/certs/broker.key
 allow_anonymous false
@@ -174,7 +176,7 @@ password_file {here}/hardcase.devices
 acl_file {here}/hardcase.acl
 
 # for workers, the watcher and the store
-listener 8884
+listener 8884{at}
 certfile /etc/mosquitto/certs/broker.pem
 keyfile /etc/mosquitto/certs/broker.key
 allow_anonymous false

@@ -24,13 +24,14 @@ DEVICE_RULES, CLAIM_RULES = "hardcase.devices.acl", "hardcase.claims.acl"
 MAX_CONNECTIONS = 20_016  # a process rarely may open more files
 
 
-def write_mutual_tls(folder: str | Path, authority: str | Path, **users: str | None) -> Written:
+def write_mutual_tls(folder: str | Path, authority: str | Path, *, listen: str = "", **users: str | None) -> Written:
     """Write all files into a folder, which is made if need be; runs into one folder wait for each other.
 
     Parameters
     ----------
     folder : where the files go, and where mosquitto will read them
     authority : folder of ``hardcase ca init``
+    listen : as of ``write_acl``
     users : as for ``rules.names_of``; without a name, the enrolment worker is called enroller
 
     Raises
@@ -58,9 +59,9 @@ def write_mutual_tls(folder: str | Path, authority: str | Path, **users: str | N
         written = write_users(here, [], list(names_of(**users).values()))
         for name, text in texts.items():
             write_whole(here / name, text.encode(), mode=0o640)
-        write_whole(
-            here / CONF, (CONF_TEXT.format(mark=MARK, here=here, of=of, most=MAX_CONNECTIONS) + LIMITS).encode()
-        )
+        at = f" {listen}" if listen else ""
+        conf = CONF_TEXT.format(mark=MARK, here=here, of=of, most=MAX_CONNECTIONS, at=at) + LIMITS
+        write_whole(here / CONF, conf.encode())
     return written
 
 
@@ -71,7 +72,7 @@ CONF_TEXT = """\
 per_listener_settings true
 
 # for devices: the name in a certificate is the user and the client id
-listener 8883
+listener 8883{at}
 cafile {of}/public/devices.pem
 certfile {of}/server/cert.pem
 keyfile {of}/server/key.pem
@@ -84,7 +85,7 @@ max_connections {most}
 acl_file {here}/hardcase.devices.acl
 
 # for workers, the enrolment worker and the watcher
-listener 8884
+listener 8884{at}
 certfile {of}/server/cert.pem
 keyfile {of}/server/key.pem
 allow_anonymous false
@@ -93,7 +94,7 @@ password_file {here}/hardcase.workers
 acl_file {here}/hardcase.acl
 
 # for claims: new devices ask for a certificate, and may do nothing else
-listener 8885
+listener 8885{at}
 cafile {of}/public/claims.pem
 certfile {of}/server/cert.pem
 keyfile {of}/server/key.pem

@@ -42,14 +42,15 @@ class Checked:
     state: str  # COMPLETE, RUNNING, LATE or WRONG
     missing: int = 0  # audits that were drawn and are not here
     why: str = ""
+    share: float | None = None  # of the local decisions, that it was checked with; None: nobody told one
 
 
-def checked_audits(database: Database, share: float, told: Mapping[tuple[str, int], str]) -> Iterator[Checked]:
+def checked_audits(database: Database, share: float | None, told: Mapping[tuple[str, int], str]) -> Iterator[Checked]:
     """The verdict on each start that the store knows of devices that audit, in order of device and time.
 
     Parameters
     ----------
-    share : of the local decisions that devices audit, above 0 and up to 1
+    share : of the local decisions that devices audit whose facts tell no share, above 0 and up to 1; None: none do
     told : by device and boot the SHA-256 that was noted while the device ran; what is not there is not compared
     """
     registry = Registry(database)
@@ -72,15 +73,20 @@ def checked_audits(database: Database, share: float, told: Mapping[tuple[str, in
 
 
 def _checked(
-    database: Database, device: str, boot: int, facts: Mapping[str, Any], share: float, noted: str | None,
+    database: Database, device: str, boot: int, facts: Mapping[str, Any], share: float | None, noted: str | None,
     later: list[Mapping[str, Any]],
 ) -> Checked:  # fmt: skip
     rows = database.read("SELECT record FROM records WHERE device = ? AND boot = ? AND kind = 'audit'", (device, boot))
     audited = [_object(row[0]).get("draw") for row in rows]
     name, n = facts["draws"].get("sha256"), facts["draws"].get("n")
     digest = name if isinstance(name, str) and len(name) == 64 else ""
-    state, missing, why = check(facts, audited, share, noted, later)
-    return Checked(device, boot, digest, n if type(n) is int else 0, len(rows), state, missing, why)
+    audits = facts.get("audits")
+    own = audits.get("share") if isinstance(audits, dict) else None
+    share = float(own) if isinstance(own, int | float) and 0 < own <= 1 else share
+    state, missing, why = RUNNING, 0, "its facts tell no share of audits; name it with --audit"
+    if share is not None:
+        state, missing, why = check(facts, audited, share, noted, later)
+    return Checked(device, boot, digest, n if type(n) is int else 0, len(rows), state, missing, why, share)
 
 
 def check(

@@ -51,12 +51,15 @@ class Audits:
     counters : Counter
         ``asked`` = ``agreed`` + ``differed`` + ``unanswered`` + the one that is open; and ``kept``.
     deadline_s : float
+    share : float
+        Of the local decisions, what becomes records.
     cost : float
         Of all audits, in the bundle's unit; no decision's cost has any of it.
     """
 
     def __init__(self, keep: float, ask: float, deadline_s: float, draw: Callable[[], float]) -> None:
-        self._keep, self._ask, self._draw = keep, ask, draw
+        self.share = self._keep = keep
+        self._ask, self._draw = ask, draw
         self.deadline_s = deadline_s
         self._open: Audit | None = None
         self._until = 0.0

@@ -140,7 +140,8 @@ class Auditing:
 
     def facts(self) -> dict[str, Any]:
         """The counters, what audits have cost, and how they were drawn."""
-        return {"audits": {**self._audits.counters, "cost": self._audits.cost}, "draws": self._draws.facts()}
+        audits = {**self._audits.counters, "cost": self._audits.cost, "share": self._audits.share}
+        return {"audits": audits, "draws": self._draws.facts()}
 
     def _asked(self, audit: Audit, link: Link) -> bool:
         deadline_s = self._audits.deadline_s

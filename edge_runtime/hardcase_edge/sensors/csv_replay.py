@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Replay"]
 
+NO_CSV = {"PK\x03\x04": "an archive such as .npz", "PAR1": "a .parquet file", "ARROW1": "a .feather file"}
 MAX_ROW = 4 * 1024 * 1024  # characters: 17 sensors with 6,000 samples each are about 1 M
 
 
@@ -50,6 +51,8 @@ class Replay:
         lines = _Lines(self._file, f"replay file {path}")
         try:
             header = lines.header()
+            if kind := next((kind for head, kind in NO_CSV.items() if header.startswith(head)), ""):
+                raise InputError(f"replay file {path} is {kind} and no CSV; write its table as .csv")
             self._separator = separator_of(header)
             self._rows_of_file = _rows(lines, self._separator)
             cells = next(_rows(iter([header]), self._separator), [])

@@ -83,10 +83,10 @@ def candidates(front: Front, method: str | None) -> list[Point]:
 
 @dataclass(frozen=True)
 class Nearest:
-    """The point that decides something itself and needs the least ``max_loss`` to be picked in place of f0.
+    """What would be picked in place of f0 by the least ``max_loss`` by which anything else is.
 
     method, cost, loss : of the point, on judged rows; where errors have costs, the loss is in the user's unit
-    max_loss : what it needs: the loss, and the standard error to spare
+    max_loss : which some point needs: its loss, and the standard error to spare
     """
 
     method: str
@@ -104,10 +104,10 @@ def nearest_local(front: Front, picked: Point) -> Nearest | None:
     ]  # fmt: skip
     if picked.method != HPC_METHOD or not others:
         return None
-    point = max(others, key=lambda p: (_lower_quality(p), -p.valid.cost))
-    f0 = picked.valid.quality
-    loss = (f0 - point.valid.quality) * per_loss
-    return Nearest(point.method, point.valid.cost, loss, max(0.0, _needed_loss(f0, point, per_loss)))
+    f0, nearest = picked.valid.quality, max(others, key=lambda p: (_lower_quality(p), -p.valid.cost))
+    max_loss = max(0.0, _needed_loss(f0, nearest, per_loss))
+    point = _cheapest(others, front, max_loss, of_best=False)  # of those within it, the one that would be picked
+    return Nearest(point.method, point.valid.cost, (f0 - point.valid.quality) * per_loss, max_loss)
 
 
 def _per_loss(front: Front) -> float:

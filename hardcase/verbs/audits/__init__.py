@@ -22,7 +22,9 @@ MOST_BYTES = 64_000_000
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     store_argument(parser)
-    parser.add_argument("--audit", required=True, metavar="SHARE", help="of local decisions, as of hardcase-edge run")
+    parser.add_argument(
+        "--audit", metavar="SHARE", help="of local decisions, as of hardcase-edge run, of devices whose facts tell none"
+    )
     parser.add_argument(
         "--told", type=Path, metavar="FILE",
         help="lines of an earlier --json, with the SHA-256 of seeds in use",
@@ -37,12 +39,13 @@ def run(args: argparse.Namespace) -> int:
     from hardcase_cloud.rollouts.drawn import checked_audits
     from hardcase_edge.outbox.flags import parse_share
 
-    share = parse_share(args.audit, "--audit")
+    share = None if args.audit is None else parse_share(args.audit, "--audit")
     told = {} if args.told is None else _told(args.told)
     database, is_wrong = Database(args.store, makes=False), False
     for found in checked_audits(database, share, told):
         is_wrong |= found.state == "wrong"
-        fields = {"device": found.device, "boot": found.boot, "draws": found.draws, "audits": found.audits}
+        fields = {"device": found.device, "boot": found.boot, "share": found.share}
+        fields |= {"draws": found.draws, "audits": found.audits}
         more = {"why": found.why} if found.why else {}
         fields |= {"state": found.state, "missing": found.missing, **more, "sha256": found.sha256}
         say(args.json, "checked", fields)

@@ -54,7 +54,11 @@ def _replay(args: argparse.Namespace) -> int:
     for seed in range(args.seed, args.seed + args.seeds):
         began = time.process_time()
         result = replay(scenario, seed)
-        report(args, result.to_json(), _lines(result, time.process_time() - began))
+        lines, untested = _lines(result, time.process_time() - began), {}
+        if scenario.rollout is not None and not scenario.fleet.audit:
+            untested = {"quality": "not tested"}
+            lines.insert(-1, "  the bundle's quality was not tested: no decision is audited ([fleet] audit is 0)")
+        report(args, result.to_json() | untested, lines)
         if result.problem:
             again = shlex.join(["hardcase", "fleet", "replay", args.scenario, "--seed", str(seed)])
             report(args, {"replay": again}, [f"  replay it with: {again}"])

@@ -10,12 +10,25 @@ from ...reports.axes import Frame, linear_scale, log_scale
 from ...reports.markup import STYLE, safe
 from ...reports.page import card, figure, page, section, table
 
-__all__ = ["fleet_page", "per_second"]
+__all__ = ["fleet_page", "latencies", "per_second"]
 
 WIDTH, HEIGHT = 880, 300
 ROUTES = (("local", "var(--local)"), ("cloud", "var(--cloud)"), ("degraded", "var(--late)"))
 LEAST_MS = 0.01
 Second = dict[str, Any]  # n by route; p50 and p99 of those that were not local, None if there are none
+
+
+def latencies(times: Iterable[tuple[int, float, float]]) -> dict[str, dict[str, float]]:
+    """The median and the 99th percentile of the latencies of each route that a decision took, in milliseconds.
+
+    >>> latencies([(0, 0.0, 1.0), (0, 0.1, 3.0), (0, 0.2, 2.0)])
+    {'local': {'p50': 2.0, 'p99': 3.0}}
+    """
+    waits: dict[int, list[float]] = {}
+    for route, _, latency_ms in times:
+        waits.setdefault(route, []).append(latency_ms)
+    ordered = {ROUTES[route][0]: sorted(wait) for route, wait in sorted(waits.items())}
+    return {name: {f"p{q}": round(wait[q * len(wait) // 100], 4) for q in (50, 99)} for name, wait in ordered.items()}
 
 
 def per_second(times: Iterable[tuple[int, float, float]], began: float, n_seconds: int) -> list[Second]:

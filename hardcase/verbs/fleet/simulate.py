@@ -168,7 +168,7 @@ def _simulate(
     from hardcase_cloud.fleet.faults import steps_of
     from hardcase_cloud.fleet.sockets import not_connected
 
-    from .page import per_second
+    from .page import latencies, per_second
 
     fleet.start()
     began, cpu = time.monotonic(), time.process_time()
@@ -206,6 +206,7 @@ def _simulate(
         "not_connected": troubles,
         "decisions": len(fleet.journal),
         "routes": dict(fleet.journal.routes()),
+        "latency_ms": latencies(fleet.journal.times()),
         "us_per_decision": round(cpu_s / n * 1e6, 1),
         "records": made,
         "stored": stored,
@@ -225,6 +226,8 @@ def _say(args: argparse.Namespace, values: dict[str, Any]) -> None:
         return
     routes = values["routes"]
     print(f"{values['decisions']:,} decisions: " + ", ".join(f"{n:,} {route}" for route, n in routes.items()))
+    for route, wait in values["latency_ms"].items():
+        print(f"  {route:<8} p50 {wait['p50']:.3g} ms, p99 {wait['p99']:.3g} ms")
     print(f"{values['us_per_decision']:.0f} us of this process's CPU a decision")
     if values["records"]:
         print(f"{values['records']:,} records, of which the store has acknowledged {values['stored']:,}")

@@ -174,6 +174,9 @@ def test_the_command_decides_reports_and_counts_to_its_end_or_to_a_signal(
     assert values["interrupted"] == is_interrupted
     assert values["decisions"] == sum(values["routes"].values()) >= 10
     assert values["routes"]["cloud"] > 0
+    taken = {route for route, n in values["routes"].items() if n}
+    assert set(values["latency_ms"]) == taken
+    assert all(0 < wait["p50"] <= wait["p99"] for wait in values["latency_ms"].values())
     page = report.read_text()
     assert page.count("<svg") == 2
     assert "Every decision that began has ended, once." in page

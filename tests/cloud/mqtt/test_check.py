@@ -18,6 +18,7 @@ from hardcase_cloud.mqtt import check, prober
 from hardcase_edge.link.address import parse_address
 
 from ...helpers.cloud.brokers import free_port, running_mosquitto
+from ...helpers.edge.device import Cloud
 
 
 def findings(capsys: pytest.CaptureFixture[str], url: str) -> tuple[int, dict[str, str]]:
@@ -39,6 +40,13 @@ def test_mosquitto_does_all_that_workers_and_devices_lean_on(tmp_path, capsys, m
     assert does.pop("word of a second client with one id") in ("yes", "no")  # 2.0.15 and later say so
     assert set(does.values()) == {"yes"}
     assert {"shared subscriptions", "message expiry", "Receive Maximum", "last wills", "MQTT 3.1.1"} <= set(does)
+
+
+def test_beside_a_running_worker_the_broker_still_says_that_nobody_subscribes(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(check, "QUIET_S", 0.05)
+    with running_mosquitto(tmp_path) as broker, Cloud(broker.url):
+        status, does = findings(capsys, broker.url)
+    assert (status, does["word that nobody subscribes"]) == (0, "yes")
 
 
 def test_the_embedded_broker_speaks_3_1_1_alone_and_says_what_that_costs(capsys):

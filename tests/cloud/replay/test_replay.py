@@ -76,6 +76,16 @@ def test_a_worse_bundle_is_stopped_in_the_canary():
     assert "the quality is not what was promised" in report.rollout["reason"]
 
 
+@pytest.mark.parametrize(("audit", "is_told"), [("0.1", False), ("0", True)])
+def test_a_worse_bundle_that_nobody_audits_is_said_not_to_be_tested(audit, is_told, tmp_path, capsys):
+    path = tmp_path / "test.toml"
+    path.write_text(ROLLOUT.replace("BUNDLE", "worse").replace("audit = 0.1", f"audit = {audit}"))
+    assert main(["fleet", "replay", str(path)]) == 0
+    assert ("the bundle's quality was not tested: no decision is audited" in capsys.readouterr().out) is is_told
+    assert main(["fleet", "replay", str(path), "--json"]) == 0
+    assert ("quality" in json.loads(capsys.readouterr().out)) is is_told
+
+
 def test_with_all_safeguards_no_rule_is_broken():
     assert [replay(of(text), 0).problem for text in (DYING, ROLLOUT + EVERY)] == ["", ""]
 

@@ -159,6 +159,17 @@ def test_the_command_checks_each_device_in_a_store(tmp_path: Path, capsys: pytes
     registry.saw([Seen("a", facts=json.dumps({"local": 0, "boot": 3, "draws": chosen}))], 3.0)
     assert main([*command, "--told", str(told)]) == 1
     assert "another than the one it began with" in capsys.readouterr().out
+    shares = [{**FACTS, "audits": {"share": share}} for share in (0.05, 0.9, 7)]  # the last is none
+    states = []
+    for k, facts in enumerate(shares):
+        registry.saw([Seen("a", facts=json.dumps(facts))], 4.0 + k)
+        main([*command[:4], *(["--audit", "5%"] if k == 2 else []), "--json"])
+        said = json.loads(capsys.readouterr().out)
+        states.append((said["share"], said["state"]))
+    assert states == [(0.05, "complete"), (0.9, "wrong"), (0.05, "complete")]
+    registry.saw([Seen("a", facts=json.dumps(FACTS))], 9.0)
+    assert main([*command[:4], "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["why"] == "its facts tell no share of audits; name it with --audit"
     database.close()
     told.write_text("[3]\n")
     assert main([*command, "--told", str(told)]) == 2

@@ -121,6 +121,19 @@ def test_sensors_that_fail_for_one_cause_share_a_line():
     assert lines == [f"sensors s0, s1, s2, s3, s4 and 4 more fail: {GONE}"]
 
 
+@pytest.mark.parametrize(
+    ("name", "head", "kind"),
+    [("test.npz", b"PK\x03\x04\n", "an archive such as .npz"), ("t.parquet", b"PAR1\n", "a .parquet file")],
+)
+def test_a_replay_of_what_is_no_csv_says_so(name, head, kind, tmp_path, capfd):
+    (tmp_path / "toy.hcb").write_bytes(make_bundle_bytes())
+    (tmp_path / name).write_bytes(head + bytes(range(256)))
+    assert main(["run", str(tmp_path / "toy.hcb"), "--sensors", f"replay:{tmp_path / name}"]) == 2
+    assert capfd.readouterr().err == (
+        f"hardcase-edge: replay file {tmp_path / name} is {kind} and no CSV; write its table as .csv\n"
+    )
+
+
 def test_readings_outside_the_range_of_training_are_told_once_without_a_flag(tmp_path, capfd):
     (tmp_path / "toy.hcb").write_bytes(make_bundle_bytes(ranges=((-2.0, 2.0), None, None, None, None)))
 
