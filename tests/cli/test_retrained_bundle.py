@@ -27,7 +27,7 @@ from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.program.window import window_features
 from hardcase_edge.store.folder import Store
 from hardcase_export.integers.decide import decisions
-from tests.helpers.train.problems import run, toml
+from tests.helpers.train.problems import run, toml, write_csv
 
 Capture = pytest.CaptureFixture[str]
 CLASSES = ("cold", "warm", "hot")
@@ -203,6 +203,41 @@ def test_a_class_that_did_not_come_back_is_taken_from_the_old_table_or_named_wit
     new = [row for row in table(tmp_path / "b") if row["y"] == "hot"]
     assert {row["hardcase split"] for row in new} == {"train"}
     assert sum(float(row["hardcase weight"]) for row in new) == pytest.approx(10)
+
+
+def test_categories_and_types_are_those_of_the_old_bundle_whatever_a_device_says(
+    tmp_path: Path, capsys: Capture, brief_effort: None
+) -> None:
+    rng = np.random.default_rng(14)
+    n, place = 300, rng.choice(["attic", "cellar", "roof"], 300)
+    load = rng.integers(0, 50, n)
+    y = np.where((load > 25) ^ (place == "roof"), "hot", "cold").tolist()
+    write_csv(tmp_path / "data.csv", {"place": place.tolist(), "load": load.tolist(), "y": y})
+    policy = '[hpc]\nestimator = "DecisionTreeClassifier"\n[policy]\nmethods = ["static"]\n'
+    config, build, old = toml(tmp_path, policy), tmp_path / "build", tmp_path / "old.hcb"
+    assert main(["train", str(config), "--out", str(build), "--quiet", "--no-baselines"]) == 0
+    assert main(["export", str(build), "--out", str(old), "--method", "hpc"]) == 0
+    manifest, digest = load_bundle(old).manifest, sha256(old.read_bytes()).hexdigest()
+    code = {text: k for k, text in enumerate(manifest.categories["place"])}
+    at = [manifest.features[f] for f in load_bundle(old).machine.program.uplink.features]
+    odd = [[0.5, 1e299], [7e9, -0.25]]  # no device of this bundle reads such numbers
+    told = [dict(zip(("place", "load"), (code[p], int(x)), strict=True)) for p, x in zip(place, load, strict=True)]
+    rows = [[row[name] for name in at] for row in told] + odd
+    cases = [case_of(f"d{k % 3}", sha256(b"%d" % k).digest()[:16], manifest.hpc, r, 0, 1.0) for k, r in enumerate(rows)]
+    store = keep(tmp_path / "s.sqlite", cases)
+    said = [(case, y[k] if k < n else "hot") for k, case in enumerate(cases)]
+    plant = Plant(config, build / "hpc.onnx", old, old)
+    label(plant, store, tmp_path, said)
+    status, values, err = asked(
+        capsys, *retrain(plant, store, tmp_path / "out", "--max-loss", "0.1", "--no-baselines", "--anyway")
+    )
+    assert status == 0, err
+    assert (values["rows"], values["trained"]) == (302, True)
+    new = load_bundle(tmp_path / "out" / "model.hcb")
+    assert (new.manifest.categories, new.manifest.features) == (manifest.categories, manifest.features)
+    assert [f.dtype for f in new.machine.program.features] == ["i32", "i32"]
+    assert digest != new.bundle.sha256
+    assert {row["place"] for row in table(tmp_path / "out")} <= {"", *code}
 
 
 # ---------------------------------------------------------------- whose labels

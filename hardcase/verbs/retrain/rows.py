@@ -122,8 +122,9 @@ def read_rows(args: argparse.Namespace, olds: Sequence[Loaded]) -> Rows:
     """
     from hardcase_cloud.records.came_back import came_back
     from hardcase_cloud.records.database import Database
+    from hardcase_edge.program.readings import normalise
 
-    names, manifest = [each.bundle.sha256 for each in olds], olds[0].manifest
+    names, manifest, program = [each.bundle.sha256 for each in olds], olds[0].manifest, olds[0].machine.program
     hpc = next((each.manifest.hpc for each in olds if each.manifest.hpc), "")
     database = Database(args.store, makes=False)
     try:
@@ -133,6 +134,8 @@ def read_rows(args: argparse.Namespace, olds: Sequence[Loaded]) -> Rows:
         )  # fmt: skip
     finally:
         database.close()
+    dtypes = [program.features[f].dtype for f in program.uplink.features]  # what a device of this bundle can read
+    rows = [replace(row, readings=tuple(normalise(row.readings, dtypes))) for row in rows]
     if args.audited is None and len({row.is_case for row in rows}) == 2:
         raise InputError("the store has audits and cases; say with --audited which share devices audit, such as 5%")
     found = _counting(args, olds[0], rows)
