@@ -244,14 +244,19 @@ def test_categories_and_types_are_those_of_the_old_bundle_whatever_a_device_says
 
 
 def test_people_show_that_f0_is_wrong_and_the_new_bundle_learns_what_its_teacher_never_said(
-    plant: Plant, tmp_path: Path, capsys: Capture
+    plant: Plant, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     field, fresh = drawn(900, 5, moved=1.3), drawn(400, 6, moved=1.3)
     store = keep(tmp_path / "s.sqlite", (records := audits(plant.bundle, field)))
     label_by_f0(plant, store)
     label(plant, store, tmp_path, list(zip(records, field.truth, strict=True))[:600])
     capsys.readouterr()
-    assert main([*map(str, retrain(plant, store, tmp_path / "out", "--method", "cascade"))]) == 0
+    begun: list[Any] = []
+    monkeypatch.setattr("hardcase.services.rollout.run", lambda settings: begun.append(settings) or 0)
+    words = ["--method", "cascade", "--group", "pumps", "--broker", "mqtt://127.0.0.1:1", "--canary", "7"]
+    assert main([*map(str, retrain(plant, store, tmp_path / "out", *words))]) == 0
+    (settings,) = begun  # agreement with an f0 that is wrong says nothing
+    assert (settings.agreement, settings.canary, settings.group) == ("none", "7", "pumps")
     text = capsys.readouterr().out
     assert "600 labels are people's and 0 are f0's" in text
     assert "when it was trained): 300 rows with its label alone are left out" in text
