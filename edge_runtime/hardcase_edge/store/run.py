@@ -175,9 +175,10 @@ class Run:
         slots = self._apply(lambda slots: failed(slots, sha256, reason, is_useless=is_useless))
         if slots is None:
             return
-        if not is_on_trial(slots, sha256):  # it has failed, or a newer bundle has taken its place
+        next_ = slots.ready or slots.runs
+        if not is_on_trial(slots, sha256) and not (next_ and slots[next_].sha256 == sha256):
+            # it has failed, or a newer bundle has taken its place; a start that could not be written is neither
             self.is_trial, self.has_failed = False, True
-            next_ = slots.ready or slots.runs
             then = f"slot {next_} runs again" if next_ else "the store has no other bundle"
             self._note(f"the trial of slot {name} has failed: {reason}; {then}")
         elif not self._has_told_rule:

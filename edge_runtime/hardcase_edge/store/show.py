@@ -27,7 +27,9 @@ def describe(store: Store) -> dict[str, Any]:
     texts = {}
     for name in NAMES:
         slot = slots[name]
-        words = [slot.state, slot.sha256, f"({slot.reason})" if slot.reason else ""]
+        state = "behind" if name == slots.behind else slot.state
+        why = slot.reason or ("has worked" if slot.worked and slot.has_worked else "")
+        words = [state, slot.sha256, f"({why})" if why else ""]
         texts[f"slot_{name}"] = " ".join([word for word in words if word])
     return {
         "runs": slots.ready or slots.runs or None,

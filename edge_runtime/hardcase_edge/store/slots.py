@@ -240,6 +240,7 @@ def without_trial(old: Slots, new: Slots) -> tuple[Slots, str]:
 
 def worked(slots: Slots, sha256: str) -> Slots:
     """In this start, the bundle on trial has decided as often as its trial asks, with readings, and broken no rule."""
+    slots = _begun(slots, sha256)
     name = is_on_trial(slots, sha256)
     if not name:
         return slots
@@ -263,6 +264,7 @@ def stopped(slots: Slots, sha256: str, *, has_worked: bool = False) -> Slots:
 
 def passed(slots: Slots, sha256: str) -> Slots:
     """The bundle on trial has passed: it is the current one from now on."""
+    slots = _begun(slots, sha256)
     name = is_on_trial(slots, sha256)
     return slots.put(name, Slot("good", sha256, slots[name].release), current=name) if name else slots
 
@@ -298,6 +300,11 @@ def saw_cloud(slots: Slots) -> Slots:
 def is_on_trial(slots: Slots, sha256: str) -> str:
     """The slot with this bundle on trial; "" if there is none, as when a newer bundle has taken its place."""
     return next((n for n in NAMES if slots[n].state == "trial" and slots[n].sha256 == sha256), "")
+
+
+def _begun(slots: Slots, sha256: str) -> Slots:
+    """The slots with this bundle on trial, which runs, also if its start could not be written."""
+    return started(slots) if slots.ready and slots[slots.ready].sha256 == sha256 else slots
 
 
 def _bad(slot: Slot, reason: str) -> Slot:

@@ -10,14 +10,19 @@ from pathlib import Path
 import pytest
 
 from hardcase_edge.base.sha256 import sha256
-from hardcase_edge.store.slots import failed, passed, saw_cloud, stopped
+from hardcase_edge.store.slots import failed, passed, saw_cloud, stopped, worked
 from tests.helpers.edge.store_cuts import MEMORY, Cuts, Step, bundle, random_steps
 
-B = [bundle(k) for k in range(5)]
+B = [bundle(k) for k in range(6)]
 SHA = [sha256(b).hex() for b in B]
 STEPS: dict[str, Step] = {
     "the first bundle": lambda s: s.put(B[0]),
     "its trial begins": lambda s: s.start(),
+    "it works": lambda s: s.apply(lambda slots: worked(slots, SHA[0])),
+    "a second one": lambda s: s.put(B[5]),
+    "its trial begins, with the first behind it": lambda s: s.start(),
+    "the second fails": lambda s: s.apply(lambda slots: failed(slots, SHA[5], "no sensor")),
+    "the first goes on": lambda s: s.start(),
     "it passes": lambda s: s.apply(lambda slots: passed(slots, SHA[0])),
     "a bundle and the first trust": lambda s: s.put(B[1], b"s" * 64, (1, 1), b"trust 1"),
     "it is tried": lambda s: s.start(),

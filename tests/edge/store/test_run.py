@@ -100,6 +100,36 @@ def test_a_state_that_cannot_be_written_leaves_a_trial_a_trial_and_the_device_de
     assert store.slots().a.state == "good"
 
 
+def test_a_bundle_that_fails_on_a_full_disk_with_no_other_ends_no_run_for_itself(store, monkeypatch) -> None:
+    """Or the device would start it again at once, and for ever."""
+
+    def full(path: Path, data: bytes) -> None:
+        raise InputError("no space left")
+
+    store.put(b"one")
+    monkeypatch.setattr(folder, "_write", full)
+    run = start(store, [])
+    run.fail("it cannot be loaded", is_useless=True)
+    assert not run.has_failed
+    assert store.slots().a.state == "ready"
+
+
+def test_what_has_worked_is_noted_also_if_the_disk_was_full_when_it_started(store, monkeypatch) -> None:
+    def full(path: Path, data: bytes) -> None:
+        raise InputError("no space left")
+
+    store.put(b"one")
+    with monkeypatch.context() as patch:
+        patch.setattr(folder, "_write", full)
+        run = Run(store, store.start(), RULES, lambda line: None)
+        run.begin(0, has_broker=True, promised=0.9)
+        assert decide(run, failed="")
+        assert decide(run, failed="")
+    assert store.slots().a.state == "ready"
+    assert decide(run, failed="")
+    assert (store.slots().a.state, store.slots().a.worked) == ("trial", 1)
+
+
 def test_a_devices_facts_have_those_of_its_run(store: Store) -> None:
     loaded = load_bytes(make_bundle_bytes())
     with open_bank(["x=none", "vib=none"], loaded.machine.program, loaded.manifest, timeout_s=1) as bank:

@@ -12,9 +12,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.errors import NoBundleError
 from hardcase_edge.store.folder import Store
 from hardcase_edge.store.run import Run
+from hardcase_edge.store.show import describe
 from hardcase_edge.store.slots import (
     EMPTY,
     MOST_WORKED,
@@ -212,3 +214,18 @@ def test_power_cuts_after_good_decisions_leave_an_update_on_trial(tmp_path: Path
         "the bundle in slot a has passed its trial", *["the trial of slot b waits for 30 answers of f0, has 0"] * 4,
     ]  # fmt: skip
     assert run().facts()["store"]["waits_for"] == "30 answers of f0, has 0"
+
+
+def test_a_store_shows_what_stands_behind_a_trial_and_what_has_worked(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    digests = [sha256(bundle).hex() for bundle in (b"one", b"two")]
+    store.put(b"one")
+    store.start()
+    store.apply(lambda known: worked(known, digests[0]))
+    assert describe(store)["slot_a"] == f"trial {digests[0]} (has worked)"
+    store.put(b"two")
+    store.start()
+    shown = describe(store)
+    assert (shown["runs"], shown["slot_a"], shown["slot_b"]) == (
+        "b", f"behind {digests[0]} (has worked)", f"trial {digests[1]}",
+    )  # fmt: skip
