@@ -200,7 +200,11 @@ def _passed(fields: Mapping[str, Any]) -> list[tuple[str, float]]:
     if not isinstance(passed, list) or len(passed) > MOST_PASSED:
         raise InputError(f"passed is not a list of up to {MOST_PASSED} cases; send fewer")
     pairs = [p for p in passed if isinstance(p, list) and len(p) == 2]
-    return [(p[0], float(p[1])) for p in pairs if isinstance(p[0], str) and type(p[1]) in (int, float)]
+    return [
+        (p[0], float(p[1]))
+        for p in pairs
+        if isinstance(p[0], str) and type(p[1]) in (int, float) and abs(p[1]) <= 1e300
+    ]
 
 
 def parse_fields(body: bytes) -> dict[str, Any]:
