@@ -36,6 +36,7 @@ COSTS = (
     'features = ["far.*"]\ncost = 20\n[cost.uplink]\nper_request = 30\n[policy]\nmethods = ["cascade"]\n'
 )
 SAMPLES = 8
+PARTS = ("train", "valid", "calibration", "test")
 
 
 class Plant(NamedTuple):
@@ -203,6 +204,35 @@ def test_a_class_that_did_not_come_back_is_taken_from_the_old_table_or_named_wit
     new = [row for row in table(tmp_path / "b") if row["y"] == "hot"]
     assert {row["hardcase split"] for row in new} == {"train"}
     assert sum(float(row["hardcase weight"]) for row in new) == pytest.approx(10)
+
+
+def test_the_promise_of_the_old_bundle_is_renewed_on_rows_that_weigh_the_same_or_its_lack_is_told(
+    plant: Plant, tmp_path: Path, capsys: Capture
+) -> None:
+    old = tmp_path / "promised.hcb"
+    words = ["--risk", "0.1", "--delta", "0.1", "--method", "cascade"]
+    assert main(["export", str(plant.hpc.parent), "--out", str(old), *words]) == 0
+    ours, model = (
+        plant._replace(bundle=old),
+        load_bundle(old).manifest.hpc or sha256(plant.hpc.read_bytes()).hexdigest(),
+    )
+    field, forwarded = drawn(450, 15), drawn(100, 16)
+    records = [*audits(old, field)]
+    ids = [sha256(b"%d" % k).digest()[:16] for k in range(100)]
+    cases = [case_of(f"d{k % 5}", ids[k], model, forwarded.readings[k], 0, 1.0) for k in range(100)]
+    store = keep(tmp_path / "s.sqlite", [*records, *cases])
+    label(ours, store, tmp_path, list(zip([*records, *cases], field.truth + forwarded.truth, strict=True)))
+    words = ["--audited", "50%", "--method", "cascade", "--anyway"]
+    status, _, err = asked(capsys, *retrain(ours, store, tmp_path / "out", *words))
+    assert status == 0, err
+    claims = load_bundle(tmp_path / "out" / "model.hcb").manifest.claims
+    assert (claims["promise"]["risk"], claims["promise"]["delta"]) == (0.1, 0.1)
+    rows = table(tmp_path / "out")
+    weights = {part: {row["hardcase weight"] for row in rows if row["hardcase split"] == part} for part in PARTS}
+    assert weights == {"train": {"1.0", "2.0"}, "valid": {"1.0", "2.0"}, "calibration": {"2.0"}, "test": {"2.0"}}
+    status, _, err = asked(capsys, *retrain(ours, store, tmp_path / "few", *words, "--rows", "200"))
+    assert status == 2
+    assert "the promise of the old bundle cannot be renewed: " in err
 
 
 def test_categories_and_types_are_those_of_the_old_bundle_whatever_a_device_says(

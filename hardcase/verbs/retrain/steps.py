@@ -140,7 +140,8 @@ def _export(args: argparse.Namespace, old: Loaded) -> tuple[list[str], str]:
     from ..export import terms_of
 
     has_prices = old.manifest.prices is not None
-    terms = terms_of(args) or (_promised(old) if (args.max_loss, args.budget) == (None, None) else None)
+    own = terms_of(args)
+    terms = _promised(old) if (args.max_loss, args.budget, own) == (None, None, None) else own
     what: dict[str, Any] = {
         "max_loss": args.max_loss, "budget": args.budget, "terms": terms, "key": args.sign, "of_best": True,
         "method": args.method[0] if len(args.method or ()) == 1 else None,
@@ -157,6 +158,13 @@ def _export(args: argparse.Namespace, old: Loaded) -> tuple[list[str], str]:
             "the new policy has no threshold that prices could move: running budgets only stretch its interval"
         )
         exported = export_bundle(build, out, prices=False, **what)
+    except InputError as error:
+        if terms is None or terms is own:
+            raise
+        raise InputError(
+            f"the promise of the old bundle cannot be renewed: {error}; or wait for more rows with labels, or state "
+            "another wish, such as --risk or --max-loss"
+        ) from error
     audits = "audits" in old.manifest.claims
     if audits and exported.path is not None and not _has_audits(exported.path):
         lines.append("the new bundle promises no agreement with f0, because it asks nobody or answers nothing alone")
