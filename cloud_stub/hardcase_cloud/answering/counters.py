@@ -22,7 +22,7 @@ class Counters:
     flooded: int = 0  # dropped: the device sends more than it may
     malformed: int = 0  # dropped: not a request, or the id of another one
     oversized: int = 0  # dropped: too long
-    other_hpc: int = 0  # dropped: for another model
+    other_hpc: int = 0  # not answered: for another model, as the device is told now and then
     batches: int = 0  # runs of the model, without those that isolate a failing row
 
     def as_dict(self) -> dict[str, int]:

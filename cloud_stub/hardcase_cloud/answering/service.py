@@ -25,7 +25,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hardcase_edge.errors import WireError
-from hardcase_edge.link.wire import BUSY, OK, REFUSED, Reply, device_of_topic, pack_reply, unpack_request
+from hardcase_edge.link.wire import (
+    BUSY,
+    OK,
+    REFUSED,
+    Reply,
+    device_of_topic,
+    other_hpc_reply,
+    pack_reply,
+    unpack_request,
+)
 from hardcase_edge.program.readings import Reading
 
 from .agenda import Agenda, Pace, seconds_left
@@ -41,6 +50,7 @@ log = logging.getLogger(__name__)
 MAX_ALONE = 256  # requests of suspects that are kept from batches
 MAX_CORRELATION_BYTES = 256  # MQTT 5 allows 65,535; hardcase's devices send 16
 BUSY_LEAST_MS, BUSY_MOST_MS = 50, 200  # what a busy reply asks for; devices double it while they meet it again
+OTHER_PER_S, MOST_OTHER = 1.0, 4.0  # replies to one device that another HPC answers here
 STALL_MS = 1_000  # what it asks for while the HPC hangs for all
 
 Key = tuple[str, bytes]  # device, request id
@@ -122,6 +132,7 @@ class Service:
         self._agenda = Agenda()
         self._pace = Pace()
         self._rates = Rates(self.config.max_per_s_per_device, self.config.max_per_s_per_device / 5)
+        self._told = Rates(OTHER_PER_S, MOST_OTHER)  # of replies that another HPC answers here
         self._alone: deque[Key] = deque()  # requests of a batch that hung, and of suspects
         self._waiting: dict[Key, _Waiting] = {}  # those in ``_agenda`` and in ``_alone``
         self._replies = Replies(self.config.max_remembered, self.config.max_remembered_per_device)
@@ -167,7 +178,7 @@ class Service:
         except WireError as error:
             self.drop(error.reason, str(error))
             self._release([tag])
-            return None
+            return self._other(topic, payload, correlation, now) if error.reason == "other_hpc" else None
         left_s = seconds_left(request.deadline_ms, expiry_s)
         waiting = _Waiting(request.readings, now + left_s, correlation, [tag], request.is_audit)
         reply = self._admit((device, request.id), waiting, left_s, now)
@@ -223,6 +234,14 @@ class Service:
         return released
 
     # ------------------------------------------------------------ parts
+
+    def _other(self, topic: str, payload: bytes, correlation: bytes, now: float) -> Outgoing | None:
+        """Tell a device which HPC answers here, now and then: its request is for another one, which may be served."""
+        device = device_of_topic(topic)
+        if len(correlation) > MAX_CORRELATION_BYTES or not self._told.allows(device, now):
+            return None
+        reply, left_s = other_hpc_reply(payload, self._digest)
+        return Outgoing(device, reply, left_s, correlation)
 
     def _admit(self, key: Key, waiting: _Waiting, left_s: float, now: float) -> Outgoing | None:
         """Queue a valid request, unless it is answered or queued already, or refused, or the queue is full."""

@@ -25,6 +25,12 @@ class Aside:
         self._lock = threading.Lock()
         self._open: tuple[bytes, Callable[[Reply], None]] | None = None
 
+    @property
+    def waiting(self) -> bytes:
+        """The id of the open request; empty if there is none."""
+        with self._lock:
+            return b"" if self._open is None else self._open[0]
+
     def begin(self, on_reply: Callable[[Reply], None]) -> bytes:
         """The id of a new request; its reply goes to this function."""
         id_ = os.urandom(ID_BYTES)

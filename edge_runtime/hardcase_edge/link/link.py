@@ -3,7 +3,8 @@
 
 The device's loop calls ``ask`` on its own thread, for one request at a time, and ``ask`` blocks until one of these:
 
-    a reply to this request arrives                 ask returns the Reply, whose status may be REFUSED or BUSY
+    a reply to this request arrives                 ask returns the Reply, whose status may be REFUSED or BUSY; one
+                                                    of a worker of another HPC is no reply (``served.py``)
     the deadline passes, or ``cancel`` is called    ask returns None
     the broker refuses the request, or has no       ask returns None at once, and no further request is sent for a
     worker to give it to (MQTT 5)                   while
@@ -43,6 +44,7 @@ from ..program.readings import Reading
 from .address import parse_address
 from .aside import Aside
 from .connection import Connection, ConnectionConfig, Message, Will
+from .served import Served
 from .wire import (
     BUSY,
     ID_BYTES,
@@ -52,6 +54,7 @@ from .wire import (
     check_device_id,
     decision_topic,
     facts_topic,
+    other_hpc_in,
     pack_request,
     reply_topic,
     request_topic,
@@ -114,6 +117,8 @@ class Link:
     Attributes
     ----------
     device_id : str
+    served : Served
+        Whether a worker serves the bundle's f0.
     counters : Counter
         Those of ``Exchange``, ``aside`` (requests of audits), ``sent_bytes`` (payloads only), and further messages
         dropped: ``malformed``, ``oversized``, ``other_hpc``.
@@ -137,7 +142,7 @@ class Link:
         self._changed = threading.Condition()
         self._retained: dict[str, bytes] = {}  # by topic
         self._is_cancelled = False
-        self._aside = Aside()
+        self._aside, self.served = Aside(), Served(self._hpc)
         self._packet = 0  # id of the last transmission's packet
         self._refused: dict[int, str] = {}  # ids of packets that the broker refused since then, and why
         self._gave_up = False
@@ -270,10 +275,12 @@ class Link:
             return None
         with self._changed:
             self._packet, self._refused = 0, {}
-            self._exchange.ask(_now(), os.urandom(ID_BYTES), ceil(deadline_s * 1000), may_resend)
+            id_ = os.urandom(ID_BYTES)
+            self._exchange.ask(_now(), id_, ceil(deadline_s * 1000), may_resend)
         while not isinstance(action := self._next(), Over):
             self._send(action, tuple(readings))
         log(action.line, action.level)
+        self._ended(id_, is_answered=action.reply is not None)
         return cast("Reply | None", action.reply)
 
     def ask_aside(self, readings: Sequence[Reading], deadline_s: float, on_reply: Callable[[Reply], None]) -> bool:
@@ -283,6 +290,8 @@ class Link:
         """
         if self._exchange.circuit.is_open or self._is_cancelled:
             return False
+        if before := self._aside.waiting:
+            self._ended(before, is_answered=False)
         id_ = self._aside.begin(on_reply)
         request = Request(id_, self._hpc, ceil(deadline_s * 1000), tuple(readings), is_audit=True)
         is_sent = self._transmit(request) != 0
@@ -332,12 +341,27 @@ class Link:
                 raise WireError("malformed", "the correlation data is not the reply's id")
         except WireError as error:
             self.counters[error.reason] += 1
+            if error.reason == "other_hpc":
+                self._heard_other(message.payload)
             return
         if self._aside.takes(reply):
+            self._ended(reply.id, is_answered=True)
             return
         with self._changed:
             self._exchange.replied(_now(), reply.id, reply, reply.result if reply.status == BUSY else 0)
             self._changed.notify_all()
+
+    def _heard_other(self, payload: bytes) -> None:
+        """A worker of another f0 has told so, perhaps in reply to a request that is open."""
+        told = other_hpc_in(payload)
+        with self._changed:
+            if told is not None and told[0] in (self._exchange.waiting, self._aside.waiting):
+                self.served.heard(*told)
+
+    def _ended(self, id_: bytes, *, is_answered: bool) -> None:
+        with self._changed:
+            line = self.served.ended(id_, is_answered=is_answered)
+        log(line)
 
     def _was_refused(self, packet: int, why: str) -> None:
         with self._changed:

@@ -28,6 +28,7 @@ __all__ = [
     "ID_BYTES",
     "MAX_BUSY_MS",
     "OK",
+    "OTHER_HPC",
     "REFUSED",
     "WIRE_VERSION",
     "Reply",
@@ -41,6 +42,8 @@ __all__ = [
     "devices_of",
     "facts_topic",
     "fetch_topic",
+    "other_hpc_in",
+    "other_hpc_reply",
     "pack_reply",
     "pack_request",
     "reply_topic",
@@ -57,7 +60,7 @@ ID_BYTES = 16
 MAX_DEADLINE_MS = 3_600_000
 ROOT = "hardcase/v1"
 CASE, REPLY, AUDIT = 1, 2, 6  # kinds of messages; 3, 4 and 5 are those of enrolment and updates
-OK, REFUSED, BUSY = 0, 1, 2
+OK, REFUSED, BUSY, OTHER_HPC = 0, 1, 2, 3
 MAX_BUSY_MS = 60_000  # for which a worker may ask to be left alone
 
 _REPLY = struct.Struct("<BBBBHHq16s32s")
@@ -82,7 +85,7 @@ class Reply:
 
     id: bytes
     hpc: bytes
-    status: int  # OK, REFUSED or BUSY
+    status: int  # OK, REFUSED or BUSY; OTHER_HPC where ``hpc`` is what the worker serves in place of the right one
     result: int  # a class index, or a value in a program of values; of BUSY the ms after which to ask again
     confidence: int  # basis points
 
@@ -178,17 +181,41 @@ def unpack_reply(payload: bytes, hpc: bytes, n_classes: int) -> Reply:
         reason = "oversized" if len(payload) > _REPLY.size else "malformed"
         raise WireError(reason, f"a reply has {len(payload)} bytes, {_REPLY.size} are expected")
     version, kind, status, zero, confidence, zero2, result, id_, model = _REPLY.unpack(payload)
-    if (version, kind, zero, zero2) != (WIRE_VERSION, REPLY, 0, 0) or status not in (OK, REFUSED, BUSY):
+    if (version, kind, zero, zero2) != (WIRE_VERSION, REPLY, 0, 0) or status not in (OK, REFUSED, BUSY, OTHER_HPC):
         raise WireError("malformed", f"a reply has an unknown version {version}, kind {kind} or status {status}")
     if model != hpc:
         raise WireError("other_hpc", f"a reply is from HPC {model.hex()[:12]}, but {hpc.hex()[:12]} was asked")
-    if confidence > 10_000 or (status == OK and n_classes and not 0 <= result < n_classes):
+    if status == OTHER_HPC or confidence > 10_000 or (status == OK and n_classes and not 0 <= result < n_classes):
         raise WireError(
             "malformed", f"a reply has class {result} of {n_classes} and confidence {confidence} of at most 10000"
         )
     if status == BUSY and (confidence or not 1 <= result <= MAX_BUSY_MS):
         raise WireError("malformed", f"a busy reply says to wait {result} ms, 1 to {MAX_BUSY_MS} are allowed")
     return Reply(id_, model, status, result, confidence)
+
+
+def other_hpc_reply(request: bytes, hpc: bytes) -> tuple[bytes, float]:
+    """What a worker replies to a request for another HPC than its own, and for how many seconds somebody waits.
+
+    Parameters
+    ----------
+    request : the message that ``unpack_request`` has refused as ``other_hpc``
+    hpc : SHA-256 of the model that answers here
+    """
+    _, _, _, deadline_ms, id_, _ = _REQUEST.unpack_from(request)
+    return pack_reply(Reply(id_, hpc, OTHER_HPC, 0, 0)), min(max(deadline_ms, 1), MAX_DEADLINE_MS) / 1000
+
+
+def other_hpc_in(payload: bytes) -> tuple[bytes, bytes] | None:
+    """The id of a request, and the HPC that a worker serves in place of the one which that named; None if not told.
+
+    ``unpack_reply`` has refused the message as ``other_hpc``.
+
+    >>> other_hpc_in(pack_reply(Reply(id=bytes(16), hpc=bytes(32), status=OTHER_HPC, result=0, confidence=0)))[0]
+    b'\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00'
+    """
+    _, _, status, _, confidence, _, result, id_, hpc = _REPLY.unpack(payload)
+    return (id_, hpc) if (status, confidence, result) == (OTHER_HPC, 0, 0) else None
 
 
 # ---------------------------------------------------------------- topics

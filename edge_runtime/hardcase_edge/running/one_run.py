@@ -92,6 +92,7 @@ def run_bundle(
         watching = _watching(process, loaded, bank, auditing, link)
         sources = [s.facts for s in (stored, publisher, air, auditing, watching, budgets) if s is not None]
         sources.append(lambda: own_facts(link))
+        sources += [link.served.facts] if link is not None else []
         seen_by = watching or auditing
         identity = identity_of(loaded.manifest, loaded.bundle.program, is_joint=loaded.joint is not None)
         about = {"program": identity.told()}
@@ -110,7 +111,7 @@ def run_bundle(
         try:
             _begin(process, device, link, stored, has_news)
             if stored is not None:
-                _begin_stored(stored, loaded, auditing, has_broker=link is not None)
+                _begin_stored(stored, loaded, auditing, link)
             if air is not None and link is not None:
                 air.begin(link)
             for decision in _decisions(process, device, link, stored):
@@ -169,11 +170,15 @@ def _device_class(loaded: Loaded) -> type[Device]:
     return JointDevice
 
 
-def _begin_stored(stored: Run, loaded: Loaded, auditing: Auditing | None, *, has_broker: bool) -> None:
+def _begin_stored(stored: Run, loaded: Loaded, auditing: Auditing | None, link: Link | None) -> None:
     """Begin the run of a slot; if its bundle is on trial, the trial's deadline runs from now on."""
     promised = None if auditing is None else auditing.promised
     inner = inner_sensors(loaded.machine.program, loaded.manifest.features, loaded.manifest.sensors)
-    stored.begin(time.monotonic(), has_broker=has_broker, promised=promised, inner=inner)
+    if link is None:
+        stored.begin(time.monotonic(), has_broker=False, promised=promised, inner=inner)
+    else:
+        unserved = link.served.unserved
+        stored.begin(time.monotonic(), has_broker=True, promised=promised, inner=inner, unserved=unserved)
     _at_deadline(stored)
 
 

@@ -93,7 +93,13 @@ class Run:
         return clock_or_noted(self._store)
 
     def begin(
-        self, now: float, *, has_broker: bool, promised: float | None = None, inner: Collection[str] = ()
+        self,
+        now: float,
+        *,
+        has_broker: bool,
+        promised: float | None = None,
+        inner: Collection[str] = (),
+        unserved: Callable[[], tuple[int, str]] = lambda: (0, ""),
     ) -> None:
         """The first decision is about to be made.
 
@@ -103,6 +109,7 @@ class Run:
         has_broker : whether there is somebody to ask
         promised : share of its local answers with which f0 agrees, as the bundle promises; None if it does not
         inner : the sensors that the device fills itself
+        unserved : as for ``Trial``
         """
         self._sensors = SensorHealth(self._noted, inner)
         if not self.is_trial:
@@ -112,6 +119,7 @@ class Run:
         self._trial = Trial(
             self._rules, now, needs_cloud=needs_cloud, agreement=self._agreement, sensors=self._sensors,
             broken_before=None if self._before is None else self._store.noted_broken(self._before),
+            unserved=unserved,
         )  # fmt: skip
 
     @property

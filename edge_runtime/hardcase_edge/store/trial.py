@@ -10,6 +10,9 @@ counted by ``slots.py``: a crash never gets as far as here.
 A bundle has *worked* in a start once it has made ``decisions`` decisions with readings and has broken no rule, long
 before all that a trial waits for has come: what has worked is not given up for what has not.
 
+It fails when three requests in a row had no reply but that of a worker of another f0, or one by half of the deadline,
+and none of its own f0; until then such a request keeps it from passing.
+
 It also fails, from its last decision on, if a sensor that it wanted has given no reading since the start and has failed
 three times, unless that sensor was broken under the bundle before; and if no sensor at all has given one. One failure
 or two leave it open, until the sensor gives a reading or half of the deadline is over.
@@ -23,7 +26,7 @@ from ..base.record import record
 from ..errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from ..bundle.agreement import Agreement
 
@@ -133,6 +136,7 @@ class Trial:
     agreement : of the bundle with f0; None if it promises none, or nobody can ask
     sensors : what this start hears of them, told before each ``decided``
     broken_before : sensors that were broken under the bundle before; None if there was none
+    unserved : gives how many requests only workers of another f0 have heard, 0 once its own has replied, and the words
 
     Attributes
     ----------
@@ -145,13 +149,14 @@ class Trial:
     def __init__(
         self, rules: Rules, now: float, *, needs_cloud: bool = False, agreement: Agreement | None = None,
         sensors: SensorHealth | None = None, broken_before: Collection[str] | None = None,
+        unserved: Callable[[], tuple[int, str]] = lambda: (0, ""),
     ) -> None:  # fmt: skip
         self._rules = rules
         self._end = now + rules.deadline_s
         self._half = now + rules.deadline_s / 2
         self._agreement = agreement if rules.audits else None
         self._sensors, self._broken_before = sensors or SensorHealth(), broken_before
-        self._n_decisions = 0
+        self._n_decisions, self._unserved = 0, unserved
         self._has_seen_cloud = not needs_cloud
         self.has_worked = False
         self.waits_for: dict[str, str] = {}
@@ -190,6 +195,9 @@ class Trial:
         if self._agreement is not None and self._agreement.is_broken:
             agreed, n, promised = self._agreement.agreed, self._agreement.n, self._agreement.promised
             return f"f0 agreed with {agreed} of {n} audited answers, and the bundle promises {promised:.4g} of all"
+        n, why = self._unserved()
+        if n >= IN_A_ROW or (n and now >= self._half):
+            return why
         if self._n_decisions >= self._rules.decisions:
             silent = self._silent()
             if any(n >= IN_A_ROW for n in silent.values()):
@@ -204,6 +212,8 @@ class Trial:
         waits = {}
         if self.wants_audit and self._agreement is not None:
             waits["audits"] = f"{self._rules.audits} answers of f0, has {self._agreement.n}"
+        if self._unserved()[0]:
+            waits["f0"] = "a reply of its f0, and a worker of another one replies"
         if silent:
             waits["sensors"] = f"a reading of {self._names(silent)}"
         if not self._has_seen_cloud:

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardcase_cloud.answering.service import MAX_CORRELATION_BYTES, Service, ServiceConfig
-from hardcase_edge.errors import HpcStuckError, HpcTimeoutError, InputError
-from hardcase_edge.link.wire import BUSY, OK, REFUSED, request_topic, unpack_reply
+from hardcase_cloud.answering.service import MAX_CORRELATION_BYTES, MOST_OTHER, Service, ServiceConfig
+from hardcase_edge.errors import HpcStuckError, HpcTimeoutError, InputError, WireError
+from hardcase_edge.link.wire import BUSY, OK, REFUSED, other_hpc_in, request_topic, unpack_reply
 from hardcase_edge.program.readings import MAX_REQUEST_BYTES
 
 from ...helpers.cloud.requests import DTYPES, N_CLASSES, ask
@@ -365,7 +365,6 @@ GOOD = ask(1, (1.0, 2.0), SHA)
         pytest.param(TOPIC, b"\2" + GOOD[1:], b"", "malformed", id="newer-version"),
         pytest.param(TOPIC, GOOD[:4] + b"\0\0\0\0" + GOOD[8:], b"", "malformed", id="no-deadline"),
         pytest.param(TOPIC, b"x" * (MAX_REQUEST_BYTES + 1), b"", "oversized", id="oversized"),
-        pytest.param(TOPIC, ask(1, (1.0, 2.0), "cd" * 32), b"", "other_hpc", id="other-hpc"),
         pytest.param("hardcase/v1/pi-1/reply", GOOD, b"", "malformed", id="reply-topic"),
         pytest.param("hardcase/v1/+/request", GOOD, b"", "malformed", id="wildcard-device"),
         pytest.param("hardcase/v2/pi-1/request", GOOD, b"", "malformed", id="other-root"),
@@ -380,6 +379,23 @@ def test_what_is_no_request_of_ours_is_counted_and_dropped(topic, payload, corre
     assert (service.run(0.0), model.batches) == ([], [])
     counted = service.counters.as_dict()
     assert {k for k, n in counted.items() if n} == {"received", reason}
+
+
+def test_a_request_for_another_hpc_is_told_which_one_answers_here_within_bounds():
+    service, model = make()
+    told = [service.receive(TOPIC, ask(k, (1.0, 2.0), "cd" * 32, 500), 0.0, b"corr", tag=k + 1) for k in range(50)]
+    replies = [out for out in told if out is not None]
+    assert 1 <= len(replies) <= MOST_OTHER, "a flood of requests makes no flood of replies"
+    assert len(replies[0].payload) <= 64
+    assert other_hpc_in(replies[0].payload) == ((0).to_bytes(16, "big"), bytes.fromhex(SHA))
+    assert (replies[0].device, replies[0].correlation, replies[0].expires_s) == ("pi-1", b"corr", 0.5)
+    with pytest.raises(WireError, match="a reply is from HPC abab") as error:
+        unpack_reply(replies[0].payload, bytes.fromhex("cd" * 32), N_CLASSES)
+    assert error.value.reason == "other_hpc", "a device goes on waiting"
+    assert (service.due(0.0), model.batches, service.counters.other_hpc) == (None, [], 50)
+    assert service.released() == list(range(1, 51))
+    assert service.receive(TOPIC, ask(99, (1.0, 2.0), "cd" * 32), 10.0) is not None
+    assert service.receive(TOPIC, ask(99, (1.0, 2.0), "cd" * 32), 20.0, b"c" * 9_999) is None
 
 
 @pytest.mark.parametrize("cut", range(len(GOOD)))

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from hardcase_edge.cli import main
+from hardcase_edge.link.wire import OTHER_HPC
 from hardcase_edge.operations import beside
 from hardcase_edge.operations.metrics import Metrics
 from hardcase_edge.store.folder import Store
@@ -92,6 +93,61 @@ def test_replies_of_another_f0_or_to_nobody_are_no_audit(store, broker, tmp_path
     facts = retained(broker, "hardcase/v1/pi-c/facts")
     assert (facts["audits"]["agreed"], facts["audits"]["differed"]) == (0, 0)
     assert facts["audits"]["unanswered"] >= 1
+
+
+OTHER = bytes([255] * 32)
+UNSERVED = "no worker serves f0 000102030405 of this bundle, but one serves ffffffffffff: start a worker of the first"
+
+
+def other(request, device):
+    """What a worker of another f0 replies."""
+    return [usual_reply(request, status=OTHER_HPC, hpc=OTHER, result=0, confidence=0)]
+
+
+@pytest.mark.parametrize("x", [EASY, HARD], ids=["audits", "forwards"])
+def test_a_trial_fails_when_only_workers_of_another_f0_answer(store, broker, tmp_path, capfd, x):
+    lines(capfd)
+    device = f"pi-{x:g}"
+    words = ("--broker", broker.url, "--device-id", device, "--interval", "0.05", "--deadline-ms", "60")
+    with Cloud(broker.url, other):
+        assert run(store, tmp_path, 40, *words, xs=(x,)) == 0
+    _, errors = lines(capfd)
+    assert f"the trial of slot b has failed: {UNSERVED}; slot a runs again" in errors
+    assert (store.slots().current, store.slots().b.state, store.slots().b.reason) == ("a", "bad", UNSERVED)
+    assert errors.count(UNSERVED) == 1, "with the trial's end"
+
+
+def test_a_device_says_once_that_nobody_serves_its_f0_and_goes_on(store, broker, tmp_path, capfd, caplog):
+    words = ("--broker", broker.url, "--device-id", "pi-g", "--interval", "0.05", "--deadline-ms", "60")
+    with Cloud(broker.url):
+        assert run(store, tmp_path, 12, *words) == 0
+    assert store.slots().current == "b"
+    lines(capfd)
+    with Cloud(broker.url, other):
+        assert run(store, tmp_path, 8, *words, xs=(HARD,)) == 0
+    made, _ = lines(capfd)
+    assert [line["route"] for line in made] == ["degraded"] * 8
+    assert caplog.messages.count(UNSERVED) == 1
+    facts = retained(broker, "hardcase/v1/pi-g/facts")
+    assert (facts["f0"]["asked"], facts["f0"]["served"]) == (bytes(range(32)).hex(), OTHER.hex())
+    assert facts["link"]["other_hpc"] >= 3
+
+
+def test_where_both_f0_are_served_the_reply_of_the_other_worker_changes_nothing(store, broker, tmp_path, capfd):
+    lines(capfd)
+
+    def both(request, device):
+        return [*other(request, device), usual_reply(request)]
+
+    with Cloud(broker.url, both):
+        words = ("--broker", broker.url, "--device-id", "pi-h", "--interval", "0.02")
+        assert run(store, tmp_path, 16, *words, xs=(EASY, HARD)) == 0
+    made, errors = lines(capfd)
+    assert [line["route"] for line in made] == ["local", "cloud"] * 8
+    assert "the bundle in slot b has passed its trial" in errors
+    assert UNSERVED not in errors
+    facts = retained(broker, "hardcase/v1/pi-h/facts")
+    assert ("f0" in facts, facts["link"]["other_hpc"] >= 12) == (False, True)
 
 
 def test_without_f0_a_trial_passes_when_half_of_its_deadline_is_over(store, broker, tmp_path, capfd):
