@@ -97,7 +97,7 @@ class Labelling:
 
     def _classes(self, case: Waiting) -> Sequence[str]:
         known = self._bundles.of_record(case.fields)
-        if known is not None:
+        if known is not None and known.classes:
             return known.classes
         rows = self._database.read("SELECT DISTINCT label FROM answers ORDER BY label LIMIT ?", (MOST_SEEN,))
         return [row[0] for row in rows]

@@ -3,6 +3,7 @@
 
 A connection is a stranger's until a request on it has shown the token. Strangers have ``MOST_STRANGERS`` places of
 their own: one more takes the place of whoever has been a stranger longest, so that silent connections keep nobody out.
+For their first ``GRACE_S`` they need none, because many pages may come back at once, and show their tokens by then.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ __all__ = ["Server"]
 LEAVE_S = 1  # for requests that are under way when it is stopped
 MOST_AT_ONCE = 1_000  # connections and requests
 MOST_STRANGERS = 32
+GRACE_S = 0.1
+MOST_NEW = 500  # strangers at all, those within their grace as well
 HEAD_S = 5.0  # for a request's head, from the connection or the head's first byte on
 BACKLOG = 512  # connections that wait to be accepted, and are accepted at once
 
@@ -36,7 +39,7 @@ class Server(uvicorn.Server):
     """
 
     def __init__(self, app: Starlette) -> None:
-        strangers: dict[_Protocol, None] = {}  # in the order in which they came
+        strangers = _Strangers()
 
         class Protocol(_Protocol):
             others = strangers
@@ -63,10 +66,35 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
+class _Strangers(dict["_Protocol", float]):
+    """When each came, the oldest first."""
+
+    is_trimming = False
+
+    def come(self, one: _Protocol) -> None:
+        """One more."""
+        self[one] = one.loop.time()
+        if len(self) > MOST_NEW:
+            next(iter(self)).end()
+        elif len(self) > MOST_STRANGERS and not self.is_trimming:
+            self.is_trimming = True
+            one.loop.call_later(GRACE_S, self._trim, one.loop)
+
+    def _trim(self, loop: asyncio.AbstractEventLoop) -> None:
+        """End the oldest of those that are too many and have had their grace."""
+        too_many = len(self) - MOST_STRANGERS
+        for one, came in list(self.items())[: max(0, too_many)]:
+            if came <= loop.time() - GRACE_S:
+                one.end()
+        self.is_trimming = len(self) > MOST_STRANGERS
+        if self.is_trimming:
+            loop.call_later(GRACE_S, self._trim, loop)
+
+
 class _Protocol(H11Protocol):
     """One connection, which ends if a request's head takes longer than ``HEAD_S``."""
 
-    others: dict[_Protocol, None]  # strangers of this server
+    others: _Strangers  # of this server
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -81,9 +109,7 @@ class _Protocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.others[self] = None
-        if len(self.others) > MOST_STRANGERS:
-            next(iter(self.others)).end()
+        self.others.come(self)
         self._wait_for_head()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -24,6 +25,7 @@ from hardcase_cloud.dashboard.app import make_app
 from hardcase_cloud.dashboard.figures import Figures
 from hardcase_cloud.dashboard.server import Server
 from hardcase_cloud.records.database import Database
+from tests.helpers.cloud.brokers import until
 
 TOKEN = "a+token/of=24-characters"
 
@@ -144,6 +146,24 @@ def test_a_thousand_silent_connections_keep_nobody_with_the_token_out(tmp_path: 
         with socket.create_connection(where, 10) as line:
             assert ask(line, token="another") == b"HTTP/1.1 401 Unauthorized"
             assert is_closed(line, 5)
+
+
+def test_many_pages_that_come_back_at_once_are_all_let_in(tmp_path: Path) -> None:
+    request = f"GET /devices HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode()
+    with serving(tmp_path) as where, ExitStack() as stack:
+        lines = [stack.enter_context(socket.create_connection(where, 10)) for _ in range(300)]
+        for line in lines:
+            line.sendall(request)
+        assert [line.recv(15) for line in lines] == [OK] * 300
+
+
+def test_silent_connections_are_few_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    monkeypatch.setattr(module._Strangers, "__init__", lambda self: seen.append(self), raising=False)
+    with serving(tmp_path) as where, ExitStack() as stack:
+        for _ in range(200):
+            stack.enter_context(socket.create_connection(where, 10))
+        until(lambda: len(seen[0]) == module.MOST_STRANGERS)
 
 
 def test_a_head_that_does_not_come_in_its_time_ends_the_connection(
