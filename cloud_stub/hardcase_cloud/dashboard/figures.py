@@ -141,6 +141,8 @@ class Figures:
 
     def fleet(self, now: float) -> Fleet:
         """The sums for Prometheus. Raises ``InputError`` if the store cannot be read."""
+        self._bundles.renew()
+        self._judged.renew()
         self._read_devices(now)
         sums = self._database.read(
             "SELECT COALESCE(SUM(decisions), 0), COALESCE(SUM(forwarded), 0), COALESCE(SUM(degraded), 0), "
@@ -158,6 +160,7 @@ class Figures:
             devices, n, forwarded, degraded, float(sums[3]), labelled, agreed, rollouts, STATES, OPEN,
             promises=[PromiseFigures(s.bundle[:12], s.label, s.state, *s.interval) for s in self._standings()],
             broken=broken, suspects=suspects, budgets=self._budgets(),
+            judged=(self._judged.all.n - self._judged.all.wrong, self._judged.all.wrong),
         )  # fmt: skip
 
     # ------------------------------------------------------------ parts

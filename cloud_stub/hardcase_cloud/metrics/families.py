@@ -89,6 +89,7 @@ class Fleet:
     broken: int = 0  # devices that call the promise of their bundle broken
     suspects: Mapping[str, int] = field(default_factory=dict)  # devices by sensor that they suspect
     budgets: Sequence[BudgetFigures] = ()
+    judged: tuple[int, int] = (0, 0)  # devices' own answers that people have labelled, right and wrong
 
 
 def _page(families: Iterable[Family]) -> str:
@@ -174,6 +175,8 @@ def _of_promises(fleet: Fleet) -> Iterable[Family]:
     ]
     yield "hardcase_fleet_agreement_ratio", "gauge", "Bounds of the agreement in audits, right at all times.", bounds
     yield "hardcase_fleet_promise_broken_devices", "gauge", "Devices with a broken promise.", [({}, fleet.broken)]
+    judged = [({"answer": word}, float(n)) for word, n in zip(("right", "wrong"), fleet.judged, strict=True)]
+    yield "hardcase_fleet_people_labels", "gauge", "Devices' own answers that people have labelled.", judged
     suspects = [({"sensor": name}, float(n)) for name, n in sorted(fleet.suspects.items())]
     yield "hardcase_fleet_suspected_sensors", "gauge", "Devices that suspect this sensor.", suspects
 

@@ -15,6 +15,7 @@ from hardcase_cloud.dashboard.app import MAX_BODY
 from hardcase_cloud.dashboard.bundles import Feature, Known
 from hardcase_cloud.dashboard.figures import Figures
 from hardcase_cloud.dashboard.judged import Errors, needed
+from hardcase_cloud.metrics.families import fleet_text
 from hardcase_cloud.records.cases import case_of
 from hardcase_cloud.records.database import Database
 from hardcase_cloud.records.incoming import Incoming
@@ -158,6 +159,7 @@ def test_the_error_rate_by_people_stands_beside_agreement_with_f0(page: Page) ->
         page.ask("give", key=["d1" if k < 15 else "d2", 1, k], label="calm" if k % 2 else "broken")
     look = page.figures.look(NOW)
     assert look["agreement"][0]["agreed"] == look["agreement"][0]["n"] == 20
+    assert 'hardcase_fleet_people_labels{answer="wrong"} 10' in fleet_text(page.figures.fleet(NOW))
     errors = look["errors"]
     assert (errors["all"]["n"], errors["all"]["wrong"]) == (20, 10)
     assert errors["all"]["low"] < 0.5 < errors["all"]["high"] < 1
