@@ -11,7 +11,6 @@ import ast
 import contextlib
 import hashlib
 import io
-import json
 import re
 import sys
 import tempfile
@@ -23,23 +22,24 @@ from typing import NamedTuple
 import hardcase_edge
 from hardcase_edge.base.clock import Clock
 from hardcase_edge.base.files import read_bounded
-from hardcase_edge.bundle.file import read_bundle_bytes
+from hardcase_edge.bundle.file import MAX_BUNDLE_BYTES, read_bundle_bytes
 from hardcase_edge.bundle.load import load_bundle, load_bytes
 from hardcase_edge.bundle.signature import MAX_KEY_BYTES, MAX_SIGNATURES, SIGNATURE_BYTES, signature_path
-from hardcase_edge.card.archive import MANIFEST
 from hardcase_edge.card.places import RUNTIME, STORE
 from hardcase_edge.errors import InputError
 from hardcase_edge.identity.folder import read_files
 from hardcase_edge.operations.unit import unit
+from hardcase_edge.release.archive import pack_archive, zip_of
+from hardcase_edge.release.content import AUTHORITY, BUNDLE, DEVICE_KEYS, SETTINGS, STORE_FORMAT
 from hardcase_edge.running.elsewhere import STATE, check_files, check_on, check_service
-from hardcase_edge.running.settings import RUN_TOML, text_of
+from hardcase_edge.settings.run_toml import RUN_TOML, text_of
 from hardcase_edge.store.metadata import MAX_METADATA_BYTES
 from hardcase_edge.store.repository import read_repository
 from hardcase_edge.store.trust import first_trust, release_of, updated
 
-from .wheels import zip_of
-
-__all__ = ["Card", "check_device", "identity_files", "make_card", "parsed_arguments", "what_it_lacks"]
+__all__ = [
+    "Card", "check_device", "identity_files", "make_card", "make_release", "parsed_arguments", "what_it_lacks",
+]  # fmt: skip
 
 COMMAND = ("/usr/local/bin/hardcase-edge", "run", "--config", RUN_TOML)
 RUNTIME_FILES = (".py", ".typed", ".c", ".h", ".service")
@@ -114,17 +114,82 @@ def make_card(
     files["card/run.toml"] = run_toml(arguments, trust=trust is not None).encode()
     files["card/hardcase-edge.service"] = unit(COMMAND, devices=devices, groups=groups, sensors=sensors).encode()
     zipped = zip_of(dict(sorted(identity.items()))) if identity else b""
-    manifest = {
-        "format": 1,
+    about = {
         "runtime": hardcase_edge.__version__,
         "bundle": digest,
         "name": loaded.manifest.name,
         "run": list(arguments),
         "identity": hashlib.sha256(zipped).hexdigest() if zipped else "",
-        "files": {name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
     }
-    files[MANIFEST] = json.dumps(manifest, sort_keys=True).encode()
-    return Card(zip_of(files), zipped, digest, loaded.manifest.name, tuple(sorted(kernels)))
+    return Card(pack_archive(files, about), zipped, digest, loaded.manifest.name, tuple(sorted(kernels)))
+
+
+def make_release(
+    bundle: str | Path | None,
+    arguments: Sequence[str],
+    kernels: Mapping[str, bytes] | None,
+    *,
+    machines: Sequence[str] = (),
+    extra: Sequence[str | Path] = (),
+    authority: str | Path | None = None,
+) -> bytes:
+    """The bytes of a release: what a device takes over the air, by signed metadata alone.
+
+    Parameters
+    ----------
+    bundle : its file; None: the devices go on with what they run
+    arguments : of ``hardcase-edge run``; empty: the devices keep theirs
+    kernels : shared objects by processor, for a release with the runtime that is installed here; None: without it
+    machines : the only processors that may take it; empty: all
+    extra : files beside the runtime, such as a sensor's module
+    authority : PEM file of the authorities that may sign the broker's certificate
+
+    Raises
+    ------
+    HardcaseError
+        The bundle is damaged, a file cannot be read, or nothing is given.
+    """
+    files: dict[str, bytes] = {}
+    digest = name = ""
+    if kernels is not None:
+        files |= {**_runtime(), **_paho()} | {f"card/kernels/{key}.so": kernel for key, kernel in kernels.items()}
+    if bundle is not None:
+        files[BUNDLE] = read_bundle_bytes(bundle)
+        loaded = load_bytes(files[BUNDLE], allow_joint=True)
+        digest, name = loaded.bundle.sha256, loaded.manifest.name
+        if signature_path(bundle).exists():
+            limit = MAX_SIGNATURES * SIGNATURE_BYTES
+            remedy = "copy the .sig file again"
+            files[f"{BUNDLE}.sig"] = read_bounded(signature_path(bundle), limit, "signature", remedy=remedy)
+    files |= _extra(extra, ["hardcase_edge", "paho", "card"])
+    if arguments:
+        files[SETTINGS] = _fleet_settings(arguments).encode()
+    if authority is not None:
+        remedy = "name the authority's PEM file"
+        files[AUTHORITY] = read_bounded(authority, MAX_KEY_BYTES, "authority", remedy=remedy)
+    if not files:
+        raise InputError("a release of nothing; name a bundle, --runtime, --file, --run or --ca")
+    version = hardcase_edge.__version__ if kernels is not None else ""
+    about = {"runtime": version, "bundle": digest, "name": name, "run": list(arguments), "identity": "",
+             "machines": list(machines), "python": [3, 11], "store": STORE_FORMAT}  # fmt: skip
+    data = pack_archive(files, about)
+    if len(data) > MAX_BUNDLE_BYTES:
+        raise InputError(
+            f"the release has {len(data)} bytes, and devices take {MAX_BUNDLE_BYTES}; make one for fewer machines"
+        )
+    return data
+
+
+def _fleet_settings(arguments: Sequence[str]) -> str:
+    """The text of the settings that a whole fleet gets, without what is each device's own."""
+    from hardcase_edge.cli import make_parser
+
+    args = parsed_arguments(arguments)
+    given = [key for key in DEVICE_KEYS if key != "store" and getattr(args, key) is not None]
+    if given:
+        raise InputError(f"--run names --{given[0].replace('_', '-')}, which is each device's own; leave it out")
+    args.store = None
+    return text_of(make_parser(), args)
 
 
 def parsed_arguments(arguments: Sequence[str]) -> argparse.Namespace:
