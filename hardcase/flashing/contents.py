@@ -22,7 +22,7 @@ from typing import NamedTuple
 import hardcase_edge
 from hardcase_edge.base.clock import Clock
 from hardcase_edge.base.files import read_bounded
-from hardcase_edge.bundle.file import MAX_BUNDLE_BYTES, read_bundle_bytes
+from hardcase_edge.bundle.file import read_bundle_bytes
 from hardcase_edge.bundle.load import load_bundle, load_bytes
 from hardcase_edge.bundle.signature import MAX_KEY_BYTES, MAX_SIGNATURES, SIGNATURE_BYTES, signature_path
 from hardcase_edge.card.places import RUNTIME, STORE
@@ -30,7 +30,6 @@ from hardcase_edge.errors import InputError
 from hardcase_edge.identity.folder import read_files
 from hardcase_edge.operations.unit import unit
 from hardcase_edge.release.archive import pack_archive, zip_of
-from hardcase_edge.release.content import AUTHORITY, BUNDLE, DEVICE_KEYS, SETTINGS, STORE_FORMAT
 from hardcase_edge.running.elsewhere import STATE, check_files, check_on, check_service
 from hardcase_edge.settings.run_toml import RUN_TOML, text_of
 from hardcase_edge.store.metadata import MAX_METADATA_BYTES
@@ -38,7 +37,15 @@ from hardcase_edge.store.repository import read_repository
 from hardcase_edge.store.trust import first_trust, release_of, updated
 
 __all__ = [
-    "Card", "check_device", "identity_files", "make_card", "make_release", "parsed_arguments", "what_it_lacks",
+    "Card",
+    "check_device",
+    "extra_files",
+    "identity_files",
+    "make_card",
+    "paho_files",
+    "parsed_arguments",
+    "runtime_files",
+    "what_it_lacks",
 ]  # fmt: skip
 
 COMMAND = ("/usr/local/bin/hardcase-edge", "run", "--config", RUN_TOML)
@@ -101,7 +108,7 @@ def make_card(
     digest = hashlib.sha256(data).hexdigest()
     if loaded.bundle.sha256 != digest:
         raise InputError(f"{bundle} was changed while it was read; flash again")
-    files = {"__main__.py": MAIN.encode(), **_runtime(), **_paho(), "card/model.hcb": data}
+    files = {"__main__.py": MAIN.encode(), **runtime_files(), **paho_files(), "card/model.hcb": data}
     if signature_path(bundle).exists():
         limit = MAX_SIGNATURES * SIGNATURE_BYTES
         files["card/model.hcb.sig"] = read_bounded(
@@ -109,7 +116,7 @@ def make_card(
         )
     if trust is not None:
         files["card/trust.pub"] = read_bounded(trust, MAX_KEY_BYTES, "public key", remedy="name the fleet's .pub file")
-    files |= _metadata(root, metadata_folder, data) | _extra(extra, files)
+    files |= _metadata(root, metadata_folder, data) | extra_files(extra, files)
     files |= {f"card/kernels/{name}.so": kernel for name, kernel in sorted(kernels.items())}
     files["card/run.toml"] = run_toml(arguments, trust=trust is not None).encode()
     files["card/hardcase-edge.service"] = unit(COMMAND, devices=devices, groups=groups, sensors=sensors).encode()
@@ -122,74 +129,6 @@ def make_card(
         "identity": hashlib.sha256(zipped).hexdigest() if zipped else "",
     }
     return Card(pack_archive(files, about), zipped, digest, loaded.manifest.name, tuple(sorted(kernels)))
-
-
-def make_release(
-    bundle: str | Path | None,
-    arguments: Sequence[str],
-    kernels: Mapping[str, bytes] | None,
-    *,
-    machines: Sequence[str] = (),
-    extra: Sequence[str | Path] = (),
-    authority: str | Path | None = None,
-) -> bytes:
-    """The bytes of a release: what a device takes over the air, by signed metadata alone.
-
-    Parameters
-    ----------
-    bundle : its file; None: the devices go on with what they run
-    arguments : of ``hardcase-edge run``; empty: the devices keep theirs
-    kernels : shared objects by processor, for a release with the runtime that is installed here; None: without it
-    machines : the only processors that may take it; empty: all
-    extra : files beside the runtime, such as a sensor's module
-    authority : PEM file of the authorities that may sign the broker's certificate
-
-    Raises
-    ------
-    HardcaseError
-        The bundle is damaged, a file cannot be read, or nothing is given.
-    """
-    files: dict[str, bytes] = {}
-    digest = name = ""
-    if kernels is not None:
-        files |= {**_runtime(), **_paho()} | {f"card/kernels/{key}.so": kernel for key, kernel in kernels.items()}
-    if bundle is not None:
-        files[BUNDLE] = read_bundle_bytes(bundle)
-        loaded = load_bytes(files[BUNDLE], allow_joint=True)
-        digest, name = loaded.bundle.sha256, loaded.manifest.name
-        if signature_path(bundle).exists():
-            limit = MAX_SIGNATURES * SIGNATURE_BYTES
-            remedy = "copy the .sig file again"
-            files[f"{BUNDLE}.sig"] = read_bounded(signature_path(bundle), limit, "signature", remedy=remedy)
-    files |= _extra(extra, ["hardcase_edge", "paho", "card"])
-    if arguments:
-        files[SETTINGS] = _fleet_settings(arguments).encode()
-    if authority is not None:
-        remedy = "name the authority's PEM file"
-        files[AUTHORITY] = read_bounded(authority, MAX_KEY_BYTES, "authority", remedy=remedy)
-    if not files:
-        raise InputError("a release of nothing; name a bundle, --runtime, --file, --run or --ca")
-    version = hardcase_edge.__version__ if kernels is not None else ""
-    about = {"runtime": version, "bundle": digest, "name": name, "run": list(arguments), "identity": "",
-             "machines": list(machines), "python": [3, 11], "store": STORE_FORMAT}  # fmt: skip
-    data = pack_archive(files, about)
-    if len(data) > MAX_BUNDLE_BYTES:
-        raise InputError(
-            f"the release has {len(data)} bytes, and devices take {MAX_BUNDLE_BYTES}; make one for fewer machines"
-        )
-    return data
-
-
-def _fleet_settings(arguments: Sequence[str]) -> str:
-    """The text of the settings that a whole fleet gets, without what is each device's own."""
-    from hardcase_edge.cli import make_parser
-
-    args = parsed_arguments(arguments)
-    given = [key for key in DEVICE_KEYS if key != "store" and getattr(args, key) is not None]
-    if given:
-        raise InputError(f"--run names --{given[0].replace('_', '-')}, which is each device's own; leave it out")
-    args.store = None
-    return text_of(make_parser(), args)
 
 
 def parsed_arguments(arguments: Sequence[str]) -> argparse.Namespace:
@@ -336,7 +275,7 @@ def _is_installed(root: Path, name: str) -> bool:
     return any((f / name).is_dir() or any(f.glob(f"{name}.*")) for f in folders)
 
 
-def _runtime() -> dict[str, bytes]:
+def runtime_files() -> dict[str, bytes]:
     """The device's package as it is installed here, without what was compiled for this machine."""
     package = Path(hardcase_edge.__file__).parent
     paths = [p for p in sorted(package.rglob("*")) if p.suffix in RUNTIME_FILES and p.is_file()]
@@ -346,7 +285,7 @@ def _runtime() -> dict[str, bytes]:
     return {**files, f"hardcase_edge-{version}.dist-info/METADATA": about.encode()}
 
 
-def _paho() -> dict[str, bytes]:
+def paho_files() -> dict[str, bytes]:
     """paho-mqtt as it is installed here: its modules, its metadata and its licence.
 
     Raises
@@ -380,7 +319,7 @@ def _checked_extra(paths: Sequence[str | Path], taken: Iterable[str]) -> dict[st
     return files
 
 
-def _extra(paths: Sequence[str | Path], taken: Iterable[str]) -> dict[str, bytes]:
+def extra_files(paths: Sequence[str | Path], taken: Iterable[str]) -> dict[str, bytes]:
     remedy, files = "name a small file", {}
     for path in _checked_extra(paths, taken).values():
         files[path.name] = read_bounded(path, MAX_EXTRA_BYTES, "file", remedy=remedy)

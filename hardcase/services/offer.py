@@ -22,7 +22,7 @@ HELP = "Offer a bundle to devices, and serve it until each of them runs it."
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    parser.add_argument("bundle", help="the .hcb file; its signature is read from BUNDLE.sig if there is one")
+    parser.add_argument("bundle", help="the .hcb or .hcr file; its signature is read from BUNDLE.sig if there is one")
     parser.add_argument("--broker", required=True, metavar="URL", help="mqtt[s]://host:port")
     parser.add_argument("--metadata", metavar="DIR", help="signed metadata: a TUF repository's JSON files")
     who = parser.add_mutually_exclusive_group(required=True)
@@ -49,13 +49,15 @@ def run(args: argparse.Namespace) -> int:
     from hardcase_edge.bundle.compatible import identity_in
     from hardcase_edge.link.address import parse_address
     from hardcase_edge.link.wire import check_device_id, tenant_of
+    from hardcase_edge.release.content import bundle_in
 
     named = None if args.all else frozenset(map(check_device_id, args.device))
     if strange := sorted(device for device in named or () if tenant_of(device) != args.tenant):
         raise InputError(f"{strange[0]} is not a device of {args.tenant or 'no tenant'}; say --tenant, or name others")
     address = parse_address(args.broker, ca=args.ca, cert=args.cert, key=args.key)
     made = make_offer(args.bundle, args.metadata, replaces=args.replace_program)
-    campaign = Campaign(*made, identity=identity_in(made[0]), named=named)
+    held = bundle_in(made[0])  # none, where devices go on with their own
+    campaign = Campaign(*made, identity=identity_in(held) if held else None, named=named)
 
     def reload() -> None:
         data, offer, release = make_offer(args.bundle, args.metadata, replaces=args.replace_program)

@@ -135,9 +135,12 @@ def _start(args: argparse.Namespace) -> int:
     from hardcase_cloud.rollouts.serve import facts_of_bundle
     from hardcase_cloud.updates.offer import make_offer
     from hardcase_edge.bundle.load import load_bytes
+    from hardcase_edge.release.archive import is_archive
 
     _address(args)  # what is wrong with it is said before a roll-out begins
     data, offer, release = make_offer(args.bundle, args.metadata)
+    if is_archive(data):
+        raise InputError(f"{args.bundle} is a release file, and roll-outs take bundles; use cloud offer")
     loaded = load_bytes(data)
     registry = _open(args.store)
     try:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AUTHORITY", "BUNDLE", "DEVICE_KEYS", "KERNEL", "PARTS", "SETTINGS", "STORE_FORMAT", "Content",
-    "check_offered", "content_of", "part_of", "processor", "read_release", "unpacked_files",
+    "bundle_in", "check_offered", "content_of", "part_of", "processor", "read_release", "unpacked_files",
 ]  # fmt: skip
 
 STORE_FORMAT = 1  # of the store's state and of the way in which a runtime is started (docs/SPEC-store-v1.md)
@@ -90,6 +90,11 @@ def check_offered(data: bytes) -> Archive | None:
     if bundle is not None:
         load_bytes(bundle, allow_joint=True)
     return release
+
+
+def bundle_in(data: bytes) -> bytes:
+    """The bundle in what is offered: the bytes themselves, or those in a release; empty if that has none."""
+    return read_release(data, is_here=False).files.get(BUNDLE, b"") if is_archive(data) else data
 
 
 def read_release(data: bytes, *, is_here: bool = True) -> Archive:

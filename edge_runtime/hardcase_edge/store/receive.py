@@ -102,9 +102,7 @@ def take(
     content = content_of(data, signature, archive, store.base())
     if key is not None:
         own = "name the public key that hardcase keygen wrote"
-        check_signature(
-            content.bundle, content.signature, read_bounded(key, MAX_KEY_BYTES, "trusted key", remedy=own)
-        )
+        check_signature(content.bundle, content.signature, read_bounded(key, MAX_KEY_BYTES, "trusted key", remedy=own))
     loaded = load_bytes(content.bundle, allow_joint=True)
     if not replaces:
         _check_same(store, loaded, remedy)

@@ -47,8 +47,8 @@ def run(args: argparse.Namespace) -> int:
     from hardcase_edge.base.sha256 import sha256
     from hardcase_edge.release.archive import is_archive
 
-    from ...flashing.contents import make_release
     from ...flashing.kernels import PROCESSORS
+    from ...flashing.release import make_release
     from ...flashing.target import kernels_for
 
     try:
