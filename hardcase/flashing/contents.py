@@ -320,6 +320,13 @@ def _checked_extra(paths: Sequence[str | Path], taken: Iterable[str]) -> dict[st
 
 
 def extra_files(paths: Sequence[str | Path], taken: Iterable[str]) -> dict[str, bytes]:
+    """The files besides the runtime by their names there, read and bounded, and none of them a private key.
+
+    Raises
+    ------
+    InputError
+        One cannot be read, is too large, is a private key, or has a name that is taken.
+    """
     remedy, files = "name a small file", {}
     for path in _checked_extra(paths, taken).values():
         files[path.name] = read_bounded(path, MAX_EXTRA_BYTES, "file", remedy=remedy)

@@ -67,8 +67,8 @@ def _quick(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> N
     monkeypatch.setattr(target, "compile_kernel", lambda name: MADE_KERNEL)
     if "whole_runtime" not in request.fixturenames:
         few = {"hardcase_edge/errors.py": b"# errors", "hardcase_edge/cli.py": b"# cli"}
-        monkeypatch.setattr(contents, "_runtime", lambda: few)
-        monkeypatch.setattr(contents, "_paho", dict)
+        monkeypatch.setattr(contents, "runtime_files", lambda: few)
+        monkeypatch.setattr(contents, "paho_files", dict)
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:

@@ -145,7 +145,7 @@ class ImageCuts:
 
 def root_flashes(root: Path) -> Iterator[Callable[[], tuple[str, bool]]]:
     """Two flashes of a mounted root; yields at once and behind each a function that gives what is right then."""
-    with patch.object(contents, "_runtime", lambda: FEW), patch.object(contents, "_paho", dict):
+    with patch.object(contents, "runtime_files", lambda: FEW), patch.object(contents, "paho_files", dict):
         cards = [plain_card(("--sensors", name)) for name in ROOT_CARDS]
     yield lambda: ("nothing", True)
     for name, card in zip(ROOT_CARDS, cards, strict=True):

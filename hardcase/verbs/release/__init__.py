@@ -48,8 +48,8 @@ def run(args: argparse.Namespace) -> int:
     from hardcase_edge.release.archive import is_archive
 
     from ...flashing.kernels import PROCESSORS
-    from ...flashing.release import make_release
     from ...flashing.target import kernels_for
+    from .making import make_release
 
     try:
         words = tuple(shlex.split(args.words))

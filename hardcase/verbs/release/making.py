@@ -16,7 +16,7 @@ from hardcase_edge.release.archive import pack_archive
 from hardcase_edge.release.content import AUTHORITY, BUNDLE, DEVICE_KEYS, SETTINGS, STORE_FORMAT
 from hardcase_edge.settings.run_toml import text_of
 
-from .contents import extra_files, paho_files, parsed_arguments, runtime_files
+from ...flashing.contents import extra_files, paho_files, parsed_arguments, runtime_files
 
 __all__ = ["make_release"]
 
