@@ -2,9 +2,11 @@
 """Power cuts within each routine that writes: how many states, how many wrong, and what each flush is there for.
 
     python benchmarks/power_cuts.py [--seconds 60] [--seed 0] [--only outbox] [--out benchmarks/results/power_cuts.json]
+    python benchmarks/power_cuts.py --only lives [--lives 10000]
 
 Random runs of each routine are cut at every call; ``tests/helpers/edge/power_cuts.py`` says which states a cut may
 leave. Then every kind of flush, and every kind of rename, is left out in turn, until a state is wrong.
+Lives of a store from an empty folder (``tests/helpers/edge/store_lives.py``) say whether what has worked is ever lost.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import platform
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
@@ -24,12 +27,13 @@ from pages import ROOT, markdown, options, results
 
 sys.path.insert(0, str(ROOT))
 
-from tests.helpers.edge import identity_cuts, outbox_cuts, store_cuts, update_cuts
+from tests.helpers.edge import identity_cuts, outbox_cuts, store_cuts, store_lives, update_cuts
 from tests.helpers.flash_cuts import FolderCuts, ImageCuts
 
 PAGE = ROOT / "docs" / "benchmarks" / "power_cuts.md"
 TRIES = 8  # runs until a missing call counts as not found
 MOST_S = 10.0  # for one missing call
+LIVES_OF_WORSE = 200  # of stores in which one rule is another one
 
 
 class Routine(Protocol):
@@ -79,7 +83,32 @@ Without one call that the code makes, the same cuts find a wrong state; a file w
 place:
 
 """
+LIVES = """
+## A bundle that has worked
+
+`python benchmarks/power_cuts.py --only lives` lives **{lives:,} random sequences** of a device from an empty folder \
+on, with the real store, its runs and its updates over the air.
+They have {events:,} events: {offer:,} offers over the air, {put:,} bundles put by hand, {start:,} starts, {stop:,} \
+stops, {kill:,} kills, and others; {cuts:,} times the power went at a write, or a check killed the process.
+The bundles are good ones, ones whose audits nobody answers, ones that lack one sensor or all, crash at once or later, \
+differ from f0, take too much memory or time, cannot be loaded, are refused, or kill the process that checks them.
+{worked:,} bundles worked, {rolled_back:,} were rolled back, and {without:,} starts found no bundle.
+
+Before and behind each write, and after each event, a state is judged by what the next start would run from it: \
+{states:,} states.
+A state is wrong if a bundle had worked by then while a slot held it, as counted from its decisions, and none that had \
+would run or stand behind the one on trial.
+At the end of each life a good bundle is offered, and has to stay.
+
+**{wrong:,} states without a working bundle where one had worked**, and {stuck:,} lives in which the last bundle did \
+not come to stay.
+
+Lives of stores in which one rule is another one, {tried:,} for each rule:
+
+"""
 TAIL = """
+## What is not found
+
 Not found, and why:
 
 - Bundles and signatures in a slot need no rename: their slot is `loading` meanwhile, and nobody looks into it.
@@ -133,6 +162,54 @@ def tried(make: Make, seed: int, call: str) -> dict[str, Any]:
     return {"found": bool(cuts.wrong), "runs": runs, "states": cuts.n_states}
 
 
+def lived(n: int, seed: int) -> dict[str, int]:
+    """What random lives of a store came to: states that were judged, and how many of them had lost what had worked."""
+    seen: Counter[str] = Counter()
+    with store_lives.world(), tempfile.TemporaryDirectory(dir=store_cuts.MEMORY) as folder:
+        for k in range(n):
+            life = store_lives.live(Path(folder), store_lives.random_events(seed + k))
+            stuck = [line for line in life.wrong if line == store_lives.STUCK]
+            seen += life.seen
+            seen["states"] += life.n_states
+            seen["wrong"] += len(life.wrong) - len(stuck)
+            seen["stuck"] += len(stuck)
+            seen["lives that lost it"] += len(life.wrong) > len(stuck)
+    events = sum(seen[event] for event in set(store_lives.EVENTS))
+    return {
+        **seen,
+        "lives": n,
+        "events": events,
+        **{key: seen[key] for key in ("wrong", "stuck", "lives that lost it")},
+    }
+
+
+def lives(n: int, seed: int) -> dict[str, Any]:
+    """The figures of lives, and of fewer in which one rule is another one."""
+    began, worse = time.monotonic(), {}
+    figures: dict[str, Any] = lived(n, seed)
+    for what, (name, _) in store_lives.WORSE.items():
+        with store_lives.worse(name):
+            worse[what] = lived(min(n, LIVES_OF_WORSE), seed)
+    return {**figures, "worse": worse, "seconds": time.monotonic() - began}
+
+
+def page_of_lives(figures: dict[str, Any]) -> str:
+    """The part of the page about lives."""
+    worse = figures["worse"]
+    rows = [[what, f"{row['lives that lost it']:,}"] for what, row in worse.items()]
+    words = {key.replace(" ", "_"): value for key, value in figures.items()}
+    return (
+        LIVES.format(
+            **words,
+            cuts=figures[store_lives.CUT],
+            without=figures["no bundle"],
+            tried=next(iter(worse.values()))["lives"],
+        )
+        + markdown(("instead", "lives that lost a bundle that had worked"), rows)
+        + "\n"
+    )
+
+
 def page(measured: dict[str, Any]) -> str:
     """The Markdown page."""
     rows, missing = [], []
@@ -150,7 +227,9 @@ def page(measured: dict[str, Any]) -> str:
     total = {key: sum(row[key] for row in measured["rows"].values()) for key in ("states", "wrong", "seconds")}
     top = markdown(("routine", "runs", "states", "wrong", "s", "missing calls found"), rows)
     below = markdown(("routine", "left out", "found", "runs", "states"), missing)
-    return HEAD.format(**measured, **total) + top + "\n" + MIDDLE + below + "\n" + TAIL
+    return (
+        HEAD.format(**measured, **total) + top + "\n" + MIDDLE + below + "\n" + page_of_lives(measured["lives"]) + TAIL
+    )
 
 
 def main() -> None:
@@ -158,15 +237,19 @@ def main() -> None:
     parser = options(__doc__, "power_cuts")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--lives", type=int, default=10_000, help="random sequences of a store's life")
     parser.add_argument(
         "--only", default="", metavar="NAME", help="routines whose names begin so; others stay as they are"
     )
     args = parser.parse_args()
-    before = json.loads(args.out.read_text())["rows"] if args.only else {}
+    before = json.loads(args.out.read_text()) if args.only else {"rows": {}}
 
     def together() -> dict[str, Any]:
+        if args.only == "lives":
+            return {**before, "lives": lives(args.lives, args.seed)}
         now = measure(args.seconds, args.seed, args.only)
-        return {**now, "rows": {**before, **now["rows"]}}
+        figures = before["lives"] if args.only else lives(args.lives, args.seed)
+        return {**now, "rows": {**before["rows"], **now["rows"]}, "lives": figures}
 
     measured = results(args, together)
     PAGE.write_text(page(measured))

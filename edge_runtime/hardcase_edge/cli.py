@@ -23,9 +23,9 @@ from . import __version__
 from .base.escape import json_line, terminal
 from .device.output import Lines, hold_standard_files, note, print_text
 from .errors import HardcaseError, InputError
-from .running.flags import run_arguments, sensor_arguments
 from .running.run import run as run_verb
-from .running.settings import RUN_TOML, text_of, with_settings
+from .settings.flags import run_arguments, sensor_arguments
+from .settings.run_toml import RUN_TOML, text_of, with_settings
 
 __all__ = ["Parser", "main"]
 
@@ -151,7 +151,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb; returns the exit status. Without ``argv``, it is the whole process that runs it."""
     hold_standard_files()
     args = make_parser().parse_args(argv)
-    args.is_process = argv is None
+    args.is_process, args.words = argv is None, list(sys.argv[1:] if argv is None else argv)
     status = _status(args)
     if args.is_process and f"{__package__}.sensors.plugin" in sys.modules:  # foreign code may have left something
         _end_within(END_S, status)

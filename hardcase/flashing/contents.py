@@ -11,7 +11,6 @@ import ast
 import contextlib
 import hashlib
 import io
-import json
 import re
 import sys
 import tempfile
@@ -26,20 +25,28 @@ from hardcase_edge.base.files import read_bounded
 from hardcase_edge.bundle.file import read_bundle_bytes
 from hardcase_edge.bundle.load import load_bundle, load_bytes
 from hardcase_edge.bundle.signature import MAX_KEY_BYTES, MAX_SIGNATURES, SIGNATURE_BYTES, signature_path
-from hardcase_edge.card.archive import MANIFEST
 from hardcase_edge.card.places import RUNTIME, STORE
 from hardcase_edge.errors import InputError
 from hardcase_edge.identity.folder import read_files
 from hardcase_edge.operations.unit import unit
+from hardcase_edge.release.archive import pack_archive, zip_of
 from hardcase_edge.running.elsewhere import STATE, check_files, check_on, check_service
-from hardcase_edge.running.settings import RUN_TOML, text_of
+from hardcase_edge.settings.run_toml import RUN_TOML, text_of
 from hardcase_edge.store.metadata import MAX_METADATA_BYTES
 from hardcase_edge.store.repository import read_repository
 from hardcase_edge.store.trust import first_trust, release_of, updated
 
-from .wheels import zip_of
-
-__all__ = ["Card", "check_device", "identity_files", "make_card", "parsed_arguments", "what_it_lacks"]
+__all__ = [
+    "Card",
+    "check_device",
+    "extra_files",
+    "identity_files",
+    "make_card",
+    "paho_files",
+    "parsed_arguments",
+    "runtime_files",
+    "what_it_lacks",
+]  # fmt: skip
 
 COMMAND = ("/usr/local/bin/hardcase-edge", "run", "--config", RUN_TOML)
 RUNTIME_FILES = (".py", ".typed", ".c", ".h", ".service")
@@ -101,7 +108,7 @@ def make_card(
     digest = hashlib.sha256(data).hexdigest()
     if loaded.bundle.sha256 != digest:
         raise InputError(f"{bundle} was changed while it was read; flash again")
-    files = {"__main__.py": MAIN.encode(), **_runtime(), **_paho(), "card/model.hcb": data}
+    files = {"__main__.py": MAIN.encode(), **runtime_files(), **paho_files(), "card/model.hcb": data}
     if signature_path(bundle).exists():
         limit = MAX_SIGNATURES * SIGNATURE_BYTES
         files["card/model.hcb.sig"] = read_bounded(
@@ -109,22 +116,19 @@ def make_card(
         )
     if trust is not None:
         files["card/trust.pub"] = read_bounded(trust, MAX_KEY_BYTES, "public key", remedy="name the fleet's .pub file")
-    files |= _metadata(root, metadata_folder, data) | _extra(extra, files)
+    files |= _metadata(root, metadata_folder, data) | extra_files(extra, files)
     files |= {f"card/kernels/{name}.so": kernel for name, kernel in sorted(kernels.items())}
     files["card/run.toml"] = run_toml(arguments, trust=trust is not None).encode()
     files["card/hardcase-edge.service"] = unit(COMMAND, devices=devices, groups=groups, sensors=sensors).encode()
     zipped = zip_of(dict(sorted(identity.items()))) if identity else b""
-    manifest = {
-        "format": 1,
+    about = {
         "runtime": hardcase_edge.__version__,
         "bundle": digest,
         "name": loaded.manifest.name,
         "run": list(arguments),
         "identity": hashlib.sha256(zipped).hexdigest() if zipped else "",
-        "files": {name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
     }
-    files[MANIFEST] = json.dumps(manifest, sort_keys=True).encode()
-    return Card(zip_of(files), zipped, digest, loaded.manifest.name, tuple(sorted(kernels)))
+    return Card(pack_archive(files, about), zipped, digest, loaded.manifest.name, tuple(sorted(kernels)))
 
 
 def parsed_arguments(arguments: Sequence[str]) -> argparse.Namespace:
@@ -271,7 +275,7 @@ def _is_installed(root: Path, name: str) -> bool:
     return any((f / name).is_dir() or any(f.glob(f"{name}.*")) for f in folders)
 
 
-def _runtime() -> dict[str, bytes]:
+def runtime_files() -> dict[str, bytes]:
     """The device's package as it is installed here, without what was compiled for this machine."""
     package = Path(hardcase_edge.__file__).parent
     paths = [p for p in sorted(package.rglob("*")) if p.suffix in RUNTIME_FILES and p.is_file()]
@@ -281,7 +285,7 @@ def _runtime() -> dict[str, bytes]:
     return {**files, f"hardcase_edge-{version}.dist-info/METADATA": about.encode()}
 
 
-def _paho() -> dict[str, bytes]:
+def paho_files() -> dict[str, bytes]:
     """paho-mqtt as it is installed here: its modules, its metadata and its licence.
 
     Raises
@@ -315,7 +319,14 @@ def _checked_extra(paths: Sequence[str | Path], taken: Iterable[str]) -> dict[st
     return files
 
 
-def _extra(paths: Sequence[str | Path], taken: Iterable[str]) -> dict[str, bytes]:
+def extra_files(paths: Sequence[str | Path], taken: Iterable[str]) -> dict[str, bytes]:
+    """The files besides the runtime by their names there, read and bounded, and none of them a private key.
+
+    Raises
+    ------
+    InputError
+        One cannot be read, is too large, is a private key, or has a name that is taken.
+    """
     remedy, files = "name a small file", {}
     for path in _checked_extra(paths, taken).values():
         files[path.name] = read_bounded(path, MAX_EXTRA_BYTES, "file", remedy=remedy)

@@ -31,7 +31,7 @@ from .rootfs import flash_root, is_root, processor_of, verify_root
 from .volumes import FolderVolume, Volume, open_image
 from .wheels import kernels_in
 
-__all__ = ["Wishes", "flash", "offer", "verify"]
+__all__ = ["Wishes", "flash", "kernels_for", "offer", "verify"]
 
 RUNNING = ("/", "/boot", "/boot/efi", "/boot/firmware")  # of the machine that flashes
 _BROKER = re.compile(r"(mqtts?://[A-Za-z0-9.:@_\[\]-]{1,300})/([A-Za-z0-9._-]{1,64})", re.ASCII)
@@ -157,7 +157,7 @@ class _Opener:
 def _card(
     bundle: str, wishes: Wishes, sensors: Sequence[str], identity: Mapping[str, bytes], processors: tuple[str, ...]
 ) -> tuple[Card, list[str]]:
-    kernels, notes = _kernels(processors, wishes.wheels)
+    kernels, notes = kernels_for(processors, wishes.wheels)
     card = make_card(
         bundle, wishes.arguments, kernels, identity,
         trust=wishes.trust, root=wishes.root, metadata_folder=wishes.metadata, extra=wishes.extra,
@@ -166,7 +166,7 @@ def _card(
     return card, notes
 
 
-def _kernels(processors: tuple[str, ...], wheels: str | None) -> tuple[dict[str, bytes], list[str]]:
+def kernels_for(processors: tuple[str, ...], wheels: str | None) -> tuple[dict[str, bytes], list[str]]:
     """Kernels from wheels, else compiled here, else none, with a line that says so."""
     if wheels is not None:
         kernels = kernels_in(Path(wheels), hardcase_edge.__version__)

@@ -14,35 +14,22 @@ import io
 import sys
 import zipfile
 import zlib
-from collections.abc import Mapping
 from pathlib import Path
 
 from hardcase_edge.base.files import read_bounded, write_whole
 from hardcase_edge.errors import HardcaseError, InputError
+from hardcase_edge.release.archive import zip_of
 
 from .kernels import PROCESSORS, check_kernel, compile_kernel
 
-__all__ = ["KERNEL_NAME", "MAX_WHEEL_BYTES", "kernels_in", "main", "wheel_with", "zip_of"]
+__all__ = ["KERNEL_NAME", "MAX_WHEEL_BYTES", "kernels_in", "main", "wheel_with"]
 
 KERNEL_NAME = "hardcase_edge/kernel/_kernel.abi3.so"
 PYTHON_TAG = "cp311-abi3"
 MAX_WHEEL_BYTES = 16 * 1024 * 1024
-_TIME = (2020, 1, 1, 0, 0, 0)
 UNREADABLE = (  # what ``zipfile`` raises of a damaged or an odd file; RuntimeError: it is encrypted
     zipfile.BadZipFile, zlib.error, KeyError, ValueError, EOFError, OSError, NotImplementedError, RuntimeError,
 )  # fmt: skip
-
-
-def zip_of(files: Mapping[str, bytes]) -> bytes:
-    """A zip file of these files in their order, the same bytes each time."""
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in files.items():
-            entry = zipfile.ZipInfo(name, _TIME)
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            entry.external_attr = 0o100644 << 16
-            archive.writestr(entry, data)
-    return out.getvalue()
 
 
 def wheel_with(pure: Path, processor: str, kernel: bytes) -> tuple[str, bytes]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from hardcase_edge.base.escape import terminal
 
-__all__ = ["log_lines", "on_stop_signals", "say", "without_attempts"]
+__all__ = ["log_lines", "on_stop_signals", "say", "warn", "without_attempts"]
 
 
 class _Lines(logging.Formatter):
@@ -40,6 +40,11 @@ def on_stop_signals(stop: Callable[[], None]) -> None:
     """Call this at SIGTERM and Ctrl-C."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop())
+
+
+def warn(text: str) -> None:
+    """Print a line of warning to standard error."""
+    print(terminal(f"hardcase cloud: {text}"), file=sys.stderr, flush=True)
 
 
 saying = threading.Lock()  # events come from several threads

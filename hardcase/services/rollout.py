@@ -8,6 +8,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from hardcase_edge.errors import HardcaseError, InputError, LinkError
 
 from .events import log_lines, on_stop_signals, say, without_attempts
 from .flags import broker_argument, parse_time, positive, store_argument, tls_arguments
+from .offer import anyway_argument, check_f0
 
 if TYPE_CHECKING:
     from hardcase_cloud.records.registry import Registry
@@ -61,6 +63,7 @@ def _start_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("bundle", help="the .hcb file; its signature is read from BUNDLE.sig if there is one")
     parser.add_argument("--group", required=True, metavar="NAME", help="the devices, as of rollout group")
     parser.add_argument("--metadata", metavar="DIR", help="signed metadata: a TUF repository's JSON files")
+    anyway_argument(parser)
     quality = add_plan(parser)
     quality.add_argument("--budget", type=float, metavar="COST", help="highest mean cost of a decision")
     _serving_arguments(parser)
@@ -135,14 +138,21 @@ def _start(args: argparse.Namespace) -> int:
     from hardcase_cloud.rollouts.serve import facts_of_bundle
     from hardcase_cloud.updates.offer import make_offer
     from hardcase_edge.bundle.load import load_bytes
+    from hardcase_edge.release.archive import is_archive
 
-    _address(args)  # what is wrong with it is said before a roll-out begins
+    address = _address(args)  # what is wrong with it is said before a roll-out begins
     data, offer, release = make_offer(args.bundle, args.metadata)
+    if is_archive(data):
+        raise InputError(f"{args.bundle} is a release file, and roll-outs take bundles; use cloud offer")
     loaded = load_bytes(data)
     registry = _open(args.store)
     try:
         devices = registry.group(args.group)
         plan = _plan(args, loaded, len(devices))
+        without_attempts()
+        if devices:
+            with suppress(LinkError):  # ``_serve`` meets it, too, and says how to go on
+                check_f0(address, data, args, one_tenant(devices))
         bundle = {
             "sha256": offer.sha256.hex(), "name": loaded.manifest.name, "bytes": offer.size, "root": release[0],
             "targets": release[1], "manifest": json.dumps(facts_of_bundle(loaded)),
@@ -226,6 +236,7 @@ def _serve(args: argparse.Namespace, registry: Registry, number: int) -> int:
     from hardcase_cloud.updates.campaign import OTHER, Campaign
     from hardcase_cloud.updates.offer import make_offer
     from hardcase_cloud.updates.serve import Server
+    from hardcase_cloud.updates.served import ask_f0
     from hardcase_edge.bundle.compatible import identity_in
     from hardcase_edge.bundle.load import load_bytes
 
@@ -243,7 +254,9 @@ def _serve(args: argparse.Namespace, registry: Registry, number: int) -> int:
         data, offer, release = make_offer(row.path, row.metadata or None, replaces=replaces)
         if data == campaign.bundle:
             campaign.offer, campaign.release = offer, release
+        serving.f0 = ask_f0(address, data, tenant).words
 
+    tenant = one_tenant(registry.instances(number))
     serving = Serving(
         registry, row, campaign, on_change=lambda line: say(args.json, "rollout", {"id": number, "now": line}),
         shipped=load_bytes(made[0]).manifest.shipped,
@@ -257,14 +270,17 @@ def _serve(args: argparse.Namespace, registry: Registry, number: int) -> int:
         if state == OTHER:
             say(args.json, "device", {"device": device, "state": state, "reason": reason})
 
-    tenant = one_tenant(registry.instances(number))
     server = Server(
         campaign, address, reload=reload, on_change=on_change, on_step=on_step, on_open=log_lines, tenant=tenant
     )
     on_stop_signals(server.stop)
     without_attempts()
     agreement = serving.rollout.plan.agreement
-    held_to = {} if agreement is None else {"agreement": agreement}
+    held_to: dict[str, Any] = {} if agreement is None else {"agreement": agreement}
+    with suppress(LinkError):
+        served = ask_f0(address, made[0], tenant)
+        serving.f0 = served.words
+        held_to |= {"f0_answers": served.answers} if served.hpc else {}
     say(args.json, "serving", {"id": number, "sha256": row.bundle, "group": row.members, **held_to})
     server.run(waits=True)
     rollout = serving.rollout
@@ -307,6 +323,8 @@ def _wish(args: argparse.Namespace) -> int:
 
 
 def _status(args: argparse.Namespace) -> int:
+    from hardcase_cloud.records.registry import OPEN
+
     registry = _open(args.store)
     rows = registry.rollouts() if args.id is None else [registry.rollout(args.id)]
     if not rows and not args.json:
@@ -320,7 +338,7 @@ def _status(args: argparse.Namespace) -> int:
             fields: dict[str, Any] = {
                 "id": row.id, "bundle": row.bundle, "group": row.members, "state": row.state,
                 "reason": machine["reason"], "began": row.began, "served": row.served, "devices": counts,
-                "reasons": reasons,
+                "reasons": reasons, "f0": machine.get("f0", ""),
             }  # fmt: skip
             print(json.dumps(fields))
             continue
@@ -328,6 +346,8 @@ def _status(args: argparse.Namespace) -> int:
         states = ", ".join(f"{n} {state}" for state, n in counts.most_common())
         why = f" ({machine['reason']})" if machine["reason"] else ""
         print(terminal(f"{row.id}  {began}  {row.members}  {row.bundle[:12]}  {row.state}{why}: {states}"))
+        if machine.get("f0") and row.state in OPEN:
+            print(terminal(f"    {machine['f0']}"))
         said = Counter((state, reason) for state, _, reason in instances.values() if reason)
         for (state, reason), n in said.most_common(MOST_REASONS):
             print(terminal(f"    {n} {state}: {reason}"))

@@ -123,12 +123,12 @@ def _init(args: argparse.Namespace, repository: ModuleType) -> Summary:
 
 def _sign(args: argparse.Namespace, repository: ModuleType) -> Summary:
     from hardcase_edge.bundle.file import read_bundle_bytes
-    from hardcase_edge.bundle.load import load_bytes
+    from hardcase_edge.release.content import check_offered
 
     bundles: dict[str, bytes] = {}
     for path in args.bundles:
         name, data = Path(path).name, read_bundle_bytes(path)
-        load_bytes(data, allow_joint=True)  # what no device would run is not signed
+        check_offered(data)  # what no device would run is not signed
         if bundles.get(name, data) != data:
             raise InputError(f"two bundles are called {name}; give each its own name")
         bundles[name] = data

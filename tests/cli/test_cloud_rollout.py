@@ -28,10 +28,10 @@ from hardcase_edge.bundle.prices import Prices
 from hardcase_edge.errors import InputError
 from hardcase_edge.link.address import parse_address
 from hardcase_edge.link.connection import Connection, ConnectionConfig
-from hardcase_edge.link.wire import facts_topic, status_topic, update_topic
+from hardcase_edge.link.wire import BUSY, OTHER_HPC, Request, facts_topic, status_topic, update_topic
 from hardcase_edge.update.messages import OFFER, kind_of
 from tests.helpers.cloud.brokers import Broker, free_port, running_mosquitto, until
-from tests.helpers.edge.device import make_bundle_bytes, make_loaded
+from tests.helpers.edge.device import Cloud, make_bundle_bytes, make_loaded, usual_reply
 from tests.helpers.edge.repository import Repository
 
 PRICES = Prices((1,), ((900,), (256,), (0,)), (300.0, 30.0, 1.0), (0.9, 0.1, 0.0), 1)
@@ -182,6 +182,53 @@ def test_devices_that_run_another_program_get_not_a_byte_unless_somebody_says_so
     assert [device.offers for device in devices] == [1] * 6
     for device in devices:
         device.close()
+
+
+def other_f0(request: Request, device: str) -> list[bytes]:
+    return [usual_reply(request, status=OTHER_HPC, hpc=bytes([255] * 32), result=0, confidence=0)]
+
+
+UNSERVED = "no worker serves f0 000102030405 of this bundle, but one serves ffffffffffff"
+
+
+def test_a_bundle_whose_f0_nobody_serves_is_not_sent_unless_somebody_says_so(
+    broker: Broker, fleet: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    devices = [FakeDevice(broker, f"d{k}", fleet.target) for k in range(6)]
+    offer = ["cloud", "offer", str(fleet.bundle), "--metadata", str(fleet.folder), "--broker", broker.url]
+    with Cloud(broker.url, other_f0):
+        assert fleet.start(broker.url, "--canary", "6") == 2
+        assert f"{UNSERVED}: devices would decide alone; start hardcase cloud worker" in capsys.readouterr().err
+        assert fleet.registry().rollouts() == []
+        assert main([*offer, "--device", "d0"]) == 2
+        assert [device.offers for device in devices] == [0] * 6
+        assert fleet.start(broker.url, "--canary", "6", "--anyway") == 0
+        assert UNSERVED in capsys.readouterr().err, "and it warns"
+    assert json.loads(fleet.registry().rollout(1).machine)["f0"] == UNSERVED, "for rollout status and the dashboard"
+    assert [device.offers for device in devices] == [1] * 6
+    for device in devices:
+        device.close()
+
+
+def test_whether_a_worker_answers_is_said_before_anything_is_sent(
+    broker: Broker, fleet: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    device = FakeDevice(broker, "d0", fleet.target)
+    offer = ["cloud", "offer", str(fleet.bundle), "--metadata", str(fleet.folder), "--broker", broker.url, "--json"]
+
+    def both(request: Request, device: str) -> list[bytes]:
+        return [*other_f0(request, device), usual_reply(request, status=BUSY, result=50, confidence=0)]
+
+    with Cloud(broker.url, both) as cloud:
+        assert main([*offer, "--device", "d0"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out.splitlines()[0])["f0_answers"] is True
+    assert (err, len(cloud.requests), cloud.requests[0].is_audit) == ("", 1, True)
+    assert main([*offer, "--device", "d0"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out.splitlines()[0])["f0_answers"] is False
+    assert "no worker answers for f0 000102030405 of this bundle; until one does" in err
+    device.close()
 
 
 def test_it_is_paused_resumed_served_by_another_process_and_stopped(

@@ -384,6 +384,7 @@ def test_a_device_chooses_no_part_by_its_numbers_and_gives_no_more_of_the_test_t
     of_flood = Counter(k not in ours for t in tables for k, part in t.items() if part == "test")
     assert of_flood[True] / of_flood.total() < 0.25  # 900 of 1,200 rows are the device's
     assert said["n_test"] < 100
+    assert said["n_beyond_share"] > 100
 
 
 def test_the_secret_of_a_store_is_neither_printed_nor_exported(plant: Plant, tmp_path: Path, capsys: Capture) -> None:

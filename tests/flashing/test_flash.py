@@ -29,6 +29,7 @@ from hardcase_edge.errors import HardcaseError, InputError
 from hardcase_edge.link.address import parse_address
 from hardcase_edge.link.connection import Connection, ConnectionConfig
 from hardcase_edge.link.wire import facts_topic, reply_topic, status_topic
+from hardcase_edge.release.archive import zip_of
 from hardcase_edge.store.folder import Store
 from tests.helpers.attack.flashing import cuts as cuts_of_image
 from tests.helpers.attack.flashing import damage
@@ -66,8 +67,8 @@ def _quick(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> N
     monkeypatch.setattr(target, "compile_kernel", lambda name: MADE_KERNEL)
     if "whole_runtime" not in request.fixturenames:
         few = {"hardcase_edge/errors.py": b"# errors", "hardcase_edge/cli.py": b"# cli"}
-        monkeypatch.setattr(contents, "_runtime", lambda: few)
-        monkeypatch.setattr(contents, "_paho", dict)
+        monkeypatch.setattr(contents, "runtime_files", lambda: few)
+        monkeypatch.setattr(contents, "paho_files", dict)
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:
@@ -622,12 +623,12 @@ def test_a_kernel_of_wheels_is_taken_and_a_damaged_wheel_is_one_line(tmp_path: P
 
     tags = ".".join(kernels.PROCESSORS["aarch64"].tags)
     path = tmp_path / f"hardcase_edge-1.0-cp311-abi3-{tags}.whl"
-    path.write_bytes(wheels.zip_of({wheels.KERNEL_NAME: MADE_KERNEL}))
+    path.write_bytes(zip_of({wheels.KERNEL_NAME: MADE_KERNEL}))
     assert wheels.kernels_in(tmp_path, "1.0") == {"aarch64": MADE_KERNEL}
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(HardcaseError, match="cannot be read"):
         wheels.kernels_in(tmp_path, "1.0")
-    whole, said = wheels.zip_of({wheels.KERNEL_NAME: MADE_KERNEL}), list[str]()
+    whole, said = zip_of({wheels.KERNEL_NAME: MADE_KERNEL}), list[str]()
     for at in range(len(whole)):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
         try:

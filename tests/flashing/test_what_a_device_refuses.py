@@ -42,8 +42,8 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sync", lambda: None)
     monkeypatch.setattr(target, "can_compile", lambda: True)
     monkeypatch.setattr(target, "compile_kernel", lambda name: MADE_KERNEL)
-    monkeypatch.setattr(contents, "_runtime", lambda: few)
-    monkeypatch.setattr(contents, "_paho", dict)
+    monkeypatch.setattr(contents, "runtime_files", lambda: few)
+    monkeypatch.setattr(contents, "paho_files", dict)
 
 
 @pytest.fixture

@@ -22,11 +22,10 @@ from hardcase.flashing.contents import Card
 from hardcase.flashing.partition import flash_partition, verify_partition
 from hardcase.flashing.rootfs import flash_root, verify_root
 from hardcase.flashing.volumes import FolderVolume, Volume, open_image
-from hardcase.flashing.wheels import zip_of
 from hardcase_edge.base.sha256 import sha256
-from hardcase_edge.card.archive import MANIFEST
 from hardcase_edge.card.places import RUNTIME
 from hardcase_edge.errors import HardcaseError
+from hardcase_edge.release.archive import MANIFEST, zip_of
 from tests.helpers.cards import CLOUD_INIT, RASPBERRY_PI, Disk, boot_image, plain_card
 from tests.helpers.edge.cut_runs import CutRuns
 from tests.helpers.edge.power_cuts import Tree, cuts, cuts_behind, read_tree, without_leftovers
@@ -146,7 +145,7 @@ class ImageCuts:
 
 def root_flashes(root: Path) -> Iterator[Callable[[], tuple[str, bool]]]:
     """Two flashes of a mounted root; yields at once and behind each a function that gives what is right then."""
-    with patch.object(contents, "_runtime", lambda: FEW), patch.object(contents, "_paho", dict):
+    with patch.object(contents, "runtime_files", lambda: FEW), patch.object(contents, "paho_files", dict):
         cards = [plain_card(("--sensors", name)) for name in ROOT_CARDS]
     yield lambda: ("nothing", True)
     for name, card in zip(ROOT_CARDS, cards, strict=True):

@@ -27,9 +27,9 @@ FOLDERS = {
 FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     "hardcase_edge": (
         ("errors",), ("base",), ("program", "drivers"), ("stream",), ("verifier", "session", "batch", "exchange"),
-        ("kernel",), ("joint",), ("bundle",),
+        ("kernel",), ("joint",), ("bundle",), ("release",),
         ("sensors", "link", "store", "drift", "servo"), ("update", "device", "outbox", "identity"),
-        ("operations", "card", "diagnosis"), ("running", "measuring"), ("cli",),
+        ("operations", "card", "diagnosis", "settings"), ("running", "measuring"), ("cli",),
     ),
     "hardcase_train": (  # a method is a room, imports no other
         ("columns", "structured"), ("data", "method"), ("policy", "tasks"), ("trees", "linear"), ("stages",),

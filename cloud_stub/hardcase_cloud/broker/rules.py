@@ -4,8 +4,9 @@
 A device logs in with its device id as user name. It may publish its own requests, state, facts, decisions and audits,
 fetch chunks of a bundle, and read its own replies, acknowledgements and updates. A worker may read all requests and
 publish all replies. A watcher may read all states, facts and decisions, but no readings. A store may read all states,
-facts, decisions and audits and acknowledge records. An updater may read all states, facts and fetches and publish all
-updates. All else is refused. A tenant has users of these roles of its own, ``TENANT/USER``, who see its devices alone.
+facts, decisions and audits and acknowledge records. An updater may read all states, facts and fetches, publish all
+updates, and send requests under its own name. All else is refused. A tenant has users of these roles of its own,
+``TENANT/USER``, who see its devices alone.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def rules_for(broker: str, tenants: Sequence[str] = (), **users: str | None) -> 
     """
     return BROKERS[broker](
         {
-            user: [(access, topic(devices_of(tenant_of(user)))) for access, topic in ROLES[role]]
+            user: [(access, topic(devices_of(tenant_of(user)))) for access, topic in ROLES[role]] + _own(user, role)
             for user, role in users_of(tenants, **users).items()
         }
     )
@@ -137,6 +138,11 @@ def _of_device(device: str) -> Grants:
     return [("write", topic(device)) for topic in written] + [("read", topic(device)) for topic in read]
 
 
+def _own(user: str, role: str) -> Grants:
+    """What a user may do with topics of its own name: an updater asks whether a worker answers a bundle's f0."""
+    return [("write", request_topic(user)), ("read", reply_topic(user))] if role == "updater" else []
+
+
 def _of_sender(sender: str) -> Grants:
     """What a device or a claim may publish and read to get a certificate."""
     return [("write", enrol_topic(sender)), ("read", enrolled_topic(sender))]
@@ -151,7 +157,8 @@ def _mosquitto(users: dict[str, Grants]) -> str:
     lines = [MOSQUITTO_HEAD]
     for user, grants in users.items():
         lines += [f"user {user}", *(f"topic {access} {topic}" for access, topic in grants)]
-        lines += [f"topic deny {topic}" for _, topic in _of_device(user)]  # the patterns below would grant it
+        denied = [grant for grant in _of_device(user) if grant not in grants]
+        lines += [f"topic deny {topic}" for _, topic in denied]  # the patterns below would grant it
         lines.append("")
     return "\n".join(lines) + "\n" + _patterns(_of_device("%u"))
 

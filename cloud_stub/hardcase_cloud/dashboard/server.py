@@ -25,10 +25,11 @@ __all__ = ["Server"]
 LEAVE_S = 1  # for requests that are under way when it is stopped
 MOST_AT_ONCE = 1_000  # connections and requests
 MOST_STRANGERS = 32
-GRACE_S = 0.1
-MOST_NEW = 500  # strangers at all, those within their grace as well
+GRACE_S = 0.5
+MOST_NEW = 250  # strangers at all, those within their grace as well
 HEAD_S = 5.0  # for a request's head, from the connection or the head's first byte on
-BACKLOG = 512  # connections that wait to be accepted, and are accepted at once
+AT_ONCE = 64  # connections that are accepted before those that are there get their turn
+QUEUE = 1_024  # that wait to be accepted
 
 
 class Server(uvicorn.Server):
@@ -46,7 +47,7 @@ class Server(uvicorn.Server):
 
         config = uvicorn.Config(
             app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=LEAVE_S,
-            limit_concurrency=MOST_AT_ONCE, backlog=BACKLOG, http=Protocol, ws="none",
+            limit_concurrency=MOST_AT_ONCE, backlog=AT_ONCE, http=Protocol, ws="none",
         )  # fmt: skip
         super().__init__(config)
         self._app = app
@@ -59,6 +60,12 @@ class Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """Leave them to the caller."""
         yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to serve; asyncio has one number for the queue and for how many it takes out of it at once."""
+        await super().startup(sockets)
+        for one in sockets or ():
+            one.listen(QUEUE)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End the streams, and then everything else."""

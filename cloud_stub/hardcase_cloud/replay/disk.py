@@ -15,6 +15,7 @@ from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.outbox.flags import OLDEST_FIRST
 from hardcase_edge.outbox.queue import Queue, QueueConfig
 from hardcase_edge.outbox.records import Made, Row
+from hardcase_edge.release.content import Content
 from hardcase_edge.store.boot import Boot
 from hardcase_edge.store.folder import Store
 
@@ -88,11 +89,13 @@ class DiskStore(Store):
     def _sealed(self, name: str, limit: int) -> bytes | None:
         return self._disk.files.get(name)
 
-    def _write_bundle(self, name: str, bundle: bytes, signature: bytes) -> None:
-        self._disk.write_whole(f"{name}/bundle", bundle)
+    def content_of(self, name: str) -> Content:
+        """A bundle alone."""
+        data = self._disk.files.get(f"{name}/bundle", b"")
+        return Content(sha256(data).hex(), data)
 
-    def _digest(self, name: str) -> str:
-        return sha256(self._disk.files.get(f"{name}/bundle", b"")).hex()
+    def _write_content(self, name: str, content: Content) -> None:
+        self._disk.write_whole(f"{name}/bundle", content.bundle)
 
 
 class Rows:

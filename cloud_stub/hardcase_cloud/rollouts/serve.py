@@ -40,6 +40,8 @@ class Serving:
     ----------
     rollout : Rollout
         The machine.
+    f0 : str
+        What is wrong with the workers of the bundle's f0, in words; its owner sets it, and the store keeps it.
     dropped : int
         Changes of devices that the store can never keep.
     """
@@ -66,6 +68,7 @@ class Serving:
         self._unsaved: dict[str, tuple[str, float, str]] = {}
         self.trouble = ""  # why the store cannot be used now
         self.dropped = 0
+        self.f0 = ""
 
     def step(self) -> bool:
         """Observe, decide and keep, a few times a second; returns whether the roll-out is over, and kept so."""
@@ -116,7 +119,8 @@ class Serving:
         wishes: list[str] = []
 
         def save(some: Sequence[tuple[str, tuple[str, float, str]]]) -> None:
-            wishes.append(self._registry.save(self._row.id, self.rollout.to_json(), dict(some), now))
+            machine = {**self.rollout.to_json(), "f0": self.f0}
+            wishes.append(self._registry.save(self._row.id, machine, dict(some), now))
 
         if n := keep_storable(list(self._unsaved.items()), save):
             self.dropped += n

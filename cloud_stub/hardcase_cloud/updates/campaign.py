@@ -121,9 +121,10 @@ class Campaign:
         sha, store, update = self.offer.sha256.hex(), facts.get("store") or {}, facts.get("update") or {}
         failures = [store.get(key) or {} for key in ("failed", "failed_before")]
         failed: dict[str, Any] = next((one for one in failures if one.get("sha256") == sha), {})
-        if facts.get("bundle") == sha and store.get("state", "good") == "good":
+        is_run = sha in (facts.get("bundle"), store.get("sha256"))  # a release has the digest of its archive
+        if is_run and store.get("state", "good") == "good":
             known.state, known.reason = GOOD, ""
-        elif facts.get("bundle") == sha:
+        elif is_run:
             known.state, known.reason = TRIAL, _waits(store.get("waits_for"))
         elif failed and _release(failed.get("release")) >= self.release:
             known.state, known.reason = ROLLED_BACK, _words(failed.get("reason", ""))

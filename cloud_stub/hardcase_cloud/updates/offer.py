@@ -9,9 +9,9 @@ from pathlib import Path
 from hardcase_edge.base.files import read_bounded
 from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.bundle.file import read_bundle_bytes
-from hardcase_edge.bundle.load import load_bytes
 from hardcase_edge.bundle.signature import MAX_SIGNATURES, SIGNATURE_BYTES, signature_path
 from hardcase_edge.errors import InputError, TrustError
+from hardcase_edge.release.content import check_offered
 from hardcase_edge.store.repository import Files, read_metadata, read_repository
 from hardcase_edge.store.trust import first_trust, release_for, updated
 from hardcase_edge.update.messages import MAX_MESSAGE_BYTES, Offer, digests_of, pack_offer
@@ -42,7 +42,7 @@ def make_offer(
         No device would take this bundle with these metadata.
     """
     data = read_bundle_bytes(bundle)
-    load_bytes(data, allow_joint=True)
+    check_offered(data)
     files, release = NO_FILES, (0, 0)
     if metadata is not None:
         files, release = _checked(Path(metadata), data, time.time() if now is None else now)

@@ -12,29 +12,21 @@ import contextlib
 import json
 import os
 import platform
-import struct
-import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
 from ..base.files import read_bounded
-from ..errors import HardcaseError, InputError, one_line
+from ..errors import HardcaseError, InputError
+from ..release.content import KERNEL
+from ..release.unpacked import try_command
 from ..store.first_boot import MAX_REPORT_BYTES, REPORT
-from .places import KERNEL, RUNTIME, STORE, check_links, put
+from .places import RUNTIME, STORE, check_links, put
 
-__all__ = ["finish", "main", "processor", "try_kernel"]
+__all__ = ["finish", "main", "try_kernel"]
 
 TRY_S = 300  # golden cases take a second on the slowest Pi
-
-
-def processor(machine: str = "", pointer_bytes: int = 0) -> str:
-    """The processor that this Python runs on, as kernels are named; "" if there is no kernel for it."""
-    machine, n = machine or platform.machine(), pointer_bytes or struct.calcsize("P")
-    if n == 4:
-        return "armv6" if machine.startswith("arm") or machine == "aarch64" else ""
-    return {"aarch64": "aarch64", "arm64": "aarch64", "x86_64": "x86_64"}.get(machine, "")
 
 
 def try_kernel(runtime: Path, bundle: Path) -> str:
@@ -92,18 +84,11 @@ def _try(runtime: Path, bundle: Path) -> tuple[str, str]:
     environment = {**os.environ, "PYTHONPATH": str(runtime), "PYTHONDONTWRITEBYTECODE": "1"}
     environment.pop("HARDCASE_EVALUATOR", None)
     command = [sys.executable, "-m", "hardcase_edge.cli", "verify", str(bundle), "--json"]
+    told, reason = try_command(command, environment, TRY_S)
     try:
-        process = subprocess.run(
-            command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=TRY_S, check=False
-        )
-        if process.returncode == 0:
-            return str(json.loads(process.stdout)["evaluator"]), ""
-    except (OSError, subprocess.TimeoutExpired, ValueError, KeyError, TypeError) as error:
-        return "", f"it could not be tried: {one_line(error)}"
-    if process.returncode < 0:
-        return "", f"signal {-process.returncode} ended it on this {platform.machine()}"
-    text = " ".join(process.stderr.decode(errors="replace").split())
-    return "", f"it failed: {text[-160:]}"
+        return ("", reason) if reason else (str(json.loads(told)["evaluator"]), "")
+    except (ValueError, KeyError, TypeError):
+        return "", "it could not be tried: its report is not readable"
 
 
 def main(argv: list[str]) -> int:

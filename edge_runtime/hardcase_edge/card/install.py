@@ -20,12 +20,14 @@ from ..base.files import read_bounded, sync_folder, write_whole
 from ..base.sha256 import sha256
 from ..errors import HardcaseError, InputError
 from ..identity.folder import Identities, is_file_of_identity
+from ..release.archive import MANIFEST, MAX_ARCHIVE_BYTES, Archive, read_archive, read_zip
+from ..release.content import KERNEL
+from ..release.content import processor as own_processor
 from ..store.first_boot import REPORT
 from ..store.folder import Store
 from ..store.receive import begin_trust, receive
 from . import first_boot
-from .archive import MANIFEST, MAX_ARCHIVE_BYTES, Archive, read_archive, read_zip
-from .places import COMMAND, KERNEL, RUNTIME, SETTINGS, STORE, UNITS, check_links, link, put, safe_folder
+from .places import COMMAND, RUNTIME, SETTINGS, STORE, UNITS, check_links, link, put, safe_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -220,7 +222,7 @@ def main(argv: list[str]) -> int:
         if archive.manifest["identity"]:
             zipped = read_bounded(folder / "identity.zip", MAX_ARCHIVE_BYTES, "identity", remedy="flash again")
             identity = read_identity(zipped, archive)
-        report = install(archive, root, how, first_boot.processor(), identity, is_here=True)
+        report = install(archive, root, how, own_processor(), identity, is_here=True)
         write_whole(folder / "done.txt", json.dumps(report, sort_keys=True).encode() + b"\n")
         (folder / "identity.zip").unlink(missing_ok=True)
     except HardcaseError as error:

@@ -39,7 +39,7 @@ class Lines:
     ) -> None:
         self._tell = tell or note
         self._ends_with_reader = ends_with_reader
-        self._is_last = is_last
+        self.is_last = is_last
         self._lost = 0  # lines in a row
         self._is_cut = False  # the file ends within a line
         self._since: float | None = None  # when the write under way began
@@ -57,7 +57,7 @@ class Lines:
         if self._lost:
             self._tell(f"the last {self._lost} decisions were not written")
         with contextlib.suppress(OSError):  # a plug-in may have closed it
-            if not self._is_last:
+            if not self.is_last:
                 sys.stdout, sys.stderr = self._streams
                 os.dup2(self._file, 1)
             os.close(self._file)

@@ -3,6 +3,8 @@
  * for; both are compared on random items. */
 #include "py_items.h"
 
+#include <string.h>
+
 enum { NONE, SENSORS, REPLIES, DECIDED };
 
 static PyObject *item_next_action(PyObject *object, PyObject *unused)
@@ -117,12 +119,13 @@ static void item_free(PyObject *object)
     Py_DECREF(type);
 }
 
-/* One block holds all sessions, and behind them scores, parts and numbers of parts. */
+/* One block holds all sessions, and behind them scores, parts and numbers of parts. Most of it is never written: nobody
+ * reads a score that was not computed, or a trace beyond its steps. */
 static int allocate(ItemSession *self, size_t n)
 {
     size_t k = (size_t)self->items->chain.labels, work = HC_CHAIN_WORK(n, k);
     self->stride = (self->items->image->session_bytes + 7) & ~(size_t)7;
-    self->sessions = PyMem_Calloc(1, self->stride * (n + 1) + 8 * (n * k + work) + n * (sizeof(part) + 12));
+    self->sessions = PyMem_Malloc(self->stride * (n + 1) + 8 * (n * k + work) + n * (sizeof(part) + 12));
     if (self->sessions == NULL) return PyErr_NoMemory(), -1;
     self->scores = (int64_t *)(self->sessions + self->stride * (n + 1));
     self->work = self->scores + n * k;
@@ -130,6 +133,7 @@ static int allocate(ItemSession *self, size_t n)
     self->fixed = (int32_t *)(self->parts + n);
     self->labels = self->fixed + n;
     self->gaps = self->labels + n;
+    memset(self->parts, 0, n * sizeof(part));
     return 0;
 }
 

@@ -46,6 +46,8 @@ class Beside:
     ----------
     note : Repeats
         For lines that may repeat.
+    goes_on : bool
+        Whether this process becomes another one that decides.
 
     Raises
     ------
@@ -57,6 +59,7 @@ class Beside:
         self.reload = Reload()
         self.systemd = Systemd()
         self.note = Repeats(note)
+        self.goes_on = False
         self._args, self._version = args, version
         self._device: Device | None = None
         self._link: Link | None = None
@@ -79,7 +82,8 @@ class Beside:
 
     def __exit__(self, *_: object) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        self.systemd.stopping()
+        if not self.goes_on:
+            self.systemd.stopping()
         if self._page is not None:
             self._page.close()
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ..bundle.load import Loaded
     from ..errors import NoBundleError
     from ..store.folder import Store
+    from .launching import Plan
 
 __all__ = ["run"]
 
@@ -56,13 +57,17 @@ def run(args: argparse.Namespace) -> int:
     config = config_of(args)
     loaded = load_bundle(args.bundle, trust=args.trust, allow_joint=True) if args.store is None else None
     anchor(args)
-    output = Lines(ends_with_reader=args.broker is None, is_last=args.is_process, tell=beside.note)
+    output, plan = Lines(ends_with_reader=args.broker is None, is_last=args.is_process, tell=beside.note), None
     with output as lines, beside:
         process = Process(args, config, lines, beside)
         if loaded is not None:
             _run_file(process, loaded)
         else:
-            _run_store(process)
+            plan = _run_store(process)
+            beside.goes_on = plan is not None
+            output.is_last &= plan is None
+    if plan is not None:
+        plan.begin()
     return 0
 
 
@@ -85,28 +90,42 @@ def _run_file(process: Process, loaded: Loaded) -> None:
             return
 
 
-def _run_store(process: Process) -> None:
-    """Run what the store has, and after a trial that has failed or a reload what it has then."""
+def _run_store(process: Process) -> Plan | None:
+    """Run what the store has, and after a trial that has failed or a reload what it has then.
+
+    Returns
+    -------
+    Plan or None
+        What this process is to become, because another runtime or other settings run; None: it ends.
+    """
     from ..bundle.load import load_bundle
-    from ..errors import BundleError, NoBundleError, SignatureError
+    from ..errors import BundleError, NoBundleError, SignatureError, StoreError
     from ..operations.reload import has_news
     from ..store.folder import Store
     from ..store.run import Run
     from .arguments import rules_of
+    from .launching import launched, launched_by, plan_for
 
     args, beside = process.args, process.beside
-    rules, store = rules_of(args), Store(args.store)
+    rules, store, launch = rules_of(args), Store(args.store), launched()
     while True:
         try:
-            started = store.start()
+            started = store.start() if launch is None else store.resumed(launch.slot, launch.sha256)
         except NoBundleError as error:
             if not _can_wait(args, store):
                 raise
             if not _wait_for_bundle(process, store, error):
-                return
+                return None
             continue
         stored = Run(store, started, rules, beside.note)
         try:
+            if launch is None:
+                plan, reason = plan_for(args, store, started, beside.systemd.feed)
+                if reason:
+                    stored.fail(reason)
+                    raise StoreError(f"slot {started.name} cannot be started: {reason}")
+                if plan is not None:
+                    return plan
             try:
                 loaded = load_bundle(stored.started.path, trust=args.trust, allow_joint=True)
             except BundleError as error:
@@ -127,7 +146,9 @@ def _run_store(process: Process) -> None:
         if stored.is_told or not stored.has_failed:
             stored.stop()
             if stored.is_told or not (is_reload or stored.is_late):
-                return
+                return None
+        if launch is not None:
+            return launched_by(launch)
 
 
 # ---------------------------------------------------------------- a store without a bundle

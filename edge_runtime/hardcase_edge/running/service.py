@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from ..base.files import write_whole
 from ..operations.unit import program, unit
+from ..settings.run_toml import RUN_TOML
 from .elsewhere import check_files, check_service
-from .settings import RUN_TOML
 
 if TYPE_CHECKING:
     import argparse

@@ -5,7 +5,7 @@
     FOLDER/trust              the trusted metadata (``trust.py``), twice; only where metadata are asked
     FOLDER/time               a time that has passed for certain (``hours.py``), twice
     FOLDER/broken             the sensors that are broken under the current bundle (``run.py``), twice
-    FOLDER/a/bundle.hcb       the bundle of a slot, and its signature beside it where it has one
+    FOLDER/a, FOLDER/b        the files of a slot (``release.slot``): its bundle, and what a release has brought
     FOLDER/lock               locked by whoever changes something
 
 Neither the lock nor a slot's folder may be a link: whoever writes a card's store must write within it.
@@ -24,9 +24,9 @@ from pathlib import Path
 from ..base.files import read_bounded, sealed, sync_folder, unsealed, write_whole
 from ..base.record import record
 from ..base.sha256 import sha256
-from ..bundle.file import MAX_BUNDLE_BYTES
-from ..bundle.signature import signature_path
 from ..errors import HardcaseError, NoBundleError, StoreError, one_line
+from ..release.content import Content
+from ..release.slot import read_content, write_content
 from .boot import Boot
 from .slots import NAMES, Slot, Slots, broken, is_known, offered, received, slots_from, started, without_trial
 
@@ -35,7 +35,7 @@ __all__ = ["Started", "Store"]
 MAX_STATE_BYTES = 16_384
 MAX_TRUST_BYTES = 2 * 1024 * 1024  # two copies of four files of metadata, each quoted
 SPARE_BYTES = 262_144  # of the disk, besides the bundle: for the state, the trust and their temporary files
-MAX_TIME_BYTES = 512
+MAX_TIME_BYTES = MAX_PARTS_BYTES = 1_024
 MAX_BROKEN = 256  # names of sensors that are noted
 MAX_BROKEN_BYTES = 2 * 1024 * 1024  # two copies of so many names of 200 characters, each escaped
 LEFTOVERS = (
@@ -43,7 +43,7 @@ LEFTOVERS = (
     ".trust.????????",
     ".time.????????",
     ".broken.????????",
-    "[ab]/.bundle.hcb.*????????",
+    "[ab]/.*.????????",
 )  # temporary files of ``write_whole``
 
 
@@ -151,12 +151,14 @@ class Store:
         with self._locked():
             return self._apply(change)
 
-    def put(self, bundle: bytes, signature: bytes = b"", release: tuple[int, int] = (0, 0), trust: bytes = b"") -> str:
-        """Write a bundle that has been checked into the idle slot, for a trial at the next start.
+    def put(
+        self, bundle: bytes | Content, signature: bytes = b"", release: tuple[int, int] = (0, 0), trust: bytes = b""
+    ) -> str:
+        """Write what has been checked into the idle slot, for a trial at the next start.
 
         Parameters
         ----------
-        bundle : the file's bytes
+        bundle : the file's bytes, or the content of a slot that a release gives
         signature : the bytes of its ``.sig`` file; empty if it has none
         release : versions of root and targets that allow it
         trust : new contents of the trust file; empty to leave it
@@ -173,7 +175,8 @@ class Store:
         InputError
             The disk cannot be written.
         """
-        digest = sha256(bundle).hex()
+        content = bundle if isinstance(bundle, Content) else Content(sha256(bundle).hex(), bundle, signature)
+        digest = content.sha256
         self.make()
         with self._locked():
             slots = self.slots()
@@ -182,9 +185,9 @@ class Store:
                 self._seal("trust", trust)
             if is_known(slots, digest):
                 return ""
-            self.check_space(len(bundle))
+            self.check_space(content.n_bytes)
             self._apply(lambda _: after)
-            self._write_bundle(slots.idle, bundle, signature)
+            self._write_content(slots.idle, content)
             self._apply(lambda slots: received(slots, digest))
             return slots.idle
 
@@ -235,29 +238,58 @@ class Store:
                 notes.append(f"the bundle of slot {name} is not used: its file is damaged")
                 self._apply(lambda slots, name=name: broken(slots, name, "its file is damaged"))  # type: ignore[misc]
 
-    def bundle_of(self, name: str) -> bytes:
-        """The bytes of a slot's bundle. Raises ``InputError`` if it cannot be read."""
-        return read_bounded(self._bundle(name), MAX_BUNDLE_BYTES, "bundle", remedy="put it again")
+    def resumed(self, name: str, digest: str) -> Started:
+        """The slot whose start another process has counted for this one.
+
+        Raises
+        ------
+        StoreError
+            It holds something else meanwhile.
+        """
+        slots = self.slots()
+        if name not in NAMES or slots[name].state not in ("trial", "good") or slots[name].sha256 != digest:
+            raise StoreError(f"slot {name[:8]} of {self.folder} is another one now; start hardcase-edge again")
+        return Started(name, self._bundle(name), slots[name])
 
     # ------------------------------------------------------------ parts
 
     def _bundle(self, name: str) -> Path:
         return self.folder / name / "bundle.hcb"
 
-    def _write_bundle(self, name: str, bundle: bytes, signature: bytes) -> None:
-        path = self._bundle(name)
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(signature_path(path))
-        if signature:
-            _write(signature_path(path), signature)
-        _write(path, bundle)
+    def _write_content(self, name: str, content: Content) -> None:
+        write_content(self.folder / name, content, _write, lambda data: self._seal(f"{name}/parts", data))
+
+    def content_of(self, name: str) -> Content:
+        """What a slot holds, as it was put.
+
+        Raises
+        ------
+        StoreError
+            A part of it is damaged.
+        InputError
+            It cannot be read.
+        """
+        return read_content(self.folder / name, self._sealed(f"{name}/parts", MAX_PARTS_BYTES))
 
     def _digest(self, name: str) -> str:
-        """The SHA-256 of a slot's bundle, in hex; "" if it cannot be read."""
+        """The SHA-256 of what was offered for a slot, in hex; "" if what it holds cannot be read or is damaged."""
         try:
-            return sha256(self.bundle_of(name)).hex()
+            return self.content_of(name).sha256
         except HardcaseError:
             return ""
+
+    def base(self) -> Content | None:
+        """The content of the slot that stays when another is put; None if no slot has any.
+
+        Raises
+        ------
+        StoreError
+            The state is damaged.
+        """
+        slots = self.slots()
+        stays = NAMES[slots.idle == NAMES[0]]
+        has_any = slots[stays].state in ("ready", "trial", "good") and self._digest(stays) == slots[stays].sha256
+        return self.content_of(stays) if has_any else None
 
     def _apply(self, change: Callable[[Slots], Slots]) -> Slots:
         old = self.slots()

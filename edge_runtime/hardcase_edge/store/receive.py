@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Receives a bundle by hand: signature, metadata, damage, verifier and golden cases, and only then the store."""
+"""Receives a bundle or a release: signature, metadata, damage, verifier and golden cases, and only then the store."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..base.files import read_bounded
 from ..base.sha256 import sha256
 from ..bundle.compatible import OTHER_PROGRAM, differences, identity_in, identity_of
 from ..bundle.file import read_bundle_bytes
-from ..bundle.load import Loaded, load_bundle, load_bytes
+from ..bundle.load import Loaded, load_bytes
 from ..bundle.signature import (
     MAX_KEY_BYTES,
     MAX_SIGNATURES,
@@ -20,6 +20,8 @@ from ..bundle.signature import (
     signature_path,
 )
 from ..errors import BundleError, InputError, OtherProgramError, SignatureError, StoreError, TrustError
+from ..release.archive import is_archive
+from ..release.content import content_of, read_release
 from .folder import Store
 from .repository import read_metadata, read_repository
 from .trust import Trust, first_trust, release_of, trust_from, updated
@@ -57,18 +59,9 @@ def receive(
     """
     now = Clock(store.noted_time()).now() if now is None else now
     data = read_bundle_bytes(bundle)
-    trust, release = _trusted(store, metadata, now), (0, 0)
-    if trust is not None:
-        release = release_of(trust, data, now=now)
-    if key is not None:
-        loaded = load_bundle(bundle, trust=key, allow_joint=True)
-        if loaded.bundle.sha256 != sha256(data).hex():
-            raise InputError(f"{bundle} was changed while it was read; put it again")
-    else:
-        loaded = load_bytes(data, allow_joint=True)
-    if not replaces:
-        _check_same(store, loaded, "put it with --replace-program if that is meant")
-    slot = store.put(data, _signature(bundle), release, trust.to_bytes() if trust is not None else b"")
+    trust, signature = _trusted(store, metadata, now), _signature(bundle)
+    remedy = "put it with --replace-program if that is meant"
+    slot = take(store, data, signature, key=key, trust=trust, now=now, replaces=replaces, remedy=remedy)
     return slot, sha256(data).hex()
 
 
@@ -81,8 +74,9 @@ def take(
     trust: Trust | None,
     now: float,
     replaces: bool = False,
+    remedy: str = "offer it with --replace-program if that is meant",
 ) -> str:
-    """As ``receive``, for a bundle that has come by another way than as a file.
+    """As ``receive``, for a bundle or a release that has come by another way than as a file.
 
     Parameters
     ----------
@@ -100,13 +94,19 @@ def take(
         The bundle is not received, and the store runs what it ran.
     """
     release = (0, 0) if trust is None else release_of(trust, data, now=now)
+    archive = None
+    if is_archive(data):
+        if trust is None:
+            raise SignatureError("a release is taken by signed metadata alone; give the store a root with store trust")
+        archive = read_release(data)
+    content = content_of(data, signature, archive, store.base())
     if key is not None:
-        remedy = "name the public key that hardcase keygen wrote"
-        check_signature(data, signature, read_bounded(key, MAX_KEY_BYTES, "trusted key", remedy=remedy))
-    loaded = load_bytes(data, allow_joint=True)
+        own = "name the public key that hardcase keygen wrote"
+        check_signature(content.bundle, content.signature, read_bounded(key, MAX_KEY_BYTES, "trusted key", remedy=own))
+    loaded = load_bytes(content.bundle, allow_joint=True)
     if not replaces:
-        _check_same(store, loaded, "offer it with --replace-program if that is meant")
-    return store.put(data, signature, release, trust.to_bytes() if trust is not None else b"")
+        _check_same(store, loaded, remedy)
+    return store.put(content, b"", release, trust.to_bytes() if trust is not None else b"")
 
 
 def _check_same(store: Store, new: Loaded, remedy: str) -> None:
@@ -115,8 +115,8 @@ def _check_same(store: Store, new: Loaded, remedy: str) -> None:
     if not slots.runs:
         return
     try:
-        old = identity_in(store.bundle_of(slots.runs))
-    except (BundleError, InputError):  # the bundle that runs is damaged: the new one may only be better
+        old = identity_in(store.content_of(slots.runs).bundle)
+    except (BundleError, InputError, StoreError):  # the bundle that runs is damaged: the new one may only be better
         return
     ours = identity_of(new.manifest, new.bundle.program, is_joint=new.joint is not None)
     if found := differences(ours, old):

@@ -16,6 +16,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from .. import __version__
 from ..base.clock import Clock
 from ..bundle.agreement import Agreement
 from ..errors import HardcaseError
@@ -210,6 +211,7 @@ class Run:
         """What runs, what was tried and failed, and what the first boot of a flashed card did, for the status."""
         slot = self.started.slot
         store: dict[str, Any] = {"slot": self.started.name, "state": self._state, "release": _dotted(slot)}
+        store |= {"sha256": slot.sha256, "runtime": __version__}
         if self._agreement is not None:
             a = self._agreement
             store["agreement"] = {"agreed": a.agreed, "differed": a.differed, "promised": a.promised}

@@ -60,7 +60,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     rolling.add_argument(
         "--worse-by", type=float, default=0.01, metavar="SHARE", help="how far right answers may fall (0.01)"
     )
-    rolling.add_argument("--anyway", action="store_true", help="go on even if the new policy is not better")
+    rolling.add_argument(
+        "--anyway", action="store_true", help="go on even if the new policy is not better, or no worker serves its f0"
+    )
     rolling.add_argument("--sign", metavar="FILE", help="private key to sign the bundle with, from hardcase keygen")
     rolling.add_argument("--metadata", type=Path, metavar="DIR", help="list the bundle in this folder of hardcase keys")
     rolling.add_argument("--private", type=Path, metavar="DIR", help="of hardcase keys (default: DIR-keys)")

@@ -45,7 +45,8 @@ def compare(old: Loaded, new: Path, found: Rows, hpc: Path | None, worse_by: flo
     from hardcase_edge.bundle.load import load_bundle
 
     at = {id(row): k for k, row in enumerate(found.all_rows)}
-    tested = fair([row for row in found.all_rows if row.part == "test"])
+    of_test = [row for row in found.all_rows if row.part == "test"]
+    tested = fair(of_test)
     if not tested:
         raise InputError("none of the rows is a test row; wait for more audits")
     weight = found.all_weights[[at[id(row)] for row in tested]]
@@ -69,7 +70,8 @@ def compare(old: Loaded, new: Path, found: Rows, hpc: Path | None, worse_by: flo
     }
     cheaper = figures["old"]["cost"] - figures["new"]["cost"]
     return {
-        "n_test": len(tested), "n_by_person": sum(told), "n_judged": int(judged.sum()), "judged_by": by, **figures,
+        "n_test": len(tested), "n_beyond_share": len(of_test) - len(tested), "n_by_person": sum(told),
+        "n_judged": int(judged.sum()), "judged_by": by, **figures,
         "gain": gain, "gain_95": [gain - Z * error, gain + Z * error], "unit": old.manifest.unit,
         "is_better": gain >= -worse_by and max(gain, cheaper) > 0,
     }  # fmt: skip
@@ -131,4 +133,6 @@ def lines_of(figures: dict[str, Any]) -> list[str]:
     few = "" if figures["judged_by"] == PEOPLE else f" (from {LEAST_BY_PEOPLE} of people on, theirs alone count)"
     verdict = "the new one is better" if figures["is_better"] else "the new one is not better, and is not rolled out"
     gain = f"{figures['gain']:+.4f} right (95 %: {low:+.4f} to {high:+.4f})"
+    if beyond := figures["n_beyond_share"]:
+        lines.append(f"  {beyond} test rows are left out, because their devices give more than their share")
     return [*lines, f"  on {n} rows that neither has seen, {by}{few}: {gain}; {verdict}"]

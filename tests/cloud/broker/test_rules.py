@@ -63,6 +63,9 @@ CASES = [
     pytest.param("air", update_topic("pi-1"), "pi-1", update_topic("pi-1"), True, id="own-update"),
     pytest.param("pi-1", fetch_topic("pi-1"), "air", fetch_topic("+"), True, id="own-fetch"),
     pytest.param("pi-1", status_topic("pi-1"), "air", status_topic("+"), True, id="updater-reads-statuses"),
+    pytest.param("air", request_topic("air"), "worker", request_topic("+"), True, id="updater-asks-f0"),
+    pytest.param("worker", reply_topic("air"), "air", reply_topic("air"), True, id="updater-reads-its-reply"),
+    pytest.param("air", request_topic("pi-1"), "worker", request_topic("+"), False, id="updater-asks-as-a-device"),
     pytest.param("pi-2", update_topic("pi-1"), "pi-1", update_topic("pi-1"), False, id="device-updates-another"),
     pytest.param("pi-1", fetch_topic("pi-2"), "air", fetch_topic("+"), False, id="fetch-of-another"),
 ]

@@ -151,9 +151,10 @@ def test_a_thousand_silent_connections_keep_nobody_with_the_token_out(tmp_path: 
 def test_many_pages_that_come_back_at_once_are_all_let_in(tmp_path: Path) -> None:
     request = f"GET /devices HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode()
     with serving(tmp_path) as where, ExitStack() as stack:
-        lines = [stack.enter_context(socket.create_connection(where, 10)) for _ in range(300)]
-        for line in lines:
-            line.sendall(request)
+        lines = []
+        for _ in range(300):
+            lines.append(stack.enter_context(socket.create_connection(where, 10)))
+            lines[-1].sendall(request)
         assert [line.recv(15) for line in lines] == [OK] * 300
 
 

@@ -13,10 +13,11 @@ import pytest
 
 from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.card import first_boot
-from hardcase_edge.card.archive import read_archive, read_zip
 from hardcase_edge.card.install import read_identity
 from hardcase_edge.card.places import link, put, safe_folder
 from hardcase_edge.errors import HardcaseError, InputError
+from hardcase_edge.release.archive import read_archive, read_zip
+from hardcase_edge.release.content import processor
 from hardcase_edge.store.first_boot import read_report
 from hardcase_edge.store.folder import Store
 from hardcase_edge.store.run import Run
@@ -164,7 +165,7 @@ def test_a_link_takes_the_place_of_a_link_and_of_nothing_else(tmp_path: Path) ->
      ("x86_64", 8, "x86_64"), ("x86_64", 4, ""), ("riscv64", 8, "")],
 )  # fmt: skip
 def test_the_kernel_is_that_of_the_python_and_not_of_the_machine(machine: str, pointer_bytes: int, name: str) -> None:
-    assert first_boot.processor(machine, pointer_bytes) == name
+    assert processor(machine, pointer_bytes) == name
 
 
 def trial(monkeypatch: pytest.MonkeyPatch, runtime: Path, answers: list[tuple[str, str]]) -> str:

@@ -131,7 +131,7 @@ def test_a_bundle_of_items_is_put_into_a_store_tried_and_stays(
     assert [len(json.loads(line)["labels"]) for line in out.splitlines() if line[:1] == "{"] == list(map(len, ITEMS))
 
 
-def test_a_bundle_of_items_whose_sensors_only_fail_stays_on_trial(
+def test_a_bundle_of_items_whose_sensors_only_fail_fails_its_trial(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("hardcase_edge.operations.beside.resident_bytes", lambda: 16_000_000)
@@ -144,8 +144,9 @@ def test_a_bundle_of_items_whose_sensors_only_fail_stays_on_trial(
     bad = [lines[0], *[",".join(c if k in kept else "x" for k, c in enumerate(line.split(","))) for line in lines[1:]]]
     path.write_text("\n".join(bad) + "\n")
     flags = ["--sensors", f"replay:{path}", "--trial-decisions", "4"]
-    assert main(["run", "--store", str(tmp_path / "store"), *flags]) == 0
+    assert main(["run", "--store", str(tmp_path / "store"), *flags]) == 2
     out, errors = capfd.readouterr()
+    assert "the trial of slot a has failed: no sensor gave a reading in 4 decisions" in errors
     assert all(json.loads(line)["failed"] for line in out.splitlines() if line[:1] == "{")
     assert "passed its trial" not in errors
 

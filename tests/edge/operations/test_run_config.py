@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from hardcase_edge.base.toml import parse_toml, toml_text
 from hardcase_edge.cli import main, make_parser
-from hardcase_edge.running.settings import text_of
+from hardcase_edge.settings.run_toml import text_of
 from tests.helpers.edge.device import make_bundle_bytes
 
 from .test_run_arguments import said_by

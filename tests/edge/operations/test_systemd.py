@@ -190,7 +190,7 @@ def test_a_hangup_runs_what_the_file_holds_then_and_keeps_what_it_has_if_that_is
             (folder / "toy.hcb").write_bytes(data)
             supervisor.process.send_signal(signal.SIGHUP)
             assert line in supervisor.process.stderr.readline()
-        (folder / "toy.hcb").write_bytes(make_bundle_bytes(name="newer"))
+        (folder / "toy.hcb").write_bytes(make_bundle_bytes(program="newer"))
         supervisor.process.send_signal(signal.SIGHUP)
         assert supervisor.hear("RELOADING=1")
         assert supervisor.hear("READY=1") == "READY=1\nSTATUS=runs newer"
@@ -206,7 +206,7 @@ def test_a_hangup_tries_what_a_store_has_received(folder):
         assert b"has passed its trial" in supervisor.process.stderr.readline()
         supervisor.process.send_signal(signal.SIGHUP)
         assert b"the store has nothing newer; what runs goes on" in supervisor.process.stderr.readline()
-        store.put(make_bundle_bytes(name="newer"))
+        store.put(make_bundle_bytes(program="newer"))
         supervisor.process.send_signal(signal.SIGHUP)
         assert b"slot b has passed its trial" in supervisor.process.stderr.readline()
         assert store.slots().current == "b"

@@ -65,7 +65,7 @@ def test_a_trial_passes_when_f0_agrees_and_its_cost_is_no_decisions(store, broke
     assert facts["store"]["agreement"] == {"agreed": 4, "differed": 0, "promised": 0.95}
     assert (facts["asked"], facts["local"]) == (12, 12)
     asked = {"asked": 4, "agreed": 4, "differed": 0, "unanswered": 0}
-    assert facts["audits"] == {"kept": 12, **asked, "cost": 12 * 10.0 + 4 * REQUEST_COST}
+    assert facts["audits"] == {"share": 1.0, "kept": 12, **asked, "cost": 12 * 10.0 + 4 * REQUEST_COST}
     assert (facts["draws"]["n"], len(facts["draws"]["seed"])) == (12, 64), "the last facts tell the seed"
     assert (facts["link"]["aside"], "sent" in facts["link"]) == (4, False)
 

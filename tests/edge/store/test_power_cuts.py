@@ -11,7 +11,7 @@ import pytest
 
 from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.store.slots import failed, passed, saw_cloud, stopped, worked
-from tests.helpers.edge.store_cuts import MEMORY, Cuts, Step, bundle, random_steps
+from tests.helpers.edge.store_cuts import MEMORY, Cuts, Step, bundle, random_steps, release
 
 B = [bundle(k) for k in range(6)]
 SHA = [sha256(b).hex() for b in B]
@@ -33,11 +33,12 @@ STEPS: dict[str, Step] = {
     "it stays": lambda s: s.apply(lambda slots: passed(slots, SHA[2])),
     "the cloud": lambda s: s.apply(saw_cloud),
     "a bundle that nobody starts": lambda s: s.put(B[3], b"s" * 64, (1, 2)),
-    "a bundle in its place": lambda s: s.put(B[4], b"t" * 64, (2, 1), b"trust 3"),
+    "a release in its place": lambda s: s.put(release(4, b"t" * 64), b"", (2, 1), b"trust 3"),
     "first start": lambda s: s.start(),
     "second start": lambda s: s.start(),
     "third start": lambda s: s.start(),
     "start of the old one": lambda s: s.start(),
+    "a release instead of it": lambda s: s.put(release(5, b""), b"", (2, 2)),
     "rotation": lambda s: s.write_trust(b"trust 4"),
     "an hour": lambda s: s.note_time(1_800_000_000),
     "another hour": lambda s: s.note_time(1_800_003_600),
@@ -48,15 +49,20 @@ STEPS: dict[str, Step] = {
 
 FLUSHES = [
     "sync .state", "sync .trust", "sync .time", "sync .broken", "sync slot/.bundle.hcb", "sync slot/.bundle.hcb.sig",
-    "sync top", "sync store", "sync slot",
+    "sync slot/.release.hcr", "sync slot/.parts", "sync top", "sync store", "sync slot",
 ]  # fmt: skip
-NAMES = ("state", "trust", "time", "broken", "slot/bundle.hcb", "slot/bundle.hcb.sig")
-OTHER_CALLS = {"mkdir store", "mkdir slot", "create lock", "unlink slot/bundle.hcb.sig"} | {
-    call
-    for name in NAMES
-    for temporary in (f"slot/.{name[5:]}" if "/" in name else f".{name}",)
-    for call in (f"create {temporary}", f"write {temporary}", f"rename {temporary} {name}", f"unlink {temporary}")
-}
+NAMES = ("state", "trust", "time", "broken", "slot/bundle.hcb", "slot/bundle.hcb.sig", "slot/release.hcr", "slot/parts")
+UNLINKED = ("bundle.hcb.sig", "release.hcr", "parts")
+OTHER_CALLS = (
+    {"mkdir store", "mkdir slot", "create lock"}
+    | {f"unlink slot/{name}" for name in UNLINKED}
+    | {
+        call
+        for name in NAMES
+        for temporary in (f"slot/.{name[5:]}" if "/" in name else f".{name}",)
+        for call in (f"create {temporary}", f"write {temporary}", f"rename {temporary} {name}", f"unlink {temporary}")
+    }
+)
 
 
 @pytest.fixture

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from hardcase_edge import __version__
+from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.bundle.load import load_bytes
 from hardcase_edge.device.device import Device
 from hardcase_edge.errors import InputError
@@ -72,10 +74,11 @@ def test_a_cloud_that_was_seen_once_must_be_seen_in_every_later_trial_with_a_bro
 def test_the_status_says_what_runs_and_not_what_was_put(store: Store) -> None:
     store.put(b"one", b"", (1, 4))
     run = start(store, [])
-    assert run.facts() == {"store": {"slot": "a", "state": "trial", "release": "1.4"}}
+    what = {"slot": "a", "release": "1.4", "sha256": sha256(b"one").hex(), "runtime": __version__}
+    assert run.facts() == {"store": {**what, "state": "trial"}}
     assert decide(run)
     assert decide(run)
-    good = {"store": {"slot": "a", "state": "good", "release": "1.4"}}
+    good = {"store": {**what, "state": "good"}}
     assert run.facts() == good
     store.put(b"two", b"", (1, 5))
     assert run.facts() == good

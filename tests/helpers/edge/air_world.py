@@ -19,6 +19,7 @@ import pytest
 from hardcase_cloud.updates.campaign import GOOD, ROLLED_BACK, Campaign
 from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.errors import BundleError, InputError, StoreError
+from hardcase_edge.release.content import Content
 from hardcase_edge.store.folder import Store
 from hardcase_edge.store.run import Run
 from hardcase_edge.store.slots import NAMES
@@ -82,11 +83,12 @@ class MemoryStore(Store):
     def _sealed(self, name: str, limit: int) -> bytes | None:
         return self.disk.files.get(name)
 
-    def _write_bundle(self, name: str, bundle: bytes, signature: bytes) -> None:
-        self.disk.write(f"{name}/bundle", bundle)
+    def content_of(self, name: str) -> Content:
+        data = self.disk.files.get(f"{name}/bundle", b"")
+        return Content(sha256(data).hex(), data)
 
-    def _digest(self, name: str) -> str:
-        return sha256(self.disk.files.get(f"{name}/bundle", b"")).hex()
+    def _write_content(self, name: str, content: Content) -> None:
+        self.disk.write(f"{name}/bundle", content.bundle)
 
 
 class MemoryIncoming:

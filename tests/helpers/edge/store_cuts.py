@@ -15,12 +15,13 @@ from pathlib import Path
 
 from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.errors import HardcaseError
+from hardcase_edge.release.content import Content
 from hardcase_edge.store.folder import Store
 from hardcase_edge.store.slots import Slots, failed, passed, saw_cloud, slots_from, stopped, worked
 from tests.helpers.edge.cut_runs import CutRuns
 from tests.helpers.edge.power_cuts import Recorder, Tree, cuts, cuts_behind, read_tree, without_leftovers
 
-__all__ = ["MEMORY", "Cuts", "Step", "bundle", "random_steps", "view_of"]
+__all__ = ["MEMORY", "Cuts", "Step", "bundle", "random_steps", "release", "view_of"]
 
 Step = Callable[[Store], object]
 View = tuple[str, bytes, bool]
@@ -33,6 +34,17 @@ STEPS = 12  # of a random run
 def bundle(k: int) -> bytes:
     """The bytes of a bundle of its own length."""
     return k.to_bytes(2, "big") * (150 + k)
+
+
+def release(k: int, signature: bytes) -> Content:
+    """What a release with this bundle and other files puts into a slot."""
+    return Content(sha256(b"release %d" % k).hex(), bundle(k), signature, b"PK" * (170 + k))
+
+
+def _whole(content: Content) -> tuple[Content, Content]:
+    """What a slot with this bundle may have."""
+    k = int.from_bytes(content.bundle[:2], "big")
+    return Content(sha256(bundle(k)).hex(), bundle(k), content.signature), release(k, content.signature)
 
 
 class Cuts(CutRuns[View]):
@@ -100,9 +112,10 @@ def view_of(folder: str | Path) -> View:
     store = Store(folder)
     try:
         started = store.start()
-        signature = started.path.with_name("bundle.hcb.sig")
-        sealed = signature.read_bytes() if signature.exists() else b""
-        runs = f"{started.slot.state} {sha256(started.path.read_bytes()).hex()[:8]} {sealed[:8].hex()}"
+        content = store.content_of(started.name)
+        runs = f"{started.slot.state} {started.slot.sha256[:8]} {content.signature[:8].hex()}"
+        if content not in _whole(content):
+            runs += " mixed"
     except HardcaseError:
         runs = "nothing"
     try:
@@ -120,10 +133,13 @@ def random_steps(n: int, seed: int) -> list[tuple[str, Step]]:
     steps: list[tuple[str, Step]] = [("put 0", lambda s: s.put(bundle(0)))]
     for k in range(1, n):
         what = rng.choice([*["put"] * 2, *["start"] * 3, *["passed"] * 2, *["worked"] * 2, "failed", "stopped", "more"])
-        signature, release = rng.choice([b"", bytes([k]) * 64]), (rng.randrange(k + 1), rng.randrange(RELEASES))
+        signature, version = rng.choice([b"", bytes([k]) * 64]), (rng.randrange(k + 1), rng.randrange(RELEASES))
         trust = rng.choice([b"", b"", b"trust %d" % k])
         if what == "put":
-            step: Step = lambda s, k=k, a=(signature, release, trust): s.put(bundle(k), *a)  # type: ignore[misc] # noqa: E731
+            content = (
+                release(k, signature) if rng.random() < 0.5 else Content(sha256(bundle(k)).hex(), bundle(k), signature)
+            )
+            step: Step = lambda s, c=content, a=(version, trust): s.put(c, b"", *a)  # type: ignore[misc] # noqa: E731
         elif what == "start":
             step = Store.start
         elif what == "more":

@@ -83,7 +83,7 @@ def world() -> Iterator[None]:
         patch.setattr("hardcase_edge.store.receive.check_signature", lambda *args: None)
         patch.setattr("hardcase_edge.store.receive.read_bounded", lambda *args, **more: b"")
         patch.setattr(os, "fsync", lambda descriptor: None)
-        patch.setattr(os, "posix_fallocate", lambda *args: None)
+        patch.setattr(os, "posix_fallocate", lambda *args: None, raising=False)
         yield
 
 
@@ -151,6 +151,11 @@ class Life:
         names = [name for name in (after.runs, after.current or after.behind) if name and self.is_whole(after, name)]
         if not {after[name].sha256 for name in names} & (self.worked | {self.working}):
             self.wrong.append(f"{where}: {known}")
+
+    def holds(self, sha: str) -> bool:
+        """Whether a slot has this bundle still; a newer one may have taken its place before it had worked."""
+        known = self.store.slots()
+        return any(known[name].sha256 == sha and known[name].state not in ("bad", "loading") for name in slots.NAMES)
 
     def is_whole(self, known: slots.Slots, name: str) -> bool:
         path = self.root / "store" / name / "bundle.hcb"
@@ -289,7 +294,7 @@ class Life:
             self.working = ""
             if is_on and self.n_good >= RULES.decisions and not self.is_full:
                 is_broken = kind == "differs" and run._agreement is not None and run._agreement.is_broken
-                if not is_broken and sha not in self.worked:
+                if not is_broken and sha not in self.worked and self.holds(sha):
                     self.seen["worked"] += 1
                     self.worked.add(sha)
             if not is_on:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The archive of a card: one zip file with the runtime, kernels, bundle and unit, and a digest of each file.
+"""The archive of a card or a release: one zip file with what a device runs, and a digest of each file.
 
-Python runs it as it is (``python3 card.pyz``). docs/flashing.md says what it holds. Whoever reads it checks every
+Python runs a card's as it is (``python3 card.pyz``). docs/flashing.md says what it holds. Whoever reads it checks every
 digest first, so that a file that a card has not kept, or a copy that was cut short, puts nothing down.
 """
 
@@ -21,13 +21,18 @@ from ..errors import InputError, one_line
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["MANIFEST", "MAX_ARCHIVE_BYTES", "Archive", "read_archive", "read_manifest", "read_zip"]
+__all__ = [
+    "MANIFEST", "MAX_ARCHIVE_BYTES", "Archive", "is_archive", "pack_archive", "read_archive", "read_manifest",
+    "read_zip", "zip_of",
+]  # fmt: skip
 
 MANIFEST = "card/manifest.json"
 MAX_ARCHIVE_BYTES = 32 * 1024 * 1024
 MAX_FILES = 1_000
+MAGIC = b"PK\x03\x04"  # no bundle begins so: it would have a manifest of 67 MB
 COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 TEXTS = ("bundle", "identity", "name", "runtime")  # keys of a manifest
+_TIME = (2020, 1, 1, 0, 0, 0)
 _NAME = re.compile(r"(?!.*(^|/)\.{1,2}(/|$))[A-Za-z0-9_.+-]+(/[A-Za-z0-9_.+-]+){0,8}", re.ASCII)
 
 
@@ -38,6 +43,29 @@ class Archive:
     files: dict[str, bytes]
     manifest: dict[str, Any]
     sha256: str
+
+
+def is_archive(data: bytes) -> bool:
+    """Whether these bytes, or the first of them, begin as an archive and not as a bundle does."""
+    return data.startswith(MAGIC)
+
+
+def zip_of(files: Mapping[str, bytes]) -> bytes:
+    """A zip file of these files in their order, the same bytes each time."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in files.items():
+            entry = zipfile.ZipInfo(name, _TIME)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = 0o100644 << 16
+            archive.writestr(entry, data)
+    return out.getvalue()
+
+
+def pack_archive(files: Mapping[str, bytes], about: Mapping[str, Any]) -> bytes:
+    """The archive of these files; ``about`` has the keys of its manifest besides ``format`` and ``files``."""
+    manifest = {"format": 1, **about, "files": {name: sha256(data).hex() for name, data in files.items()}}
+    return zip_of({**files, MANIFEST: json.dumps(manifest, sort_keys=True).encode()})
 
 
 def read_zip(data: bytes, what: str) -> dict[str, bytes]:

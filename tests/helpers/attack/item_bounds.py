@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attack on the bounds of joint items: programs of any size either are refused, or take the time and memory proved."""
+
+from __future__ import annotations
+
+import random
+import time
+import tracemalloc
+
+from hardcase_edge.errors import BundleError
+from hardcase_edge.joint.definition import RELEASES
+from hardcase_edge.joint.drive import drive_joint
+from hardcase_edge.joint.machine import open_joint
+from hardcase_edge.joint.prove import verify_joint
+from hardcase_edge.joint.session import JointMachine
+from hardcase_edge.kernel.machine import EVALUATORS, KERNEL, has_kernel
+from hardcase_edge.program.limits import worst_decision_ms
+from tests.helpers.edge.crafted_items import wide_items
+
+from .outcome import Outcome
+
+__all__ = ["attack", "most_seconds", "play_rising", "session_bytes"]
+
+LARGEST = (1_024, 3_000, 3_000, 30_000)  # parts; scorers, outputs and columns that nobody reads
+SLACK = 2.0  # the machine does other things, too
+OBJECT_BYTES = 1_000  # of Python, beside what was proved
+
+
+def play_rising(machine: JointMachine) -> None:
+    """Decide an item of the most parts, whose readings rise, so that an anytime release releases each alone."""
+    session = machine.session(machine.joint.max_parts)
+    drive_joint(session, lambda asked: {(p, s): [float(p)] for p, s in asked}, lambda *_: None)
+
+
+def most_seconds(machine: JointMachine, again: int = 3) -> float:
+    """CPU seconds of such an item; the least of some, because other work takes some of them."""
+    times = []
+    for _ in range(again):
+        began = time.process_time()
+        play_rising(machine)
+        times.append(time.process_time() - began)
+    return min(times)
+
+
+def session_bytes(machine: JointMachine) -> int:
+    """Bytes that an item of the most parts takes when it begins."""
+    tracemalloc.start()
+    session = machine.session(machine.joint.max_parts)
+    taken = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert session.next_action()
+    return taken
+
+
+def attack(seconds: float, seed: int) -> list[Outcome]:
+    """Sizes for so many seconds; wrong: an item that takes more time or memory than was proved of it."""
+    rng, end = random.Random(seed), time.monotonic() + seconds
+    inputs = crashes = wrong = 0
+    slowest = 0.0
+    while time.monotonic() < end or not inputs:
+        parts, scorers, outputs, columns = (int(most ** rng.random()) for most in LARGEST)
+        inputs += 1
+        try:
+            part, joint = wide_items(parts, scorers - 1, outputs, columns - 1, rng.choice(RELEASES))
+            proved = verify_joint(part, joint)
+        except BundleError:
+            continue
+        for name in EVALUATORS if has_kernel() else ("python",):
+            try:
+                machine = open_joint(part, joint, name)
+                took = most_seconds(machine)
+                is_large = name == KERNEL and session_bytes(machine) > proved.memory + OBJECT_BYTES
+            except Exception:
+                crashes += 1
+                continue
+            slowest = max(slowest, took)
+            wrong += is_large or took * 1e3 > SLACK * worst_decision_ms(proved.operations, name)
+    return [Outcome("bounds: crafted items take what was proved", inputs, crashes, wrong, slowest)]
