@@ -4,8 +4,9 @@
     make machine
     sudo python benchmarks/machine.py [--cuts 20] [--seed 1] [--out benchmarks/results/machine.json] [--render]
 
-Two machines run at once: one lives through first boot, a driver that hangs, and two updates; the other one's power is
-cut. The command ends with status 1 if a cut has left anything wrong.
+Three machines run at once: one lives through first boot, a driver that hangs, and two updates; one is given runtimes
+and settings over the air; the power of the third is cut. The command ends with status 1 if a cut has left anything
+wrong.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ sys.path.insert(0, str(ROOT))
 
 from tests.helpers.machine.cuts import cut_power
 from tests.helpers.machine.life import live
+from tests.helpers.machine.releases import CUTS as RELEASE_CUTS
+from tests.helpers.machine.releases import live_on_releases
 
 BASE = ROOT / "build" / "machine"
 PAGE = ROOT / "docs" / "benchmarks" / "machine.md"
@@ -36,6 +39,19 @@ The card has a FAT boot partition and an ext4 root with Debian 12, in the shape 
 `hardcase flash` finds `cmdline.txt` and `config.txt` on it, and systemd runs `firstrun.sh` as `cmdline.txt` says.
 At each start the kernel is given what stands in `cmdline.txt` then, as a Pi's firmware does it.
 The machine is x86-64 with 512 MB and not a Pi: a Pi's firmware, its kernel and the wear of its card are not shown.
+
+"""
+RELEASES = """
+## Release files over the air
+
+Another card is offered [release files](../updates.md#everything-that-a-device-runs): runtimes under other versions, \
+two of them bad, and settings that name a broker which is not there, with `--trial-s 30`.
+Each line is the time from the offer to the facts that say what runs for good.
+
+"""
+RELEASE_CUTS_TEXT = """
+Then the power is cut in steps of further updates of the runtime, at a random moment after what the console shows.
+The device must then run the old runtime or the new one, and the new one in the end, without a step by hand.
 
 """
 CUTS = """
@@ -52,16 +68,18 @@ After each cut the machine is powered on again, and after the last one the whole
 
 
 def measure(n_cuts: int, seed: int) -> dict[str, Any]:
-    """Both machines' figures."""
+    """The machines' figures."""
     n_first = n_cuts // 5
     began = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as pool:
-        places = [Path(folder, name) for name in ("life", "cuts")]
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(3) as pool:
+        places = [Path(folder, name) for name in ("life", "cuts", "releases")]
         for place in places:
             place.mkdir()
         steps = pool.submit(live, BASE, places[0])
         cuts = pool.submit(cut_power, BASE, places[1], n_first, n_cuts - n_first, seed)
-        figures = {"steps": steps.result(), "cuts": cuts.result().figures()}
+        n_releases = min(len(RELEASE_CUTS), n_cuts // 4)
+        releases = pool.submit(live_on_releases, BASE, places[2], n_releases, seed)
+        figures = {"steps": steps.result(), "cuts": cuts.result().figures(), "releases": releases.result()}
     return {**figures, "cores": os.cpu_count(), "seconds": time.monotonic() - began}
 
 
@@ -69,6 +87,7 @@ def page(figures: dict[str, Any]) -> str:
     """The page."""
     cuts = figures["cuts"]
     rows = [(step, f"{seconds:.0f}") for step, seconds in figures["steps"].items()]
+    steps = [(step, f"{seconds:.0f}") for step, seconds in figures["releases"]["steps"].items()]
     counts = [
         ("cuts in the first boot", cuts["in_first_boot"]),
         ("cuts while the store was written", cuts["in_writes"]),
@@ -78,9 +97,12 @@ def page(figures: dict[str, Any]) -> str:
     ]
     return (
         HEAD
-        + f"It had {figures['cores']} cores, and took {figures['seconds']:.0f} s with two such machines at once.\n\n"
+        + f"It had {figures['cores']} cores, and took {figures['seconds']:.0f} s with three such machines at once.\n\n"
         + markdown(("step", "seconds"), rows)
-        + "\n"
+        + RELEASES
+        + markdown(("offered", "seconds"), steps)
+        + RELEASE_CUTS_TEXT
+        + markdown(("cut when", "ran after it"), list(figures["releases"]["cuts"].items()))
         + CUTS
         + markdown(("", "number"), [(what, str(n)) for what, n in counts])
         + "\n"

@@ -8,6 +8,7 @@ runtime that is installed here as the device's own one.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -17,15 +18,20 @@ from typing import Any
 import pytest
 
 from hardcase.cli import main
+from hardcase_cloud.broker.embedded import EmbeddedBroker
 from hardcase_edge import __version__
 from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.errors import BundleError, SignatureError
 from hardcase_edge.release.archive import pack_archive, read_archive
 from hardcase_edge.release.content import STORE_FORMAT
+from hardcase_edge.release.unpacked import try_command
 from hardcase_edge.store.folder import Store
 from hardcase_edge.store.receive import begin_trust, receive
+from tests.helpers.cloud.brokers import until
 from tests.helpers.edge.device import make_bundle_bytes
 from tests.helpers.edge.repository import Repository
+
+from .test_air import Rig, end
 
 NEW = "9.9.9"
 SENSORS = "def read(sensor):\n    return 3.0 if sensor == 'x' else [1.0] * 5\n"
@@ -212,6 +218,9 @@ def test_settings_that_the_runtime_does_not_know_fail_their_trial(fleet: Fleet) 
 def test_what_is_damaged_on_the_disk_is_unpacked_again_or_the_other_slot_runs(fleet: Fleet) -> None:
     fleet.put("new.hcr", other_runtime(fleet.folder))
     fleet.run(*RUN, "--count", "12")
+    doctor = [sys.executable, "-m", "hardcase_edge.cli", "doctor", "--json", "run", *RUN]
+    told = subprocess.run(doctor, cwd=fleet.folder, capture_output=True, text=True, timeout=60, check=False).stdout
+    assert json.loads(told)["faults"] == []
     unpacked = fleet.store.folder / "b" / "unpacked"
     (unpacked / "hardcase_edge/cli.py").write_text("raise SystemExit(9)\n")
     (unpacked / "json.py").write_text("raise SystemExit(9)\n")
@@ -269,3 +278,41 @@ def test_a_release_needs_signed_metadata_and_a_damaged_one_is_refused(tmp_path: 
     begin_trust(fleet.store, tmp_path / "1.root.json")
     with pytest.raises(BundleError, match="the store has none"):
         fleet.put("r.hcr", data)
+
+
+def test_a_disk_that_does_not_take_the_files_of_a_release_keeps_no_device_from_deciding(fleet: Fleet) -> None:
+    fleet.put("new.hcr", other_runtime(fleet.folder))
+    (fleet.store.folder / "b" / "unpacked").write_text("in the way\n")
+    lines, said = fleet.run(*RUN, "--count", "3")
+    assert (len(lines), ran(fleet)[0], fleet.store.slots().b.state) == (3, __version__, "bad"), said
+    assert "cannot be written" in fleet.store.slots().b.reason
+
+
+def test_a_command_that_hangs_is_ended_while_the_watchdog_is_fed() -> None:
+    fed: list[None] = []
+    command = [sys.executable, "-c", "import time; print('half', flush=True); time.sleep(60)"]
+    assert try_command(command, os.environ, 1.2, lambda: fed.append(None)) == (b"", "it was not done in 1.2 s")
+    assert len(fed) >= 3
+    assert try_command(["/no/such/python"], os.environ, 1.0)[1].startswith("it could not be tried")
+
+
+def test_over_the_air_one_process_becomes_each_runtime_and_a_broker_that_is_not_there_is_left_again(
+    tmp_path: Path,
+) -> None:
+    with EmbeddedBroker(port=0) as broker:
+        rig = Rig(tmp_path, broker, "pump-9")
+        data = other_runtime(tmp_path)
+        words = ["--sensors", f"replay:{rig.replay}", "--interval", "0.02", "--trial-s", "4", "--broker"]
+        nowhere = release(tmp_path, "--run", " ".join([*words, "mqtt://127.0.0.1:9"]))
+        with rig.running() as device:
+            until(lambda: rig.is_good(rig.first))
+            status, events, errors = end(rig.offer(data))
+            assert (status, events[-2]["state"]) == (0, "good"), errors
+            store = rig.facts()["store"]
+            assert (store["runtime"], store["sha256"], store["state"]) == (NEW, sha256(data).hex(), "good")
+            status, events, errors = end(rig.offer(nowhere))
+            assert (status, events[-2]["state"]) == (2, "rolled back"), errors
+            assert "no connection to the cloud" in events[-2]["reason"]
+            store = rig.facts()["store"]
+            assert (store["runtime"], store["sha256"], store["state"]) == (NEW, sha256(data).hex(), "good")
+            assert device.poll() is None, "it was the same process all the time"

@@ -11,9 +11,6 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..base.files import read_bounded
-from ..base.sha256 import sha256
-from ..bundle.file import MAX_BUNDLE_BYTES
 from ..errors import HardcaseError
 from ..store.folder import SPARE_BYTES, Store
 from ..store.slots import NAMES, Slots
@@ -97,7 +94,7 @@ def _slot(folder: Path, slots: Slots, name: str) -> Iterator[Fault]:
     if slot.state not in ("ready", "trial", "good"):
         return
     try:
-        digest = sha256(read_bounded(path, MAX_BUNDLE_BYTES, "bundle", remedy="put it again")).hex()
+        digest = Store(folder).content_of(name).sha256
     except HardcaseError as error:
         yield Fault.of(error, path)
         return

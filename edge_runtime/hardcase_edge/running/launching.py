@@ -114,7 +114,7 @@ def plan_for(
     Raises
     ------
     HardcaseError
-        The disk cannot be read or written.
+        The slot cannot be read, or a function and no command asks.
     """
     content = store.content_of(started.name)
     if not content.archive:
@@ -126,13 +126,13 @@ def plan_for(
     folder = store.folder / started.name / "unpacked"
     archive = read_archive(content.archive, f"the archive of slot {started.name}")
     files = unpacked_files(archive)
-    unpack(folder, files)
     own = {name: os.environ.get(name) for name in PYTHON}
     path = [str(folder), *([own["PYTHONPATH"]] if own["PYTHONPATH"] else [])]
     try:
+        unpack(folder, files)
         words = _words(args, folder, files)
-    except InputError as error:
-        return None, f"its settings cannot be used: {error}"
+    except (StoreError, InputError) as error:  # a full disk must not keep the other slot from running
+        return None, f"its files cannot be put down: {error}"
     command, environment = command_of(path, words)
     if started.slot.state == "trial":
         for tried in (["verify", str(started.path), "--json"], ["service", "--program", "/hardcase-edge", *words]):

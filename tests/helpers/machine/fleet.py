@@ -54,8 +54,8 @@ class Fleet:
             (folder / "metadata" / file).write_bytes(text)
         return folder / "model.hcb", folder / "metadata"
 
-    def flash(self, card: Path, broker_port: int) -> None:
-        """``hardcase flash`` of the first bundle.
+    def flash(self, card: Path, broker_port: int, module: str = "card_sensors") -> None:
+        """``hardcase flash`` of the first bundle, with this module of sensors.
 
         Raises
         ------
@@ -63,11 +63,11 @@ class Fleet:
             It ended with another status than 0.
         """
         run = (
-            f"--sensors card_sensors:read --interval 0.25 --broker mqtt://10.0.2.2:{broker_port} --device-id {DEVICE} "
+            f"--sensors {module}:read --interval 0.25 --broker mqtt://10.0.2.2:{broker_port} --device-id {DEVICE} "
             "--publish all"
         )
         words = ["flash", self.bundle, card, "--root", self.folder / "1.root.json", "--metadata", self.metadata]
-        words += ["--file", GUEST / "card_sensors.py", "--file", GUEST / "card_writer.py"]
+        words += ["--file", GUEST / f"{module}.py", "--file", GUEST / "card_writer.py"]
         words += ["--file", self.folder / "releases.zip", "--run", run]
         subprocess.run([sys.executable, "-m", "hardcase.cli", *map(str, words)], check=True)
 

@@ -26,7 +26,7 @@ from tests.helpers.edge.device import make_bundle_bytes
 from .emulator import Machine
 from .fleet import DEVICE, Fleet, crashing_bundle
 
-__all__ = ["LOG", "Seen", "Watch", "copy_of", "live"]
+__all__ = ["LOG", "Seen", "Watch", "copy_of", "live", "offer"]
 
 LOG = "systemd.journald.forward_to_console=1"
 FIRST_BOOT_S, BOOT_S, WATCHDOG_S, UPDATE_S = 240.0, 180.0, 240.0, 300.0  # how long each may take on a busy machine
@@ -128,12 +128,12 @@ def live(base: Path, folder: Path) -> dict[str, float]:
         steps["a driver hangs to the next decision"] = decision.t - hung
 
         offered, second = time.monotonic(), make_bundle_bytes(name="second")
-        status, said = _offer(fleet, broker, "second", second)
+        status, said = offer(fleet, broker, "second", second)
         assert status == 0, said
         steps["an offer over the air to a bundle that has passed its trial"] = time.monotonic() - offered
 
         offered = time.monotonic()
-        status, said = _offer(fleet, broker, "third", crashing_bundle())
+        status, said = offer(fleet, broker, "third", crashing_bundle())
         assert status == 2, said
         digest = sha256(second).hex()
         decision = watch.wait("decision", lambda body: body["bundle"] == digest, UPDATE_S, since=time.monotonic())
@@ -141,7 +141,7 @@ def live(base: Path, folder: Path) -> dict[str, float]:
     return steps
 
 
-def _offer(fleet: Fleet, broker: Broker, name: str, data: bytes) -> tuple[int, str]:
+def offer(fleet: Fleet, broker: Broker, name: str, data: bytes) -> tuple[int, str]:
     """``hardcase cloud offer``: its exit status and what it said."""
     bundle, metadata = fleet.publish(name, data)
     words = ["cloud", "offer", bundle, "--metadata", metadata, "--device", DEVICE, "--broker", broker.url]
