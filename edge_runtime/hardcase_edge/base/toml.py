@@ -47,7 +47,7 @@ def toml_text(values: Mapping[str, Any]) -> str:
     """A line for each key: texts, whole and other numbers, true and false, and lists of these.
 
     >>> toml_text({"sensors": ["thermal:"], "interval": 0.5, "isolate": True})
-    'sensors = ["thermal:"]\ninterval = 0.5\nisolate = true\n'
+    'sensors = ["thermal:"]\\ninterval = 0.5\\nisolate = true\\n'
 
     Raises
     ------

@@ -227,10 +227,11 @@ class Session:
                     self._leaves.pop(tree, None)
         self._waiting = None
 
-    def reply(self, result: int, confidence: int) -> None:
-        """Report the HPC's answer: a class index (a value, in a program of values) and confidence in basis points."""
+    def reply(self, result: Number, confidence: int) -> None:
+        """Report the HPC's answer: a class index (a value, in a draft a float) and confidence in basis points."""
         self._needs_reply()
-        n_classes, said, sure = self._machine.program.n_classes, index(result), index(confidence)
+        n_classes, sure = self._machine.program.n_classes, index(confidence)
+        said = result if isinstance(result, float) and not n_classes else index(result)
         if not 0 <= sure <= 10_000 or not (0 <= said < n_classes if n_classes else -(2**63) <= said < 2**63):
             raise SessionError(f"a reply of class {result}, confidence {confidence}; there are {n_classes} classes")
         self._decide(said, sure, CLOUD)

@@ -22,7 +22,7 @@ from hardcase_cloud.answering.worker import Worker, default_group
 from hardcase_cloud.broker.embedded import EmbeddedBroker
 from hardcase_edge.errors import LinkError
 from hardcase_edge.link.address import parse_address
-from hardcase_edge.link.wire import OK, request_topic, unpack_reply
+from hardcase_edge.link.wire import OK, other_hpc_in, request_topic, unpack_reply
 
 from ...helpers.cloud.brokers import free_port, running_mosquitto
 from ...helpers.cloud.clients import asking
@@ -106,6 +106,7 @@ def test_what_is_no_request_is_counted_and_the_worker_goes_on(mosquitto, hpc):
             client.publish(request_topic("w-3"), payload, 1)
         client.publish("hardcase/v1/-not-a-device/request", good, 1)
         client.publish(request_topic("w-3"), good, 1)
+        assert other_hpc_in(heard.get(timeout=60).payload) == ((2).to_bytes(16, "big"), bytes.fromhex(hpc.sha256))
         assert reply_of(heard.get(timeout=60), hpc).status == OK
         counted = worker.counters()
         assert {k: n for k, n in counted.items() if n} == {
