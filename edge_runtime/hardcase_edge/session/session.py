@@ -231,7 +231,7 @@ class Session:
         """Report the HPC's answer: a class index (a value, in a draft a float) and confidence in basis points."""
         self._needs_reply()
         n_classes, sure = self._machine.program.n_classes, index(confidence)
-        said = result if isinstance(result, float) and not n_classes else index(result)
+        said = result if isinstance(result, float) and not n_classes else index(result)  # type: ignore[arg-type]
         if not 0 <= sure <= 10_000 or not (0 <= said < n_classes if n_classes else -(2**63) <= said < 2**63):
             raise SessionError(f"a reply of class {result}, confidence {confidence}; there are {n_classes} classes")
         self._decide(said, sure, CLOUD)
