@@ -93,6 +93,7 @@ def page(figures: dict[str, Any]) -> str:
         ("cuts while the store was written", cuts["in_writes"]),
         ("starts after a cut", cuts["starts"]),
         ("newest release that the machine had acknowledged", cuts["acknowledged"]),
+        ("trials that failed because three of their starts were cut", cuts["ended"]),
         *((f"*{what}*", n) for what, n in cuts["wrong"].items()),
     ]
     return (

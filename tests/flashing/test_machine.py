@@ -29,3 +29,18 @@ def test_what_runs_after_a_cut_is_compared_with_what_was_acknowledged(
     cuts.check(release, trusts)
     assert {what for what, n in cuts.wrong.items() if n} == ({wrong} if wrong else set())
     assert len(cuts.lines) == (wrong is not None)
+
+
+@pytest.mark.parametrize(("n_cut", "says", "ended"), [(2, True, 1), (1, True, 0), (2, False, 0)])
+def test_a_trial_of_which_three_starts_were_cut_may_end_if_the_machine_says_so(
+    n_cut: int, says: bool, ended: int
+) -> None:
+    cuts = Cuts()
+    cuts.read(CONSOLE)
+    for _ in range(n_cut):
+        cuts.check(8, 8)
+        cuts.read("RUNS 1.8 TRUSTS 8\r\n")
+    cuts.check(7, 8, says_ended=says)
+    assert (cuts.ended, cuts.wrong[LOST]) == (ended, 1 - ended)
+    cuts.check(7, 8)
+    assert cuts.wrong[LOST] == 2 * (1 - ended)

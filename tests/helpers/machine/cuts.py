@@ -2,7 +2,8 @@
 """Power cuts at random moments of a first boot and of a store that is written, in the emulated machine.
 
 After each cut the machine is powered on again. It must come as far as it would have, and what its store runs must not
-be older than what it had said, on its console, to have received or tried.
+be older than what it had said, on its console, to have received or tried; but a trial of which three starts were cut
+before they could end fails by the store's own rule, and says so.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ SCRIPT_S = 8.0  # the first boot's script on a machine with a core to itself
 WRITES_S = 4.0  # of a store that is written, at most, before the power is cut
 WRITER = ("panic=1", "init=/usr/bin/python3", "--", "/usr/local/lib/hardcase/card_writer.py")
 DECIDES = "Started hardcase-edge.service"
+MAX_STARTS = 3  # of a trial that are cut before it can pass
+ENDED = rf"BACK the trial of slot [ab] has failed: {MAX_STARTS} starts did not end well"
 LOST, OLDER, DOES_NOT_START = "acknowledged and lost", "older than acknowledged", "does not start"
 
 
@@ -37,11 +40,13 @@ class Cuts:
         self.acknowledged = 1  # the newest release that the machine said to have received or tried
         self.wrong = {LOST: 0, OLDER: 0, DOES_NOT_START: 0}
         self.lines: list[str] = []
+        self.ended = 0  # trials that ended because their starts were cut
         self._is_tried = True
+        self._n_cut = 0  # consoles in which the trial under way did not end
 
     def figures(self) -> dict[str, Any]:
         """For a page."""
-        names = ("in_first_boot", "in_writes", "starts", "acknowledged", "wrong", "lines")
+        names = ("in_first_boot", "in_writes", "starts", "acknowledged", "ended", "wrong", "lines")
         return {name: getattr(self, name) for name in names}
 
     def note(self, what: str, line: str) -> None:
@@ -49,10 +54,16 @@ class Cuts:
         self.wrong[what] += 1
         self.lines.append(f"{what}: {line}")
 
-    def check(self, release: int, trusts: int) -> None:
-        """Compare what runs at a start, and what is trusted, with what was acknowledged before."""
+    def check(self, release: int, trusts: int, *, says_ended: bool = False) -> None:
+        """Compare what runs at a start, and what is trusted, with what was acknowledged before.
+
+        ``says_ended``: whether the machine says that the trial has failed because its starts did not end well.
+        """
         self.starts += 1
-        if min(release, trusts) < self.acknowledged:
+        if says_ended and not self._is_tried and self._n_cut >= MAX_STARTS and trusts >= self.acknowledged > release:
+            self.ended += 1
+            self.acknowledged, self._is_tried = release, True
+        elif min(release, trusts) < self.acknowledged:
             line = f"release {release} runs, {trusts} is trusted, and {self.acknowledged} was acknowledged"
             self.note(OLDER if self._is_tried else LOST, line)
 
@@ -60,6 +71,8 @@ class Cuts:
         """Take note of what the machine says to have done."""
         for word, release in re.findall(r"(PUT|GOOD) (\d+)\r?\n", console):
             self._is_tried, self.acknowledged = word == "GOOD", max(self.acknowledged, int(release))
+            self._n_cut = 0
+        self._n_cut += not self._is_tried
 
 
 def cut_power(base: Path, folder: Path, n_first: int, n_writes: int, seed: int) -> Cuts:
@@ -79,7 +92,7 @@ def cut_power(base: Path, folder: Path, n_first: int, n_writes: int, seed: int) 
             machine.power_on(*WRITER)
             try:
                 runs = machine.run_until(r"RUNS \d+\.(\d+) TRUSTS (\d+)\r?\n", BOOT_S)
-                cuts.check(int(runs[1]), int(runs[2]))
+                cuts.check(int(runs[1]), int(runs[2]), says_ended=re.search(ENDED, machine.console()) is not None)
                 time.sleep(rng.uniform(0, WRITES_S))
             except TimeoutError as error:
                 cuts.note(DOES_NOT_START, str(error))

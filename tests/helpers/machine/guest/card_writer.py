@@ -3,6 +3,7 @@
 
 The console has a line for what runs at the start, and for each step after its file is on the disk:
 
+    BACK ...                    a trial has failed at this start, and why
     RUNS 1.7 TRUSTS 7           the release of the slot that runs, and the version of the trusted targets
     PUT 8, GOOD 8               the release was received, and its trial has passed
 """
@@ -39,6 +40,8 @@ def main() -> None:
     store = Store(STORE)
     started = store.start()
     targets = trust_from(store.trust() or b"").targets
+    for note in started.notes:
+        say(f"BACK {note}")
     say(f"RUNS {'.'.join(map(str, started.slot.release))} TRUSTS {targets.version if targets else 0}")
     releases = zipfile.ZipFile(io.BytesIO((HERE / "releases.zip").read_bytes()))
     newest = store.slots().newest[1]
