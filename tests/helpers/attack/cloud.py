@@ -98,7 +98,8 @@ def flood(
     with attacked(folder) as cloud:
         alone = cloud.answered(n_asked)
         assert alone == n_asked, "the victim is not even answered alone"
-        flags = ["--port", str(cloud.broker.port), "--device", "loud", "--password", cloud.broker.passwords["loud"]]
+        flags = ["--port", str(cloud.broker.port), "--device", "loud"]
+        flags += [f"--password={cloud.broker.passwords['loud']}"]  # which may begin with a dash
         flags += ["--sha", cloud.sha256, "--rate", str(rate), "--qos", str(qos), "--seconds", str(seconds)]
         command_line = [sys.executable, "-m", f"{__package__}.flood", *flags]
         with subprocess.Popen(command_line, cwd=ROOT, stdout=subprocess.PIPE, text=True) as flooder:
