@@ -96,7 +96,7 @@ differ from f0, take too much memory or time, cannot be loaded, are refused, or 
 
 Before and behind each write, and after each event, a state is judged by what the next start would run from it: \
 {states:,} states.
-A state is wrong if a bundle had worked by then while a slot held it, as counted from its decisions, and none that had \
+A state is wrong if a bundle had worked by then, as counted from its decisions, and none that had \
 would run or stand behind the one on trial.
 At the end of each life a good bundle is offered, and has to stay.
 

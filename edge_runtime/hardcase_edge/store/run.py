@@ -76,7 +76,9 @@ class Run:
         other = slots[_OTHER[started.name]]
         self._failed = failure_of(other)
         self._has_worked = self._has_told_rule = self._has_news = False  # in this start
+        self._has_passed = False  # which is written again with each decision, while the disk is full
         self._told: set[str] = set()  # causes for which the trial waits
+        self._trouble = ""  # with the disk, as it was told last
         self.is_late = self.is_told = False
         self.deadline_s = rules.deadline_s
         self._trial: Trial | None = None
@@ -236,10 +238,11 @@ class Run:
             self._note(f"the trial of slot {self.started.name} waits for {self.waits_for}")
 
     def _judge(self, verdict: str, *, is_useless: bool = False) -> None:
-        if verdict == PASSED:
-            self.is_trial, self._has_news = False, True
+        self._has_passed |= verdict == PASSED
+        if self._has_passed:
             sha256, name = self.started.slot.sha256, self.started.name
             slots = self._apply(lambda slots: passed(slots, sha256))
+            self.is_trial, self._has_news = slots is None, slots is not None
             if slots is not None and slots.current == name and slots[name].sha256 == sha256:  # no newer one came
                 self._state = "good"
                 self._note(f"the bundle in slot {name} has passed its trial")
@@ -260,10 +263,13 @@ class Run:
 
     def _apply(self, change: Callable[[Slots], Slots]) -> Slots | None:
         try:
-            return self._store.apply(change)
+            slots, trouble = self._store.apply(change), ""
         except HardcaseError as error:
-            self._note(f"{error}; decisions go on")
-            return None
+            slots, trouble = None, str(error)
+        if trouble and trouble != self._trouble:
+            self._note(f"{trouble}; decisions go on")
+        self._trouble = trouble
+        return slots
 
 
 def clock_or_noted(store: Store) -> Clock:

@@ -65,6 +65,14 @@ def test_a_bundle_that_has_worked_is_never_lost() -> None:
         assert seen[what] > 2, (what, seen)
 
 
+PASSED_ON_A_FULL_DISK, CUT_BEHIND_ITS_PASS = 9813, 8644
+
+
+@pytest.mark.parametrize("seed", [PASSED_ON_A_FULL_DISK, CUT_BEHIND_ITS_PASS])
+def test_a_pass_that_could_not_be_written_is_written_later(seed: int) -> None:
+    assert lives(range(seed, seed + 1))[0] == []
+
+
 events = st.lists(st.tuples(st.sampled_from(sorted(set(EVENTS))), st.integers(0, 1_999)), max_size=25)
 
 

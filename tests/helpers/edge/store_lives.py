@@ -106,6 +106,7 @@ class Life:
         self.bundles: dict[str, bytes] = {}
         self.worked: set[str] = set()  # bundles that have worked here, by their SHA-256
         self.working = ""  # the one whose decision is being judged, which may be the one by which it has worked
+        self.cut_while_working: set[str] = set()  # those whose such decision was the last before the power went
         self.wrong: list[str] = []
         self.seen: Counter[str] = Counter()
         self.n_states, self.cut_in = 0, -1  # writes until the power goes; below 0: not soon
@@ -149,13 +150,8 @@ class Life:
             self.wrong.append(f"{where}: {error}")
             return
         names = [name for name in (after.runs, after.current or after.behind) if name and self.is_whole(after, name)]
-        if not {after[name].sha256 for name in names} & (self.worked | {self.working}):
+        if not {after[name].sha256 for name in names} & (self.worked | self.cut_while_working | {self.working}):
             self.wrong.append(f"{where}: {known}")
-
-    def holds(self, sha: str) -> bool:
-        """Whether a slot has this bundle still; a newer one may have taken its place before it had worked."""
-        known = self.store.slots()
-        return any(known[name].sha256 == sha and known[name].state not in ("bad", "loading") for name in slots.NAMES)
 
     def is_whole(self, known: slots.Slots, name: str) -> bool:
         path = self.root / "store" / name / "bundle.hcb"
@@ -174,6 +170,7 @@ class Life:
 
     def die(self) -> None:
         """The process is no more; the disk is as it is."""
+        self.cut_while_working |= {self.working} - {""}
         self.working = ""
         self.run, self.is_on = None, False
         self.incoming.close()
@@ -294,7 +291,7 @@ class Life:
             self.working = ""
             if is_on and self.n_good >= RULES.decisions and not self.is_full:
                 is_broken = kind == "differs" and run._agreement is not None and run._agreement.is_broken
-                if not is_broken and sha not in self.worked and self.holds(sha):
+                if not is_broken and sha not in self.worked:
                     self.seen["worked"] += 1
                     self.worked.add(sha)
             if not is_on:
