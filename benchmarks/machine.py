@@ -100,10 +100,13 @@ def page(figures: dict[str, Any]) -> str:
         HEAD
         + f"It had {figures['cores']} cores, and took {figures['seconds']:.0f} s with three such machines at once.\n\n"
         + markdown(("step", "seconds"), rows)
+        + "\n"
         + RELEASES
         + markdown(("offered", "seconds"), steps)
+        + "\n"
         + RELEASE_CUTS_TEXT
         + markdown(("cut when", "ran after it"), list(figures["releases"]["cuts"].items()))
+        + "\n"
         + CUTS
         + markdown(("", "number"), [(what, str(n)) for what, n in counts])
         + "\n"

@@ -25,7 +25,7 @@ def crashing_bundle() -> bytes:
     """A bundle that reads both sensors for each decision, of which one crashes."""
     program = make_program()
     changed = replace(program, nodes=(Acquire((0, 1), 1, 3), *program.nodes[1:]))
-    return pack_bundle(Bundle(make_manifest(name="crashing").to_json(), changed, ()))
+    return pack_bundle(Bundle(make_manifest().to_json(), changed, ()))
 
 
 class Fleet:

@@ -135,6 +135,7 @@ def live(base: Path, folder: Path) -> dict[str, float]:
         offered = time.monotonic()
         status, said = offer(fleet, broker, "third", crashing_bundle())
         assert status == 2, said
+        assert "rolled back" in said, said  # and not refused before it ran
         digest = sha256(second).hex()
         decision = watch.wait("decision", lambda body: body["bundle"] == digest, UPDATE_S, since=time.monotonic())
         steps["an offer of a bundle that crashes to decisions of the one before"] = decision.t - offered
