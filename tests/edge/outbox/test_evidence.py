@@ -114,9 +114,9 @@ def test_a_plugins_picture_of_a_kept_audit_is_in_the_store(tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     (tmp_path / "toy.hcb").write_bytes(make_bundle_bytes())
     (tmp_path / "a_plugin_with_pictures.py").write_text(
-        f"asked = open('asked', 'w')\n"
+        f"from pathlib import Path\n"
         f"def read(sensor):\n    return {EASY} if sensor == 'x' else [1, 2, 3, 4, 5]\n"
-        f"def evidence(sensor):\n    print(sensor, file=asked, flush=True)\n"
+        f"def evidence(sensor):\n    with Path('asked').open('a') as asked:\n        print(sensor, file=asked)\n"
         f"    return {png()!r} if sensor == 'vib' else None\n"
     )
     with running_mosquitto(tmp_path / "b") as broker:
