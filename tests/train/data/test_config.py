@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 from hardcase_edge.errors import InputError
+from hardcase_train.data.amounts import PolicyLimits, limits_of
 from hardcase_train.data.config import DEFAULT_METHODS, Config, SensorConfig, read_config
 
 DATA = '[data]\nfile = "d.csv"\ntarget = "y"\n'
@@ -75,6 +76,39 @@ def test_every_key_arrives(tmp_path):
         size="large",
         effort="thorough",
     )
+
+
+def test_the_limits_of_policies_arrive(tmp_path):
+    found = config(tmp_path, DATA + "[policy]\nbudget = 5\nmax_ms = 0.5\nmax_bytes = 32768\nmax_forward = 0.1\n")
+    assert found.limits == PolicyLimits(budget=5, max_ms=0.5, max_bytes=32768, max_forward=0.1)
+    assert not config(tmp_path, DATA).limits
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("budget = -1", "[policy] budget is -1, a cost from 0 to 1e+09 is expected"),
+        ("budget = nan", "[policy] budget is nan"),
+        ('budget = "5"', "[policy] budget is '5', a number is expected"),
+        ("max_bytes = 0", "[policy] max_bytes is 0, a whole number of bytes from 1"),
+        ("max_bytes = 32.5", "[policy] max_bytes is '32.5', a whole number is expected"),
+        ("max_forward = 5", "[policy] max_forward is 5, a share from 0 to 1"),
+        ("max_msec = 5", "did you mean 'max_ms'?"),
+    ],
+)
+def test_a_wrong_limit_is_one_line(tmp_path, line, said):
+    with pytest.raises(InputError) as error:
+        config(tmp_path, f"{DATA}[policy]\n{line}\n")
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_limits_are_given_as_a_mapping_too():
+    assert limits_of("policy", {"budget": 2.5}).micro_budget == 2_500_000
+    with pytest.raises(InputError, match="unknown limit 'max_byte'; did you mean 'max_bytes'"):
+        limits_of("policy", {"max_byte": 1})
+    with pytest.raises(InputError, match="give a dict of limits"):
+        limits_of("policy", 5)
 
 
 def test_two_keys_are_enough(tmp_path):

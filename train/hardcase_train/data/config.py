@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from hardcase_edge.program.kinds import CLASS, NAMES, Kind, kind_named
 
 from ..columns.dates import DATES
 from ..structured.item_settings import ItemSettings
-from .amounts import check_amount, check_cost
+from .amounts import NO_LIMITS, PolicyLimits, check_amount, check_cost
 from .effort import effort_of
 from .index_settings import IndexSettings
 
@@ -32,6 +32,7 @@ TASKS = NAMES
 SIZES = ("auto", "small", "large")
 MAX_CONFIG_BYTES = 1_000_000
 NUMBER = (int, float)
+LIMITS = tuple(field.name for field in fields(PolicyLimits))
 PATHS = ("file", "model", "table", "tflite")  # keys that name files
 KINDS = {dict: "a table", list: "an array", str: "a string", bool: "true or false", int: "a whole number"}
 KINDS |= {float: "a number"}
@@ -69,7 +70,17 @@ KEYS: dict[str, dict[str, type | tuple[type, ...]]] = {
         "max_bytes": int,
     },
     "joint": {"shares": list, "releases": list, "ask": (int, float), "max_parts": int, "weight_bits": int},
-    "policy": {"methods": list, "size": str, "effort": str, "quality": (str, dict), "class_weight": str},
+    "policy": {
+        "methods": list,
+        "size": str,
+        "effort": str,
+        "quality": (str, dict),
+        "class_weight": str,
+        "budget": NUMBER,
+        "max_ms": NUMBER,
+        "max_bytes": int,
+        "max_forward": NUMBER,
+    },
 }
 
 
@@ -118,6 +129,7 @@ class Config:
     size: str = "auto"  # of low-cost models, one of SIZES
     effort: str = "normal"  # how much a search tries, one of ``effort.EFFORTS``
     quality: str | dict[str, Any] | None = None  # the measure of answers, as ``error_costs.chosen_quality`` takes it
+    limits: PolicyLimits = NO_LIMITS  # that every policy keeps
     index: IndexSettings = field(default_factory=IndexSettings)  # of poly-dom and the methods beside it
     joint: ItemSettings = field(default_factory=ItemSettings)  # of items of several parts
     errors: dict[str, Any] = field(default_factory=dict)  # costs of errors, as ``error_costs.cost_table`` takes them
@@ -244,6 +256,7 @@ def _build(path: Path, tree: dict[str, Any], seed: int | None) -> Config:
             )
     out["size"] = check_choice(f"{path}: [policy] size", policy.get("size", "auto"), SIZES)
     out["effort"] = effort_of(f"{path}: [policy]", policy.get("effort", "normal")).name
+    out["limits"] = PolicyLimits(**{key: policy[key] for key in LIMITS if key in policy})
     names = [s.name for s in out["sensors"]]
     if len(set(names)) != len(names):
         raise InputError(

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -15,6 +15,7 @@ from hardcase_edge.program.cost import Meter, to_unit
 from hardcase_edge.program.definition import MICRO, Feature, Sensor, Uplink, sensors_of_features
 from hardcase_edge.program.kinds import RANK, Kind, kind_of
 
+from .amounts import NO_LIMITS, PolicyLimits
 from .effort import NORMAL, Effort
 from .error_costs import error_losses, targets_of
 from .index_settings import IndexSettings
@@ -130,6 +131,7 @@ class Problem:
     kept : the sensors that policies may read before they forward (``stages.screening``); None: all
     index : settings of methods that index sensor sets by size and budget
     max_item_size : the largest item whose costs are defined; 1 if items have no sizes
+    limits : what every policy keeps; methods ask ``is_affordable`` about its budget
     errors : (n_classes, n_classes) loss of answer a to a case of class y, as learners and cuts see it
         (``error_costs``); None: each error counts 1
 
@@ -158,6 +160,7 @@ class Problem:
     kept: Subset | None = None
     max_item_size: int = 1
     index: IndexSettings = field(default_factory=IndexSettings)
+    limits: PolicyLimits = NO_LIMITS
 
     @property
     def is_ordered(self) -> bool:
@@ -225,8 +228,25 @@ class Problem:
 
     @property
     def offered(self) -> Subset:
-        """The sensors that policies may read before they forward."""
-        return tuple(range(len(self.sensors))) if self.kept is None else self.kept
+        """The sensors that policies may read before they forward, without those that alone are over the budget."""
+        kept = range(len(self.sensors)) if self.kept is None else self.kept
+        return tuple(s for s in kept if self.is_affordable((s,)))
+
+    def is_affordable(self, sensors: Iterable[int], requests: int = 0) -> bool:
+        """Whether these sensors and requests keep the budget of ``limits``, for the largest item.
+
+        A request also needs the sensors whose readings it carries; name them too, or ask ``may_forward``.
+        """
+        budget = self.limits.micro_budget
+        return budget is None or self._largest.total(sensors, requests) <= budget
+
+    def may_forward(self, sensors: Iterable[int] = ()) -> bool:
+        """Whether a row that has bought these sensors can still be forwarded within the budget."""
+        return self.limits.max_forward != 0 and self.is_affordable({*sensors, *self.hpc_sensors}, 1)
+
+    @cached_property
+    def _largest(self) -> Meter:
+        return Meter(self, self.max_item_size)
 
     @property
     def offered_of(self) -> np.ndarray:

@@ -143,6 +143,7 @@ def make_task(
         value_unit=unit,
         max_item_size=largest,
         index=config.index,
+        limits=config.limits,
     ).with_quality(_quality(config, target, weight, train), legacy is not None)
     return Task(problem, table.names, names, classes, _windows(table, names), hpc, config, table, target.y)
 
