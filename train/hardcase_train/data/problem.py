@@ -307,8 +307,11 @@ class Problem:
 
     @property
     def cost_unit(self) -> float:
-        """The cost of the most expensive case, in the user's unit; 1 if everything is free."""
-        return max(self.forward_cost, float(self.sensor_costs().sum())) or 1.0
+        """The cost of the most expensive case, in the user's unit, or the budget; 1 if everything is free."""
+        costs = self.sensor_costs()
+        most, budget = max(self.forward_cost, float(costs.sum())), self.limits.budget
+        buys = budget is not None and bool(((costs > 0) & (costs <= budget)).any())
+        return (min(most, budget) if budget is not None and buys else most) or 1.0
 
     @property
     def dtypes(self) -> tuple[str, ...]:

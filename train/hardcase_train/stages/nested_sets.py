@@ -19,11 +19,12 @@ from ..data.problem import Subset
 from ..policy.kinds import learned
 from ..policy.prices import prices
 from .subset_search import Probe, SubsetSearch
-from .thresholds import Choices, Meeting, mean_value, priced_cuts
+from .thresholds import FORBIDDEN, Choices, Meeting, mean_value, priced_cuts
 
 __all__ = ["Chains"]
 
 PRICE = 0.2  # errors per cost unit, at which orders are compared
+HARD_PRICE = 0.02  # the same where a budget leaves no forward: all that it allows may be bought for most rows
 SPREAD = (0.25, 1.0, 4.0)  # multiples of that price; a stage must be in use at one of them
 REACH = 14  # local search moves only the first sensors of an order
 
@@ -40,7 +41,10 @@ class Chains:
         self._costs, self._cloud_cost = _row_costs(search)
         self._kind = learned(judge.problem)
         self._cloud_wrong = self._kind.cloud(judge.stakes[rows], (), self._y, self._weight)
-        (self._price,) = prices(judge.problem, 1, PRICE, PRICE)
+        price = PRICE
+        if not judge.problem.may_forward():
+            price, self._cloud_wrong = HARD_PRICE, self._cloud_wrong + FORBIDDEN
+        (self._price,) = prices(judge.problem, 1, price, price)
         self._meetings: dict[Subset, Meeting] = {}
 
     @cached_property
@@ -65,7 +69,9 @@ class Chains:
         return self._stages(order)
 
     def _greedy(self) -> Order:
-        return min((_order(path) for path in self.search.paths()), key=self._value)
+        has_budget = self.search.problem.limits.budget is not None  # then paths end before they have all sensors
+        others = self.search.sensors if has_budget else ()
+        return min((_order(path, others) for path in self.search.paths()), key=self._value)
 
     def _value(self, order: Order) -> float:
         """Mean of ``expected loss + price * cost`` of a policy over the order's prefixes, with the price's cuts."""
@@ -74,20 +80,29 @@ class Chains:
 
     def _stages(self, order: Order) -> list[Subset]:
         """The prefixes in use at some price, at most as many as the effort allows."""
-        choices, sets = self._choices(order), _prefixes(order)
+        choices, sets = self._choices(order), self._prefixes(order)
         used = sorted({k for times in SPREAD for k in priced_cuts(choices, times * self._price)}) or [len(sets) - 1]
         n_stages = min(self.search.problem.effort.max_stages, len(used))
         places = np.unique(np.linspace(0, len(used) - 1, n_stages).round().astype(int))
         return [sets[used[k]] for k in places]
 
     def _choices(self, order: Order) -> Choices:
-        sets = _prefixes(order)
+        sets = self._prefixes(order)
         for subset, probe in zip(sets, self.search.probes(sets), strict=True):
             if subset not in self._meetings:
                 wrong = self._losses(probe)
                 cost = self._costs[:, list(subset)].sum(axis=1)
                 self._meetings[subset] = Meeting(probe.sure, None, wrong, cost)
         return Choices([self._meetings[s] for s in sets], self._cloud_wrong, self._cloud_cost, self._weight)
+
+    def _prefixes(self, order: Order) -> list[Subset]:
+        """The order's sets, without sensors that are over the budget when they come; the empty set if all are."""
+        sets, bought = list[Subset](), list[int]()
+        for s in order:
+            if self.search.problem.is_affordable([*bought, s]):
+                bought.append(s)
+                sets.append(tuple(sorted(bought)))
+        return sets or [()]
 
     def _losses(self, probe: Probe) -> np.ndarray:
         """Expected loss of the probe's answer to each probed row, (n_probed,)."""
@@ -103,13 +118,10 @@ def _row_costs(search: SubsetSearch) -> tuple[np.ndarray, np.ndarray]:
     return np.maximum(np.broadcast_to(costs, (n, costs.shape[1])), 1e-9), np.broadcast_to(request_cost, n)
 
 
-def _order(path: list[Subset]) -> Order:
-    """Sensors in the order in which the path, from small to large sets, adds them."""
-    return tuple(next(iter(set(b) - set(a))) for a, b in pairwise(sorted(path, key=len)))
-
-
-def _prefixes(order: Order) -> list[Subset]:
-    return [tuple(sorted(order[:k])) for k in range(1, len(order) + 1)]
+def _order(path: list[Subset], others: Subset) -> Order:
+    """Sensors in the order in which the path, from small to large sets, adds them; then the others."""
+    order = tuple(next(iter(set(b) - set(a))) for a, b in pairwise(sorted(path, key=len)))
+    return (*order, *(s for s in others if s not in order))
 
 
 def _neighbours(order: Order) -> Iterator[Order]:

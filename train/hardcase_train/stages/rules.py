@@ -40,7 +40,8 @@ def level_cuts(staged: StagedPolicy, levels: Sequence[float]) -> list[Tried]:
     ]
     margins = {(k, level): margin_at(tables[k], level) for k, level in product(stages, levels)}
     candidates = []
-    for first, last, end, level in product(stages, stages, ("forward", "answer"), levels):
+    ends = ("forward", "answer") if judge.problem.may_forward() else ("answer",)
+    for first, last, end, level in product(stages, stages, ends, levels):
         if last < first or (end == "answer" and first == last):
             continue  # no stages, or a static subset
         cuts = {k: Cut(margins[k, level]) for k in range(first, last + 1)}

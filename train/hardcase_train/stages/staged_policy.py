@@ -27,7 +27,7 @@ from ..policy.confidences import NEVER
 from ..policy.front import Point
 from ..policy.kinds import learned
 from ..policy.selection import Judge, Trained
-from .thresholds import Choices, Cut, Cuts, Meeting, expected
+from .thresholds import FORBIDDEN, Choices, Cut, Cuts, Meeting, expected
 
 __all__ = ["StagedPolicy"]
 
@@ -85,7 +85,18 @@ class StagedPolicy:
             meetings.append(Meeting(sure, gate, wrong, stop.cost))
         met = [sure for sure, sensors in zip(self.sures, self.chain, strict=True) if sensors]
         cloud = self._kind.cloud(judge.stakes, met, judge.y, judge.weight)
+        cloud = cloud + FORBIDDEN * (not judge.problem.may_forward())
         return Choices(meetings, cloud, self.forwarded.cost, judge.weight)
+
+    def within(self, cuts: Cuts) -> Cuts | None:
+        """These cuts within the budget of every row: the last stage answers if no forward fits; None if no cuts do."""
+        problem, last = self.judge.problem, max(cuts)
+        bought = {s for k in cuts for s in self.chain[k]}
+        if not problem.is_affordable(bought):
+            return None
+        if cuts[last].is_last or problem.may_forward(bought):
+            return cuts
+        return {**cuts, last: Cut(-NEVER)}
 
     def ends(self, k: int, cut: Cut) -> np.ndarray:
         """The rows that exit at this stage if they reach it, (n,) bool."""
@@ -108,8 +119,9 @@ class StagedPolicy:
         Errors are not counted for this: of many policies on the same rows, the one with the fewest errors is often only
         the luckiest.
         """
+        fitting = ((params, within) for params, cuts in policies if (within := self.within(cuts)) is not None)
         rated = sorted(
-            ((*expected(self.choices, cuts), params, cuts) for params, cuts in policies), key=_cost_then_chance
+            ((*expected(self.choices, cuts), params, cuts) for params, cuts in fitting), key=_cost_then_chance
         )
         front: list[Point] = []
         least = np.inf

@@ -123,7 +123,8 @@ class SubsetSearch:
         if not self._paths:
             start = self._searched()
             paths = [self.forward(1.0, start), self.forward(0.0, start), self.backward(start)]
-            self._paths = [path for path in paths if len(path) > 1 and () in path]
+            within = [[s for s in path if self.problem.is_affordable(s)] for path in paths]
+            self._paths = [path for path in within if len(path) > 1 and () in path] or [[()]]
         return self._paths
 
     def _searched(self) -> Subset:
@@ -220,11 +221,14 @@ class SubsetSearch:
         return float(self.costs[list(subset)].sum())
 
     def forward(self, power: float, end: Subset) -> list[Subset]:
-        """The path from the empty set to ``end``; each step adds the best ``gain / cost**power``."""
+        """The path from the empty set to ``end``; each step adds the best affordable ``gain / cost**power``."""
         path: list[Subset] = [()]
         worth: dict[int, float] = dict.fromkeys(end, np.inf)
         while worth and not (len(path) > 1 and self.is_late()):
             current = path[-1]
+            worth = {s: w for s, w in worth.items() if self.problem.is_affordable((*current, s))}
+            if not worth:
+                break
 
             def gains(options: list[int], current: Subset = current) -> list[float]:
                 before, *after = self.losses([current, *(tuple(sorted((*current, s))) for s in options)])

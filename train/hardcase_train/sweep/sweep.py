@@ -22,6 +22,7 @@ from .auto import chosen_methods
 from .executors import Pool
 from .halving import FEW_SETTINGS, MIN_ROWS, RUNG, climbers
 from .job_cache import JobCache
+from .kept import Keeper
 from .phases import CHOICE, SETS, SETTINGS, phase_bar
 from .rungs import ALL, Job, Ladder, fitting, run_job, settings_of
 
@@ -37,6 +38,7 @@ class Sweep:
     hpc : the point of f0, the reference of savings
     cache : finished jobs of earlier runs, to which those of this run are added; or None
     quiet : whether to show no progress bar on stderr
+    keeper : of the problem's limits; None: there are none
     """
 
     ladder: Ladder
@@ -44,6 +46,7 @@ class Sweep:
     pool: Pool
     cache: JobCache | None = None
     quiet: bool = False
+    keeper: Keeper | None = None
 
     def points(self, methods: Sequence[str]) -> list[Point]:
         """The points of each method that are best on the judged rows, without test figures.
@@ -60,7 +63,7 @@ class Sweep:
         jobs = [Job(setting) for settings in grids.values() for setting in settings]
         by_method: dict[str, list[Point]] = {m: [] for m in chosen}
         for job, points in zip(jobs, self.run(jobs), strict=True):
-            by_method[job.setting.method] += points
+            by_method[job.setting.method] += points if self.keeper is None else self.keeper.kept(points)
         return [p for m in chosen for p in front_of(m, by_method[m])]
 
     def run(self, jobs: Sequence[Job], title: str = "settings") -> list[list[Point]]:

@@ -26,6 +26,7 @@ from ..stages.nested_sets import Chains
 from ..trees.size import MANY_ROWS, size_of
 from ..trees.subset_classifier import FOREST, TREES
 from .executors import Pool
+from .kept import Keeper
 from .phases import CHOICE, SETS, SETTINGS, phase_bar
 from .rungs import ALL, Job, Ladder, run_job, sample, settings_of
 from .sweep import Sweep, front_of
@@ -120,6 +121,7 @@ class TimedSweep:
     problem : screened, if it has many sensors
     hpc : the point of f0
     say : called with a line after each front
+    keeper : of the problem's limits; None: there are none
     """
 
     problem: Problem
@@ -129,6 +131,7 @@ class TimedSweep:
     deadline: Deadline
     say: Callable[[str], None]
     quiet: bool = False
+    keeper: Keeper | None = None
 
     def points(self, methods: Sequence[str], better: Callable[[list[Point]], None]) -> list[Point]:
         """The best points of each method on the judged rows, without test figures.
@@ -193,7 +196,7 @@ class TimedSweep:
         with phase_bar(phase, what, len(jobs), self.quiet) as bar:
             for run, part in ((clock.measured, must), (clock.run, [job for job in jobs if job not in must])):
                 for _, result in self.pool(run, ladder, part):
-                    points += result or []
+                    points += self.keeper.kept(result or []) if self.keeper is not None else result or []
                     n_ended += result is not None
                     bar.set_postfix_str(f"{max(0.0, self.deadline.left()):.0f} s left")
                     bar.update(1)

@@ -24,6 +24,7 @@ from ..trees.binning import Bins
 from ..trees.boosting import Ensemble
 from .executors import Pool, n_threads, open_pool
 from .job_cache import JobCache
+from .kept import Keeper
 from .plan import make_plan
 from .rungs import Ladder
 from .sweep import Sweep
@@ -44,7 +45,7 @@ def learn(
     deadline: Deadline | None = None,
     better: Callable[[list[Point]], None] | None = None,
 ) -> list[Point]:
-    """The point of f0, the best points of every method on the judged rows, and the fixed set of all sensors.
+    """The point of f0, the best points of every method that keep the limits, and the fixed set of all sensors.
 
     Parameters
     ----------
@@ -58,12 +59,18 @@ def learn(
         the points depend on the speed of this machine
     better : called with the points of the first front, as soon as they are there, if there is a deadline
     """
-    judge = Judge(problem)
+    judge, keeper = Judge(problem), Keeper(problem)
     hpc = hpc_point(judge)
     n_jobs = n_threads(jobs)
 
     def tested(points: list[Point]) -> list[Point]:
         return [hpc, *with_test(problem, points, n_jobs)]
+
+    def checked(points: list[Point]) -> list[Point]:
+        for line in keeper.lines() if say is not None else ():
+            say(line)
+        keeper.check(points)
+        return tested(points)
 
     with open_pool(jobs=jobs) if pool is None else nullcontext(pool) as opened:
         problem, screening = screen(problem, n_jobs)
@@ -71,12 +78,12 @@ def learn(
             if say is not None and line is not None:
                 say(str(line))
         if deadline is not None:
-            timed = TimedSweep(problem, hpc, opened, n_jobs, deadline, say or _nothing, quiet)
-            return tested(timed.points(methods, lambda points: (better or _nothing)(tested(points))))
+            timed = TimedSweep(problem, hpc, opened, n_jobs, deadline, say or _nothing, quiet, keeper)
+            return checked(timed.points(methods, lambda points: (better or _nothing)(tested(points))))
         ladder = Ladder(problem, n_jobs)
         if say is not None:
             say(str(make_plan(ladder, methods, n_jobs)))
-        return tested(Sweep(ladder, hpc, opened, cache, quiet).points(methods))
+        return checked(Sweep(ladder, hpc, opened, cache, quiet, keeper).points(methods))
 
 
 def _nothing(_: object) -> None:
@@ -97,4 +104,4 @@ def points_of(method: str, judge: Judge) -> list[Point]:
     """The best points of all settings of a method on the judged rows, trained sequentially on this thread."""
     search, run = SubsetSearch(judge, 1), METHODS[method].run
     points = [point for params in METHODS[method].grid(search) for point in run(search, params)]
-    return with_test(judge.problem, best_points(points))
+    return with_test(judge.problem, best_points(Keeper(judge.problem).kept(points)))

@@ -37,6 +37,8 @@ def adapt_nodes(problem: Problem, sensors: list[int], threshold: float, margin: 
     """
     width = problem.n_outputs
     nodes = buy(sensors, 0)
+    if not problem.may_forward(sensors):
+        return [*nodes, bare_answer(problem, 0)]
     has_margins = learned(problem).has_margins
     answer = len(nodes) + (3 if has_margins else 2)
     if has_margins:
@@ -79,6 +81,8 @@ def _sweep(judge: Judge, method: str, model: Gated, params: dict[str, Any], gate
     thresholds only selects between the two.
     """
     problem, sensors, scores = judge.problem, model.sensors_, model.trained_.scores
+    if not problem.is_affordable(sensors):
+        return []
     program = compile_program(problem, [model.trained_.part], adapt_nodes(problem, sensors, 0.0, 0.0))
     local = judge.run(program, [model.trained_], adapt_nodes(problem, sensors, NEVER, -NEVER))
     forwarded = judge.run(program, [model.trained_], adapt_nodes(problem, sensors, -NEVER, NEVER))
@@ -89,8 +93,11 @@ def _sweep(judge: Judge, method: str, model: Gated, params: dict[str, Any], gate
     belows = dict.fromkeys(_threshold(margin, 1 - rate) for rate in rates) if kind.has_margins else {NEVER: None}
     aboves = dict.fromkeys([-NEVER, *(_threshold(gate, rate) for rate in rates[1:])])
     pairs = [(above, below) for above in aboves for below in belows]
+    pairs += [(_threshold(gate, rate), NEVER) for rate in gate_rates]
+    if not problem.may_forward(sensors):
+        pairs = [(NEVER, -NEVER)]  # all rows are answered
     points = []
-    for above, below in pairs + [(_threshold(gate, rate), NEVER) for rate in gate_rates]:
+    for above, below in pairs:
         hard = (gate > above) & (margin < below)
         reported = {**params, "gate": above, "margin": below, "sensors": sensors}
         points.append(Point(method, reported, judge.summary(forwarded.where(hard, local)), {}, None))

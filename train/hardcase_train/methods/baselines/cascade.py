@@ -53,7 +53,8 @@ class ConfidenceCascade(MethodClassifier):
     @classmethod
     def grid(cls, search: SubsetSearch) -> list[Params]:
         """One setting per chain of nested subsets and kind of classifier; all levels share a setting's models."""
-        chains = [[list(subset) for subset in chain] for chain in (search.once(Chains).greedy, *search.priced())]
+        every = (search.once(Chains).greedy, *search.priced())
+        chains = [chain for sets in every if (chain := [list(s) for s in sets if search.problem.is_affordable(s)])]
         return [{"chain": chain, "classifier": kind} for chain in chains for kind in classifier_kinds(search.problem)]
 
     @classmethod

@@ -32,7 +32,6 @@ from ...trees.boosting import Ensemble
 __all__ = ["METHOD", "OwnPart", "check_readings", "own_points"]
 
 METHOD = "own"
-OWN_ANSWER = 4  # index of the node that answers by the user's model
 
 
 @dataclass(frozen=True)
@@ -70,20 +69,22 @@ def own_points(
     base = answer_loss(problem).base()
     parts: list[Part] = [OwnPart(scorer), Ensemble(Bins(()), np.empty(0, dtype=np.int64), base)]
     trained = [Trained(parts[0], valid.astype(np.float64))]
-    start = compile_program(problem, parts, _nodes(problem, sensors, -NEVER))
+    plain = _nodes(problem, sensors, -NEVER)
+    own_answer = len(plain) - 2
+    start = compile_program(problem, parts, plain)
     batch = judge.batch(start, trained)
     all_local = batch.run(judge.hpc_label)
-    own = all_local.node == OWN_ANSWER
+    own = all_local.node == own_answer
     right = all_local.label == judge.y
     table = confidence_table(all_local.margin[own], right[own], judge.weight[own])
     levels = sorted(c / 10_000 for c in table[1][1:])  # a threshold at each step of confidence
-    margins = {-NEVER: 0.0} | {margin_at(table, level): level for level in levels}
+    margins = {-NEVER: 0.0} | {margin_at(table, level): level for level in levels if problem.may_forward(sensors)}
     points = []
     for margin, level in margins.items():
         nodes = _nodes(problem, sensors, margin)
         outcome = batch.run(judge.hpc_label, nodes)
-        local = outcome.node == OWN_ANSWER
-        nodes[OWN_ANSWER] = answer_node(nodes[OWN_ANSWER], outcome.margin[local], right[local], judge.weight[local])
+        local = outcome.node == own_answer
+        nodes[own_answer] = answer_node(nodes[own_answer], outcome.margin[local], right[local], judge.weight[local])
         program = replace(start, nodes=tuple(nodes))
         params = {**origin, "sensors": list(sensors), "level": level}
         points.append(Point(METHOD, params, judge.summary(outcome), {}, program))
@@ -98,10 +99,12 @@ def own_points(
 
 def _nodes(problem: Problem, sensors: tuple[int, ...], margin: float) -> list[Node]:
     own, base = (Slice(k, 0, class_outputs(problem.n_classes)) for k in range(2))
+    if not problem.may_forward(sensors):
+        return [Acquire(sensors, 1, 2), Answer(own), Answer(base)]
     return [
         Acquire(sensors, 1, 3),
-        Branch(own, MARGIN, (2, OWN_ANSWER), margin),
-        Forward(problem.hpc_sensors, OWN_ANSWER),
+        Branch(own, MARGIN, (2, 4), margin),
+        Forward(problem.hpc_sensors, 4),
         Forward(problem.hpc_sensors, 5),
         Answer(own),
         Answer(base),

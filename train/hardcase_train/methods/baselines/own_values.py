@@ -55,6 +55,8 @@ def value_points(
     parts: list[Part] = [OwnPart(scorer), base]
     own, mean = (bare_answer(problem, k) for k in range(2))
     nodes: list[Node] = [Acquire(sensors, OWN_ANSWER, 2), own, Forward(problem.hpc_sensors, 3), mean]
+    if not problem.may_forward(sensors):
+        nodes = [Acquire(sensors, OWN_ANSWER, 2), own, mean]
     program = compile_program(problem, parts, nodes)
     values = [np.ldexp(scores.astype(np.float64), -steps) for scores in (valid, test)]
     values = [(v - problem.value_unit[0]) / problem.value_unit[1] for v in values]  # as training has them

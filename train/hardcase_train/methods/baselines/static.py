@@ -11,6 +11,7 @@ from ...estimator import MethodClassifier
 from ...method import Method, Params
 from ...policy.answers import answer_point
 from ...policy.front import Point
+from ...stages.nested_sets import Chains
 from ...stages.subset_search import SubsetSearch
 from ...trees.subset_classifier import classifier_kinds
 
@@ -49,8 +50,13 @@ class StaticSubset(MethodClassifier):
     @classmethod
     def grid(cls, search: SubsetSearch) -> list[Params]:
         """The promising subsets on the greedy paths and those from prices, each with every kind of classifier."""
-        priced = {subset for chain in search.priced() for subset in chain}
-        subsets = sorted({*search.walked(), *priced}, key=lambda s: (-len(s), s))
+        problem = search.problem
+        others = {subset for chain in search.priced() for subset in chain}
+        if problem.limits.budget is not None:  # the search that moves and swaps sensors, within the budget
+            others |= set(search.once(Chains).climbed)
+        subsets = sorted(
+            {s for s in {*search.walked(), *others} if problem.is_affordable(s)}, key=lambda s: (-len(s), s)
+        )
         kinds = classifier_kinds(search.problem)
         return [{"sensors": list(subset), "classifier": kind} for subset in subsets for kind in kinds]
 

@@ -156,9 +156,32 @@ class CostSensitiveTree(MethodClassifier):
         for priced, weights in along(objective, free, prices_of(objective, problem.effort.n_tree_prices)):
             few = sparse(priced, weights)
             has = has_by_then(priced, few, len(problem.sensors))
+            used = np.asarray(few.coef[:, :-1].any(axis=2))
+            if problem.limits.budget is not None:
+                has = _within(problem, shape, columns, has, np.abs(few.coef[:, :-1]).sum(axis=2))
+                used &= np.array([[has[k, s].all() for s in map(list, columns.sensors)] for k in range(len(has))])
             if last is None or (has != last).any():
-                yield priced.rule.price, has, np.asarray(few.coef[:, :-1].any(axis=2))
+                yield priced.rule.price, has, used
             last = has
+
+
+def _within(problem: Problem, shape: Shape, columns: Columns, has: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """The sensors of each way that the budget allows, (n_nodes, n_sensors) bool: of each node those of most weight.
+
+    Parameters
+    ----------
+    has : as of ``_sensors``
+    weights : (n_nodes, n_columns), absolute
+    """
+    reads = np.array([np.isin(np.arange(len(problem.sensors)), sensors) for sensors in columns.sensors], dtype=float)
+    worth, kept = weights @ reads, np.zeros_like(has)
+    for k, before in enumerate(shape.parents):  # a parent comes before its children
+        own = kept[before].copy() if before >= 0 else np.zeros(len(problem.sensors), dtype=np.bool_)
+        new = np.flatnonzero(has[k] & ~own)
+        for s in new[np.argsort(-worth[k, new], kind="stable")].tolist():
+            own[s] = problem.is_affordable([*np.flatnonzero(own).tolist(), s])
+        kept[k] = own
+    return kept
 
 
 def _path_costs(problem: Problem, shape: Shape, has: np.ndarray) -> list[float]:

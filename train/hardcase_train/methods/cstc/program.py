@@ -51,6 +51,8 @@ def tree_points(
     trained : the parts in the order of ``Fitted.parts``
     """
     problem = judge.problem
+    if not all(problem.is_affordable(np.flatnonzero(row).tolist()) for row in has):
+        return []
     parts = [t.part for t in trained]
     first = len(parts) - len(inner(shape)) - len(answering(shape))  # before it: what parts stand on
     plain, answers = _nodes(problem, shape, has, {}, first)
@@ -59,9 +61,13 @@ def tree_points(
     local = batch.run(judge.hpc_label, plain)
     tried: list[tuple[dict[str, Any], Cuts]] = [({}, {})]
     if learned(problem).has_margins:
-        exits = {k: np.flatnonzero(local.node == at) for k, at in answers.items()}
+        exits = {
+            k: np.flatnonzero(local.node == at)
+            for k, at in answers.items()
+            if problem.may_forward(np.flatnonzero(has[k]).tolist())
+        }
         cloud = learned(problem).cloud(judge.stakes, (), judge.y, judge.weight)
-        grid = prices(problem, problem.effort.n_graph_prices, LEAST_PRICE, MOST_PRICE)
+        grid = prices(problem, problem.effort.n_graph_prices, LEAST_PRICE, MOST_PRICE) if exits else []
         tried += [({"forward_price": p}, _cuts(judge, local, exits, cloud, p)) for p in grid]
     points = []
     for own, cuts in tried:

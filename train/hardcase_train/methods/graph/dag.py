@@ -28,7 +28,7 @@ from ...stages.subset_search import SubsetSearch
 from ...trees.subset_classifier import classifier_kinds
 from .nested import graph_prices, nested_points
 from .program import dag_point
-from .reduce import Graph, all_subsets, inclusion, learn_graph, unions
+from .reduce import Graph, all_subsets, inclusion, learn_graph, restricted, unions
 from .state_classifiers import KINDS, Classifier, cloud_losses, make_bank, stop_losses
 from .state_policy import LEARNERS, StatePolicy, learn_state
 from .state_rows import DagRows
@@ -37,6 +37,7 @@ __all__ = ["Dag", "DagClassifier", "graph_of", "has_few"]
 
 STATES = ("greedy", "chains", "all")
 FEW_SENSORS = 5  # with at most so many sensors, every subset is a state
+BARRED = 10.0  # times the largest loss, the loss of forwarding from a state where the budget does not allow it
 MAX_VALUES = 10**8  # of terms on training rows: 400 megabytes
 
 
@@ -78,6 +79,9 @@ class Dag:
         self.costs = spent[:, ends[:, 1]] - spent[:, ends[:, 0]] if len(ends) else np.empty((1, 0))
         self.asked = p.row_costs([(*s, *p.hpc_sensors) for s in states], sizes, 1) - spent
         self.cloud = cloud_losses(rows, self.classifiers, self.is_plain)
+        self.forwards = self.forwards and p.may_forward()
+        barred = np.array([not p.may_forward(s) for s in states])
+        self.cloud = self.cloud + barred * BARRED * (1 + self.losses.max(initial=0.0))
 
     def learn(self, price: float) -> list[StatePolicy | None]:
         """The policies of all states when a unit of cost is worth ``price`` errors."""
@@ -101,7 +105,7 @@ class Dag:
 def graph_of(search: SubsetSearch, how: str, count: int = 0) -> Graph:
     """The graph of a problem's states.
 
-    Every state contains the free sensors; the free sensors alone and all sensors are states.
+    Every state contains the free sensors and keeps the budget; the free sensors alone and all sensors are states.
 
     Parameters
     ----------
@@ -115,17 +119,19 @@ def graph_of(search: SubsetSearch, how: str, count: int = 0) -> Graph:
     """
     sensors = search.problem.sensors
     everything = search.problem.offered
+    keeps = search.problem.is_affordable
     if how == "all":
-        return all_subsets(len(sensors))
+        return restricted(all_subsets(len(sensors)), keeps)
     free = tuple(s for s in everything if not any(sensors[s].cost))
     if how == "chains":
         chains = search.once(Chains)
         priced = [s for chain in search.priced() for s in chain]
-        return inclusion([free, everything, *({*s, *free} for s in (*chains.greedy, *chains.climbed, *priced))])
+        sets = [free, everything, *({*s, *free} for s in (*chains.greedy, *chains.climbed, *priced))]
+        return inclusion([s for s in sets if keeps(s)])
     subsets = [free, everything, *({*s, *free} for s in find_subsets(search, count - 1))]
     while True:
         try:
-            return unions(subsets)
+            return restricted(unions(subsets), keeps)
         except ValueError:
             subsets = subsets[:-1]
 

@@ -35,6 +35,7 @@ __all__ = ["LpTree"]
 
 LEAST_PRICE, MOST_PRICE = 0.01, 1.0  # errors per cost unit
 MAX_CELLS = 60_000  # of the linear program: rows times terms of all decisions
+BARRED = 10.0  # times the largest loss, of stopping in a state that the budget does not allow
 L1 = 1e-3  # errors per unit of weight, for terms of mean square 1
 
 
@@ -93,6 +94,8 @@ class _Tree:
         self.bank = [classifier.trained for classifier in classifiers]
         self.errors = stop_losses(rows, classifiers)
         self.costs = self.problem.row_costs(tree.states, self.problem.train.sizes)
+        barred = np.array([not self.problem.is_affordable(state) for state in tree.states])
+        self.errors = self.errors + barred * BARRED * self.errors.max(initial=0.0)
         self.mine = [rows.mine(s) for s in range(len(tree.states))]
 
     @cached_property

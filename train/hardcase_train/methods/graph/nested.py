@@ -19,7 +19,7 @@ from ...policy.prices import prices
 from ...stages.rules import near_cuts, shortened_cuts
 from ...stages.staged_policy import StagedPolicy
 from ...stages.subset_search import SubsetSearch
-from ...stages.thresholds import Cut, Cuts, best_way
+from ...stages.thresholds import FORBIDDEN, Cut, Cuts, best_way
 from .reduce import Graph, learn_graph
 
 __all__ = ["graph_prices", "nested_points"]
@@ -58,6 +58,7 @@ def priced_way(staged: StagedPolicy, graph: Graph, price: float) -> Cuts:
     cost = np.column_stack([stage.cost for stage in choices.stages])
     edges = [cost[:, t] - cost[:, s] for s, ends in enumerate(graph.edges) for t in ends]
     other = choices.cloud_wrong[:, None] + price * (choices.cloud_cost[:, None] - cost)
+    other = other + FORBIDDEN * np.array([not staged.judge.problem.may_forward(s) for s in graph.states])
 
     def learn(s: int, costs: np.ndarray, focus: np.ndarray) -> tuple[tuple[float, int], np.ndarray]:
         margin = choices.stages[s].margin

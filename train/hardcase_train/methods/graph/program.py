@@ -170,7 +170,12 @@ def _size(rows: DagRows, s: int, actions: list[int], wants: _Wants) -> int:
     if wants.matches is None:
         return 1
     n_edges = len(_edges(rows, s, actions))
-    return (wants.cut < NEVER) + (2 * (1 + n_edges) if n_edges else 1) + len(actions) - n_edges
+    return (wants.cut < NEVER) + (_turns(rows) * (1 + n_edges) if n_edges else 1) + len(actions) - n_edges
+
+
+def _turns(rows: DagRows) -> int:
+    """Whether a row whose purchase failed may buy again (2), or is answered because a budget may not last (1)."""
+    return 2 if rows.problem.is_affordable(rows.problem.offered, 1) else 1
 
 
 def _state(rows: DagRows, s: int, actions: list[int], wants: _Wants, begin: dict[int, int]) -> list[Node]:
@@ -183,9 +188,10 @@ def _state(rows: DagRows, s: int, actions: list[int], wants: _Wants, begin: dict
     nodes: list[Node] = []
     if wants.cut < NEVER:
         nodes.append(Branch(wants.answer, MARGIN, (begin[s] + 1, answer), wants.cut))
-    for turn in range(2 if targets else 1):
+    turns = _turns(rows) if targets else 1
+    for turn in range(turns):
         at = begin[s] + len(nodes)
-        after = at + 1 + len(targets) if turn == 0 else answer  # target of a failed purchase
+        after = at + 1 + len(targets) if turn + 1 < turns else answer  # target of a failed purchase
         others = [answer - 1] if is_forwarding else []
         ways = (answer, *range(at + 1, at + 1 + len(targets)), *others)
         nodes.append(Branch(wants.matches, TOURNAMENT, ways, bracket=wants.bracket))

@@ -31,6 +31,7 @@ __all__ = [
     "inclusion",
     "learn_graph",
     "reach_of",
+    "restricted",
     "unions",
 ]
 
@@ -114,6 +115,18 @@ def inclusion(sets: Iterable[Iterable[int]]) -> Graph:
     above = [[t for t, other in enumerate(order) if set(other) > set(s)] for s in order]
     edges = [tuple(t for t in ts if not any(t in above[u] for u in ts)) for ts in above]
     return Graph(tuple(order), tuple(edges))
+
+
+def restricted(graph: Graph, keeps: Callable[[State], bool]) -> Graph:
+    """The graph of the states that are kept; of a kept state, all states that lead to it must be kept, too.
+
+    >>> restricted(all_subsets(2), lambda state: len(state) < 2)
+    Graph(states=((), (0,), (1,)), edges=((1, 2), (), ()))
+    """
+    kept = [k for k, state in enumerate(graph.states) if keeps(state)]
+    place = {old: new for new, old in enumerate(kept)}
+    edges = [tuple(place[t] for t in graph.edges[k] if t in place) for k in kept]
+    return Graph(tuple(graph.states[k] for k in kept), tuple(edges))
 
 
 def graph_reduce(

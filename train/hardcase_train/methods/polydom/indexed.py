@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import ClassVar
 
@@ -34,7 +35,7 @@ from .greedy import ACCURACY, CHEAPEST, PRICES, make_sequences
 from .index import Set, candidates, make_index
 from .plan import Shipped, anytime_nodes, index_nodes, sequence_nodes
 from .search import Searched, SearchLimits, check, search_all, search_sets
-from .sets import Costs
+from .sets import Costs, members
 
 __all__ = ["Greedy", "GreedyAccuracy", "GreedyCost", "PolyDom", "PolyDomAnytime"]
 
@@ -103,7 +104,10 @@ def _few(search: SubsetSearch, sets: Sequence[Set]) -> list[Set]:
     """Those sets that the settings allow to ship, and the empty one, most accurate first."""
     settings, bank = search.problem.index, LinearBank.of(search)
     empty = Set(0, (0,), bank.accuracy(0))
-    better = {s.mask: s for s in sets if s.accuracy > empty.accuracy}  # the others answer worse than without a sensor
+    keeps = search.problem.is_affordable
+    better = {  # the others answer worse than without a sensor, or are over the budget
+        s.mask: s for s in sets if s.accuracy > empty.accuracy and keeps(members(s.mask))
+    }
     every = [*sorted(better.values(), key=lambda s: (-s.accuracy, s.mask)), empty]
     if settings.max_models is None and settings.max_bytes is None:
         return every
@@ -188,7 +192,12 @@ class PolyDom(_Indexed):
         """Programs with all sets on a skyline, and with fewer."""
         searched = search.once(_found)
         sets = _few(search, make_index(candidates(searched), searched.costs.largest).sets)
-        return _points(cls, search, params, sets, cls.plan)
+        return _points(cls, search, params, sets, cls.plan_of(search.problem))
+
+    @classmethod
+    def plan_of(cls, problem: Problem) -> Plan:
+        """The plan of programs for this problem."""
+        return cls.plan
 
 
 @dataclass(eq=False, repr=False)
@@ -207,6 +216,11 @@ class PolyDomAnytime(PolyDom):
     method: ClassVar[Method] = Method(name="poly-dom-anytime", colour="#0b4f5c", is_halved=False)
 
     plan: ClassVar[Plan] = staticmethod(anytime_nodes)
+
+    @classmethod
+    def plan_of(cls, problem: Problem) -> Plan:
+        """Where the budget does not last for every sensor, nothing is read in place of one that failed."""
+        return cls.plan if problem.is_affordable(range(len(problem.sensors))) else partial(cls.plan, most_lost=0)
 
 
 # ---------------------------------------------------------------- Greedy
@@ -250,7 +264,11 @@ class Greedy(_Indexed):
         masks = dict.fromkeys(mask for group in groups for mask in group.masks)
         sets = _few(search, [Set(mask, costs.of(mask), bank.accuracy(mask)) for mask in masks])
         grouped = list(zip(ends, groups, strict=True))
-        return _points(cls, search, params, sets, lambda shipped, answers: sequence_nodes(shipped, grouped, answers))
+
+        def plan(shipped: Shipped, answers: Sequence[Answer]) -> tuple[Node, ...]:
+            return sequence_nodes(shipped, grouped, answers, lambda mask: problem.is_affordable(members(mask)))
+
+        return _points(cls, search, params, sets, plan)
 
 
 def _median(problem: Problem) -> int:

@@ -183,11 +183,15 @@ def anytime_nodes(shipped: Shipped, answers: Sequence[Answer], most_lost: int = 
 
 
 def sequence_nodes(
-    shipped: Shipped, groups: Sequence[tuple[int, Sequences]], answers: Sequence[Answer]
+    shipped: Shipped,
+    groups: Sequence[tuple[int, Sequences]],
+    answers: Sequence[Answer],
+    keeps: Callable[[int], bool] = lambda mask: True,
 ) -> tuple[Node, ...]:
     """Greedy: begin on the order of the best set that the budget allows at the order's size, and follow it.
 
-    ``groups``: sequences and the largest item for which each serves, by rising size.
+    ``groups``: sequences and the largest item for which each serves, by rising size. ``keeps``: whether a decision may
+    read a set, by its mask.
     """
     places = {s.mask: k for k, s in enumerate(shipped.sets)}
     nodes = _Nodes()
@@ -195,7 +199,7 @@ def sequence_nodes(
     def select(at: Callable[[object], int]) -> Node:
         options = []
         for g, (largest, sequences) in enumerate(groups):
-            useful = _lengths(shipped, sequences)
+            useful = _lengths(shipped, sequences, keeps)
             heads = {o: at(("read", g, o, 0)) if useful[o] else at(places[0]) for _, o in sequences.starts}
             for start, order in sequences.starts:
                 options.append(Candidate(largest, (start.at(sequences.size),), heads[order]))
@@ -205,7 +209,7 @@ def sequence_nodes(
 
     nodes.add("select", select)
     for g, (_, sequences) in enumerate(groups):
-        used, useful = {order for _, order in sequences.starts}, _lengths(shipped, sequences)
+        used, useful = {order for _, order in sequences.starts}, _lengths(shipped, sequences, keeps)
         for o, order in enumerate(sequences.orders):
             states, length = [0, *prefixes(order)], useful[o]
             for k, sensor in enumerate(order[:length] if o in used else ()):
@@ -221,10 +225,11 @@ def sequence_nodes(
     return nodes.numbered(answers)
 
 
-def _lengths(shipped: Shipped, sequences: Sequences) -> list[int]:
+def _lengths(shipped: Shipped, sequences: Sequences, keeps: Callable[[int], bool]) -> list[int]:
     """How many sensors of each order are worth reading: up to the last that leads to a better answer."""
     lengths = []
     for order in sequences.orders:
-        accuracies = [shipped.best_within(state).accuracy for state in [0, *prefixes(order)]]
-        lengths.append(max((k + 1 for k in range(len(order)) if accuracies[k + 1] > accuracies[k]), default=0))
+        states = [0, *(mask for mask in prefixes(order) if keeps(mask))]
+        accuracies = [shipped.best_within(state).accuracy for state in states]
+        lengths.append(max((k + 1 for k in range(len(states) - 1) if accuracies[k + 1] > accuracies[k]), default=0))
     return lengths
