@@ -67,8 +67,8 @@ def learn(
         return [hpc, *with_test(problem, points, n_jobs)]
 
     def checked(points: list[Point]) -> list[Point]:
-        for line in keeper.lines() if say is not None else ():
-            say(line)
+        for line in keeper.lines():
+            (say or _nothing)(line)
         keeper.check(points)
         return tested(points)
 

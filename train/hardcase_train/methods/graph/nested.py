@@ -65,7 +65,8 @@ def priced_way(staged: StagedPolicy, graph: Graph, price: float) -> Cuts:
         cut, action = best_way(costs, margin, choices.weight * focus)
         return (cut, action), np.where(margin >= cut, 0, action)
 
-    ways, _ = learn_graph(graph, losses, price * np.column_stack(edges), learn, other)
+    steps = np.column_stack(edges) if edges else np.empty((len(cost), 0))
+    ways, _ = learn_graph(graph, losses, price * steps, learn, other)
     return _followed(staged, graph, ways)
 
 

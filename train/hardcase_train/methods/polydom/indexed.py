@@ -220,7 +220,7 @@ class PolyDomAnytime(PolyDom):
     @classmethod
     def plan_of(cls, problem: Problem) -> Plan:
         """Where the budget does not last for every sensor, nothing is read in place of one that failed."""
-        return cls.plan if problem.is_affordable(range(len(problem.sensors))) else partial(cls.plan, most_lost=0)
+        return cls.plan if problem.is_affordable(range(len(problem.sensors))) else partial(anytime_nodes, most_lost=0)
 
 
 # ---------------------------------------------------------------- Greedy
