@@ -121,7 +121,8 @@ def _figures(picked: Picked, values: dict[str, Any], points: Front) -> list[str]
 def _why(picked: Picked, points: Front) -> str:
     budget, loss = picked.wish.get("budget"), picked.wish.get("max_loss")
     if budget is not None:
-        return f"the best point on judged rows that costs at most {amount(budget)} {safe(points.unit)} there"
+        spare = "with one standard error to spare"
+        return f"the best point on judged rows that costs at most {amount(budget)} {safe(points.unit)} there, {spare}"
     if loss is None and points.measure.kind == "errors":
         return "the point of the least mean cost on judged rows, that of its errors included"
     if points.measure.kind == "errors" and loss is not None:

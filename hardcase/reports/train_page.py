@@ -291,14 +291,14 @@ def _points_table(task: Task, points: Front, numbers: Sequence[int], marked: int
             [
                 ("f0" if p.method == HPC else safe(p.method, 40)) + (" (picked)" if k == marked else ""),
                 f"{p.valid.quality:.4f} ± {1.96 * p.valid.loss_se:.4f}",
-                amount(p.valid.cost),
+                f"{amount(p.valid.cost)} ± {amount(1.96 * p.valid.cost_se)}",
                 _with_interval(p.test.quality, _test_interval(task, points, p)),
                 amount(p.test.cost),
                 percent(p.test.forward_rate),
             ]
         )
     head = (
-        "policy", f"{points.quality}, judged (± 95 %)", f"cost, judged ({points.unit})",
+        "policy", f"{points.quality}, judged (± 95 %)", f"cost, judged (± 95 %, {points.unit})",
         f"{points.quality}, test (95 %)", "cost, test", "forwarded",
     )  # fmt: skip
     best = list(numbers).index(marked) if marked is not None and marked in numbers else None

@@ -84,7 +84,12 @@ def add_wish(group: argparse._ArgumentGroup) -> argparse._MutuallyExclusiveGroup
         help="the cheapest point at most this far below f0 (default 0.01, which is 1 %%); where errors have costs, an "
         "amount, and by default the point of the least cost, errors included",
     )
-    wish.add_argument("--budget", type=float, metavar="COST", help="the best point of at most this mean cost")
+    wish.add_argument(
+        "--budget",
+        type=float,
+        metavar="COST",
+        help="the best point of at most this mean cost, with one standard error to spare",
+    )
     wish.add_argument(
         "--risk",
         type=float,

@@ -164,6 +164,17 @@ def test_what_cannot_be_picked_is_one_line_with_the_nearest(wish, said):
     assert "\n" not in str(found.value)
 
 
+def test_a_budget_leaves_one_standard_error_of_the_cost_to_spare():
+    """Of points near the budget, the best one was often cheap by luck."""
+    dear, middle = (replace(p, valid=replace(p.valid, cost_se=10.0)) for p in FRONT.points[1:3])
+    front = replace(FRONT, points=(dear, middle, FRONT.points[4]))
+    assert [pick(front, budget=b).method for b in (510, 509, 310, 309, 20)] == [
+        "dear", "middle", "middle", "cheap", "cheap",
+    ]  # fmt: skip
+    with pytest.raises(InputError, match=r"one standard error to spare; .* needs --budget 310$"):
+        pick(replace(front, points=(dear, middle)), budget=309)
+
+
 def test_the_loss_that_the_line_names_is_enough():
     with pytest.raises(InputError) as found:
         pick(FRONT, max_loss=0.0001)

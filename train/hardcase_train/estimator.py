@@ -69,7 +69,7 @@ class PolicyClassifier(ClassifierMixin, PolicyEstimator):  # type: ignore[misc]
     classes_ : (n_classes,) labels
     n_features_in_ : int
     sensors_ : list of int, the sensors that some training row buys before it is answered or forwarded
-    figures_ : dict, ``quality``, ``cost``, ``forward_rate`` and ``loss_se`` on the judged rows
+    figures_ : dict, ``quality``, ``cost``, ``forward_rate``, ``loss_se`` and ``cost_se`` on the judged rows
     """
 
     quality: Any = "accuracy"

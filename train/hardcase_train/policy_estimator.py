@@ -144,7 +144,7 @@ class PolicyEstimator(BaseEstimator, metaclass=ABCMeta):  # type: ignore[misc]
         if self.budget is None and quality.kind == "errors":
             return min(points, key=lambda p: p.valid["cost"] + quality.mean_errors(p.valid["quality"]))
         if self.budget is not None:
-            affordable = [p for p in points if p.valid["cost"] <= self.budget * (1 + SLACK)]
+            affordable = [p for p in points if p.valid["cost"] + p.valid["cost_se"] <= self.budget * (1 + SLACK)]
             if affordable:
                 return max(affordable, key=lambda p: (p.valid["quality"], -p.valid["cost"]))
             point = min(points, key=lambda p: (p.valid["cost"], -p.valid["quality"]))

@@ -32,9 +32,9 @@ SLACK = 1e-12  # accuracies are ratios of counts: a float's last bit must not de
 class Measured:
     """Figures of a policy on one set of rows; ``cost`` is a mean in the user's unit.
 
-    Validation figures also hold ``loss_se``, the standard error of the loss against f0 (0 if unknown), and three shares
-    of the rows answered locally (None if unknown): ``local_error`` are wrong, ``local_worse`` are wrong where f0 is
-    right, ``local_better`` are right where f0 is wrong.
+    Validation figures also hold ``loss_se`` and ``cost_se``, the standard errors of the loss against f0 and of the cost
+    (0 if unknown), and three shares of the rows answered locally (None if unknown): ``local_error`` are wrong,
+    ``local_worse`` are wrong where f0 is right, ``local_better`` are right where f0 is wrong.
     """
 
     quality: float
@@ -44,6 +44,7 @@ class Measured:
     local_error: float | None = None
     local_worse: float | None = None
     local_better: float | None = None
+    cost_se: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,11 +160,12 @@ def _point(data: object, where: str) -> Point:
 def _measured(data: dict[str, Any], where: str) -> Measured:
     quality = _number(data.get("quality"), f"{where}: quality", -MAX_LOSS)
     cost, rate = (_number(data.get(key), f"{where}: {key}") for key in ("cost", "forward_rate"))
-    loss_se = _number(data.get("loss_se", 0.0), f"{where}: loss_se")
+    loss_se, cost_se = (_number(data.get(key, 0.0), f"{where}: {key}") for key in ("loss_se", "cost_se"))
     local = [None if key not in data else _number(data[key], f"{where}: {key}") for key in LOCAL]
     if max(quality, rate, *(share or 0.0 for share in local)) > 1:
         raise InputError(f"{where}: quality, forward_rate and local_* are at most 1; train again")
-    return Measured(quality, cost, rate, loss_se, *local)
+    error, worse, better = local
+    return Measured(quality, cost, rate, loss_se, error, worse, better, cost_se)
 
 
 def _number(value: object, what: str, least: float = 0.0) -> float:

@@ -12,7 +12,7 @@ from hardcase_edge.errors import InputError
 from ..drafts.front import HPC_METHOD, SLACK, Front, Point
 from .risk_choice import RiskTerms, Trial, choose
 
-__all__ = ["DEFAULT_MAX_LOSS", "ONE_WISH", "Nearest", "candidates", "nearest_local", "pick"]
+__all__ = ["DEFAULT_MAX_LOSS", "ONE_WISH", "Nearest", "candidates", "nearest_local", "pick", "upper_cost"]
 
 ONE_WISH = "give at most one of --max-loss, --budget and --risk"
 DEFAULT_MAX_LOSS = 0.01
@@ -41,7 +41,8 @@ def pick(
         than f0's), with one standard error to spare: of many points that look good enough, the cheapest one often only
         looks so.
     budget : mean cost in the user's unit, or None
-        Pick the most accurate point that costs at most this.
+        Pick the most accurate point that costs at most this, with one standard error of its mean cost to spare, for
+        the same reason: of many points near the budget, the most accurate one was often lucky with its rows.
     risk, delta, max_forward, is_excess : as in ``risk_choice.RiskTerms``
         Pick the cheapest point that keeps these terms on the rows of ``trial``. At most one of ``max_loss``,
         ``budget`` and ``risk`` may be given. With none of them, the point of the least total cost is picked if errors
@@ -158,14 +159,20 @@ def _lower_quality(point: Point) -> float:
 def _most_accurate(points: Iterable[Point], unit: str, budget: float) -> Point:
     if not (math.isfinite(budget) and budget >= 0):
         raise InputError(f"--budget is {budget}; give a cost of at least 0 {unit}")
-    fitting = [p for p in points if p.valid.cost <= budget * (1 + SLACK)]
+    fitting = [p for p in points if upper_cost(p) <= budget * (1 + SLACK)]
     if fitting:
         return max(fitting, key=lambda p: (p.valid.quality, -p.valid.cost))
-    nearest = min(points, key=lambda p: p.valid.cost)
+    nearest = min(points, key=upper_cost)
+    needed = math.ceil(upper_cost(nearest) * 100 * (1 - SLACK)) / 100
     raise InputError(
-        f"no program costs at most {budget:g} {unit} on validation rows; the nearest, {_named(nearest, unit)}, "
-        f"needs --budget {math.ceil(nearest.valid.cost * 100) / 100:g}"
+        f"no program costs at most {budget:g} {unit} on judged rows, with one standard error to spare; the nearest, "
+        f"{_named(nearest, unit)}, needs --budget {needed:g}"
     )
+
+
+def upper_cost(point: Point) -> float:
+    """Mean cost on judged rows, and one standard error of it."""
+    return point.valid.cost + point.valid.cost_se
 
 
 def _named(point: Point, unit: str) -> str:

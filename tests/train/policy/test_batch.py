@@ -222,6 +222,16 @@ def test_the_standard_error_is_that_of_the_paired_loss():
     figures = judge.summary(Outcome(label, zeros, zeros.astype(bool), zeros, zeros))
     share = wrong.mean()
     assert figures["loss_se"] == pytest.approx(np.sqrt(share * (1 - share) / len(label)))
+    assert figures["cost_se"] == 0.0
+
+
+def test_the_standard_error_of_the_cost_is_that_of_its_mean():
+    judge = Judge(problem(3))
+    cost = np.random.default_rng(1).exponential(5.0, len(judge.y))
+    zeros = np.zeros(len(cost))
+    figures = judge.summary(Outcome(judge.y, cost, zeros.astype(bool), zeros, zeros))
+    assert figures["cost"] == pytest.approx(cost.mean())
+    assert figures["cost_se"] == pytest.approx(cost.std() / np.sqrt(len(cost)))
 
 
 def test_test_figures_are_added_and_nothing_else_changes():

@@ -111,7 +111,7 @@ class Judge:
         return Batch(program, self.X, [t.scores for t in trained], self.sizes)
 
     def summary(self, outcome: Outcome) -> dict[str, float]:
-        """Weighted quality, mean cost, forward rate, and the standard error of the loss relative to f0's.
+        """Weighted quality, mean cost, forward rate, standard errors of the loss relative to f0's and of the cost.
 
         Also shares of the rows answered locally, 0 if there are none: ``local_error``, ``local_worse`` (wrong where
         f0 is right), ``local_better`` (right where f0 is wrong).
@@ -126,6 +126,7 @@ class Judge:
         return {
             **figures_of(outcome, self.y, self.weight, self.problem.quality, self.group, confidence),
             "loss_se": self.paired(excess)[1],
+            "cost_se": self.paired(outcome.cost, unknown=float(outcome.cost.max(initial=0.0)))[1],
             **{name: float(np.average(is_in, weights=local)) if local.any() else 0.0 for name, is_in in shares.items()},
         }
 
@@ -155,8 +156,14 @@ class Judge:
         parts = (self.problem.train, self.problem.valid) if self.is_crossed else (self.problem.valid,)
         return np.concatenate([p.hpc_confidence for p in parts])
 
-    def paired(self, excess: np.ndarray, rows: np.ndarray | slice = slice(None)) -> tuple[float, float]:
-        """Weighted mean of a difference on these judged rows, and its standard error; docs/math.md (77)."""
+    def paired(
+        self, excess: np.ndarray, rows: np.ndarray | slice = slice(None), unknown: float = 1.0
+    ) -> tuple[float, float]:
+        """Weighted mean of a difference on these judged rows, and its standard error; docs/math.md (77).
+
+        ``unknown``: the standard error where all rows are of one group, which says nothing of others; as much as
+        quality ranges over.
+        """
         weight = self.weight[rows]
         mean = float(np.average(excess, weights=weight))
         deviations = weight * (excess - mean)
@@ -164,7 +171,7 @@ class Judge:
             return mean, float(np.sqrt(np.square(deviations).sum()) / weight.sum())
         sums = np.bincount(np.unique(self.group[rows], return_inverse=True)[1], weights=deviations)
         if len(sums) < 2:
-            return mean, 1.0  # nothing is known of other groups: as much as quality ranges over
+            return mean, unknown
         between = np.square(sums).sum() * len(sums) / (len(sums) - 1)
         return mean, float(np.sqrt(between) / weight.sum())
 

@@ -30,7 +30,7 @@ from .rungs import Job
 __all__ = ["JobCache", "task_key"]
 
 MAX_JSON_BYTES = 16 * 1024 * 1024
-FIGURES = {"quality", "cost", "forward_rate", "loss_se", "local_error", "local_worse", "local_better"}
+FIGURES = {"quality", "cost", "forward_rate", "loss_se", "cost_se", "local_error", "local_worse", "local_better"}
 
 
 def task_key(task: Task) -> dict[str, Any]:
