@@ -26,7 +26,7 @@ from hardcase_export.integers.decide import decisions
 from hardcase_export.integers.point import make_integers
 from hardcase_export.picking.pick import candidates
 from hardcase_export.picking.risk_choice import RiskTerms, find
-from hardcase_export.picking.risk_test import Counts
+from hardcase_export.picking.risk_test import Counts, ValidationRates
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -107,6 +107,15 @@ class Draw:
         if k not in self.seen:
             self.seen[k] = self.population.counts(k, self.drawn, self.group_size)
         return self.seen[k]
+
+    def expected(self, point: Point) -> dict[str, float]:
+        """No population has parts."""
+        return {}
+
+    def judged(self, point: Point) -> ValidationRates:
+        """As the point says; populations have classes."""
+        v = point.valid
+        return ValidationRates(v.forward_rate, v.local_error or 0.0, v.local_worse or 0.0, v.local_better or 0.0)
 
 
 def shares(counts: Counts) -> tuple[float, float, float, float]:

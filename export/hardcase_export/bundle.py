@@ -33,11 +33,12 @@ from .integers.point import AgreementError, IntegerPoint, make_integers, read_dr
 from .integers.quantise import quantise
 from .integers.ranges import ranges_of_rows
 from .picking.audit_claim import audit_claim
-from .picking.held_out import BuildTrial, HeldOut, check_unseen, read_held_out
+from .picking.held_out import BuildTrial, HeldOut, by_column, check_unseen, count, read_held_out
 from .picking.monitors import measure_monitors
 from .picking.optimism import Selection, selection_of
 from .picking.pick import ONE_WISH, Nearest, candidates, nearest_local, pick
 from .picking.price_table import price_table
+from .picking.promise_words import CLASS, TRUTH
 from .picking.risk_choice import RiskTerms, choose
 from .publish import Published, check_out, publish, read_key
 
@@ -142,8 +143,8 @@ def export_bundle(
     check_out(out, force)
     private_key = _check(key, min_agreement)
     front = read_front(build / "front.json")
-    if terms is not None and front.measure.is_of_values:
-        raise InputError("a promise bounds the share of wrong classes, but this build answers values; use --max-loss")
+    if terms is not None:
+        _check_terms(terms, front)
     if terms is None:
         wish = {"max_loss": max_loss, "budget": budget, "method": method, "of_best": of_best}
         point, integers, passed_over = pick_that_agrees(build, front, wish, min_agreement)
@@ -153,11 +154,11 @@ def export_bundle(
         raise InputError(ONE_WISH)
     points = candidates(front, method)
     manifest = read_draft(build, points[0], front.legacy)[1]
-    held_out = read_held_out(build, manifest) if held_out is None else held_out
+    held_out = by_column(read_held_out(build, manifest) if held_out is None else held_out, manifest, terms)
     check_unseen(held_out, build, manifest)
-    trial = BuildTrial(build, held_out, min_agreement, front.legacy, front.measure)
+    trial = BuildTrial(build, held_out, min_agreement, front.legacy, front.measure, terms)
     point, promise = choose(points, terms, trial)
-    claim = {**promise.to_json(), "rows": held_out.to_json()}
+    claim = {**promise.to_json(), "rows": held_out.to_json(), "test": _on_test(trial.integers(point), terms)}
     claims = {"promise": claim}
     return _export(front, point, trial.integers(point), out, private_key, seed, claims, beside, force, monitors, prices)
 
@@ -215,6 +216,27 @@ def pick_that_agrees(
             points.remove(point)
     assert refusal is not None
     raise refusal
+
+
+def _check_terms(terms: RiskTerms, front: Front) -> None:
+    """Refuse terms that the answers of this build cannot have."""
+    if front.measure.kind == "ndcg":
+        raise InputError("a promise bounds the share of wrong answers, but this build ranks; use --max-loss")
+    if front.measure.is_of_values and terms.tolerance is None:
+        raise InputError(
+            "this build answers values, and --risk bounds the share of those that are far off: say how far with "
+            "--tolerance, in the target's unit"
+        )
+    if terms.tolerance is not None and not front.measure.is_of_values:
+        raise InputError("--tolerance is for values, but this build answers classes; leave it out")
+    if front.measure.is_of_values and terms.per in (CLASS, TRUTH):
+        raise InputError(f"--risk-per {terms.per} is for classes, but this build answers values; name a column")
+
+
+def _on_test(integers: IntegerPoint, terms: RiskTerms) -> dict[str, int]:
+    """What the promised point does on the test rows: the local answers, and those of them that are wrong."""
+    counts = count(integers, integers.test, replace(terms, per=None))
+    return {"n": counts.rows, "local": counts.local, "errors": counts.errors}
 
 
 def _check(key: str | Path | None, min_agreement: float) -> bytes | None:

@@ -32,6 +32,7 @@ __all__ = [
     "rows_for",
     "sequences_of",
     "sizes_of",
+    "texts_of",
     "truth_of",
 ]
 
@@ -247,6 +248,29 @@ def sizes_of(path: Path, manifest: Manifest) -> NDArray[np.int64] | None:
     if column is None:
         return None
     return sizes_in(read_table(path), column, f"{path}: the item size is {column!r}")
+
+
+def texts_of(path: Path, column: str) -> NDArray[np.str_] | None:
+    """The values of a column of a user's table as texts, (n,), one for each of the ``labelled_rows``.
+
+    None if the file holds rows that training wrote, or no such column of labels.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read.
+    """
+    import numpy as np
+
+    from hardcase_export.drafts.rows import is_rows
+    from hardcase_train.data.table import read_table
+
+    if is_rows(path):
+        return None
+    table = read_table(path)
+    if column not in table.labels:
+        return None
+    return np.array(["missing" if value is None else str(value) for value in table.labels[column].tolist()])
 
 
 def sequences_of(path: Path, manifest: Manifest) -> NDArray[np.int64] | None:

@@ -211,7 +211,8 @@ def _promised(facts: dict[str, Any], tolerance: float) -> float | None:
     share, promise = facts["agreement"], facts["promise"] or {}
     if share is None:
         risk = promise.get("risk")
-        share = 1 - risk if promise.get("of") == "error" and isinstance(risk, float) and 0 < risk < 0.9 else 0.0
+        is_of_classes = promise.get("of") == "error" and "tolerance" not in promise  # f0 agrees as a whole, or not
+        share = 1 - risk if is_of_classes and isinstance(risk, float) and 0 < risk < 0.9 else 0.0
     return min(share, MOST_AGREEMENT) if share > tolerance + LEAST_SPARE else None
 
 

@@ -106,6 +106,17 @@ def add_promise(group: Flags) -> None:
         "--max-forward", type=float, metavar="SHARE", help="promise also that at most this share is forwarded"
     )
     group.add_argument("--excess", action="store_true", help="bound only the errors beyond f0's on the same cases")
+    group.add_argument(
+        "--risk-per",
+        metavar="WHAT",
+        help="promise it of each part, too: class (what is answered), truth (what is true), or the name of a column",
+    )
+    group.add_argument(
+        "--tolerance",
+        type=float,
+        metavar="AMOUNT",
+        help="of values: an answer is wrong if it is off by more than this, in the target's unit",
+    )
 
 
 def add_contents(group: Flags) -> None:
@@ -227,10 +238,12 @@ def terms_of(args: argparse.Namespace, more: Mapping[str, Any] | None = None) ->
     from hardcase_export.picking.risk_choice import RiskTerms
 
     if args.risk is not None:
-        terms = RiskTerms(args.risk, 0.05 if args.delta is None else args.delta, args.max_forward, args.excess)
+        delta = 0.05 if args.delta is None else args.delta
+        terms = RiskTerms(args.risk, delta, args.max_forward, args.excess, args.risk_per, args.tolerance)
         terms.check()
         return terms
     extra = {"--delta": args.delta, "--max-forward": args.max_forward, **(more or {})}
+    extra |= {"--risk-per": args.risk_per, "--tolerance": args.tolerance}
     misplaced = [flag for flag, value in extra.items() if value is not None] + ["--excess"] * args.excess
     if misplaced:
         raise InputError(f"{misplaced[0]} requires --risk")
@@ -246,17 +259,22 @@ def _held_out(args: argparse.Namespace) -> HeldOut:
     from hardcase_export.integers.point import read_draft
     from hardcase_export.picking.held_out import HeldOut, file_sha256
     from hardcase_export.picking.pick import candidates
+    from hardcase_export.picking.promise_words import CLASS, TRUTH
 
-    from ..measuring.labelled_rows import groups_of, labelled_rows, replies_to, sizes_of
+    from ..measuring.labelled_rows import groups_of, labelled_rows, replies_to, sizes_of, texts_of
 
     build, path = Path(args.build), Path(args.calibration)
     front = read_front(build / "front.json")
     draft, manifest = read_draft(build, candidates(front, args.method)[0], front.legacy)
     manifest = replace(manifest, hpc=front.legacy or file_sha256(build / "hpc.onnx"))  # drafts may lack it
     X, y, stored = labelled_rows(path, manifest, draft)
-    replies = np.array(replies_to(draft, manifest, X, stored, args.hpc, [build]), dtype=np.int64).reshape(-1, 2)
-    rows = Rows(X, y, replies[:, 0], replies[:, 1], group=groups_of(path, manifest), sizes=sizes_of(path, manifest))
-    return HeldOut(rows, path.name, file_sha256(path))
+    replies = replies_to(draft, manifest, X, stored, args.hpc, [build])
+    kind = np.int64 if manifest.classes else np.float64
+    answers = np.array([answer for answer, _ in replies], dtype=kind)
+    sure = np.array([confidence for _, confidence in replies], dtype=np.int64)
+    rows = Rows(X, y, answers, sure, group=groups_of(path, manifest), sizes=sizes_of(path, manifest))
+    column = None if args.risk_per in (None, CLASS, TRUTH) else texts_of(path, args.risk_per)
+    return HeldOut(rows, path.name, file_sha256(path), column)
 
 
 def _report(exported: Exported) -> dict[str, Any]:
@@ -306,7 +324,7 @@ def _report(exported: Exported) -> dict[str, Any]:
 
 def _text(r: dict[str, Any], verbose: bool) -> list[str]:
     """Warnings and at most ten lines; with ``verbose`` also the settings."""
-    from hardcase_export.picking.risk_choice import say_promise
+    from hardcase_export.picking.promise_words import say_parts, say_promise
 
     unit, measured, cost, test = plain(r["unit"], 20), plain(r["measure"], 40), r["cost"], r["test"]
     f0 = r.get("f0", {"cost": 0.0})
@@ -333,7 +351,7 @@ def _text(r: dict[str, Any], verbose: bool) -> list[str]:
     lines += _recall_lines(r.get("classes", []))
     promise = say_promise(r["promise"])
     if promise is not None:
-        lines.append(f"  promise    {promise}")
+        lines += [f"  promise    {promise}", *(f"             {part}" for part in say_parts(r["promise"]))]
     return [*lines, *(_settings(r, unit) if verbose else [])]
 
 

@@ -126,7 +126,7 @@ def _cost(sensor: dict[str, Any]) -> str:
 
 def _lines(f: dict[str, Any]) -> list[str]:
     from hardcase_edge.bundle.agreement import promised_share
-    from hardcase_export.picking.risk_choice import say_promise
+    from hardcase_export.picking.promise_words import say_parts, say_promise
 
     unit, cost, request = f["unit"], f["cost"], f["request"]
     mean = "not claimed" if cost["mean"] is None else f"{cost['mean']:.2f}"
@@ -162,7 +162,7 @@ def _lines(f: dict[str, Any]) -> list[str]:
     lines.append(f"  monitors    {_watched(f['monitors'])}")
     promise = say_promise(f["claims"].get("promise"))
     if promise is not None:
-        lines.append(f"  promise     {promise}")
+        lines += [f"  promise     {promise}", *(f"              {x}" for x in say_parts(f["claims"]["promise"]))]
     elif "promise" not in f["claims"]:
         lines.append("  promise     none about the truth; hardcase export --risk makes one")
     share = promised_share(f["claims"])

@@ -280,6 +280,7 @@ ERROR = {"of": "error", "risk": 0.1}
         ({"audits": {**AUDITS, "at_least": 0.02}}, [], None),
         ({"audits": {**AUDITS, "at_least": "0.9"}, "promise": ERROR}, [], 0.9),
         ({"promise": ERROR}, [], 0.9),
+        ({"promise": {**ERROR, "tolerance": 0.5}}, [], None),
         ({}, [], None),
     ],
 )  # fmt: skip

@@ -33,7 +33,8 @@ from hardcase_export.integers.decide import decisions, readings_of
 from hardcase_export.integers.intervals import _offsets, measure_intervals
 from hardcase_export.integers.parity import parity
 from hardcase_export.integers.quantise import quantise
-from hardcase_export.picking.risk_choice import RiskTerms
+from hardcase_export.picking.promise_words import say_promise
+from hardcase_export.picking.risk_choice import RiskTerms, terms_in
 from hardcase_export.to_c.folder import write_c
 from tests.helpers.edge.machines import STRICT
 from tests.helpers.export.value_build import (
@@ -221,9 +222,36 @@ def test_a_build_without_calibration_rows_has_no_intervals(build: Path, tmp_path
     assert value.interval == {}
 
 
-def test_a_promise_of_values_is_refused(build: Path) -> None:
-    with pytest.raises(InputError, match="a promise bounds the share of wrong classes, but this build answers values"):
-        export_bundle(build, None, terms=RiskTerms(risk=0.1))
+def test_a_promise_of_values_bounds_the_share_that_is_far_off(build: Path, tmp_path: Path) -> None:
+    terms = RiskTerms(0.2, 0.1, tolerance=2.0)
+    exported = export_bundle(build, tmp_path / "v.hcb", method="cascade", terms=terms)
+    loaded = load_bundle(tmp_path / "v.hcb")
+    claim = loaded.manifest.claims["promise"]
+    rows = read_rows(build / "calibration.npz", loaded.manifest)
+    made = decisions(loaded.bundle.program, rows.X, rows.hpc, steps=STEPS)
+    off = [abs(d.result - y) > 2.0 for d, y in zip(made, rows.y.tolist(), strict=True) if d.route != "cloud"]
+    assert (claim["counts"]["local"], claim["counts"]["errors"]) == (len(off), sum(off))
+    assert off
+    assert claim["tolerance"] == 2.0
+    assert claim["p"] <= 0.1
+    assert claim["test"]["n"] == len(read_rows(build / "test.npz", loaded.manifest).y)
+    said = say_promise(exported.promise)
+    assert said is not None
+    assert "at most 0.2 of local answers off by more than 2" in said
+    assert terms_in(claim) == terms
+
+
+@pytest.mark.parametrize(
+    ("terms", "said"),
+    [
+        (RiskTerms(0.1), "say how far with --tolerance"),
+        (RiskTerms(0.1, tolerance=1.0, per="class"), "--risk-per class is for classes"),
+        (RiskTerms(0.01, tolerance=1e-6), "no program keeps --risk 0.01"),
+    ],
+)
+def test_a_promise_of_values_that_cannot_be_made_is_one_line(build: Path, terms: RiskTerms, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        export_bundle(build, None, method="cascade", terms=terms)
 
 
 @pytest.mark.parametrize("steps", [0, -40])

@@ -7,30 +7,38 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from hardcase_edge.batch.quality import ACCURACY, Quality
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.definition import Forward
-from hardcase_edge.session.session import CLOUD, Decision
+from hardcase_edge.session.session import CLOUD
 
 from ..drafts.front import Point
 from ..drafts.rows import Rows, file_sha256, group_name, read_rows
 from ..drafts.streams import in_order
 from ..integers.decide import decisions
 from ..integers.point import IntegerPoint, make_integers, read_draft
-from .risk_test import Counts
+from .promise_words import CLASS, MAX_PARTS, TRUTH
+from .risk_choice import RiskTerms
+from .risk_test import Counts, ValidationRates
 
-_Case = tuple[Decision, int, int]  # what was decided, the label, f0's label
-__all__ = ["BuildTrial", "HeldOut", "check_unseen", "file_sha256", "read_held_out"]
+__all__ = ["BuildTrial", "HeldOut", "by_column", "check_unseen", "file_sha256", "read_held_out"]
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Labelled rows, the name of the file they come from, and its SHA-256 in hex."""
+    """Labelled rows, the name of the file they come from, and its SHA-256 in hex.
+
+    ``column``: (n,) of texts, the value of each row in the column by which a promise is made; None: in no column.
+    """
 
     rows: Rows
     name: str
     sha256: str
+    column: NDArray[np.str_] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, as they stand in a manifest."""
@@ -58,6 +66,38 @@ def read_held_out(build: Path, manifest: Manifest) -> HeldOut:
             "name a table of labelled rows that training has not seen with --calibration"
         )
     return HeldOut(read_rows(path, manifest), path.name, file_sha256(path))
+
+
+def by_column(held_out: HeldOut, manifest: Manifest, terms: RiskTerms) -> HeldOut:
+    """The rows with the values of the column that the terms name, if they name one: a feature, where nothing else is.
+
+    Raises
+    ------
+    InputError
+        The rows have no such column, or it has too many different values.
+    """
+    name = terms.per
+    if name in (None, CLASS, TRUTH):
+        return held_out
+    column = held_out.column
+    if column is None:
+        if name not in manifest.features:
+            raise InputError(
+                f"{held_out.name} has no column {name!r:.60}: give --risk-per {CLASS}, {TRUTH}, one of the bundle's "
+                "features, or a column of a table that --calibration names"
+            )
+        values, texts = held_out.rows.X[:, manifest.features.index(name)].tolist(), manifest.categories.get(name)
+        column = np.array([_text(value, texts) for value in values])
+    n = len(set(column.tolist()))
+    if n > MAX_PARTS:
+        raise InputError(f"{name!r:.60} has {n} different values; a promise is made for {MAX_PARTS} parts at most")
+    return replace(held_out, column=column)
+
+
+def _text(value: float, texts: Any) -> str:
+    if texts is not None and value == value and 0 <= value < len(texts):
+        return str(texts[int(value)])
+    return "missing" if value != value else f"{value:.12g}"
 
 
 def check_unseen(held_out: HeldOut, build: Path, manifest: Manifest) -> None:
@@ -89,7 +129,8 @@ class BuildTrial:
     """A ``risk_choice.Trial`` on the points of a build.
 
     It quantises a point once, when the point is first tested, and that same program is exported. ``legacy`` and
-    ``quality``: as in the build's ``Front``, which calls the latter ``measure``.
+    ``quality``: as in the build's ``Front``, which calls the latter ``measure``. ``terms``: that the points are tested
+    for, which say what is wrong and which parts are counted; None: another class, and no parts.
     """
 
     build: Path
@@ -97,6 +138,7 @@ class BuildTrial:
     min_agreement: float
     legacy: str = ""
     quality: Quality = ACCURACY
+    terms: RiskTerms | None = None
     _integers: dict[str, IntegerPoint] = field(default_factory=dict)
     _counts: dict[str, Counts] = field(default_factory=dict)
 
@@ -129,29 +171,79 @@ class BuildTrial:
         """Errors of the quantised program on the rows, if all sensors work and the cloud replies."""
         assert point.program is not None
         if point.program not in self._counts:
-            self._counts[point.program] = count(self.integers(point), self.held_out.rows)
+            held_out = self.held_out
+            self._counts[point.program] = count(self.integers(point), held_out.rows, self.terms, held_out.column)
         return self._counts[point.program]
 
+    def expected(self, point: Point) -> dict[str, float]:
+        """By part: the draws of a column's value or of a true class, or the share of validation rows so answered."""
+        terms, held_out = self.terms, self.held_out
+        if terms is not None and terms.per == CLASS:
+            counts = count(self.integers(point), self.integers(point).valid, terms)
+            n = held_out.groups or len(held_out.rows.y)
+            return {name: part.local / counts.rows * n for name, part in counts.parts}
+        names = held_out.column
+        if names is None:
+            names = _names(self.integers(point).manifest)[held_out.rows.y]
+        of = np.arange(len(names)) if held_out.rows.group is None else held_out.rows.group
+        return {str(name): float(len(set(of[names == name].tolist()))) for name in np.unique(names)}
 
-def count(integers: IntegerPoint, rows: Rows) -> Counts:
-    """Errors of a quantised program on these rows; every row that the cloud does not answer counts as local."""
-    rows = in_order(integers.quantised.program, integers.manifest, rows)
-    outcomes = decisions(integers.quantised.program, rows.X, rows.hpc, rows.confidence, sizes=rows.sizes)
-    cases = list(zip(outcomes, rows.y.tolist(), rows.hpc.tolist(), strict=True))
-    if rows.group is None:
-        return _counts(cases)
-    groups: dict[int, list[_Case]] = {}
-    for name, case in zip(rows.group.tolist(), cases, strict=True):
-        groups.setdefault(name, []).append(case)
-    return replace(_counts(cases), groups=tuple(_counts(of_group) for of_group in groups.values()))
+    def judged(self, point: Point) -> ValidationRates:
+        """The quantised program's rates on validation rows."""
+        counts = count(self.integers(point), self.integers(point).valid, self.terms)
+        local = max(1, counts.local)
+        return ValidationRates(
+            counts.forwarded / counts.rows, counts.errors / local, counts.worse / local, counts.better / local
+        )
 
 
-def _counts(cases: list[_Case]) -> Counts:
-    local = [(d.result == y, f0 == y) for d, y, f0 in cases if d.route != CLOUD]
-    return Counts(
-        rows=len(cases),
-        local=len(local),
-        errors=sum(not right for right, _ in local),
-        worse=sum(not right and f0 for right, f0 in local),
-        better=sum(right and not f0 for right, f0 in local),
-    )
+def count(
+    integers: IntegerPoint, rows: Rows, terms: RiskTerms | None = None, column: NDArray[np.str_] | None = None
+) -> Counts:
+    """Errors of a quantised program on these rows; every row that the cloud does not answer counts as local.
+
+    Parameters
+    ----------
+    terms : what is wrong, and by what parts answers are counted; None: another class, and no parts
+    column : as in ``HeldOut``, of these rows; without it, a column has no parts
+    """
+    quantised = integers.quantised
+    rows = in_order(quantised.program, integers.manifest, rows)
+    outcomes = decisions(quantised.program, rows.X, rows.hpc, rows.confidence, steps=quantised.steps, sizes=rows.sizes)
+    local, answers = np.array([d.route != CLOUD for d in outcomes]), np.array([d.result for d in outcomes])
+    tolerance = 0.0 if terms is None or terms.tolerance is None else terms.tolerance
+    own, f0 = (~(np.abs(x - rows.y) <= tolerance) for x in (answers, rows.hpc))
+    marks = np.array([local, local & own, local & own & ~f0, local & ~own & f0])
+    per = None if terms is None else terms.per
+    if per in (CLASS, TRUTH):
+        column = _names(integers.manifest)[answers.astype(int) if per == CLASS else rows.y]
+    parts: tuple[tuple[str, Counts], ...] = ()
+    if per is not None and column is not None:
+        names = np.unique(column[local])
+        parts = tuple((str(name), _counts(marks & (column == name), rows.group)) for name in names)
+    return replace(_counts(marks, rows.group), parts=parts)
+
+
+def _names(manifest: Manifest) -> NDArray[np.str_]:
+    """The texts of the classes, by number.
+
+    Raises
+    ------
+    InputError
+        There are too many for a promise of each.
+    """
+    if len(manifest.classes) > MAX_PARTS:
+        raise InputError(f"{len(manifest.classes)} classes; a promise is made for {MAX_PARTS} parts at most")
+    return np.array([str(label) for label in manifest.classes])
+
+
+def _counts(marks: NDArray[np.bool_], group: NDArray[np.int64] | None) -> Counts:
+    """The counts of (4, n) marks: answered locally, wrong, worse than f0, better than f0."""
+    n = marks.shape[1]
+    groups: tuple[Counts, ...] = ()
+    if group is not None:
+        numbers = np.unique(group, return_inverse=True)[1]
+        sums = [np.bincount(numbers, weights=mark).astype(int).tolist() for mark in (np.ones(n), *marks)]
+        groups = tuple(Counts(*of_group) for of_group in zip(*sums, strict=True))
+    local, errors, worse, better = marks.sum(axis=1).tolist()
+    return Counts(n, local, errors, worse, better, groups)

@@ -8,14 +8,14 @@ that hold with probability 1 - delta over the draw of the held-out rows. The sta
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hardcase_edge.errors import InputError
 
+from .promise_words import CLASS, TRUTH, say_counts, say_name, say_promise
 from .risk_test import (
     Counts,
     ValidationRates,
@@ -34,7 +34,9 @@ from .risk_test import (
 if TYPE_CHECKING:
     from ..drafts.front import Point
 
-__all__ = ["STARTS", "Promise", "RiskTerms", "Trial", "choose", "find", "say_promise"]
+__all__ = [
+    "STARTS", "Promise", "RiskTerms", "Trial", "choose", "find", "terms_in",
+]  # fmt: skip
 
 STARTS = 1  # places in the testing order at which a sequence begins; several share delta and mostly pass less
 GRID = 10_000  # an error message names risks in whole multiples of 1 / GRID
@@ -64,6 +66,14 @@ class Trial(Protocol):
         """Errors of the point's quantised program on the rows."""
         ...
 
+    def expected(self, point: Point) -> Mapping[str, float]:
+        """By part: the number of draws in it that are expected on the rows, from what is fixed before they are seen."""
+        ...
+
+    def judged(self, point: Point) -> ValidationRates:
+        """The point's rates on validation rows, of values, of which ``front.json`` has none."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class RiskTerms:
@@ -73,12 +83,20 @@ class RiskTerms:
     answers are wrong (``is_excess``: the share of wrong answers exceeds f0's on the same rows by at most ``risk``), and
     at most a share ``max_forward`` of all rows are forwarded (None: a bound derived from the validation forward rate).
     If the rows come in groups, shares are those of a group's rows, and their means over groups are bounded.
+
+    per : the risk bounds also the share of each part that has enough rows, all at once with the same probability:
+        ``CLASS``, local answers by the class that is answered; ``TRUTH``, by the true class; else the name of a column,
+        by its value. None: only that of all local answers
+    tolerance : an answer is wrong if it is off from the true value by more than this, in the target's unit; None for
+        classes
     """
 
     risk: float
     delta: float = 0.05
     max_forward: float | None = None
     is_excess: bool = False
+    per: str | None = None
+    tolerance: float | None = None
 
     def check(self) -> None:
         """Refuse values out of range.
@@ -93,6 +111,10 @@ class RiskTerms:
                 raise InputError(f"{flag} is {value:g}; give a share between 0 and 1 (0.02 is two per cent)")
         if self.max_forward is not None and not 0 <= self.max_forward <= 1:
             raise InputError(f"--max-forward is {self.max_forward:g}; give a share from 0 to 1")
+        if self.tolerance is not None and not 0 < self.tolerance < math.inf:
+            raise InputError(f"--tolerance is {self.tolerance:g}; give an amount above 0 in the target's unit")
+        if self.tolerance is not None and self.per in (CLASS, TRUTH):
+            raise InputError(f"--risk-per {self.per} is for classes, but --tolerance is for values; name a column")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +122,8 @@ class Promise:
     """Terms that the tests showed of one point.
 
     ``max_forward``: bound on the share of forwarded rows. ``counts``: of the point on the held-out rows. ``p``: its
-    p-value. ``tried``: number of points tested.
+    p-value. ``tried``: number of points tested. ``parts``: the names of those that are promised, each with its p-value.
+    ``needs``: draws without an error that any other part would have needed.
     """
 
     terms: RiskTerms
@@ -108,19 +131,37 @@ class Promise:
     counts: Counts
     p: float
     tried: int
+    parts: Mapping[str, float]
+    needs: int
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, as they stand in a manifest's claims."""
-        counts = self.counts
+        terms = self.terms
         return {
-            "of": "excess" if self.terms.is_excess else "error",
-            "risk": self.terms.risk,
-            "delta": self.terms.delta,
+            "of": "excess" if terms.is_excess else "error",
+            "risk": terms.risk,
+            "delta": terms.delta,
             "max_forward": self.max_forward,
             "p": self.p,
             "tried": self.tried,
-            "counts": {"local": counts.local, "errors": counts.errors, "worse": counts.worse, "better": counts.better},
+            "counts": _counts_json(self.counts),
+            **({} if terms.tolerance is None else {"tolerance": terms.tolerance}),
+            **({} if terms.per is None else {"per": self._per_json()}),
         }
+
+    def _per_json(self) -> dict[str, Any]:
+        """The parts that are promised, and those that are too small, with their counts."""
+        counts = dict(self.counts.parts)
+        return {
+            "by": self.terms.per,
+            "parts": [{"name": name, "p": p, **_counts_json(counts[name])} for name, p in self.parts.items()],
+            "small": [{"name": name, **_counts_json(c)} for name, c in counts.items() if name not in self.parts],
+            "needs": self.needs,
+        }
+
+
+def _counts_json(counts: Counts) -> dict[str, int]:
+    return {"local": counts.local, "errors": counts.errors, "worse": counts.worse, "better": counts.better}
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,12 +174,25 @@ class _Test:
     can_forward: bool
     bet: float
     forward_bet: float
+    parts: tuple[str, ...]
 
     def p_value(self, counts: Counts) -> float:
-        """p-value of the union of both null hypotheses, too many errors or too many forwards; docs/math.md (29)."""
-        risk = self.terms.risk
-        p_risk = (p_excess if self.terms.is_excess else p_error)(counts, risk, self.bet)
+        """p-value of the union of all null hypotheses: too many errors, of all or of a part, or too many forwards.
+
+        The union needs no correction for the number of its parts; docs/math.md (29) and (143).
+        """
+        if self.terms.per is not None and not self.parts:
+            return 1.0
+        p_risk = max(self._p_risk(counts), *self.p_parts(counts).values(), 0.0)
         return max(p_risk, p_forward(counts, self.max_forward, self.forward_bet) if self.can_forward else 0.0)
+
+    def p_parts(self, counts: Counts) -> dict[str, float]:
+        """The p-value of each part that is tested; 1 of one without a local answer."""
+        of = dict(counts.parts)
+        return {name: self._p_risk(of[name]) if name in of else 1.0 for name in self.parts}
+
+    def _p_risk(self, counts: Counts) -> float:
+        return (p_excess if self.terms.is_excess else p_error)(counts, self.terms.risk, self.bet)
 
 
 def choose(points: Sequence[Point], terms: RiskTerms, trial: Trial) -> tuple[Point, Promise]:
@@ -180,20 +234,25 @@ def find(points: Sequence[Point], terms: RiskTerms, trial: Trial) -> tuple[Point
         return None
     test = tests[passed[-1]]  # costs fall along the testing order
     counts = trial.counts(test.point)
-    return test.point, Promise(terms, test.max_forward, counts, test.p_value(counts), len(tests))
+    needs = rows_needed(terms.risk, terms.delta / STARTS)
+    parts = test.p_parts(counts)
+    return test.point, Promise(terms, test.max_forward, counts, test.p_value(counts), len(tests), parts, needs)
 
 
 def _order(points: Sequence[Point], terms: RiskTerms, trial: Trial) -> list[Point]:
     """The testing order. Validation figures alone decide it, so it is fixed before the held-out rows are seen."""
-    spare = [
-        standard_errors_to_spare(_rates(p), _draws(trial), terms.risk, terms.is_excess, terms.max_forward)
-        for p in points
-    ]
+    if terms.tolerance is not None:  # the front has no share of values that are far off
+        spare = [p.valid.quality for p in points]
+    else:
+        spare = [
+            standard_errors_to_spare(_rates(p), _draws(trial), terms.risk, terms.is_excess, terms.max_forward)
+            for p in points
+        ]
     return [points[k] for k in order_of_tests(spare, [p.valid.cost for p in points])]
 
 
 def _test(point: Point, terms: RiskTerms, trial: Trial) -> _Test:
-    rates, n = _rates(point), _draws(trial)
+    rates, n = _rates(point) if terms.tolerance is None else trial.judged(point), _draws(trial)
     losses = rates if terms.is_excess else replace(rates, worse=rates.error, better=0.0)
     bet = best_bet(losses, terms.risk, n * (1 - rates.forward_rate))
     can_forward = trial.can_forward(point)
@@ -201,7 +260,12 @@ def _test(point: Point, terms: RiskTerms, trial: Trial) -> _Test:
     if bound is None:
         level = terms.delta / STARTS
         bound = forward_bound(rates.forward_rate, n, level, trial.groups > 0) if can_forward else 0.0
-    return _Test(point, terms, bound, can_forward, bet, forward_bet(rates.forward_rate, bound, n) if bound < 1 else 1.0)
+    on_forwards = forward_bet(rates.forward_rate, bound, n) if bound < 1 else 1.0
+    parts: tuple[str, ...] = ()
+    if terms.per is not None:
+        needs, expected = rows_needed(terms.risk, terms.delta / STARTS), trial.expected(point)
+        parts = tuple([name for name, draws in expected.items() if draws >= needs])
+    return _Test(point, terms, bound, can_forward, bet, on_forwards, parts)
 
 
 def _draws(trial: Trial) -> int:
@@ -216,45 +280,19 @@ def _rates(point: Point) -> ValidationRates:
     return ValidationRates(v.forward_rate, v.local_error, v.local_worse, v.local_better)
 
 
-# ---------------------------------------------------------------- the promise in words
+def terms_in(claim: Any) -> RiskTerms:
+    """The terms of a manifest's promise, to be shown again of another bundle; the bound of forwards is left open.
 
-
-def say_promise(claim: object) -> str | None:
-    """The promise of a manifest's claims in one line; None if the claim, which may come from anyone, is malformed."""
-    try:
-        return _say(claim)
-    except (TypeError, KeyError, ValueError):
-        return None
-
-
-def _say(claim: Any) -> str:
-    risk, delta, max_forward = (_share(claim[key]) for key in ("risk", "delta", "max_forward"))
-    rows, counts = claim["rows"], claim["counts"]
-    n, local, errors = _whole(rows["n"], 10**12), counts["local"], counts["errors"]
-    worse, better = (_whole(counts[key], _whole(local, n)) for key in ("worse", "better"))
-    bounded = {"error": "of local answers wrong", "excess": "of local answers wrong beyond those that f0 gets wrong"}
-    counted = {"error": f"{_whole(errors, local)} wrong", "excess": f"{worse} worse and {better} better than f0"}
-    file, sha256 = rows["file"], rows["sha256"]
-    over = f"{n} rows" if "groups" not in rows else f"{_whole(rows['groups'], n)} groups ({n} rows, each group alike)"
-    if not isinstance(file, str) or not re.fullmatch("[0-9a-f]{64}", sha256):
-        raise ValueError("file or sha256 of the rows is malformed")
-    return (
-        f"with probability {1 - delta:.4g} over the draw of {over}: at most {risk:.4g} {bounded[claim['of']]} and at "
-        f"most {max_forward:.4g} forwarded; of {local} answered, {counted[claim['of']]} (rows {json.dumps(file)[:80]}, "
-        f"sha256 {sha256[:16]})"
-    )
-
-
-def _share(value: object) -> float:
-    if type(value) not in (int, float) or not 0 <= value <= 1:  # type: ignore[operator]
-        raise ValueError("not a share from 0 to 1")
-    return float(value)  # type: ignore[arg-type]
-
-
-def _whole(value: object, highest: int) -> int:
-    if type(value) is not int or not 0 <= value <= highest:
-        raise ValueError(f"not a whole number from 0 to {highest}")
-    return value
+    Raises
+    ------
+    InputError
+        The claim is malformed.
+    """
+    if say_promise(claim) is None:
+        raise InputError("the promise of the old bundle is malformed; state another wish, such as --risk or --max-loss")
+    per, tolerance = claim.get("per"), claim.get("tolerance")
+    by = None if per is None else per["by"]
+    return RiskTerms(claim["risk"], claim["delta"], None, claim["of"] == "excess", by, tolerance)
 
 
 # ---------------------------------------------------------------- no point passes
@@ -265,12 +303,31 @@ def _no_choice(points: Sequence[Point], terms: RiskTerms, trial: Trial) -> str:
     safest = _order(points, terms, trial)[0]
     c = trial.counts(safest)
     over = f"{trial.groups} groups ({c.rows} rows)" if trial.groups else f"{c.rows} rows"
-    wrong = f"{c.worse} worse and {c.better} better than f0" if terms.is_excess else f"{c.errors} wrong"
+    of = "excess" if terms.is_excess else "error"
     return (
         f"no program keeps --risk {terms.risk:g} at --delta {terms.delta:g} on the {over} of {trial.name}: "
-        f"the safest, {safest.method}, forwards {c.forwarded} and answers {c.local}, {wrong}; "
+        f"the safest, {safest.method}, forwards {c.forwarded} and answers {c.local}, "
+        f"{say_counts(_counts_json(c), c.rows, of)}{_worst_part(safest, c, terms, trial)}; "
         f"{_enough(points, terms, trial)}"
     )
+
+
+def _worst_part(point: Point, counts: Counts, terms: RiskTerms, trial: Trial) -> str:
+    """The part of which least is shown, in words; or how large the largest is, if none is large enough."""
+    if terms.per is None:
+        return ""
+    test = _test(point, terms, trial)
+    p_values = test.p_parts(counts)
+    if not p_values:
+        name, draws = max(trial.expected(point).items(), key=lambda part: part[1], default=("none", 0.0))
+        needs = rows_needed(terms.risk, terms.delta / STARTS)
+        return f", and no part has the {needs} draws that each needs (the largest, {say_name(name)}, has {draws:.0f})"
+    name = max(p_values, key=lambda name: p_values[name])
+    if p_values[name] <= terms.delta / STARTS:
+        return ""
+    part = dict(counts.parts).get(name, Counts(counts.rows, 0, 0, 0, 0))
+    of = "excess" if terms.is_excess else "error"
+    return f" (of {say_name(name)}: {part.local}, {say_counts(_counts_json(part), part.rows, of)})"
 
 
 def _enough(points: Sequence[Point], terms: RiskTerms, trial: Trial) -> str:

@@ -51,6 +51,7 @@ class Counts:
 
     ``local``: rows that the policy answered itself. Of these, ``errors`` are wrong, ``worse`` are wrong where f0 is
     right, and ``better`` are right where f0 is wrong. ``groups``: the counts of each group, if rows come in groups.
+    ``parts``: by name, the counts of the local answers of one part, such as those of one class, among the same rows.
     """
 
     rows: int
@@ -59,6 +60,7 @@ class Counts:
     worse: int
     better: int
     groups: tuple[Counts, ...] = ()
+    parts: tuple[tuple[str, Counts], ...] = ()
 
     @property
     def forwarded(self) -> int:

@@ -179,12 +179,10 @@ def _has_audits(path: Path) -> bool:
 
 def _promised(old: Loaded) -> RiskTerms | None:
     """The terms of the old bundle's promise, for the new one; None if it has none."""
-    from hardcase_export.picking.risk_choice import RiskTerms
+    from hardcase_export.picking.risk_choice import terms_in
 
     promise = old.manifest.claims.get("promise")
-    if not isinstance(promise, dict):
-        return None
-    return RiskTerms(promise["risk"], promise["delta"], is_excess=promise.get("of") == "excess")
+    return terms_in(promise) if isinstance(promise, dict) else None
 
 
 def _check_place(old: Loaded, new: Path) -> None:

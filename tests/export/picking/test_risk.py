@@ -28,7 +28,8 @@ from hardcase_export.drafts.front import Front, Measured, Point
 from hardcase_export.drafts.rows import read_rows
 from hardcase_export.integers.decide import decisions
 from hardcase_export.picking.pick import pick
-from hardcase_export.picking.risk_choice import RiskTerms, choose, say_promise
+from hardcase_export.picking.promise_words import say_promise
+from hardcase_export.picking.risk_choice import RiskTerms, choose
 from hardcase_export.picking.risk_test import (
     QUANTILE,
     Counts,
