@@ -38,7 +38,7 @@ from .picking.monitors import measure_monitors
 from .picking.optimism import Selection, selection_of
 from .picking.pick import ONE_WISH, Nearest, candidates, nearest_local, pick
 from .picking.price_table import price_table
-from .picking.promise_words import CLASS, TRUTH
+from .picking.promise_words import BY_CLASS, BY_TRUTH
 from .picking.risk_choice import RiskTerms, choose
 from .publish import Published, check_out, publish, read_key
 
@@ -225,11 +225,11 @@ def _check_terms(terms: RiskTerms, front: Front) -> None:
     if front.measure.is_of_values and terms.tolerance is None:
         raise InputError(
             "this build answers values, and --risk bounds the share of those that are far off: say how far with "
-            "--tolerance, in the target's unit"
+            "--risk-tolerance, in the target's unit"
         )
     if terms.tolerance is not None and not front.measure.is_of_values:
-        raise InputError("--tolerance is for values, but this build answers classes; leave it out")
-    if front.measure.is_of_values and terms.per in (CLASS, TRUTH):
+        raise InputError("--risk-tolerance is for values, but this build answers classes; leave it out")
+    if front.measure.is_of_values and terms.per in (BY_CLASS, BY_TRUTH):
         raise InputError(f"--risk-per {terms.per} is for classes, but this build answers values; name a column")
 
 

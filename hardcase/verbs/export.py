@@ -112,7 +112,7 @@ def add_promise(group: Flags) -> None:
         help="promise it of each part, too: class (what is answered), truth (what is true), or the name of a column",
     )
     group.add_argument(
-        "--tolerance",
+        "--risk-tolerance",
         type=float,
         metavar="AMOUNT",
         help="of values: an answer is wrong if it is off by more than this, in the target's unit",
@@ -239,11 +239,11 @@ def terms_of(args: argparse.Namespace, more: Mapping[str, Any] | None = None) ->
 
     if args.risk is not None:
         delta = 0.05 if args.delta is None else args.delta
-        terms = RiskTerms(args.risk, delta, args.max_forward, args.excess, args.risk_per, args.tolerance)
+        terms = RiskTerms(args.risk, delta, args.max_forward, args.excess, args.risk_per, args.risk_tolerance)
         terms.check()
         return terms
     extra = {"--delta": args.delta, "--max-forward": args.max_forward, **(more or {})}
-    extra |= {"--risk-per": args.risk_per, "--tolerance": args.tolerance}
+    extra |= {"--risk-per": args.risk_per, "--risk-tolerance": args.risk_tolerance}
     misplaced = [flag for flag, value in extra.items() if value is not None] + ["--excess"] * args.excess
     if misplaced:
         raise InputError(f"{misplaced[0]} requires --risk")
@@ -259,7 +259,7 @@ def _held_out(args: argparse.Namespace) -> HeldOut:
     from hardcase_export.integers.point import read_draft
     from hardcase_export.picking.held_out import HeldOut, file_sha256
     from hardcase_export.picking.pick import candidates
-    from hardcase_export.picking.promise_words import CLASS, TRUTH
+    from hardcase_export.picking.promise_words import BY_CLASS, BY_TRUTH
 
     from ..measuring.labelled_rows import groups_of, labelled_rows, replies_to, sizes_of, texts_of
 
@@ -273,7 +273,7 @@ def _held_out(args: argparse.Namespace) -> HeldOut:
     answers = np.array([answer for answer, _ in replies], dtype=kind)
     sure = np.array([confidence for _, confidence in replies], dtype=np.int64)
     rows = Rows(X, y, answers, sure, group=groups_of(path, manifest), sizes=sizes_of(path, manifest))
-    column = None if args.risk_per in (None, CLASS, TRUTH) else texts_of(path, args.risk_per)
+    column = None if args.risk_per in (None, BY_CLASS, BY_TRUTH) else texts_of(path, args.risk_per)
     return HeldOut(rows, path.name, file_sha256(path), column)
 
 

@@ -244,7 +244,7 @@ def test_a_promise_of_values_bounds_the_share_that_is_far_off(build: Path, tmp_p
 @pytest.mark.parametrize(
     ("terms", "said"),
     [
-        (RiskTerms(0.1), "say how far with --tolerance"),
+        (RiskTerms(0.1), "say how far with --risk-tolerance"),
         (RiskTerms(0.1, tolerance=1.0, per="class"), "--risk-per class is for classes"),
         (RiskTerms(0.01, tolerance=1e-6), "no program keeps --risk 0.01"),
     ],

@@ -21,7 +21,7 @@ from ..drafts.rows import Rows, file_sha256, group_name, read_rows
 from ..drafts.streams import in_order
 from ..integers.decide import decisions
 from ..integers.point import IntegerPoint, make_integers, read_draft
-from .promise_words import CLASS, MAX_PARTS, TRUTH
+from .promise_words import BY_CLASS, BY_TRUTH, MAX_PARTS
 from .risk_choice import RiskTerms
 from .risk_test import Counts, ValidationRates
 
@@ -77,14 +77,14 @@ def by_column(held_out: HeldOut, manifest: Manifest, terms: RiskTerms) -> HeldOu
         The rows have no such column, or it has too many different values.
     """
     name = terms.per
-    if name in (None, CLASS, TRUTH):
+    if name in (None, BY_CLASS, BY_TRUTH):
         return held_out
     column = held_out.column
     if column is None:
         if name not in manifest.features:
             raise InputError(
-                f"{held_out.name} has no column {name!r:.60}: give --risk-per {CLASS}, {TRUTH}, one of the bundle's "
-                "features, or a column of a table that --calibration names"
+                f"{held_out.name} has no column {name!r:.60}: give --risk-per {BY_CLASS}, {BY_TRUTH}, one of the "
+                "bundle's features, or a column of a table that --calibration names"
             )
         values, texts = held_out.rows.X[:, manifest.features.index(name)].tolist(), manifest.categories.get(name)
         column = np.array([_text(value, texts) for value in values])
@@ -178,7 +178,7 @@ class BuildTrial:
     def expected(self, point: Point) -> dict[str, float]:
         """By part: the draws of a column's value or of a true class, or the share of validation rows so answered."""
         terms, held_out = self.terms, self.held_out
-        if terms is not None and terms.per == CLASS:
+        if terms is not None and terms.per == BY_CLASS:
             counts = count(self.integers(point), self.integers(point).valid, terms)
             n = held_out.groups or len(held_out.rows.y)
             return {name: part.local / counts.rows * n for name, part in counts.parts}
@@ -215,8 +215,8 @@ def count(
     own, f0 = (~(np.abs(x - rows.y) <= tolerance) for x in (answers, rows.hpc))
     marks = np.array([local, local & own, local & own & ~f0, local & ~own & f0])
     per = None if terms is None else terms.per
-    if per in (CLASS, TRUTH):
-        column = _names(integers.manifest)[answers.astype(int) if per == CLASS else rows.y]
+    if per in (BY_CLASS, BY_TRUTH):
+        column = _names(integers.manifest)[answers.astype(int) if per == BY_CLASS else rows.y]
     parts: tuple[tuple[str, Counts], ...] = ()
     if per is not None and column is not None:
         names = np.unique(column[local])

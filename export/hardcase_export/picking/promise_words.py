@@ -8,9 +8,9 @@ import math
 import re
 from typing import Any
 
-__all__ = ["CLASS", "MAX_PARTS", "TRUTH", "say_counts", "say_name", "say_parts", "say_promise"]
+__all__ = ["BY_CLASS", "BY_TRUTH", "MAX_PARTS", "say_counts", "say_name", "say_parts", "say_promise"]
 
-CLASS, TRUTH = "class", "truth"  # parts by the class that is answered, and by the true class
+BY_CLASS, BY_TRUTH = "class", "truth"  # parts by the class that is answered, and by the true class
 MAX_PARTS = 64  # of which a promise holds at once
 
 
@@ -67,7 +67,7 @@ def _say_parts(claim: Any) -> list[str]:
     by, n, of = per["by"], claim["rows"]["n"], claim["of"]
     if not isinstance(by, str) or len(per["parts"]) > MAX_PARTS or len(per["small"]) > MAX_PARTS:
         raise ValueError("parts are malformed")
-    what = {CLASS: "answered as", TRUTH: "truly"}.get(by, f"{json.dumps(by)[:40]} is")
+    what = {BY_CLASS: "answered as", BY_TRUTH: "truly"}.get(by, f"{json.dumps(by)[:40]} is")
     lines = [
         f"{what} {say_name(part['name'])}: at most {_share(claim['risk']):.4g}; of {part['local']} answered, "
         f"{say_counts(part, n, of)}"

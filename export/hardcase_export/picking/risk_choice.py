@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from hardcase_edge.errors import InputError
 
-from .promise_words import CLASS, TRUTH, say_counts, say_name, say_promise
+from .promise_words import BY_CLASS, BY_TRUTH, say_counts, say_name, say_promise
 from .risk_test import (
     Counts,
     ValidationRates,
@@ -85,8 +85,8 @@ class RiskTerms:
     If the rows come in groups, shares are those of a group's rows, and their means over groups are bounded.
 
     per : the risk bounds also the share of each part that has enough rows, all at once with the same probability:
-        ``CLASS``, local answers by the class that is answered; ``TRUTH``, by the true class; else the name of a column,
-        by its value. None: only that of all local answers
+        ``BY_CLASS``, local answers by the class that is answered; ``BY_TRUTH``, by the true class; else the name of a
+        column, by its value. None: only that of all local answers
     tolerance : an answer is wrong if it is off from the true value by more than this, in the target's unit; None for
         classes
     """
@@ -112,9 +112,9 @@ class RiskTerms:
         if self.max_forward is not None and not 0 <= self.max_forward <= 1:
             raise InputError(f"--max-forward is {self.max_forward:g}; give a share from 0 to 1")
         if self.tolerance is not None and not 0 < self.tolerance < math.inf:
-            raise InputError(f"--tolerance is {self.tolerance:g}; give an amount above 0 in the target's unit")
-        if self.tolerance is not None and self.per in (CLASS, TRUTH):
-            raise InputError(f"--risk-per {self.per} is for classes, but --tolerance is for values; name a column")
+            raise InputError(f"--risk-tolerance is {self.tolerance:g}; give an amount above 0 in the target's unit")
+        if self.tolerance is not None and self.per in (BY_CLASS, BY_TRUTH):
+            raise InputError(f"--risk-per {self.per} is for classes, but --risk-tolerance is for values; name a column")
 
 
 @dataclass(frozen=True, slots=True)
