@@ -6,13 +6,14 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.cost import to_unit
 
+from ..exports.held_out import held_out_of
 from ..exports.imported import add_model, run_model
 from ..exports.runtimes import Targets, add_targets
 from ..items.export import export_items, is_items_build
@@ -23,7 +24,6 @@ from ..options import Flags, add_force, add_hpc, add_json, plain, report
 
 if TYPE_CHECKING:
     from hardcase_export.bundle import Exported
-    from hardcase_export.picking.held_out import HeldOut
     from hardcase_export.picking.risk_choice import RiskTerms
 
 __all__ = [
@@ -199,7 +199,7 @@ def _export(args: argparse.Namespace, out: str | Path | None, targets: Targets) 
     if args.hpc is not None and args.calibration is None:
         raise InputError("--hpc requires --calibration, whose rows it answers")
     terms = terms_of(args, {"--calibration": args.calibration})
-    held_out = None if args.calibration is None else _held_out(args)
+    held_out = None if args.calibration is None else held_out_of(args)
     with rows_bar("compare"):
         return export_bundle(
             args.build,
@@ -248,33 +248,6 @@ def terms_of(args: argparse.Namespace, more: Mapping[str, Any] | None = None) ->
     if misplaced:
         raise InputError(f"{misplaced[0]} requires --risk")
     return None
-
-
-def _held_out(args: argparse.Namespace) -> HeldOut:
-    """The rows of --calibration, with the answers of the build's f0."""
-    import numpy as np
-
-    from hardcase_export.drafts.front import read_front
-    from hardcase_export.drafts.rows import Rows
-    from hardcase_export.integers.point import read_draft
-    from hardcase_export.picking.held_out import HeldOut, file_sha256
-    from hardcase_export.picking.pick import candidates
-    from hardcase_export.picking.promise_words import BY_CLASS, BY_TRUTH
-
-    from ..measuring.labelled_rows import groups_of, labelled_rows, replies_to, sizes_of, texts_of
-
-    build, path = Path(args.build), Path(args.calibration)
-    front = read_front(build / "front.json")
-    draft, manifest = read_draft(build, candidates(front, args.method)[0], front.legacy)
-    manifest = replace(manifest, hpc=front.legacy or file_sha256(build / "hpc.onnx"))  # drafts may lack it
-    X, y, stored = labelled_rows(path, manifest, draft)
-    replies = replies_to(draft, manifest, X, stored, args.hpc, [build])
-    kind = np.int64 if manifest.classes else np.float64
-    answers = np.array([answer for answer, _ in replies], dtype=kind)
-    sure = np.array([confidence for _, confidence in replies], dtype=np.int64)
-    rows = Rows(X, y, answers, sure, group=groups_of(path, manifest), sizes=sizes_of(path, manifest))
-    column = None if args.risk_per in (None, BY_CLASS, BY_TRUTH) else texts_of(path, args.risk_per)
-    return HeldOut(rows, path.name, file_sha256(path), column)
 
 
 def _report(exported: Exported) -> dict[str, Any]:

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rows of ``--calibration``, on which a promise is tested, with what f0 answers to them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
+
+    from hardcase_export.picking.held_out import HeldOut
+
+__all__ = ["held_out_of"]
+
+
+def held_out_of(args: argparse.Namespace) -> HeldOut:
+    """The rows of --calibration, with the answers of the build's f0, and the values of the column of --risk-per.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, lacks what the build's policies read, or nobody answers its rows.
+    """
+    import numpy as np
+
+    from hardcase_export.drafts.front import read_front
+    from hardcase_export.drafts.rows import Rows
+    from hardcase_export.integers.point import read_draft
+    from hardcase_export.picking.held_out import HeldOut, file_sha256
+    from hardcase_export.picking.pick import candidates
+    from hardcase_export.picking.promise_words import BY_CLASS, BY_TRUTH
+
+    from ..measuring.labelled_rows import groups_of, labelled_rows, replies_to, sizes_of, texts_of
+
+    build, path = Path(args.build), Path(args.calibration)
+    front = read_front(build / "front.json")
+    draft, manifest = read_draft(build, candidates(front, args.method)[0], front.legacy)
+    manifest = replace(manifest, hpc=front.legacy or file_sha256(build / "hpc.onnx"))  # drafts may lack it
+    X, y, stored = labelled_rows(path, manifest, draft)
+    replies = replies_to(draft, manifest, X, stored, args.hpc, [build])
+    kind = np.int64 if manifest.classes else np.float64
+    answers = np.array([answer for answer, _ in replies], dtype=kind)
+    sure = np.array([confidence for _, confidence in replies], dtype=np.int64)
+    rows = Rows(X, y, answers, sure, group=groups_of(path, manifest), sizes=sizes_of(path, manifest))
+    column = None if args.risk_per in (None, BY_CLASS, BY_TRUTH) else texts_of(path, args.risk_per)
+    return HeldOut(rows, path.name, file_sha256(path), column)
