@@ -160,7 +160,7 @@ def policies(shared: Shared) -> dict[str, Any]:
         "myopic": np.repeat(-np.add.reduceat(np.minimum(margins, 10.0), starts[:-1]) / sizes, sizes),
         "margin": -margins,
         "gap": smallest_gap(0, dev.features_in(none)),
-        "Q-learning": ItemValue().fit(shared.folds).scores(dev.features_in(none), starts),
+        "item value": ItemValue().fit(shared.folds).scores(dev.features_in(none), starts),
     }
     wants |= {name: policy.wants(dev.cheap, dev.given) for name, policy in shared.learned.items()}
     for name, features, labels, is_weighted in () if shared.tagger else POLICIES:

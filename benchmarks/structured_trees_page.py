@@ -149,7 +149,8 @@ WORDS = [
     "`gap, decoded again` and `anytime` (algorithms 1 and 2) decode after each purchase, with one threshold for all "
     "sentences.",
     "`complex` looks at the tree that is decoded from tags and at its gaps; trajectories are of sentences of up to 12 "
-    "words; `myopic` and `Q-learning` buy for whole sentences.",
+    "words; `myopic` and `item value` buy for whole sentences, the latter by one ridge regression of what "
+    "buying mends.",
     "",
 ]
 

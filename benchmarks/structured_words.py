@@ -97,7 +97,7 @@ def curves(case: Case, split: int) -> dict[str, Any]:
         "uniform letters": peers.uniform_parts(starts, rng),
         "uniform words": peers.uniform_items(starts, rng),
         "myopic": peers.myopic(marginals, starts),
-        "Q-learning": peers.ItemValue().fit(case.folds).scores(given.features_in(np.zeros(n, dtype=bool)), starts),
+        "item value": peers.ItemValue().fit(case.folds).scores(given.features_in(np.zeros(n, dtype=bool)), starts),
         "own margin": peers.own_margin(unary),
         "gap": peers.gap(marginals),
     }

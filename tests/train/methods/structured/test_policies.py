@@ -14,8 +14,9 @@ from hardcase_train.methods.structured import peers
 from hardcase_train.methods.structured.anytime import AnytimePolicy, purchases, smallest_gap
 from hardcase_train.methods.structured.chain_features import DECODER, decoder_features, gaps_of
 from hardcase_train.methods.structured.linear_policy import PartPolicy
-from hardcase_train.methods.structured.one_shot import OneShotChain, buy_share
-from hardcase_train.methods.structured.out_of_fold import Fold, evidence, out_of_fold
+from hardcase_train.methods.structured.one_shot import OneShotChain, buy_share, features_of
+from hardcase_train.methods.structured.out_of_fold import Fold, evidence, labels_of, out_of_fold
+from hardcase_train.methods.structured.pseudo_labels import Losses
 from hardcase_train.methods.structured.tree_policy import OneShotTrees, head_margins, tree_fold, tree_folds
 from hardcase_train.methods.structured.tree_policy import smallest_gap as smallest_tree_gap
 from hardcase_train.structured.eisner import eisner_all
@@ -131,6 +132,66 @@ def test_peers_of_whole_structures_buy_whole_items() -> None:
     gains = {name: right(test, buy_share(wants, 0.4)) for name, wants in (("value", value), ("uniform", uniform))}
     assert gains["value"] > gains["uniform"]
     assert sorted(peers.uniform_parts(starts, np.random.default_rng(0))) == list(range(n))
+
+
+class Crafted:
+    """Evidence of items whose labels are told: those without purchases and those with all."""
+
+    def __init__(self, cheap: np.ndarray, dear: np.ndarray, starts: np.ndarray, features: np.ndarray) -> None:
+        self.truth, self.starts = np.zeros(len(cheap), dtype=np.int64), starts
+        self._labels, self._features = (cheap, dear), features
+
+    def losses(self, j: int) -> Losses:
+        raise AssertionError("nothing but whole items is bought")
+
+    def labels_in(self, bought: np.ndarray) -> np.ndarray:
+        return np.where(bought, self._labels[1], self._labels[0])
+
+    def features_in(self, bought: np.ndarray) -> np.ndarray:
+        return self._features
+
+    def features_of(self, items: np.ndarray, parts: np.ndarray, starts: np.ndarray, bought: np.ndarray) -> np.ndarray:
+        return self._features[parts]
+
+
+def test_the_value_of_an_item_is_the_share_of_its_parts_that_buying_mends() -> None:
+    """Hopeless items, which stay wrong, are worth nothing; items that become worse are worth less than nothing."""
+    kind = np.repeat(np.arange(60) % 3, 4)
+    cheap = np.where(kind == 0, 1, np.where(kind == 1, np.arange(240) % 4 < 2, 0)).astype(np.int64)
+    dear = np.where(kind == 0, 1, np.where(kind == 1, 0, np.arange(240) % 4 < 1)).astype(np.int64)
+    starts = np.arange(0, 241, 4)
+    features = np.stack([np.full(240, 50.0), kind == 1, kind == 2], axis=1).astype(np.float64)
+    folds = [Crafted(cheap, dear, starts, features)]
+    worth = peers.ItemValue(ridge=1e-6).fit(folds).scores(features, starts)
+    for k, mended in ((0, 0.0), (1, 0.5), (2, -0.25)):
+        assert worth[kind == k] == pytest.approx(mended, abs=1e-4)
+
+
+def test_the_myopic_peer_takes_the_item_with_the_least_mean_gap_however_long() -> None:
+    """The second item's gaps have the lesser mean, and the larger sum."""
+    table = np.array([[3, 0], [3, 0], *[[2, 0]] * 6], np.float64)
+    wants = peers.myopic(table, np.array([0, 2, 8]))
+    assert wants[2] > wants[0]
+
+
+@pytest.mark.parametrize("is_weighted", [False, True])
+def test_a_one_shot_policy_counts_items_by_their_importance_if_it_is_told_to(is_weighted: bool) -> None:
+    folds, _ = case()
+    model = OneShotChain(small_chain(), features="decoder", is_weighted=is_weighted).fit_policy(folds)
+    rows = np.concatenate([features_of(fold, "decoder") for fold in folds])
+    labels = [labels_of(fold, "helping", 0.01) for fold in folds]
+    bought, importance = (np.concatenate(parts) for parts in zip(*labels, strict=True))
+    plain, weighted = PartPolicy().fit(rows, bought), PartPolicy().fit(rows, bought, importance)
+    assert not np.allclose(plain.weights, weighted.weights)
+    assert np.allclose(model.policy_.weights, (weighted if is_weighted else plain).weights)
+
+
+@pytest.mark.parametrize("labels", ["helping", "trajectory", "wrong"])
+def test_a_price_above_what_a_purchase_may_save_buys_nothing(labels: str) -> None:
+    fold = case()[0][0]
+    free, dear = (labels_of(fold, labels, price)[0].sum() for price in (0.0, 100.0))
+    assert free > 0
+    assert dear == (free if labels == "wrong" else 0)  # wrong parts buy at any price; only their importance falls
 
 
 def test_gaps_are_those_of_sorted_rows() -> None:

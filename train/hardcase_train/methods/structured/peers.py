@@ -44,10 +44,11 @@ def myopic(max_marginals: np.ndarray, starts: np.ndarray) -> np.ndarray:
 
 
 class ItemValue:
-    """What buying all of an item saves, a part: the value function of Weiss and Taskar (2013).
+    """What buying all of an item saves, a part: one ridge regression of the saved loss on the item's features.
 
-    Their Q-learning extracts features of whole structures in steps; with one costly level there is one step, so its
-    value is one linear regression of the saved loss on the structure's features after the first inference.
+    Weiss and Taskar (2013) extract features of whole structures in steps, and learn what each step is worth with the
+    value of the steps after it (Q-learning). One costly level leaves one step and no value after it, so nothing is
+    iterated here.
     """
 
     def __init__(self, ridge: float = 1.0) -> None:
