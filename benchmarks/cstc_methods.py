@@ -41,6 +41,11 @@ N_GAMMAS = 25  # of these
 Run = Callable[[Problem, SubsetSearch], list[Point]]
 
 
+def judge_like(search: SubsetSearch, problem: Problem) -> Judge:
+    """Judges a problem by the rows by which the search is judged: crossed, or of validation alone."""
+    return Judge(problem, is_alone=not search.judge.is_crossed)
+
+
 def tree(**params: Any) -> Run:
     """A tree of classifiers on all sensors."""
     return lambda problem, search: CostSensitiveTree(**params).points(search.judge)
@@ -53,7 +58,7 @@ def on_trees(is_free: bool = False, l1s: tuple[float, ...] = (0.0,), **params: A
         free = tuple(replace(sensor, cost=(0,)) for sensor in problem.sensors)
         own = replace(problem, sensors=free) if is_free else problem
         made = [CostSensitiveTree(depth=2, columns="trees", tuning="zeros", l1=l1, **params) for l1 in l1s]
-        return [p for model in made for p in model.points(Judge(own, is_alone=True))]
+        return [p for model in made for p in model.points(judge_like(search, own))]
 
     return run
 
@@ -70,7 +75,7 @@ def shared(run: Run) -> Run:
         points = []
         for share in TREE_SHARES if not problem.kind.has_classes or problem.train.group is not None else (1.0,):
             own = replace(problem, effort=replace(problem.effort, tree_share=share))
-            points += run(own, SubsetSearch(Judge(own, is_alone=True), 1))
+            points += run(own, SubsetSearch(judge_like(search, own), 1))
         return points
 
     return runs
@@ -112,7 +117,7 @@ def levels(problem: Problem, search: SubsetSearch) -> list[Point]:
 def searched(problem: Problem, search: SubsetSearch) -> list[Point]:
     """The cascade over the sets of the greedy search, on the sensors that screening keeps."""
     kept, _ = screen(problem)
-    own = SubsetSearch(Judge(kept, is_alone=True), 1)
+    own = SubsetSearch(judge_like(search, kept), 1)
     chain = [list(s) for s in own.once(Chains).greedy]
     return ConfidenceCascade.run(own, {"chain": chain, "classifier": "trees"})
 

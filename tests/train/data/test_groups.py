@@ -12,12 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.dummy import DummyClassifier
 
+from hardcase_edge.batch.quality import R2, Quality
 from hardcase_train.data.canonical_order import content_groups
 from hardcase_train.data.config import read_config
 from hardcase_train.data.from_arrays import make_problem as of_arrays
 from hardcase_train.data.problem import N_FOLDS, Problem, Rows
 from hardcase_train.data.split import CALIBRATION, LEAST_GROUPS, deal, group_folds, random_split, time_split
-from hardcase_train.policy.selection import ENOUGH_GROUPS, ENOUGH_ROWS, FEW_GROUPS, Judge
+from hardcase_train.policy.selection import ENOUGH_GROUPS, ENOUGH_RANKED, ENOUGH_ROWS, FEW_GROUPS, Judge
 from hardcase_train.stages.subset_search import SubsetSearch
 from hardcase_train.sweep.rungs import Ladder
 from hardcase_train.sweep.train import hpc_point
@@ -242,6 +243,23 @@ def test_many_validation_rows_of_few_groups_are_not_judged_alone(n_groups):
     group = np.arange(ENOUGH_ROWS) % n_groups
     judge = Judge(replace(problem, valid=replace(problem.valid, group=group)))
     assert judge.is_crossed == (n_groups < ENOUGH_GROUPS)
+
+
+@pytest.mark.parametrize("n_queries", [ENOUGH_RANKED - 1, ENOUGH_RANKED])
+def test_rankings_are_judged_alone_only_on_many_groups_because_each_is_one_figure(n_queries):
+    """MQ2008 has 3,000 validation rows, and 156 queries: they are too few to choose by."""
+    problem = make_problem(n=ENOUGH_ROWS)
+    parts = ("train", "valid", "test")
+    values = {k: replace(getattr(problem, k), hpc=getattr(problem, k).hpc[:, :1]) for k in parts}
+    problem = replace(problem, n_classes=0, quality=R2, **values)
+    valid = replace(problem.valid, group=np.arange(ENOUGH_ROWS) % n_queries)
+    problem = replace(with_groups(problem, 40), valid=valid)
+    assert not Judge(problem).is_crossed  # values: each row is a figure
+    judge = Judge(problem.with_quality(Quality("ndcg", "NDCG@5", at=5)))
+    assert judge.is_crossed == (n_queries < ENOUGH_RANKED)
+    if judge.is_crossed:
+        train = problem.train.group
+        assert all(len(set(judge.fold[train == g])) == 1 for g in np.unique(train))  # no fold divides a query
 
 
 # ---------------------------------------------------------------- the TOML

@@ -18,6 +18,7 @@ import numpy as np
 
 from hardcase_edge.batch.quality import figures_of
 from hardcase_edge.program.definition import Node, Program
+from hardcase_edge.program.kinds import RANK
 
 from ..data.problem import N_FOLDS, Problem, Rows, answers_of
 from ..data.split import blocks, group_folds, strata
@@ -30,6 +31,7 @@ __all__ = ["Judge", "Trained"]
 
 ENOUGH_ROWS = 3000  # of validation: enough to see errors of one row in a thousand, so no copies are trained
 ENOUGH_GROUPS = 30  # and so many groups, if rows come in groups: fewer say little about other groups
+ENOUGH_RANKED = 1000  # and so many groups of ranks, each of which is one figure, as a row of classes is
 FEW_GROUPS = 10  # fewer judged groups than these are worth a warning
 
 
@@ -44,8 +46,8 @@ class Trained:
 class Judge:
     """The judged rows: out-of-fold training rows, then validation rows.
 
-    Only validation rows are judged if there are at least ``ENOUGH_ROWS`` of them (of ``ENOUGH_GROUPS`` groups), or if
-    ``is_alone``.
+    Only validation rows are judged if there are at least ``ENOUGH_ROWS`` of them (of ``ENOUGH_GROUPS`` groups, or
+    ``ENOUGH_RANKED`` of ranks), or if ``is_alone``.
 
     Attributes
     ----------
@@ -60,7 +62,7 @@ class Judge:
 
     def __init__(self, problem: Problem, is_rough: bool = False, is_alone: bool = False) -> None:
         self.problem, self.is_rough = problem, is_rough
-        self.is_crossed = not (is_alone or _is_enough(problem.valid))
+        self.is_crossed = not (is_alone or _is_enough(problem))
         parts = (problem.train, problem.valid) if self.is_crossed else (problem.valid,)
         self.X = np.vstack([p.X for p in parts])
         self.y = np.concatenate([p.y for p in parts])
@@ -219,8 +221,10 @@ def _sequences(parts: Sequence[Rows]) -> np.ndarray | None:
     return np.concatenate(numbers)
 
 
-def _is_enough(valid: Rows) -> bool:
+def _is_enough(problem: Problem) -> bool:
     """Whether validation rows are enough to be judged alone."""
+    valid = problem.valid
     if len(valid.y) < ENOUGH_ROWS:
         return False
-    return valid.group is None or len(np.unique(valid.group)) >= ENOUGH_GROUPS
+    least = ENOUGH_RANKED if problem.kind is RANK else ENOUGH_GROUPS
+    return valid.group is None or len(np.unique(valid.group)) >= least
