@@ -42,6 +42,8 @@ Q-learning that the paper compares with comes to where there is one costly level
 the two best labels and at the pixels, after a first reading.
 - Labels are the helping steps unless `trajectory` or `wrong parts` is named; `weighted` uses the importance of (4).
 - `anytime` are algorithms 1 and 2, with one threshold for all words; `per word` gives each word the same share.
+- On a device ([`[joint] releases`](../configuration.md)) `rounds` is what this page calls `anytime`, and `anytime` is \
+`one-shot decoder, decoded again`.
 """
 
 

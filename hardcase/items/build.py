@@ -65,7 +65,7 @@ def build_items(
         with clock_bar("2/3 chain and policies"):
             learned = learn_two_levels(
                 train.X, train.y, len(task.problem.sensors[0].features), len(task.classes), group=train.group,
-                shares=joint.shares, releases=joint.releases, ask=joint.ask, seed=config.seed,
+                shares=joint.shares, releases=joint.releases, ask=joint.ask, labels=joint.labels, seed=config.seed,
             )  # fmt: skip
         with fill_folder(out, BUILD, force=force) as folder:
             copy_hpc(task, scratch, folder)
@@ -154,7 +154,7 @@ def chain_model(task: Task, learned: TwoLevels, policy: BuyPolicy, types: _Types
     """The arrays of a chain and one policy, with the names and costs of the task's sensors."""
     import numpy as np
 
-    from hardcase_edge.joint.definition import FEATURES
+    from hardcase_edge.joint.definition import ANYTIME, FEATURES, ONE_SHOT
     from hardcase_edge.program.cost import to_unit
     from hardcase_export.joint.model import ChainModel, Group
 
@@ -162,10 +162,12 @@ def chain_model(task: Task, learned: TwoLevels, policy: BuyPolicy, types: _Types
         Group(name, tuple(task.features[f] for f in s.features), to_unit(s.cost[0]), dtype)
         for name, s, dtype in zip(task.sensors, task.problem.sensors, types, strict=True)
     ]
-    weights: np.ndarray = np.zeros(len(FEATURES))
-    weights[: len(policy.weights)] = policy.weights
+    rounds: np.ndarray = np.zeros((1 + len(policy.later), len(FEATURES) + 1))
+    for row, learned_row in zip(rounds, [np.append(policy.weights, policy.bias), *policy.later], strict=True):
+        row[: len(learned_row) - 1], row[-1] = learned_row[:-1], learned_row[-1]
     return ChainModel(
         labels=task.classes, cheap=groups[0], dear=groups[1], cheap_weights=learned.weights[0],
         dear_weights=learned.weights[1], transitions=learned.transitions, start=learned.start, stop=learned.stop,
-        policy=weights, policy_bias=policy.bias, threshold=policy.threshold, release=policy.release,
+        policy=rounds[0, :-1], policy_bias=policy.bias, threshold=policy.threshold,
+        release=ONE_SHOT if policy.release == ONE_SHOT else ANYTIME, later=rounds[1:],
     )  # fmt: skip

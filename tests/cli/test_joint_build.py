@@ -10,9 +10,16 @@ import numpy as np
 import pytest
 
 from hardcase.cli import main
-from hardcase_edge.bundle.load import load_bundle
-from hardcase_export.joint.model import decode
+from hardcase_edge.bundle.load import load_bundle, load_bytes
+from hardcase_edge.joint.definition import FEATURES
+from hardcase_export.joint.build import decide_rows, export_chain
+from hardcase_export.joint.model import ChainModel, Group, decode
+from hardcase_train.methods.structured.anytime import AnytimePolicy, purchases
+from hardcase_train.methods.structured.chain_features import DECODER
+from hardcase_train.methods.structured.out_of_fold import evidence, out_of_fold
 from tests.helpers.export.joint_models import small_chain, small_items
+from tests.helpers.train.brute_structures import made_up_words
+from tests.helpers.train.brute_structures import small_chain as word_chain
 
 COLUMNS = ("h0", "p0", "p1", "h1", "p2", "p3", "p4", "h2", "h3", "h4", "h5")  # not in the order of the sensors
 TOML = """
@@ -83,6 +90,57 @@ def test_every_point_is_a_bundle_whose_purchases_grow_with_its_share(folder: Pat
     assert asking["cost"] > all_["cost"]
 
 
+def test_a_build_has_a_policy_for_each_round_if_it_is_asked_for(tmp_path: Path) -> None:
+    path = write(tmp_path, edit=('["one-shot"]', '["anytime", "rounds"]\nlabels = "trajectory"'))
+    assert main(["train", str(path), "--out", str(tmp_path / "build"), "--quiet"]) == 0
+    front = json.loads((tmp_path / "build" / "front.json").read_text())
+    points = {p["params"]["release"]: p for p in front["points"][1:] if p["method"] == "structured"}
+    inner, bought = {}, {}
+    for release in ("anytime", "rounds"):
+        loaded = load_bundle(tmp_path / "build" / points[release]["program"], allow_joint=True)
+        assert loaded.joint.joint.release == "anytime"
+        inner[release] = loaded.manifest.features[-1]
+        bought[release] = points[release]["test"]["bought"]
+        assert points[release]["params"]["agreement"] >= 0.98
+    assert inner == {"anytime": "decoder.place", "rounds": "decoder.round"}
+    assert all(0.1 < share < 0.6 for share in bought.values())
+
+
+def test_the_device_buys_what_training_bought_in_each_round() -> None:
+    """Algorithm 2 as training runs it, and the machine's own rounds on the bundle, part by part."""
+    X, y = made_up_words(200, 0)
+    readings = [np.rint(1000 * item) for item in X]
+    X = [item / 1000 for item in readings]
+    train, held = (X[:150], y[:150]), readings[150:]
+    chain = word_chain().fit(*train)
+    folds = out_of_fold(word_chain(), *train, 3)
+    policy = AnytimePolicy(price=0.01, n_policies=3, n_steps=60).fit_policy(folds)
+    assert len(policy.weights_) == 3
+    rounds = np.zeros((3, len(FEATURES) + 1))
+    rounds[:, : len(DECODER)], rounds[:, -1] = policy.weights_[:, :-1], policy.weights_[:, -1]
+    cheap, both = (np.vstack([w[:-1] / 1000, w[-1:]]).astype(np.float64) for w in chain.weights)
+    weak, strong = Group("weak", ("w0", "w1"), 1.0, "i32"), Group("strong", ("s0", "s1"), 4.0, "i32")
+    given = evidence(chain, X, y, np.arange(150, 200))
+    lowest = np.sort(purchases(given, policy.scores).lowest())[70:120]
+    threshold = float(lowest[np.argmax(np.diff(lowest))] + np.diff(lowest).max() / 2)  # no score is near it
+    model = ChainModel(
+        labels=tuple("abc"), cheap=weak, dear=strong, cheap_weights=cheap, dear_weights=both,
+        transitions=chain.transitions.astype(np.float64),
+        start=chain.start.astype(np.float64), stop=chain.stop.astype(np.float64), policy=rounds[0, :-1],
+        policy_bias=rounds[0, -1], threshold=threshold, release="anytime", later=rounds[1:],
+    )  # fmt: skip
+    made = export_chain(model, readings[:150], held, y[150:], name="w", unit="ms", max_parts=6, weight_bits=16)
+    machine = load_bytes(made.data, allow_joint=True).joint
+    taught = np.zeros(len(given.truth), dtype=bool)
+    taught[purchases(given, policy.scores, threshold).part] = True
+    once = np.zeros(len(given.truth), dtype=bool)
+    once[purchases(given, lambda t, features: policy.scores(0, features), threshold).part] = True
+    device = np.concatenate([[1 in p.sensors for p in decide_rows(machine, item).parts] for item in held])
+    assert made.agreement.same_labels == 1.0
+    assert np.mean(device == taught) >= 0.99  # of two parts that want as much, the integers may take the other one
+    assert np.mean(device == once) < 0.97  # the later policies matter here
+
+
 def test_a_request_carries_the_columns_in_the_order_of_f0(folder: Path) -> None:
     front = json.loads((folder / "build" / "front.json").read_text())
     asking = next(p for p in front["points"][1:] if p["params"]["asks"])
@@ -140,6 +198,7 @@ def test_what_an_export_of_items_lacks_is_one_line(
         (("ask = 0.1", "ask = 1.0"), [], "[joint] ask is 1.0"),
         (("shares = [0.3]", "shares = [0]"), [], "[joint] shares"),
         (('["one-shot"]', '["all"]'), [], "[joint] releases"),
+        (("ask = 0.1", 'labels = "exhaustive"'), [], "[joint] labels is 'exhaustive'; use one of helping, trajectory"),
         (("weight_bits = 16", "weight_bits = 7"), [], "weight_bits"),
         (("weight_bits = 16", "max_parts = 2000"), [], "max_parts"),
         (('item = "label"', ""), [], "name their column in [data] item"),

@@ -12,7 +12,19 @@ from __future__ import annotations
 from ..base.record import record
 from ..program.definition import Program, Slice
 
-__all__ = ["ANYTIME", "FEATURES", "MAX_GAP", "MAX_PARTS", "ONE_SHOT", "RELEASES", "Chain", "Joint", "Wait"]
+__all__ = [
+    "ANYTIME",
+    "COUNTS",
+    "FEATURES",
+    "MAX_GAP",
+    "MAX_PARTS",
+    "ONE_SHOT",
+    "RELEASES",
+    "ROUND",
+    "Chain",
+    "Joint",
+    "Wait",
+]
 
 ONE_SHOT, ANYTIME = "one-shot", "anytime"
 RELEASES = (ONE_SHOT, ANYTIME)
@@ -33,6 +45,8 @@ FEATURES = (
     "parts",  # how many the item has
     "place",  # 0 for the first part
 )
+ROUND = "round"  # behind them, if the sensor has one feature more: rounds of the item before this one
+COUNTS = (len(FEATURES), len(FEATURES) + 1)
 
 
 @record(frozen=True, slots=True)

@@ -33,7 +33,7 @@ from ..verifier.require import in_range, integers, need
 from ..verifier.scorers import Proved, prove_scorer
 from ..verifier.verify import Report, verify
 from ..verifier.work import reading_operations
-from .definition import ANYTIME, FEATURES, MAX_GAP, MAX_PARTS, RELEASES, Joint
+from .definition import ANYTIME, COUNTS, MAX_GAP, MAX_PARTS, RELEASES, Joint
 
 __all__ = ["JointReport", "verify_joint"]
 
@@ -125,8 +125,9 @@ def _check_inner(part: Program, joint: Joint) -> None:
     for s in inner:
         sensor = part.sensors[s]
         types = [part.features[f] for f in sensor.features]
-        ok = types == [Feature("i32")] * len(FEATURES) and not any(sensor.cost)
-        need(ok, f"inner sensor {s} is not free, or does not give {len(FEATURES)} i32 that are never missing")
+        ok = len(types) in COUNTS and set(types) == {Feature("i32")} and not any(sensor.cost)
+        counts = " or ".join(map(str, COUNTS))
+        need(ok, f"inner sensor {s} is not free, or does not give {counts} i32 that are never missing")
         need(not set(sensor.features) & set(part.uplink.features), f"a request carries features of inner sensor {s}")
     for k, part_node in enumerate(part.nodes):
         if isinstance(part_node, Acquire | Forward) and k not in nodes:

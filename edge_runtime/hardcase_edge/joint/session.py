@@ -291,8 +291,7 @@ class JointSession:
             best = self._best(features)
             chosen = chosen if best is None else [best]
         for part in chosen:
-            session = self._parts[part]
-            session.feed(dict.fromkeys(session.next_action().sensors, features[part]))  # type: ignore[union-attr]
+            self._tell(self._parts[part], features[part])
             del self._waiting[part]
         self._active = chosen
 
@@ -303,11 +302,16 @@ class JointSession:
             policy = self._machine.waits[self._waiting[part]].policy
             assert policy is not None  # proved: the release is anytime
             trial = self._parts[part].fork()
-            trial.feed(dict.fromkeys(trial.next_action().sensors, values))  # type: ignore[union-attr]
+            self._tell(trial, values)
             score = trial.scores(policy.scorer, policy.start, policy.stop)[0]
             if score > highest:
                 best, highest = part, score  # type: ignore[assignment]  # no draft
         return best
+
+    def _tell(self, session: PartSession, values: list[int]) -> None:
+        """Feed a part that waits the readings of its inner sensor, as many as the sensor has."""
+        (sensor,) = session.next_action().sensors  # type: ignore[union-attr]
+        session.feed({sensor: values[: len(self._machine.program.sensors[sensor].features)]})
 
     def _features(self) -> dict[int, list[int]]:
         """What the inner sensors of all waiting parts give; ``definition.FEATURES`` has their order."""
@@ -331,6 +335,7 @@ class JointSession:
                 int(p == n - 1),
                 n,
                 p,
+                self._rounds - 1,
             ]
             for p, mine in own.items()
         }

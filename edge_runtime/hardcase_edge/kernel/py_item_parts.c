@@ -83,6 +83,7 @@ static void describe(const ItemSession *self, int p, int64_t mean, int32_t least
     out[8] = p == self->n - 1;
     out[9] = self->n;
     out[10] = p;
+    out[11] = self->rounds - 1;
 }
 
 int survey(const ItemSession *self, int64_t *mean, int32_t *least)

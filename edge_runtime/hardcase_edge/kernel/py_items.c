@@ -77,10 +77,14 @@ static PyObject *items_new(PyTypeObject *type, PyObject *args, PyObject *keyword
         goto failed;
     }
     for (Py_ssize_t s = 0; s < n_inner; s++)
-        if (self->is_inner[s] && (self->image->sensors[s].count != FEATURES || self->image->sensors[s].bytes != 4 * FEATURES)) {
+    {
+        const int count = (int)self->image->sensors[s].count;
+        if (self->is_inner[s] &&
+            (count < FEATURES - 1 || count > FEATURES || self->image->sensors[s].bytes != 4 * count)) {
             PyErr_SetString(PyExc_ValueError, "an inner sensor has other features");
             goto failed;
         }
+    }
     self->chain.labels = k;
     self->chain.transitions = self->numbers;
     self->chain.start = self->numbers + (size_t)k * (size_t)k;

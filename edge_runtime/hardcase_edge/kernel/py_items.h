@@ -6,7 +6,7 @@
 #include "chain.h"
 #include "py_module.h"
 
-enum { FEATURES = 11, NODE = 6 }; /* of the inner sensor; numbers of a node in Items.nodes */
+enum { FEATURES = 12, NODE = 6 }; /* of the inner sensor, the last of which it may lack; numbers of a node in Items.nodes */
 enum state { READY, ASKED, ASKING, WAITING, ENDED };
 
 typedef struct {

@@ -14,7 +14,7 @@ from hardcase_edge.bundle.file import Bundle, pack_bundle
 from hardcase_edge.bundle.load import load_bytes
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import InputError
-from hardcase_edge.joint.definition import FEATURES, Joint
+from hardcase_edge.joint.definition import FEATURES, ROUND, Joint
 from hardcase_edge.joint.drive import drive_joint
 from hardcase_edge.joint.golden import JointCase, run_item
 from hardcase_edge.joint.machine import open_joint
@@ -24,7 +24,7 @@ from hardcase_edge.program.cost import to_unit
 from hardcase_edge.program.inner import DECODER
 
 from ..publish import check_out, publish_bytes
-from .model import ChainModel, decide_floats, decode, inner_features
+from .model import ChainModel, decide_floats
 from .quantise import Asking, Integers, quantise_chain
 from .tables import table_of
 
@@ -81,10 +81,13 @@ def export_chain(
     if not train or not valid:
         raise InputError("a chain is exported with items to take ranges from and items to measure on; give both")
     check_out(out, force)
-    features = np.concatenate([_inner(model, item) for item in train])
+    features: list[np.ndarray] = []
+    for item in train:
+        decide_floats(model, item, features)
     integers = quantise_chain(
-        model, np.concatenate(train), features, max_parts=max_parts, weight_bits=weight_bits, asking=asking
-    )
+        model, np.concatenate(train), np.concatenate(features), max_parts=max_parts, weight_bits=weight_bits,
+        asking=asking,
+    )  # fmt: skip
     report = verify_joint(integers.part, integers.joint)  # before anything runs it
     integers = replace(integers, joint=_with_tables(integers, valid, valid_labels))
     machine = open_joint(integers.part, integers.joint, outlines=report.part.outlines)
@@ -100,12 +103,6 @@ def export_chain(
     if path is not None:
         publish_bytes(data, path, key)
     return ExportedChain(path, data, report, measured, integers.scale)
-
-
-def _inner(model: ChainModel, item: np.ndarray) -> np.ndarray:
-    """What the inner sensor gives in the first round, in model units."""
-    unary = item[:, : len(model.cheap.features)] @ model.cheap_weights[:-1] + model.cheap_weights[-1]
-    return inner_features(unary, *decode(model, unary))
 
 
 def decide_rows(machine: JointMachine, item: np.ndarray, **settings: Any) -> JointDecision:
@@ -185,10 +182,11 @@ def gaps_of(machine: JointMachine, item: np.ndarray) -> tuple[list[int], np.ndar
 def _manifest(
     model: ChainModel, name: str, unit: str, hpc: str, measured: Agreement, target: str, trained: dict[str, Any]
 ) -> Manifest:
+    inner = (*FEATURES, *(ROUND,) * (len(model.later) > 0))
     return Manifest(
         name=name,
         unit=unit,
-        features=(*model.cheap.features, *model.dear.features, *(f"{DECODER}.{f}" for f in FEATURES)),
+        features=(*model.cheap.features, *model.dear.features, *(f"{DECODER}.{f}" for f in inner)),
         sensors=(model.cheap.name, model.dear.name, DECODER),
         classes=model.labels,
         target=target,

@@ -4,14 +4,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from hardcase_edge.errors import InputError
 from hardcase_edge.joint.definition import ANYTIME, FEATURES, ONE_SHOT
 
-__all__ = ["ChainModel", "Decided", "Group", "decide_floats", "decode", "inner_features"]
+__all__ = ["MOST_ROUNDS", "ChainModel", "Decided", "Group", "decide_floats", "decode", "inner_features"]
+
+MOST_ROUNDS = 64  # with a policy of their own
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,8 @@ class ChainModel:
     The first sensor gives the first level; both give the second. Columns are those of the first sensor, then those
     of the second. A part whose ``features @ policy + policy_bias`` is above ``threshold`` buys the second sensor;
     ``features`` are ``hardcase_edge.joint.definition.FEATURES`` in the model's own scale, without cut-off.
+    ``later`` has a policy for the second round and for each one after it, the bias last; the last serves for all
+    rounds that follow (algorithm 2 of Bolukbasi et al., 2017).
 
     Raises
     ------
@@ -55,12 +59,18 @@ class ChainModel:
     policy_bias: float
     threshold: float
     release: str = ONE_SHOT
+    later: np.ndarray = field(default_factory=lambda: np.zeros((0, len(FEATURES) + 1)))
+
+    @property
+    def rounds(self) -> np.ndarray:
+        """(rounds, len(FEATURES) + 1) the policy of each round."""
+        return np.vstack([np.append(self.policy, self.policy_bias), self.later])
 
     def __post_init__(self) -> None:
         k, a, b = len(self.labels), len(self.cheap.features), len(self.dear.features)
         shapes = {
             "cheap_weights": (a + 1, k), "dear_weights": (a + b + 1, k), "transitions": (k, k), "start": (k,),
-            "stop": (k,), "policy": (len(FEATURES),),
+            "stop": (k,), "policy": (len(FEATURES),), "later": (len(self.later), len(FEATURES) + 1),
         }  # fmt: skip
         for name, shape in shapes.items():
             array = getattr(self, name)
@@ -68,6 +78,11 @@ class ChainModel:
                 raise InputError(
                     f"{name} of the chain has shape {array.shape} or a number that is not finite; {shape} is expected"
                 )
+        if len(self.later) >= (1 if self.release == ONE_SHOT else MOST_ROUNDS):
+            raise InputError(
+                f"a chain with policies for {1 + len(self.later)} rounds and the release {self.release!r} cannot be "
+                f"exported; a one-shot release has one round, and an anytime one policies for at most {MOST_ROUNDS}"
+            )
         if self.release not in (ONE_SHOT, ANYTIME) or k < 2:
             raise InputError(
                 f"a chain of {k} labels with a release {self.release!r} cannot be exported; give 2 or more"
@@ -83,19 +98,24 @@ class Decided:
     least_gap: float
 
 
-def decide_floats(model: ChainModel, item: np.ndarray) -> Decided:
+def decide_floats(model: ChainModel, item: np.ndarray, seen: list[np.ndarray] | None = None) -> Decided:
     """The decision of the float model on (parts, columns): the twin of the joint program.
 
-    Every sensor works, there is no budget, and nothing is forwarded.
+    Every sensor works, there is no budget, and nothing is forwarded. ``seen``: what the inner sensor gives in each
+    round, (parts, len(FEATURES)), is added to it.
     """
     n, a = len(item), len(model.cheap.features)
     cheap = item[:, :a] @ model.cheap_weights[:-1] + model.cheap_weights[-1]
     dear = item @ model.dear_weights[:-1] + model.dear_weights[-1]
-    bought, asked = np.zeros(n, dtype=bool), np.zeros(n, dtype=bool)
+    bought, asked, before = np.zeros(n, dtype=bool), np.zeros(n, dtype=bool), 0
     while not asked.all():
         unary = np.where(bought[:, None], dear, cheap)
         labels, gaps = decode(model, unary)
-        wants = inner_features(unary, labels, gaps) @ model.policy + model.policy_bias
+        *policy, bias = model.rounds[min(before, len(model.later))]
+        features = inner_features(unary, labels, gaps)
+        if seen is not None:
+            seen.append(features)
+        wants, before = features @ np.array(policy) + bias, before + 1
         wants[asked] = -np.inf
         best = int(np.argmax(wants))
         if model.release == ANYTIME and wants[best] > model.threshold:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hardcase_edge.errors import InputError
-from hardcase_edge.joint.definition import ANYTIME, FEATURES, MAX_GAP, Chain, Joint, Wait
+from hardcase_edge.joint.definition import ANYTIME, COUNTS, FEATURES, MAX_GAP, Chain, Joint, Wait
 from hardcase_edge.program.cost import to_micro
 from hardcase_edge.program.definition import (
     CODE_MAX,
@@ -115,15 +115,15 @@ def quantise_chain(
         Polynomial((), (), 1, (), ((),) * k, (0,) * k, weight_bits),
     ]
     most = np.maximum(np.abs(features).max(axis=0), 1e-9)
-    unit = CODE_MAX * CODE_MAX / max(float((most * np.abs(model.policy)).max()), 1e-9)
-    policy, policy_columns, threshold = _policy(model, features, scale, unit, first=a + b)
+    policy, policy_columns, threshold = _policy(model, most, scale, first=a + b)
     scorers.append(policy)
+    n_inner = COUNTS[len(model.later) > 0]
     nodes, wait = _nodes(model, k, threshold, asking, scale)
-    fields = [Feature(t) for t in types] + [Feature("i32")] * len(FEATURES)
+    fields = [Feature(t) for t in types] + [Feature("i32")] * n_inner
     sensors = (
         Sensor(tuple(range(a)), (to_micro(model.cheap.cost),)),
         Sensor(tuple(range(a, a + b)), (to_micro(model.dear.cost),)),
-        Sensor(tuple(range(a + b, a + b + len(FEATURES))), (0,)),
+        Sensor(tuple(range(a + b, a + b + n_inner)), (0,)),
     )
     part = Program(
         tuple(fields), sensors, _uplink(asking, types), (*columns, *policy_columns), tuple(scorers), nodes, k
@@ -167,24 +167,47 @@ def _linear(columns: Sequence[int], weights: np.ndarray, by_column: np.ndarray, 
 
 
 def _policy(
-    model: ChainModel, features: np.ndarray, scale: float, unit: float, first: int
-) -> tuple[Polynomial, list[Column], int]:
-    """The policy over the features that it uses, their columns, and its threshold in integers."""
-    used = [j for j, w in enumerate(model.policy) if w]
-    columns, weights = [], []
+    model: ChainModel, most: np.ndarray, scale: float, first: int
+) -> tuple[Polynomial, list[Column], int]:  # fmt: skip
+    """The policy over the features that it uses, their columns, and its threshold in integers.
+
+    A round's policy is the one before it and what is different: for each round after the first a column of codes 0 and
+    1 switches the difference of the weights on, and one of codes 0 and CODE_MAX that of the bias. ``most``:
+    (len(FEATURES),) the largest value of each feature.
+    """
+    steps = np.diff(model.rounds, axis=0, prepend=0)  # (rounds, features and bias)
+    weights = steps[:, :-1]
+    reach = max(float((most * np.abs(weights)).max()), *np.abs(steps[1:, -1]).tolist(), 1e-9)
+    unit = CODE_MAX * CODE_MAX / reach
+    used = np.flatnonzero(np.any(weights, axis=0)).tolist()
+    largest = np.abs(weights).max(axis=0) * unit / CODE_MAX  # codes to one unit of a feature
+    columns = []
     for j in used:
-        c = abs(float(model.policy[j])) * unit / CODE_MAX  # codes to one unit of the feature
-        by = c if FEATURES[j] in PLAIN else c / scale
-        most = min(CODE_MAX, max(1, round(float(np.abs(features[:, j]).max()) * c)))
-        rule = _rule(by, "i32", MAX_GAP)
-        columns.append(Column(first + j, Affine(rule.frac, rule.mul, rule.add, rule.shift, -most, most)))
-        weights.append(round(float(model.policy[j]) * unit / c))
-    numbers = tuple(range(first, first + len(used)))
-    bias = round(model.policy_bias * unit)
+        by = largest[j] if FEATURES[j] in PLAIN else largest[j] / scale
+        high = min(CODE_MAX, max(1, round(float(most[j] * largest[j]))))
+        rule = _rule(float(by), "i32", MAX_GAP)
+        columns.append(Column(first + j, Affine(rule.frac, rule.mul, rule.add, rule.shift, -high, high)))
+    whole = [[round(float(row[j]) * unit / largest[j]) for j in used] for row in weights]
+    n, later = len(used), range(1, len(steps))
+    terms: list[tuple[int, ...]] = [(t,) for t in range(n)]
+    values = whole[0]
+    if later:
+        columns += [Column(first + len(FEATURES), _step(k, high)) for high in (1, CODE_MAX) for k in later]
+        always = len(columns)  # the constant column, whose code is 1
+        terms = [(t, always) for t in range(n)]
+    for k in later:
+        terms += [*((t, n + k - 1) for t in range(n)), (n + len(later) + k - 1, always)]
+        values = [*values, *whole[k], round(float(steps[k, -1]) * unit / CODE_MAX)]
+    numbers = tuple(range(first, first + len(columns)))
     polynomial = Polynomial(
-        numbers, (None,) * len(used), 1, tuple((t,) for t in range(len(used))), (tuple(weights),), (bias,)
+        numbers, (None,) * len(columns), 1, tuple(terms), (tuple(values),), (round(float(steps[0, -1]) * unit),)
     )
     return polynomial, columns, math.floor(model.threshold * unit)
+
+
+def _step(k: int, high: int) -> Affine:
+    """Code 0 before round k, and ``high`` from it on."""
+    return Affine(0, high, high * (1 - k), 0, 0, high)
 
 
 def _nodes(

@@ -196,6 +196,11 @@ REFUSED = [
     (with_inner(replace(PART.sensors[INNER], cost=(1,))), JOINT, "is not free"),
     (with_first_inner_feature(Feature("i32", nullable=True)), JOINT, "is not free|no substitute"),
     (with_first_inner_feature(Feature("f32")), JOINT, "is not free"),
+    (
+        with_inner(replace(PART.sensors[INNER], features=PART.sensors[INNER].features[:-2])),
+        JOINT,
+        "11 or 12 i32|sensor",
+    ),
 ]
 
 

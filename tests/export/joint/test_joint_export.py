@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,10 @@ import pytest
 
 from hardcase_edge.bundle.load import load_bundle, load_bytes
 from hardcase_edge.errors import InputError
-from hardcase_edge.joint.definition import ANYTIME, ONE_SHOT
+from hardcase_edge.joint.definition import ANYTIME, FEATURES, ONE_SHOT
+from hardcase_edge.joint.machine import open_joint
 from hardcase_export.joint.build import decide_rows, export_chain
-from hardcase_export.joint.model import ChainModel, decide_floats
+from hardcase_export.joint.model import MOST_ROUNDS, ChainModel, decide_floats
 from hardcase_export.joint.quantise import Asking
 from hardcase_export.joint.tables import table_of
 from tests.helpers.export.joint_models import small_chain, small_items
@@ -39,6 +41,57 @@ def test_integers_decide_as_the_floats(release: str, dtype: str) -> None:
     assert made.agreement.same_purchases >= 0.98
     assert 0.1 < made.agreement.bought < 0.9
     assert made.report.rounds == (1 if release == ONE_SHOT else 6)
+
+
+def with_rounds(*later: tuple[dict[str, float], float], **first: float) -> ChainModel:
+    """The small chain, anytime, with a policy for the first round and for each one that follows."""
+    model = small_chain(release=ANYTIME)
+
+    def row(weights: dict[str, float], bias: float) -> np.ndarray:
+        return np.array([*(weights.get(name, 0.0) for name in FEATURES), bias])
+
+    bias = first.pop("bias")
+    return replace(
+        model, policy=row(first, 0.0)[:-1], policy_bias=bias, threshold=0.0,
+        later=np.array([row(*policy) for policy in later]),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("evaluator", ["python", "kernel"])
+def test_each_round_has_a_policy_of_its_own(evaluator: str) -> None:
+    """The first part buys in the first round, the last one in the second; nobody buys from then on."""
+    model = with_rounds(({"last": 2.0}, -1.0), ({}, -3.0), first=2.0, bias=-1.0)
+    data = export_chain(model, ITEMS, ITEMS, labels_of(model), name="codes", unit="ms", max_parts=6).data
+    bundle = load_bytes(data, allow_joint=True).bundle
+    machine = open_joint(bundle.program, bundle.joint, evaluator)
+    assert machine.program.sensors[2].features[-1] - machine.program.sensors[2].features[0] == len(FEATURES)
+    for item in (i for i in ITEMS if len(i) > 1):
+        decision = decide_rows(machine, item)
+        assert [p for p, d in enumerate(decision.parts) if 1 in d.sensors] == [0, len(item) - 1]
+        assert decision.rounds == (2 if len(item) == 2 else 3)
+        assert np.array_equal(decide_floats(model, item).bought, [p in (0, len(item) - 1) for p in range(len(item))])
+
+
+def test_integers_decide_as_the_floats_with_a_policy_for_each_round() -> None:
+    """Weights of gaps that change from round to round, and a last policy for all rounds that follow."""
+    later = [({"gap": -0.4, "gap_after": -0.3, "distance": 0.2}, 0.9), ({"own_gap": -0.7, "parts": 0.1}, 0.8)]
+    model = with_rounds(*later, gap=-1.0, gap_before=-0.2, bias=1.25)
+    truth = labels_of(model)
+    made = export_chain(model, ITEMS, ITEMS, truth, name="codes", unit="ms", max_parts=6, weight_bits=16)
+    assert made.agreement.same_labels >= 0.99
+    assert made.agreement.same_purchases >= 0.99  # two equal gaps are one tie
+    alone = replace(model, later=model.later[:0])
+    changed = [not np.array_equal(decide_floats(m, i).bought, decide_floats(model, i).bought)
+               for m in (alone, replace(model, later=model.later[:1])) for i in ITEMS]  # fmt: skip
+    assert np.mean(changed[:60]) > 0.1
+    assert np.mean(changed[60:]) > 0.1
+
+
+def test_a_policy_for_all_rounds_asks_for_no_round_so_that_older_devices_take_it() -> None:
+    data = export_chain(
+        small_chain(release=ANYTIME), ITEMS, ITEMS, labels_of(small_chain()), name="codes", unit="ms", max_parts=6
+    ).data
+    assert len(load_bytes(data, allow_joint=True).bundle.program.sensors[2].features) == len(FEATURES)
 
 
 def in_units(unit: float) -> tuple[ChainModel, list[np.ndarray]]:
@@ -112,6 +165,11 @@ def test_arrays_that_do_not_fit_are_named() -> None:
         ChainModel(**{**model.__dict__, "start": model.start[:-1]})
     with pytest.raises(InputError, match="items to take ranges from"):
         export_chain(model, [], ITEMS, [], name="codes", unit="ms", max_parts=6)
+    with pytest.raises(InputError, match="later of the chain has shape"):
+        replace(model, release=ANYTIME, later=np.zeros((2, 3)))
+    for release, rounds in ((ONE_SHOT, 2), (ANYTIME, MOST_ROUNDS + 1)):
+        with pytest.raises(InputError, match=f"policies for {rounds} rounds and the release '{release}'"):
+            replace(model, release=release, later=np.zeros((rounds - 1, len(FEATURES) + 1)))
 
 
 def test_confidences_rise_with_the_gap() -> None:

@@ -183,7 +183,7 @@ def decide_item(program: Program, joint: Joint, world: JointWorld) -> Any:
                 go_on(p, world.replies.get(p))
         else:
             rounds += 1
-            for p, given in _released(joint, item, wants, rows(), fixed()):
+            for p, given in _released(joint, item, wants, rows(), fixed(), rounds - 1):
                 go_on(p, given)
     labels = best_labels(joint.chain, rows(), fixed())
     gaps = item_gaps(joint.chain, rows(), fixed())
@@ -205,8 +205,9 @@ def decide_item(program: Program, joint: Joint, world: JointWorld) -> Any:
 
 
 def _released(
-    joint: Joint, item: Item, wants: dict[int, Any], rows: list[list[int]], fixed: dict[int, int]
-) -> list[tuple[int, list[Any]]]:
+    joint: Joint, item: Item, wants: dict[int, Any], rows: list[list[int]], fixed: dict[int, int],
+    before: int,
+) -> list[tuple[int, list[Any]]]:  # fmt: skip
     """The parts that go on, with what their inner sensor gives."""
     labels, gaps = best_labels(joint.chain, rows, fixed), item_gaps(joint.chain, rows, fixed)
     free = [gap for p, gap in enumerate(gaps) if p not in fixed]
@@ -226,12 +227,14 @@ def _released(
             1 if p + 1 == len(rows) else 0,
             len(rows),
             p,
+            before,
         ]
+        (sensor,) = item.parts[p].program.nodes[wants[p]].sensors
+        given[p] = given[p][: len(item.parts[p].program.sensors[sensor].features)]
         policy = waits[wants[p]].policy
         if policy is not None:
             trial = PartCase(item.parts[p].program, list(item.parts[p].readings))
             trial.codes = list(item.parts[p].codes)
-            (sensor,) = trial.program.nodes[wants[p]].sensors
             for f, value in zip(trial.program.sensors[sensor].features, given[p], strict=True):
                 trial.readings[f] = value
             trial.buy([sensor])

@@ -11,7 +11,7 @@ from typing import Any
 from hardcase_edge.bundle.file import Bundle, pack_bundle
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import ProgramError
-from hardcase_edge.joint.definition import ANYTIME, FEATURES, MAX_GAP, ONE_SHOT, Chain, Joint, Wait
+from hardcase_edge.joint.definition import ANYTIME, COUNTS, MAX_GAP, ONE_SHOT, Chain, Joint, Wait
 from hardcase_edge.joint.drive import drive_joint
 from hardcase_edge.joint.golden import JointCase, outer_features, run_item
 from hardcase_edge.joint.machine import open_joint
@@ -73,14 +73,14 @@ def _with_barriers(rng: random.Random, base: Program) -> tuple[Program, Joint]:
     )
     policies = []
     for _ in range(levels):
-        first = len(features)
-        features += [Feature("i32")] * len(FEATURES)
+        first, count = len(features), rng.choice(COUNTS)
+        features += [Feature("i32")] * count
         sensors.append(Sensor(tuple(range(first, len(features))), (0,)))
         place = len(columns)
         columns += [
-            Column(first + f, Affine(0, 1, rng.randint(-9, 9), rng.choice([0, 0, 4, 20]))) for f in range(len(FEATURES))
+            Column(first + f, Affine(0, 1, rng.randint(-9, 9), rng.choice([0, 0, 4, 20]))) for f in range(count)
         ]
-        weights = tuple(rng.randint(-127, 127) for _ in FEATURES)
+        weights = tuple(rng.randint(-127, 127) for _ in range(count))
         policies.append(len(scorers))
         inner = tuple(range(place, len(columns)))
         substitutes = tuple(rng.choice([None, rng.randint(-99, 99)]) for _ in inner)

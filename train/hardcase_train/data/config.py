@@ -60,16 +60,17 @@ KEYS: dict[str, dict[str, type | tuple[type, ...]]] = {
     "sensor": {"name": str, "features": list, "cost": (int, list, float)},
     "hpc": {"estimator": (list, str), "params": dict, "model": str, "table": str, "name": str},
     "lpc": {"tflite": str, "sensors": list},
-    "index": {
-        "alpha": (int, float),
-        "tolerance": (int, float),
-        "estimated": bool,
-        "max_trained": int,
-        "max_minutes": (int, float),
-        "max_models": int,
-        "max_bytes": int,
+    "index": {"estimated": bool}
+    | dict.fromkeys(("alpha", "tolerance", "max_minutes"), NUMBER)
+    | dict.fromkeys(("max_trained", "max_models", "max_bytes"), int),
+    "joint": {
+        "shares": list,
+        "releases": list,
+        "labels": str,
+        "ask": (int, float),
+        "max_parts": int,
+        "weight_bits": int,
     },
-    "joint": {"shares": list, "releases": list, "ask": (int, float), "max_parts": int, "weight_bits": int},
     "policy": {
         "methods": list,
         "size": str,

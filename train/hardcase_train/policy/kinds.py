@@ -35,6 +35,11 @@ class Learned(ABC):
     problem: Problem
     has_margins = True
 
+    @property
+    def counts_groups(self) -> bool:
+        """Whether a whole group is one figure of the measure, as a row is elsewhere: of ranks."""
+        return self.problem.kind.needs_groups
+
     def takes(self, method: Method) -> bool:
         """Whether the method learns such answers."""
         return self.has_margins or method.takes_values

@@ -18,7 +18,6 @@ import numpy as np
 
 from hardcase_edge.batch.quality import figures_of
 from hardcase_edge.program.definition import Node, Program
-from hardcase_edge.program.kinds import RANK
 
 from ..data.problem import N_FOLDS, Problem, Rows, answers_of
 from ..data.split import blocks, group_folds, strata
@@ -226,5 +225,5 @@ def _is_enough(problem: Problem) -> bool:
     valid = problem.valid
     if len(valid.y) < ENOUGH_ROWS:
         return False
-    least = ENOUGH_RANKED if problem.kind is RANK else ENOUGH_GROUPS
+    least = ENOUGH_RANKED if learned(problem).counts_groups else ENOUGH_GROUPS
     return valid.group is None or len(np.unique(valid.group)) >= least

@@ -9,7 +9,8 @@ from hardcase_edge.errors import InputError
 
 __all__ = ["ItemSettings"]
 
-RELEASES = ("one-shot", "anytime")
+RELEASES = ("one-shot", "anytime", "rounds")
+LABELS = ("helping", "trajectory", "wrong")
 MOST_PARTS = 1024
 
 
@@ -18,7 +19,10 @@ class ItemSettings:
     """Which policies are trained for items of several parts.
 
     shares : of the training parts that the policies buy the costly sensor for, one policy each
-    releases : whether the parts of an item buy all at once ("one-shot"), or the most doubtful first ("anytime")
+    releases : whether the parts of an item buy all at once ("one-shot"), or the most doubtful first ("anytime"), which
+        may have a policy for each round ("rounds")
+    labels : of the training parts that should have bought, for the first two: the steps from none that help
+        ("helping"), the best state on a greedy way ("trajectory"), or the parts that are wrong without ("wrong")
     ask : share of the training parts that are still doubtful then and go to the cloud; 0: none
     max_parts : the most parts that a device takes; 0: those of the longest item of the table
     weight_bits : of a weight on the device
@@ -30,7 +34,8 @@ class ItemSettings:
     """
 
     shares: tuple[float, ...] = (0.1, 0.2, 0.3, 0.5)
-    releases: tuple[str, ...] = RELEASES
+    releases: tuple[str, ...] = RELEASES[:2]
+    labels: str = LABELS[0]
     ask: float = 0.0
     max_parts: int = 0
     weight_bits: int = 8
@@ -41,7 +46,9 @@ class ItemSettings:
         if not self.shares or not all(isinstance(s, int | float) and 0 < s < 1 for s in self.shares):
             raise InputError(f"[joint] shares is {list(self.shares)!r:.80}; shares between 0 and 1 are expected")
         if not self.releases or not set(self.releases) <= set(RELEASES):
-            raise InputError(f"[joint] releases is {list(self.releases)!r:.80}; use {' and '.join(RELEASES)}")
+            raise InputError(f"[joint] releases is {list(self.releases)!r:.80}; use some of {', '.join(RELEASES)}")
+        if self.labels not in LABELS:
+            raise InputError(f"[joint] labels is {self.labels!r:.80}; use one of {', '.join(LABELS)}")
         if not 0 <= self.ask < 1:
             raise InputError(f"[joint] ask is {self.ask}; a share from 0 to below 1 is expected")
         if not 0 <= self.max_parts <= MOST_PARTS:

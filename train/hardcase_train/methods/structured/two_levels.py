@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from ...structured.chain import ChainClassifier
+from .anytime import AnytimePolicy, Scores, purchases
 from .chain_features import DECODER, gaps_of
 from .one_shot import OneShotChain, features_of
 from .out_of_fold import Fold, out_of_fold
@@ -18,6 +19,8 @@ __all__ = ["BuyPolicy", "TwoLevels", "learn_two_levels"]
 
 STEPS = (0.05, 0.2, 1.0)  # of transitions, of which inner folds choose
 EVERYTHING = 1e6  # a gap that no part has, in the scale of scores
+ROUNDS = "rounds"  # the release of a policy for each round
+LEARNED = "structured"
 FIXED = "static"  # the method of the policies that buy never and always
 
 
@@ -26,7 +29,7 @@ class BuyPolicy:
     """Buys the second level of a part whose ``features @ weights + bias`` is above ``threshold``.
 
     The features are ``chain_features.DECODER``. ``ask_margin``: parts whose best score is, with both levels, less than
-    this above the second best are asked; 0: none.
+    this above the second best are asked; 0: none. ``later``: policies of the second round and those after it.
     """
 
     method: str
@@ -36,6 +39,7 @@ class BuyPolicy:
     bias: float
     threshold: float
     ask_margin: float = 0.0
+    later: np.ndarray = field(default_factory=lambda: np.zeros((0, len(DECODER) + 1)))  # the bias last
 
     @property
     def params(self) -> dict[str, Any]:
@@ -58,7 +62,7 @@ class TwoLevels:
 def learn_two_levels(
     X: Sequence[np.ndarray], y: Sequence[np.ndarray], n_first: int, n_classes: int, *,
     group: np.ndarray | None = None, shares: Sequence[float] = (0.3,), releases: Sequence[str] = ("one-shot",),
-    ask: float = 0.0, seed: int = 0,
+    ask: float = 0.0, labels: str = "helping", seed: int = 0,
 ) -> TwoLevels:  # fmt: skip
     """Train a chain under random states, and its policies on items that the chain of their fold has not seen.
 
@@ -68,7 +72,7 @@ def learn_two_levels(
     y : items of (parts,) class indices
     n_first : columns of the first level
     group : (n_items,) no fold divides one
-    shares, releases, ask : as ``structured.item_settings.ItemSettings``
+    shares, releases, ask, labels : as ``structured.item_settings.ItemSettings``
     """
     scale = np.abs(np.concatenate(X)).max(axis=0)
     scale[scale == 0] = 1.0
@@ -81,12 +85,21 @@ def learn_two_levels(
     rows = np.concatenate([features_of(fold, "decoder") for fold in folds])
     margins = np.concatenate([gaps_of(fold.unary[1]) for fold in folds])
     policies: list[BuyPolicy] = []
-    for method, weights, bias in _directions(once, folds, seed):
+    at_once = [r for r in releases if r != ROUNDS]
+    for method, weights, bias in _directions(once, folds, labels, seed):
         scores = rows @ weights + bias
-        for release in releases if method == "structured" else ("one-shot",):
+        for release in at_once if method == LEARNED else ("one-shot",):
             for share in shares:
                 threshold = float(np.quantile(scores, 1 - share))
                 policies += _asking(BuyPolicy(method, release, share, weights, bias, threshold), scores, margins, ask)
+    if ROUNDS in releases:
+        by_round = AnytimePolicy().fit_policy(folds)
+        weights, later, scores = by_round.weights_[0], by_round.weights_[1:], _lowest(folds, by_round.scores)
+        for share in shares:
+            policy = BuyPolicy(
+                LEARNED, ROUNDS, share, weights[:-1], weights[-1], float(np.quantile(scores, 1 - share)), later=later
+            )
+            policies += _asking(policy, scores, margins, ask)
     by_gap = -np.eye(len(DECODER))[0]
     policies.append(BuyPolicy(FIXED, "one-shot", 0.0, by_gap, 0.0, 1.0))
     policies += _asking(
@@ -101,11 +114,24 @@ def learn_two_levels(
     )  # fmt: skip
 
 
-def _directions(chain: ChainClassifier, folds: Sequence[Fold], seed: int) -> list[tuple[str, np.ndarray, float]]:
+def _lowest(folds: Sequence[Fold], scores: Scores) -> np.ndarray:
+    """(n,) for each part of all folds the threshold below which it buys, where the chain is decoded after each."""
+    lowest = []
+    for fold in folds:
+        made = purchases(fold, scores)
+        own = np.empty(len(fold.truth))
+        own[made.part] = made.lowest()
+        lowest.append(own)
+    return np.concatenate(lowest)
+
+
+def _directions(
+    chain: ChainClassifier, folds: Sequence[Fold], labels: str, seed: int
+) -> list[tuple[str, np.ndarray, float]]:
     """The learned policy, unless no purchase helps anywhere, and the peer without learning: the smallest gap."""
-    learned = OneShotChain(chain, features="decoder", seed=seed).fit_policy(folds).policy_
+    learned = OneShotChain(chain, features="decoder", labels=labels, seed=seed).fit_policy(folds).policy_
     by_gap = ("gap", -np.eye(len(DECODER))[0], 0.0)
-    return [("structured", learned.weights, learned.bias), by_gap] if np.any(learned.weights) else [by_gap]
+    return [(LEARNED, learned.weights, learned.bias), by_gap] if np.any(learned.weights) else [by_gap]
 
 
 def _asking(policy: BuyPolicy, scores: np.ndarray, margins: np.ndarray, ask: float) -> list[BuyPolicy]:
