@@ -97,6 +97,7 @@ def export_bundle(
     *,
     max_loss: float | None = None,
     budget: float | None = None,
+    hard_budget: float | None = None,
     key: str | Path | None = None,
     method: str | None = None,
     min_agreement: float = MIN_AGREEMENT,
@@ -116,8 +117,8 @@ def export_bundle(
     build : the folder that ``hardcase train`` wrote
     out : path of the bundle; its signature goes beside it, and an older signature that no longer fits is removed.
         None: the bundle is made and checked, but not written
-    max_loss, budget, method, of_best : which point to pick, as for ``picking.pick.pick``; validation figures alone
-        decide
+    max_loss, budget, hard_budget, method, of_best : which point to pick, as for ``picking.pick.pick``; validation
+        figures alone decide
     key : path of a private key, or None for a bundle without a signature
     min_agreement : share of the validation rows, and of the test rows, on which the program must decide exactly as its
         draft; this comparison uses no labels
@@ -146,11 +147,13 @@ def export_bundle(
     if terms is not None:
         _check_terms(terms, front)
     if terms is None:
-        wish = {"max_loss": max_loss, "budget": budget, "method": method, "of_best": of_best}
+        wish = {
+            "max_loss": max_loss, "budget": budget, "hard_budget": hard_budget, "method": method, "of_best": of_best
+        }  # fmt: skip
         point, integers, passed_over = pick_that_agrees(build, front, wish, min_agreement)
         exported = _export(front, point, integers, out, private_key, seed, {}, beside, force, monitors, prices)
         return replace(exported, passed_over=passed_over)
-    if (max_loss, budget) != (None, None):
+    if (max_loss, budget, hard_budget) != (None, None, None):
         raise InputError(ONE_WISH)
     points = candidates(front, method)
     manifest = read_draft(build, points[0], front.legacy)[1]

@@ -25,7 +25,7 @@ class Policy:
     Parameters
     ----------
     build : a folder as ``hardcase train`` writes it
-    max_loss, budget : the wish that picks a point; ``budget`` wins
+    max_loss, budget : the wish that picks a point; ``budget`` wins, and with neither it is as ``hardcase export``'s
     is_temporary : whether the folder is removed with the policy
 
     Attributes
@@ -72,7 +72,7 @@ class Policy:
         """
         from hardcase_export.bundle import export_bundle
 
-        wish = {} if {"max_loss", "budget", "terms"} & options.keys() else self._wish
+        wish = {} if {"max_loss", "budget", "hard_budget", "terms"} & options.keys() else self._wish
         return export_bundle(self._build, path, key=key, **wish, **options)
 
     def export_c(

@@ -39,6 +39,7 @@ def train(
     errors: Mapping[str, Any] | None = None,
     max_loss: float | None = None,
     budget: float | None = None,
+    policy: Mapping[str, float] | None = None,
     hpc: Any = None,
     methods: str | Sequence[str] = ("auto",),
     effort: str = "normal",
@@ -77,8 +78,10 @@ def train(
     errors : what errors cost, in the unit of all costs: {"miss": {class: cost}, "false_alarm": {class: cost},
         "other": cost}, or {"matrix": {class: {answer: cost}}}; in place of ``quality``
     max_loss : pick the cheapest policy whose quality is at most this far below f0's, plus one standard error; None:
-        0.01, or, where errors have costs, the policy of the least cost with its errors
+        0.01; or, where errors have costs, the policy of the least cost with its errors; or, within limits, the best one
     budget : instead, pick the best policy of at most this mean cost
+    policy : limits that every trained policy keeps: "budget", the most that any decision may cost; "max_ms", the
+        longest decision of the kernel; "max_bytes", in flash; "max_forward", the largest share that is forwarded
     hpc : f0, an unfitted classifier with ``predict_proba``, or a regressor of values (of scikit-learn, LightGBM,
         XGBoost or CatBoost, or a Pipeline), or the path of a fitted model (.onnx, .skops, LightGBM text, XGBoost JSON);
         None: gradient boosting
@@ -119,7 +122,7 @@ def train(
     """
     from hardcase_edge.bundle.manifest import CLOCK_UNIT
     from hardcase_train.columns.dates import DATES
-    from hardcase_train.data.amounts import check_amount
+    from hardcase_train.data.amounts import check_amount, limits_of
     from hardcase_train.data.config import TASKS, Config, check_choice
     from hardcase_train.data.effort import effort_of
     from hardcase_train.methods import BASELINES, check_method
@@ -150,6 +153,7 @@ def train(
         estimator="" if hpc is None else type(hpc).__name__,
         model=Path(hpc) if isinstance(hpc, str | Path) else None,
         effort=effort_of("effort", effort).name,
+        limits=limits_of("policy", policy),
         quality=None if errors else _plain(quality),
         errors=_plain(errors) or {},
     )

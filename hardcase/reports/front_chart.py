@@ -37,6 +37,7 @@ def front_svg(
     max_loss: float | None = None,
     quality: str = "accuracy",
     intervals: Mapping[int, tuple[float, float]] | None = None,
+    axis: str = "mean cost of a decision",
 ) -> str:
     """The picture, an SVG document that loads nothing; the same points give the same bytes.
 
@@ -47,10 +48,11 @@ def front_svg(
     max_loss : loss of quality against f0 that the pick allows; drawn as a band
     quality : name of the measure
     intervals : 95 % intervals of points' quality on test rows, by number
+    axis : what the costs are
     """
     colours = _colours(points)
     frame = _frame(points)
-    out = [_head(colours), *frame.draw(f"mean cost of a decision ({unit})", quality)]
+    out = [_head(colours), *frame.draw(f"{axis} ({unit})", quality)]
     out.append(f'<text x="{LEFT}" y="22" style="font-size:15px;font-weight:600">{safe(heading, 90)}</text>')
     out += _band(frame, points, max_loss)
     for number, (method, colour) in enumerate(colours.items()):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ..measuring.picked import Picked
 
-__all__ = ["allowed_loss", "sections", "summary"]
+__all__ = ["allowed_loss", "limit_words", "sections", "summary"]
 
 
 def allowed_loss(picked: Picked, points: Front) -> float | None:
@@ -27,7 +27,8 @@ def allowed_loss(picked: Picked, points: Front) -> float | None:
     loss, has_costs = picked.wish.get("max_loss"), points.measure.kind == "errors"
     if loss is not None:
         return loss / points.measure.scale if has_costs else loss
-    return None if has_costs or picked.wish.get("budget") is not None else DEFAULT_MAX_LOSS
+    is_other = has_costs or bool(points.limits) or picked.wish.get("budget") is not None
+    return None if is_other else DEFAULT_MAX_LOSS
 
 
 def summary(picked: Picked, f0: Point, points: Front) -> str:
@@ -66,7 +67,7 @@ def _figures(picked: Picked, values: dict[str, Any], points: Front) -> list[str]
 
     point, n = points.points[picked.number], values["n"]
     flags = "".join(f" --{key.replace('_', '-')} {value:g}" for key, value in picked.wish.items() if value is not None)
-    wishes = ("max-loss", "budget", *(("risk",) if values["classes"] else ()), "method")
+    wishes = ("max-loss", "budget", "hard-budget", *(("risk",) if values["classes"] else ()), "method")
     rows = [
         [safe(points.quality), data(values["quality"], f"{values['quality']:.4f}"), _interval(values["quality_95"])],
         ["loss against f0", data(picked.loss, f"{picked.loss:.4f}"), _interval(picked.loss_95)],
@@ -125,11 +126,19 @@ def _why(picked: Picked, points: Front) -> str:
         return f"the best point on judged rows that costs at most {amount(budget)} {safe(points.unit)} there, {spare}"
     if loss is None and points.measure.kind == "errors":
         return "the point of the least mean cost on judged rows, that of its errors included"
+    if loss is None and points.limits:
+        return f"the best point on judged rows within the limits of training: {limit_words(points)}"
     if points.measure.kind == "errors" and loss is not None:
         allowed = f"whose errors cost at most {amount(loss)} {safe(points.unit)} more than f0's"
     else:
         allowed = f"at most {allowed_loss(picked, points):g} below f0"
     return f"the cheapest point {allowed} on judged rows, with one standard error to spare"
+
+
+def limit_words(points: Front) -> str:
+    """The limits of training, with their units."""
+    units = {"budget": f" {safe(points.unit)} a decision", "max_ms": " ms", "max_bytes": " bytes"}
+    return ", ".join(f"{safe(key)} {value:,.10g}{units.get(key, '')}" for key, value in points.limits.items())
 
 
 def _interval(pair: Any) -> str:

@@ -60,7 +60,7 @@ def train_report(
         section("What was asked", *_asked(task, command)),
         section("Data", *_data(task)),
         section("f0, the model in the cloud", *_f0(task, front, points, picked)),
-        section("The front", *_front(task, points, picked, svg)),
+        section("The front", *_front(task, points, picked, svg, front["points"])),
     ]
     if isinstance(picked, Picked):
         body += part.sections(picked, points)
@@ -245,7 +245,9 @@ def _f0(task: Task, front: Mapping[str, Any], points: Front, picked: Picked | st
     return out
 
 
-def _front(task: Task, points: Front, picked: Picked | str, svg: str) -> list[str]:
+def _front(
+    task: Task, points: Front, picked: Picked | str, svg: str, entries: Sequence[Mapping[str, Any]]
+) -> list[str]:
     marked = picked.number if isinstance(picked, Picked) else None
     best = _overall(points)
     numbers = sorted({*best, *([] if marked is None else [marked])}, key=lambda k: points.points[k].valid.cost)
@@ -258,11 +260,31 @@ def _front(task: Task, points: Front, picked: Picked | str, svg: str) -> list[st
         "cost. <code>static</code> (one fixed set of sensors) and <code>cascade</code> (more sensors until it is sure) "
         f"are the baselines. The band is the loss that the pick allows below f0.{weighted}</p>",
         figure(svg),
+        *_hard_budgets(task, points, entries),
         _points_table(task, points, near, marked, _caption(len(near), len(numbers))),
         details(
             f"all {len(points.points)} policies",
             _points_table(task, points, range(len(points.points)), marked, "in the order of front.json"),
         ),
+    ]
+
+
+def _hard_budgets(task: Task, points: Front, entries: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The same points at the most that a decision costs, and the limits of training; nothing in an older build."""
+    known = [p for p in entries if p.get("worst_cost") is not None]
+    if not known:
+        return []
+    at_worst = [{**p} | {rows: {**p[rows], "cost": p["worst_cost"]} for rows in ("valid", "test")} for p in known]
+    svg = front_svg(
+        points.unit, at_worst, f"{task.config.file.name}: hard budgets", quality=points.quality,
+        axis="the most that a decision costs, as proved",
+    )  # fmt: skip
+    limits = f" All policies were trained within limits: {part.limit_words(points)}." if points.limits else ""
+    return [
+        "<p>A mean says nothing of a single decision. Below, each policy stands at the most that any of its decisions "
+        "costs, as proved: the lines are the best of each method for a hard budget, which "
+        f"<code>hardcase export --hard-budget</code> picks by.{limits}</p>",
+        figure(svg),
     ]
 
 
@@ -292,6 +314,7 @@ def _points_table(task: Task, points: Front, numbers: Sequence[int], marked: int
                 ("f0" if p.method == HPC else safe(p.method, 40)) + (" (picked)" if k == marked else ""),
                 f"{p.valid.quality:.4f} ± {1.96 * p.valid.loss_se:.4f}",
                 f"{amount(p.valid.cost)} ± {amount(1.96 * p.valid.cost_se)}",
+                "" if p.worst_cost is None else amount(p.worst_cost),
                 _with_interval(p.test.quality, _test_interval(task, points, p)),
                 amount(p.test.cost),
                 percent(p.test.forward_rate),
@@ -299,6 +322,7 @@ def _points_table(task: Task, points: Front, numbers: Sequence[int], marked: int
         )
     head = (
         "policy", f"{points.quality}, judged (± 95 %)", f"cost, judged (± 95 %, {points.unit})",
+        "worst cost",
         f"{points.quality}, test (95 %)", "cost, test", "forwarded",
     )  # fmt: skip
     best = list(numbers).index(marked) if marked is not None and marked in numbers else None

@@ -84,12 +84,15 @@ def build(
     force : whether ``out`` may be a folder that is not a build
     where : as for ``runs.open_runs``
     """
+    from hardcase_train.stages.kept import Keeper
+
     from .seeds import picks
 
     with claimed(out, BUILD, force=force), open_runs(out, n_seeds=n_seeds, **where) as (runs, scratch):
         task = runs.task(config, table, model)
         hpc = save_hpc(task, scratch)  # before training, because f0 may be impossible to export
-        own = own_points_of(task)  # so may a model of the user's
+        keeper = Keeper(task.problem)
+        own = keeper.kept(own_points_of(task))  # so may a model of the user's
 
         def write(points: list[Point], seeds: dict[int, dict[str, Any]]) -> dict[str, Any]:
             with fill_folder(out, BUILD, force=force) as folder:
@@ -117,7 +120,7 @@ def build(
         seeds = {config.seed: picks(config.unit, task.problem, points)}
         for k in range(1, n_seeds):
             other = runs.task(replace(config, seed=(config.seed + k) % 2**32), table, model)
-            others = [*runs.points(other, methods), *own_points_of(other)]
+            others = [*runs.points(other, methods), *Keeper(other.problem).kept(own_points_of(other))]
             seeds[other.config.seed] = picks(config.unit, other.problem, others)
         return task, write(points, seeds)
 
@@ -135,7 +138,8 @@ def write_build(
     wishes = {wish: summarise([rows[wish] for rows in seeds.values()]) for wish in next(iter(seeds.values()))}
     over_seeds = {"seeds": list(seeds), "max_loss": wishes}
     measure = {"quality": quality.name, "measure": quality.to_json(), "n_judged": len(Judge(task.problem).y)}
-    front = {"unit": task.config.unit, **measure, "points": entries, "hpc": hpc, "seeds": over_seeds}
+    limits = dict(task.problem.limits.given)
+    front = {"unit": task.config.unit, **measure, "points": entries, "hpc": hpc, "seeds": over_seeds, "limits": limits}
     front |= overlap_of(task, [p.method for p in points])
     (folder / "front.json").write_text(json.dumps(front, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     title = f"{task.config.file.name}: {task.config.target}"
@@ -166,11 +170,17 @@ def _save_policies(task: Task, points: list[Point], folder: Path, hpc: str) -> l
     from hardcase_edge.bundle.manifest import Manifest
     from hardcase_train.data.memory import memory_names
     from hardcase_train.policy.front import programs
+    from hardcase_train.stages.kept import Keeper
     from hardcase_train.tasks.target_unit import in_target_unit
 
     folder.mkdir()
-    files, numbers = [], dict.fromkeys((p.method for p in points), 0)
+    files: list[str | None] = []
+    numbers = dict.fromkeys((p.method for p in points), 0)
+    keeper = Keeper(task.problem)
     for p in points:
+        if p.method == "hpc" and not keeper.kept([p]):  # the reference of the front; no device may run it
+            files.append(None)
+            continue
         files.append(f"policies/{p.method}-{numbers[p.method]:03d}.safetensors")
         numbers[p.method] += 1
     value = value_of(task)
@@ -191,14 +201,19 @@ def _save_policies(task: Task, points: list[Point], folder: Path, hpc: str) -> l
             clock=task.config.clock,
         )
         program = draft if value is None else in_target_unit(draft, task.problem.value_unit)
-        (folder.parent / files[k]).write_bytes(pack_bundle(Bundle(manifest.to_json(), program, (), is_draft=True)))
+        if (name := files[k]) is None:
+            continue
+        (folder.parent / name).write_bytes(pack_bundle(Bundle(manifest.to_json(), program, (), is_draft=True)))
     return [_entry(task, p, name) for p, name in zip(points, files, strict=True)]
 
 
-def _entry(task: Task, p: Point, name: str) -> dict[str, Any]:
+def _entry(task: Task, p: Point, name: str | None) -> dict[str, Any]:
     """The point in front.json."""
+    from hardcase_train.stages.kept import worst_cost
+
     params = {k: _named(task, k, v) for k, v in p.params.items()}
-    return {"method": p.method, "params": params, **_figures(task, p), "program": name}
+    figures = _figures(task, p)
+    return {"method": p.method, "params": params, **figures, "program": name, "worst_cost": worst_cost(p)}
 
 
 def _figures(task: Task, p: Point) -> dict[str, dict[str, float]]:

@@ -15,24 +15,33 @@ if TYPE_CHECKING:
     from hardcase_train.data.problem import Problem
     from hardcase_train.policy.front import Point
 
-__all__ = ["ALL", "page", "picked", "picks", "summarise", "table"]
+__all__ = ["ALL", "hard_steps", "page", "picked", "picks", "summarise", "table"]
 
+MOST_STEPS = 16  # of the table of hard budgets
 MAX_LOSSES = (0.01, 0.005)  # below f0, as in hardcase export --max-loss
 LEAST = "least total cost"  # the wish where errors have costs
+WITHIN = "best within the limits"  # the wish where policies are trained within limits
+HEADINGS = {LEAST: "The least cost, errors included", WITHIN: "The best within the limits of [policy]"}
 ALL = "hardcase"  # the row of the pick among all methods
 Row = dict[str, Any]
 
 
 def picks(unit: str, problem: Problem, points: Sequence[Point]) -> dict[str, dict[str, Row]]:
-    """The rows of ``picked`` for each of MAX_LOSSES; where errors have costs, for the least total cost alone."""
+    """The rows of ``picked`` for each of MAX_LOSSES; for one wish alone where errors have costs, or within limits."""
     quality = problem.quality
     if quality.kind == "errors":
         return {LEAST: picked(unit, points, None, quality)}
+    if problem.limits:
+        return {WITHIN: picked(unit, points, None, quality, problem.limits.given)}
     return {f"{loss:g}": picked(unit, points, loss, quality) for loss in MAX_LOSSES}
 
 
 def picked(
-    unit: str, points: Sequence[Point], max_loss: float | None, quality: Quality | None = None
+    unit: str,
+    points: Sequence[Point],
+    max_loss: float | None,
+    quality: Quality | None = None,
+    limits: Mapping[str, float] | None = None,
 ) -> dict[str, Row]:
     """Test figures by row: "f0", the pick of each method, and "hardcase", the pick among all methods.
 
@@ -41,16 +50,20 @@ def picked(
 
     Parameters
     ----------
-    max_loss : None: the least total cost
+    max_loss : None: the least total cost, or the best within the limits
     quality : what the points' quality measures; None: accuracy
+    limits : within which the points were trained; then no row shows f0 in place of a policy
     """
     from hardcase_edge.batch.quality import ACCURACY
     from hardcase_export.drafts.front import Front, Measured
     from hardcase_export.drafts.front import Point as Read
     from hardcase_export.picking.pick import pick
 
-    read = tuple(Read(p.method, p.params, Measured(**p.valid), Measured(**p.test), "") for p in points)
-    front = Front(unit, read, measure=quality or ACCURACY)
+    read = tuple(
+        Read(p.method, p.params, Measured(**p.valid), Measured(**p.test), None if limits and p.method == "hpc" else "")
+        for p in points
+    )
+    front = Front(unit, read, measure=quality or ACCURACY, limits=limits or {})
     f0 = next(p for p in front.points if p.method == "hpc")
     rows = {"f0": f0}
     for method in dict.fromkeys(p.method for p in front.points if p is not f0):
@@ -131,7 +144,7 @@ def page(title: str, front: Mapping[str, Any]) -> str:
     n = len(seeds["seeds"])
     over = "one seed, so no intervals: train with `--seeds 10`" if n == 1 else f"{n} seeds; ± is 95 % over them"
     has_totals = front["measure"]["kind"] == "errors"
-    how = "hardcase export" if has_totals else "hardcase export --max-loss"
+    how = "hardcase export" if has_totals or front["limits"] else "hardcase export --max-loss"
     lines = [f"# {markdown(title)}", "", f"Policies as `{how}` picks them, on test rows; {over}."]
     for wish, rows in seeds["max_loss"].items():
         lines += [
@@ -140,13 +153,57 @@ def page(title: str, front: Mapping[str, Any]) -> str:
             "",
             *table(rows, unit, quality, has_totals),
         ]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *_hard_lines(front)]) + "\n"
+
+
+def hard_steps(points: Sequence[Mapping[str, Any]]) -> list[int]:
+    """Numbers of the points, as in front.json, that are better on judged rows than all of a lower worst cost."""
+    order = sorted(
+        (k for k, p in enumerate(points) if p.get("worst_cost") is not None and p["method"] != "hpc"),
+        key=lambda k: (points[k]["worst_cost"], -points[k]["valid"]["quality"], points[k]["valid"]["cost"]),
+    )
+    steps: list[int] = []
+    for k in order:
+        if not steps or points[k]["valid"]["quality"] > points[steps[-1]]["valid"]["quality"]:
+            steps.append(k)
+    return steps
+
+
+def _hard_lines(front: Mapping[str, Any]) -> list[str]:
+    """The table of hard budgets: from each worst cost on, the best policy, at most ``MOST_STEPS`` of them."""
+    points, unit = front["points"], markdown(front["unit"])
+    steps = hard_steps(points)
+    if not steps:
+        return []
+    shown = (
+        steps
+        if len(steps) <= MOST_STEPS
+        else [steps[k * (len(steps) - 1) // (MOST_STEPS - 1)] for k in range(MOST_STEPS)]
+    )
+    quality = markdown(front["quality"])
+    titles = ["hard budget from", "policy", f"judged {quality}", f"test {quality}", "mean cost, test", "forwarded"]
+    lines = [
+        "",
+        "## Hard budgets",
+        "",
+        f"The best policy on judged rows of which no decision costs more than the hard budget, in {unit}, as proved; "
+        "`hardcase export --hard-budget` picks it.",
+        "",
+        f"| {' | '.join(titles)} |",
+        "|" + "---|" * len(titles),
+    ]
+    for p in (points[k] for k in shown):
+        valid, test = p["valid"], p["test"]
+        cells = [f"{p['worst_cost']:.10g}", p["method"], f"{valid['quality']:.4f}", f"{test['quality']:.4f}"]
+        cells += [f"{test['cost']:.2f}", f"{100 * test['forward_rate']:.1f} %"]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
 
 
 def _heading(wish: str, n_judged: int) -> str:
     """What a table shows; where the judged rows are too few to tell the loss, that."""
-    if wish == LEAST:
-        return "The least cost, errors included"
+    if wish in HEADINGS:
+        return HEADINGS[wish]
     if n_judged * float(wish) < 1:
         return f"{n_judged} judged rows cannot tell a loss of {wish}: one row is {1 / n_judged:.2g}"
     return f"At most {wish} below f0"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hardcase_edge.errors import InputError
-from hardcase_edge.program.cost import to_micro
+from hardcase_edge.program.cost import to_micro, to_unit
 
 from ..measuring.bars import rows_bar
 from ..measuring.labelled_rows import rows_for
@@ -87,7 +87,8 @@ def _measure(loaded: Loaded, args: argparse.Namespace) -> dict[str, Any]:
                 for name, sensor in dead.items()
             }
     warning = constant_warning(values)
-    return {**values, "warnings": [] if warning is None else [warning]}
+    worst = to_unit(loaded.report.worst_cost if budget is None else min(loaded.report.worst_cost, budget))
+    return {**values, "worst_cost": worst, "warnings": [] if warning is None else [warning]}
 
 
 def _budget(amount: float | None, unit: str) -> int | None:
@@ -104,8 +105,8 @@ def _budget(amount: float | None, unit: str) -> int | None:
 def _lines(r: dict[str, Any]) -> list[str]:
     unit, measured, (low, high) = plain(r["unit"], 20), plain(r["measure"], 40), r["quality_95"]
     lines = [
-        f"{measured} {r['quality']:.4f} (95 %: {low:.4f} to {high:.4f}), cost {r['cost']:.2f} {unit}, "
-        f"forwarded {r['forward_rate']:.1%}, {r['n']} rows",
+        f"{measured} {r['quality']:.4f} (95 %: {low:.4f} to {high:.4f}), cost {r['cost']:.2f} {unit} "
+        f"(a decision at most {r['worst_cost']:g}), forwarded {r['forward_rate']:.1%}, {r['n']} rows",
     ]
     if "rmse" in r:
         lines.append(f"  {value_errors(r, r['target_unit'])}")

@@ -91,6 +91,9 @@ def add_wish(group: argparse._ArgumentGroup) -> argparse._MutuallyExclusiveGroup
         help="the best point of at most this mean cost, with one standard error to spare",
     )
     wish.add_argument(
+        "--hard-budget", type=float, metavar="COST", help="the best point of which no decision costs more than this"
+    )
+    wish.add_argument(
         "--risk",
         type=float,
         metavar="SHARE",
@@ -187,7 +190,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _check_source(args: argparse.Namespace, targets: Targets) -> None:
     """For --c: no wish is allowed for a bundle, which is a point already."""
-    is_wished = (args.max_loss, args.budget, args.risk) != (None, None, None)
+    is_wished = (args.max_loss, args.budget, args.hard_budget, args.risk) != (None, None, None, None)
     if Path(args.build).is_file() and (is_wished or targets.folders):
         raise InputError(f"{args.build} is a bundle; only --c and --inline apply")
 
@@ -206,6 +209,7 @@ def _export(args: argparse.Namespace, out: str | Path | None, targets: Targets) 
             out,
             max_loss=args.max_loss,
             budget=args.budget,
+            hard_budget=args.hard_budget,
             key=args.key,
             method=args.method,
             min_agreement=MIN_AGREEMENT if args.min_agreement is None else args.min_agreement,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from hardcase_train.data.config import Config
 
 MAX_SEEDS = 1000
+LIMITS = {"budget": "hard_budget", "max_ms": "max_ms", "max_bytes": "max_bytes", "max_forward": "max_forward"}  # flags
 HELP = "Train gates, low-cost models and baselines; write policies, their Pareto front, a report and f0."
 EXAMPLES = """\
 hardcase train hardcase.toml --out build                  # then open build/report.html
@@ -51,6 +52,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     trained.add_argument(
         "--hpc", type=Path, metavar="FILE", help="f0: a fitted model, as .onnx, .skops, LightGBM text or XGBoost JSON"
     )
+    limited = parser.add_argument_group("limits that every policy keeps")
+    limited.add_argument(
+        "--hard-budget", type=float, metavar="COST", help="no decision may cost more; overrides [policy] budget"
+    )
+    limited.add_argument(
+        "--max-ms", type=float, metavar="MS", help="of the kernel's longest decision; overrides [policy] max_ms"
+    )
+    limited.add_argument("--max-bytes", type=int, metavar="N", help="of flash; overrides [policy] max_bytes")
+    limited.add_argument("--max-forward", type=float, metavar="SHARE", help="of rows; overrides [policy] max_forward")
     shown = parser.add_argument_group("output")
     shown.add_argument("--quiet", action="store_true", help="print no plan and no progress bars")
     add_force(shown)
@@ -74,7 +84,6 @@ def add_training(parser: argparse.ArgumentParser) -> Flags:
     indexed.add_argument(
         "--max-models", type=int, metavar="N", help="models of a program; overrides [index] max_models"
     )
-    indexed.add_argument("--max-bytes", type=int, metavar="N", help="bytes of its models; overrides [index] max_bytes")
     add_pool(parser.add_argument_group("where it runs"))
     return trained
 
@@ -106,8 +115,10 @@ def configured(args: argparse.Namespace) -> tuple[Config, tuple[str, ...]]:
     from hardcase_train.methods import BASELINES
 
     config = configure(args.config, seed=args.seed, methods=tuple(args.method or ()), effort=args.effort, hpc=args.hpc)
-    index = {"expands_all": args.all or None, "max_models": args.max_models, "max_bytes": args.max_bytes}
+    index = {"expands_all": args.all or None, "max_models": args.max_models}
     config = replace(config, index=replace(config.index, **{k: v for k, v in index.items() if v is not None}))
+    limits = {key: getattr(args, flag) for key, flag in LIMITS.items() if "seeds" in args}  # retrain has none
+    config = replace(config, limits=replace(config.limits, **{k: v for k, v in limits.items() if v is not None}))
     return config, config.methods if args.no_baselines else (*config.methods, *BASELINES)
 
 
@@ -115,7 +126,17 @@ def _train_items(args: argparse.Namespace, config: Config) -> int:
     """The same for items of several parts."""
     from ..items.build import build_items
 
-    for flag in ("method", "no_baselines", "effort", "dask", "time_limit", "jobs", "all", "max_models", "max_bytes"):
+    for flag in (
+        "method",
+        "no_baselines",
+        "effort",
+        "dask",
+        "time_limit",
+        "jobs",
+        "all",
+        "max_models",
+        *LIMITS.values(),
+    ):
         if getattr(args, flag):
             raise InputError(f"items of several parts are trained without --{flag.replace('_', '-')}; leave it out")
     if args.seeds > 1:
@@ -146,7 +167,8 @@ def _command(args: argparse.Namespace) -> str:
     hpc = None if args.hpc is None else args.hpc.name
     for flag, value in (
         ("--seed", args.seed), ("--effort", args.effort), ("--hpc", hpc), ("--time-limit", args.time_limit),
-        ("--max-models", args.max_models), ("--max-bytes", args.max_bytes),
+        ("--max-models", args.max_models), ("--hard-budget", args.hard_budget), ("--max-ms", args.max_ms),
+        ("--max-bytes", args.max_bytes), ("--max-forward", args.max_forward),
     ):  # fmt: skip
         words += [flag, str(value)] if value is not None else []
     words += ["--seeds", str(args.seeds)] * (args.seeds > 1)

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import warnings
 from abc import ABCMeta, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -19,6 +19,7 @@ from hardcase_edge.batch.quality import Quality
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.definition import Forward, Program
 
+from .data.amounts import limits_of
 from .data.canonical_order import content_groups, content_order
 from .data.dtypes import held
 from .data.effort import Effort
@@ -26,6 +27,7 @@ from .data.from_arrays import make_problem
 from .policy.batch import Batch, Outcome
 from .policy.front import Point
 from .policy.selection import Judge
+from .stages.kept import Keeper
 from .tasks.hpc import fit_hpc, imputed, out_of_fold
 from .tasks.target_unit import in_target_unit
 
@@ -49,6 +51,7 @@ class PolicyEstimator(BaseEstimator, metaclass=ABCMeta):  # type: ignore[misc]
     hpc: Any = None
     max_loss: float = 0.01
     budget: float | None = None
+    policy: Mapping[str, float] | None = None
     size: str = "auto"
     effort: str | Effort = "normal"
     random_state: Any = None
@@ -111,6 +114,7 @@ class PolicyEstimator(BaseEstimator, metaclass=ABCMeta):  # type: ignore[misc]
         problem = make_problem(
             X, y, weight, n_classes, self.sensors, self.costs, self.forward_cost, seed, self.size, self.effort, group
         )
+        problem = replace(problem, limits=limits_of(f"policy of {type(self).__name__}", self.policy))
         X = held(X, problem.features)
         self.hpc_, answers = None, given
         if answers is None:
@@ -122,7 +126,10 @@ class PolicyEstimator(BaseEstimator, metaclass=ABCMeta):  # type: ignore[misc]
         judge = Judge(order.ordered())
         if judge.warning() is not None:
             warnings.warn(str(judge.warning()), UserWarning, stacklevel=4)
-        point = self._pick(clone(self).points(judge), judge)
+        keeper = Keeper(judge.problem)
+        points = keeper.kept(clone(self).points(judge))
+        keeper.check(points)
+        point = self._pick(points, judge)
         program = point.program
         assert program is not None
         program = order.restored(program)
@@ -141,6 +148,8 @@ class PolicyEstimator(BaseEstimator, metaclass=ABCMeta):  # type: ignore[misc]
     def _pick(self, points: Sequence[Point], judge: Judge) -> Point:
         """The point that ``max_loss`` or ``budget`` asks for, or the closest one, with a warning."""
         quality = judge.problem.quality
+        if self.budget is None and judge.problem.limits and quality.kind != "errors":
+            return max(points, key=lambda p: (p.valid["quality"], -p.valid["cost"]))
         if self.budget is None and quality.kind == "errors":
             return min(points, key=lambda p: p.valid["cost"] + quality.mean_errors(p.valid["quality"]))
         if self.budget is not None:

@@ -61,9 +61,10 @@ from .ensembles import Ensemble, plan_ensemble
 from .reading_keys import Keys
 from .sections import Sections
 
-__all__ = ["IMAGE_VERSION", "Image", "make_image"]
+__all__ = ["IMAGE_VERSION", "KERNEL_BYTES", "Image", "make_image"]
 
 IMAGE_VERSION = 1
+KERNEL_BYTES = 10_240  # of flash at most, for the kernel and the loop of a decision on any Cortex-M core
 MAGIC = 0x31494348  # "HCI1" in ASCII
 HEADER_BYTES = 128
 SESSION_BYTES = 64  # size of the struct hc_session, which begins a session's memory

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -22,6 +23,7 @@ __all__ = ["HPC_METHOD", "Front", "Measured", "Point", "read_front"]
 
 MAX_FRONT_BYTES = 16 * 1024 * 1024
 MAX_POINTS = 100_000
+MAX_LIMITS = 100
 HPC_METHOD = "hpc"  # f0 itself: every sample is forwarded
 LOCAL = ("local_error", "local_worse", "local_better")
 MAX_LOSS = 1e12  # of quality, which may be negative where errors have costs
@@ -49,13 +51,19 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A policy on the front. ``program``: path of its draft inside the build folder, None for f0 itself."""
+    """A policy on the front.
+
+    program : path of its draft inside the build folder; None for an f0 that no device may run, because it is not an
+        item's program or breaks the limits of training
+    worst_cost : the most that a decision costs, as the draft is proved; None if the build does not say
+    """
 
     method: str
     params: dict[str, Any]
     valid: Measured
     test: Measured
     program: str | None
+    worst_cost: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +71,8 @@ class Front:
     """All points of a training run, in the file's order.
 
     ``legacy``: SHA-256 of a legacy f0's declaration; empty if f0 is a file in the build folder. ``measure``: what the
-    points' quality measures. ``n_judged``: the number of rows by which points were judged, 0 if unknown.
+    points' quality measures. ``n_judged``: the number of rows by which points were judged, 0 if unknown. ``limits``: of
+    [policy], within which the points were trained, by key.
     """
 
     unit: str
@@ -71,6 +80,7 @@ class Front:
     legacy: str = ""
     measure: Quality = ACCURACY
     n_judged: int = 0
+    limits: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def quality(self) -> str:
@@ -106,7 +116,17 @@ def read_front(path: str | Path) -> Front:
     assert isinstance(data, dict)  # it has points
     measure = quality_from_json(data.get("measure", ACCURACY.to_json()), where)  # older builds measure accuracy
     read = tuple(_point(p, f"{where}, point {k}") for k, p in enumerate(points))
-    return Front(unit, read, _legacy(data, where), measure, int(_number(data.get("n_judged", 0), f"{where}: n_judged")))
+    n_judged = int(_number(data.get("n_judged", 0), f"{where}: n_judged"))
+    return Front(unit, read, _legacy(data, where), measure, n_judged, _limits(data.get("limits", {}), where))
+
+
+def _limits(limits: object, where: str) -> dict[str, float]:
+    """The limits of a front, by key."""
+    if not isinstance(limits, dict) or len(limits) > MAX_LIMITS:
+        raise InputError(f"{where}: limits is {str(limits)[:60]!r}, but a table is expected; train again")
+    return {
+        _short(key, f"{where}: limits"): _number(value, f"{where}: limits {key[:60]}") for key, value in limits.items()
+    }
 
 
 def _legacy(data: object, where: str) -> str:
@@ -148,12 +168,14 @@ def _short(value: str, what: str) -> str:
 
 def _point(data: object, where: str) -> Point:
     program = data.get("program") if isinstance(data, dict) else None
+    worst = data.get("worst_cost") if isinstance(data, dict) else None
     return Point(
         method=_short(_field(data, "method", str, where), f"{where}: method"),
         params=_field(data, "params", dict, where),
         valid=_measured(_field(data, "valid", dict, where), f"{where}, valid"),
         test=_measured(_field(data, "test", dict, where), f"{where}, test"),
         program=None if program is None else _inside(program, where),
+        worst_cost=None if worst is None else _number(worst, f"{where}: worst_cost"),
     )
 
 

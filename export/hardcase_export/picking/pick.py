@@ -14,7 +14,7 @@ from .risk_choice import RiskTerms, Trial, choose
 
 __all__ = ["DEFAULT_MAX_LOSS", "ONE_WISH", "Nearest", "candidates", "nearest_local", "pick", "upper_cost"]
 
-ONE_WISH = "give at most one of --max-loss, --budget and --risk"
+ONE_WISH = "give at most one of --max-loss, --budget, --hard-budget and --risk"
 DEFAULT_MAX_LOSS = 0.01
 MAX_COST = 1e12
 
@@ -24,6 +24,7 @@ def pick(
     *,
     max_loss: float | None = None,
     budget: float | None = None,
+    hard_budget: float | None = None,
     risk: float | None = None,
     delta: float = 0.05,
     max_forward: float | None = None,
@@ -43,10 +44,13 @@ def pick(
     budget : mean cost in the user's unit, or None
         Pick the most accurate point that costs at most this, with one standard error of its mean cost to spare, for
         the same reason: of many points near the budget, the most accurate one was often lucky with its rows.
+    hard_budget : cost in the user's unit, or None
+        Pick the most accurate point of which no decision costs more, as its draft is proved.
     risk, delta, max_forward, is_excess : as in ``risk_choice.RiskTerms``
         Pick the cheapest point that keeps these terms on the rows of ``trial``. At most one of ``max_loss``,
-        ``budget`` and ``risk`` may be given. With none of them, the point of the least total cost is picked if errors
-        have costs, else ``max_loss`` is ``DEFAULT_MAX_LOSS``.
+        ``budget``, ``hard_budget`` and ``risk`` may be given. With none of them, the point of the least total cost is
+        picked if errors have costs, the most accurate one if the front was trained within limits, and else
+        ``max_loss`` is ``DEFAULT_MAX_LOSS``.
     method : name of a method; only its points are considered. None for all
     trial : counts of errors on held-out rows, needed for ``risk``, such as ``held_out.BuildTrial``
     of_best : ``max_loss`` also counts from the best point that is considered: f0 may be worse than what has learned
@@ -57,7 +61,7 @@ def pick(
     InputError
         No point fits; the message names the nearest point.
     """
-    if [max_loss, budget, risk].count(None) < 2:
+    if [max_loss, budget, hard_budget, risk].count(None) < 3:
         raise InputError(ONE_WISH)
     if risk is not None:
         if trial is None:
@@ -66,8 +70,12 @@ def pick(
     points = _of_method([p for p in front.points if p.program is not None], method)
     if budget is not None:
         return _most_accurate(points, front.unit, budget)
+    if hard_budget is not None:
+        return _most_accurate_within(points, front.unit, hard_budget)
     if max_loss is None and front.measure.kind == "errors":
         return min(points, key=lambda p: front.total(p.valid))
+    if max_loss is None and front.limits:
+        return max(points, key=lambda p: (p.valid.quality, -p.valid.cost))
     return _cheapest(points, front, DEFAULT_MAX_LOSS if max_loss is None else max_loss, of_best=of_best)
 
 
@@ -173,6 +181,22 @@ def _most_accurate(points: Iterable[Point], unit: str, budget: float) -> Point:
 def upper_cost(point: Point) -> float:
     """Mean cost on judged rows, and one standard error of it."""
     return point.valid.cost + point.valid.cost_se
+
+
+def _most_accurate_within(points: Sequence[Point], unit: str, budget: float) -> Point:
+    if not (math.isfinite(budget) and budget >= 0):
+        raise InputError(f"--hard-budget is {budget}; give a cost of at least 0 {unit}")
+    known = [p for p in points if p.worst_cost is not None]
+    if not known:
+        raise InputError("this build does not say what its policies cost at worst; train again, or use --budget")
+    fitting = [p for p in known if p.worst_cost is not None and p.worst_cost <= budget * (1 + SLACK)]
+    if fitting:
+        return max(fitting, key=lambda p: (p.valid.quality, -p.valid.cost))
+    nearest = min(known, key=lambda p: p.worst_cost or 0.0)
+    raise InputError(
+        f"no program costs at most {budget:g} {unit} in every decision; the nearest, {_named(nearest, unit)}, needs "
+        f"--hard-budget {math.ceil((nearest.worst_cost or 0.0) * 100) / 100:g}"
+    )
 
 
 def _named(point: Point, unit: str) -> str:

@@ -31,8 +31,9 @@ NOTE = "retrain.json"
 REMEDY = "name another file"
 LIST_LIFE_S = 30 * 86_400  # how long the signed list counts, as of hardcase keys
 TRAINED_BY = (  # flags on which depends what comes out
-    "audited", "with_old", "seed", "method", "no_baselines", "effort", "all", "max_models", "max_bytes", "time_limit",
-    "max_loss", "budget", "risk", "delta", "max_forward", "excess", "prices", "monitors", "min_agreement", "sign",
+    "audited", "with_old", "seed", "method", "no_baselines", "effort", "all", "max_models", "time_limit",
+    "max_loss", "budget", "hard_budget", "risk", "delta", "max_forward", "excess", "prices", "monitors",
+    "min_agreement", "sign",
 )  # fmt: skip
 
 
@@ -141,9 +142,11 @@ def _export(args: argparse.Namespace, old: Loaded) -> tuple[list[str], str]:
 
     has_prices = old.manifest.prices is not None
     own = terms_of(args)
-    terms = _promised(old) if (args.max_loss, args.budget, own) == (None, None, None) else own
+    wishes = (args.max_loss, args.budget, args.hard_budget, own)
+    terms = _promised(old) if wishes == (None, None, None, None) else own
     what: dict[str, Any] = {
-        "max_loss": args.max_loss, "budget": args.budget, "terms": terms, "key": args.sign, "of_best": True,
+        "max_loss": args.max_loss, "budget": args.budget, "hard_budget": args.hard_budget,
+        "terms": terms, "key": args.sign, "of_best": True,
         "method": args.method[0] if len(args.method or ()) == 1 else None,
         "min_agreement": MIN_AGREEMENT if args.min_agreement is None else args.min_agreement,
         "monitors": args.monitors or old.manifest.monitors is not None,

@@ -2,7 +2,7 @@
 """Amounts as people write them: costs, as numbers or polynomials in an item's size, and the limits of policies.
 
 The limits of [policy] (``budget``, ``max_ms``, ``max_bytes``, ``max_forward``) are constraints of training: methods
-leave out what cannot keep them, and ``policy.kept`` proves each point.
+leave out what cannot keep them, and ``stages.kept`` proves each point.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class PolicyLimits:
     budget : the most that any decision may cost, its request included, in the user's unit
     max_ms : the longest that a decision may take in the compiled kernel, without the reading of sensors, as
         ``program.limits.worst_decision_ms`` bounds it
-    max_bytes : of the image, which is the policy as it lies in a device's flash, without the kernel
+    max_bytes : of the image, which is the policy as it lies in a device's flash, and of the kernel
     max_forward : the largest share of rows that may be forwarded, by the judged rows and one standard error
 
     Raises

@@ -17,12 +17,12 @@ from ..methods import AUTO, METHODS
 from ..methods.baselines.static import StaticSubset
 from ..policy.front import Point, best_points
 from ..policy.kinds import learned
+from ..stages.kept import Keeper
 from ..stages.nested_sets import Chains
 from .auto import chosen_methods
 from .executors import Pool
 from .halving import FEW_SETTINGS, MIN_ROWS, RUNG, climbers
 from .job_cache import JobCache
-from .kept import Keeper
 from .phases import CHOICE, SETS, SETTINGS, phase_bar
 from .rungs import ALL, Job, Ladder, fitting, run_job, settings_of
 

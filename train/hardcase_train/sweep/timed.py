@@ -22,11 +22,11 @@ from ..methods import METHODS
 from ..policy.front import Point, best_points
 from ..policy.selection import Judge
 from ..stages.deadline import Deadline
+from ..stages.kept import Keeper
 from ..stages.nested_sets import Chains
 from ..trees.size import MANY_ROWS, size_of
 from ..trees.subset_classifier import FOREST, TREES
 from .executors import Pool
-from .kept import Keeper
 from .phases import CHOICE, SETS, SETTINGS, phase_bar
 from .rungs import ALL, Job, Ladder, run_job, sample, settings_of
 from .sweep import Sweep, front_of

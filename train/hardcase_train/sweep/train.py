@@ -18,13 +18,13 @@ from ..policy.front import Point, best_points, with_test
 from ..policy.kinds import answer_loss
 from ..policy.selection import Judge
 from ..stages.deadline import Deadline
+from ..stages.kept import Keeper
 from ..stages.screening import screen
 from ..stages.subset_search import SubsetSearch
 from ..trees.binning import Bins
 from ..trees.boosting import Ensemble
 from .executors import Pool, n_threads, open_pool
 from .job_cache import JobCache
-from .kept import Keeper
 from .plan import make_plan
 from .rungs import Ladder
 from .sweep import Sweep

@@ -19,8 +19,8 @@ from hardcase_train.data.problem import Problem
 from hardcase_train.methods import METHODS
 from hardcase_train.policy.front import Point
 from hardcase_train.policy.selection import Judge
+from hardcase_train.stages.kept import Keeper
 from hardcase_train.stages.subset_search import SubsetSearch
-from hardcase_train.sweep.kept import Keeper
 from hardcase_train.sweep.train import learn
 from tests.helpers.train.problems import BRIEF, make_problem
 

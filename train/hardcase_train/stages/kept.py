@@ -10,18 +10,25 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
-from hardcase_edge.errors import InputError
+from hardcase_edge.errors import ImageError, InputError, ProgramError
+from hardcase_edge.kernel.image import KERNEL_BYTES, make_image
 from hardcase_edge.program.cost import to_unit
-from hardcase_edge.program.definition import Program
+from hardcase_edge.program.definition import Answer, Branch, Node, Number, Polynomial, Program, Scorer, Stack, Trees
+from hardcase_edge.program.limits import worst_decision_ms
 from hardcase_edge.verifier.costs import cost_range
+from hardcase_edge.verifier.verify import verify
 
 from ..data.problem import Problem
 from ..policy.front import Point
+from ..policy.selection import Judge
 
-__all__ = ["Keeper", "worst_cost"]
+__all__ = ["Keeper", "rough", "worst_cost"]
+
+MOST = 30_000  # of a leaf or a base in rough integers
 
 
 def worst_cost(point: Point) -> float:
@@ -32,20 +39,44 @@ def worst_cost(point: Point) -> float:
     return to_unit(cost_range(program)[0])
 
 
+def rough(program: Program) -> Program:
+    """A draft in integers of no meaning, as large as the quantised program and with as many steps, or larger."""
+
+    def whole(values: Sequence[Number]) -> tuple[int, ...]:
+        return tuple(int(np.clip(round(1000 * float(v)), -MOST, MOST)) for v in values)
+
+    def scorer(s: Scorer) -> Scorer:
+        if isinstance(s, Trees):
+            trees = tuple(replace(t, leaves=whole(t.leaves)) for t in s.trees)
+            return replace(s, base=whole(s.base), trees=trees)
+        if isinstance(s, Polynomial):
+            weights = tuple(tuple(w % 127 for w in whole(row)) for row in s.weights)
+            substitutes = tuple(None if x is None else 0 for x in s.substitutes)
+            return replace(s, weights=weights, bias=whole(s.bias), substitutes=substitutes, constant=1)
+        if isinstance(s, Stack):
+            return replace(s, weights=tuple(tuple(w % 127 for w in whole(r)) for r in s.weights), bias=whole(s.bias))
+        return s
+
+    def node(n: Node) -> Node:
+        if isinstance(n, Branch):
+            return replace(n, threshold=whole([n.threshold])[0])
+        return replace(n, margins=tuple(range(len(n.margins))), shift=0) if isinstance(n, Answer) else n
+
+    return replace(program, scorers=tuple(map(scorer, program.scorers)), nodes=tuple(map(node, program.nodes)))
+
+
 class Keeper:
     """Drops points that break a limit, counts them by limit, and remembers the least that any of them would need."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem, self.limits = problem, problem.limits
-        self.n_kept, self.broken, self.least = 0, Counter[str](), dict[str, float]()
+        self.broken, self.least = Counter[str](), dict[str, float]()
 
     def kept(self, points: Sequence[Point]) -> list[Point]:
         """The points that keep every limit; points without a policy, of which only figures count, are all kept."""
         if not self.limits:
             return list(points)
-        kept = [p for p in points if p.policy is None or self._keeps(p)]
-        self.n_kept += len(kept)
-        return kept
+        return [p for p in points if p.policy is None or self._keeps(p)]
 
     def _keeps(self, point: Point) -> bool:
         for key, limit in self.limits.given.items():
@@ -61,8 +92,28 @@ class Keeper:
         if key == "budget":
             return worst_cost(point)
         if key == "max_forward":
-            return point.valid["forward_rate"]
-        raise NotImplementedError(key)
+            rate = point.valid["forward_rate"]
+            return rate + float(np.sqrt(rate * (1 - rate) / self._n_judged))
+        return self._needed_size(key, point)
+
+    @cached_property
+    def _n_judged(self) -> int:
+        return len(Judge(self.problem).y)
+
+    def _needed_size(self, key: str, point: Point) -> float:
+        """The bytes in flash, or the milliseconds, of a point's program; infinite if no device takes it."""
+        program = point.program
+        assert program is not None
+        try:
+            integers = rough(program)
+            report = verify(integers)
+            if key == "max_ms":
+                return worst_decision_ms(report.operations, "kernel")
+            return (
+                round(1.05 * len(make_image(integers, report.outlines))) + KERNEL_BYTES
+            )  # integers may differ a little
+        except (ProgramError, ImageError):
+            return float("inf")
 
     def lines(self) -> list[str]:
         """What is to be said of dropped points, a line each."""
