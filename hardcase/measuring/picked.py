@@ -86,8 +86,9 @@ def measure_pick(build: Path, front: Front, wish: Wish) -> Picked:
         point, integers, passed_over = pick_that_agrees(build, front, dict(wish), MIN_AGREEMENT)
     except AgreementError as error:  # the report then shows what the wish picks, and why it is refused
         passed_over, refusal = 0, str(error)
-        budgets = {"budget": wish.get("budget"), "hard_budget": wish.get("hard_budget")}
-        point = pick(front, max_loss=wish.get("max_loss"), **budgets)
+        point = pick(
+            front, max_loss=wish.get("max_loss"), budget=wish.get("budget"), hard_budget=wish.get("hard_budget")
+        )
         integers = make_integers(build, point, 0.0, front.legacy, front.measure)
     program, test, quality = integers.quantised.program, integers.test, front.measure
     rows = rows_for(program, integers.manifest, build / "test.npz")

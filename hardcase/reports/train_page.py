@@ -274,7 +274,7 @@ def _hard_budgets(task: Task, points: Front, entries: Sequence[Mapping[str, Any]
     known = [p for p in entries if p.get("worst_cost") is not None]
     if not known:
         return []
-    at_worst = [{**p} | {rows: {**p[rows], "cost": p["worst_cost"]} for rows in ("valid", "test")} for p in known]
+    at_worst = [{**p, **{rows: {**p[rows], "cost": p["worst_cost"]} for rows in ("valid", "test")}} for p in known]
     svg = front_svg(
         points.unit, at_worst, f"{task.config.file.name}: hard budgets", quality=points.quality,
         axis="the most that a decision costs, as proved",
