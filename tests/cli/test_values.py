@@ -60,7 +60,7 @@ def test_figures_are_in_the_targets_unit_and_the_same_everywhere(
     assert 0.5 < evaluated["quality"] < 1
     page = read_page((build / "report.html").read_text())
     assert "y, a number in litres" in page.text
-    assert "--budget, --method." in page.text  # --risk is for classes
+    assert "--budget, --hard-budget, --method." in page.text  # --risk is for classes
     rows = {r.texts[0]: r.values for r in page.rows["The picked policy"]}
     assert rows["R2"] == [evaluated["quality"]]
     assert rows["root mean square error litres"] == [evaluated["rmse"]]

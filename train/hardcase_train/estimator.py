@@ -53,7 +53,7 @@ class PolicyClassifier(ClassifierMixin, PolicyEstimator):  # type: ignore[misc]
         seed drawn from this estimator's ``random_state``
     max_loss : accuracy that may be lost against f0, from 0 to 1
     budget : largest mean cost of a decision, or None; if given, ``max_loss`` is ignored
-    policy : limits that every candidate keeps, or None: {"budget": cost}, the most that any decision may cost;
+    limits : limits that every candidate keeps, or None: {"budget": cost}, the most that any decision may cost;
         "max_ms", "max_bytes" and "max_forward" as in [policy] of hardcase.toml. If given, ``max_loss`` is ignored, and
         without a ``budget`` the best candidate is picked
     size : "small", "large" or "auto" (by the number of training rows): the size of boosted low-cost models

@@ -51,7 +51,7 @@ class PolicyEstimator(BaseEstimator, metaclass=ABCMeta):  # type: ignore[misc]
     hpc: Any = None
     max_loss: float = 0.01
     budget: float | None = None
-    policy: Mapping[str, float] | None = None
+    limits: Mapping[str, float] | None = None
     size: str = "auto"
     effort: str | Effort = "normal"
     random_state: Any = None
@@ -114,7 +114,7 @@ class PolicyEstimator(BaseEstimator, metaclass=ABCMeta):  # type: ignore[misc]
         problem = make_problem(
             X, y, weight, n_classes, self.sensors, self.costs, self.forward_cost, seed, self.size, self.effort, group
         )
-        problem = replace(problem, limits=limits_of(f"policy of {type(self).__name__}", self.policy))
+        problem = replace(problem, limits=limits_of(f"limits of {type(self).__name__}", self.limits))
         X = held(X, problem.features)
         self.hpc_, answers = None, given
         if answers is None:
