@@ -78,9 +78,10 @@ def c_report(out: Path, sources: ExportedC) -> dict[str, Any]:
         s.core: {
             "flash": s.flash,
             "flash_small": s.flash_small,
-            "ram": s.session + s.stack,
+            "ram": s.ram,
             "session": s.session,
             "measured": s.is_measured,
+            "fits": s.lacks() is None,
         }
         for s in sources.sizes
     }
@@ -99,7 +100,7 @@ def c_lines(out: Path, sources: ExportedC) -> list[str]:
         )
     for s in sources.sizes:
         small = f" ({s.flash_small} at -Os)" if s.is_measured else ""
-        ram = f"RAM {s.session + s.stack} bytes ({s.session} a session, {s.stack} stack)"
-        memory = f"flash {s.flash} bytes{small}, {ram}"
+        ram = f"RAM {s.ram} bytes ({s.session} a session, {s.stack} stack)"
+        memory = s.lacks() or f"flash {s.flash} bytes{small}, {ram}"
         lines.append(f"  {s.core:<10} {memory}{how}")
     return lines

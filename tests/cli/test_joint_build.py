@@ -208,6 +208,8 @@ def test_what_an_export_of_items_lacks_is_one_line(
         (('target = "letter"', 'target = "letter"\nsequence = "label"'), [], "[data] sequence"),
         (("[joint]", '[policy]\nmethods = ["held"]\n[joint]'), [], "not trained with [policy] methods"),
         (("[joint]", '[policy]\neffort = "quick"\n[joint]'), [], "not trained with [policy] effort"),
+        (("[joint]", "[policy]\nbudget = 5\n[joint]"), [], "not trained with [policy] budget"),
+        (("", ""), ["--max-bytes", "32768"], "without --max-bytes"),
         (("", ""), ["--method", "static"], "without --method"),
         (("", ""), ["--effort", "quick"], "without --effort"),
         (("", ""), ["--seeds", "2"], "one seed"),

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +12,7 @@ __all__ = ["BOARDS", "COMPILER", "EMULATOR", "FILES", "Board"]
 FILES = Path(__file__).parent / "template"
 COMPILER = "arm-none-eabi-gcc"
 EMULATOR = "qemu-system-arm"
+UNITS = {"K": 1024, "M": 1024**2}
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,15 @@ class Board:
     cpu: tuple[str, ...]
     machine: str
     script: str
+
+    @property
+    def memory(self) -> tuple[int, int]:
+        """Bytes of flash and of RAM, as the linker script has them."""
+        text = (FILES / "boards" / self.script).read_text(encoding="ascii")
+        flash, ram = (re.search(rf"{name} \(.*LENGTH = (\d+)([KM])", text) for name in ("FLASH", "RAM"))
+        assert flash is not None
+        assert ram is not None
+        return int(flash[1]) * UNITS[flash[2]], int(ram[1]) * UNITS[ram[2]]
 
     def link(self) -> list[str]:
         """Flags and source files that link code with a ``main`` into a program for this machine."""

@@ -108,7 +108,11 @@ def _copy(folder: Path, has_windows: bool, has_prices: bool) -> None:
 
 def _readme(sizes: Sequence[CoreSize]) -> str:
     page, example = (Template((FILES / n).read_text(encoding="utf-8")) for n in ("README.md", "main.c"))
-    rows = [f"| {s.core} | {s.flash} | {s.flash_small} | {s.session} | {s.stack} |" for s in sizes]
+    cores = [f"{s.core}, {lack}" if (lack := s.lacks()) else s.core for s in sizes]
+    rows = [
+        f"| {core} | {s.flash} | {s.flash_small} | {s.session} | {s.stack} |"
+        for core, s in zip(cores, sizes, strict=True)
+    ]
     how = "measured by the cross compiler" if sizes[0].is_measured else "upper bounds, computed without a compiler"
     return page.substitute(main=example.template, sizes="\n".join(rows), how=how)
 

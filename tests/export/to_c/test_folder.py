@@ -21,11 +21,11 @@ from hardcase_edge.bundle.file import Bundle, pack_bundle
 from hardcase_edge.bundle.golden import GoldenCase, run_case
 from hardcase_edge.bundle.load import Loaded, load_bundle, load_bytes
 from hardcase_edge.errors import HardcaseError, InputError
-from hardcase_edge.kernel.image import Image
+from hardcase_edge.kernel.image import KERNEL_BYTES, Image
 from hardcase_edge.kernel.sources import FOLDER
 from hardcase_edge.program.definition import Opaque, Trees
 from hardcase_export.to_c import size as c_size
-from hardcase_export.to_c.boards import FILES
+from hardcase_export.to_c.boards import BOARDS, FILES
 from hardcase_export.to_c.config import config_header, parts_of
 from hardcase_export.to_c.folder import own_files, write_c
 from hardcase_export.to_c.golden import golden_header
@@ -295,7 +295,7 @@ def test_bounds_hold_for_the_golden_program_and_for_code_of_every_type(tmp_path:
         numbers = sum(len(t.leaves) for s in ensembles for t in s.trees)
         outputs = max((len(s.base) for s in ensembles), default=0)
         for size in made.sizes:
-            assert size.flash <= made.image_bytes + c_size.MAX_KERNEL_BYTES + c_size.MAX_NODE_BYTES * numbers
+            assert size.flash <= made.image_bytes + KERNEL_BYTES + c_size.MAX_NODE_BYTES * numbers
             assert size.stack <= c_size.MAX_STACK_BYTES + c_size.MAX_SUM_BYTES * outputs
 
 
@@ -330,3 +330,19 @@ def test_sizes_are_measured_where_the_compiler_is_and_bounded_where_not(exported
     monkeypatch.setattr(c_size, "COMPILER", "false")
     assert run(export, exported / "model.hcb", "--c", exported.parent / "code") == 0
     assert "upper bounds; install arm-none-eabi-gcc with newlib to measure" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("flash", "session", "said"),
+    [
+        pytest.param(262_144, 15_872, [None, None, None], id="all-fit"),
+        pytest.param(773_000, 600, ["flash, it has 262144", None, None], id="flash-of-a-microbit"),
+        pytest.param(1000, 16_000, ["RAM, it has 16384", None, None], id="ram-of-a-microbit"),
+        pytest.param(5_000_000, 600, ["flash, it has 262144", "has 4194304", "has 4194304"], id="none-fits"),
+    ],
+)
+def test_a_policy_that_a_board_has_no_room_for_is_said_with_both_figures(flash, session, said) -> None:
+    for board, words_of_it in zip(BOARDS, said, strict=True):
+        lack = c_size.CoreSize(board.core, flash, flash - 100, session, 512, True, board).lacks()
+        assert (lack is None) == (words_of_it is None)
+        assert words_of_it is None or (f"does not fit a {board.machine}: " in str(lack) and words_of_it in str(lack))

@@ -58,6 +58,7 @@ def check_items(config: Config) -> None:
         "[policy] quality": config.quality is not None, "[policy] methods": config.methods != DEFAULT_METHODS,
         "[policy] size": config.size != "auto", "[policy] effort": config.effort != "normal",
         "[index]": config.index != IndexSettings(), "[hpc] table": config.legacy is not None,
+        **{f"[policy] {key}": True for key in config.limits.given},
     }  # fmt: skip
     if wrong := [name for name, is_set in names.items() if is_set]:
         raise InputError(f"items of several parts are not trained with {wrong[0]}; leave it out of the TOML")
