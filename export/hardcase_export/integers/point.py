@@ -6,6 +6,7 @@ Labels are used here only to compute figures, never to choose.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -138,8 +139,8 @@ def to_integers(
 
     ``steps``: of a program of values, as for ``quantise.quantise``.
 
-    Polynomials of products are compressed as far as ``min_agreement`` allows. If they cannot be compressed, 8-bit
-    weights become 16-bit weights if the agreement needs it.
+    Polynomials of products are compressed as far as ``min_agreement`` allows and the rows can show. If they cannot be
+    compressed, 8-bit weights become 16-bit weights if the agreement needs it.
     """
     quantised = _compressed(draft, rows, min_agreement)
     if quantised is not None:
@@ -179,13 +180,22 @@ def _compressed(draft: Program, rows: Rows, min_agreement: float) -> Quantised |
     traces = [d.trace for d in decisions(draft, seen.X, seen.hpc, seen.confidence, sizes=seen.sizes)]
     sizes = sizes_of(parted, code_table(draft, seen.X), traces)
     allowed = 1 - min_agreement
+    if not _is_shown(0, len(unseen.y), allowed):
+        return None
     for share in SHARES:
         quantised = _aligned(draft, quantise(shrink(parted, sizes, share * allowed * len(traces))), seen)
         on_unseen = _compare(draft, quantised, unseen)
-        if 1 - on_unseen.agreement <= SAFE_SHARE * allowed and 1 - on_unseen.labels <= SAFE_SHARE * allowed / 2:
+        is_safe = 1 - on_unseen.agreement <= SAFE_SHARE * allowed and 1 - on_unseen.labels <= SAFE_SHARE * allowed / 2
+        if is_safe and _is_shown(1 - on_unseen.agreement, len(unseen.y), allowed):
             on_all = _compare(draft, quantised, rows)
             return quantised if on_all.agreement >= min_agreement else None
     return None
+
+
+def _is_shown(changed: float, n: int, allowed: float) -> bool:
+    """Whether n unseen rows show that a share ``allowed`` of decisions is not passed: one more, and its error, fit."""
+    k = changed * n + 1
+    return k + math.sqrt(k) <= allowed * n + 1e-9
 
 
 def _some(rows: Rows, numbers: NDArray[np.int64]) -> Rows:

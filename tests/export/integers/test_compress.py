@@ -261,3 +261,23 @@ def test_an_export_keeps_the_agreement_that_was_asked_for() -> None:
         assert integers._compare(draft, found, test).agreement >= min_agreement - 0.03
         left.append(n_weights(found.program))
     assert left[-1] < left[0] <= n_weights(draft)
+
+
+@pytest.mark.parametrize(
+    ("n", "degree", "forwards", "n_valid"), [(300, 2, True, 200), (300, 3, False, 40), (500, 2, True, 120)]
+)
+def test_polynomials_ship_at_the_default_agreement(n: int, degree: int, forwards: bool, n_valid: int) -> None:
+    """Few rows cannot show that less than one decision in a thousand changes: no weight is dropped on their word."""
+    draft, problem = trained_dag(n, degree, forwards)
+    rows, test = (
+        Rows(r.X[:m], r.y[:m], r.hpc_label[:m], np.zeros(len(r.y[:m]), dtype=np.int64))
+        for r, m in ((problem.valid, n_valid), (problem.test, n))
+    )
+    found, on_valid = integers.to_integers(draft, rows, 0.999)
+    assert on_valid.agreement == integers._compare(draft, found, test).agreement == 1.0
+
+
+def test_weights_are_dropped_where_rows_show_what_that_changes() -> None:
+    for n, allowed, is_shown in ((1_999, 0.001, False), (2_000, 0.001, True), (200, 0.01, True), (10**6, 0.0, False)):
+        assert integers._is_shown(0.0, n, allowed) is is_shown
+    assert [integers._is_shown(k / 1_000, 1_000, 0.01) for k in (5, 6, 7)] == [True, True, False]
