@@ -41,6 +41,7 @@ def train(
     budget: float | None = None,
     policy: Mapping[str, float] | None = None,
     hpc: Any = None,
+    hpc_classes: Sequence[str | int | float] = (),
     methods: str | Sequence[str] = ("auto",),
     effort: str = "normal",
     name: str = "policy",
@@ -85,6 +86,7 @@ def train(
     hpc : f0, an unfitted classifier with ``predict_proba``, or a regressor of values (of scikit-learn, LightGBM,
         XGBoost or CatBoost, or a Pipeline), or the path of a fitted model (.onnx, .skops, LightGBM text, XGBoost JSON);
         None: gradient boosting
+    hpc_classes : the labels of a fitted model's columns, in its own order; empty: those that its file names
     methods : names of methods, a name, or "auto"; both baselines are always trained
     effort : "quick", "normal" or "thorough"
     name : what its bundles are called
@@ -152,6 +154,7 @@ def train(
         sensors=_sensors(table, sensors, costs, dates),
         estimator="" if hpc is None else type(hpc).__name__,
         model=Path(hpc) if isinstance(hpc, str | Path) else None,
+        model_classes=tuple(hpc_classes),
         effort=effort_of("effort", effort).name,
         limits=limits_of("policy", policy),
         quality=None if errors else _plain(quality),

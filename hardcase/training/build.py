@@ -39,7 +39,9 @@ def configure(
     effort: str | None = None,
     hpc: Path | None = None,
 ) -> Config:
-    """Read a configuration and check the names of its methods; arguments override the file, ``hpc`` all of [hpc].
+    """Read a configuration and check the names of its methods; arguments override the file.
+
+    ``hpc`` overrides all of [hpc] but classes, which are then those of this model.
 
     Raises
     ------

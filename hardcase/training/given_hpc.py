@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from hashlib import sha256
 from math import sqrt
 from pathlib import Path
@@ -25,13 +26,20 @@ def opener(config: Config) -> Opener | None:
     """What opens the model that the configuration names; None if it names none."""
     if config.model is None:
         return None
+    from functools import partial
+
     from hardcase_export.to_onnx.given import open_given
     from hardcase_export.to_onnx.given_values import open_given_values
+
+    if config.kind.has_classes:
+        return partial(open_given, named=config.model_classes)
+    if config.model_classes:
+        raise InputError("[hpc] classes is given, but the target has none; remove it")
 
     def open_values(path: Path, names: Any, dtypes: Any, _classes: Any, X: Any) -> Any:
         return open_given_values(path, names, dtypes, X)
 
-    return open_given if config.kind.has_classes else open_values
+    return open_values
 
 
 def save_given(task: Task, path: Path, data: bytes) -> dict[str, Any]:
@@ -76,10 +84,13 @@ def _check_order(task: Task) -> None:
     labels, numbers = linear_sum_assignment(right, maximize=True)
     best, now = right[labels, numbers].sum(), np.trace(right)
     if best - now > UNLIKELY * sqrt(0.25 / len(rows.y)):
-        order = ", ".join(str(task.classes[k])[:40] for k in labels[np.argsort(numbers)][:10])
+        whose = "[hpc] classes" if task.config.model_classes else "the table's labels"
+        told = [str(label) for label in task.classes]
+        columns = [told.index(str(label)) for label in task.config.model_classes or told]
+        order = json.dumps([task.classes[k] for k in labels[np.argsort(numbers)][columns]], ensure_ascii=False)
         raise InputError(
-            f"{task.hpc.name} numbers its classes, and in the order of the table's labels {now:.1%} of the training "
-            f"rows are right, but {best:.1%} would be as {order}; write it with labels, or number the table's"
+            f"{task.hpc.name} numbers its classes, and in the order of {whose} {now:.1%} of the training rows are "
+            f"right, but {best:.1%} in another; write [hpc] classes = {order}"
         )
 
 

@@ -8,8 +8,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import lightgbm
 import numpy as np
 import pytest
+import xgboost
 from skl2onnx import to_onnx
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LinearRegression, LogisticRegression
@@ -71,15 +73,42 @@ def test_a_given_model_answers_what_a_build_says_that_it_does(tmp_path: Path, ca
     assert (status, on_rows["forward_rate"]) == (0, 1.0), err
 
 
-def test_a_model_that_numbers_its_classes_in_another_order_is_refused(tmp_path: Path, capsys: Capture) -> None:
+HOT_FIRST = '[hpc] classes = ["hot", "cold"]'
+
+
+@pytest.mark.parametrize(("first", "line"), [("cold", ""), ("hot", HOT_FIRST), ("cold", HOT_FIRST)])
+@pytest.mark.parametrize("kind", ["onnx", "lightgbm", "xgboost"])
+def test_classes_that_have_numbers_alone_take_the_names_that_the_error_says(
+    kind: str, first: str, line: str, tmp_path: Path, capsys: Capture
+) -> None:
     X, y = folder_with(tmp_path)
-    argv = ["train", toml(tmp_path, PRICES), "--out", tmp_path / "build", "--no-baselines", "--hpc"]
-    for answers, expected in (((y == "cold").astype(int), 2), ((y == "hot").astype(int), 0)):
-        model = write(tmp_path / "numbers.onnx", LogisticRegression().fit(X, answers))
-        status, _, err = run(capsys, *argv, model)
-        assert status == expected, err
-        assert ("as hot, cold; write it with labels, or number the table's" in err) == (expected == 2)
-    assert (tmp_path / "build" / "hpc.onnx").exists()
+    model = numbered(tmp_path, kind, X, (y != first).astype(int))
+    argv = ["train", "--out", tmp_path / "build", "--no-baselines", "--hpc", model]
+    status, _, err = run(capsys, *argv, toml(tmp_path, PRICES))
+    if first == "hot":
+        assert (status, err.rstrip().endswith(f"write {HOT_FIRST}")) == (2, True)
+    if line:
+        own = line.replace("[hpc] ", "[hpc]\n")
+        status, _, err = run(capsys, *argv, toml(tmp_path, f"{own}\n{PRICES}"))
+    if line and first == "cold":
+        assert (status, err.rstrip().endswith('write [hpc] classes = ["cold", "hot"]')) == (2, True)
+        assert "in the order of [hpc] classes" in err
+        return
+    assert status == 0, err
+    front = json.loads((tmp_path / "build" / "front.json").read_text())
+    assert front["hpc"]["accuracy"]["train"] > 0.7
+
+
+def numbered(folder: Path, kind: str, X: np.ndarray, y: np.ndarray) -> Path:
+    """A file of a model that has numbers for its classes."""
+    if kind == "onnx":
+        return write(folder / "numbers.onnx", LogisticRegression().fit(X, y))
+    if kind == "lightgbm":
+        fitted = lightgbm.LGBMClassifier(n_estimators=20, num_leaves=4, verbose=-1, n_jobs=1).fit(X, y)
+        fitted.booster_.save_model(folder / "numbers.txt")
+        return folder / "numbers.txt"
+    xgboost.XGBClassifier(n_estimators=20, max_depth=2, n_jobs=1).fit(X, y).save_model(folder / "numbers.json")
+    return folder / "numbers.json"
 
 
 def test_a_model_that_knows_the_training_rows_is_said_to(tmp_path: Path, capsys: Capture) -> None:
@@ -114,9 +143,13 @@ def test_the_flag_wins_over_the_toml(tmp_path: Path, capsys: Capture) -> None:
     [
         ('[hpc]\nmodel = "none.onnx"\n', "none.onnx cannot be read: No such file"),
         ('[hpc]\nmodel = "other.onnx"\n', "other.onnx reads 2 features, but the table has 3"),
-        ('[hpc]\nmodel = "strange.onnx"\n', "but the classes of the table are cold, hot"),
+        ('[hpc]\nmodel = "strange.onnx"\n', '["cold", "hot"]; name these in the model\'s order in [hpc] classes'),
         ('[hpc]\nmodel = "m.onnx"\nestimator = "LogisticRegression"\n', "[hpc] has estimator and model; keep one"),
         ('[hpc]\nmodel = "m.onnx"\ntable = "t.csv"\n', "[hpc] has model and table; keep one"),
+        ('[hpc]\nclasses = ["hot", "cold"]\n', "[hpc] classes names those of a fitted model; name its file in [hpc]"),
+        ('[hpc]\nmodel = "m.onnx"\nclasses = ["hot", "hot"]\n', "name each once, in the model's order"),
+        ('[hpc]\nmodel = "m.onnx"\nclasses = [["hot"], "cold"]\n', "name each once, in the model's order"),
+        ('[hpc]\nmodel = "strange.onnx"\nclasses = ["hot"]\n', "strange.onnx has 1 classes, but the table has 2"),
         ("[hpc]\nestimator = []\n", "[hpc] estimator is []; name scikit-learn's classes"),
         ('[hpc]\nestimator = ["StandardScaler", 3]\n', "name scikit-learn's classes"),
         ("[hpc]\nestimator = 3\n", "a string is expected"),

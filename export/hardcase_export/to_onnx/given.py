@@ -10,6 +10,7 @@ nothing else runs them.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,8 @@ class Given:
     data : the bytes of hpc.onnx, whose label is the most probable class
     sha256 : of ``data``, in hex
     classes_ : (n_classes,) class indices
-    is_numbered : whether the file only numbers its classes, which are then taken in the order of the table's labels
+    is_numbered : whether the file only numbers its classes, which are then taken in the order of the table's labels,
+        or in that which the user names
     """
 
     is_numbered = False
@@ -101,6 +103,7 @@ def open_given(
     dtypes: Sequence[str],
     classes: Sequence[Any],
     X: NDArray[np.float64],
+    named: Sequence[Any] = (),
 ) -> Given:
     """Open a fitted model for a table.
 
@@ -110,6 +113,7 @@ def open_given(
     features, dtypes : names and types of the table's columns, in order
     classes : the table's labels, in order
     X : (n, n_features) training rows, whose medians stand for missing readings if the model takes none
+    named : the table's labels in the order of the model's columns; empty: the labels that the file has
 
     Raises
     ------
@@ -119,8 +123,10 @@ def open_given(
     found = read_given(Path(path), len(features))
     core, name = found.core, found.core.name
     order = feature_order(name, found.features, core.n_features, features)
-    places = _places(name, found.classes, max(2, core.n_columns), classes)
-    if _is_hpc_of(core.model, dtypes, len(classes)):
+    is_hpc = _is_hpc_of(core.model, dtypes, len(classes))
+    own = tuple(named) if named and not is_hpc else found.classes
+    places = _places(name, own, max(2, core.n_columns), classes)
+    if is_hpc:
         given = Given(found, read_bytes(str(path)), len(classes))
         _compare(found, given, X[:BATCH], order, places)
         return given  # by its own build, in whose order of labels it is
@@ -131,7 +137,7 @@ def open_given(
         given = Given(found, laid_out(core, dtypes, places, len(classes), order=order, fill=median), len(classes))
         rows = np.where(np.isnan(rows), median, rows)
     _compare(found, given, rows, order, places)
-    given.is_numbered = set(map(str, found.classes)) != set(map(str, classes))
+    given.is_numbered = bool(named) or set(map(str, found.classes)) != set(map(str, classes))
     return given
 
 
@@ -177,9 +183,10 @@ def _places(name: str, own: Sequence[Any], n: int, classes: Sequence[Any]) -> li
     if sorted(places) == list(range(n)):
         return places
     if tuple(own) not in ((), tuple(range(n))):
-        shown = ", ".join(map(str, classes[:10]))
+        shown = json.dumps(list(classes[:10]), ensure_ascii=False)
         raise InputError(
-            f"{name} answers {own!r:.100}, but the classes of the table are {shown}; take a model of these"
+            f"{name} answers {own!r:.100}, but the table's classes are {shown}; name these in the model's order in "
+            "[hpc] classes, or take a model of these"
         )
     return list(range(n))
 

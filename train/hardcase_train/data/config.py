@@ -58,19 +58,12 @@ KEYS: dict[str, dict[str, type | tuple[type, ...]]] = {
     "cost.cloud": {"per_request": (int, float)},
     "cost.errors": {"miss": dict, "false_alarm": dict, "other": (int, float), "matrix": dict},
     "sensor": {"name": str, "features": list, "cost": (int, list, float)},
-    "hpc": {"estimator": (list, str), "params": dict, "model": str, "table": str, "name": str},
+    "hpc": {"estimator": (list, str), "params": dict, "model": str, "table": str, "name": str, "classes": list},
     "lpc": {"tflite": str, "sensors": list},
     "index": {"estimated": bool}
     | dict.fromkeys(("alpha", "tolerance", "max_minutes"), NUMBER)
     | dict.fromkeys(("max_trained", "max_models", "max_bytes"), int),
-    "joint": {
-        "shares": list,
-        "releases": list,
-        "labels": str,
-        "ask": (int, float),
-        "max_parts": int,
-        "weight_bits": int,
-    },
+    "joint": {"shares": list, "releases": list, "labels": str, "ask": NUMBER, "max_parts": int, "weight_bits": int},
     "policy": {
         "methods": list,
         "size": str,
@@ -122,6 +115,7 @@ class Config:
     estimator: str | tuple[str, ...] = ""  # several are the steps of a Pipeline; empty: the kind's default
     params: dict[str, Any] = field(default_factory=dict)
     model: Path | None = None  # file of a fitted model, in place of an estimator
+    model_classes: tuple[str | int | float, ...] = ()  # labels of its columns; empty: those that it names itself
     legacy: Path | None = None  # table of a legacy system, in place of an estimator
     legacy_name: str = ""
     own_model: Path | None = None  # a .tflite file, used as the LPC
@@ -166,6 +160,12 @@ class Config:
             raise InputError(f"the seed is {str(self.seed)[:60]}, a whole number from 0 to {2**32 - 1} is expected")
         if not all(isinstance(name, str) and name for name in self.drop):
             raise InputError(f"drop is {str(list(self.drop))[:80]}, column names are expected")
+
+        labels = [str(label) for label in self.model_classes if isinstance(label, (str, *NUMBER))]
+        if len(set(labels)) < len(self.model_classes):
+            raise InputError(
+                f"[hpc] classes is {str(list(self.model_classes))[:80]}; name each once, in the model's order"
+            )
 
     @property
     def bundle_name(self) -> str:
@@ -298,12 +298,13 @@ def _hpc(path: Path, hpc: dict[str, Any]) -> dict[str, Any]:
             raise InputError(
                 f"{path}: [hpc] has {key} and {source}; keep one: f0 is an estimator, a fitted model or a legacy system"
             )
+    found = {"model_classes": tuple(hpc.get("classes", ()))}
     if source == "table":
         file = path.parent / hpc["table"]
-        return {"legacy": file, "legacy_name": hpc.get("name", file.stem)}
+        return found | {"legacy": file, "legacy_name": hpc.get("name", file.stem)}
     if source == "model":
-        return {"model": path.parent / hpc["model"]}
-    return _estimator(path, hpc) | ({"params": hpc["params"]} if "params" in hpc else {})
+        return found | {"model": path.parent / hpc["model"]}
+    return found | _estimator(path, hpc) | ({"params": hpc["params"]} if "params" in hpc else {})
 
 
 def _estimator(path: Path, hpc: dict[str, Any]) -> dict[str, Any]:

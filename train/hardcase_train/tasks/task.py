@@ -71,6 +71,8 @@ def make_task(
     """
     if config.model is not None and given is None:
         raise InputError(f"[hpc] model {config.model} is opened by hardcase train only; name an estimator")
+    if config.model_classes and config.model is None:
+        raise InputError("[hpc] classes names those of a fitted model; name its file in [hpc] model, or with --hpc")
     config = in_order(config)
     whole = read_table(config.file) if table is None else table
     target = read_target(whole, config)
