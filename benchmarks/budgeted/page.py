@@ -1,0 +1,3 @@
+from pathlib import Path
+PAGE = Path("/tmp/fg/page.md")
+def page(r): return ""
