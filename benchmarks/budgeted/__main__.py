@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run cases of the benchmark of budgets; what has been run stands in the JSON and is not run again.
 
-    HARDCASE_DATA=FOLDER python -m benchmarks.budgeted rafdb letters      # these cases; without names, all
-    python -m benchmarks.budgeted --render                                # write docs/benchmarks/budgeted.md again
-    HARDCASE_DATA=FOLDER python -m benchmarks.budgeted letters --method hardcase --again   # and replace its record
+HARDCASE_DATA=FOLDER python -m benchmarks.budgeted rafdb letters      # these cases; without names, all
+python -m benchmarks.budgeted --render                                # write docs/benchmarks/budgeted.md again
+HARDCASE_DATA=FOLDER python -m benchmarks.budgeted letters --method hardcase --again   # and replace its record
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ def cube(rows: int, seed: int) -> Drawn:
 
 
 def cube_nm(rows: int, noise: float, seed: int) -> Drawn:
-    """CUBE-NM: the sensor ``context`` with this deviation around a one-hot code, and five blocks, of which one tells."""
+    """CUBE-NM: the sensor ``context``, a one-hot code with noise, and five blocks, of which one tells."""
     rng = np.random.default_rng(seed)
     y, context = rng.integers(0, 8, rows + N_TEST), rng.integers(0, N_CONTEXTS, rows + N_TEST)
     code = np.eye(N_CONTEXTS)[context] + rng.normal(0, noise, size=(len(y), N_CONTEXTS))
@@ -177,8 +177,13 @@ ROUTED = ("hardcase", "router by hand", "cascade by hand", "static")
 RENTED = ("hardcase", "FrugalML", "best API")
 PLAIN = ("hardcase", "cascade by hand", "static", "all sensors")
 FRUGAL_SEEDS = (100, 10, 1, 50, 5)  # FrugalML's own
-FIVE_TABLES = {"covertype": ("covertype_sample", 12_000), "satimage": ("satimage", 0), "phones": ("wisdm_transformed", 0),
-               "rooms": ("room_occupancy", 0), "digits": ("digits", 0)}  # fmt: skip
+FIVE_TABLES = {
+    "covertype": ("covertype_sample", 12_000),
+    "satimage": ("satimage", 0),
+    "phones": ("wisdm_transformed", 0),
+    "rooms": ("room_occupancy", 0),
+    "digits": ("digits", 0),
+}
 CASES: dict[str, Case] = {
     "rafdb": Case("RAFDB: faces", api_case("rafdb", (3, 5, 10, 15)), RENTED, FRUGAL_SEEDS),
     "ferplus": Case("FERPLUS: faces", api_case("ferplus", (1, 3, 5, 10, 15)), RENTED, FRUGAL_SEEDS),

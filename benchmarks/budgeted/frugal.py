@@ -11,6 +11,7 @@ are mixed by a coin, so that the mean cost on training rows is the budget.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -82,7 +83,7 @@ class Frugal:
         for label in np.unique(own).astype(int).tolist():
             hull = _hull_of_label(right[own == label], sure[own == label], base, problem.costs)
             steps += [(_slope((a.cost, a.gain), (b.cost, b.gain)), label, a, b)
-                      for a, b in zip(hull, hull[1:], strict=False)]  # fmt: skip
+                      for a, b in pairwise(hull)]  # fmt: skip
         cost, accuracy, rules = problem.sensors[base].cost, float(right[:, base].mean()), dict[int, tuple[int, float]]()
         out = [(cost, accuracy, dict(rules))]
         for _, label, a, b in sorted(steps, key=lambda step: -step[0]):
@@ -92,7 +93,7 @@ class Frugal:
         return out
 
     def mixture(self, budget: float) -> tuple[Strategy, Strategy, float]:
-        """The cheaper and the dearer strategy, and the share of the dearer one; the cheapest if nothing is in budget."""
+        """The cheaper and the dearer strategy, and the dearer one's share; the cheapest if nothing is in budget."""
         costs = [c for c, _ in self.points]
         k = int(np.searchsorted(costs, budget, side="right"))
         if k in (0, len(costs)):

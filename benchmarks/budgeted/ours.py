@@ -108,10 +108,10 @@ class Ours:
         policy = Policy(build, max_loss=1.0)
         try:
             made = policy.export(path, force=True, **terms)
-            self.notes[str(wish)] = made.method
+            self.notes[str(wish)] = made.point.method
         except InputError:  # nothing is within the wish
             made = policy.export(path, force=True)
-            self.notes[str(wish)] = f"{made.method}, the cheapest: nothing is within the budget"
+            self.notes[str(wish)] = f"{made.point.method}, the cheapest: nothing is within the budget"
         return path
 
     def decide(self, session: Session) -> np.ndarray:

@@ -122,7 +122,9 @@ class CascadeByHand:
                 cost, quality = costs[a] + on.mean() * (costs[b] - costs[a]), np.where(on, right[b], right[a]).mean()
                 if cost <= wish.budget:
                     best = max(best, (quality, -cost, [a, b], [t]), key=lambda x: x[:2])
-                for c in range(b + 1, len(costs)) if costs[a] + on.mean() * (costs[b] - costs[a]) <= wish.budget else ():
+                for c in (
+                    range(b + 1, len(costs)) if costs[a] + on.mean() * (costs[b] - costs[a]) <= wish.budget else ()
+                ):
                     for u in cuts[b][::2]:
                         further = on & (sure[b] < u)
                         whole = cost + further.mean() * (costs[c] - costs[b])
