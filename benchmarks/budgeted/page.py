@@ -59,6 +59,7 @@ import numpy as np
 from benchmarks.budgeted.cases import cube
 from benchmarks.budgeted.problem import Session
 
+
 class FirstTwo:
     def fit(self, problem):
         codes = problem.X[:, :2].round() @ [1, 2]
@@ -67,6 +68,7 @@ class FirstTwo:
     def decide(self, session):
         codes = np.hstack([session.buy(0), session.buy(1)]).round() @ [1, 2]
         return np.array([self.answer.get(c, 0) for c in codes])
+
 
 drawn, method = cube(800, seed=0), FirstTwo()
 method.fit(drawn.problem)
