@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable
+from itertools import chain
 
 from ..errors import ProgramError
 from .definition import (
@@ -68,7 +69,7 @@ class _Writer:
 
     def numbers(self, pool: str, values: Iterable[Number]) -> int:
         """The offset of numbers of a scorer or node, which are floats in a draft."""
-        return self.put("f64", [float(v) for v in values]) if self.is_draft else self.put(pool, values)
+        return self.put("f64", map(float, values)) if self.is_draft else self.put(pool, values)
 
 
 def encode(program: Program, *, is_draft: bool = False) -> dict[str, array]:  # type: ignore[type-arg]
@@ -201,7 +202,7 @@ def _terms(w: _Writer, s: Polynomial) -> tuple[bool, int, int]:
 
 
 def _tree(w: _Writer, t: Tree) -> list[int]:
-    slots = [2 * c + (0 if left else 1) for c, left in zip(t.splits, t.missing_left, strict=True)]
+    slots = [2 * c + (not left) for c, left in zip(t.splits, t.missing_left, strict=True)]
     return [
         t.output,
         t.width,
@@ -209,7 +210,7 @@ def _tree(w: _Writer, t: Tree) -> list[int]:
         int(bool(t.children)),
         w.put("i16", slots),
         w.put("i16", t.thresholds),
-        w.put("i16", [x for pair in t.children for x in pair]),
+        w.put("i16", chain.from_iterable(t.children)),
         w.numbers("i16", t.leaves),
     ]
 

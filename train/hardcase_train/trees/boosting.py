@@ -58,8 +58,8 @@ class Ensemble:
     def columns(self, dtypes: Sequence[str]) -> list[Column]:
         """A rank column for each feature that the trees split, with the thresholds in use."""
         thresholds: dict[int, set[Number]] = {}
-        for f, b in self._splits()[0]:
-            thresholds.setdefault(int(self.features[f]), set()).add(self._cut(f, b, dtypes))
+        for f, cut in self._splits(dtypes)[0]:
+            thresholds.setdefault(f, set()).add(cut)
         return [Column(f, Rank(tuple(sorted(thresholds[f])))) for f in sorted(thresholds)]
 
     def scorer(self, dtypes: Sequence[str], columns: Sequence[Column]) -> Trees:
@@ -69,13 +69,11 @@ class Ensemble:
             if isinstance(column.rule, Rank):
                 place[column.feature] = k
                 rank[column.feature] = {value: k - CODE_MAX for k, value in enumerate(column.rule.thresholds)}
-        pairs, which, starts = self._splits()
-        owner = [int(self.features[f]) for f, _ in pairs]
-        used = sorted(set(owner))
+        pairs, which, starts = self._splits(dtypes)
+        used = sorted({f for f, _ in pairs})
         local = {f: k for k, f in enumerate(used)}
-        codes = [rank[s][self._cut(f, b, dtypes)] for s, (f, b) in zip(owner, pairs, strict=True)]
-        splits = np.array([local[s] for s in owner], dtype=np.int64)[which].tolist()
-        thresholds = np.array(codes, dtype=np.int64)[which].tolist()
+        splits = np.array([local[f] for f, _ in pairs], dtype=np.int64)[which].tolist()
+        thresholds = np.array([rank[f][cut] for f, cut in pairs], dtype=np.int64)[which].tolist()
         trees = [
             Tree(
                 output=output,
@@ -83,15 +81,15 @@ class Ensemble:
                 splits=tuple(splits[a:b]),
                 thresholds=tuple(thresholds[a:b]),
                 missing_left=tuple(np.asarray(tree.missing_left, dtype=bool).tolist()),
-                children=tuple(zip(*np.asarray(tree.children).T.tolist(), strict=True)) if a < b else (),
+                children=tuple(map(tuple, np.asarray(tree.children).tolist())) if a < b else (),
                 leaves=tuple(np.asarray(tree.leaves, dtype=np.float64).ravel().tolist()),
             )
             for tree, (output, width), (a, b) in zip(self.trees, self.outputs, pairwise(starts), strict=True)
         ]
         return Trees(tuple(place[f] for f in used), tuple(float(b) for b in self.base), tuple(trees))
 
-    def _splits(self) -> tuple[list[tuple[int, int]], np.ndarray, list[int]]:
-        """Different (feature, bin) of splits in order; which of them each split is; where those of each tree begin."""
+    def _splits(self, dtypes: Sequence[str]) -> tuple[list[tuple[int, Number]], np.ndarray, list[int]]:
+        """Different (table column, cut) of splits in order; which each split is; where those of each tree begin."""
         sizes = [len(tree.features) for tree in self.trees]
         keys = np.zeros(sum(sizes), dtype=np.int64)
         if len(keys):
@@ -100,7 +98,11 @@ class Ensemble:
             )
             keys = feature << 32 | bin_
         different, which = np.unique(keys, return_inverse=True)
-        pairs = [(key >> 32, key & 0xFFFFFFFF) for key in different.tolist()]
+        feature = different >> 32
+        bin_ = np.minimum(different & 0xFFFFFFFF, self.bins.sizes[feature] - 1)
+        cuts = {f: self._cuts(f, dtypes[int(self.features[f])]) for f in np.unique(feature).tolist()}
+        owner = self.features[feature].tolist() if len(feature) else []
+        pairs = [(f, cuts[k][b]) for f, k, b in zip(owner, feature.tolist(), bin_.tolist(), strict=True)]
         return pairs, which, np.cumsum([0, *sizes]).tolist()
 
     def only(self, which: Sequence[int]) -> Ensemble:
@@ -110,16 +112,15 @@ class Ensemble:
         trees, outputs = [self.trees[t] for t in numbers], [(place[self.outputs[t][0]], 1) for t in numbers]
         return Ensemble(self.bins, self.features, self.base[list(which)], trees, outputs)
 
-    def _cut(self, feature: int, bin_: int, dtypes: Sequence[str]) -> Number:
-        """The upper end of a bin, in the feature's declared type."""
+    def _cuts(self, feature: int, dtype: str) -> list[Number]:
+        """The upper end of each bin, in the feature's declared type.
+
+        A split after the last bin separates all readings from missing ones: the largest value of the type does so.
+        """
         cuts = self.bins.cuts[feature]
-        dtype = dtypes[int(self.features[feature])]
-        if bin_ < len(cuts):
-            return int(cuts[bin_]) if dtype == "i32" else float(cuts[bin_])
-        # this split separates all readings from missing ones: the largest value of the type does so
         if dtype == "i32":
-            return 2**31 - 1
-        return float(np.finfo(np.float64 if dtype == "f64" else np.float32).max)
+            return [*cuts.astype(np.int64).tolist(), 2**31 - 1]
+        return [*cuts.astype(np.float64).tolist(), float(np.finfo(np.float64 if dtype == "f64" else np.float32).max)]
 
 
 def boost(

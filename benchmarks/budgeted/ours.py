@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""hardcase as its users have it: a table and a TOML, ``hardcase train``, an export for each wish, a device's session.
+
+Training rows become a file with a column that says which rows train, which are judged, and which the front reports on;
+the benchmark's own test rows are not in it. Mean budgets are exports of one build; each hard budget is trained for.
+A device's session buys from the benchmark's session; f0 answers what it forwards, at the price of every sensor.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import parquet
+
+from benchmarks.budgeted.problem import HARD, Problem, Session, Wish
+from hardcase import Policy
+from hardcase_cloud.answering.onnx_model import Hpc
+from hardcase_edge.bundle.load import load_bundle
+from hardcase_edge.errors import InputError
+from hardcase_edge.program.cost import to_unit
+from hardcase_edge.program.readings import normalise
+from hardcase_edge.sensors.values import code_of, codes_of
+from hardcase_edge.session.drive import drive
+from hardcase_train.data.split import stratified
+
+__all__ = ["Ours", "TrainingError", "table_of", "toml_of"]
+
+PATTERN = (0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 2)  # train, valid, test: 80/15/5
+PARTS = np.array(["train", "valid", "test"])
+
+
+class TrainingError(Exception):
+    """A command failed."""
+
+
+def table_of(problem: Problem) -> pa.Table:
+    """Columns c0, c1, ..., whole numbers as such and codes of texts as texts; ``y``, and ``part``."""
+    columns: dict[str, Any] = {}
+    for k, values in enumerate(problem.X.T):
+        if k in problem.texts:
+            columns[f"c{k}"] = [_text(v) for v in values.tolist()]
+        elif np.isfinite(values).all() and (values == np.rint(values)).all():
+            columns[f"c{k}"] = values.astype(np.int64)
+        else:
+            columns[f"c{k}"] = pa.array(values, from_pandas=True)
+    part = stratified(problem.y, np.random.default_rng(problem.seed), PATTERN)
+    return pa.table({**columns, "y": problem.y, "part": PARTS[part]})
+
+
+def _text(code: float) -> str | None:
+    return None if code != code else f"is {int(code)}"
+
+
+def toml_of(problem: Problem, effort: str) -> str:
+    """Sensors with their costs; a request costs nothing but the sensors that f0 reads."""
+    lines = ["[data]", 'file = "rows.parquet"', 'target = "y"', 'split = "part"', f"seed = {problem.seed}", ""]
+    lines += ["[cost.uplink]", "per_request = 0.0", "", "[policy]", 'methods = ["auto"]', f'effort = "{effort}"']
+    for s, sensor in enumerate(problem.sensors):
+        features = ", ".join(f'"c{c}"' for c in sensor.columns)
+        lines += ["", "[[sensor]]", f'name = "s{s}"', f"features = [{features}]", f"cost = {sensor.cost!r}"]
+    return "\n".join(lines) + "\n"
+
+
+class Ours:
+    """hardcase, at one effort.
+
+    Attributes
+    ----------
+    seconds : CPU of all training
+    notes : for each wish the method of the policy, and whether nothing was within it
+    """
+
+    def __init__(self, effort: str) -> None:
+        self.effort = effort
+        self.seconds = 0.0
+        self.notes: dict[str, str] = {}
+
+    def fit(self, problem: Problem) -> None:
+        """A build for all mean budgets and one for each hard one; a bundle for each wish."""
+        self.folder = Path(tempfile.mkdtemp(prefix="budgeted-"))
+        parquet.write_table(table_of(problem), self.folder / "rows.parquet")
+        (self.folder / "hardcase.toml").write_text(toml_of(problem, self.effort), encoding="utf-8")
+        self.bundles: dict[Wish, Path] = {}
+        builds: dict[float | None, Path] = {}
+        for k, wish in enumerate(problem.wishes):
+            hard = wish.budget if wish.kind == HARD else None
+            if hard not in builds:
+                builds[hard] = self._train(self.folder / f"build-{k}", hard)
+            self.bundles[wish] = self._export(builds[hard], wish, self.folder / f"{k}.hcb")
+        self.hpc = {wish: builds[wish.budget if wish.kind == HARD else None] / "hpc.onnx" for wish in problem.wishes}
+
+    def _train(self, build: Path, hard: float | None) -> Path:
+        words = ["train", str(self.folder / "hardcase.toml"), "--out", str(build), "--jobs", "1", "--quiet"]
+        words += [] if hard is None else ["--hard-budget", str(hard)]
+        self.seconds += command(words)
+        return build
+
+    def _export(self, build: Path, wish: Wish, path: Path) -> Path:
+        terms = {"hard_budget": wish.budget} if wish.kind == HARD else {"budget": wish.budget}
+        policy = Policy(build, max_loss=1.0)
+        try:
+            made = policy.export(path, force=True, **terms)
+            self.notes[str(wish)] = made.point.method
+        except InputError:  # nothing is within the wish
+            made = policy.export(path, force=True)
+            self.notes[str(wish)] = f"{made.point.method}, the cheapest: nothing is within the budget"
+        return path
+
+    def decide(self, session: Session) -> np.ndarray:
+        """A device's session for each row."""
+        wish, problem = session.wish, session.problem
+        loaded = load_bundle(self.bundles[wish])
+        manifest, program = loaded.manifest, loaded.bundle.program
+        sensors = [int(name[1:]) for name in manifest.sensors]
+        codes = codes_of(manifest, range(len(manifest.features)))
+        hpc, answer, spent = Hpc(self.hpc[wish]), np.zeros(session.n, dtype=np.int64), 0.0
+        budget = round(wish.budget * 1e6) if wish.kind == HARD else None
+
+        for row in range(session.n):
+
+            def read(asked: tuple[int, ...], row: int = row) -> dict[int, list[Any] | None]:
+                out: dict[int, list[Any] | None] = {}
+                for s in asked:
+                    item, own = problem.sensors[sensors[s]], program.sensors[s].features
+                    values = dict(zip(item.columns, session.buy(sensors[s], [row])[0].tolist(), strict=True))
+                    given = [values[int(manifest.features[f][1:])] for f in own]
+                    coded = [code_of(codes[f], _text(v)) if codes[f] else v for f, v in zip(own, given, strict=True)]
+                    out[s] = list(normalise(coded, [program.features[f].dtype for f in own]))
+                return out
+
+            end = drive(
+                loaded.machine.session(cloud=True, budget=budget), read, lambda need: hpc.answer([need.readings])[0]
+            )
+            answer[row] = int(manifest.classes[int(end.result)])
+            spent += to_unit(end.cost)
+        if abs(spent - session.spent.sum()) > 1e-6 * session.n:
+            raise TrainingError(f"the device says that it spent {spent:g}, the session {session.spent.sum():g}")
+        return answer
+
+    def close(self) -> None:
+        """Remove builds and bundles."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def command(words: list[str]) -> float:
+    """Run ``hardcase`` and give its CPU seconds, those of its children included."""
+    with tempfile.TemporaryFile("w+") as err:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "hardcase.cli", *words], stdout=subprocess.DEVNULL, stderr=err,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )  # fmt: skip
+        status, usage = os.wait4(process.pid, 0)[1:]
+        process.returncode = os.waitstatus_to_exitcode(status)
+        err.seek(0)
+        told = err.read().strip().splitlines()
+    if process.returncode:
+        raise TrainingError(f"hardcase {words[0]} ended with {process.returncode}: {told[-1:]}")
+    return usage.ru_utime + usage.ru_stime
