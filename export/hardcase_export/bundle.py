@@ -7,7 +7,6 @@ still fail.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,24 +28,22 @@ from .integers.decide import results_of
 from .integers.golden_cases import make_golden
 from .integers.lost_sensors import measure_without
 from .integers.parity import Parity
-from .integers.point import AgreementError, IntegerPoint, make_integers, read_draft
+from .integers.point import IntegerPoint, make_integers, read_draft
 from .integers.quantise import quantise
 from .integers.ranges import ranges_of_rows
+from .picking.agreeing import Chosen, mix_that_agrees, pick_that_agrees, why_no_mix
 from .picking.audit_claim import audit_claim
 from .picking.held_out import BuildTrial, HeldOut, by_column, check_unseen, count, read_held_out
 from .picking.monitors import measure_monitors
 from .picking.optimism import Selection, selection_of
-from .picking.pick import ONE_WISH, Nearest, candidates, nearest_local, pick
+from .picking.pick import ONE_WISH, Mix, Nearest, candidates, nearest_local
 from .picking.price_table import price_table
 from .picking.promise_words import BY_CLASS, BY_TRUTH
 from .picking.risk_choice import RiskTerms, choose
 from .publish import Published, check_out, publish, read_key
 
-__all__ = ["MIN_AGREEMENT", "Exported", "NoPricesError", "Weights", "export_bundle", "export_point", "pick_that_agrees"]
+__all__ = ["MIN_AGREEMENT", "Exported", "NoPricesError", "Weights", "export_bundle", "export_point"]
 
-logger = logging.getLogger(__name__)
-
-MAX_PASSED_OVER = 10  # points whose integers decide otherwise than their floats, before the export gives up
 MIN_AGREEMENT = 0.999  # share of rows on which a program must decide as its draft
 
 
@@ -61,7 +58,8 @@ class Exported(Published):
     ``measure`` is the name of what quality measures. ``target_unit`` is that of values, None of classes. ``f0`` is f0's
     point of the front, None if there is none. ``promise`` is as in the manifest's claims. ``weights`` is None for a
     program without polynomials. ``selection`` says what the choice of its sensors does to its figure on judged rows.
-    ``nearest`` is what decides something itself, where f0 was picked for every case.
+    ``nearest`` is what decides something itself, where f0 was picked for every case. ``mix`` is what a coin mixes, and
+    ``single`` why it mixes nothing although that was asked for; empty if it was not.
     """
 
     unit: str
@@ -77,6 +75,8 @@ class Exported(Published):
     promise: dict[str, Any] | None = None
     weights: Weights | None = None
     passed_over: int = 0  # points that fit the wish better, whose integers decide otherwise than their floats
+    mix: Mix | None = None
+    single: str = ""
 
 
 @dataclass(frozen=True)
@@ -109,6 +109,7 @@ def export_bundle(
     monitors: bool = False,
     prices: bool = False,
     of_best: bool = False,
+    mix: bool = True,
 ) -> Exported:
     """Write the bundle of one point of a build's Pareto front; the same build always gives the same bytes.
 
@@ -131,6 +132,8 @@ def export_bundle(
     force : whether the bundle may replace a file that is not a bundle
     monitors : whether the manifest gets what a device compares its readings with
     prices : whether running budgets may move its thresholds, by a table in the manifest
+    mix : whether a ``budget`` may be met by a coin that mixes two points (``picking.pick.mix_for``), which is not done
+        with ``prices``, nor where the measure is no mean over decisions or training had a limit on bytes
 
     Raises
     ------
@@ -150,9 +153,17 @@ def export_bundle(
         wish = {
             "max_loss": max_loss, "budget": budget, "hard_budget": hard_budget, "method": method, "of_best": of_best
         }  # fmt: skip
-        point, integers, passed_over = pick_that_agrees(build, front, wish, min_agreement)
-        exported = _export(front, point, integers, out, private_key, seed, {}, beside, force, monitors, prices)
-        return replace(exported, passed_over=passed_over)
+        if not mix or budget is None or (max_loss, hard_budget) != (None, None):
+            chosen = Chosen(*pick_that_agrees(build, front, wish, min_agreement))
+        elif reason := why_no_mix(front, prices):
+            chosen = Chosen(*pick_that_agrees(build, front, wish, min_agreement), single=reason)
+        else:
+            chosen = mix_that_agrees(build, front, budget, method, min_agreement)
+        claims = {} if chosen.mix is None else {"mix": chosen.mix.to_json()}
+        exported = _export(
+            front, chosen.point, chosen.integers, out, private_key, seed, claims, beside, force, monitors, prices
+        )
+        return replace(exported, passed_over=chosen.passed_over, mix=chosen.mix, single=chosen.single)
     if (max_loss, budget, hard_budget) != (None, None, None):
         raise InputError(ONE_WISH)
     points = candidates(front, method)
@@ -183,42 +194,6 @@ def export_point(
     private_key = _check(key, min_agreement)
     integers = make_integers(Path(build), point, min_agreement, front.legacy, front.measure)
     return _export(front, point, integers, Path(out), private_key, seed, {}, force=force, prices=prices)
-
-
-def pick_that_agrees(
-    build: Path, front: Front, wish: dict[str, Any], min_agreement: float
-) -> tuple[Point, IntegerPoint, int]:
-    """The picked point as integers, and how many points were passed over before it.
-
-    If a point's integers and floats decide differently on too many rows, the next point is picked. No label is
-    looked at for it: both programs may be right or wrong there.
-
-    Parameters
-    ----------
-    wish : as for ``picking.pick.pick``
-    min_agreement : as for ``export_bundle``
-
-    Raises
-    ------
-    InputError
-        No point fits.
-    AgreementError
-        No point that fits agrees with its draft on enough rows.
-    """
-    points = list(front.points)
-    refusal: AgreementError | None = None
-    for passed_over in range(MAX_PASSED_OVER + 1):
-        try:
-            point = pick(replace(front, points=tuple(points)), **wish)
-        except InputError as error:
-            raise refusal or error from error
-        try:
-            return point, make_integers(build, point, min_agreement, front.legacy, front.measure), passed_over
-        except AgreementError as error:
-            refusal = error
-            points.remove(point)
-    assert refusal is not None
-    raise refusal
 
 
 def _check_terms(terms: RiskTerms, front: Front) -> None:
@@ -283,7 +258,7 @@ def _export(
         point=point,
         valid=integers.on_valid,
         test=integers.on_test,
-        selection=selection_of(front, point, integers.draft),
+        selection=selection_of(front, point, integers.draft, inner),
         nearest=nearest_local(front, point),
         promise=claims.get("promise"),
         weights=_weights(integers.draft, program, published.n_bytes),

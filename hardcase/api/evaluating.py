@@ -54,7 +54,8 @@ def evaluate(
     Returns
     -------
     dict with ``quality`` (what the bundle was trained for), ``cost`` (mean), ``forward_rate``, ``n``, and ``errors``
-    (mean cost of errors, where they have costs); of values ``mae`` and ``rmse`` (in the target's unit)
+    (mean cost of errors, where they have costs); of values ``mae`` and ``rmse`` (in the target's unit). Of a bundle
+    that mixes two policies by a coin, they are what is expected of its draws
 
     Raises
     ------
@@ -63,7 +64,8 @@ def evaluate(
     """
     import numpy as np
 
-    from hardcase_export.integers.decide import decisions, figures
+    from hardcase_edge.stream.coin import coin_of
+    from hardcase_export.integers.decide import decisions, each_way, figures, mixed_figures
     from hardcase_train.columns.frames import frame_columns, frame_names, labels_of
     from hardcase_train.data.table import table_of
     from hardcase_train.tasks.target import target_labels
@@ -93,8 +95,14 @@ def evaluate(
     micro = budget_of(budget)
     program = loaded._loaded.bundle.program
     X = _remembered(program, manifest, _numbers_in(X), sequences, micro, sizes)
-    ends = decisions(program, X, answers, sure, steps=steps, budget=micro, sizes=sizes)
-    return figures(ends, truth, quality, group).to_json()
+    coin = coin_of(program, manifest.features, manifest.sensors)
+    if coin is not None and X.ndim == 2 and X.shape[1] == len(program.features) - 1:
+        X = np.insert(X, coin.feature, np.nan, axis=1)
+    parts = []
+    for share, way in each_way(coin, X):
+        ends = decisions(program, way, answers, sure, steps=steps, budget=micro, sizes=sizes)
+        parts.append((share, figures(ends, truth, quality, group)))
+    return mixed_figures(parts).to_json()
 
 
 def _numbers_in(X: Any) -> NDArray[np.float64]:

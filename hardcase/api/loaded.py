@@ -14,6 +14,7 @@ from hardcase_edge.errors import InputError
 from hardcase_edge.program.cost import to_micro, to_unit
 from hardcase_edge.sensors.values import code_of, codes_of
 from hardcase_edge.session.drive import drive
+from hardcase_edge.stream.coin import Toss, coin_of
 from hardcase_edge.stream.layout import layout_of
 from hardcase_edge.stream.memory import Memory
 
@@ -41,6 +42,7 @@ class Decided:
     failed : names of the sensors that it wanted and that failed
     unpaid : names of the sensors that it wanted and that the budget did not allow
     interval : of a value: where the truth lies with a probability of 90 %; None if nobody measured it
+    coin : of a bundle that mixes two policies: 1 if the draw took the dearer one, 0 if it took the cheaper one
     """
 
     label: Any
@@ -51,6 +53,7 @@ class Decided:
     failed: tuple[str, ...] = ()
     unpaid: tuple[str, ...] = ()
     interval: tuple[float, float] | None = None
+    coin: int | None = None
 
     @property
     def value(self) -> Any:
@@ -58,13 +61,15 @@ class Decided:
         return self.label
 
 
-def load(path: str | Path, *, trust: str | Path | None = None) -> Loaded:
+def load(path: str | Path, *, trust: str | Path | None = None, coin_seed: int | None = None) -> Loaded:
     """Load a bundle as a device does: signature, checksum, proof and golden cases come first.
 
     Parameters
     ----------
     path : of the ``.hcb`` file
     trust : a public key; without that key's signature the bundle is then refused
+    coin_seed : of a bundle that mixes two policies by a coin: 0 to 2^64 - 1, which gives the same draws each time;
+        without it they come from the system's randomness
 
     Raises
     ------
@@ -80,7 +85,7 @@ def load(path: str | Path, *, trust: str | Path | None = None) -> Loaded:
     """
     from hardcase_edge.bundle.load import load_bundle
 
-    return Loaded(load_bundle(path, trust=trust))
+    return Loaded(load_bundle(path, trust=trust), coin_seed)
 
 
 def budget_of(budget: Any) -> int | None:
@@ -111,7 +116,7 @@ class Loaded:
     calls, until ``forget``. Load the bundle once for each stream.
     """
 
-    def __init__(self, loaded: _load.Loaded) -> None:
+    def __init__(self, loaded: _load.Loaded, coin_seed: int | None = None) -> None:
         self._loaded = loaded
         self._counting = unpaid_that_count(loaded.bundle.program)
         self._sent = sensors_sent(loaded.bundle.program)
@@ -121,6 +126,8 @@ class Loaded:
         self.categories = dict(manifest.categories)
         self._layout = layout_of(loaded.machine.program, self.features, self.sensors)
         self._memory = None if self._layout is None else Memory(loaded.machine.program, self._layout)
+        self._coin, self._toss = coin_of(loaded.machine.program, self.features, self.sensors), Toss(coin_seed)
+        self._inner = {self.sensors[x.sensor] for x in (self._layout, self._coin) if x is not None}
         self._codes = dict(zip(self.features, codes_of(manifest, range(len(self.features))), strict=False))
 
     def forget(self) -> None:
@@ -152,14 +159,15 @@ class Loaded:
         Raises
         ------
         InputError
-            A name is neither a feature nor a sensor, or one of the memory's, a sensor has another number of readings,
-            text is given for a number, the budget is not a cost, or the reply is not one of the classes, or not a
-            finite number where values are answered.
+            A name is neither a feature nor a sensor, or one of an inner sensor's, a sensor has another number of
+            readings, text is given for a number, the budget is not a cost, or the reply is not one of the classes, or
+            not a finite number where values are answered.
         """
         by_feature = self._by_feature(readings)
         if windows < 1:
             raise InputError(f"{windows} windows have passed; give a whole number from 1")
-        memory = self._memory
+        memory, coin = self._memory, self._coin
+        draw = 0 if coin is None else self._toss()
         program, names = self._loaded.bundle.program, self.features
 
         def read(asked: tuple[int, ...]) -> dict[int, list[Any] | None]:
@@ -168,6 +176,8 @@ class Loaded:
             if memory is not None:
                 memory.see(read_values)
                 read_values |= {s: memory.read() for s in asked if s == memory.layout.sensor}
+            if coin is not None and coin.sensor in asked:
+                read_values[coin.sensor] = [draw]
             return read_values
 
         def reply(_: object) -> tuple[int, int] | None:
@@ -191,15 +201,15 @@ class Loaded:
             failed=tuple(self.sensors[s] for s in end.failed),
             unpaid=tuple(self.sensors[s] for s in end.unpaid),
             interval=value.interval_of(end, self._counting) if value else None,
+            coin=None if coin is None else int(draw < coin.below),
         )
 
     def _by_feature(self, readings: Mapping[str, Any]) -> dict[str, Any]:
         program = self._loaded.bundle.program
         out: dict[str, Any] = {}
-        inner = self.sensors[self._layout.sensor] if self._layout is not None else None
         for name, reading in readings.items():
-            if inner is not None and name.partition(".")[0] == inner:
-                raise InputError(f"{name!r} is filled by the bundle's own memory; leave it out")
+            if name.partition(".")[0] in self._inner:
+                raise InputError(f"{name!r} is filled by the bundle's own {name.partition('.')[0]}; leave it out")
             if not isinstance(reading, str) and (isinstance(reading, Sequence) or hasattr(reading, "__len__")):
                 if name not in self.sensors:
                     raise InputError(f"{name!r} is not a sensor; sensors are {', '.join(self.sensors[:20])}")

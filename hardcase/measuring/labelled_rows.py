@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from hardcase_edge.bundle.manifest import Manifest
     from hardcase_edge.program.definition import Program
     from hardcase_edge.program.readings import Reading
+    from hardcase_edge.stream.coin import Coin
     from hardcase_edge.stream.layout import Layout
     from hardcase_export.integers.decide import Reply
     from hardcase_train.data.table import Table
@@ -51,6 +52,7 @@ class LabelledRows:
     group : (n,) number of the row's group, for intervals; None: each row stands for itself
     sizes : (n,) size of each row's item; None: all are 1
     memory : the layout of the program's memory, whose columns in ``X`` are empty; None: it has none
+    coin : of the program, whose column in ``X`` is empty; None: it has none
     sequence : (n,) number of the stream of each row, whose rows follow each other; None: all rows are one stream
     """
 
@@ -60,6 +62,7 @@ class LabelledRows:
     group: NDArray[np.int64] | None = None
     sizes: NDArray[np.int64] | None = None
     memory: Layout | None = None
+    coin: Coin | None = None
     sequence: NDArray[np.int64] | None = None
 
 
@@ -78,13 +81,15 @@ def rows_for(
         As for ``labelled_rows`` and ``replies_to``.
     """
     from hardcase_edge.program.definition import Forward
+    from hardcase_edge.stream.coin import coin_of
 
     X, y, stored = labelled_rows(path, manifest, program)
     forwards = any(isinstance(node, Forward) for node in program.nodes)
     replies = replies_to(program, manifest, X, stored, hpc, [*near, path.parent]) if forwards else ()
     group, sizes, memory = groups_of(path, manifest), sizes_of(path, manifest), _memory_of(program, manifest)
     sequence = None if memory is None else sequences_of(path, manifest)
-    return LabelledRows(X, y, replies, group, sizes, memory, sequence)
+    coin = coin_of(program, manifest.features, manifest.sensors)
+    return LabelledRows(X, y, replies, group, sizes, memory, coin, sequence)
 
 
 def _memory_of(program: Program, manifest: Manifest) -> Layout | None:

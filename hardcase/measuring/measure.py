@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from hardcase_edge.bundle.manifest import Manifest
     from hardcase_edge.program.definition import Program
     from hardcase_edge.session.session import Decision
+    from hardcase_edge.stream.coin import Coin
     from hardcase_export.integers.decide import Figures
 
 __all__ = [
@@ -58,6 +59,9 @@ class Measured:
     classes : counts by class, in the manifest's order
     bought : number of rows that bought each sensor, in the manifest's order
     decisions : one for each row
+
+    Of a program with a coin, figures, ends of intervals and numbers of rows are what is expected of its draws: those of
+    both ways, weighted. A decision goes the way of its row's draw from a fixed seed.
     only_answer : of values, what every row is answered with although their true values differ; None if answers differ
     ranking : of rankings, Precision and average precision of as many ranks as the quality counts
     """
@@ -137,7 +141,7 @@ def measure(
     budget: int | None = None,
     dead: Sequence[int] = (),
 ) -> Measured:
-    """Decide every row with the device's evaluator, and count.
+    """Decide every row with the device's evaluator, of a program with a coin once for each way, and count.
 
     Parameters
     ----------
@@ -151,6 +155,55 @@ def measure(
     InputError
         There are no rows, they do not fit the program, or they lack the groups that the measure needs.
     """
+    from hardcase_export.integers.decide import each_way
+
+    check_groups(quality, rows.group)
+    if rows.coin is None:
+        return _measure(program, rows, quality, steps, budget, dead)
+    ways = [(share, replace(rows, X=X, coin=None)) for share, X in each_way(rows.coin, rows.X)]
+    parts = [(share, _measure(program, way, quality, steps, budget, dead)) for share, way in ways]
+    return _mixed(parts, rows.coin)
+
+
+def _mixed(parts: Sequence[tuple[float, Measured]], coin: Coin) -> Measured:
+    """What is expected of both ways of a coin, each with its share of decisions, the dearer one first."""
+    from hardcase_edge.batch.per_class import ClassCount
+    from hardcase_edge.stream.coin import Toss
+    from hardcase_export.integers.decide import mixed_figures
+
+    (share, dear), (other, cheap) = parts
+
+    def mean(a: float, b: float) -> float:
+        return share * a + other * b
+
+    def ends(a: Interval, b: Interval) -> Interval:
+        return mean(a[0], b[0]), mean(a[1], b[1])
+
+    toss = Toss(0)
+    pairs = zip(dear.decisions, cheap.decisions, strict=True)
+    return replace(
+        dear,
+        figures=mixed_figures([(part, measured.figures) for part, measured in parts]),
+        quality_95=ends(dear.quality_95, cheap.quality_95),
+        forward_95=ends(dear.forward_95, cheap.forward_95),
+        classes=tuple(
+            ClassCount(
+                a.n, round(mean(a.answered, b.answered)), round(mean(a.right, b.right)),
+                ends(a.recall_95, b.recall_95), ends(a.precision_95, b.precision_95),
+            )
+            for a, b in zip(dear.classes, cheap.classes, strict=True)
+        ),
+        bought=tuple(round(mean(a, b)) for a, b in zip(dear.bought, cheap.bought, strict=True)),
+        decisions=[a if toss() < coin.below else b for a, b in pairs],
+        only_answer=dear.only_answer if dear.only_answer == cheap.only_answer else None,
+        ranking=None,
+    )  # fmt: skip
+
+
+def _measure(
+    program: Program, rows: LabelledRows, quality: Quality, steps: int | None, budget: int | None, dead: Sequence[int]
+) -> Measured:
+    """The same of a program without a coin."""
     import numpy as np
 
     from hardcase_edge.batch.intervals import quality_interval, share_interval
@@ -158,7 +211,6 @@ def measure(
     from hardcase_edge.session.session import CLOUD
     from hardcase_export.integers.decide import answers_of, decisions, figures, only_answer
 
-    check_groups(quality, rows.group)
     rows = _in_order(program, rows, budget, dead)
     hpc, confidence = zip(*rows.replies, strict=True) if rows.replies else (None, None)
     decided = decisions(program, rows.X, hpc, confidence, steps=steps, budget=budget, dead=dead, sizes=rows.sizes)

@@ -75,9 +75,10 @@ def measure_pick(build: Path, front: Front, wish: Wish) -> Picked:
     """
     from hardcase_edge.batch.intervals import loss_interval, quality_interval
     from hardcase_edge.batch.per_class import per_class
-    from hardcase_export.bundle import MIN_AGREEMENT, pick_that_agrees
+    from hardcase_export.bundle import MIN_AGREEMENT
     from hardcase_export.integers.decide import answers_of
     from hardcase_export.integers.point import AgreementError, make_integers
+    from hardcase_export.picking.agreeing import pick_that_agrees
     from hardcase_export.picking.optimism import selection_of
     from hardcase_export.picking.pick import pick
 

@@ -57,6 +57,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("which point (one of them)")
     wish = add_wish(group)
     group.add_argument("--method", metavar="NAME", help="consider the points of this method only")
+    group.add_argument(
+        "--no-mix", action="store_true", help="with --budget: the best point within it, one standard error to spare"
+    )
     add_model(parser.add_argument_group("a model of your own (with --model)"), wish)
     promise = parser.add_argument_group("a promise (with --risk)")
     add_promise(promise)
@@ -88,7 +91,7 @@ def add_wish(group: argparse._ArgumentGroup) -> argparse._MutuallyExclusiveGroup
         "--budget",
         type=float,
         metavar="COST",
-        help="the best point of at most this mean cost, with one standard error to spare",
+        help="the mean cost: a coin in the program mixes the two points of the front next to it",
     )
     wish.add_argument(
         "--hard-budget", type=float, metavar="COST", help="the best point of which no decision costs more than this"
@@ -220,6 +223,7 @@ def _export(args: argparse.Namespace, out: str | Path | None, targets: Targets) 
             force=args.force,
             monitors=args.monitors,
             prices=args.prices,
+            mix=not (args.no_mix or targets.folders),
         )
 
 
@@ -265,6 +269,8 @@ def _report(exported: Exported) -> dict[str, Any]:
         "method": exported.point.method,
         "params": exported.point.params,
         "passed_over": exported.passed_over,
+        **({} if exported.mix is None else {"mix": exported.mix.to_json()}),
+        **({"single": exported.single} if exported.single else {}),
         "unit": exported.unit,
         "cost": {
             "worst": to_unit(exported.report.worst_cost),
@@ -313,6 +319,7 @@ def _text(r: dict[str, Any], verbose: bool) -> list[str]:
     lines += [
         f"  picked     {r['method']}: {measured} {test['quality']:.4f}{interval}, "
         f"{test['forward_rate']:.1%} forwarded, on {test['n']} test rows",
+        *_mix_lines(r),
         *_passed_over(r["passed_over"]),
         *_nearest(r.get("nearest"), unit),
     ]
@@ -344,6 +351,16 @@ def _recall_lines(classes: list[dict[str, Any]]) -> list[str]:
         worst = f", the worst of {len(classes)} classes" if k == 0 and len(shown) < len(classes) else ""
         lines.append(f"  {'recall' if k == 0 else '':<9}  {plain(c['class'], 24)}: {recall}, {c['n']} rows{worst}")
     return lines
+
+
+def _mix_lines(r: dict[str, Any]) -> list[str]:
+    """A line on what a coin mixes, or on why it mixes nothing."""
+    if "mix" not in r:
+        return [f"  one point  {r['single']}"] if "single" in r else []
+    weights = 1 - r["mix"]["weight"], r["mix"]["weight"]
+    pairs = zip(weights, r["mix"]["points"], strict=True)
+    points = [f"{p['method']} at {p['cost']:.2f} for {weight:.2%}" for weight, p in pairs]
+    return [f"  mixed      by a coin: {points[0]} of decisions, {points[1]}, in {plain(r['unit'], 20)} on judged rows"]
 
 
 def _passed_over(n: int) -> list[str]:

@@ -33,6 +33,7 @@ CLAIMS = {  # what the keys of a manifest's claims mean
     "audits": "test rows that the policy answers alone, and those of them with which f0 agrees",
     "hpc": "f0's own figure",
     "measure": "what the figures measure",
+    "mix": "two points of the front, and how often the coin takes the second",
     "test": "test rows, which no choice has seen",
     "valid": "validation rows",
 }

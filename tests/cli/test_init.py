@@ -111,7 +111,7 @@ def test_a_table_as_it_comes_trains_exports_evaluates_and_replays_without_a_hand
     train = ("train", tmp_path / "h.toml", "--out", folder, "--method", "static", "--no-baselines", "--effort", "quick")
     status, _, err = run(capsys, *train)
     assert status == 0, err
-    status, _, err = run(capsys, "export", folder, "--budget", 3, "--method", "static", "--out", bundle)
+    status, _, err = run(capsys, "export", folder, "--budget", 3, "--no-mix", "--method", "static", "--out", bundle)
     assert status == 0, err
     loaded = load_bundle(bundle)
     assert loaded.manifest.categories["mode"] == ("auto", "manual", "off")

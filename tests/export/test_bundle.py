@@ -238,7 +238,7 @@ def test_a_bundle_names_the_hpc_it_forwards_to_and_no_other_does(build, tmp_path
     import hashlib
 
     export_bundle(build, tmp_path / "forwards.hcb", max_loss=0.01)
-    export_bundle(build, tmp_path / "never.hcb", budget=20)
+    export_bundle(build, tmp_path / "never.hcb", budget=20, mix=False)
     found = hashlib.sha256((build / "hpc.onnx").read_bytes()).hexdigest()
     assert load_bundle(tmp_path / "forwards.hcb").manifest.hpc == found
     assert load_bundle(tmp_path / "never.hcb").manifest.hpc == ""
@@ -393,7 +393,7 @@ def test_a_point_whose_integers_disagree_is_passed_over_for_the_next(build, tmp_
             raise AgreementError("99.90% must agree")
         return make_integers(folder, point, *rest)
 
-    monkeypatch.setattr("hardcase_export.bundle.make_integers", first_refused)
+    monkeypatch.setattr("hardcase_export.picking.agreeing.make_integers", first_refused)
     report = export_bundle(build, tmp_path / "model.hcb", max_loss=1.0)
     assert report.passed_over == 1
     assert report.point is tried[1] is not tried[0]

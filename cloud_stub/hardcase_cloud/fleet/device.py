@@ -31,6 +31,7 @@ from hardcase_edge.link.wire import (
 )
 from hardcase_edge.program.readings import Reading
 from hardcase_edge.session.session import Decision, NeedReply, NeedSensors
+from hardcase_edge.stream.coin import Toss
 
 from ..mqtt import packets
 from .shared import KEEPALIVE_S
@@ -71,9 +72,8 @@ class SimulatedDevice(asyncio.Protocol):
 
     __slots__ = (
         "_began", "_bytes", "_connection", "_decides_at", "_ends", "_item", "_items", "_memory", "_need", "_packet_id",
-        "_reader",
-        "_session", "_shared", "_timer", "_transport", "_up", "_wake", "_wake_at", "backlog", "exchange", "is_cut",
-        "is_done", "number", "trouble",
+        "_reader", "_session", "_shared", "_timer", "_toss", "_transport", "_up", "_wake", "_wake_at", "backlog",
+        "exchange", "is_cut", "is_done", "number", "trouble",
     )  # fmt: skip
 
     def __init__(
@@ -99,6 +99,7 @@ class SimulatedDevice(asyncio.Protocol):
         self._wake_at = inf
         self._item, self._bytes = -1, 0
         self._memory = shared.new_memory()
+        self._toss = Toss(shared.coin_seed + self.number)
         self._began = self._decides_at = 0.0
 
     @property
@@ -284,8 +285,10 @@ class SimulatedDevice(asyncio.Protocol):
                 return
 
     def _read(self, asked: Sequence[int], sensors: Sequence[Sequence[Reading]]) -> dict[int, Sequence[Reading]]:
-        """Readings of the row, and what the memory says."""
-        memory = self._memory
+        """Readings of the row, and what a coin or the memory says."""
+        coin, memory = self._shared.coin, self._memory
+        if coin is not None:
+            return {s: [self._toss()] if s == coin.sensor else sensors[s] for s in asked}
         if memory is None:
             return {s: sensors[s] for s in asked}
         readings = {s: sensors[s] for s in asked if s != memory.layout.sensor}

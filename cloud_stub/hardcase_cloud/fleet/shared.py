@@ -11,6 +11,7 @@ from typing import Any
 
 from hardcase_edge.link.address import Address
 from hardcase_edge.program.readings import Reading
+from hardcase_edge.stream.coin import Coin
 from hardcase_edge.stream.memory import Memory
 
 from .journal import Journal
@@ -42,5 +43,7 @@ class Shared:
     lost: Callable[[Any], None]  # a device that has lost its connection
     done: Callable[[], None]  # a device has made its last decision
     new_memory: Callable[[], Memory | None] = lambda: None  # of a device, where the bundle holds labels of streams
+    coin: Coin | None = None  # of a bundle that mixes two policies
+    coin_seed: int = 0  # of device k: this and k
     stream_of: Callable[[int], object] = lambda item: None  # which stream a row belongs to
     is_stopping: bool = False

@@ -33,6 +33,7 @@ from hardcase_edge.link.wire import check_device_id
 from hardcase_edge.outbox.drain import DrainConfig
 from hardcase_edge.outbox.records import Recorder, Rule
 from hardcase_edge.program.cost import to_micro
+from hardcase_edge.stream.coin import coin_of
 from hardcase_edge.stream.layout import layout_of
 from hardcase_edge.stream.memory import Memory
 
@@ -154,6 +155,8 @@ class Fleet:
             sensors_of=Rows(rows, [s.features for s in program.sensors]),
             lost=self._lost,
             done=self._done,
+            coin=coin_of(program, loaded.manifest.features, loaded.manifest.sensors),
+            coin_seed=config.coin_seed or 0,
             new_memory=lambda: None if layout is None else Memory(program, layout),
             stream_of=stream.__getitem__,
         )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..base.record import field, record
 from ..errors import BundleError
 from ..program.definition import Forward, Program
-from ..program.inner import inner_sensors
+from ..program.inner import COIN, inner_sensors
 from ..program.window import WINDOW_FEATURES
 from .evidence import Ranges, Without, ranges_of, without_of, without_to_json
 from .value import Value, value_of
@@ -146,6 +146,10 @@ class Manifest:
         if not hpc and any(isinstance(node, Forward) for node in program.nodes):
             raise BundleError("the program forwards, but the manifest names no HPC; export the bundle with its HPC")
         inner = inner_sensors(program, features, sensors)
+        if COIN in inner:
+            from ..stream.coin import coin_of  # imported here, because few bundles have one
+
+            coin_of(program, features, sensors)
         windows = data["windows"]
         if not isinstance(windows, dict) or not all(type(n) is int and 2 <= n <= 1_000_000 for n in windows.values()):
             raise BundleError("the manifest's windows do not map sensors to numbers of samples, 2 to 1000000")

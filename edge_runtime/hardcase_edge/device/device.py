@@ -24,7 +24,7 @@ from ..bundle.load import Loaded
 from ..errors import InputError
 from ..link.wire import MAX_DEADLINE_MS, OK
 from ..program.cost import evaluate_polynomial, to_micro, to_unit
-from ..program.inner import MEMORY
+from ..program.inner import COIN, MEMORY
 from ..program.readings import Reading
 from ..sensors.items import Item
 from ..session.drive import drive
@@ -33,7 +33,7 @@ from .by_clock import NS, ItemClock, RoundTrips
 from .surroundings import Case
 
 if TYPE_CHECKING:
-    from .remembering import Remembering
+    from .remembering import Remembering, Tossing
     from .surroundings import Bank, Cloud, Companion, ItemBank
 
 __all__ = ["Device", "RuntimeConfig"]
@@ -58,6 +58,7 @@ class RuntimeConfig:
     item_size: int = 1  # size of items that have none of their own, for sensors whose cost depends on it
     strict_range: bool = False  # True: a sensor with a reading outside the range of training has failed
     facts_every_s: float = 60.0  # least time between two messages of facts, because each costs radio energy
+    coin_seed: int | None = None  # of a bundle that mixes two policies; None: from the system's randomness
 
     def __post_init__(self) -> None:
         if self.budget is not None and not 0 <= self.budget <= 1e12:
@@ -68,6 +69,8 @@ class RuntimeConfig:
             raise InputError("an interval is negative or longer than a million seconds; use 0 to 1e6 seconds")
         if self.count is not None and self.count < 1:
             raise InputError(f"the count is {self.count}; use 1 or more")
+        if self.coin_seed is not None and not 0 <= self.coin_seed < 2**64:
+            raise InputError(f"the coin's seed is {self.coin_seed}; use 0 to {2**64 - 1}")
 
     def check_size(self, loaded: Loaded) -> None:
         """Refuse a size of items that a bundle does not have.
@@ -100,7 +103,7 @@ class Device:
         Sleeps that long, and returns early once ``stop`` has been called.
     facts : function that gives further facts
     tell : called with each line for the log
-    companions : what goes along with each case, in this order, after the memory of a bundle for streams
+    companions : what goes along with each case, in this order, after the memory of a bundle for streams or its coin
 
     Attributes
     ----------
@@ -152,7 +155,7 @@ class Device:
         self._counting = unpaid_that_count(loaded.machine.program)
         self._sent = sensors_sent(loaded.machine.program)
         memory = _memory_of(loaded, bank, self._config.interval_s, (monotonic, now))
-        self._companions = [*memory, *companions]
+        self._companions: list[Companion] = [*memory, *_coin_of(loaded, self._config.coin_seed), *companions]
         self._stretch = 1.0  # of the interval after the last case
         self._config.check_size(loaded)
 
@@ -341,6 +344,18 @@ def _memory_of(
 
     layout = layout_of(program, manifest.features, manifest.sensors)
     return [] if layout is None else [Remembering(program, layout, bank, interval_s, clocks)]
+
+
+def _coin_of(loaded: Loaded, seed: int | None) -> list[Tossing]:
+    """The coin of a bundle that mixes two policies; none for any other, which then imports nothing of it."""
+    manifest = loaded.manifest
+    if COIN not in manifest.sensors:
+        return []
+    from ..stream.coin import coin_of
+    from .remembering import Tossing
+
+    coin = coin_of(loaded.machine.program, manifest.features, manifest.sensors)
+    return [] if coin is None else [Tossing(coin, seed)]
 
 
 def _ranges_by_sensor(loaded: Loaded) -> list[list[tuple[int, str, float, float]]]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The inner sensor ``memory`` in the device's loop: windows by the clock, and readings on their way to the session.
+"""Inner sensors in the device's loop: the memory's windows by the clock, and what they say on its way to the session.
 
 A window is an interval. If the loop has missed some, because the device slept or a read took long, as many windows
 have passed; without an interval each decision is a window. The wall clock may only add to what the monotonic clock
@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING
 
 from ..program.definition import Program
 from ..program.readings import Reading
+from ..stream.coin import Coin, Toss
 from ..stream.layout import Layout
 from ..stream.memory import MOST_WINDOWS, Memory
 
 if TYPE_CHECKING:
     from .surroundings import Bank, Case
 
-__all__ = ["Remembering"]
+__all__ = ["Remembering", "Tossing"]
 
 Readings = Mapping[int, Sequence[Reading] | None]
 
@@ -76,3 +77,32 @@ class Remembering:
         if not self._interval_s or not isfinite(passed):
             return 1
         return max(1, round(min(passed / self._interval_s, MOST_WINDOWS)))
+
+
+class Tossing:
+    """A coin that goes along with each case (``surroundings.Companion``): one draw a decision, also if it buys no coin.
+
+    Parameters
+    ----------
+    coin : of the program
+    seed : as for ``Toss``
+    """
+
+    def __init__(self, coin: Coin, seed: int | None) -> None:
+        self._coin, self._toss, self._draw = coin, Toss(seed), 0
+
+    def begin(self, case: Case) -> None:
+        """Draw, and give the draw to a session that asks for the coin."""
+        self._draw = self._toss()
+        others = case.read
+        case.read = lambda sensors: self._read(sensors, others)
+
+    def _read(self, sensors: Sequence[int], others: Callable[[Sequence[int]], Readings]) -> Readings:
+        inner = self._coin.sensor
+        outer = [s for s in sensors if s != inner]
+        readings = others(outer) if outer else {}
+        return {**readings, inner: [self._draw]} if inner in sensors else readings
+
+    def end(self, case: Case) -> None:
+        """The record says which policy the draw took: 1 is the dearer one, and 0 the cheaper one."""
+        case.record["coin"] = int(self._draw < self._coin.below)

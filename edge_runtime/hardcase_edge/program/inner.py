@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inner sensors: ``memory`` and ``decoder``, which no source serves, because the device itself fills them.
+"""Inner sensors: ``memory``, ``decoder`` and ``coin``, which no source serves, because the device itself fills them.
 
 A program declares an inner sensor like any other, so that neither its format nor its proof knows of it; the names in
 the manifest mark it. A sensor is inner if its name is one of ``INNER`` and the names of all its features begin with
-that name and a point, such as ``memory.held``. Reading it costs nothing, and what it says never leaves the device.
+that name and a point, such as ``memory.held``; a coin, if it has the feature ``coin.draw``. Reading it costs nothing,
+and what it says never leaves the device.
 
 A runtime that does not know inner sensors finds no source for it: with a replay it refuses the bundle's run in one
 line, otherwise the sensor is dead, and its Acquire goes to ``otherwise``, which must therefore be the careful way.
@@ -16,10 +17,11 @@ from collections.abc import Sequence
 from ..errors import BundleError
 from .definition import Forward, Program
 
-__all__ = ["DECODER", "INNER", "MEMORY", "inner_sensors"]
+__all__ = ["COIN", "DECODER", "DRAW", "INNER", "MEMORY", "inner_sensors"]
 
-MEMORY, DECODER = "memory", "decoder"
-INNER = (MEMORY, DECODER)
+MEMORY, DECODER, COIN = "memory", "decoder", "coin"
+INNER = (MEMORY, DECODER, COIN)
+DRAW = f"{COIN}.draw"  # the feature of a coin
 
 
 def inner_sensors(program: Program, features: Sequence[str], sensors: Sequence[str]) -> dict[str, int]:
@@ -46,4 +48,6 @@ def inner_sensors(program: Program, features: Sequence[str], sensors: Sequence[s
 
 def _is_inner(program: Program, features: Sequence[str], name: str, number: int) -> bool:
     own = program.sensors[number].features
+    if name == COIN:
+        return any(features[f] == DRAW for f in own)
     return bool(own) and all(features[f].startswith(f"{name}.") for f in own)

@@ -54,6 +54,7 @@ def config_of(args: argparse.Namespace) -> RuntimeConfig:
         count=args.count,
         item_size=args.item_size,
         strict_range=args.strict_range,
+        coin_seed=args.coin_seed,
     )
 
 

@@ -71,6 +71,9 @@ def run_arguments(run: argparse.ArgumentParser) -> None:
     item.add_argument(
         "--item-size", type=int, default=1, help="size of the items, for costs that depend on it (default %(default)s)"
     )
+    item.add_argument(
+        "--coin-seed", type=int, metavar="N", help="of a bundle that mixes two policies: makes its draws repeatable"
+    )
     drift.add_arguments(run)
     _operations_arguments(run)
 

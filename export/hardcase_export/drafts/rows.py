@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from hardcase_edge.batch.tables import read_npz
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import InputError, one_line
-from hardcase_edge.program.inner import MEMORY
+from hardcase_edge.program.inner import COIN, DRAW, MEMORY
 from hardcase_edge.program.limits import MAX_ITEM_SIZE
 
 __all__ = [
@@ -50,7 +50,8 @@ class Rows:
     stands for itself. ``weight``: (n,) of the rows, at least 0; None: they are equal. ``limits``: (n_features, 2)
     lowest and highest value of the rows that trained and chose the policies, NaN where there is none; None: not in the
     file. ``sizes``: (n,) size of each row's item, from 1; None: all are 1. ``sequence``: (n,) number of the stream of
-    each row, whose rows follow each other; None: rows have no order. The columns of a memory in ``X`` are empty.
+    each row, whose rows follow each other; None: rows have no order. The columns of a memory
+    or a coin in ``X`` are empty.
     """
 
     X: NDArray[np.float64]
@@ -148,9 +149,10 @@ def sequence_name(trained: dict[str, Any]) -> str | None:
 
 
 def n_remembered(manifest: Manifest) -> int:
-    """How many of a manifest's features, the last ones, are those of a memory; no file of rows has them."""
+    """How many of a manifest's features, the last ones, are those of a memory or a coin; no file of rows has them."""
     own = f"{MEMORY}."
-    return sum(name.startswith(own) for name in manifest.features) if MEMORY in manifest.sensors else 0
+    n = sum(name.startswith(own) for name in manifest.features) if MEMORY in manifest.sensors else 0
+    return n + (COIN in manifest.sensors and DRAW in manifest.features)
 
 
 def _column(trained: dict[str, Any], use: str) -> str | None:

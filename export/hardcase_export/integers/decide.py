@@ -21,6 +21,7 @@ from hardcase_edge.program.cost import to_unit
 from hardcase_edge.program.definition import MISSING, Program
 from hardcase_edge.program.readings import Reading, make_coder, normalise
 from hardcase_edge.session.session import CLOUD, Decision
+from hardcase_edge.stream.coin import Coin
 
 __all__ = [
     "Figures",
@@ -30,7 +31,9 @@ __all__ = [
     "codes_of",
     "decide",
     "decisions",
+    "each_way",
     "figures",
+    "mixed_figures",
     "only_answer",
     "readings_of",
     "results_of",
@@ -199,6 +202,43 @@ def answered(answers: NDArray[Any], truth: NDArray[Any], quality: Quality, means
         return Figures(**means, n=n, mae=float(off.mean()), rmse=float(np.sqrt(np.square(off).mean())))
     errors = quality.mean_errors(means["quality"]) if quality.kind == "errors" else None
     return Figures(**means, n=n, errors=errors)
+
+
+def each_way(coin: Coin | None, X: NDArray[np.float64]) -> list[tuple[float, NDArray[np.float64]]]:
+    """The rows (n, n_features) once for each way of a coin, with the share of decisions that go it.
+
+    Without a coin there is one way, and the rows are as they were.
+    """
+    if coin is None:
+        return [(1.0, X)]
+    rows = []
+    for draw, share in coin.ways:
+        rows.append((share, X.copy()))
+        rows[-1][1][:, coin.feature] = draw
+    return rows
+
+
+def mixed_figures(parts: Sequence[tuple[float, Figures]]) -> Figures:
+    """What is expected of decisions of which these shares have these figures; the shares add up to 1.
+
+    Every figure is a mean over decisions, or the root of one; of measures that are no means (F1, recall, NDCG) the
+    mean is taken, too.
+
+    >>> mixed_figures([(0.25, Figures(1.0, 8.0, 0.0, 9, rmse=1.0)), (0.75, Figures(0.0, 4.0, 1.0, 9, rmse=3.0))])
+    Figures(quality=0.25, cost=5.0, forward_rate=0.75, n=9, errors=None, mae=None, rmse=2.6457513110645907)
+    """
+    if len(parts) == 1:
+        return parts[0][1]
+    means: dict[str, Any] = {}
+    for key, first in asdict(parts[0][1]).items():
+        values = [getattr(f, key) for _, f in parts]
+        if first is None or key == "n":
+            means[key] = first
+        elif key == "rmse":
+            means[key] = sum(share * v * v for (share, _), v in zip(parts, values, strict=True)) ** 0.5
+        else:
+            means[key] = sum(share * v for (share, _), v in zip(parts, values, strict=True))
+    return Figures(**means)
 
 
 def only_answer(answers: NDArray[Any], truth: NDArray[Any]) -> float | None:

@@ -12,6 +12,7 @@ References
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from math import lgamma, sqrt
 
@@ -46,7 +47,7 @@ class Selection:
         return 0 < self.judged_rows < ROWS_PER_SENSOR * self.offered and self.optimism > DEFAULT_MAX_LOSS
 
 
-def selection_of(front: Front, point: Point, program: Program) -> Selection:
+def selection_of(front: Front, point: Point, program: Program, inner: Collection[int] = ()) -> Selection:
     """What the choice of a point's sensors does to its figure on judged rows.
 
     There are N = C(offered, read) sets of as many sensors. If all were equally good, the best of them on the judged
@@ -56,9 +57,10 @@ def selection_of(front: Front, point: Point, program: Program) -> Selection:
     Parameters
     ----------
     program : of the point, as floats or integers
+    inner : sensors that the device fills itself, which were not chosen among
     """
-    offered = len(program.sensors)
-    read = len({s for node in program.nodes if isinstance(node, Acquire) for s in node.sensors})
+    offered = len(program.sensors) - len(inner)
+    read = len({s for node in program.nodes if isinstance(node, Acquire) for s in node.sensors} - set(inner))
     log_sets = lgamma(offered + 1) - lgamma(read + 1) - lgamma(offered - read + 1)
     optimism = point.valid.loss_se * sqrt(max(0.0, 2 * log_sets))
     return Selection(offered, read, front.n_judged, point.valid.quality, optimism)

@@ -6,17 +6,23 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
 from hardcase_edge.errors import InputError
+from hardcase_edge.stream.coin import GRID
 
 from ..drafts.front import HPC_METHOD, SLACK, Front, Point
 from .risk_choice import RiskTerms, Trial, choose
 
-__all__ = ["DEFAULT_MAX_LOSS", "ONE_WISH", "Nearest", "candidates", "nearest_local", "pick", "upper_cost"]
+__all__ = [
+    "DEFAULT_MAX_LOSS", "ONE_WISH", "Mix", "Nearest", "candidates", "mix_for", "nearest_local", "pick", "upper_cost",
+]  # fmt: skip
 
 ONE_WISH = "give at most one of --max-loss, --budget, --hard-budget and --risk"
 DEFAULT_MAX_LOSS = 0.01
 MAX_COST = 1e12
+MEANS = ("accuracy", "balanced", "errors", "log-loss", "r2")  # measures of which a mix has the mean
 
 
 def pick(
@@ -77,6 +83,71 @@ def pick(
     if max_loss is None and front.limits:
         return max(points, key=lambda p: (p.valid.quality, -p.valid.cost))
     return _cheapest(points, front, DEFAULT_MAX_LOSS if max_loss is None else max_loss, of_best=of_best)
+
+
+@dataclass(frozen=True)
+class Mix:
+    """Two points of the front between which a wish lies; a coin takes ``dear`` if its draw is below ``below``."""
+
+    cheap: Point
+    dear: Point
+    below: int
+
+    @property
+    def weight(self) -> float:
+        """The share of decisions that ``dear`` makes."""
+        return self.below / GRID
+
+    def to_json(self) -> dict[str, Any]:
+        """The weight, and the two points with their figures on judged rows, the cheaper one first."""
+        points = [
+            {"method": p.method, "params": p.params, "quality": p.valid.quality, "cost": p.valid.cost}
+            for p in (self.cheap, self.dear)
+        ]
+        return {"weight": self.weight, "points": points}
+
+
+def mix_for(front: Front, budget: float, method: str | None = None) -> Point | Mix:
+    """What has the mean cost ``budget`` on judged rows, and the best quality at that; docs/math.md (145).
+
+    Of the two points nearest to the budget on the upper convex hull of quality over cost, a coin takes the dearer one
+    so often that the mean is the budget. A single point if it costs just that, or if the budget pays for the best one.
+
+    Raises
+    ------
+    InputError
+        The front has no such point, or every one costs more.
+    """
+    points = _of_method([p for p in front.points if p.program is not None], method)
+    _check_budget(budget, front.unit)
+    hull = _hull(points)
+    if hull[0].valid.cost > budget * (1 + SLACK):
+        raise InputError(
+            f"no program costs at most {budget:g} {front.unit} on judged rows; the nearest, "
+            f"{_named(hull[0], front.unit)}, needs --budget {math.ceil(hull[0].valid.cost * 100 * (1 - SLACK)) / 100:g}"
+        )
+    for cheap, dear in pairwise(hull):
+        if budget < dear.valid.cost:
+            below = round((budget - cheap.valid.cost) / (dear.valid.cost - cheap.valid.cost) * GRID)
+            return cheap if below <= 0 else dear if below >= GRID else Mix(cheap, dear, below)
+    return hull[-1]
+
+
+def _hull(points: Sequence[Point]) -> list[Point]:
+    """The corners of the upper convex hull of quality over cost, by rising cost and quality."""
+    hull: list[Point] = []
+    for p in sorted(points, key=lambda p: (p.valid.cost, -p.valid.quality)):
+        if hull and p.valid.quality <= hull[-1].valid.quality + SLACK:
+            continue
+        while len(hull) > 1 and _slope(hull[-2], hull[-1]) <= _slope(hull[-2], p):
+            hull.pop()
+        hull.append(p)
+    return hull
+
+
+def _slope(cheap: Point, dear: Point) -> float:
+    rise, run = dear.valid.quality - cheap.valid.quality, dear.valid.cost - cheap.valid.cost
+    return rise / run if run > 0 else math.inf
 
 
 def candidates(front: Front, method: str | None) -> list[Point]:
@@ -165,8 +236,7 @@ def _lower_quality(point: Point) -> float:
 
 
 def _most_accurate(points: Iterable[Point], unit: str, budget: float) -> Point:
-    if not (math.isfinite(budget) and budget >= 0):
-        raise InputError(f"--budget is {budget}; give a cost of at least 0 {unit}")
+    _check_budget(budget, unit)
     fitting = [p for p in points if upper_cost(p) <= budget * (1 + SLACK)]
     if fitting:
         return max(fitting, key=lambda p: (p.valid.quality, -p.valid.cost))
@@ -176,6 +246,11 @@ def _most_accurate(points: Iterable[Point], unit: str, budget: float) -> Point:
         f"no program costs at most {budget:g} {unit} on judged rows, with one standard error to spare; the nearest, "
         f"{_named(nearest, unit)}, needs --budget {needed:g}"
     )
+
+
+def _check_budget(budget: float, unit: str) -> None:
+    if not (math.isfinite(budget) and budget >= 0):
+        raise InputError(f"--budget is {budget}; give a cost of at least 0 {unit}")
 
 
 def upper_cost(point: Point) -> float:

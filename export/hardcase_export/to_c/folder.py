@@ -14,6 +14,7 @@ from hardcase_edge.kernel.image import Image
 from hardcase_edge.kernel.sources import CONFIG, FIRMWARE, FOLDER, SERVO
 from hardcase_edge.program.definition import Program, Stack, Trees
 from hardcase_edge.program.stored_trees import depth_of
+from hardcase_edge.stream.coin import coin_of
 from hardcase_edge.stream.layout import layout_of
 
 from .boards import FILES
@@ -21,7 +22,7 @@ from .config import config_header
 from .golden import golden_header
 from .header import model_header, sensors_header
 from .inline import inline_source, unrolled
-from .memory import memory_header
+from .memory import coin_header, memory_header
 from .prices import prices_header
 from .size import CoreSize, measure
 
@@ -77,6 +78,9 @@ def write_c(loaded: Loaded, folder: Path, *, inline: bool = False) -> ExportedC:
     memory = layout_of(program, manifest.features, manifest.sensors)
     if memory is not None:
         files["memory.h"] = memory_header(program, manifest, memory)
+    coin = coin_of(program, manifest.features, manifest.sensors)
+    if coin is not None:
+        files["coin.h"] = coin_header(program, manifest, coin)
     if inlined:
         files["inline.c"] = inline_source({k: unrolled(image, k) for k in inlined})
     for name, text in files.items():

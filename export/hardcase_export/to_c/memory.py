@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``memory.h``: what the firmware of a stream remembers from window to window, for a policy that reads it."""
+"""What firmware fills itself: ``memory.h`` remembers a stream from window to window, ``coin.h`` draws."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from string import Template
 
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.program.definition import Program
+from hardcase_edge.stream.coin import BITS, Coin
 from hardcase_edge.stream.layout import Layout
 from hardcase_edge.stream.memory import MOST_WINDOWS
 
 from .header import Names
 
-__all__ = ["memory_header"]
+__all__ = ["coin_header", "memory_header"]
 
 HEADER = Template("""\
 /* The memory of a stream, which the sensor $enum reads: begin each window, show what was read, end with the answer.
@@ -99,8 +100,38 @@ static inline void model_memory_end(model_memory_state *m, int64_t result)
 
 #endif
 """)
+COIN = Template("""\
+/* The coin of a policy that mixes two: the sensor $enum reads one draw of SplitMix64 in each decision.
+ *
+ *     static uint64_t coin;             set once, to a seed that no other device and no other start has
+ *     model_coin_read(&coin, &r);       in read_sensor, for $enum
+ */
+#ifndef MODEL_COIN_H
+#define MODEL_COIN_H
+
+#include "model.h"
+
+static inline void model_coin_read(uint64_t *state, model_readings *r)
+{
+    uint64_t z = *state += UINT64_C(0x9E3779B97F4A7C15);
+    z = (z ^ z >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
+    z = (z ^ z >> 27) * UINT64_C(0x94D049BB133111EB);
+    r->$member.$field = (int32_t)((z ^ z >> 31) >> $shift);
+}
+
+#endif
+""")
 TYPES = {"i32": "int32_t", "f32": "float", "f64": "double"}
 MISSING = {"i32": "INT32_MIN", "f32": "NAN", "f64": "NAN"}
+
+
+def coin_header(program: Program, manifest: Manifest, coin: Coin) -> str:
+    """The text of ``coin.h``; it draws as ``hardcase_edge.stream.coin.Toss`` does."""
+    names = Names(program, manifest)
+    ((_, field),) = names.fields[coin.sensor]
+    return COIN.substitute(
+        enum=names.enums[coin.sensor], member=names.members[coin.sensor], field=field, shift=64 - BITS
+    )
 
 
 def memory_header(program: Program, manifest: Manifest, layout: Layout) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``memory.h`` remembers as the Python runtime does, to the last bit."""
+"""``memory.h`` remembers and ``coin.h`` draws as the Python runtime does, to the last bit."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ from hardcase_edge.bundle.load import Loaded
 from hardcase_edge.kernel.image import Image
 from hardcase_edge.kernel.sources import FOLDER
 from hardcase_edge.program.readings import normalise
+from hardcase_edge.stream.coin import Coin, Toss
 from hardcase_edge.stream.memory import MOST_WINDOWS, Memory
 from hardcase_export.to_c.config import config_header
+from hardcase_export.to_c.folder import write_c
 from hardcase_export.to_c.header import model_header
-from hardcase_export.to_c.memory import memory_header
+from hardcase_export.to_c.memory import coin_header, memory_header
+from tests.helpers.edge.coins import BELOW, load_mixed
 from tests.helpers.edge.streams import layout, loaded, make_program
 
 HARNESS = """
@@ -53,15 +56,29 @@ void window(int32_t windows, float tilt, int32_t step, int has_tilt, float spin,
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-O1")
 
 
-def compiled(bundle: Loaded, folder: Path) -> ctypes.CDLL:
-    """The harness over the headers of a bundle."""
+TOSS = """
+#include "coin.h"
+int32_t toss(uint64_t *state);
+int32_t toss(uint64_t *state)
+{
+    model_readings r;
+    model_coin_read(state, &r);
+    (void)model;
+    (void)model_label;
+    return r.of_coin.x_coin_draw;
+}
+"""
+
+
+def compiled(bundle: Loaded, folder: Path, name: str, header: str, harness: str) -> ctypes.CDLL:
+    """The harness over the headers of a bundle, of which this is one."""
     image = Image(bundle.bundle.program)
     files = {
         "hardcase_config.h": config_header(image),
         "model.h": model_header(image, image.pack(), bundle.manifest, "0" * 64),
-        "memory.h": memory_header(bundle.bundle.program, bundle.manifest, layout()),
+        name: header,
         "hardcase.h": (FOLDER / "hardcase.h").read_text(),
-        "harness.c": HARNESS,
+        "harness.c": harness,
     }
     for name, text in files.items():
         (folder / name).write_text(text)
@@ -72,7 +89,9 @@ def compiled(bundle: Loaded, folder: Path) -> ctypes.CDLL:
 
 
 def test_the_memory_in_c_is_that_of_python(tmp_path: Path) -> None:
-    window = compiled(loaded(), tmp_path).window
+    bundle = loaded()
+    header = memory_header(bundle.bundle.program, bundle.manifest, layout())
+    window = compiled(bundle, tmp_path, "memory.h", header, HARNESS).window
     rng, memory = np.random.default_rng(0), Memory(make_program(), layout())
     counts, moved = (ctypes.c_int64 * 3)(), (ctypes.c_float * 1)()
     for _ in range(400):
@@ -94,3 +113,20 @@ def test_the_memory_in_c_is_that_of_python(tmp_path: Path) -> None:
         )  # fmt: skip
         assert list(counts) == [-(2**31) if x is None else x for x in (held, since, steps)]
         assert math.isnan(moved[0]) if change is None else moved[0] == change
+
+
+def test_the_coin_in_c_is_that_of_python(tmp_path: Path) -> None:
+    bundle = load_mixed()
+    header = coin_header(bundle.bundle.program, bundle.manifest, Coin(2, 5, BELOW))
+    toss = compiled(bundle, tmp_path, "coin.h", header, TOSS).toss
+    for seed in (0, 1, 2**64 - 1):
+        state, python = ctypes.c_uint64(seed), Toss(seed)
+        assert [toss(ctypes.byref(state)) for _ in range(300)] == [python() for _ in range(300)]
+
+
+def test_a_folder_of_c_has_the_coin_of_a_mix_and_no_other_folder_has_one(tmp_path: Path) -> None:
+    for name, bundle in (("mixed", load_mixed()), ("memory", loaded())):
+        (tmp_path / name).mkdir()
+        write_c(bundle, tmp_path / name)
+    assert "MODEL_SENSOR_COIN" in (tmp_path / "mixed" / "coin.h").read_text()
+    assert not (tmp_path / "memory" / "coin.h").exists()

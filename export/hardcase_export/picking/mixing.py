@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two points of a front as one program: a coin takes the dearer one so often that the mean cost is the wish.
+
+Both programs stand in one graph, whole, behind a Branch on the inner sensor ``coin`` (``hardcase_edge.stream.coin``),
+so that the verifier proves the graph as any other, and its worst cost is that of the dearer path of both. Columns and
+scorers that are equal stand there once. Figures of the mix are those of its points, weighted as the coin weighs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardcase_edge.batch.intervals import Interval
+from hardcase_edge.batch.per_class import ClassCount
+from hardcase_edge.bundle.manifest import Manifest
+from hardcase_edge.errors import InputError
+from hardcase_edge.program.definition import (
+    CODE_MAX,
+    THRESHOLD,
+    Acquire,
+    Answer,
+    Branch,
+    Candidate,
+    Column,
+    Feature,
+    Forward,
+    Node,
+    Opaque,
+    Polynomial,
+    Program,
+    Rank,
+    Scorer,
+    Select,
+    Sensor,
+    Slice,
+    Stack,
+    Tree,
+    Trees,
+)
+from hardcase_edge.program.inner import COIN, DRAW, INNER
+from hardcase_edge.stream.coin import Toss
+from hardcase_edge.verifier.verify import verify
+
+from ..drafts.front import Measured, Point
+from ..drafts.rows import Rows
+from ..integers.decide import mixed_figures
+from ..integers.parity import BesideF0, LocalAnswers, Parity
+from ..integers.point import IntegerPoint
+from ..integers.quantise import Quantised
+from .pick import Mix
+
+__all__ = ["MIXED", "NoMixError", "mix_integers", "mix_programs", "mixed_point"]
+
+MIXED = "mix"  # the method of a mixed point
+FIRST = 2  # node of the cheaper program, behind the coin's Acquire and Branch
+
+
+class NoMixError(InputError):
+    """These two points cannot stand in one program; one of them alone may do."""
+
+
+@dataclass(frozen=True)
+class _Merged:
+    """A mixed program, and where the dearer program's nodes and scorers are in it."""
+
+    program: Program
+    first_dear: int
+    scorers: tuple[int, ...]
+
+
+def mix_programs(cheap: Program, dear: Program, below: int) -> Program:
+    """The program that goes ``dear``'s way if the coin's draw is below this, and else, or without a draw, ``cheap``'s.
+
+    Parameters
+    ----------
+    cheap, dear : over the same features, sensors, uplink and classes; drafts, or programs of integers
+
+    Raises
+    ------
+    NoMixError
+        They are not.
+    """
+    return _merge(cheap, dear, below).program
+
+
+def _merge(cheap: Program, dear: Program, below: int) -> _Merged:
+    alike = ("features", "sensors", "uplink", "n_classes", "max_item_size")
+    odd = [name for name in alike if getattr(cheap, name) != getattr(dear, name)]
+    if odd:
+        raise NoMixError(f"the two points have other {odd[0]}")
+    columns, scorers = list(cheap.columns), list(cheap.scorers)
+    number = {column: k for k, column in enumerate(columns)}
+    of_column = []
+    for column in dear.columns:
+        if column not in number:
+            number[column] = len(columns)
+            columns.append(column)
+        of_column.append(number[column])
+    of_scorer: list[int] = []
+    for scorer in dear.scorers:
+        moved = _moved_scorer(scorer, of_column, of_scorer)
+        same = next((k for k, other in enumerate(scorers) if type(other) is type(moved) and other == moved), None)
+        of_scorer.append(len(scorers) if same is None else same)
+        scorers += [moved] if same is None else []
+    draw, coin = len(cheap.features), len(cheap.sensors)
+    toss = Tree(0, 1, (0,), (-CODE_MAX,), (False,), (), (1, -1))
+    score = Slice(len(scorers), 0, 1)
+    scorers.append(Trees((len(columns),), (0,), (toss,)))
+    columns.append(Column(draw, Rank((below - 1,))))
+    first_dear = FIRST + len(cheap.nodes)
+    nodes: list[Node] = [Acquire((coin,), 1, FIRST), Branch(score, THRESHOLD, (FIRST, first_dear))]
+    nodes += [_moved_node(node, range(len(cheap.scorers)), FIRST) for node in cheap.nodes]
+    nodes += [_moved_node(node, of_scorer, first_dear) for node in dear.nodes]
+    program = replace(
+        cheap,
+        features=(*cheap.features, Feature("i32", nullable=True)),
+        sensors=(*cheap.sensors, Sensor((draw,), (0,))),
+        columns=tuple(columns),
+        scorers=tuple(scorers),
+        nodes=tuple(nodes),
+    )
+    return _Merged(program, first_dear, tuple(of_scorer))
+
+
+def _moved_scorer(scorer: Scorer, columns: Sequence[int], scorers: Sequence[int]) -> Scorer:
+    if isinstance(scorer, Opaque):
+        return scorer
+    if isinstance(scorer, Stack):
+        return replace(scorer, trees=scorers[scorer.trees])
+    moved: Polynomial | Trees = replace(scorer, columns=tuple(columns[c] for c in scorer.columns))
+    return moved
+
+
+def _moved_node(node: Node, scorers: Sequence[int], first: int) -> Node:
+    if isinstance(node, Acquire):
+        return replace(node, then=node.then + first, otherwise=node.otherwise + first)
+    if isinstance(node, Forward):
+        return replace(node, fallback=node.fallback + first)
+    if isinstance(node, Select):
+        candidates = tuple(Candidate(c.max_size, c.cost, c.target + first) for c in node.candidates)
+        return replace(node, candidates=candidates, otherwise=node.otherwise + first)
+    scores = replace(node.scores, scorer=scorers[node.scores.scorer])
+    if isinstance(node, Answer):
+        return replace(node, scores=scores)
+    return replace(node, scores=scores, targets=tuple(t + first for t in node.targets))
+
+
+# ---------------------------------------------------------------- points
+
+
+def mixed_point(mix: Mix) -> Point:
+    """The mix as a point, whose figures are those of its two, weighted."""
+    parts = {"cheap": mix.cheap, "dear": mix.dear}
+    params = {"weight": mix.weight, **{k: {"method": p.method, "params": p.params} for k, p in parts.items()}}
+    known = [p.worst_cost for p in parts.values() if p.worst_cost is not None]
+    valid, test = (_measured(mix, getattr(mix.cheap, rows), getattr(mix.dear, rows)) for rows in ("valid", "test"))
+    return Point(MIXED, params, valid, test, None, max(known) if len(known) == len(parts) else None)
+
+
+def _measured(mix: Mix, cheap: Measured, dear: Measured) -> Measured:
+    keys = ("quality", "cost", "forward_rate", "loss_se", "cost_se")
+    return Measured(**{key: _between(mix, getattr(cheap, key), getattr(dear, key)) for key in keys})
+
+
+def _between(mix: Mix, cheap: float, dear: float) -> float:
+    return (1 - mix.weight) * cheap + mix.weight * dear
+
+
+def mix_integers(mix: Mix, cheap: IntegerPoint, dear: IntegerPoint) -> IntegerPoint:
+    """Both points as one; the rows get a column of draws of a fixed seed, and every row one of the two ways.
+
+    Figures are weighted, and so do not depend on these draws; what the program answers alone does.
+
+    Raises
+    ------
+    NoMixError
+        The points cannot stand in one program.
+    ProgramError
+        The verifier cannot prove it, because it is too large.
+    """
+    one, other = cheap.manifest, dear.manifest
+    if set(INNER) & {*one.sensors, *other.sensors} or DRAW in one.features:
+        raise NoMixError("a point has an inner sensor of its own")
+    if one.clock:
+        raise NoMixError("decisions go by the clock")
+    if (one.features, one.sensors, one.windows) != (other.features, other.sensors, other.windows):
+        raise NoMixError("the two points have other sensors")
+    if cheap.quantised.steps != dear.quantised.steps:
+        raise NoMixError("the values of the two points have other scales")
+    merged = _merge(cheap.quantised.program, dear.quantised.program, mix.below)
+    verify(merged.program)
+    scales = [*cheap.quantised.scales, *[()] * (len(merged.program.scorers) - len(cheap.quantised.scales))]
+    for k, scale in zip(merged.scorers, dear.quantised.scales, strict=True):
+        scales[k] = scale
+    scales[-1] = (1.0,)
+    draws = {name: _draws(getattr(cheap, name)) for name in ("valid", "test")}
+    onto = {"cheap": FIRST, "dear": merged.first_dear}
+    intervals = {
+        node + first: pairs
+        for (name, first), point in zip(onto.items(), (cheap, dear), strict=True)
+        for node, pairs in point.intervals.items()
+    }
+    return IntegerPoint(
+        draft=mix_programs(cheap.draft, dear.draft, mix.below),
+        manifest=_manifest(one, other),
+        quantised=Quantised(merged.program, tuple(scales), cheap.quantised.steps),
+        valid=_tossed(cheap.valid, draws["valid"]),
+        test=_tossed(cheap.test, draws["test"]),
+        on_valid=_parity(mix, cheap.on_valid, dear.on_valid, draws["valid"], onto),
+        on_test=_parity(mix, cheap.on_test, dear.on_test, draws["test"], onto),
+        intervals=intervals,
+    )
+
+
+def _manifest(cheap: Manifest, dear: Manifest) -> Manifest:
+    return replace(cheap, features=(*cheap.features, DRAW), sensors=(*cheap.sensors, COIN), hpc=cheap.hpc or dear.hpc)
+
+
+def _draws(rows: Rows) -> NDArray[np.float64]:
+    toss = Toss(0)
+    return np.array([toss() for _ in range(len(rows.y))], np.float64)
+
+
+def _tossed(rows: Rows, draws: NDArray[np.float64]) -> Rows:
+    limits = None if rows.limits is None else np.vstack([rows.limits, np.full((1, 2), np.nan)])
+    return replace(rows, X=np.column_stack([rows.X, draws]), limits=limits)
+
+
+def _parity(mix: Mix, cheap: Parity, dear: Parity, draws: NDArray[np.float64], first: Mapping[str, int]) -> Parity:
+    both = (1 - mix.weight, cheap), (mix.weight, dear)
+    beside = None
+    if cheap.beside is not None and dear.beside is not None:
+        beside = _beside(mix, cheap.beside, dear.beside)
+    return Parity(
+        agreement=_between(mix, cheap.agreement, dear.agreement),
+        labels=_between(mix, cheap.labels, dear.labels),
+        before=mixed_figures([(share, p.before) for share, p in both]),
+        after=mixed_figures([(share, p.after) for share, p in both]),
+        local=_local(cheap.local, dear.local, draws < mix.below, first),
+        beside=beside,
+    )
+
+
+def _local(
+    cheap: LocalAnswers, dear: LocalAnswers, is_dear: NDArray[np.bool_], first: Mapping[str, int]
+) -> LocalAnswers:
+    """What is answered alone: of each row by the point that its draw takes."""
+    entries = [
+        (row, answer, node + first[name])
+        for name, local in (("cheap", cheap), ("dear", dear))
+        for row, answer, node in zip(local.rows, local.answers, local.nodes, strict=True)
+        if is_dear[row] == (name == "dear")
+    ]
+    rows, answers, nodes = zip(*sorted(entries), strict=True) if entries else ((), (), ())
+    return LocalAnswers(rows, answers, nodes)
+
+
+def _beside(mix: Mix, cheap: BesideF0, dear: BesideF0) -> BesideF0:
+    """Ends of intervals are weighted, too: the standard error of a weighted mean is at most that of the errors."""
+
+    def ends(name: str, a: Any = cheap, b: Any = dear) -> Interval:
+        low, high = (_between(mix, x, y) for x, y in zip(getattr(a, name), getattr(b, name), strict=True))
+        return low, high
+
+    def count(a: ClassCount, b: ClassCount) -> ClassCount:
+        answered, right = (round(_between(mix, getattr(a, k), getattr(b, k))) for k in ("answered", "right"))
+        return ClassCount(a.n, answered, right, ends("recall_95", a, b), ends("precision_95", a, b))
+
+    return BesideF0(
+        quality_95=ends("quality_95"),
+        f0=cheap.f0,
+        loss=_between(mix, cheap.loss, dear.loss),
+        loss_95=ends("loss_95"),
+        classes=tuple(count(a, b) for a, b in zip(cheap.classes, dear.classes, strict=True)),
+        only_answer=cheap.only_answer if cheap.only_answer == dear.only_answer else None,
+    )
