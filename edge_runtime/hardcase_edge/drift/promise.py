@@ -5,8 +5,8 @@ Two things can be tested where nobody knows the truth. F0 agrees with at least a
 (the manifest's claim ``audits``), which each audit tests; and at most a share of cases is forwarded (``max_forward`` of
 the promise that Learn-then-Test has shown), which each decision tests. Of each there are two tests by betting, which
 may be looked at at any time: one notices that it is broken (``base/change.py``), and of the agreement one shows that it
-holds (``base/betting.py``). A broken promise stays broken until another bundle runs, or until the rule ``FORWARD`` has
-raised the share of forwarded cases: then what is still answered alone is tested anew.
+holds (``base/betting.py``). A broken promise stays broken until another bundle runs. With the rule ``FORWARD`` a device
+then learns which answers it may still give alone (``reaction.py``); these are tested anew, and if they fail, learned.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from ..base.betting import Bets, interval
 from ..base.change import Change
 from ..bundle.agreement import promised_share
 from .flags import ALARM, FORWARD
+from .reaction import Rest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,7 +27,7 @@ __all__ = ["ALPHA", "BROKEN", "HOLDS", "UNKNOWN", "Promise", "promise_of"]
 HOLDS, UNKNOWN, BROKEN = "holds", "not yet enough", "broken"
 ALPHA = 0.01  # probability at most that a promise that holds is ever called broken, over the life of a bundle
 DELTA = 0.05  # probability at most that a promise is said to hold that does not
-RUNGS = (0.0, 0.25, 0.5, 0.75, 1.0)  # shares of the answers of its own that the device forwards, after 0, 1, ... breaks
+MOST_BREAKS = 32  # after which audits test no further: a test for each has half of what the last one had of ALPHA
 
 
 class Promise:
@@ -41,10 +42,12 @@ class Promise:
     Attributes
     ----------
     agreed, n : int
-        Audits since the last change of the forwarded share, and those of them with which f0 agrees.
+        Audits since the last break, and those of them with which f0 agrees.
     decisions : int
     breaks : int
         How often the agreement was found broken.
+    rest : Rest or None
+        Which answers the device still gives alone, once the rule ``FORWARD`` is at work.
 
     Examples
     --------
@@ -52,7 +55,7 @@ class Promise:
     >>> for _ in range(9):
     ...     promise.audited(False)
     >>> promise.state, promise.breaks, promise.forwarded_share
-    ('broken', 2, 0.5)
+    ('broken', 2, 1.0)
     """
 
     def __init__(self, agreement: float | None, max_forward: float | None, rule: str = ALARM) -> None:
@@ -61,6 +64,7 @@ class Promise:
         n_tests = (agreement is not None) + (max_forward is not None)
         self._alpha = ALPHA / max(1, n_tests)
         self._forward = None if max_forward is None else Change(max_forward, self._alpha)
+        self.rest: Rest | None = None
         self._begin()
 
     def _begin(self) -> None:
@@ -70,6 +74,9 @@ class Promise:
             share = self._alpha / 2 ** (self.breaks + 1) if self.rule == FORWARD else self._alpha
             self._broken = Change(1 - self.agreement, share)
             self._holds = Bets(self.agreement, DELTA)
+            if self.breaks and self.rule == FORWARD:
+                self.rest = self.rest or Rest(self.agreement)
+                self.rest.forget()
 
     # ------------------------------------------------------------ what happens
 
@@ -81,7 +88,7 @@ class Promise:
         self.agreed += agrees
         self._holds.see(float(agrees))
         self._broken.see(float(not agrees), self.decisions)
-        can_react = self.breaks == 0 or (self.rule == FORWARD and self.breaks < len(RUNGS) - 1)
+        can_react = self.breaks == 0 or (self.rule == FORWARD and self.breaks < MOST_BREAKS)
         if self._broken.is_noticed and can_react:
             self.since = self.since or max(1, self._broken.since)
             self.breaks += 1
@@ -115,8 +122,8 @@ class Promise:
 
     @property
     def forwarded_share(self) -> float:
-        """The share of its own answers that the device is to forward."""
-        return RUNGS[self.breaks] if self.rule == FORWARD else 0.0
+        """The share of its own answers that the device forwards by the rule, as cases have been lately."""
+        return 0.0 if self.rest is None else self.rest.forwarding
 
     def facts(self) -> dict[str, Any]:
         """The state of the promise, for the facts; docs/drift.md lists the keys."""
@@ -132,9 +139,9 @@ class Promise:
         if self._forward is not None:
             is_more = self._forward.is_noticed
             facts["forward"] = {"promised": self.max_forward, "since": self._forward.since if is_more else None}
-        if self.rule == FORWARD and self.breaks:
-            facts["now"] = HOLDS if self._is_shown else UNKNOWN
-        return {**facts, "rule": self.rule, "forwarding": self.forwarded_share}
+        if self.rest is not None:
+            facts |= {"now": HOLDS if self._is_shown else UNKNOWN, "rest": self.rest.facts()}
+        return {**facts, "rule": self.rule, "forwarding": round(self.forwarded_share, 4)}
 
     # ------------------------------------------------------------ from one sitting to the next
 
@@ -144,6 +151,8 @@ class Promise:
         state |= {"agreed": self.agreed, "rule": self.rule}
         if self.agreement is not None:
             state |= {"broken": self._broken.to_json(), "holds": [*self._holds.logs, self._holds.is_rejected]}
+        if self.rest is not None:
+            state["rest"] = self.rest.to_json()
         return state if self._forward is None else {**state, "forward": self._forward.to_json()}
 
     def restore(self, state: Mapping[str, Any]) -> bool:
@@ -159,7 +168,7 @@ class Promise:
         if not all(type(x) is int and 0 <= x < 2**53 for x in counts) or state.get("rule") != self.rule:
             return False
         self.decisions, breaks, self.since, n, agreed = (int(x) for x in counts if x is not None)
-        if breaks >= len(RUNGS) or agreed > n:
+        if breaks > MOST_BREAKS or agreed > n:
             return False
         self.breaks = breaks
         self._begin()
@@ -174,6 +183,8 @@ class Promise:
             self._holds.logs, self._holds.is_rejected = holds[:-1], holds[-1]
             if not self._broken.restore(state.get("broken")):
                 return False
+        if self.rest is not None and "rest" in state and not self.rest.restore(state["rest"]):
+            return False  # a state of an earlier version has none, and all cells rest
         return self._forward is None or self._forward.restore(state.get("forward"))
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ..outbox.opening import Publisher
     from ..store.run import Run
 
-__all__ = ["Auditing", "auditing_of"]
+__all__ = ["Auditing", "agrees", "auditing_of", "is_told"]
 
 
 def auditing_of(
@@ -108,7 +108,7 @@ class Auditing:
         """A decision is on its way to its reader."""
         if self._replies or self._audits.open is not None:
             self._look()
-        can_ask = link is not None and _is_told(decision) and self._is_promised(decision)
+        can_ask = link is not None and is_told(decision) and self._is_promised(decision)
         is_trial = can_ask and self._stored is not None and self._stored.wants_audit
         is_kept, is_asked = self._audits.drawn(
             decision, can_ask=is_trial, asks_kept=can_ask and self.retest is not None
@@ -153,12 +153,12 @@ class Auditing:
             if reply.status != OK:
                 continue
             answer = self._answer(reply)
-            agrees = _agrees(audit.decision, answer)
-            if self._audits.answered(audit, agrees):
+            is_same = agrees(audit.decision, answer)
+            if self._audits.answered(audit, is_same):
                 if self._stored is not None:
-                    self._stored.audited(agrees)
+                    self._stored.audited(is_same)
                 if self.retest is not None:
-                    self.retest.audited(agrees)
+                    self.retest.audited(is_same)
                 self._keep(audit, answer)
         late = self._audits.waited(monotonic())
         if late is not None:
@@ -175,12 +175,12 @@ class Auditing:
             self._publisher.audited(audit, f0)
 
 
-def _is_told(decision: Mapping[str, Any]) -> bool:
+def is_told(decision: Mapping[str, Any]) -> bool:
     """Whether it can be told if f0 agrees: of values, there must be an interval."""
     return "value" not in decision or decision["interval"] is not None
 
 
-def _agrees(decision: Mapping[str, Any], answer: Mapping[str, Any]) -> bool:
+def agrees(decision: Mapping[str, Any], answer: Mapping[str, Any]) -> bool:
     """Whether f0 gives the same class, or a value within the interval that the device told."""
     if "value" in answer:
         low, high = decision["interval"]

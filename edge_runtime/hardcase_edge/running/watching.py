@@ -15,15 +15,17 @@ from typing import TYPE_CHECKING, Any
 from ..base.files import read_bounded, remove_leftovers, write_whole
 from ..bundle.agreement import above_shipped
 from ..device.audit import AuditedBank
+from ..device.draws import Draws
 from ..drift.flags import ACT, ALARM, FORWARD
 from ..drift.promise import BROKEN, Promise, promise_of
-from ..drift.reaction import LeastSure
+from ..drift.reaction import place_of
 from ..drift.stability import LARGE, LASTING, WINDOW
 from ..drift.watch import Watch, wanted_cloud
 from ..errors import InputError
 from ..link.wire import OK
 from ..program.cost import Meter, to_micro, to_unit
 from ..sensors.trouble import Episode
+from .auditing import agrees, is_told
 
 if TYPE_CHECKING:
     import argparse
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
     from ..bundle.load import Loaded
     from ..device.surroundings import Case, ItemBank
+    from ..drift.reaction import Rest
     from ..link.link import Link
     from ..link.wire import Reply
     from .auditing import Auditing
@@ -38,7 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["Watching", "watching_of"]
 
 FILE = "promise.json"
-MAX_BYTES = 16_384
+MAX_BYTES = 32_768
 MOST_NAMES = 5  # in a line
 BACK_LOOKS = 64  # of 32 decisions, without anything moved, after which all is said to be back
 EVERY_S = 600.0  # between two writes of the file, because cards wear out
@@ -102,7 +105,7 @@ class Watching:
         self._acts = args.drift == ACT
         self._deadline_s = args.deadline_ms / 1000
         self._request_cost = to_unit(Meter(loaded.machine.program).request_cost)
-        self._least_sure = LeastSure()
+        self._draws = Draws()  # of probes
         self._moved = Episode(BACK_LOOKS)
         self._own: Record | None = None  # the line before f0 was asked by the rule, where it was
         self._told = ("", frozenset[int]()) if promise is None else (promise.state, frozenset[int]())
@@ -113,28 +116,36 @@ class Watching:
 
     def end(self, case: Case) -> None:
         """Have f0 answer the case after all, where the rule for a broken promise forwards it within its limit."""
-        share = 0.0 if self._promise is None else self._promise.forwarded_share
-        if share and case.can_ask and case.record["route"] == "local" and not self._manifest.clock:
-            self._forward(case, share)
-
-    def _forward(self, case: Case, share: float) -> None:
-        record, link = case.record, self._link
-        if link is None or not self._least_sure.takes(record["confidence"], share):
+        rest, record = None if self._promise is None else self._promise.rest, case.record
+        if rest is None or record["route"] != "local" or self._manifest.clock:
             return
+        link = self._link
         most = to_micro(record["cost"] + self.bank.request_cost() + self._request_cost)
-        if not link.can_ask or (case.limit is not None and most > case.limit):
+        if link is None or not (case.can_ask and link.can_ask) or (case.limit is not None and most > case.limit):
+            rest.uncovered += 1
             return
+        can_learn = is_told(record)
+        answer = int(case.decision.result) if self._manifest.value is None else 0
+        place = place_of(answer, record["confidence"], len(record["sensors"]))
+        if not can_learn or rest.takes(place, self._draws()):
+            self._forward(case, link, rest if can_learn else None)
+
+    def _forward(self, case: Case, link: Link, rest: Rest | None) -> None:
+        record = case.record
         self._own, case.has_asked = record, True
         began = monotonic()
         readings, cost = self.bank.request_readings()
         reply = link.ask(readings, self._deadline_s, lambda: False)
         names, lacking = self._manifest.sensors, self.bank.request_lacks
         bought = [name for s, name in enumerate(names) if s in self.bank.readings]
+        answer = self._answer(reply, [name for s, name in enumerate(names) if s in lacking or name in record["failed"]])
+        if rest is not None and answer["route"] == "cloud":
+            rest.answered(agrees=agrees(record, answer))
         case.record = record | {
             "cost": record["cost"] + cost + self._request_cost,
             "sensors": record["sensors"] + [name for name in bought if name not in record["sensors"]],
             "latency_ms": round(record["latency_ms"] + 1000 * (monotonic() - began), 3),
-            **self._answer(reply, [name for s, name in enumerate(names) if s in lacking or name in record["failed"]]),
+            **answer,
         }
 
     def _answer(self, reply: Reply | None, failed: list[str]) -> Record:
@@ -166,7 +177,7 @@ class Watching:
         if state == last_state and len(suspects) == len(last_suspects):
             return has_moved
         if self._promise is not None and state == BROKEN and last_state != BROKEN:
-            end = "more cases are forwarded" if self._promise.forwarded_share else "have it trained again"
+            end = "f0 answers until it agrees" if self._promise.rest is not None else "have it trained again"
             self._note(f"the bundle's promise is broken since decision {self._promise.broken_since}; {end}")
         together = frozenset[int]() if self._watch is None else self._watch.together
         for s in suspects.keys() - last_suspects - together:

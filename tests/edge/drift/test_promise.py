@@ -10,8 +10,8 @@ import pytest
 
 from hardcase_edge.base.change import Change, stake_at, stakes
 from hardcase_edge.drift.flags import ALARM, FORWARD
-from hardcase_edge.drift.promise import ALPHA, BROKEN, HOLDS, RUNGS, UNKNOWN, Promise, promise_of
-from hardcase_edge.drift.reaction import LeastSure
+from hardcase_edge.drift.promise import ALPHA, BROKEN, HOLDS, MOST_BREAKS, UNKNOWN, Promise, promise_of
+from hardcase_edge.drift.reaction import LOOK, PROBE
 
 
 def audits(promise: Promise, share: float, n: int, seed: int) -> Promise:
@@ -60,18 +60,30 @@ def test_nothing_is_said_of_few_audits():
     assert audits(Promise(0.95, None), 1.0, 20, 0).state == UNKNOWN
 
 
-def test_a_broken_promise_stays_broken_and_a_rule_forwards_more_until_the_rest_holds():
+def test_a_broken_promise_stays_broken_and_a_rule_forwards_all_until_f0_agrees():
     alarm = audits(audits(Promise(0.9, None, ALARM), 0.3, 40, 1), 1.0, 500, 1)
     assert (alarm.state, alarm.breaks, alarm.forwarded_share) == (BROKEN, 1, 0.0)
     promise = audits(Promise(0.9, None, FORWARD), 0.3, 10, 1)
-    assert (promise.breaks, promise.forwarded_share) == (1, RUNGS[1])
+    assert (promise.breaks, promise.forwarded_share) == (1, 1.0)
     audits(promise, 1.0, 200, 1)
     assert promise.facts() | {"agreement": 0} == {
-        "state": BROKEN, "since": 2, "decisions": 210, "agreement": 0, "now": HOLDS, "rule": FORWARD,
-        "forwarding": RUNGS[1],
+        "state": BROKEN, "since": 2, "decisions": 210, "agreement": 0, "now": HOLDS, "rule": FORWARD, "forwarding": 1.0,
+        "rest": {"cases": 0, "alone": 0, "wrong_at_most": 0, "uncovered": 0},
     }  # fmt: skip
-    audits(promise, 0.0, 400, 1)
-    assert promise.forwarded_share == 1.0
+
+
+def test_audits_that_fail_again_have_all_cells_rest_and_the_ledger_goes_on():
+    promise = audits(Promise(0.9, None, FORWARD), 0.0, 10, 1)
+    for _ in range(400):
+        if promise.rest.takes(3, 0.5):
+            promise.rest.answered(agrees=True)
+    alone, breaks = promise.rest.alone, promise.breaks
+    assert (alone, promise.forwarded_share) == (400 - LOOK, pytest.approx(PROBE))
+    audits(promise, 0.0, 40, 1)
+    assert promise.breaks > breaks
+    assert (promise.rest.takes(3, 0.5), promise.rest.alone) == (True, alone)
+    audits(promise, 0.0, 3_000, 1)
+    assert promise.breaks == MOST_BREAKS
 
 
 def test_more_forwarding_than_promised_breaks_the_promise_without_an_audit():
@@ -127,7 +139,9 @@ def test_a_purse_of_an_earlier_version_goes_on():
 
 
 def test_a_promise_goes_on_over_a_restart_and_damage_begins_anew():
-    promise = audits(Promise(0.95, 0.3, FORWARD), 0.9, 77, 3)
+    promise = audits(Promise(0.95, 0.3, FORWARD), 0.7, 77, 3)
+    assert promise.rest is not None
+    assert promise.rest.takes(4, 0.5)
     state = json.loads(json.dumps(promise.to_json()))
     again = Promise(0.95, 0.3, FORWARD)
     assert again.restore(state)
@@ -154,11 +168,3 @@ def test_a_manifest_promises_shares_and_nothing_else():
     assert (promise.agreement, promise.max_forward) == (0.9, 0.2)
     for odd in ({}, {"audits": 3}, {"audits": {"at_least": 1}}, {"promise": {"max_forward": 1.0}}, {"promise": []}):
         assert promise_of(odd) is None
-
-
-def test_the_least_sure_answers_are_forwarded_first():
-    answers, draw = LeastSure(), random.Random(0)
-    taken = [(c, answers.takes(c, 0.25)) for c in (draw.random() for _ in range(6_000))][1_000:]
-    assert 0.22 < sum(t for _, t in taken) / len(taken) < 0.30
-    assert max(c for c, t in taken if t) < 0.33 < 0.2 + min(c for c, t in taken if not t)
-    assert not any(answers.takes(0.5, 0.0) for _ in range(9))

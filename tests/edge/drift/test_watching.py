@@ -19,6 +19,7 @@ from hardcase_edge.device.audits import Audits
 from hardcase_edge.device.device import Device, RuntimeConfig
 from hardcase_edge.device.draws import Draws
 from hardcase_edge.drift.promise import Promise
+from hardcase_edge.drift.reaction import LOOK, PROBE, most_wrong
 from hardcase_edge.drift.stability import LASTING, WINDOW
 from hardcase_edge.drift.watch import Watch
 from hardcase_edge.link.wire import OK, Reply
@@ -52,6 +53,10 @@ MONITORS = Monitors(((0, EVEN),), None, (0, 0), (Residual(0, 40, 0, (BY_VIB,)),)
 def broker(tmp_path_factory):
     with running_mosquitto(tmp_path_factory.mktemp("drift")) as running:
         yield running
+
+
+def reply(result: int = 0) -> Reply:
+    return Reply(bytes(16), HPC, OK, result, 9_000)
 
 
 def run(tmp_path: Path, *words: str, n: int = 10) -> int:
@@ -170,10 +175,6 @@ def broken() -> Promise:
     return promise
 
 
-def reply(result: int = 0) -> Reply:
-    return Reply(bytes(16), HPC, OK, result, 9_000)
-
-
 def test_a_broken_promise_forwards_within_the_budget_and_pays_for_it():
     device, watching, _ = make_device([3.0, 3.0], [reply(), None], broken(), budget=FORWARD_COST)
     made = [(line, watching.decided(line))[0] for line in device.run()]
@@ -188,6 +189,30 @@ def test_a_broken_promise_forwards_within_the_budget_and_pays_for_it():
     assert link.asked == [], "the hard budget stays hard"
 
 
+def test_answers_rest_until_f0_agrees_and_probes_go_on():
+    n, draws = 200, iter([0.5] * 150 + [0.01] * 50)
+    device, watching, link = make_device([3.0] * n, [reply(1)] * n, promise := broken())
+    watching._draws = lambda: next(draws)
+    routes = [(line["route"], watching.decided(line))[0] for line in device.run()]
+    rested = routes.index("local")
+    assert rested % LOOK == 0, "f0 agrees, and cells are looked at now and then"
+    assert routes == ["cloud"] * rested + ["local"] * (150 - rested) + ["cloud"] * 50
+    assert len(link.asked) == rested + 50
+    facts = promise.facts()
+    assert facts["rest"] == {
+        "cases": n, "alone": 150 - rested, "wrong_at_most": int(most_wrong(0)), "uncovered": 0,
+    }  # fmt: skip
+    assert facts["forwarding"] == PROBE
+
+
+@pytest.mark.parametrize("answer", [None, reply(0)], ids=["lost", "another class"])
+def test_answers_rest_as_long_as_f0_differs_or_no_reply_comes(answer):
+    device, watching, link = make_device([3.0] * 150, [answer] * 150, promise := broken())
+    routes = {(line["route"], watching.decided(line))[0] for line in device.run()}
+    assert routes == {"degraded" if answer is None else "cloud"}
+    assert (len(link.asked), promise.rest.alone) == (150, 0)
+
+
 def test_a_forwarded_answer_without_a_sensor_names_it_and_has_no_confidence():
     device, watching, _ = make_device([3.0, 3.0], [reply(), None], broken())
     watching.bank.without = frozenset({1})  # vib, which the device does not read for its own answer
@@ -198,9 +223,10 @@ def test_a_forwarded_answer_without_a_sensor_names_it_and_has_no_confidence():
 def test_a_promise_that_holds_and_a_link_that_is_down_change_nothing():
     device, _, link = make_device([3.0], [], Promise(0.95, None, "forward"))
     assert [line["route"] for line in device.run()] == ["local"]
-    device, _, link = make_device([3.0], [], broken())
+    device, _, link = make_device([3.0], [], promise := broken())
     link.can_ask = False
     assert [(line["route"], line["cost"]) for line in device.run()] == [("local", 1.0)]
+    assert (promise.rest.uncovered, promise.rest.n) == (1, 0), "outside the ledger"
 
 
 class Sure(Watch):
