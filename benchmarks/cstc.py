@@ -2,6 +2,7 @@
 """Trees and cascades of classifiers (Xu et al. 2014) beside their peers, static sets, cascades and GreedyMiser.
 
     python -m benchmarks.cstc --data digits --split 0 --method cstc-2 cascade    adds results to the JSON
+    python -m benchmarks.cstc --data forest --method astc-2 cstc-2 dag            figure 4 of Wang et al. (2015)
     python -m benchmarks.cstc --data mq2008 --crossed --split 0 1                 judges training queries, too
     python -m benchmarks.cstc --render                                           only writes page and pictures again
 
@@ -24,6 +25,7 @@ import numpy as np
 
 from hardcase_edge.program.definition import Acquire, Answer, Branch, Node, Scorer, Trees
 from hardcase_train.data.effort import NORMAL
+from hardcase_train.data.from_arrays import make_problem
 from hardcase_train.data.problem import Problem, Rows
 from hardcase_train.policy.batch import Batch, Outcome
 from hardcase_train.policy.front import Point
@@ -33,14 +35,30 @@ from hardcase_train.stages.subset_search import SubsetSearch
 from . import digits38, early_exit, relevance
 from .cstc_methods import FEW_LEAVES, METHODS
 from .cstc_page import CROSSED, PAGE, RESULTS, pictures, write_page
+from .learning_cases import covertype_2
 
-EFFORT = replace(NORMAL, n_tree_prices=6)
+EFFORT = replace(NORMAL, n_tree_prices=6, n_graph_prices=8)
+FOREST = (6_000, 3_000, 20_000)  # rows of training, validation and test
+
+
+def forest_of(split: int, effort: Any) -> Problem:
+    """Covertype, classes 1 to 3 against 4 to 7, rows drawn by the split; f0 knows nothing."""
+    X, y = covertype_2()
+    ends = np.cumsum(FOREST)
+    drawn = np.split(np.random.default_rng(split).permutation(len(y))[: ends[-1]], ends[:-1])
+    n = X.shape[1]
+    made = make_problem(X[drawn[0]], y[drawn[0]], np.ones(n), 2, None, None, float(n), split, "auto", effort)
+    train, valid, test = (Rows(X[rows], y[rows], np.full((len(rows), 2), 0.5), rows) for rows in drawn)
+    return replace(made, train=train, valid=valid, test=test)
+
+
 PROBLEMS: dict[str, Callable[[int, Any], Problem]] = {
     "digits": digits38.problem_of,
+    "forest": forest_of,
     "mq2008": relevance.problem_of,
     "skewed": relevance.skewed_of,
 }
-TREE_COST = {"digits": 0.0, "mq2008": 1.0, "skewed": 1.0}
+TREE_COST = {"digits": 0.0, "forest": 0.0, "mq2008": 1.0, "skewed": 1.0}
 ONLY_CLASSES = {"and-or", "adaboost-rs"}
 EARLY_EXIT = "early exit"
 OF_RANKINGS = {EARLY_EXIT, FEW_LEAVES}
@@ -107,7 +125,9 @@ def points_of(data: str, split: int, names: list[str], is_crossed: bool = False)
     search = SubsetSearch(Judge(problem, is_alone=not is_crossed), 1)
     for name in names:
         key = f"{data}{CROSSED if is_crossed else ''}/{split}/{name}"
-        unfit = (data == "digits" and name in OF_RANKINGS) or (name in ONLY_CLASSES and not problem.kind.has_classes)
+        unfit = (problem.kind.has_classes and name in OF_RANKINGS) or (
+            name in ONLY_CLASSES and not problem.kind.has_classes
+        )
         unfit = unfit or (is_crossed and name == EARLY_EXIT)
         if unfit or key in known():
             continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from hardcase_train.data.problem import Problem
@@ -19,6 +20,7 @@ from hardcase_train.methods.boosted.stage_wise import StageWiseRegression
 from hardcase_train.methods.cstc.and_or import AndOr
 from hardcase_train.methods.cstc.cost_tree import CostSensitiveTree
 from hardcase_train.methods.cstc.greedy_tree import GreedyTree
+from hardcase_train.methods.graph.dag import DagClassifier
 from hardcase_train.methods.graph.nested import nested_points
 from hardcase_train.methods.graph.reduce import inclusion
 from hardcase_train.policy.front import Point
@@ -26,6 +28,7 @@ from hardcase_train.policy.selection import Judge
 from hardcase_train.stages.nested_sets import Chains
 from hardcase_train.stages.priced_sets import PricedSets
 from hardcase_train.stages.screening import screen
+from hardcase_train.stages.subset_cover import COUNT
 from hardcase_train.stages.subset_search import SubsetSearch
 from hardcase_train.trees.boosting import TreeSettings
 
@@ -137,6 +140,12 @@ def few_leaves(problem: Problem, search: SubsetSearch) -> list[Point]:
     return [p for model in models for p in model.points(search.judge)]
 
 
+def graph(problem: Problem, search: SubsetSearch, **params: Any) -> list[Point]:
+    """A graph of the unions of 7 subsets and all sensors, by Algorithm 2 of Wang et al. (2015), of degree 2."""
+    kinds = {"classifier": "polynomial", "learner": "polynomial", "degree": 2}
+    return DagClassifier.run(search, {**kinds, "subsets": "greedy", "count": COUNT + 1, **params})
+
+
 METHODS: dict[str, Run] = {
     "stage-wise": grid(StageWiseRegression),
     "single": tree(depth=0),
@@ -145,6 +154,7 @@ METHODS: dict[str, Run] = {
     "cstc-2": tree(depth=2),
     "cstc-2, interior 0.1": tree(depth=2, interior=0.1),
     "cstc-2, slope 3": tree(depth=2, slope=3.0),
+    "cstc-2, node by node": tree(depth=2, descent="nodes"),
     "cstc-3, pruned": tree(depth=3, structure="pruned"),
     "cstc-3, grown": tree(depth=3, structure="grown"),
     "cstc-2, zeros kept": tree(depth=2, tuning="zeros"),
@@ -157,6 +167,9 @@ METHODS: dict[str, Run] = {
     "cscc-4": tree(shape="cascade", depth=3),
     "cronus-4": tree(shape="cronus", depth=3),
     "astc-2": grid(GreedyTree),
+    "dag": grid(DagClassifier),
+    "dag, unions of 8 sets": partial(graph, passes=2),
+    "dag, unions of 8 sets, as in the paper": partial(graph, passes=1, plain=True),
     "and-or": grid(AndOr),
     "adaboost-rs": grid(ResampledAdaBoost),
     "static": shared(static_sets),

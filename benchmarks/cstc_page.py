@@ -24,6 +24,7 @@ CROSSED = " crossed"  # behind the name of data whose training rows are judged, 
 LEAST_SHARE = 0.01  # of the test rows, of a path that counts
 TITLES = {
     "digits": "3 against 8 in four resolutions, 1,120 pixels at 1 each: error",
+    "forest": "Covertype, classes 1 to 3 against 4 to 7, 54 features at 1 each: error",
     "mq2008": "MQ2008, features cost 1 to 200 and a tree 1: NDCG@5",
     "skewed": "MQ2008 skewed, the same costs: Precision@5",
 }
@@ -59,6 +60,8 @@ Where a tree costs, a policy pays 1 for each tree that it evaluates, beside the 
 standardised readings unless they are `on trees`; the number counts levels below the root, or nodes of a cascade.
 - `zeros kept` and `trees answer` are two ways of fine-tuning; without a word, all columns of the sensors that \
 a row has bought are fitted again.
+- `node by node` minimises as Algorithm 1 of the paper does, one node at a time; all others over all nodes at once \
+([why](../math.md#15-trees-of-linear-classifiers)).
 - `stage-wise`, `and-or`, `adaboost-rs`, `astc` and `greedy-miser` are methods too; `early exit` judges a whole query \
 at once (`benchmarks/early_exit.py`) and is not a program.
 - `and-or` and `adaboost-rs` are for classes: they are measured on the digits, and not on MQ2008, skewed or \

@@ -62,7 +62,7 @@ def import_model(
 
     Parameters
     ----------
-    model : path of an .onnx, .skops, LightGBM text or XGBoost JSON file, or a fitted estimator
+    model : path of an .onnx, .skops, LightGBM text, XGBoost or EBM JSON file, or a fitted estimator
     out : path of the bundle; its signature goes beside it
     layout : sensors and costs, as ``sensor_layout.read_layout`` gives them; None for one sensor at no cost
     rows : (n, n_features) in the model's order, or (names of columns, rows); the program is compared with its source

@@ -84,7 +84,8 @@ def train(
     policy : limits that every trained policy keeps: "budget", the most that any decision may cost; "max_ms", the
         longest decision of the kernel; "max_bytes", in flash; "max_forward", the largest share that is forwarded
     hpc : f0, an unfitted classifier with ``predict_proba``, or a regressor of values (of scikit-learn, LightGBM,
-        XGBoost or CatBoost, or a Pipeline), or the path of a fitted model (.onnx, .skops, LightGBM text, XGBoost JSON);
+        XGBoost or CatBoost, or a Pipeline), or the path of a fitted model (.onnx, .skops, LightGBM text, XGBoost or
+        EBM JSON);
         None: gradient boosting
     hpc_classes : the labels of a fitted model's columns, in its own order; empty: those that its file names
     methods : names of methods, a name, or "auto"; both baselines are always trained

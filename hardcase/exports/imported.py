@@ -42,7 +42,7 @@ def add_model(parser: Flags, wish: argparse._MutuallyExclusiveGroup) -> None:
     wish.add_argument(
         "--model",
         metavar="FILE",
-        help="instead of BUILD: your own model, as .onnx, .skops, LightGBM text or XGBoost JSON",
+        help="instead of BUILD: your own model, as .onnx, .skops, LightGBM text or JSON of XGBoost or an EBM",
     )
     parser.add_argument(
         "--sensors", metavar="FILE", help="with --model: TOML file with sensors, costs, names and ranges"

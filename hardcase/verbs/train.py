@@ -50,7 +50,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="train with N consecutive seeds and report means in front.md (default 1)",
     )
     trained.add_argument(
-        "--hpc", type=Path, metavar="FILE", help="f0: a fitted model, as .onnx, .skops, LightGBM text or XGBoost JSON"
+        "--hpc",
+        type=Path,
+        metavar="FILE",
+        help="f0: a fitted model, as .onnx, .skops, LightGBM text or JSON of XGBoost or an EBM",
     )
     limited = parser.add_argument_group("limits that every policy keeps")
     limited.add_argument(

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ __all__ = ["read_model"]
 
 
 def read_model(model: Any) -> Source:
-    """The source model of a path (.onnx, .skops, LightGBM's text or XGBoost's JSON) or of a live estimator.
+    """The source model of a path (.onnx, .skops, LightGBM's text, XGBoost's or an EBM's JSON) or of a live estimator.
 
     Raises
     ------
@@ -42,12 +43,17 @@ def _read_file(path: Path) -> Source:
 
         return read_skops(data)
     if data[:1] == b"{":
+        if re.match(rb'\{\s*("version"\s*:\s*"[^"]{0,20}"\s*,\s*)?"ebm"\s*:', data[:1000]):
+            from ..sources.from_interpret import read_interpret
+
+            return read_interpret(data)
         from ..sources.from_xgboost import read_xgboost
 
         return read_xgboost(data)
     if path.suffix != ".onnx":
         raise InputError(
-            f"model {path} is not an .onnx file, a .skops file, LightGBM text or XGBoost JSON; write it as one of them"
+            f"model {path} is not an .onnx file, a .skops file, LightGBM text or JSON of XGBoost or an EBM; write it "
+            "as one of them"
         )
     from ..sources.from_onnx import read_onnx
 

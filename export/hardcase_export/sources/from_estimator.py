@@ -15,7 +15,7 @@ __all__ = ["from_estimator"]
 
 
 def from_estimator(model: Any) -> Source:
-    """The source model of a fitted estimator of scikit-learn, LightGBM, XGBoost or CatBoost, or of a Booster.
+    """The source model of a fitted estimator of one of these libraries, or of a Booster.
 
     Raises
     ------
@@ -35,6 +35,10 @@ def from_estimator(model: Any) -> Source:
         from .from_onnx import from_catboost
 
         return from_catboost(model)
+    if library == "interpret":
+        from .from_interpret import from_interpret
+
+        return from_interpret(model)
     if type(model).__name__ == "Pipeline":
         return _pipeline(model)
     from .from_sklearn import from_sklearn

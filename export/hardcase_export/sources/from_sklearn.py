@@ -3,11 +3,14 @@
 
 scikit-learn's trees hold a reading in float32 and send it left if it is at most a float64 threshold. A forest answers
 the mean of its trees' shares; gradient boosting adds leaves to a first score in float64. Linear models use float64.
-Networks do too, but become float32.
+Networks do too, but become float32. Histogram boosting compares in float64. Its categories are the numbers that its
+encoder has seen; every other number counts as missing, as in scikit-learn. A set of categories becomes intervals just
+below, at and above each of its numbers.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -38,6 +41,7 @@ BOOSTED = ("GradientBoostingClassifier", "GradientBoostingRegressor")
 HISTOGRAM = ("HistGradientBoostingClassifier", "HistGradientBoostingRegressor")
 LOGISTICS = ("LogisticRegression", "LogisticRegressionCV")
 CLASSIFIERS = ("LinearSVC", "Perceptron", "RidgeClassifier", "RidgeClassifierCV", "SGDClassifier")
+LINKS = ("IdentityLink", "LogitLink", "MultinomialLogit")  # of histogram boosting
 REGRESSORS = (
     "ElasticNet", "HuberRegressor", "Lasso", "LinearRegression", "LinearSVR", "Ridge", "RidgeCV", "SGDRegressor",
 )  # fmt: skip
@@ -56,7 +60,7 @@ def from_sklearn(estimator: Any) -> Source:
     if kind not in KNOWN:
         raise InputError(
             f"a {kind} cannot be imported; give one of {', '.join(KNOWN)}, a Pipeline with one of them, or a model of "
-            "LightGBM, XGBoost or CatBoost"
+            "LightGBM, XGBoost, CatBoost or interpret"
         )
     try:
         return check_source(_read(kind, estimator))
@@ -68,9 +72,7 @@ def from_sklearn(estimator: Any) -> Source:
 
 def _read(kind: str, estimator: Any) -> Source:
     if kind in HISTOGRAM:
-        from .from_hist_boosting import from_hist
-
-        return from_hist(estimator)
+        return _histogram(estimator)
     if kind in TREES:
         return _forest(estimator, [estimator])
     if kind in FORESTS:
@@ -188,3 +190,82 @@ def _network(estimator: Any) -> Source:
         **fields, dtype="f32", sums="f32", base=(0.0,) * len(layers[-1].bias),
         network=Network(np.zeros(n), np.ones(n), tuple(layers)), link=LOGISTIC,
     )  # fmt: skip
+
+
+# ---------------------------------------------------------------- histogram boosting
+
+
+def _histogram(estimator: Any) -> Source:
+    """The source model of histogram boosting.
+
+    Raises
+    ------
+    InputError
+        A category is not a number, or the answer is not a class or the plain sum of leaves.
+    """
+    fields = source_fields(estimator)
+    link = type(estimator._loss.link).__name__
+    if link not in LINKS:
+        raise InputError(
+            f"{fields['name']} transforms its scores by a {link}, but a program answers plain sums; "
+            "train it with another loss"
+        )
+    categories, order = _categories(estimator)
+    trees = [
+        _tree(predictor, k, categories, order) for stage in estimator._predictors for k, predictor in enumerate(stage)
+    ]
+    base = np.asarray(estimator._baseline_prediction, dtype=np.float64).ravel()
+    return Source(
+        **fields, dtype="f64", is_nullable=True, base=tuple(base.tolist()), trees=tuple(trees),
+        link=LOGISTIC if fields["classes"] else NONE,
+    )  # fmt: skip
+
+
+def _categories(estimator: Any) -> tuple[dict[int, NDArray[np.float64]], list[int]]:
+    """Categories by categorical feature, as numbers; and the features in the order in which trees number them."""
+    is_set = estimator.is_categorical_
+    if is_set is None:
+        return {}, list(range(int(estimator.n_features_in_)))
+    mask = np.asarray(is_set, dtype=bool)
+    sets = np.flatnonzero(mask).tolist()
+    categories = {}
+    for feature, seen in zip(sets, estimator._preprocessor.named_transformers_["encoder"].categories_, strict=True):
+        seen = np.asarray(seen)
+        if seen.dtype.kind not in "iuf":
+            raise InputError(
+                f"feature {feature} has categories that are not numbers; code them as numbers and train again"
+            )
+        values = seen.astype(np.float64)
+        categories[feature] = values[~np.isnan(values)]
+    return categories, [*sets, *np.flatnonzero(~mask).tolist()]
+
+
+def _tree(predictor: Any, output: int, categories: dict[int, NDArray[np.float64]], order: list[int]) -> SourceTree:
+    nodes = predictor.nodes
+    is_leaf = np.asarray(nodes["is_leaf"], dtype=bool)
+    place = np.where(is_leaf, -np.cumsum(is_leaf), np.cumsum(~is_leaf) - 1).tolist()
+    splits, children = [], []
+    names = ("feature_idx", "num_threshold", "missing_go_to_left", "left", "right", "is_categorical", "bitset_idx")
+    for number, cut, missing_left, left, right, is_set, bitset in zip(
+        *(nodes[name][~is_leaf].tolist() for name in names), strict=True
+    ):
+        feature = order[number]
+        if is_set:
+            splits.append(
+                _set(feature, categories[feature], predictor.raw_left_cat_bitsets[bitset], bool(missing_left))
+            )
+        else:
+            splits.append(Split(feature, (cut,), (True, False), bool(missing_left)))
+        children.append((place[left], place[right]))
+    return SourceTree(output, splits, children, np.asarray(nodes["value"], dtype=np.float64)[is_leaf][:, None])
+
+
+def _set(feature: int, categories: NDArray[np.float64], bits: NDArray[np.uint32], missing_left: bool) -> Split:
+    """A split on a set: each category goes where its bit says, every other number where missing readings go."""
+    cuts: list[float] = []
+    sides: list[bool] = []
+    for k, value in sorted(enumerate(categories.tolist()), key=lambda pair: pair[1]):
+        cuts += [math.nextafter(value, -math.inf), value]
+        sides += [missing_left, bool(int(bits[k // 32]) >> (k % 32) & 1)]
+    joined = dict(zip(cuts, sides, strict=True))  # between neighbouring doubles an interval is empty
+    return Split(feature, tuple(joined), (*joined.values(), missing_left), missing_left)

@@ -109,7 +109,7 @@ def open_given(
 
     Parameters
     ----------
-    path : an .onnx, .skops, LightGBM text or XGBoost JSON file
+    path : an .onnx, .skops, LightGBM text, XGBoost or EBM JSON file
     features, dtypes : names and types of the table's columns, in order
     classes : the table's labels, in order
     X : (n, n_features) training rows, whose medians stand for missing readings if the model takes none

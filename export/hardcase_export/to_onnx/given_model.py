@@ -50,7 +50,9 @@ class GivenModel:
 
 
 def read_given(path: Path, n_features: int) -> GivenModel:
-    """The model of an .onnx, .skops, LightGBM text or XGBoost JSON file; ``n_features``: if the file does not say it.
+    """The model of an .onnx, .skops, LightGBM text, XGBoost or EBM JSON file.
+
+    ``n_features``: if the file does not say it.
 
     Raises
     ------

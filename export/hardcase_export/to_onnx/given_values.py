@@ -95,7 +95,7 @@ def open_given_values(path: str | Path, features: Sequence[str], dtypes: Sequenc
 
     Parameters
     ----------
-    path : an .onnx, .skops, LightGBM text or XGBoost JSON file
+    path : an .onnx, .skops, LightGBM text, XGBoost or EBM JSON file
     features, dtypes : names and types of the table's columns, in order
     X : (n, n_features) training rows, whose medians stand for missing readings if the model takes none
 

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from unittest.mock import Mock, patch
 
 import numpy as np
 import pytest
 
 from hardcase_train.methods.cstc.columns import readings
 from hardcase_train.methods.cstc.cost_tree import CostSensitiveTree
-from hardcase_train.methods.cstc.descent import initial
+from hardcase_train.methods.cstc.descent import DESCENTS, initial
 from hardcase_train.methods.cstc.fit import Learner
 from hardcase_train.methods.cstc.objective import Objective, Rule, Weights, payers_of
 from hardcase_train.methods.cstc.shape import EXIT, Shape, chain, tree
@@ -70,7 +71,10 @@ def test_fine_tuning_keeps_the_zeros_that_it_is_given() -> None:
     assert (learner.fit(columns, has, np.arange(90), None).weights.coef[:, :-1] != 0).all()
 
 
-@pytest.mark.parametrize("params", [{"structure": "pruned"}, {"structure": "grown"}, {"tuning": "zeros", "l1": 0.01}])
+@pytest.mark.parametrize(
+    "params",
+    [{"structure": "pruned"}, {"structure": "grown"}, {"tuning": "zeros", "l1": 0.01}, {"descent": "nodes"}],
+)
 def test_each_way_gives_points_with_the_cost_of_its_paths(params: dict[str, str]) -> None:
     problem = make_problem(3, n=90, effort=BRIEF)
     judge = Judge(problem, is_alone=True)
@@ -81,6 +85,16 @@ def test_each_way_gives_points_with_the_cost_of_its_paths(params: dict[str, str]
         assert all(0 <= cost <= costs.sum() for cost in point.params["path_costs"])
 
 
-def test_an_unknown_structure_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"structure of CostSensitiveTree is 'bushy'; expected one of \('full'"):
-        CostSensitiveTree(structure="bushy").points(Judge(make_problem(2, n=40, effort=BRIEF), is_alone=True))
+@pytest.mark.parametrize("name", DESCENTS)
+def test_a_descent_is_that_of_its_name(name: str) -> None:
+    """Algorithm 1 is asked for by name."""
+    judge, called = Judge(make_problem(2, n=60, effort=BRIEF), is_alone=True), Mock(side_effect=DESCENTS[name])
+    with patch.dict(DESCENTS, {name: called}):
+        CostSensitiveTree(depth=1, n_steps=2, descent=name).points(judge)
+    assert called.call_count == judge.problem.effort.n_tree_prices
+
+
+@pytest.mark.parametrize(("name", "first"), [("structure", "full"), ("descent", "together")])
+def test_an_unknown_way_is_refused(name: str, first: str) -> None:
+    with pytest.raises(ValueError, match=rf"{name} of CostSensitiveTree is 'bushy'; expected one of \('{first}'"):
+        CostSensitiveTree(**{name: "bushy"}).points(Judge(make_problem(2, n=40, effort=BRIEF), is_alone=True))  # type: ignore

@@ -23,7 +23,7 @@ from ...policy.selection import Judge
 from ...stages.subset_search import SubsetSearch
 from ...trees.binning import Bins
 from .columns import Columns, readings, tree_columns
-from .descent import along, prices_of
+from .descent import DESCENTS, along, prices_of
 from .fit import LEAVES, Fitted, Learner, has_by_then, judged, make_objective
 from .objective import Objective, Rule
 from .program import tree_points
@@ -58,6 +58,7 @@ class CostSensitiveTree(MethodClassifier):
     l1, l2 : lasso (rho in the paper) and ridge penalty on all weights
     tree_cost : what each evaluation of a tree costs in training, if columns are trees; the meter counts sensors alone
     n_steps : of L-BFGS between two rescalings
+    descent : "together" minimises over all nodes at once; "nodes" over one after the other, Algorithm 1 of the paper
     others : those of ``PolicyClassifier``, by keyword
 
     Examples
@@ -79,6 +80,7 @@ class CostSensitiveTree(MethodClassifier):
     l2: float = 1e-4
     tree_cost: float = 0.0
     n_steps: int = 25
+    descent: str = "together"
     method: ClassVar[Method] = Method(name="cstc", work=8, colour="#16a085", auto="raced", takes_values=True)
     _limits: ClassVar[Limits] = {"depth": (0, 4), "slope": (1e-3, 1e3), "interior": (0, 1), "l1": (0, np.inf),
                                 "l2": (0, np.inf), "tree_cost": (0, np.inf), "n_steps": (1, np.inf)}  # fmt: skip
@@ -101,7 +103,7 @@ class CostSensitiveTree(MethodClassifier):
     def points(self, judge: Judge) -> list[Point]:
         """Points over prices."""
         known_values = {"shape": SHAPES, "leaves": LEAVES, "columns": COLUMNS, "tuning": TUNINGS,
-                        "structure": STRUCTURES}  # fmt: skip
+                        "structure": STRUCTURES, "descent": tuple(DESCENTS)}  # fmt: skip
         for name, choices in known_values.items():
             if (value := getattr(self, name)) not in choices:
                 raise ValueError(f"{name} of CostSensitiveTree is {value!r}; expected one of {choices}")
@@ -153,7 +155,8 @@ class CostSensitiveTree(MethodClassifier):
         """
         objective, free = self._objective(problem, columns, shape, rule)
         last = None
-        for priced, weights in along(objective, free, prices_of(objective, problem.effort.n_tree_prices)):
+        prices = prices_of(objective, problem.effort.n_tree_prices)
+        for priced, weights in along(objective, free, prices, DESCENTS[self.descent]):
             few = sparse(priced, weights)
             has = has_by_then(priced, few, len(problem.sensors))
             used = np.asarray(few.coef[:, :-1].any(axis=2))

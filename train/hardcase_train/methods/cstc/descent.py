@@ -8,7 +8,7 @@ form (16). Nodes start from the top, each as if it were a leaf (3.4.2). docs/mat
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -19,6 +19,8 @@ from ...policy.losses import SquaredLoss
 from .objective import SMOOTH, Objective, Weights
 
 __all__ = [
+    "DESCENTS",
+    "Descent",
     "along",
     "by_blocks",
     "halved",
@@ -44,6 +46,8 @@ WIDE = 1500  # columns, above which a descent looks only at those that may be wo
 SCREENS = 3  # times that it looks for more of them
 MOST_NEW = 200  # of them, at each look
 CELLS = 1 << 24  # of columns that are squared at once
+
+Descent = Callable[[Objective, Weights, np.ndarray], Weights]
 
 
 def jointly(
@@ -145,7 +149,12 @@ def started(objective: Objective, weights: Weights, free: np.ndarray, k: int, is
     return Weights(coef, theta)
 
 
-def along(objective: Objective, free: np.ndarray, prices: Sequence[float]) -> Iterator[tuple[Objective, Weights]]:
+DESCENTS: dict[str, Descent] = {"together": jointly, "nodes": by_blocks}
+
+
+def along(
+    objective: Objective, free: np.ndarray, prices: Sequence[float], descend: Descent = jointly
+) -> Iterator[tuple[Objective, Weights]]:
     """The objective at each price and its weights, each started from those before.
 
     Prices rise, and weights that are next to 0 stay there; with more columns than ``WIDE`` they fall, and ``screened``
@@ -155,12 +164,12 @@ def along(objective: Objective, free: np.ndarray, prices: Sequence[float]) -> It
     weights = objective.zero() if is_wide else initial(objective, free)
     for price in sorted(prices, reverse=is_wide):
         priced = replace(objective, rule=replace(objective.rule, price=price))
-        weights = screened(priced, weights, free) if is_wide else jointly(priced, weights, free)
+        weights = screened(priced, weights, free, descend) if is_wide else descend(priced, weights, free)
         yield priced, weights
 
 
-def screened(objective: Objective, start: Weights, free: np.ndarray) -> Weights:
-    """``jointly`` on the columns in use and those that would not stay 0; if none is in use, ``initial`` comes first."""
+def screened(objective: Objective, start: Weights, free: np.ndarray, descend: Descent = jointly) -> Weights:
+    """``descend`` on the columns in use and those that would not stay 0; if none is in use, ``initial`` comes first."""
     weights, live = start, np.asarray(start.coef[:, :-1].any(axis=(0, 2)))
     for _ in range(SCREENS):
         more = _tempted(objective, weights, free, live)
@@ -171,7 +180,7 @@ def screened(objective: Objective, start: Weights, free: np.ndarray) -> Weights:
         small = replace(objective, Z=objective.Z[:, live], payers=objective.payers.only(live))
         own = np.append(live, True)
         at = initial(small, free[:, live]) if was_empty else Weights(weights.coef[:, own], weights.theta)
-        small_weights = jointly(small, at, free[:, live])
+        small_weights = descend(small, at, free[:, live])
         coef = objective.zero().coef
         coef[:, own] = small_weights.coef
         weights = Weights(coef, small_weights.theta)
