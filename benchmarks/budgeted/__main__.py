@@ -97,7 +97,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, help="the first so many of a case")
     parser.add_argument("--effort", choices=("quick", "normal", "thorough"), help="of hardcase, in place of the case's")
     parser.add_argument("--again", action="store_true", help="replace what has been run")
-    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--out", type=Path, default=RESULTS, help="another file, of which no page is made")
     parser.add_argument("--render", action="store_true", help="only write the page")
     args = parser.parse_args()
     strange = [name for name in args.cases if name not in (*CASES, *speed.CASES)]
@@ -118,7 +118,8 @@ def main() -> None:
                 record(args.out, name, method, str(seed), found | ({"effort": effort} if method == "hardcase" else {}))
                 told = "; ".join(f"{w}: {v['accuracy']:.4f} @ {v['cost']:.2f}" for w, v in found["wishes"].items())
                 print(f"{name} {method} {seed} ({found['seconds']:.0f} s): {told}", flush=True)
-    page.PAGE.write_text(page.page(kept(args.out)), encoding="utf-8")
+    if args.out == RESULTS:
+        page.PAGE.write_text(page.page(kept(args.out)), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -175,7 +175,7 @@ def _digits() -> tuple[np.ndarray, np.ndarray]:
 FIVE = tuple(range(5))
 ROUTED = ("hardcase", "router by hand", "cascade by hand", "static")
 RENTED = ("hardcase", "FrugalML", "best API")
-PLAIN = ("hardcase", "cascade by hand", "static", "all sensors")
+PLAIN = ("hardcase", "cascade by hand", "all sensors")
 FRUGAL_SEEDS = (100, 10, 1, 50, 5)  # FrugalML's own
 FIVE_TABLES = {
     "covertype": ("covertype_sample", 12_000),

@@ -21,6 +21,7 @@ from ...linear.terms import n_terms
 from ...method import Method, Params
 from ...policy.front import Point, best_points
 from ...policy.kinds import learned
+from ...policy.prices import over_prices
 from ...policy.selection import Judge
 from ...stages.nested_sets import Chains
 from ...stages.subset_cover import find_subsets
@@ -99,7 +100,7 @@ class Dag:
 
     def points(self, params: Params, prices: Sequence[float]) -> list[Point]:
         """The points over prices that are best on the judged rows."""
-        return best_points([self.point(price, params) for price in prices])
+        return best_points(over_prices(lambda price: self.point(price, params), prices))
 
 
 def graph_of(search: SubsetSearch, how: str, count: int = 0) -> Graph:
