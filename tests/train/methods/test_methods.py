@@ -30,6 +30,8 @@ from hardcase_train.sweep.train import learn
 from tests.helpers.train.estimators import few, table
 from tests.helpers.train.problems import BRIEF, make_problem, plain, toml
 
+LACKS = "route"  # has no points where no first sensor says which others matter
+
 
 def search_of(**effort: object) -> SubsetSearch:
     return SubsetSearch(Judge(make_problem(n=90, effort=replace(BRIEF, **effort))), 1)
@@ -82,8 +84,8 @@ def test_a_setting_gives_points_of_its_method_and_the_same_ones_twice(name: str)
     search = search_of(n_linear_gammas=2)
     setting = METHODS[name].grid(search)[-1]
     points = METHODS[name].run(search, setting)
-    assert points
-    assert {p.method for p in points} == {name}
+    assert points or name == LACKS
+    assert {p.method for p in points} <= {name}
     assert all(json.loads(json.dumps(p.params, allow_nan=False)) == p.params for p in points)
     assert plain(METHODS[name].run(search_of(n_linear_gammas=2), setting)) == plain(points)
 
@@ -99,7 +101,7 @@ def test_log_loss_is_judged_by_the_confidences_that_the_program_states(name: str
     points = [point for params in (grid[0], grid[-1]) for point in METHODS[name].run(search, params)]
     for point in with_test(as_test, points):
         assert {key: point.valid[key] for key in point.test} == pytest.approx(point.test)
-    assert any(abs(point.valid["quality"]) > 0.01 for point in points)
+    assert name == LACKS or any(abs(point.valid["quality"]) > 0.01 for point in points)
 
 
 @pytest.mark.parametrize("name", BASELINES)
@@ -142,7 +144,7 @@ def test_a_name_is_checked_and_the_nearest_is_told() -> None:
     for nothing_near in ("zzzz", 3, None, "z" * 1000):
         with pytest.raises(InputError, match=r"; methods are auto, cascade, adapt-lin, .*, lp-tree") as error:
             check_method("here", nothing_near)
-        assert len(str(error.value)) < 320
+        assert len(str(error.value)) < 340
 
 
 # ---------------------------------------------------------------- one of your own

@@ -26,7 +26,7 @@ from tests.helpers.train.problems import BRIEF, make_problem
 
 CLASSIFY = [name for name, cls in METHODS.items() if not cls.method.needs_order]
 # methods that may give no point within the budget on a given table: their trees or boosters buy without one
-MAY_LACK = {"budget-prune", "greedy-miser", "stage-wise", "adaboost-rs"}
+MAY_LACK = {"budget-prune", "greedy-miser", "stage-wise", "adaboost-rs", "route"}
 
 
 def limited(problem: Problem, **limits: float) -> Problem:

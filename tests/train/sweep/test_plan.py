@@ -19,7 +19,7 @@ from tests.helpers.train.problems import BRIEF, make_problem
 def test_the_plan_counts_rows_sensors_and_settings_and_estimates_the_time() -> None:
     plan = make_plan(Ladder(make_problem(effort=BRIEF)), ("auto", "l1"), 2)
     assert (plan.n_rows, plan.n_sensors, plan.effort) == (150, 3, "quick")
-    assert set(plan.settings) == {"cascade", "dag", "adapt-gbrt", "static", "l1"}
+    assert set(plan.settings) == {"cascade", "dag", "route", "adapt-gbrt", "static", "l1"}
     assert plan.seconds > 0
 
 

@@ -40,7 +40,7 @@ from tests.helpers.train.problems import BRIEF, make_problem, plain, run, toml, 
 pytestmark = pytest.mark.usefixtures("brief_effort")
 
 HPC = {"quality": 0.9, "cost": 100.0}
-ALWAYS = ("cascade", "dag", "adapt-gbrt", "static")
+ALWAYS = ("cascade", "dag", "route", "adapt-gbrt", "static")
 
 
 def point(cost, quality):

@@ -31,6 +31,7 @@ from .graph.dag import DagClassifier
 from .graph.lp_tree import LpTree
 from .polydom.indexed import Greedy, GreedyAccuracy, GreedyCost, PolyDom, PolyDomAnytime
 from .prune.pruned_forest import BudgetPrunedForest
+from .route.route import RouteClassifier
 from .streams.duty_cycle import DutyCycle
 from .streams.held import Held
 
@@ -44,6 +45,7 @@ _CLASSES: tuple[type[MethodClassifier], ...] = (
     L1Baseline,
     BudgetPrunedForest,
     DagClassifier,
+    RouteClassifier,
     StagedAdaptGBRT,
     StaticSubset,
     GreedyMiser,

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Policies that route: on a table whose first sensor says nothing but which others matter, they find it untold."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+from hardcase_edge.program.definition import Acquire
+from hardcase_export.integers.quantise import quantise
+from hardcase_train.data.amounts import PolicyLimits
+from hardcase_train.data.effort import QUICK
+from hardcase_train.data.from_arrays import make_problem as arrays_problem
+from hardcase_train.methods.route import roots
+from hardcase_train.methods.route.bayes import Cell, RouteRows
+from hardcase_train.methods.route.cells import make_cells
+from hardcase_train.methods.route.route import RouteClassifier
+from hardcase_train.policy.batch import Batch
+from hardcase_train.policy.compile import compile_program
+from hardcase_train.policy.selection import Judge
+from hardcase_train.stages.kept import worst_cost
+from hardcase_train.stages.subset_search import SubsetSearch
+from tests.helpers.train.problems import BRIEF, make_problem
+from tests.train.policy.test_batch import agree
+
+N_CONTEXTS, N_CLASSES, WIDTH = 3, 4, 6
+
+
+def routed(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of a context (three columns) and three blocks of six columns, of which the context's block has the class.
+
+    In it the columns y, y + 1 and y + 2 (modulo six) are near three bits of the class, all others are noise.
+    """
+    rng = np.random.default_rng(seed)
+    y, context = rng.integers(N_CLASSES, size=n), rng.integers(N_CONTEXTS, size=n)
+    said = np.eye(N_CONTEXTS)[context] + rng.normal(0, 0.1, (n, N_CONTEXTS))
+    blocks = rng.normal(0.5, 0.3, (n, N_CONTEXTS, WIDTH))
+    for k in range(3):
+        blocks[np.arange(n), context, (y + k) % WIDTH] = (y + 1 >> k & 1) + rng.normal(0, 0.1, n)
+    return np.hstack([said, blocks.reshape(n, -1)]).astype(np.float32).astype(np.float64), y
+
+
+@cache
+def problem(n=600):
+    X, y = routed(n, 0)
+    made = arrays_problem(X, y, np.ones(n), N_CLASSES, [[0, 1, 2]], None, 100.0, 0, "auto", replace(QUICK, n_prices=16))
+    return made.with_hpc(np.tile(np.eye(N_CLASSES)[y] * 0.9 + 0.025, (1, 1)))
+
+
+@cache
+def points(ways="answers", budget=None, n=600):
+    p = problem(n)
+    p = p if budget is None else replace(p, limits=PolicyLimits(budget=budget))
+    return RouteClassifier.run(SubsetSearch(Judge(p), 1), {"ways": ways, "max_cells": 8})
+
+
+@pytest.mark.parametrize("ways", ["answers", "cells"])
+def test_the_context_is_found_and_rows_buy_within_its_block(ways):
+    X, y = routed(3000, 1)
+    best = 0.0
+    for point in points(ways):
+        assert (point.params["first"], point.params["cells"]) == (0, N_CONTEXTS)
+        outcome = Batch(point.program, X).run(np.zeros(len(y), dtype=np.int64))
+        if outcome.cost.mean() <= 4.5:
+            best = max(best, float((outcome.label == y).mean()))
+    assert best > 0.9  # all sensors in one fixed order have about 0.5
+
+
+@pytest.mark.parametrize("kind", ["draft", "quantised"])
+@pytest.mark.parametrize("ways", ["answers", "cells"])
+def test_the_session_decides_as_the_batch_on_every_row(ways, kind):
+    X, y = routed(60, 2)
+    X[::7, 5] = np.nan  # a sensor fails
+    X[::11, 0] = np.nan  # the first one fails
+    point = points(ways)[len(points(ways)) // 2]
+    agree(point.program if kind == "draft" else quantise(point.program).program, X, y)
+
+
+def test_figures_are_those_of_the_program_where_validation_rows_alone_are_judged():
+    search = SubsetSearch(Judge(problem(), is_alone=True), 1)
+    rows = search.problem.valid
+    for point in RouteClassifier.run(search, {"ways": "answers", "max_cells": 8}):
+        outcome = Batch(point.program, rows.X).run(rows.hpc_label)
+        assert outcome.cost.mean() == pytest.approx(point.valid["cost"])
+        assert (outcome.label == rows.y).mean() == pytest.approx(point.valid["quality"])
+
+
+@pytest.mark.parametrize("budget", [3.0, 4.0])
+def test_no_path_exceeds_a_hard_budget(budget):
+    found = points("answers", budget)
+    assert found
+    assert max(worst_cost(p) for p in found) <= budget
+    assert max(p.valid["quality"] for p in found) > 0.6
+
+
+def test_an_ordinary_table_has_no_first_sensor_and_the_estimator_still_answers():
+    search = SubsetSearch(Judge(make_problem(effort=BRIEF)), 1)
+    assert [p for params in RouteClassifier.grid(search) for p in RouteClassifier.run(search, params)] == []
+    X, y = routed(300, 3)
+    model = RouteClassifier(costs=[1.0] * 6, budget=6.0, random_state=0, effort="quick").fit(X[:, 3:9], y)
+    assert model.predict(X[:, 3:9]).shape == (300,)
+
+
+def test_cells_and_classes_are_scored_by_the_program_as_in_training():
+    rows = RouteRows(Judge(problem(), is_alone=True))
+    cells = make_cells(rows, 0, N_CONTEXTS)
+    cell = Cell(rows, cells.of == 1, problem().offered)
+    subset = tuple(sorted({0, *np.argsort(-cell.model.mean.std(axis=0))[3:6].tolist()} & set(problem().offered)))
+    start = compile_program(problem(), [cells.part(rows), cell.part(subset)], [Acquire(subset, 1, 1)])
+    batch = Batch(start, problem().valid.X)
+    first = len(problem().train.y)
+    assert (batch.scores(0).argmax(axis=1) == cells.of[first:]).all()
+    own = np.flatnonzero(cells.of[first:] == 1)
+    assert batch.scores(1)[own] == pytest.approx(cell.scores(subset, own + first), abs=1e-4)
+    shares, table = cell.tables(own + first)
+    assert shares + table[:, [cell.place[s] for s in subset]].sum(axis=1) == pytest.approx(
+        cell.scores(subset, own + first), abs=1e-3
+    )
+
+
+def test_the_context_gains_more_than_any_sensor_that_says_something_of_the_class():
+    rows = RouteRows(Judge(problem()))
+    found = {s: roots.looked(rows, make_cells(rows, s, 3), roots.DEPTH) for s in (0, 2, 9, 15)}
+    assert found[0].pays
+    assert all(found[0].gain > 2 * other.gain for s, other in found.items() if s)
+    assert min(found, key=lambda s: found[s].loss) == 0

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The method ``route``: what is read next depends on what was read.
+
+A first sensor has cells (``roots``), each cell has a model of its own (``bayes``) and states of its own (``growth``),
+and a price decides where rows stop (``policy``). Where no first sensor pays there are no settings: on most tables one
+order of sensors serves all rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from ...data.problem import Problem
+from ...estimator import Limits, MethodClassifier
+from ...method import Method, Params
+from ...policy.front import Point, best_points
+from ...policy.prices import prices
+from ...policy.selection import Judge
+from ...stages.subset_search import SubsetSearch
+from .bayes import Cell, RouteRows
+from .cells import Cells
+from .growth import State, grow, key_of
+from .policy import Routes
+from .roots import Root, find_roots
+
+__all__ = ["RouteClassifier"]
+
+LEAST_PRICE, MOST_PRICE = 0.01, 0.5  # errors per cost of the most expensive case, and of the cheapest sensor
+MAX_CLASSES = 40
+MAX_CELLS = 8
+WAYS = ("answers", "cells")  # whether answers lead on to states of their own, or a cell has one order
+
+
+@dataclass(eq=False, repr=False)
+class RouteClassifier(MethodClassifier):
+    """A policy whose next sensor depends on the readings so far.
+
+    Parameters
+    ----------
+    max_cells : cells of the first sensor's reading at most, 2 to 16
+    n_jobs : int or None, threads; None: 1
+    others : those of ``PolicyClassifier``, by keyword
+
+    Examples
+    --------
+    >>> model = RouteClassifier(max_cells=4, costs=[1.0, 3.0, 9.0], forward_cost=20.0)
+    >>> model.method.name, model.max_cells
+    ('route', 4)
+    """
+
+    max_cells: int = MAX_CELLS
+    n_jobs: int | None = None
+    method: ClassVar[Method] = Method(name="route", work=4, colour="#b9770e", auto="always", is_halved=False)
+    _limits: ClassVar[Limits] = {"max_cells": (2, 16)}
+
+    @classmethod
+    def n_settings(cls, problem: Problem) -> int:
+        return len(WAYS)
+
+    @classmethod
+    def grid(cls, search: SubsetSearch) -> list[Params]:
+        """Ways of each answer's own, and one order for each cell."""
+        return [{"ways": ways, "max_cells": MAX_CELLS} for ways in WAYS]
+
+    @classmethod
+    def run(cls, search: SubsetSearch, params: Params) -> list[Point]:
+        """The points of one setting over first sensors and prices; none if no first sensor pays."""
+        if search.problem.n_classes > MAX_CLASSES:
+            return []
+        roots = search.once(_roots_of)(params["max_cells"])
+        points = [p for root in roots for p in _points(search, root.cells, params)]
+        return best_points(points)
+
+    def points(self, judge: Judge) -> list[Point]:
+        """Points over prices; where no first sensor pays, all rows are one cell."""
+        search = SubsetSearch(judge, self.n_jobs or 1)
+        settings = [{**params, "max_cells": self.max_cells} for params in self.grid(search)]
+        found = [point for params in settings for point in self.run(search, params)]
+        return found or best_points([p for params in settings for p in _points(search, None, params)])
+
+
+class _Roots:
+    """The first sensors that pay, found once for each largest number of cells."""
+
+    def __init__(self, search: SubsetSearch) -> None:
+        self.rows = RouteRows(search.judge)
+        self._found: dict[int, list[Root]] = {}
+
+    def __call__(self, max_cells: int) -> list[Root]:
+        if max_cells not in self._found:
+            self._found[max_cells] = find_roots(self.rows, max_cells)
+        return self._found[max_cells]
+
+
+def _roots_of(search: SubsetSearch) -> _Roots:
+    return _Roots(search)
+
+
+def _points(search: SubsetSearch, cells: Cells | None, params: Params) -> list[Point]:
+    """The points of one first sensor, or of none."""
+    problem, rows = search.problem, search.once(_roots_of).rows
+    routes = Routes(rows, _states(rows, cells, params["ways"] == "answers"), cells)
+    costs = problem.sensor_costs()
+    cheapest = float(costs[costs > 0].min(initial=np.inf))
+    highest = max(LEAST_PRICE, MOST_PRICE * problem.cost_unit / cheapest)
+    grid = prices(problem, problem.effort.n_prices, LEAST_PRICE, highest)
+    own = {} if cells is None else {"first": cells.sensor, "cells": cells.n}
+    return routes.points(RouteClassifier.method.name, {**params, **own}, grid)
+
+
+def _states(rows: RouteRows, cells: Cells | None, is_own: bool) -> list[State]:
+    """The states of a policy, those with fewer sensors first; the first one has none."""
+    offered = rows.problem.offered
+    everyone = np.ones(len(rows.y), dtype=bool)
+    if cells is None:
+        return grow(Cell(rows, everyone, offered), 0, (), is_own)
+    first = (cells.sensor,)
+    grown = [grow(Cell(rows, cells.of == m, offered), m, first, is_own) for m in range(cells.n)]
+    onward = [(*states[0].targets, states[0].key)[0] for states in grown]  # where nothing gains, no state has the key
+    every = Cell(rows, everyone, first)
+    root = State(key_of(-1, first), every, onward, is_root=True)
+    start = State((-1, ()), every, [root.key] * rows.problem.n_classes)
+    return sorted([start, root, *(s for states in grown for s in states[1:])], key=lambda s: len(s.sensors))
