@@ -7,7 +7,7 @@ still fail.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from .integers.point import IntegerPoint, make_integers, read_draft
 from .integers.quantise import quantise
 from .integers.ranges import ranges_of_rows
 from .picking.agreeing import Chosen, mix_that_agrees, pick_that_agrees, why_no_mix
+from .picking.atypical import Scored, atypical_shares
 from .picking.audit_claim import audit_claim
 from .picking.held_out import BuildTrial, HeldOut, by_column, check_unseen, count, read_held_out
 from .picking.monitors import measure_monitors
@@ -110,6 +111,7 @@ def export_bundle(
     prices: bool = False,
     of_best: bool = False,
     mix: bool = True,
+    atypical: float | None = None,
 ) -> Exported:
     """Write the bundle of one point of a build's Pareto front; the same build always gives the same bytes.
 
@@ -134,6 +136,8 @@ def export_bundle(
     prices : whether running budgets may move its thresholds, by a table in the manifest
     mix : whether a ``budget`` may be met by a coin that mixes two points (``picking.pick.mix_for``), which is not done
         with ``prices``, nor where the measure is no mean over decisions or training had a limit on bytes
+    atypical : share of the validation rows at each Answer that count as atypical; such cases are forwarded where the
+        program may forward and no ``hard_budget`` is given, and have a lower confidence; None: no case does
 
     Raises
     ------
@@ -149,19 +153,22 @@ def export_bundle(
     front = read_front(build / "front.json")
     if terms is not None:
         _check_terms(terms, front)
+    scored = None if atypical is None else Scored(build, atypical, front.measure, hard_budget is None)
     if terms is None:
         wish = {
             "max_loss": max_loss, "budget": budget, "hard_budget": hard_budget, "method": method, "of_best": of_best
         }  # fmt: skip
+        alone = "" if scored is None else "a mix has no score of atypical cases"
         if not mix or budget is None or (max_loss, hard_budget) != (None, None):
             chosen = Chosen(*pick_that_agrees(build, front, wish, min_agreement))
-        elif reason := why_no_mix(front, prices):
+        elif reason := alone or why_no_mix(front, prices):
             chosen = Chosen(*pick_that_agrees(build, front, wish, min_agreement), single=reason)
         else:
             chosen = mix_that_agrees(build, front, budget, method, min_agreement)
-        claims = {} if chosen.mix is None else {"mix": chosen.mix.to_json()}
+        integers = chosen.integers if scored is None else scored(chosen.integers)
+        claims = _atypical(integers, atypical) if chosen.mix is None else {"mix": chosen.mix.to_json()}
         exported = _export(
-            front, chosen.point, chosen.integers, out, private_key, seed, claims, beside, force, monitors, prices
+            front, chosen.point, integers, out, private_key, seed, claims, beside, force, monitors, prices
         )
         return replace(exported, passed_over=chosen.passed_over, mix=chosen.mix, single=chosen.single)
     if (max_loss, budget, hard_budget) != (None, None, None):
@@ -170,10 +177,10 @@ def export_bundle(
     manifest = read_draft(build, points[0], front.legacy)[1]
     held_out = by_column(read_held_out(build, manifest) if held_out is None else held_out, manifest, terms)
     check_unseen(held_out, build, manifest)
-    trial = BuildTrial(build, held_out, min_agreement, front.legacy, front.measure, terms)
+    trial = BuildTrial(build, held_out, min_agreement, front.legacy, front.measure, terms, scored)
     point, promise = choose(points, terms, trial)
     claim = {**promise.to_json(), "rows": held_out.to_json(), "test": _on_test(trial.integers(point), terms)}
-    claims = {"promise": claim}
+    claims = {"promise": claim, **_atypical(trial.integers(point), atypical)}
     return _export(front, point, trial.integers(point), out, private_key, seed, claims, beside, force, monitors, prices)
 
 
@@ -211,6 +218,11 @@ def _check_terms(terms: RiskTerms, front: Front) -> None:
         raise InputError(f"--risk-per {terms.per} is for classes, but this build answers values; name a column")
 
 
+def _atypical(integers: IntegerPoint, share: float | None) -> dict[str, Any]:
+    """What the claims say of the score of atypical cases."""
+    return {} if share is None else {"atypical": {"share": share, **atypical_shares(integers)}}
+
+
 def _on_test(integers: IntegerPoint, terms: RiskTerms) -> dict[str, int]:
     """What the promised point does on the test rows: the local answers, and those of them that are wrong."""
     counts = count(integers, integers.test, replace(terms, per=None))
@@ -241,7 +253,7 @@ def _export(
     manifest = _finish(front, point, integers, claims)
     inner = tuple(inner_sensors(program, manifest.features, manifest.sensors).values())
     if prices:
-        manifest = replace(manifest, prices=_prices(program, valid, inner))
+        manifest = replace(manifest, prices=_prices(program, valid, inner, integers.atypical))
     manifest = replace(manifest, monitors=measure_monitors(program, valid, steps, inner) if monitors else None)
     replies = valid.hpc if steps is None else results_of(valid.hpc, steps)
     golden = make_golden(program, valid.X, replies, valid.confidence, seed)
@@ -265,13 +277,13 @@ def _export(
     )
 
 
-def _prices(program: Program, valid: Rows, inner: Sequence[int]) -> Prices:
+def _prices(program: Program, valid: Rows, inner: Sequence[int], fixed: Collection[int]) -> Prices:
     if inner:
         raise NoPricesError(
             "a policy that remembers has no table of prices: another threshold changes what it remembers, and the rows "
             "hold what this one does; leave --prices out"
         )
-    table = price_table(program, valid)
+    table = price_table(program, valid, fixed)
     if table is None:
         raise NoPricesError("no threshold of this point moves its cost on validation rows: leave --prices out")
     return table
@@ -310,4 +322,5 @@ def _finish(front: Front, point: Point, integers: IntegerPoint, promise: dict[st
     value = None if steps is None else Value(unit, steps, integers.intervals)
     program, rows = integers.quantised.program, integers.valid
     without, ranges = measure_without(program, rows, steps), ranges_of_rows(program, rows.limits)
-    return replace(manifest, claims=claims, trained=trained, without=without, ranges=ranges, value=value)
+    manifest = replace(manifest, claims=claims, trained=trained, atypical=integers.atypical)
+    return replace(manifest, without=without, ranges=ranges, value=value)

@@ -34,6 +34,7 @@ BUILD_FLAGS = (
     "c",
     "inline",
     "prices",
+    "atypical",
 )
 
 

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 __all__ = ["build", "configure", "provenance", "write_build"]
 
+MAX_TRAIN_ROWS = 4_096
+MAX_TRAIN_NUMBERS = 2_000_000
+
 
 def configure(
     path: Path,
@@ -151,6 +154,7 @@ def write_build(
         if rows is not None:
             limits = {"limits": _limits(task)} if name == "valid" else {}
             _save_rows(folder / f"{name}.npz", task, rows, hpc["sha256"], limits)
+    _save_rows(folder / "train.npz", task, task.problem.train.take(_some(task)), hpc["sha256"], {})
     return front
 
 
@@ -275,6 +279,15 @@ def _named(task: Task, key: str, value: Any) -> Any:
     if key == "stages":
         return [[task.sensors[s] for s in stage] for stage in value]
     return value
+
+
+def _some(task: Task) -> Any:
+    """Numbers of the training rows that the build keeps, in order: for ``export --atypical``, which needs no more."""
+    import numpy as np
+
+    n, n_features = task.problem.train.X.shape
+    kept = min(n, max(512, min(MAX_TRAIN_ROWS, MAX_TRAIN_NUMBERS // n_features)))
+    return np.sort(np.random.default_rng(0).permutation(n)[:kept])
 
 
 def _limits(task: Task) -> Any:

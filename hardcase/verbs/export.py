@@ -134,6 +134,13 @@ def add_contents(group: Flags) -> None:
         "--monitors", action="store_true", help="add to the bundle what run --drift needs to watch readings and sensors"
     )
     group.add_argument(
+        "--atypical",
+        type=float,
+        metavar="SHARE",
+        help="score how unlike the training rows a case is; cases above a threshold, which this share of judged rows "
+        "exceeds (such as 0.05), are forwarded, or answered with a lower confidence",
+    )
+    group.add_argument(
         "--min-agreement",
         type=float,
         metavar="SHARE",
@@ -206,23 +213,16 @@ def _export(args: argparse.Namespace, out: str | Path | None, targets: Targets) 
         raise InputError("--hpc requires --calibration, whose rows it answers")
     terms = terms_of(args, {"--calibration": args.calibration})
     held_out = None if args.calibration is None else held_out_of(args)
+    same = ("max_loss", "budget", "hard_budget", "key", "method", "seed", "force", "monitors", "prices", "atypical")
     with rows_bar("compare"):
         return export_bundle(
             args.build,
             out,
-            max_loss=args.max_loss,
-            budget=args.budget,
-            hard_budget=args.hard_budget,
-            key=args.key,
-            method=args.method,
+            **{name: getattr(args, name) for name in same},
             min_agreement=MIN_AGREEMENT if args.min_agreement is None else args.min_agreement,
-            seed=args.seed,
             terms=terms,
             held_out=held_out,
             beside=targets,
-            force=args.force,
-            monitors=args.monitors,
-            prices=args.prices,
             mix=not (args.no_mix or targets.folders),
         )
 

@@ -52,7 +52,7 @@ class Journal:
         self._loaded = loaded
         self._prefix = prefix
         self._entries = bytearray()
-        self._counting = unpaid_that_count(loaded.bundle.program)
+        self._counting = unpaid_that_count(loaded.bundle.program, loaded.manifest.atypical)
         self._sent = sensors_sent(loaded.bundle.program)
         self._sets: dict[tuple[int, ...], int] = {}  # sensors bought, numbered
         self._numbers = {route: k for k, route in enumerate(ROUTES)}

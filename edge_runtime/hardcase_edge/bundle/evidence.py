@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was measured for a bundle and a device needs: confidences without some sensors, and ranges of readings.
+"""What was measured for a bundle and a device needs: confidences without some sensors, ranges, atypical cases.
 
-Both are optional keys of the manifest; docs/SPEC-bundle-v1.md section 3 defines them. A device reports a decision that
+All are optional keys of the manifest; docs/SPEC-bundle-v1.md section 3 defines them. A device reports a decision that
 wanted a sensor in vain as degraded, with the confidence that was measured without it, or none if nobody measured it.
 An answer of the cloud to a request that lacked such a sensor has no confidence: nobody measured f0 without it.
 
@@ -16,14 +16,16 @@ from collections.abc import Collection, Mapping
 from math import inf
 
 from ..errors import BundleError
-from ..program.definition import Acquire, Answer, Branch, Forward, Program, Select
+from ..program.definition import THRESHOLD, Acquire, Answer, Branch, Forward, Program, Select, Trees
 from ..program.reads import indices_of, read_by_scorers
-from ..session.session import CLOUD, DEGRADED, Decision
+from ..session.session import CLOUD, DEGRADED, Decision, Session
 
 __all__ = [
     "Counting",
     "Ranges",
     "Without",
+    "atypical_in",
+    "branches_of",
     "ranges_of",
     "reported",
     "sensors_sent",
@@ -38,6 +40,7 @@ Without = Mapping[tuple[int, ...], Mapping[int, Confidences]]  # by the decision
 Counting = Mapping[int, frozenset[int]]  # sensors by Answer node, as ``unpaid_that_count`` gives them
 Ranges = tuple[tuple[float, float] | None, ...]  # lowest and highest reading by feature; None: unknown
 MAX_SETS = 4096
+MAX_BRANCHES = 4096
 _NOTHING: frozenset[int] = frozenset()
 
 
@@ -83,13 +86,13 @@ def sensors_sent(program: Program) -> frozenset[int]:
     return frozenset([s for s, sensor in enumerate(program.sensors) if not carried.isdisjoint(sensor.features)])
 
 
-def unpaid_that_count(program: Program) -> Counting:
+def unpaid_that_count(program: Program, atypical: Collection[int] = ()) -> Counting:
     """By Answer node, the sensors without which its own confidences do not hold, should the budget not allow them.
 
     They are all sensors where a Branch leads to the node while the budget allows each purchase, and otherwise those
-    that its scores read.
+    that its scores read. A Branch of ``atypical`` sorts nothing that was not sorted before it.
     """
-    reads, is_sorted = read_by_scorers(program), _sorted_answers(program)
+    reads, is_sorted = read_by_scorers(program), _sorted_answers(program, atypical)
     every = frozenset(range(len(program.sensors)))
     by_scorer: dict[int, frozenset[int]] = {}
     counting = {}
@@ -102,11 +105,11 @@ def unpaid_that_count(program: Program) -> Counting:
     return counting
 
 
-def _sorted_answers(program: Program) -> frozenset[int]:
+def _sorted_answers(program: Program, atypical: Collection[int]) -> frozenset[int]:
     """The Answer nodes to which a Branch leads while the budget allows each purchase."""
     nodes, reached = program.nodes, set[int]()
     for k, node in enumerate(nodes):  # targets lie ahead of their nodes
-        if isinstance(node, Branch):
+        if isinstance(node, Branch) and (k in reached or k not in atypical):
             reached.update(node.targets)
         elif k not in reached:
             continue
@@ -190,3 +193,39 @@ def _range(pair: object) -> tuple[float, float]:
         if low <= high:
             return low, high
     raise BundleError("a range in the manifest is not a lowest and a highest reading; export the bundle again")
+
+
+def branches_of(value: object, program: Program) -> tuple[int, ...]:
+    """The nodes in the key ``atypical``: each compares one output of trees with a threshold.
+
+    Raises
+    ------
+    BundleError
+        The value has another form, is not in order, or names another node.
+    """
+    listed = value if isinstance(value, list) and 0 < len(value) <= MAX_BRANCHES else []
+    branches = [k for k in listed if type(k) is int and 0 <= k < len(program.nodes) and _is_of_trees(program, k)]
+    if not listed or branches != listed or branches != sorted(set(branches)):
+        raise BundleError("the manifest's atypical does not list nodes that compare a score of trees; export it again")
+    return tuple(branches)
+
+
+def _is_of_trees(program: Program, k: int) -> bool:
+    node = program.nodes[k]
+    if not isinstance(node, Branch) or node.rule != THRESHOLD:
+        return False
+    return isinstance(program.scorers[node.scores.scorer], Trees)
+
+
+def atypical_in(decision: Decision, session: Session, program: Program, branches: Collection[int]) -> int | None:
+    """The score of a decision's last node of ``branches``, above its threshold; None: it has passed none.
+
+    The case is atypical if this is above 0.
+    """
+    for k in reversed(decision.trace):
+        if k in branches:
+            node = program.nodes[k]
+            assert isinstance(node, Branch)
+            part = node.scores
+            return int(session.scores(part.scorer, part.start, part.stop)[0] - node.threshold)
+    return None

@@ -14,7 +14,7 @@ from ..errors import BundleError
 from ..program.definition import Forward, Program
 from ..program.inner import COIN, inner_sensors
 from ..program.window import WINDOW_FEATURES
-from .evidence import Ranges, Without, ranges_of, without_of, without_to_json
+from .evidence import Ranges, Without, branches_of, ranges_of, without_of, without_to_json
 from .value import Value, value_of
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ MAX_NAME = 200
 CLOCK_UNIT = "ms"  # so that a micro-unit is a nanosecond
 MAX_CATEGORIES = 200  # texts of one feature; more are names of rows rather than categories
 OPTIONAL = {
+    "atypical",
     "categories",
     "clock",
     "monitors",
@@ -76,6 +77,8 @@ class Manifest:
         What readings of the field are compared with; None: nothing.
     prices : Prices or None
         The thresholds that running budgets may move; None: none may be moved.
+    atypical : tuple of int
+        The nodes that compare the score of atypical cases with a threshold; may be empty.
     """
 
     name: str
@@ -95,6 +98,7 @@ class Manifest:
     clock: bool = False
     monitors: Monitors | None = None
     prices: Prices | None = None
+    atypical: tuple[int, ...] = ()
 
     @property
     def shipped(self) -> int | None:
@@ -182,6 +186,7 @@ class Manifest:
             clock="clock" in data,
             monitors=_monitors(data["monitors"], program) if "monitors" in data else None,
             prices=_prices(data["prices"], program) if "prices" in data else None,
+            atypical=branches_of(data["atypical"], program) if "atypical" in data else (),
         )
 
 

@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from ..base.record import record
-from ..bundle.evidence import reported, sensors_sent, unpaid_that_count
+from ..bundle.evidence import atypical_in, reported, sensors_sent, unpaid_that_count
 from ..bundle.load import Loaded
 from ..errors import InputError
 from ..link.wire import MAX_DEADLINE_MS, OK
@@ -152,7 +152,7 @@ class Device:
         self.is_idle = False
         self.counters: Counter[str] = Counter(asked=0, local=0, cloud=0, degraded=0, unwritten=0)
         self._ranges = _ranges_by_sensor(loaded)
-        self._counting = unpaid_that_count(loaded.machine.program)
+        self._counting = unpaid_that_count(loaded.machine.program, loaded.manifest.atypical)
         self._sent = sensors_sent(loaded.machine.program)
         memory = _memory_of(loaded, bank, self._config.interval_s, (monotonic, now))
         self._companions: list[Companion] = [*memory, *_coin_of(loaded, self._config.coin_seed), *companions]
@@ -210,7 +210,7 @@ class Device:
         elapsed_s = self._monotonic() - began
         if is_slow and decision.route == DEGRADED:
             self._round_trips.forget_one()
-        record = case.record = self._record(decision, outside, elapsed_s)
+        record = case.record = self._record(decision, session, outside, elapsed_s)
         if item is not None or clock is not None:
             record |= self._of_item(item, size, budget, decision)
         if clock is not None:
@@ -291,8 +291,9 @@ class Device:
         self._round_trips.add(self._monotonic() - began)
         return None if reply is None or reply.status != OK else (reply.result, reply.confidence)
 
-    def _record(self, decision: Decision, outside: list[str], elapsed_s: float) -> Record:
+    def _record(self, decision: Decision, session: Session, outside: list[str], elapsed_s: float) -> Record:
         manifest = self._loaded.manifest
+        atypical = atypical_in(decision, session, self._loaded.machine.program, manifest.atypical)
         route, confidence = reported(decision, manifest.without, self._counting, self._sent)
         return {
             "t": round(self._now(), 3),
@@ -304,6 +305,7 @@ class Device:
             "failed": [manifest.sensors[s] for s in decision.failed],
             **({"unpaid": [manifest.sensors[s] for s in decision.unpaid]} if decision.unpaid else {}),
             "out_of_range": outside,
+            **({} if atypical is None else {"atypical": atypical}),
             "latency_ms": round(elapsed_s * 1000, 3),
         }
 

@@ -24,8 +24,8 @@ __all__ = ["Audited", "Made", "Recorder", "Row", "Rule"]
 
 MAX_RECORD_BYTES = 32_768  # a longer record is not made: brokers take at most 64 KB
 COPIED = (
-    "label", "value", "interval", "confidence", "route", "cost", "failed", "unpaid", "latency_ms", "price", "item_size",
-    "budget", "late", "coin", "labels", "confidences", "routes", "bought", "rounds",
+    "label", "value", "interval", "confidence", "route", "cost", "failed", "unpaid", "atypical", "latency_ms", "price",
+    "item_size", "budget", "late", "coin", "labels", "confidences", "routes", "bought", "rounds",
 )  # fmt: skip
 ANSWER = ("label", "labels", "value", "failed")  # what a change is a change of
 

@@ -6,7 +6,6 @@ The kernel's sessions have the same methods; ``joint.session`` drives both.
 
 from __future__ import annotations
 
-from ..program.definition import Number, Slice
 from .session import Session
 
 __all__ = ["PartSession"]
@@ -26,10 +25,6 @@ class PartSession(Session):
     def node(self) -> int:
         """The node at which the session stands."""
         return self._at
-
-    def scores(self, scorer: int, start: int, stop: int) -> list[Number]:
-        """Outputs of a scorer, of what has been read so far; the caller has proved that they may be read."""
-        return self._slice(Slice(scorer, start, stop))
 
     def fork(self) -> PartSession:
         """A copy, which goes its own way from here."""

@@ -45,7 +45,6 @@ from ..program.definition import (
     Opaque,
     Program,
     Select,
-    Slice,
     Stack,
     shifter_of,
 )
@@ -300,7 +299,7 @@ class Session:
         return node.otherwise
 
     def _branch(self, node: Branch) -> None:
-        scores = self._slice(node.scores)
+        scores = self.scores(node.scores.scorer, node.scores.start, node.scores.stop)
         self._at = choose(node, scores, self._can_have)
         if self._failed:
             wanted = self._machine.nodes[choose(node, scores, lambda k: self._can_have(k, had_none_failed=True))]
@@ -312,7 +311,7 @@ class Session:
                 self._owe(own)
 
     def _answer(self, node: Answer) -> None:
-        scores = self._slice(node.scores)
+        scores = self.scores(node.scores.scorer, node.scores.start, node.scores.stop)
         if node.kind == VALUE.answer:
             margin = scores[0]
             result = self._machine.shifted(margin, node.shift) if node.shift else margin
@@ -344,9 +343,9 @@ class Session:
         self._readings.update(zip(machine.program.sensors[sensor].features, readings, strict=True))
         return True
 
-    def _slice(self, part: Slice) -> list[Number]:
-        scores = self._scores.get(part.scorer) or self._compute(part.scorer)
-        return scores[part.start : part.stop]
+    def scores(self, scorer: int, start: int, stop: int) -> list[Number]:
+        """Outputs of a scorer, of what has been read so far; the caller has proved that they may be read."""
+        return (self._scores.get(scorer) or self._compute(scorer))[start:stop]
 
     def _compute(self, number: int) -> list[Number]:
         machine, scorer = self._machine, self._machine.program.scorers[number]

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,10 +17,11 @@ from hardcase_edge.batch.quality import ACCURACY, Quality, figures_of
 from hardcase_edge.program.definition import Opaque, Program
 from hardcase_edge.session.session import CLOUD, LOCAL, Decision
 
+from ..drafts.rows import Rows
 from .align import MANY_ROWS
 from .decide import Figures, answered, answers_of, decisions, figures, only_answer
 
-__all__ = ["BesideF0", "LocalAnswers", "Parity", "parity"]
+__all__ = ["BesideF0", "LocalAnswers", "Parity", "parity", "with_program"]
 
 SAME, TINY = 0.01, 1e-8  # so that rounding alone takes a ten-thousandth of R2 at most
 
@@ -123,6 +124,20 @@ def parity(
         local=_local(after),
         beside=None if hpc is None else _beside(program, after, y, hpc, confidence, quality, group),
     )
+
+
+def with_program(
+    comparison: Parity,
+    program: Program,
+    rows: Rows,
+    quality: Quality = ACCURACY,
+    *,
+    steps: int | None = None,
+) -> Parity:
+    """The comparison with the figures of another program in the place of the quantised draft."""
+    after = decisions(program, rows.X, rows.hpc, rows.confidence, steps=steps, sizes=rows.sizes)
+    beside = _beside(program, after, rows.y, rows.hpc, rows.confidence, quality, rows.group)
+    return replace(comparison, after=figures(after, rows.y, quality, rows.group), local=_local(after), beside=beside)
 
 
 def _local(after: Sequence[Decision]) -> LocalAnswers:

@@ -28,11 +28,11 @@ from .align import align, code_table
 from .compress import shrink, sizes_of
 from .decide import decisions
 from .intervals import measure_intervals
-from .parity import Parity, parity
+from .parity import Parity, parity, with_program
 from .quantise import Quantised, check_shape, quantise
 from .uses import split
 
-__all__ = ["AgreementError", "IntegerPoint", "make_integers", "read_draft", "to_integers"]
+__all__ = ["AgreementError", "IntegerPoint", "make_integers", "read_draft", "remeasured", "to_integers"]
 
 MAX_ROWS = 8_000  # on which the sizes of polynomials are chosen
 SHARES = (0.5, 0.35, 0.25, 0.12, 0.06, 0.0)  # of the decisions that may change, tried as the target of compression
@@ -47,7 +47,8 @@ class AgreementError(BundleError):
 class IntegerPoint:
     """A point's draft and manifest, and its quantised program, whose thresholds were aligned on ``valid`` rows.
 
-    ``intervals``: of values, as measured on the build's calibration rows; empty without them.
+    ``intervals``: of values, as measured on the build's calibration rows; empty without them. ``atypical``: the nodes
+    that compare the score of atypical cases with a threshold.
     """
 
     draft: Program
@@ -58,6 +59,7 @@ class IntegerPoint:
     on_valid: Parity
     on_test: Parity
     intervals: Intervals
+    atypical: tuple[int, ...] = ()
 
 
 def make_integers(
@@ -94,6 +96,15 @@ def make_integers(
     rows = read_rows(calibration, manifest) if steps is not None and calibration.is_file() else None
     intervals = {} if rows is None else measure_intervals(quantised, rows)
     return IntegerPoint(draft, manifest, quantised, valid, test, on_valid, measured["test"], intervals)
+
+
+def remeasured(point: IntegerPoint, quality: Quality = ACCURACY) -> IntegerPoint:
+    """The point with the figures of the program that it has now."""
+    program, steps = point.quantised.program, point.quantised.steps
+    on_valid = with_program(point.on_valid, program, point.valid, quality, steps=steps)
+    return replace(
+        point, on_valid=on_valid, on_test=with_program(point.on_test, program, point.test, quality, steps=steps)
+    )
 
 
 def _steps(manifest: Manifest, valid: Rows) -> int:

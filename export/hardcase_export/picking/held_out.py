@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -139,6 +140,7 @@ class BuildTrial:
     legacy: str = ""
     quality: Quality = ACCURACY
     terms: RiskTerms | None = None
+    scored: Callable[[IntegerPoint], IntegerPoint] | None = None
     _integers: dict[str, IntegerPoint] = field(default_factory=dict)
     _counts: dict[str, Counts] = field(default_factory=dict)
 
@@ -162,9 +164,8 @@ class BuildTrial:
         """The point quantised, as it will be exported."""
         assert point.program is not None
         if point.program not in self._integers:
-            self._integers[point.program] = make_integers(
-                self.build, point, self.min_agreement, self.legacy, self.quality
-            )
+            made = make_integers(self.build, point, self.min_agreement, self.legacy, self.quality)
+            self._integers[point.program] = made if self.scored is None else self.scored(made)
         return self._integers[point.program]
 
     def counts(self, point: Point) -> Counts:

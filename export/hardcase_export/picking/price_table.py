@@ -9,7 +9,7 @@ monotone, so that a higher price never spends more at any node. docs/SPEC-bundle
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -36,7 +36,7 @@ Numbers = NDArray[np.float64]
 Choice = tuple[int, ...]  # of each node, a number among its thresholds
 
 
-def price_table(program: Program, rows: Rows) -> Prices | None:
+def price_table(program: Program, rows: Rows, fixed: Collection[int] = ()) -> Prices | None:
     """The table; None where no threshold moves the cost, as of a fixed program, of values or of an opaque scorer.
 
     Parameters
@@ -45,10 +45,12 @@ def price_table(program: Program, rows: Rows) -> Prices | None:
         Quantised and verified.
     rows : Rows
         Labelled rows that no scorer of the program was trained on.
+    fixed : collection of int
+        Nodes that do not move.
     """
     if not program.n_classes or any(isinstance(s, Opaque) for s in program.scorers):
         return None
-    table = _Table(program, rows)
+    table = _Table(program, rows, fixed)
     if not table.nodes:
         return None
     choices, shipped = table.levels()
@@ -72,7 +74,7 @@ class _Move:
 
 
 class _Table:
-    def __init__(self, program: Program, rows: Rows) -> None:
+    def __init__(self, program: Program, rows: Rows, fixed: Collection[int]) -> None:
         part = np.random.default_rng(0).permutation(len(rows.y))[:MAX_TABLE_ROWS]
         self._nodes = program.nodes
         self._weight = np.ones(len(part)) if rows.weight is None else rows.weight[part]
@@ -84,7 +86,7 @@ class _Table:
         self._wrong = {k: self._chances(n, truth) for k, n in enumerate(program.nodes) if isinstance(n, Answer)}
         self._known: dict[Choice, tuple[float, float, float]] = {}
         self.nodes: list[_Move] = []
-        moves = [m for k, n in enumerate(program.nodes) if (m := self._move(k, n)) is not None]
+        moves = [m for k, n in enumerate(program.nodes) if k not in fixed and (m := self._move(k, n))]
         largest = sorted(moves, key=lambda pair: -pair[1])[:MAX_NODES]
         self.nodes = sorted((move for move, _ in largest), key=lambda move: move.node)
         self._shipped: Choice = tuple(move.shipped for move in self.nodes)

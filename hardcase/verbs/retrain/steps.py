@@ -33,7 +33,7 @@ LIST_LIFE_S = 30 * 86_400  # how long the signed list counts, as of hardcase key
 TRAINED_BY = (  # flags on which depends what comes out
     "audited", "with_old", "seed", "method", "no_baselines", "effort", "all", "max_models", "time_limit",
     "max_loss", "budget", "hard_budget", "risk", "delta", "max_forward", "excess", "prices", "monitors",
-    "min_agreement", "sign",
+    "atypical", "min_agreement", "sign",
 )  # fmt: skip
 
 
@@ -150,6 +150,7 @@ def _export(args: argparse.Namespace, old: Loaded) -> tuple[list[str], str]:
         "method": args.method[0] if len(args.method or ()) == 1 else None,
         "min_agreement": MIN_AGREEMENT if args.min_agreement is None else args.min_agreement,
         "monitors": args.monitors or old.manifest.monitors is not None,
+        "atypical": _share_of_atypical(old) if args.atypical is None else args.atypical,
     }  # fmt: skip
     build, out, lines = args.out / "build", args.out / "model.hcb", list[str]()
     try:
@@ -186,6 +187,13 @@ def _promised(old: Loaded) -> RiskTerms | None:
 
     promise = old.manifest.claims.get("promise")
     return terms_in(promise) if isinstance(promise, dict) else None
+
+
+def _share_of_atypical(old: Loaded) -> float | None:
+    """The share that the old bundle's score of atypical cases was set to; None if it has no such score."""
+    found = old.manifest.claims.get("atypical")
+    share = found.get("share") if isinstance(found, dict) and old.manifest.atypical else None
+    return share if isinstance(share, float) and 0 < share <= 0.5 else None
 
 
 def _check_place(old: Loaded, new: Path) -> None:
