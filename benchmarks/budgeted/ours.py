@@ -29,6 +29,7 @@ from hardcase_edge.program.cost import to_unit
 from hardcase_edge.program.readings import normalise
 from hardcase_edge.sensors.values import code_of, codes_of
 from hardcase_edge.session.drive import drive
+from hardcase_edge.stream.coin import Toss, coin_of
 from hardcase_train.data.split import stratified
 
 __all__ = ["Ours", "TrainingError", "table_of", "toml_of"]
@@ -119,7 +120,7 @@ class Ours:
         wish, problem = session.wish, session.problem
         loaded = load_bundle(self.bundles[wish])
         manifest, program = loaded.manifest, loaded.bundle.program
-        sensors = [int(name[1:]) for name in manifest.sensors]
+        coin, toss = coin_of(program, manifest.features, manifest.sensors), Toss(problem.seed)
         codes = codes_of(manifest, range(len(manifest.features)))
         hpc, answer, spent = Hpc(self.hpc[wish]), np.zeros(session.n, dtype=np.int64), 0.0
         budget = round(wish.budget * 1e6) if wish.kind == HARD else None
@@ -129,8 +130,12 @@ class Ours:
             def read(asked: tuple[int, ...], row: int = row) -> dict[int, list[Any] | None]:
                 out: dict[int, list[Any] | None] = {}
                 for s in asked:
-                    item, own = problem.sensors[sensors[s]], program.sensors[s].features
-                    values = dict(zip(item.columns, session.buy(sensors[s], [row])[0].tolist(), strict=True))
+                    if coin is not None and s == coin.sensor:
+                        out[s] = [toss()]
+                        continue
+                    number, own = int(manifest.sensors[s][1:]), program.sensors[s].features
+                    columns = problem.sensors[number].columns
+                    values = dict(zip(columns, session.buy(number, [row])[0].tolist(), strict=True))
                     given = [values[int(manifest.features[f][1:])] for f in own]
                     coded = [code_of(codes[f], _text(v)) if codes[f] else v for f, v in zip(own, given, strict=True)]
                     out[s] = list(normalise(coded, [program.features[f].dtype for f in own]))
