@@ -45,8 +45,8 @@ The session meters what is bought, for `hardcase` as for its peers, and refuses 
 A mean budget is only measured: an accuracy is in brackets if its mean cost on test rows is more than 2 % above the \
 budget.
 Every choice is made on training rows; a peer judges out of fold, `hardcase` on rows that it splits off.
-`hardcase` gets a table and a TOML with `methods = ["auto"]`, and exports one build for each mean budget; each hard \
-budget is trained for.
+`hardcase` gets a table and a TOML with `methods = ["auto"]`, and exports one build for each mean budget, mixed by \
+its coin; each hard budget is trained for.
 A request costs what the sensors cost that f0 reads.
 Intervals are 95 % (Student's t) over seeds; seeds of one table share rows.
 
@@ -88,8 +88,18 @@ def page(results: dict[str, Runs]) -> str:
     """Markdown of all results."""
     parts = [HEAD, "## Goals\n\n" + _table(("what", "goal", "measured", ""), goals(results))]
     parts += [_case(name, results[name]) for name in CASES if name in results]
-    parts += [_tables(results), _speed(results), ABSENT]
+    parts += [
+        _tables(results),
+        _speed(results),
+        ABSENT,
+        f"All training on this page took {_minutes(results):.0f} CPU minutes.\n",
+    ]
     return "\n".join(part for part in parts if part)
+
+
+def _minutes(results: dict[str, Runs]) -> float:
+    runs = [run for case in results.values() for seeds in case.values() for run in seeds.values()]
+    return sum(run["seconds"] + run.get("peer_seconds", 0.0) for run in runs) / 60
 
 
 def goals(results: dict[str, Runs]) -> Iterator[tuple[str, str, str, str]]:
