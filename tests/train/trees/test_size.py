@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from hardcase_edge.errors import InputError
+from hardcase_train.data.amounts import PolicyLimits
 from hardcase_train.data.config import SIZES, read_config
 from hardcase_train.data.effort import NORMAL
 from hardcase_train.data.from_arrays import make_problem as arrays_problem
@@ -24,9 +25,12 @@ from tests.helpers.train.estimators import few, table
 from tests.helpers.train.problems import make_problem, toml, write_csv
 
 
-def size_of(name: str, n_rows: int) -> Size:
+def size_of(name: str, n_rows: int, **limits: float) -> Size:
     """The size of a problem that has this name for it and so many training rows."""
-    return size_of_problem(SimpleNamespace(size_name=name, train=SimpleNamespace(y=range(n_rows)), effort=NORMAL))
+    rows = SimpleNamespace(y=range(n_rows))
+    return size_of_problem(
+        SimpleNamespace(size_name=name, train=rows, effort=NORMAL, limits=PolicyLimits(**limits), n_outputs=1)
+    )
 
 
 def test_auto_is_large_from_many_rows_on_and_a_name_wins():

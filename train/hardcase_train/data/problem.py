@@ -240,6 +240,14 @@ class Problem:
         budget = self.limits.micro_budget
         return budget is None or self._largest.total(sensors, requests) <= budget
 
+    def affordable(self, features: Iterable[int]) -> Subset:
+        """The sensors of these features that keep the budget together, those of the first features first."""
+        kept: list[int] = []
+        for s in dict.fromkeys(self.sensor_of[list(features)].tolist()):
+            if self.is_affordable((*kept, s)):
+                kept.append(s)
+        return tuple(sorted(kept))
+
     def may_forward(self, sensors: Iterable[int] = ()) -> bool:
         """Whether a row that has bought these sensors can still be forwarded within the budget."""
         return self.limits.max_forward != 0 and self.is_affordable({*sensors, *self.hpc_sensors}, 1)

@@ -107,6 +107,18 @@ class Judge:
         """f0's root mean square error on the judged rows; of classes, of their numbers, and then it says nothing."""
         return float(np.sqrt(np.average(np.square(self.hpc_label - self.y), weights=self.weight)))
 
+    @cached_property
+    def most_forwarded(self) -> float:
+        """The largest share of judged rows that [policy] max_forward lets be forwarded; 1 without that limit.
+
+        The share and one standard error are then within the limit: the smaller root of a quadratic equation.
+        """
+        most, n = self.problem.limits.max_forward, len(self.y)
+        if most is None:
+            return 1.0
+        half = most + 0.5 / n
+        return float((half - np.sqrt(max(0.0, half**2 - (1 + 1 / n) * most**2))) / (1 + 1 / n))
+
     def batch(self, program: Program, trained: Sequence[Trained]) -> Batch:
         """The judged rows prepared for this program, with the scores of ``trained[k]`` for scorer k."""
         return Batch(program, self.X, [t.scores for t in trained], self.sizes)

@@ -26,7 +26,7 @@ from ..data.problem import Problem
 from ..policy.front import Point
 from ..policy.selection import Judge
 
-__all__ = ["Keeper", "rough", "worst_cost"]
+__all__ = ["Keeper", "device_needs", "rough", "worst_cost"]
 
 MOST = 30_000  # of a leaf or a base in rough integers
 
@@ -63,6 +63,17 @@ def rough(program: Program) -> Program:
         return replace(n, margins=tuple(range(len(n.margins))), shift=0) if isinstance(n, Answer) else n
 
     return replace(program, scorers=tuple(map(scorer, program.scorers)), nodes=tuple(map(node, program.nodes)))
+
+
+def device_needs(program: Program) -> tuple[float, float]:
+    """Bytes of a draft's image at most, and its longest decision in milliseconds; infinite if no device takes it."""
+    try:
+        integers = rough(program)
+        report = verify(integers)
+        size = round(1.05 * len(make_image(integers, report.outlines)))  # integers may differ a little
+        return size, worst_decision_ms(report.operations, "kernel")
+    except (ProgramError, ImageError):
+        return np.inf, np.inf
 
 
 class Keeper:
@@ -104,16 +115,8 @@ class Keeper:
         """The bytes in flash, or the milliseconds, of a point's program; infinite if no device takes it."""
         program = point.program
         assert program is not None
-        try:
-            integers = rough(program)
-            report = verify(integers)
-            if key == "max_ms":
-                return worst_decision_ms(report.operations, "kernel")
-            return (
-                round(1.05 * len(make_image(integers, report.outlines))) + KERNEL_BYTES
-            )  # integers may differ a little
-        except (ProgramError, ImageError):
-            return float("inf")
+        n_bytes, ms = device_needs(program)
+        return ms if key == "max_ms" else n_bytes + KERNEL_BYTES
 
     def lines(self) -> list[str]:
         """What is to be said of dropped points, a line each."""

@@ -10,7 +10,7 @@ Price and gate share one computation (``thresholds.priced_cuts``), which uses th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -51,7 +51,7 @@ def level_cuts(staged: StagedPolicy, levels: Sequence[float]) -> list[Tried]:
     return candidates
 
 
-def price_cuts(staged: StagedPolicy, prices: Iterable[float]) -> list[Tried]:
+def price_cuts(staged: StagedPolicy, prices: Sequence[float]) -> list[Tried]:
     """The best cuts for each price; if forwarding is always better, the last stage answers all rows.
 
     Parameters
@@ -59,7 +59,7 @@ def price_cuts(staged: StagedPolicy, prices: Iterable[float]) -> list[Tried]:
     prices : errors per unit of cost
     """
     answers = {len(staged.chain) - 1: Cut(-NEVER)}  # f0 alone is not a policy
-    return [({"price": price}, priced_cuts(staged.choices, price) or answers) for price in prices]
+    return [({"price": p}, priced_cuts(c, p) or answers) for c in staged.learned_on for p in prices]
 
 
 def shortened_cuts(cuts: Cuts) -> list[Cuts]:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from hardcase_edge.kernel.image import KERNEL_BYTES
 from hardcase_edge.program.definition import THRESHOLD, Acquire, Branch, Forward, Node, Slice
 
 from ..data.problem import Subset
@@ -27,9 +28,12 @@ from ..policy.confidences import NEVER
 from ..policy.front import Point
 from ..policy.kinds import learned
 from ..policy.selection import Judge, Trained
+from .kept import device_needs
 from .thresholds import FORBIDDEN, Choices, Cut, Cuts, Meeting, expected
 
-__all__ = ["StagedPolicy"]
+__all__ = ["TOLLS", "StagedPolicy"]
+
+TOLLS = (0.0, 0.03, 0.1, 0.3)  # errors that a forward counts more, for cuts that forward less
 
 Rated = tuple[float, float, dict[str, Any], Cuts]  # expected loss, mean cost, parameters, cuts
 
@@ -89,14 +93,68 @@ class StagedPolicy:
         return Choices(meetings, cloud, self.forwarded.cost, judge.weight)
 
     def within(self, cuts: Cuts) -> Cuts | None:
-        """These cuts within the budget of every row: the last stage answers if no forward fits; None if no cuts do."""
-        problem, last = self.judge.problem, max(cuts)
+        """These cuts within the limits of every row: the last stage answers if no forward fits; None if no cuts do.
+
+        Where more rows would be forwarded than may be, the last stage answers the surest of them, too. Where the models
+        of all stages are too large or slow together, the stages at which the fewest rows exit are left out.
+        """
+        small = self._small(cuts)
+        if small is None:
+            return None
+        problem, cuts, last = self.judge.problem, small, max(small)
         bought = {s for k in cuts for s in self.chain[k]}
         if not problem.is_affordable(bought):
             return None
-        if cuts[last].is_last or problem.may_forward(bought):
+        if cuts[last].is_last:
             return cuts
-        return {**cuts, last: Cut(-NEVER)}
+        if not problem.may_forward(bought):
+            return {**cuts, last: Cut(-NEVER)}
+        is_asked = ~np.logical_or.reduce([self.ends(k, cut) for k, cut in cuts.items()])
+        weight = np.where(is_asked, self.judge.weight, 0.0) / self.judge.weight.sum()
+        if weight.sum() <= self.judge.most_forwarded:
+            return cuts
+        return {**cuts, last: replace(cuts[last], margin=self._bound(last, weight))}
+
+    def _small(self, cuts: Cuts) -> Cuts | None:
+        """These cuts without the stages that the limits of bytes and time have no room for, by each stage alone."""
+        limits, cuts = self.judge.problem.limits, dict(cuts)
+        if limits.max_bytes is None and limits.max_ms is None:
+            return cuts
+        most = np.array([np.inf if limits.max_bytes is None else limits.max_bytes - KERNEL_BYTES,
+                         np.inf if limits.max_ms is None else limits.max_ms])  # fmt: skip
+        while (np.sum([self._needs[k] for k in cuts], axis=0) > most).any():
+            if len(cuts) == 1:
+                return None
+            left, exits = np.ones(len(self.judge.y), dtype=bool), dict[int, float]()
+            for k in sorted(cuts)[:-1]:
+                ends = left & self.ends(k, cuts[k])
+                exits[k], left = float(self.judge.weight[ends].sum()), left & ~ends
+            del cuts[min(exits, key=lambda k: exits[k])]
+        return cuts
+
+    @cached_property
+    def _needs(self) -> list[tuple[float, float]]:
+        """What each stage's policy alone needs of a device."""
+        p = self.judge.problem
+        programs = (
+            compile_program(p, [part], [*buy(s, 0), bare_answer(p, 0)])
+            for s, part in zip(self.chain, self._parts, strict=True)
+        )
+        return [device_needs(program) for program in programs]
+
+    def _bound(self, stage: int, weight: np.ndarray) -> float:
+        """The highest margin of a stage below which the weights (n,) are those that may be forwarded; or -NEVER."""
+        margin = self.choices.stages[stage].margin
+        values, row = np.unique(margin, return_inverse=True)
+        below = np.cumsum(np.bincount(row, weights=weight))  # up to each value and with it
+        n = int(np.searchsorted(below, self.judge.most_forwarded, side="right"))
+        return -NEVER if n == 0 else float(values[n - 1] + values[min(n, len(values) - 1)]) / 2
+
+    @property
+    def learned_on(self) -> list[Choices]:
+        """What cuts are learned on: the choices; where forwards have a limit, also with tolls that make them fewer."""
+        tolls = TOLLS if 0 < self.judge.most_forwarded < 1 else TOLLS[:1]
+        return [replace(self.choices, cloud_wrong=self.choices.cloud_wrong + toll) for toll in tolls]
 
     def ends(self, k: int, cut: Cut) -> np.ndarray:
         """The rows that exit at this stage if they reach it, (n,) bool."""

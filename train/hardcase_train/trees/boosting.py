@@ -55,6 +55,10 @@ class Ensemble:
     trees: list[GrownTree] = field(default_factory=list)
     outputs: list[tuple[int, int]] = field(default_factory=list)
 
+    def read(self) -> list[int]:
+        """The table columns that the trees split, tree by tree."""
+        return [int(self.features[f]) for tree in self.trees for f in tree.features]
+
     def columns(self, dtypes: Sequence[str]) -> list[Column]:
         """A rank column for each feature that the trees split, with the thresholds in use."""
         thresholds: dict[int, set[Number]] = {}

@@ -2,20 +2,34 @@
 """Sizes of low-cost models: small ones for any device, large ones for many training rows.
 
 A small model has about 1,100 leaves and a large one about 19,000: some 10 or 200 kilobytes for each stage and two
-classes. A forest, with 3,000 to 8,000 leaves, may be more accurate on few rows.
+classes. A forest, with 3,000 to 8,000 leaves, may be more accurate on few rows. Under [policy] max_bytes or max_ms,
+models are halved until one of them may keep the limit, and further halves are offered, of which policies of several
+stages are made.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
+
+from hardcase_edge.kernel.image import KERNEL_BYTES
+from hardcase_edge.program.limits import worst_decision_ms
 
 from ..data.problem import Problem
 from .boosting import TreeSettings
 from .forest import ForestSettings
 
-__all__ = ["Size", "size_of"]
+__all__ = ["Size", "n_offered", "size_of"]
 
 MANY_ROWS = 8000  # of training; with fewer rows, small models are as accurate as large ones
+MOST_STAGES = 6  # models of the smallest offered size, within the limits
+MOST_HALVES = 3  # offered beside the largest that may keep the limits
+LEAF_BYTES, OUTPUT_BYTES = 6.5, 2.1  # of an image: a leaf with the question that leads to it, and a number in it
+PART_BYTES, PART_OUTPUT_BYTES = 1600, 105  # of an image: what a model takes beside its leaves, and for each output
+TREE_OPERATIONS = 6  # of a walk, beside its questions and outputs
+FEWEST_LEAVES = 4
+MOST_EXCESS = 12.0  # halvings: a single small tree
+FASTEST = 0.5  # learning rate of few trees
 
 
 @dataclass(frozen=True)
@@ -50,13 +64,56 @@ LARGE = Size(
 )
 
 
-def size_of(problem: Problem) -> Size:
+def size_of(problem: Problem, halvings: int = 0) -> Size:
     """The size of the problem's low-cost models, by its ``size_name``, one of ``config.SIZES``, and its effort.
 
     "auto" is large from ``MANY_ROWS`` training rows on; with fewer, boosted trees are small and forests are offered.
+    Where the problem has limits of bytes or time, the largest that may keep them, halved so often again.
     """
     is_large = problem.size_name == "large" or (problem.size_name == "auto" and len(problem.train.y) >= MANY_ROWS)
     size, effort = LARGE if is_large else SMALL, problem.effort
     forest = replace(FOREST, n_trees=effort.forest_trees) if problem.size_name == "auto" and not is_large else None
     n_trees, probe_trees = (max(1, round(effort.tree_share * n)) for n in (size.n_trees, size.probe_trees))
-    return replace(size, n_trees=n_trees, probe_trees=probe_trees, forest=forest)
+    model, most = size.model, len(problem.train.y) // size.model.min_rows
+    k = halvings + _excess(problem, n_trees, min(model.max_leaves, most))
+    if k:
+        n_trees, leaves, was = *_halved(n_trees, model.max_leaves, k), n_trees
+        rate = max(model.learning_rate, min(FASTEST, model.learning_rate * math.sqrt(was / n_trees)))
+        model = replace(model, max_leaves=leaves, learning_rate=rate)
+    if forest is not None:
+        assert forest.max_leaves is not None
+        k = halvings + _excess(problem, forest.n_trees, min(forest.max_leaves, len(problem.train.y)))
+        n_drawn, leaves = _halved(forest.n_trees, forest.max_leaves, k)
+        forest = replace(forest, n_trees=n_drawn, max_leaves=leaves)
+    return replace(size, model=model, n_trees=n_trees, probe_trees=probe_trees, forest=forest)
+
+
+def n_offered(problem: Problem) -> int:
+    """How many sizes are offered, each half of the one before; 1 where nothing limits bytes and time."""
+    size = size_of(problem)
+    most = len(problem.train.y) // size.model.min_rows
+    left = _excess(problem, size.n_trees, min(size.model.max_leaves, most), MOST_STAGES)
+    return 1 + min(MOST_HALVES, math.ceil(left))
+
+
+def _halved(n_trees: int, leaves: int, k: float) -> tuple[int, int]:
+    """Trees and leaves of k halvings: first of the leaves, then of the trees, and so on; what is left, of the trees."""
+    for step in range(int(k)):
+        if (step % 2 == 0 and leaves > FEWEST_LEAVES) or n_trees == 1:
+            leaves = max(FEWEST_LEAVES, leaves // 2)
+        else:
+            n_trees //= 2
+    return max(1, int(n_trees / 2 ** (k % 1))), leaves
+
+
+def _excess(problem: Problem, n_trees: int, leaves: int, n_models: int = 1) -> float:
+    """How often models must be halved until so many of them keep the limits of bytes and time, estimated; 0 or more."""
+    limits, width, leaves = problem.limits, problem.n_outputs, max(2, leaves)
+    over = 1.0
+    if limits.max_bytes is not None:
+        room = (limits.max_bytes - KERNEL_BYTES) / n_models - PART_BYTES - PART_OUTPUT_BYTES * width
+        over = max(over, n_trees * leaves * (LEAF_BYTES + OUTPUT_BYTES * width) / max(1, room))
+    if limits.max_ms is not None:
+        steps = n_models * n_trees * (TREE_OPERATIONS + math.ceil(math.log2(leaves)) + width)
+        over = max(over, (worst_decision_ms(steps, "kernel") / max(limits.max_ms, 1e-6)) ** 2)  # trees: each 2nd time
+    return min(math.log2(over), MOST_EXCESS)

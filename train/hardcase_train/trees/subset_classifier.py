@@ -19,7 +19,7 @@ from ..policy.losses import AnswerLoss, SquaredLoss
 from .binning import Bins, make_bins
 from .boosting import Ensemble, TreeSettings, boost
 from .forest import ForestSettings, fit_forest, forest_ensemble
-from .size import size_of
+from .size import Size, n_offered, size_of
 
 __all__ = [
     "FOREST",
@@ -29,6 +29,7 @@ __all__ = [
     "classifier_kinds",
     "fit_classifier",
     "fit_drawn",
+    "is_trees",
     "make_learner",
 ]
 
@@ -37,8 +38,17 @@ LEAST_SQUARE = 1e-4  # added to squared errors, in standard units, before their 
 
 
 def classifier_kinds(problem: Problem) -> tuple[str, ...]:
-    """The kinds of classifier that the problem's size offers; methods on sensor subsets try each of them."""
-    return (TREES,) if size_of(problem).forest is None else (FOREST, TREES)
+    """The kinds of classifier that the problem's size offers; methods on sensor subsets try each of them.
+
+    Where bytes or time have limits there are smaller ones, too: "trees/2", "trees/4" and so on.
+    """
+    kinds = (TREES,) if size_of(problem).forest is None else (FOREST, TREES)
+    return tuple(f"{kind}/{2**k}" if k else kind for k in range(n_offered(problem)) for kind in kinds)
+
+
+def is_trees(kind: str) -> bool:
+    """Whether a kind of classifier is one of ``classifier_kinds``."""
+    return kind.partition("/")[0] in (TREES, FOREST)
 
 
 @dataclass(frozen=True)
@@ -46,6 +56,7 @@ class Learner:
     """Fits classifiers of one kind to a problem's binned rows.
 
     codes, valid : (n_features, n) uint8, bins of training and validation rows
+    size : of boosted trees
     forest : settings of forests; None for boosted trees
     """
 
@@ -53,6 +64,7 @@ class Learner:
     bins: Bins
     codes: np.ndarray
     valid: np.ndarray
+    size: Size
     forest: ForestSettings | None
 
     def fit(self, sensors: Sequence[int], rows: np.ndarray) -> Ensemble:
@@ -60,16 +72,15 @@ class Learner:
         p = self.problem
         if self.forest is not None:
             return fit_drawn(p, sensors, self.bins, self.codes, self.forest, rows)
-        size = size_of(p)
-        return fit_classifier(p, sensors, self.bins, self.codes, size.model, size.n_trees, rows)
+        return fit_classifier(p, sensors, self.bins, self.codes, self.size.model, self.size.n_trees, rows)
 
     def fit_uncertainty(self, sensors: Sequence[int], rows: np.ndarray, square: np.ndarray) -> Ensemble:
         """Boosted trees for the logarithm of squared errors ``square`` (n_rows,) of these training rows."""
-        p, size = self.problem, size_of(self.problem)
+        p, size = self.problem, self.size
         log_square = np.log(square + LEAST_SQUARE)
         spread = max(float(log_square.std()), 1e-9)
         loss = SquaredLoss(log_square / spread, p.train.weight[rows])
-        return fit_classifier(p, sensors, self.bins, self.codes, size.model, size.n_trees // 2, rows, loss)
+        return fit_classifier(p, sensors, self.bins, self.codes, size.model, max(1, size.n_trees // 2), rows, loss)
 
 
 def make_learner(problem: Problem, kind: str) -> Learner:
@@ -80,12 +91,13 @@ def make_learner(problem: Problem, kind: str) -> Learner:
     ValueError
         The kind is a forest and the size offers none.
     """
-    size, X = size_of(problem), problem.train.X
+    kind, _, part = kind.partition("/")
+    size, X = size_of(problem, int(part or 1).bit_length() - 1), problem.train.X
     if kind == FOREST and size.forest is None:
         raise ValueError(f"size {problem.size_name!r} has no forest for {len(X)} rows; use the kind {TREES!r}")
     bins = make_bins(X, problem.dtypes, size.forest_bins if kind == FOREST else size.model.max_bins)
     forest = size.forest if kind == FOREST else None
-    return Learner(problem, bins, bins.transform(X), bins.transform(problem.valid.X), forest)
+    return Learner(problem, bins, bins.transform(X), bins.transform(problem.valid.X), size, forest)
 
 
 def fit_classifier(

@@ -89,11 +89,12 @@ def _sweep(judge: Judge, method: str, model: Gated, params: dict[str, Any], gate
     gate = scores[:, -1]
     kind = learned(problem)
     margin = kind.margins(scores[:, :-1])
-    rates = problem.effort.forward_rates
+    most = judge.most_forwarded
+    rates = sorted({*(r for r in problem.effort.forward_rates if r < most), *([most] if most < 1 else [])})
     belows = dict.fromkeys(_threshold(margin, 1 - rate) for rate in rates) if kind.has_margins else {NEVER: None}
     aboves = dict.fromkeys([-NEVER, *(_threshold(gate, rate) for rate in rates[1:])])
     pairs = [(above, below) for above in aboves for below in belows]
-    pairs += [(_threshold(gate, rate), NEVER) for rate in gate_rates]
+    pairs += [(_threshold(gate, rate), NEVER) for rate in (*gate_rates, *([most] if most < 1 else []))]
     if not problem.may_forward(sensors):
         pairs = [(NEVER, -NEVER)]  # all rows are answered
     points = []

@@ -94,7 +94,12 @@ class GreedyMiser(MethodClassifier):
         prices = self.gamma * problem.sensor_costs()
         model = Twin(problem, bins, codes, np.arange(len(problem.train.y)), prices)
         model.boost(None, settings, self.n_trees)
-        self.sensors_ = model.sensors()
+        self.sensors_ = list(problem.affordable(model.ensemble.read()))
+        if self.sensors_ != model.sensors():  # then the first that the trees have bought, as far as the budget goes
+            model = Twin(problem, bins, codes, np.arange(len(problem.train.y)), prices)
+            model.allow(self.sensors_)
+            model.boost(None, settings, self.n_trees)
+            self.sensors_ = model.sensors()
 
         def out_of_fold(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
             twin = Twin(problem, bins, codes, others, prices)

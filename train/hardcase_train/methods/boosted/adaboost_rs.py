@@ -99,7 +99,11 @@ class _AdaBoost:
         self.n_trees = max(_sizes(problem))
         self.bins = make_bins(problem.train.X, problem.dtypes, self.settings.max_bins)
         self.codes = np.ascontiguousarray(self.bins.transform(problem.train.X))
-        self.whole = self.grown(np.arange(len(problem.train.y)), problem.offered)
+        every = np.arange(len(problem.train.y))
+        self.whole = self.grown(every, problem.offered)
+        sensors = problem.affordable(f for tree, _ in self.whole for f in tree.features)
+        if not all(np.isin(problem.sensor_of[tree.features], sensors).all() for tree, _ in self.whole):
+            self.whole = self.grown(every, sensors)  # of those of the first splits that are within the budget
 
     def grown(self, rows: np.ndarray, sensors: tuple[int, ...]) -> list[tuple[GrownTree, float]]:
         """Trees of these training rows, leaves one-hot, with their votes."""

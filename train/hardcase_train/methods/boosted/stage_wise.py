@@ -58,15 +58,21 @@ class StageWiseRegression(MethodClassifier):
 
     @classmethod
     def run(cls, search: SubsetSearch, params: Params) -> list[Point]:
-        """The point of one number of trees; copies may read the sensors that its trees read, and no others."""
+        """The point of one number of trees; copies may read the sensors that its trees read, and no others.
+
+        Where these are over the budget, the trees are grown again from those of the first splits that are not.
+        """
         judge, problem = search.judge, search.problem
         settings = size_of(problem).model
         bins = make_bins(problem.train.X, problem.dtypes, settings.max_bins)
         codes = bins.transform(problem.train.X)
         rest = (bins, codes, settings, params["n_trees"])
-        whole = fit_classifier(problem, problem.offered, *rest, np.arange(len(problem.train.y)))
-        read = {int(whole.features[f]) for tree in whole.trees for f in tree.features}
-        sensors = tuple(sorted({int(s) for s in problem.sensor_of[sorted(read)]}))
+        every = np.arange(len(problem.train.y))
+        whole = fit_classifier(problem, problem.offered, *rest, every)
+        sensors = problem.affordable(whole.read())
+        if not set(problem.sensor_of[whole.read()].tolist()) <= {*sensors}:
+            whole = fit_classifier(problem, sensors, *rest, every)
+            sensors = problem.affordable(whole.read())
 
         def out_of_fold(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
             twin = fit_classifier(problem, sensors, *rest, others)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,10 +24,13 @@ from ...policy.front import Point, best_points
 from ...policy.kinds import learned
 from ...policy.prices import over_prices
 from ...policy.selection import Judge
+from ...stages.kept import Keeper
 from ...stages.nested_sets import Chains
+from ...stages.staged_policy import TOLLS
 from ...stages.subset_cover import find_subsets
 from ...stages.subset_search import SubsetSearch
-from ...trees.subset_classifier import classifier_kinds
+from ...trees.size import n_offered
+from ...trees.subset_classifier import TREES, classifier_kinds
 from .nested import graph_prices, nested_points
 from .program import dag_point
 from .reduce import Graph, all_subsets, inclusion, learn_graph, restricted, unions
@@ -84,23 +88,26 @@ class Dag:
         barred = np.array([not p.may_forward(s) for s in states])
         self.cloud = self.cloud + barred * BARRED * (1 + self.losses.max(initial=0.0))
 
-    def learn(self, price: float) -> list[StatePolicy | None]:
-        """The policies of all states when a unit of cost is worth ``price`` errors."""
+    def learn(self, price: float, toll: float = 0.0) -> list[StatePolicy | None]:
+        """The policies of all states when a unit of cost is worth ``price`` errors, and a forward ``toll`` more."""
         rows = self.rows
-        other = self.cloud + price * self.asked if self.forwards else None
+        other = self.cloud + toll + price * self.asked if self.forwards else None
 
         def learn(s: int, costs: np.ndarray, focus: np.ndarray) -> tuple[StatePolicy, np.ndarray]:
             return learn_state(rows, s, costs, self.margins[s], rows.weight * focus, self.learner, self.is_plain)
 
         return learn_graph(rows.graph, self.losses, price * self.costs, learn, other, self.n_passes, self.n_jobs)[0]
 
-    def point(self, price: float, params: dict[str, Any]) -> Point:
+    def point(self, price: float, params: dict[str, Any], toll: float = 0.0) -> Point:
         """The policy for a price, with its program and its figures on the judged rows."""
-        return dag_point(self.rows, self.classifiers, self.learn(price), {**params, "price": price})
+        return dag_point(self.rows, self.classifiers, self.learn(price, toll), {**params, "price": price})
 
     def points(self, params: Params, prices: Sequence[float]) -> list[Point]:
         """The points over prices that are best on the judged rows."""
-        return best_points(over_prices(lambda price: self.point(price, params), prices))
+        share = self.rows.problem.limits.max_forward
+        tolls = TOLLS if self.forwards and share is not None else TOLLS[:1]
+        points = [p for toll in tolls for p in over_prices(partial(self.point, params=params, toll=toll), prices)]
+        return best_points(Keeper(self.rows.problem).kept(points))
 
 
 def graph_of(search: SubsetSearch, how: str, count: int = 0) -> Graph:
@@ -174,8 +181,8 @@ class DagClassifier(MethodClassifier):
 
     @classmethod
     def n_settings(cls, problem: Problem) -> int:
-        few = has_few(problem)
-        return len(classifier_kinds(problem)) + (1 + problem.effort.max_degree) * few
+        few = (n_offered(problem) + problem.effort.max_degree) * has_few(problem)
+        return len(classifier_kinds(problem)) + few
 
     @classmethod
     def grid(cls, search: SubsetSearch) -> list[Params]:
@@ -190,7 +197,8 @@ class DagClassifier(MethodClassifier):
             for d in range(p.effort.max_degree, 0, -1)
             if d == 1 or n_terms(len(p.features), d) * len(p.train.y) <= MAX_VALUES
         ]
-        kinds = [("trees", degrees[0]), *(("polynomial", degree) for degree in degrees)]
+        trees = [kind for kind in classifier_kinds(p) if kind.startswith(TREES)]
+        kinds = [*((kind, degrees[0]) for kind in trees), *(("polynomial", degree) for degree in degrees)]
         return [*chains, *({"classifier": kind, "degree": degree, **shape} for kind, degree in kinds)]
 
     @classmethod

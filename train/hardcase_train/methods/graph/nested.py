@@ -19,7 +19,7 @@ from ...policy.prices import prices
 from ...stages.rules import near_cuts, shortened_cuts
 from ...stages.staged_policy import StagedPolicy
 from ...stages.subset_search import SubsetSearch
-from ...stages.thresholds import FORBIDDEN, Cut, Cuts, best_way
+from ...stages.thresholds import FORBIDDEN, Choices, Cut, Cuts, best_way
 from .reduce import Graph, learn_graph
 
 __all__ = ["graph_prices", "nested_points"]
@@ -45,15 +45,17 @@ def nested_points(search: SubsetSearch, graph: Graph, params: Params) -> list[Po
     """
     staged = StagedPolicy(search.judge, graph.states, search.models(graph.states, params["classifier"]))
     grid = graph_prices(search, graph, search.problem.effort.n_prices)
-    chains = [priced_way(staged, graph, price) for price in grid]
-    policies = [(price, cuts) for price, chain in zip(grid, chains, strict=True) for cuts in shortened_cuts(chain)]
-    policies += near_cuts(staged.choices, grid, chains)
+    policies: list[tuple[float, Cuts]] = []
+    for choices in staged.learned_on:
+        chains = [priced_way(staged, graph, price, choices) for price in grid]
+        policies += [(price, cuts) for price, chain in zip(grid, chains, strict=True) for cuts in shortened_cuts(chain)]
+        policies += near_cuts(choices, grid, chains)
     return best_points(staged.best("dag", [({**params, "price": price}, cuts) for price, cuts in policies]))
 
 
-def priced_way(staged: StagedPolicy, graph: Graph, price: float) -> Cuts:
+def priced_way(staged: StagedPolicy, graph: Graph, price: float, choices: Choices | None = None) -> Cuts:
     """The cuts of the stages that rows reach when a unit of cost is worth ``price`` errors; empty if all forward."""
-    choices = staged.choices
+    choices = staged.choices if choices is None else choices
     losses = np.column_stack([stage.wrong for stage in choices.stages])
     cost = np.column_stack([stage.cost for stage in choices.stages])
     edges = [cost[:, t] - cost[:, s] for s, ends in enumerate(graph.edges) for t in ends]

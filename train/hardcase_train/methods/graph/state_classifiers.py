@@ -25,7 +25,7 @@ from ...policy.kinds import Learned, answer_loss, learned
 from ...policy.losses import SquaredLoss
 from ...policy.selection import Trained
 from ...trees.boosting import ensemble_scores
-from ...trees.subset_classifier import FOREST, TREES, Learner, make_learner
+from ...trees.subset_classifier import FOREST, TREES, Learner, is_trees, make_learner
 from .state_rows import DagRows
 
 __all__ = ["KINDS", "Classifier", "cloud_losses", "make_bank", "stop_losses"]
@@ -56,7 +56,7 @@ class Classifier:
 
 def make_bank(rows: DagRows, kind: str, n_jobs: int = 1) -> list[Classifier]:
     """A classifier per state of the graph."""
-    if kind in (TREES, FOREST):
+    if is_trees(kind):
         learner, every = make_learner(rows.problem, kind), range(len(rows.graph.states))
         jobs = (delayed(_trees)(rows, s, learner) for s in reversed(every))
         return list(Parallel(n_jobs=n_jobs, prefer="threads")(jobs))[::-1]

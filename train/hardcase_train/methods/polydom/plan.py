@@ -200,11 +200,12 @@ def sequence_nodes(
         options = []
         for g, (largest, sequences) in enumerate(groups):
             useful = _lengths(shipped, sequences, keeps)
-            heads = {o: at(("read", g, o, 0)) if useful[o] else at(places[0]) for _, o in sequences.starts}
-            for start, order in sequences.starts:
+            starts = [(s, o) for s, o in sequences.starts if useful[o]] or sequences.starts
+            heads = {o: at(("read", g, o, 0)) if useful[o] else at(places[0]) for _, o in starts}
+            for start, order in starts:
                 options.append(Candidate(largest, (start.at(sequences.size),), heads[order]))
             # nothing fits at that size, but it may at this item's
-            options.append(Candidate(largest, (0,), heads[sequences.starts[-1][1]]))
+            options.append(Candidate(largest, (0,), heads[starts[-1][1]]))
         return Select(tuple(options), at(places[0]))
 
     nodes.add("select", select)

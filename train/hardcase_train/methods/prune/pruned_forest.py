@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -10,13 +11,14 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from ...data.error_costs import soft_rows
-from ...data.problem import N_FOLDS, Problem
+from ...data.problem import N_FOLDS, Problem, Subset
 from ...estimator import MethodClassifier
 from ...method import Method, Params
 from ...policy.answers import answer_node
 from ...policy.front import Point, best_points
 from ...policy.prices import prices
 from ...policy.selection import Judge
+from ...stages.kept import Keeper
 from ...stages.subset_search import SubsetSearch
 from ...trees.binning import Bins, make_bins
 from ...trees.boosting import Ensemble
@@ -82,17 +84,25 @@ def forest_points(judge: Judge, settings: ForestSettings) -> list[Point]:
     The copies without a fold are separate forests, pruned for the same prices; they may buy other sensors.
     """
     problem = judge.problem
+    points, read = _priced(judge, settings, problem.offered)
+    sensors = problem.affordable(f for f, _ in Counter(read).most_common())
+    if set(problem.sensor_of[read].tolist()) <= {*sensors}:
+        return best_points(points)
+    return best_points(Keeper(problem).kept([*points, *_priced(judge, settings, sensors)[0]]))
+
+
+def _priced(judge: Judge, settings: ForestSettings, sensors: Subset) -> tuple[list[Point], list[int]]:
+    """The points of the forest that reads these sensors, over all prices; and the features that it splits, unpruned."""
+    problem = judge.problem
     bins = make_bins(problem.train.X, problem.dtypes)
     codes = bins.transform(problem.train.X)
+    codes[~np.isin(problem.sensor_of, sensors)] = 0  # no split separates equal codes
     row_sets = [np.flatnonzero(judge.fold != k) for k in range(N_FOLDS)] if judge.is_crossed else []
     row_sets.append(np.arange(len(problem.train.y)))
     copies = [_pruned(problem, bins, codes, rows, settings) for rows in row_sets]
-    return best_points(
-        [
-            _point(judge, settings, price, ensembles)
-            for price, ensembles in zip(_prices(problem), zip(*copies, strict=True), strict=True)
-        ]
-    )
+    grid = zip(_prices(problem), zip(*copies, strict=True), strict=True)
+    points = [_point(judge, settings, price, ensembles) for price, ensembles in grid]
+    return points, copies[-1][0].read()
 
 
 def _prices(problem: Problem) -> list[float]:
