@@ -9,7 +9,10 @@ from functools import cache
 import numpy as np
 import pytest
 
+from hardcase_edge.kernel.image import make_image
+from hardcase_edge.kernel.machine import KERNEL, PYTHON, VARIABLE
 from hardcase_edge.program.definition import Acquire
+from hardcase_edge.verifier.verify import verify
 from hardcase_export.integers.quantise import quantise
 from hardcase_train.data.amounts import PolicyLimits
 from hardcase_train.data.effort import QUICK
@@ -23,10 +26,12 @@ from hardcase_train.policy.compile import compile_program
 from hardcase_train.policy.selection import Judge
 from hardcase_train.stages.kept import worst_cost
 from hardcase_train.stages.subset_search import SubsetSearch
+from tests.helpers.edge.evaluators import needs_kernel
 from tests.helpers.train.problems import BRIEF, make_problem
 from tests.train.policy.test_batch import agree
 
 N_CONTEXTS, N_CLASSES, WIDTH = 3, 4, 6
+MOST_BYTES = 40_000  # of a policy's image
 
 
 def routed(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -69,14 +74,22 @@ def test_the_context_is_found_and_rows_buy_within_its_block(ways):
     assert best > 0.9  # all sensors in one fixed order have about 0.5
 
 
+@pytest.mark.parametrize("evaluator", [PYTHON, pytest.param(KERNEL, marks=needs_kernel)])
 @pytest.mark.parametrize("kind", ["draft", "quantised"])
 @pytest.mark.parametrize("ways", ["answers", "cells"])
-def test_the_session_decides_as_the_batch_on_every_row(ways, kind):
+def test_the_session_decides_as_the_batch_on_every_row(ways, kind, evaluator, monkeypatch):
+    """In Python, and in C, where integers alone run."""
+    if (kind, evaluator) == ("draft", KERNEL):
+        pytest.skip("a draft has no image")
+    monkeypatch.setenv(VARIABLE, evaluator)
     X, y = routed(60, 2)
     X[::7, 5] = np.nan  # a sensor fails
     X[::11, 0] = np.nan  # the first one fails
     point = points(ways)[len(points(ways)) // 2]
-    agree(point.program if kind == "draft" else quantise(point.program).program, X, y)
+    program = point.program if kind == "draft" else quantise(point.program).program
+    agree(program, X, y)
+    if kind == "quantised":
+        assert len(make_image(program, verify(program).outlines)) < MOST_BYTES
 
 
 def test_figures_are_those_of_the_program_where_validation_rows_alone_are_judged():

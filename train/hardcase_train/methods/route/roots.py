@@ -13,10 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...stages.subset_search import SubsetSearch
 from .bayes import Cell, RouteRows
 from .cells import Cells, make_cells
 
-__all__ = ["Root", "find_roots", "looked"]
+__all__ = ["Root", "find_roots", "is_ahead", "looked"]
 
 DEPTH = 4  # sensors that lookahead buys beside the first one
 SHORTLIST = 5  # first sensors that are looked at so deep, those of the largest gains by one further sensor
@@ -26,6 +27,7 @@ MOST_ROOTS = 2
 NEAR = 1.1  # times the least loss, that another root may have
 USUAL_CELLS = 5  # of a reading, when roots are compared
 SURE = 3.0  # standard errors that routing must gain: there are many candidates
+SLACK = 1e-6  # of a cost
 WORTH = 0.03  # of the log loss that routing must gain
 
 
@@ -34,13 +36,20 @@ class Root:
     """A first sensor with its cells.
 
     gain, gain_se : mean log loss that routing saves with as many sensors, and its standard error
-    loss : mean log loss of routing
+    losses : mean log loss of routing after each further sensor
+    costs : mean cost of what is bought until then
     """
 
     cells: Cells
     gain: float
     gain_se: float
-    loss: float
+    losses: tuple[float, ...]
+    costs: tuple[float, ...]
+
+    @property
+    def loss(self) -> float:
+        """Mean log loss of routing."""
+        return float(np.mean(self.losses))
 
     @property
     def pays(self) -> bool:
@@ -86,10 +95,24 @@ def looked(rows: RouteRows, cells: Cells, depth: int) -> Root:
     sample = np.random.default_rng(problem.seed).permutation(np.flatnonzero(rows.judged))[:most]
     place = offered.index(cells.sensor)
     tables = [_Half(rows, Cell(rows, cells.of == m, offered), sample[cells.of[sample] == m]) for m in range(cells.n)]
-    own = np.concatenate([t.losses(t.path(place, depth)) for t in tables])
+    paths = [t.path(place, depth) for t in tables]
+    own = np.concatenate([t.losses(path) for t, path in zip(tables, paths, strict=True)])
     common = np.concatenate([t.losses(path) for path in (_common(tables, place, depth),) for t in tables])
     gain = (common - own).mean(axis=1)
-    return Root(cells, float(gain.mean()), float(gain.std() / np.sqrt(max(len(gain), 1))), float(own.mean()))
+    se = float(gain.std() / np.sqrt(max(len(gain), 1)))
+    spent = [np.cumsum(problem.sensor_costs()[[offered[k] for k in path]])[1:] for path in paths]
+    costs = np.average(spent, axis=0, weights=[len(t.y) + 1 for t in tables])
+    return Root(cells, float(gain.mean()), se, tuple(own.mean(axis=0).tolist()), tuple(costs.tolist()))
+
+
+def is_ahead(root: Root, search: SubsetSearch) -> bool:
+    """Whether routing has less loss at some cost than the small classifiers of the greedy paths' sets."""
+    sets = {s for path in search.paths() for s in path}
+    rivals = [(search.cost(s), loss) for s, loss in zip(sets, search.losses(sets), strict=True)]
+    return any(
+        loss < min((other for cost, other in rivals if cost <= spent + SLACK), default=np.inf)
+        for loss, spent in zip(root.losses, root.costs, strict=True)
+    )
 
 
 class _Half:

@@ -24,7 +24,7 @@ from .bayes import Cell, RouteRows
 from .cells import Cells
 from .growth import State, grow, key_of
 from .policy import Routes
-from .roots import Root, find_roots
+from .roots import Root, find_roots, is_ahead
 
 __all__ = ["RouteClassifier"]
 
@@ -53,7 +53,9 @@ class RouteClassifier(MethodClassifier):
 
     max_cells: int = MAX_CELLS
     n_jobs: int | None = None
-    method: ClassVar[Method] = Method(name="route", work=4, colour="#b9770e", auto="always", is_halved=False)
+    method: ClassVar[Method] = Method(
+        name="route", work=4, colour="#b9770e", auto="always", is_halved=False, searches_subsets=True
+    )
     _limits: ClassVar[Limits] = {"max_cells": (2, 16)}
 
     @classmethod
@@ -86,12 +88,13 @@ class _Roots:
     """The first sensors that pay, found once for each largest number of cells."""
 
     def __init__(self, search: SubsetSearch) -> None:
-        self.rows = RouteRows(search.judge)
+        self.rows, self._search = RouteRows(search.judge), search
         self._found: dict[int, list[Root]] = {}
 
     def __call__(self, max_cells: int) -> list[Root]:
         if max_cells not in self._found:
-            self._found[max_cells] = find_roots(self.rows, max_cells)
+            found = find_roots(self.rows, max_cells)
+            self._found[max_cells] = [root for root in found if is_ahead(root, self._search)]
         return self._found[max_cells]
 
 
