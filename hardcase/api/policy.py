@@ -25,7 +25,8 @@ class Policy:
     Parameters
     ----------
     build : a folder as ``hardcase train`` writes it
-    max_loss, budget : the wish that picks a point; ``budget`` wins, and with neither it is as ``hardcase export``'s
+    max_loss, budget : the wish that picks a point; ``budget`` wins, and with neither it is as ``hardcase export``'s.
+        A budget may be met by two points, which a coin mixes
     is_temporary : whether the folder is removed with the policy
 
     Attributes
@@ -46,13 +47,13 @@ class Policy:
         is_temporary: bool = False,
     ) -> None:
         from hardcase_export.drafts.front import read_front
-        from hardcase_export.picking.pick import pick
+        from hardcase_export.picking.agreeing import as_picked
 
         self._build = Path(build)
         self._wish: dict[str, Any] = {"max_loss": max_loss} if budget is None else {"budget": budget}
         front = read_front(self._build / "front.json")
         svg = (self._build / "front.svg").read_text(encoding="utf-8")
-        self.front = Front(front, pick(front, **self._wish), svg[max(svg.find("<svg"), 0) :])
+        self.front = Front(front, as_picked(front, self._wish), svg[max(svg.find("<svg"), 0) :])
         if is_temporary:  # a wish that no point meets leaves the folder, because training may have taken hours
             weakref.finalize(self, shutil.rmtree, self._build, ignore_errors=True)
 

@@ -23,7 +23,7 @@ __all__ = ["export_items", "is_items_build"]
 MAX_FRONT_BYTES = 16 * 1024 * 1024
 MIN_AGREEMENT = 0.99  # of labels; the chain's integers are rounded, so that near ties may fall the other way
 FLAGS = ("risk", "delta", "max_forward", "excess", "risk_per", "risk_tolerance", "calibration", "hpc", "c", "onnx",
-         "tflite", "inline", "prices", "monitors", "atypical")  # fmt: skip
+         "tflite", "inline", "prices", "monitors", "atypical", "no_mix")  # fmt: skip
 
 
 def is_items_build(build: Path) -> bool:

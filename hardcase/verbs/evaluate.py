@@ -79,13 +79,16 @@ def _measure(loaded: Loaded, args: argparse.Namespace) -> dict[str, Any]:
     budget, quality, steps = _budget(args.budget, manifest.unit), quality_of(manifest), steps_of(manifest)
     rows = rows_for(program, manifest, Path(args.data), args.hpc, [Path(args.bundle).parent])
     dead = {name: (k,) for k, name in enumerate(manifest.sensors)} if args.each_dead else {}
-    with rows_bar("evaluate", len(rows.y) * (1 + len(dead))):
+    ways = 1 if rows.coin is None else 2
+    with rows_bar("evaluate", len(rows.y) * ways * (1 + len(dead))):
         values = measure(program, rows, quality, steps=steps, budget=budget).to_json(manifest)
         if args.each_dead:
             values["dead"] = {
                 name: measure(program, rows, quality, steps=steps, budget=budget, dead=sensor).figures.to_json()
                 for name, sensor in dead.items()
             }
+    if rows.coin is not None:
+        values["weight"] = rows.coin.weight
     warning = constant_warning(values)
     worst = to_unit(loaded.report.worst_cost if budget is None else min(loaded.report.worst_cost, budget))
     return {**values, "worst_cost": worst, "warnings": [] if warning is None else [warning]}
@@ -108,6 +111,10 @@ def _lines(r: dict[str, Any]) -> list[str]:
         f"{measured} {r['quality']:.4f} (95 %: {low:.4f} to {high:.4f}), cost {r['cost']:.2f} {unit} "
         f"(a decision at most {r['worst_cost']:g}), forwarded {r['forward_rate']:.1%}, {r['n']} rows",
     ]
+    if "weight" in r:
+        lines.append(
+            f"  a coin takes the dearer of two policies for {r['weight']:.2%} of decisions; figures are expected ones"
+        )
     if "rmse" in r:
         lines.append(f"  {value_errors(r, r['target_unit'])}")
     if "ranking" in r:

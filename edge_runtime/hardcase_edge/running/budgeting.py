@@ -12,7 +12,7 @@ from ..errors import InputError
 from ..outbox.flags import parse_share
 from ..program.cost import to_micro, to_unit
 from ..program.definition import Opaque
-from ..program.inner import inner_sensors
+from ..program.inner import COIN, inner_sensors
 from ..sensors.trouble import Episode, some
 from ..servo.bucket import HOUR_MS
 from ..servo.flags import BUDGET_FILE, date_of, is_asked
@@ -97,8 +97,9 @@ def _why_too_little(plan: Plan, loaded: Loaded, interval_s: float) -> str:
 def _why_no_prices(loaded: Loaded) -> str:
     """Why the exporter gave it none, or how it would."""
     program, manifest = loaded.machine.program, loaded.manifest
-    if inner_sensors(program, manifest.features, manifest.sensors):
-        return "a policy that remembers has none"
+    inner = inner_sensors(program, manifest.features, manifest.sensors)
+    if inner:
+        return "a policy with a coin has none" if COIN in inner else "a policy that remembers has none"
     is_opaque = any(isinstance(scorer, Opaque) for scorer in program.scorers)
     if not program.n_classes or is_opaque or not any(can_move(program, k) for k in range(len(program.nodes))):
         return "its policy has no threshold that could move"

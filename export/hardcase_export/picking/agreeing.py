@@ -15,7 +15,7 @@ from ..integers.point import AgreementError, IntegerPoint, make_integers
 from .mixing import NoMixError, mix_integers, mixed_point
 from .pick import MEANS, Mix, mix_for, pick
 
-__all__ = ["Chosen", "mix_that_agrees", "pick_that_agrees", "why_no_mix"]
+__all__ = ["Chosen", "as_picked", "mix_that_agrees", "pick_that_agrees", "why_no_mix"]
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +72,21 @@ def pick_that_agrees(
     raise refusal
 
 
-def why_no_mix(front: Front, prices: bool) -> str:
+def as_picked(front: Front, wish: dict[str, Any]) -> Point:
+    """The point that an export with this wish picks before integers are compared; a mix of two is one point.
+
+    Parameters
+    ----------
+    wish : as for ``picking.pick.pick``
+    """
+    budget = wish.get("budget")
+    if budget is None or why_no_mix(front):
+        return pick(front, **wish)
+    best = mix_for(front, budget, wish.get("method"))
+    return mixed_point(best) if isinstance(best, Mix) else best
+
+
+def why_no_mix(front: Front, prices: bool = False) -> str:
     """Why no two points of this front are mixed, whatever the budget; empty if some may be."""
     if prices:
         return "running budgets move the thresholds of a single one"

@@ -128,8 +128,9 @@ def mix_for(front: Front, budget: float, method: str | None = None) -> Point | M
         )
     for cheap, dear in pairwise(hull):
         if budget < dear.valid.cost:
-            below = round((budget - cheap.valid.cost) / (dear.valid.cost - cheap.valid.cost) * GRID)
-            return cheap if below <= 0 else dear if below >= GRID else Mix(cheap, dear, below)
+            share = (budget - cheap.valid.cost) / (dear.valid.cost - cheap.valid.cost)
+            below = min(math.floor(share * GRID), GRID - 1)  # never more than the budget
+            return Mix(cheap, dear, below) if below > 0 else cheap
     return hull[-1]
 
 

@@ -29,10 +29,13 @@ from hardcase_edge.bundle.file import pack_bundle
 from hardcase_edge.device.device import RuntimeConfig
 from hardcase_edge.errors import InputError
 from hardcase_edge.link.address import parse_address
+from hardcase_edge.stream.coin import Toss
 
 from ...helpers.cloud.brokers import free_port, running_mosquitto
 from ...helpers.cloud.requests import half_forwarding, wait_until, write_model
 from ...helpers.edge import streams
+from ...helpers.edge.coins import BELOW, load_mixed
+from ...helpers.edge.device import HARD
 
 NAN = float("nan")
 
@@ -80,6 +83,17 @@ def test_a_device_walks_its_streams_in_order_with_a_memory_of_its_own(mosquitto)
     assert {o.item: o.device for o in outcomes} == {
         k: f"stream-{np.unique(sequence).tolist().index(name) % 3}" for k, name in enumerate(sequence.tolist())
     }
+
+
+def test_each_device_tosses_by_a_seed_of_its_own(mosquitto):
+    rows = np.array([[HARD, 1.0, 2.0, 3.0, 4.0, NAN]] * 90)
+    fleet = Fleet(load_mixed(), rows, mosquitto.url, n_devices=3, config=RuntimeConfig(deadline_ms=1), prefix="coin")
+    outcomes = fleet.run(20)
+    assert fleet.reconcile() == []
+    tosses = {f"coin-{k}": Toss(k) for k in range(3)}
+    expected = [tosses[o.device]() < BELOW for o in sorted(outcomes, key=lambda o: o.item)]
+    assert [o.route == "degraded" for o in sorted(outcomes, key=lambda o: o.item)] == expected
+    assert len(set(expected)) == 2
 
 
 def test_a_broker_that_takes_fewer_leaves_the_others_deciding_alone_and_says_how_many(tmp_path):
