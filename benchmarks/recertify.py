@@ -7,7 +7,8 @@ The policy is a cascade of the rig (quick effort; the build is trained if it is 
 drawn with replacement. Drift is a sensor whose readings are off; f0 is asked with the same readings. What program and
 f0 answer to each row, sound and drifted, is computed once; a life goes through them in virtual time. Each local
 decision is audited with the same probability, and a device's own machine judges f0's answers. The rule "forward" was
-designed on other drifts (made readings) and on this build; the build of another seed confirms it.
+designed on other drifts (made readings) and on this build; a build of another seed and method, and later rows of a
+room (``room_drifts.py``), are run once.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import sys
 import tempfile
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from forwarding import Answers, Drift, followed, section
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 CONFIG = ROOT / "examples" / "hydraulic" / "hardcase.toml"
 PAGE = ROOT / "docs" / "benchmarks" / "recertify.md"
 WISH = ("--max-loss", "0", "--method", "cascade")  # which forwards some cases, so that it promises an agreement
+CONFIRM = ("--max-loss", "0", "--method", "adapt-gbrt")  # of the build of seed 1, whose cascades forward nothing
 DECISIONS = 200_000  # of a life; at one a minute 139 days
 SHARE = 0.005
 SIZES = (0.5, 1.0, 2.0, 3.0)  # standard deviations of a bias
@@ -52,6 +54,13 @@ MORE = (2.0, 1.25)  # times as often as promised
 EARLIER = 100_000  # decisions before, with half of what is promised
 SMALL_LIVES, SOUND_LIVES, SOUND = 40, 200, 200_000  # lives for each bound; those that keep it, and their decisions
 BLOCK = 4_096  # decisions that are drawn together
+
+
+class Model(Protocol):
+    """F0."""
+
+    def answer(self, rows: Any) -> Any:
+        """For each row the number of its class, and a confidence."""
 
 
 def bundle_of(build: Path, out: Path, *wish: str, seed: int = 0) -> Loaded:
@@ -66,7 +75,7 @@ def bundle_of(build: Path, out: Path, *wish: str, seed: int = 0) -> Loaded:
     return load_bundle(out)
 
 
-def answers(loaded: Loaded, X: np.ndarray, y: np.ndarray, model: Hpc) -> Answers:
+def answers(loaded: Loaded, X: np.ndarray, y: np.ndarray, model: Model) -> Answers:
     """What program and f0 answer to each row with the label y, the number of its class."""
     program = loaded.machine.program
     machine, rows = open_machine(program), readings_of(program, X)
@@ -77,7 +86,7 @@ def answers(loaded: Loaded, X: np.ndarray, y: np.ndarray, model: Hpc) -> Answers
     return Answers(local, results == f0, np.array([d.confidence / 10_000 for d in made]), places, results == y)
 
 
-def drifts(loaded: Loaded, X: np.ndarray, y: np.ndarray, model: Hpc) -> dict[str, Answers]:
+def drifts(loaded: Loaded, X: np.ndarray, y: np.ndarray, model: Model) -> dict[str, Answers]:
     """By name what the program answers when one sensor that it buys is off."""
     program = loaded.machine.program
     assert loaded.manifest.monitors is not None
@@ -134,10 +143,11 @@ def ideal(promised: float, true: float) -> float:
     return math.log(1 / ALPHA) / divergence
 
 
-def drifting(build: Path, seed: int) -> tuple[Loaded, Answers, dict[str, Answers], dict[str, float], list[str]]:
+def drifting(build: Path, wish: Sequence[str], seed: int
+             ) -> tuple[Loaded, Answers, dict[str, Answers], dict[str, float], list[str]]:  # fmt: skip
     """The bundle of a build, what is answered without drift and with each, f0's agreement, and drifts that break."""
     with tempfile.TemporaryDirectory() as folder:
-        loaded = bundle_of(build, Path(folder) / "rig.hcb", *WISH, seed=seed)
+        loaded = bundle_of(build, Path(folder) / "rig.hcb", *wish, seed=seed)
     with np.load(build / "test.npz") as rows:
         X, y = rows["X"], rows["y"]
     model = Hpc(build / "hpc.onnx")
@@ -147,19 +157,32 @@ def drifting(build: Path, seed: int) -> tuple[Loaded, Answers, dict[str, Answers
     return loaded, answers(loaded, X, y, model), moved, agreement, broken
 
 
-def forwarded(builds: Sequence[Path]) -> list[dict[str, Any]]:
-    """The rule "forward" under each drift of these builds that breaks a promise; the first is that of the design."""
+def forwarded(build: Path, confirm: Path) -> list[dict[str, Any]]:
+    """The rule "forward" under each drift that breaks a promise: of the design's build, and of two that confirm it."""
+    from room_drifts import room
+
     found = []
-    for seed, build in enumerate(builds):
-        loaded, _, moved, _, broken = drifting(build, seed)
-        name, promised = f"rig, seed {seed}", loaded.manifest.claims["audits"]["at_least"]
-        found += [followed(Drift(name, drift, promised, moved[drift]), k) for k, drift in enumerate(broken)]
-    return found
+    for seed, (folder, wish) in enumerate(((build, WISH), (confirm, CONFIRM))):
+        loaded, _, moved, _, _ = drifting(folder, wish, seed)
+        found += _followed(f"rig, {wish[-1]}, seed {seed}", loaded, moved, 100 * seed)
+    loaded, X, y, model = room()
+    moved = {"later rows": answers(loaded, X, y, model)}
+    moved |= {f"later rows, {name}": x for name, x in drifts(loaded, X, y, model).items()}
+    return found + _followed("room, cascade", loaded, moved, 200, is_in_order=True)
+
+
+def _followed(
+    policy: str, loaded: Loaded, moved: dict[str, Answers], seed: int, *, is_in_order: bool = False
+) -> list[dict[str, Any]]:
+    promised = loaded.manifest.claims["audits"]["at_least"]
+    share = {name: float(x.agrees[x.local].mean()) if x.local.any() else 1.0 for name, x in moved.items()}
+    broken = sorted(name for name in moved if share[name] <= promised - CLEAR)
+    return [followed(Drift(policy, x, promised, moved[x], is_in_order), seed + k) for k, x in enumerate(broken)]
 
 
 def measure(build: Path, confirm: Path, lives: int) -> dict[str, Any]:
     """Everything."""
-    loaded, sound, moved, agreement, broken = drifting(build, 0)
+    loaded, sound, moved, agreement, broken = drifting(build, WISH, 0)
     promised = loaded.manifest.claims["audits"]["at_least"]
     truth = float(sound[1][sound[0]].mean())
     with_drift, without = [], []
@@ -183,7 +206,7 @@ def measure(build: Path, confirm: Path, lives: int) -> dict[str, Any]:
     return {
         "promised": promised, "truth": truth, "local": float(sound[0].mean()), "drifts": len(moved),
         "breaking": len(broken), "with": with_drift, "without": without, "exact": _exact(promised, lives),
-        "forward": forwarded([build, confirm]), "small": [_small(m) for m in BOUNDS],
+        "forward": forwarded(build, confirm), "small": [_small(m) for m in BOUNDS],
     }  # fmt: skip
 
 
@@ -309,7 +332,7 @@ def main() -> None:
     args = parser.parse_args()
     before = json.loads(args.out.read_text()) if args.small or args.forward else {}
     before |= {"small": [_small(m) for m in BOUNDS]} if args.small else {}
-    before |= {"forward": forwarded([args.build, args.confirm])} if args.forward else {}
+    before |= {"forward": forwarded(args.build, args.confirm)} if args.forward else {}
     text = page(results(args, lambda: before or measure(args.build, args.confirm, args.lives)))
     PAGE.write_text(text)
     print(text)

@@ -161,6 +161,16 @@ def test_a_damaged_state_is_refused_and_changes_nothing(key, value):
     assert promise.to_json() == before
 
 
+@pytest.mark.parametrize("value", [None, 3, [], {}, "x", [0, 1, 0, 0, 0, [], []]])
+def test_damaged_cells_are_refused_with_the_promise_and_none_are_of_an_earlier_version(value):
+    state = audits(Promise(0.95, None, FORWARD), 0.0, 9, 0).to_json()
+    promise = Promise(0.95, None, FORWARD)
+    assert not promise.restore({**state, "rest": value})
+    assert promise.rest is None
+    assert promise.restore({key: x for key, x in state.items() if key != "rest"})
+    assert (promise.forwarded_share, promise.rest.alone) == (1.0, 0)
+
+
 def test_a_manifest_promises_shares_and_nothing_else():
     claims = {"audits": {"at_least": 0.9}, "promise": {"max_forward": 0.2}}
     promise = promise_of(claims)
