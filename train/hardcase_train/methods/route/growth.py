@@ -26,7 +26,8 @@ LEAST_SHARE = 0.02  # of them, that an answer needs for a way of its own; states
 SURE = 2.0  # standard errors by which its own sensor gains more
 LEAST_GAIN = 1e-3  # of log loss
 MOST_SENSORS = 14  # that a path buys
-MOST_TRIED = 24  # sensors of a cell, those of the largest gains alone or after the first
+MOST_TRIED = 24  # sensors of a cell, those of the largest gains after the first
+LEAST_WORTH = 0.1  # of the largest of these gains per cost: less may be chance, which judged rows took part in
 
 Key = tuple[int, Subset]  # number of the cell (-1: all rows), and the sensors that are bought
 
@@ -89,7 +90,8 @@ class _Drawn:
         scores = self._scores(start, every)
         gain = _loss(scores, self.y)[:, None] - self._after(scores, others, every)
         worth = gain.mean(axis=0) / self.costs[others]
-        self.tried = [others[k] for k in np.argsort(-worth, kind="stable")[:MOST_TRIED]]
+        order = np.argsort(-worth, kind="stable")[:MOST_TRIED]
+        self.tried = [others[k] for k in order if worth[k] > LEAST_WORTH * worth[order[0]]]
 
     def states(self, number: int, start: Subset, order: list[int] | None) -> Iterator[State]:
         """The states from ``start`` on; without an order, all rows of a state buy the same."""
