@@ -56,7 +56,8 @@ class PolicyClassifier(ClassifierMixin, PolicyEstimator):  # type: ignore[misc]
     limits : limits that every candidate keeps, or None: {"budget": cost}, the most that any decision may cost;
         "max_ms", "max_bytes" and "max_forward" as in [policy] of hardcase.toml. If given, ``max_loss`` is ignored, and
         without a ``budget`` the best candidate is picked
-    size : "small", "large" or "auto" (by the number of training rows): the size of boosted low-cost models
+    size : "small", "large" or "auto" (by the number of training rows): the size of boosted low-cost models; "ebm":
+        additive ones on sensor sets
     quality : the measure of answers: "accuracy", "balanced", "macro-f1" or "log-loss"; {"f1": class}; or
         {"recall": class, "precision": share}
     errors : costs of errors, in the same unit: {"miss": {class: cost}, "false_alarm": {class: cost}, "other": cost}, or

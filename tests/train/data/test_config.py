@@ -131,7 +131,7 @@ def test_two_keys_are_enough(tmp_path):
         pytest.param(DATA + '[[sensor]]\nname = "a"\ncots = 1', "'cots'; did you mean 'cost'", id="sensor-typo"),
         pytest.param(DATA + "zzzz = 1", "'zzzz'; known keys are file, target, task, target_unit", id="nothing-near"),
         pytest.param(DATA + "[hpc]\nestimater = 'x'", "did you mean 'estimator'", id="hpc-typo"),
-        pytest.param(DATA + "[policy]\nsize = 'larg'", "size is 'larg'; use one of auto, small, large", id="no-size"),
+        pytest.param(DATA + "[policy]\nsize = 'larg'", "size is 'larg'; use one of auto, small, large, ebm", id="size"),
         pytest.param(DATA + "[policy]\nsize = 3", "size is '3', a string", id="size-of-another-type"),
         pytest.param(
             DATA + "[policy]\neffort = 'quik'", "the effort 'quik'; use one of quick, normal, thorough", id="no-effort"

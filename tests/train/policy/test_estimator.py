@@ -125,7 +125,7 @@ def test_what_cannot_be_used_is_a_value_error_of_one_line(params: dict[str, Any]
         ("AdaptGBRT", {"n_rounds": 1.0}, "n_rounds of AdaptGBRT is 1.0; expected a whole number from 0 to inf"),
         ("AdaptGBRT", {"gamma": float("nan")}, "gamma of AdaptGBRT is nan; expected a number from 0 to inf"),
         ("StagedAdaptGBRT", {"n_rounds": 0}, "n_rounds of StagedAdaptGBRT is 0; expected a whole number from 1 to inf"),
-        ("StaticSubset", {"size": "smal"}, "the parameter size is 'smal'; use one of auto, small, large"),
+        ("StaticSubset", {"size": "smal"}, "the parameter size is 'smal'; use one of auto, small, large, ebm"),
         ("StaticSubset", {"effort": "quik"}, "effort names the effort 'quik'; use one of quick, normal, thorough"),
         ("AdaptLstsq", {"n_steps": 0}, "n_steps of AdaptLstsq is 0; expected a whole number from 1"),
         ("GreedyMiser", {"n_trees": "many"}, "n_trees of GreedyMiser is 'many'; expected a whole number from 1"),

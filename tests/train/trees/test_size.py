@@ -38,7 +38,9 @@ def test_auto_is_large_from_many_rows_on_and_a_name_wins():
     assert [size_of("auto", n) for n in (10, MANY_ROWS - 1, MANY_ROWS)] == [few, few, LARGE]
     for n in (10, 10 * MANY_ROWS):
         assert (size_of("small", n), size_of("large", n)) == (SMALL, LARGE)
-    assert {size_of(name, 10) for name in SIZES} == {few, SMALL, LARGE}
+    additive = [replace(size, is_additive=True) for size in (SMALL, LARGE)]
+    assert [size_of("ebm", n) for n in (10, MANY_ROWS)] == additive
+    assert {size_of(name, 10) for name in SIZES} == {few, SMALL, LARGE, additive[0]}
 
 
 @pytest.mark.parametrize(("text", "expected"), [("", "auto"), ('[policy]\nsize = "large"', "large")])
@@ -61,7 +63,7 @@ def test_an_estimators_size_is_the_problems(name, monkeypatch):
 
 def test_a_size_that_is_none_is_refused_before_anything_is_made():
     X, y = table(100)
-    with pytest.raises(InputError, match="the parameter size is 'xyz'; use one of auto, small, large"):
+    with pytest.raises(InputError, match="the parameter size is 'xyz'; use one of auto, small, large, ebm"):
         arrays_problem(X, y, np.ones(100), 3, None, None, 0.0, 0, "xyz")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The classifier of a sensor set, of both kinds: it reads what it may, and a forest says what scikit-learn's says."""
+"""The classifier of a sensor set, of each kind: it reads what it may, and a forest says what scikit-learn's says."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ import numpy as np
 import pytest
 from sklearn.ensemble import ExtraTreesClassifier
 
+from hardcase_train.data.amounts import PolicyLimits
 from hardcase_train.policy.batch import Batch
 from hardcase_train.policy.compile import compile_program
 from hardcase_train.policy.losses import class_outputs
+from hardcase_train.trees.additive import STUMPS, tables
+from hardcase_train.trees.binning import MISSING_BIN
 from hardcase_train.trees.boosting import ensemble_scores
 from hardcase_train.trees.forest import ForestSettings
-from hardcase_train.trees.subset_classifier import FOREST, TREES, make_learner
+from hardcase_train.trees.subset_classifier import EBM, FOREST, TREES, classifier_kinds, fit_classifier, make_learner
 from tests.helpers.train.problems import make_problem
 
-KINDS = (TREES, FOREST)
+KINDS = (TREES, FOREST, EBM)
 
 
 def fitted(kind, sensors, n_classes=3):
@@ -71,6 +74,41 @@ def test_a_forest_says_what_scikit_learns_says_of_the_same_bins(n_classes):
     np.testing.assert_allclose(said, chances if n_classes > 2 else chances[:, 1:] - chances[:, :1], atol=1e-12)
     program = compile_program(p, [made], [])
     np.testing.assert_allclose(Batch(program, p.valid.X).scores(0) / 20, said, atol=1e-12)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("missing", [0.0, 0.2])
+def test_the_tables_of_an_additive_model_add_up_to_its_stumps(n_classes, missing):
+    p = make_problem(n_classes, missing=missing)
+    learner, rows = make_learner(p, EBM), np.arange(len(p.train.y))
+    stumps = fit_classifier(p, (0, 1, 2), learner.bins, learner.codes, STUMPS, 100, rows)
+    made = tables(stumps)
+    features = [set(tree.features.tolist()) for tree in made.trees]
+    assert len(set().union(*features)) == sum(map(len, features)) == len(made.trees) < len(stumps.trees)
+    codes = learner.valid[made.features].copy()
+    codes[:, :40] = MISSING_BIN  # also of a column that never lacked a reading
+    np.testing.assert_allclose(ensemble_scores(made, codes), ensemble_scores(stumps, codes), atol=1e-9)
+    program = compile_program(p, [made], [])
+    said = Batch(program, p.valid.X).scores(0)
+    np.testing.assert_allclose(said, ensemble_scores(made, learner.valid[made.features]), atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("size", "limits", "kinds"),
+    [
+        ("auto", {}, {FOREST, TREES}),
+        ("ebm", {}, {EBM}),
+        ("ebm", {"max_bytes": 15_000}, {EBM}),
+        ("auto", {"max_bytes": 15_000}, {FOREST, TREES, EBM}),
+        ("auto", {"max_bytes": 10_000_000}, {FOREST, TREES}),
+        ("auto", {"max_ms": 0.01}, {FOREST, TREES, EBM}),
+        ("auto", {"budget": 3.0}, {FOREST, TREES}),
+        ("small", {"max_bytes": 15_000}, {TREES}),
+    ],
+)
+def test_additive_models_are_offered_where_they_are_asked_for_or_a_device_is_small(size, limits, kinds):
+    p = replace(make_problem(2), size_name=size, limits=PolicyLimits(**limits))
+    assert {kind.partition("/")[0] for kind in classifier_kinds(p)} == kinds
 
 
 @pytest.mark.parametrize("size", ["small", "large"])

@@ -29,7 +29,7 @@ __all__ = [
 
 DEFAULT_METHODS = ("auto",)
 TASKS = NAMES
-SIZES = ("auto", "small", "large")
+SIZES = ("auto", "small", "large", "ebm")
 MAX_CONFIG_BYTES = 1_000_000
 NUMBER: tuple[type, ...] = (int, float)
 LIMITS = tuple(field.name for field in fields(PolicyLimits))

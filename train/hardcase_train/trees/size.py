@@ -2,7 +2,8 @@
 """Sizes of low-cost models: small ones for any device, large ones for many training rows.
 
 A small model has about 1,100 leaves and a large one about 19,000: some 10 or 200 kilobytes for each stage and two
-classes. A forest, with 3,000 to 8,000 leaves, may be more accurate on few rows. Under [policy] max_bytes or max_ms,
+classes. A forest, with 3,000 to 8,000 leaves, may be more accurate on few rows; an additive model has some 10 leaves
+for each feature. Under [policy] max_bytes or max_ms,
 models are halved until one of them may keep the limit, and further halves are offered, of which policies of several
 stages are made.
 """
@@ -19,8 +20,9 @@ from ..data.problem import Problem
 from .boosting import TreeSettings
 from .forest import ForestSettings
 
-__all__ = ["Size", "n_offered", "size_of"]
+__all__ = ["ADDITIVE", "Size", "n_offered", "size_of"]
 
+ADDITIVE = "ebm"  # the size whose classifiers of sensor sets are additive models
 MANY_ROWS = 8000  # of training; with fewer rows, small models are as accurate as large ones
 MOST_STAGES = 6  # models of the smallest offered size, within the limits
 MOST_HALVES = 3  # offered beside the largest that may keep the limits
@@ -45,6 +47,8 @@ class Size:
         None  # settings of forests, the other kind of model; None if only boosted trees are offered
     )
     forest_bins: int = 255
+    stumps: int = 400  # of an additive model
+    is_additive: bool = False  # whether classifiers of sensor sets are additive models alone
 
 
 SMALL = Size(
@@ -70,10 +74,12 @@ def size_of(problem: Problem, halvings: int = 0) -> Size:
     "auto" is large from ``MANY_ROWS`` training rows on; with fewer, boosted trees are small and forests are offered.
     Where the problem has limits of bytes or time, the largest that may keep them, halved so often again.
     """
-    is_large = problem.size_name == "large" or (problem.size_name == "auto" and len(problem.train.y) >= MANY_ROWS)
+    by_rows = problem.size_name in ("auto", ADDITIVE)
+    is_large = problem.size_name == "large" or (by_rows and len(problem.train.y) >= MANY_ROWS)
     size, effort = LARGE if is_large else SMALL, problem.effort
     forest = replace(FOREST, n_trees=effort.forest_trees) if problem.size_name == "auto" and not is_large else None
-    n_trees, probe_trees = (max(1, round(effort.tree_share * n)) for n in (size.n_trees, size.probe_trees))
+    counts = (size.n_trees, size.probe_trees, size.stumps)
+    n_trees, probe_trees, stumps = (max(1, round(effort.tree_share * n)) for n in counts)
     model, most = size.model, len(problem.train.y) // size.model.min_rows
     k = halvings + _excess(problem, n_trees, min(model.max_leaves, most))
     if k:
@@ -85,7 +91,8 @@ def size_of(problem: Problem, halvings: int = 0) -> Size:
         k = halvings + _excess(problem, forest.n_trees, min(forest.max_leaves, len(problem.train.y)))
         n_drawn, leaves = _halved(forest.n_trees, forest.max_leaves, k)
         forest = replace(forest, n_trees=n_drawn, max_leaves=leaves)
-    return replace(size, model=model, n_trees=n_trees, probe_trees=probe_trees, forest=forest)
+    counted = {"n_trees": n_trees, "probe_trees": probe_trees, "stumps": stumps}
+    return replace(size, model=model, forest=forest, is_additive=problem.size_name == ADDITIVE, **counted)
 
 
 def n_offered(problem: Problem) -> int:

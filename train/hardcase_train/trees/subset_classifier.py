@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models that read one sensor set: boosted trees, or a forest of extremely randomised trees.
+"""Models that read one sensor set: boosted trees, a forest of extremely randomised trees, or an additive model.
 
 On few rows the forest is often more accurate than boosted trees, and its margin is more informative, but it is about
-ten times as large. It is not offered for many rows, where it would be even larger, nor for small models.
+ten times as large. It is not offered for many rows, where it would be even larger, nor for small models. An additive
+model is a fraction of boosted trees' size, and misses what several features say together only.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ from ..data.error_costs import soft_rows
 from ..data.problem import Problem
 from ..policy.kinds import answer_loss
 from ..policy.losses import AnswerLoss, SquaredLoss
+from .additive import STUMPS, tables
 from .binning import Bins, make_bins
 from .boosting import Ensemble, TreeSettings, boost
 from .forest import ForestSettings, fit_forest, forest_ensemble
 from .size import Size, n_offered, size_of
 
 __all__ = [
+    "EBM",
     "FOREST",
     "LEAST_SQUARE",
     "TREES",
@@ -33,22 +36,27 @@ __all__ = [
     "make_learner",
 ]
 
-TREES, FOREST = "trees", "forest"  # kinds
+TREES, FOREST, EBM = "trees", "forest", "ebm"  # kinds
 LEAST_SQUARE = 1e-4  # added to squared errors, in standard units, before their logarithm is taken
 
 
 def classifier_kinds(problem: Problem) -> tuple[str, ...]:
     """The kinds of classifier that the problem's size offers; methods on sensor subsets try each of them.
 
-    Where bytes or time have limits there are smaller ones, too: "trees/2", "trees/4" and so on.
+    Where limits of bytes or time bind there are smaller ones, too: "trees/2", "trees/4" and so on, and with the size
+    "auto" additive models.
     """
-    kinds = (TREES,) if size_of(problem).forest is None else (FOREST, TREES)
-    return tuple(f"{kind}/{2**k}" if k else kind for k in range(n_offered(problem)) for kind in kinds)
+    size, n_sizes = size_of(problem), n_offered(problem)
+    if size.is_additive:
+        return (EBM,)
+    kinds = (TREES,) if size.forest is None else (FOREST, TREES)
+    offered = tuple(f"{kind}/{2**k}" if k else kind for k in range(n_sizes) for kind in kinds)
+    return (*offered, EBM) if n_sizes > 1 and problem.size_name == "auto" else offered
 
 
 def is_trees(kind: str) -> bool:
     """Whether a kind of classifier is one of ``classifier_kinds``."""
-    return kind.partition("/")[0] in (TREES, FOREST)
+    return kind.partition("/")[0] in (TREES, FOREST, EBM)
 
 
 @dataclass(frozen=True)
@@ -58,6 +66,7 @@ class Learner:
     codes, valid : (n_features, n) uint8, bins of training and validation rows
     size : of boosted trees
     forest : settings of forests; None for boosted trees
+    is_additive : whether the boosted trees are stumps, which become one table of each feature
     """
 
     problem: Problem
@@ -66,21 +75,29 @@ class Learner:
     valid: np.ndarray
     size: Size
     forest: ForestSettings | None
+    is_additive: bool = False
 
     def fit(self, sensors: Sequence[int], rows: np.ndarray) -> Ensemble:
         """A classifier that reads only these sensors, fitted to the training rows with these numbers."""
         p = self.problem
         if self.forest is not None:
             return fit_drawn(p, sensors, self.bins, self.codes, self.forest, rows)
-        return fit_classifier(p, sensors, self.bins, self.codes, self.size.model, self.size.n_trees, rows)
+        return self._boosted(sensors, rows, 1, None)
 
     def fit_uncertainty(self, sensors: Sequence[int], rows: np.ndarray, square: np.ndarray) -> Ensemble:
         """Boosted trees for the logarithm of squared errors ``square`` (n_rows,) of these training rows."""
-        p, size = self.problem, self.size
         log_square = np.log(square + LEAST_SQUARE)
         spread = max(float(log_square.std()), 1e-9)
-        loss = SquaredLoss(log_square / spread, p.train.weight[rows])
-        return fit_classifier(p, sensors, self.bins, self.codes, size.model, max(1, size.n_trees // 2), rows, loss)
+        loss = SquaredLoss(log_square / spread, self.problem.train.weight[rows])
+        return self._boosted(sensors, rows, 2, loss)
+
+    def _boosted(self, sensors: Sequence[int], rows: np.ndarray, part: int, loss: AnswerLoss | None) -> Ensemble:
+        """Boosted trees or an additive model, of the size's trees or stumps divided by ``part``."""
+        size = self.size
+        settings, n = (STUMPS, size.stumps) if self.is_additive else (size.model, size.n_trees)
+        n = max(1, n // part)
+        made = fit_classifier(self.problem, sensors, self.bins, self.codes, settings, n, rows, loss)
+        return tables(made) if self.is_additive else made
 
 
 def make_learner(problem: Problem, kind: str) -> Learner:
@@ -97,7 +114,7 @@ def make_learner(problem: Problem, kind: str) -> Learner:
         raise ValueError(f"size {problem.size_name!r} has no forest for {len(X)} rows; use the kind {TREES!r}")
     bins = make_bins(X, problem.dtypes, size.forest_bins if kind == FOREST else size.model.max_bins)
     forest = size.forest if kind == FOREST else None
-    return Learner(problem, bins, bins.transform(X), bins.transform(problem.valid.X), size, forest)
+    return Learner(problem, bins, bins.transform(X), bins.transform(problem.valid.X), size, forest, kind == EBM)
 
 
 def fit_classifier(

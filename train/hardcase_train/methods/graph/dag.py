@@ -30,7 +30,7 @@ from ...stages.staged_policy import TOLLS
 from ...stages.subset_cover import find_subsets
 from ...stages.subset_search import SubsetSearch
 from ...trees.size import n_offered
-from ...trees.subset_classifier import TREES, classifier_kinds
+from ...trees.subset_classifier import EBM, TREES, classifier_kinds
 from .nested import graph_prices, nested_points
 from .program import dag_point
 from .reduce import Graph, all_subsets, inclusion, learn_graph, restricted, unions
@@ -197,7 +197,7 @@ class DagClassifier(MethodClassifier):
             for d in range(p.effort.max_degree, 0, -1)
             if d == 1 or n_terms(len(p.features), d) * len(p.train.y) <= MAX_VALUES
         ]
-        trees = [kind for kind in classifier_kinds(p) if kind.startswith(TREES)]
+        trees = [kind for kind in classifier_kinds(p) if kind.startswith((TREES, EBM))]
         kinds = [*((kind, degrees[0]) for kind in trees), *(("polynomial", degree) for degree in degrees)]
         return [*chains, *({"classifier": kind, "degree": degree, **shape} for kind, degree in kinds)]
 
