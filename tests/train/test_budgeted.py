@@ -114,7 +114,8 @@ def test_frugalml_spends_on_average_what_the_budget_says() -> None:
     assert session.spent.mean() == pytest.approx(2.5, abs=0.05)
 
 
-def test_peers_keep_a_hard_budget_and_a_mean_one_out_of_fold() -> None:
+def test_peers_keep_a_hard_budget_and_a_mean_one_out_of_fold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peers, "N_TREES", 8)
     drawn = cube(200, 0)
     wishes = (Wish(4.0), Wish(3.0, HARD))
     known = Problem("cube", drawn.problem.X, drawn.problem.y, drawn.problem.sensors, wishes)
@@ -149,10 +150,15 @@ def test_a_page_says_what_was_not_run_and_what_was_missed() -> None:
     table = {m: {"0": run({"mean 2": (0.8, 2.0), "mean 4": (0.9, cost)})} for m, cost in
              (("hardcase", 4.0), ("cascade by hand", 6.0))}  # fmt: skip
     table["all sensors"] = {"0": run({"mean 2": (0.91, 10.0)})}
-    made = page.page({"rooms": table, "rafdb": {"hardcase": {"100": run({"mean 3": (0.7, 3.2)})}}})
+    rented = {"hardcase": {"100": run({"mean 3": (0.72, 3.2), "mean 5": (0.7, 5.05)})}}
+    digit = {"hardcase": {"10": run({"mean 5": (0.7, 5.0)})}, "best API": {"10": run({"mean 5": (0.69, 5.0)})},
+             "FrugalML": {s: run({"mean 5": (0.6 + 0.08 * (s == "10"), 5.0)}) for s in ("10", "100")}}  # fmt: skip
+    made = page.page({"rooms": table, "rafdb": rented, "digit": digit})
     assert "| Rooms | 4.00 | 6.00 | 0.67 | 1 |" in made
-    assert "| RAFDB: faces: accuracy, mean cost 3 | 0.715 | 0.7000 | **missed** by 0.015 |" in made
-    assert "(0.7000) @ 3.20" in made  # beyond the budget
+    assert "| 0.715 | 0.7200 (1 of 5 seeds) | **costs 7 % more** than the budget |" in made
+    assert "| RAFDB: faces: accuracy, mean cost 5 | 0.745 | 0.7000 (1 of 5 seeds) | **missed** by 0.045 |" in made
+    assert "mean cost 5 | 0.6900 (FrugalML or best API) | 0.7000 (1 of 5 seeds) | reached |" in made  # of seed 10
+    assert "(0.7200) @ 3.20" in made  # beyond the budget
     assert "not all run" in made
     assert set(FIVE_TABLES) < set(CASES)
 
