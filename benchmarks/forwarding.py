@@ -45,7 +45,6 @@ class Drift(NamedTuple):
     name: str
     promised: float
     answers: Answers
-    is_in_order: bool = False  # whether rows drift on, and come in their order; else any row may come at any time
 
 
 class Quarters:
@@ -76,20 +75,11 @@ class Quarters:
             self._begin()
 
 
-def rows_of(drift: Drift, world: random.Random) -> list[int]:
-    """The rows that come: at random, or rows that drift on, with those around them."""
-    n = len(drift.answers.local)
-    if not drift.is_in_order:
-        return [world.randrange(n) for _ in range(CASES)]
-    return [min(n - 1, max(0, int(n * (k / CASES + (world.random() - 0.5) / 20)))) for k in range(CASES)]
-
-
 def followed(drift: Drift, seed: int) -> dict[str, Any]:
     """One drift from the break on: by both rules the share of cases answered alone, and how many of these were good."""
     world = random.Random(seed)
-    rows, probes, audits = (
-        rows_of(drift, world), [world.random() for _ in range(CASES)], [world.random() < SHARE for _ in range(CASES)]
-    )  # fmt: skip
+    rows = [world.randrange(len(drift.answers.local)) for _ in range(CASES)]
+    probes, audits = [world.random() for _ in range(CASES)], [world.random() < SHARE for _ in range(CASES)]
     old, promise = Quarters(drift.promised), Promise(drift.promised, None, FORWARD)
     while promise.rest is None:
         promise.audited(False)
@@ -147,10 +137,6 @@ def section(measured: list[dict[str, Any]]) -> str:
         "*itself* is the share of all cases that the program answers alone without the rule.\n"
         "*last week*: the share of all cases answered alone in the last quarter.\n\n"
     )
-    if any(x["policy"].startswith("room") for x in measured):
-        text += (
-            "Of the room (UCI Room Occupancy Estimation), rows after the first 4,000, which train, come in order.\n\n"
-        )
     lines, policies = [], list(dict.fromkeys(x["policy"] for x in measured))
     for name in policies:
         some = [x for x in measured if x["policy"] == name]

@@ -7,8 +7,8 @@ The policy is a cascade of the rig (quick effort; the build is trained if it is 
 drawn with replacement. Drift is a sensor whose readings are off; f0 is asked with the same readings. What program and
 f0 answer to each row, sound and drifted, is computed once; a life goes through them in virtual time. Each local
 decision is audited with the same probability, and a device's own machine judges f0's answers. The rule "forward" was
-designed on other drifts (made readings) and on this build; a build of another seed and method, and later rows of a
-room (``room_drifts.py``), are run once.
+designed on other drifts (made readings) and on this build; a build of another seed and method was
+run once, when it was finished.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import sys
 import tempfile
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from forwarding import Answers, Drift, followed, section
@@ -56,13 +56,6 @@ SMALL_LIVES, SOUND_LIVES, SOUND = 40, 200, 200_000  # lives for each bound; thos
 BLOCK = 4_096  # decisions that are drawn together
 
 
-class Model(Protocol):
-    """F0."""
-
-    def answer(self, rows: Any) -> Any:
-        """For each row the number of its class, and a confidence."""
-
-
 def bundle_of(build: Path, out: Path, *wish: str, seed: int = 0) -> Loaded:
     """The pick of this wish, exported with monitors; the build is trained if it is not there."""
     words = [sys.executable, "-m", "hardcase.cli"]
@@ -75,7 +68,7 @@ def bundle_of(build: Path, out: Path, *wish: str, seed: int = 0) -> Loaded:
     return load_bundle(out)
 
 
-def answers(loaded: Loaded, X: np.ndarray, y: np.ndarray, model: Model) -> Answers:
+def answers(loaded: Loaded, X: np.ndarray, y: np.ndarray, model: Hpc) -> Answers:
     """What program and f0 answer to each row with the label y, the number of its class."""
     program = loaded.machine.program
     machine, rows = open_machine(program), readings_of(program, X)
@@ -86,7 +79,7 @@ def answers(loaded: Loaded, X: np.ndarray, y: np.ndarray, model: Model) -> Answe
     return Answers(local, results == f0, np.array([d.confidence / 10_000 for d in made]), places, results == y)
 
 
-def drifts(loaded: Loaded, X: np.ndarray, y: np.ndarray, model: Model) -> dict[str, Answers]:
+def drifts(loaded: Loaded, X: np.ndarray, y: np.ndarray, model: Hpc) -> dict[str, Answers]:
     """By name what the program answers when one sensor that it buys is off."""
     program = loaded.machine.program
     assert loaded.manifest.monitors is not None
@@ -158,26 +151,19 @@ def drifting(build: Path, wish: Sequence[str], seed: int
 
 
 def forwarded(build: Path, confirm: Path) -> list[dict[str, Any]]:
-    """The rule "forward" under each drift that breaks a promise: of the design's build, and of two that confirm it."""
-    from room_drifts import room
-
+    """The rule "forward" under each drift that breaks a promise: of the design's build, and of another."""
     found = []
     for seed, (folder, wish) in enumerate(((build, WISH), (confirm, CONFIRM))):
         loaded, _, moved, _, _ = drifting(folder, wish, seed)
         found += _followed(f"rig, {wish[-1]}, seed {seed}", loaded, moved, 100 * seed)
-    loaded, X, y, model = room()
-    moved = {"later rows": answers(loaded, X, y, model)}
-    moved |= {f"later rows, {name}": x for name, x in drifts(loaded, X, y, model).items()}
-    return found + _followed("room, cascade", loaded, moved, 200, is_in_order=True)
+    return found
 
 
-def _followed(
-    policy: str, loaded: Loaded, moved: dict[str, Answers], seed: int, *, is_in_order: bool = False
-) -> list[dict[str, Any]]:
+def _followed(policy: str, loaded: Loaded, moved: dict[str, Answers], seed: int) -> list[dict[str, Any]]:
     promised = loaded.manifest.claims["audits"]["at_least"]
     share = {name: float(x.agrees[x.local].mean()) if x.local.any() else 1.0 for name, x in moved.items()}
     broken = sorted(name for name in moved if share[name] <= promised - CLEAR)
-    return [followed(Drift(policy, x, promised, moved[x], is_in_order), seed + k) for k, x in enumerate(broken)]
+    return [followed(Drift(policy, x, promised, moved[x]), seed + k) for k, x in enumerate(broken)]
 
 
 def measure(build: Path, confirm: Path, lives: int) -> dict[str, Any]:
