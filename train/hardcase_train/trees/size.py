@@ -91,8 +91,8 @@ def size_of(problem: Problem, halvings: int = 0) -> Size:
         k = halvings + _excess(problem, forest.n_trees, min(forest.max_leaves, len(problem.train.y)))
         n_drawn, leaves = _halved(forest.n_trees, forest.max_leaves, k)
         forest = replace(forest, n_trees=n_drawn, max_leaves=leaves)
-    counted = {"n_trees": n_trees, "probe_trees": probe_trees, "stumps": stumps}
-    return replace(size, model=model, forest=forest, is_additive=problem.size_name == ADDITIVE, **counted)
+    size = replace(size, model=model, n_trees=n_trees, probe_trees=probe_trees, stumps=stumps, forest=forest)
+    return replace(size, is_additive=problem.size_name == ADDITIVE)
 
 
 def n_offered(problem: Problem) -> int:
