@@ -77,25 +77,6 @@ def test_an_ebm_may_be_f0(name: str, tmp_path: Path) -> None:
     assert [classes[k] for k in p.argmax(axis=1)] == [said["answers"][k] for k in plain]
 
 
-@pytest.mark.parametrize("n_classes", [2, 3, 0])
-def test_a_live_ebm_keeps_its_labels(n_classes: int) -> None:
-    glassbox = pytest.importorskip("interpret.glassbox", reason="interpret-core is needed: the extra bench")
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(400, 4)).round(1)
-    X[rng.random(X.shape) < 0.1] = np.nan
-    t = np.nan_to_num(X) @ [1.0, 1.0, 0.5, 0.0] + np.nan_to_num(X[:, 2] * X[:, 3])
-    y = t if n_classes == 0 else np.array(["calm", "warm", "worn"])[(t > 0).astype(int) + (t > 2) * (n_classes == 3)]
-    make = glassbox.ExplainableBoostingRegressor if n_classes == 0 else glassbox.ExplainableBoostingClassifier
-    how = {"max_rounds": 40, "outer_bags": 2, "n_jobs": 1, "interactions": 2, "feature_types": ["nominal"] + [None] * 3}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        live = import_parts(read_model(make(**how).fit(X, y)), n_check=N)
-    same_labels(live)
-    assert "interpret ExplainableBoosting" in live.match.beside
-    with pytest.raises(InputError, match="not a fitted EBM"):
-        read_model(make())
-
-
 # ---------------------------------------------------------------- damage
 
 Change = Callable[[dict[str, Any]], Any]

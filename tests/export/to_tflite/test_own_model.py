@@ -114,7 +114,8 @@ def test_a_users_model_goes_from_a_file_to_a_bundle_that_forwards_what_it_is_not
     chosen = next(p for p in own if 0.1 < p["test"]["forward_rate"] < 0.9)
     bundle = tmp_path / "model.hcb"
     budget = str(chosen["valid"]["cost"] + chosen["valid"]["cost_se"])
-    status, said, err = run(capsys, "export", build, "--budget", budget, "--method", "own", "--out", bundle)
+    wish = ("--budget", budget, "--no-mix", "--method", "own")
+    status, said, err = run(capsys, "export", build, *wish, "--out", bundle)
     assert status == 0, err
     assert said["test"]["forward_rate"] == pytest.approx(chosen["test"]["forward_rate"])
     assert said["test"]["quality"] == pytest.approx(chosen["test"]["quality"])
