@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +14,11 @@ import pytest
 from hardcase.verbs import export
 from hardcase_edge.batch.evaluate import Batch
 from hardcase_edge.bundle.evidence import atypical_in, branches_of, unpaid_that_count
+from hardcase_edge.bundle.file import pack_bundle
 from hardcase_edge.bundle.load import Loaded, load_bundle
+from hardcase_edge.cli import main
 from hardcase_edge.errors import BundleError, InputError
-from hardcase_edge.kernel.machine import EVALUATORS, has_kernel, open_machine
+from hardcase_edge.kernel.machine import has_kernel, open_machine
 from hardcase_edge.program.definition import Answer, Branch, Forward, Select, targets_of
 from hardcase_edge.session.drive import drive
 from hardcase_edge.session.session import CLOUD, LOCAL, Decision, Machine
@@ -54,14 +57,14 @@ def pair(request: pytest.FixtureRequest, bundles: dict[str, tuple[Loaded, Loaded
 
 
 def decide_all(
-    loaded: Loaded, X: np.ndarray, evaluator: str = EVALUATORS[0]
+    loaded: Loaded, X: np.ndarray, opened: Any = Machine, **settings: Any
 ) -> tuple[list[Decision], list[int | None]]:
-    """The decisions on these rows, whose cloud says 0, and their scores."""
+    """The decisions on these rows, whose cloud says 0, and their scores; ``opened`` makes the machine."""
     program = loaded.bundle.program
-    machine = Machine(program) if evaluator == EVALUATORS[0] else open_machine(program)
+    machine = opened(program)
     made, scores = [], []
     for row in readings_of(program, X):
-        session = machine.session()
+        session = machine.session(**settings)
         fed = {s: [row[f] for f in sensor.features] for s, sensor in enumerate(program.sensors)}
         made.append(drive(session, lambda asked, fed=fed: {s: fed[s] for s in asked}, lambda need: (0, 9_000)))
         scores.append(atypical_in(made[-1], session, program, loaded.manifest.atypical))
@@ -120,7 +123,32 @@ def test_python_kernel_and_batch_agree(pair, build, monkeypatch: pytest.MonkeyPa
     assert outcome.label.tolist() == [d.result for d in made]
     assert outcome.node.tolist() == [d.trace[-1] for d in made]
     if has_kernel():
-        assert decide_all(scored, X, EVALUATORS[-1]) == (made, scores)
+        assert decide_all(scored, X, open_machine) == (made, scores)
+
+
+@pytest.mark.parametrize("form", ["json", "senml"])
+def test_the_device_says_the_score_in_its_record(pair, build, tmp_path, capfd, form: str) -> None:
+    plain, scored = pair
+    rows = read_rows(build / "test.npz", MANIFEST).X[:40] + np.where(np.arange(40) % 2, 3.0, 0.0)[:, None]
+    rows = rows.astype(np.float32).astype(float)
+    cells = [["" if x != x else repr(x) for x in row] for row in rows.tolist()]
+    (tmp_path / "rows.csv").write_text("\n".join([",".join(MANIFEST.features), *map(",".join, cells)]) + "\n")
+    lines = []
+    for k, loaded in enumerate((plain, scored)):
+        (tmp_path / f"{k}.hcb").write_bytes(pack_bundle(loaded.bundle))
+        words = ["run", str(tmp_path / f"{k}.hcb"), "--sensors", f"replay:{tmp_path / 'rows.csv'}", "--record", form]
+        assert main([*words, "--device-id", "pi-1"]) == 0
+        lines.append([json.loads(line) for line in capfd.readouterr().out.splitlines()])
+    if form == "senml":
+        lines = [[{r["n"]: r.get("v") for r in pack} for pack in packs] for packs in lines]
+    assert not any("atypical" in record for record in lines[0])
+    assert [record.get("atypical") for record in lines[1]] == decide_all(scored, rows, cloud=False)[1]
+    assert any(record.get("atypical", 0) > 0 for record in lines[1])
+    for before, after in zip(*lines, strict=True):
+        if after.get("atypical", 0) <= 0:
+            assert before.get("confidence") == after.get("confidence")
+        else:
+            assert after["confidence"] <= before["confidence"]
 
 
 def test_without_a_cloud_and_over_budget_the_confidence_is_the_lower_one(bundles, build) -> None:
