@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A score of how unlike the training rows a case is: trees over the readings that the answer has bought anyway.
 
-Each tree sorts the training rows into eight cells, and around those of each cell it draws a box. A case counts for a
-tree if it lies outside the box of its cell: one of its readings does not go with the others, even where each of them
-alone lies within the range of training. The score of a case is the number of these trees, and the threshold of each
-Answer is such that a wished share of the judged rows that end there lies above it. A case above it is forwarded where
-the program may forward, and otherwise answered with a confidence that judged rows above it have.
+Each tree sorts the training rows into up to sixteen cells, by readings that tell their answers apart, and around those
+of each cell it draws a box. A case counts for a tree if it lies outside the box of its cell: one of its readings does
+not go with the others, even where each of them alone lies within the range of training. The score of a case is the
+number of these trees, and the threshold of each Answer is such that a wished share of the judged rows that end there
+lies above it. A case above it is forwarded where the program may forward, and otherwise answered with a confidence
+that judged rows above it have.
 
 All of this is nodes and scorers of the program, so every evaluator has it; docs/math.md (148) and (149).
 """
@@ -17,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import floor, frexp
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,9 +58,11 @@ from ..integers.point import IntegerPoint, remeasured
 __all__ = ["MIN_JUDGED", "Scored", "atypical_shares", "with_atypical"]
 
 N_TREES = 24
-DEPTH = 3  # of the splits, at medians; below them come the tests of a box
-TESTS = 8  # of one box: those that show most of the training rows with one moved reading
-LEAST_CELL = 16  # rows, to split a cell
+DEPTH = 4  # of the splits; below them come the tests of a box
+DRAWS = 6  # of a split, the best of which is taken
+TESTS = 5  # of one box: those that show most of the training rows with one moved reading
+LEAST_CELL = 16  # rows on each side of a split
+LEAST_FIT = 512  # training rows that end at an Answer; of fewer all are taken, wherever they end
 MOVED = 2.0  # standard deviations: how far one reading of such a row moves at most
 MIN_JUDGED = 40  # rows that end at an Answer, to set its threshold
 MAX_ENSEMBLES = 8  # one for each set of sensors that answers have bought
@@ -121,9 +125,13 @@ def with_atypical(
     judged = _judged(decided)
     if not judged:
         raise InputError(f"--atypical needs {MIN_JUDGED} validation rows that the program answers alone at one node")
+    on_train = decisions(program, train, None, steps=steps, cloud=False)
+    ends, answers = np.array([d.trace[-1] for d in on_train]), np.array([d.result for d in on_train])
     guards: dict[int, _Guard] = {}
     for sensors in sorted({s for _, s in judged.values()})[:MAX_ENSEMBLES]:
-        columns, ensemble = _ensemble(program, sensors, train)
+        columns, ensemble = _ensemble(
+            program, sensors, *_fit_rows(ends, answers, [n for n in judged if judged[n][1] == sensors], train)
+        )
         if not columns:
             continue
         scores = score_trees(ensemble, codes_of(columns, rows.X))[:, 0]
@@ -194,13 +202,27 @@ def _guard(scorer: int, scores: Codes, right: Flags, rows: Rows, at: Codes, shar
 # ---------------------------------------------------------------- the ensemble
 
 
-def _ensemble(program: Program, sensors: Sequence[int], train: NDArray[np.float64]) -> tuple[tuple[Column, ...], Trees]:
+def _fit_rows(
+    ends: Codes, answers: NDArray[Any], nodes: Sequence[int], train: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], Codes]:
+    """The training rows that end at these nodes, of few all of them, and a class of each: its answer, or its range."""
+    own = np.isin(ends, nodes)
+    own = own if own.sum() >= LEAST_FIT else np.ones(len(train), dtype=np.bool_)
+    values = answers[own]
+    if values.dtype.kind == "f":
+        values = np.searchsorted(np.quantile(values, [0.25, 0.5, 0.75]), values)
+    return train[own], np.unique(values, return_inverse=True)[1]
+
+
+def _ensemble(
+    program: Program, sensors: Sequence[int], train: NDArray[np.float64], classes: Codes
+) -> tuple[tuple[Column, ...], Trees]:
     """Columns of all readings of these sensors that training rows have, and trees over them, in this order."""
     features = [f for s in sensors for f in program.sensors[s].features if np.isfinite(train[:, f]).any()]
     columns = tuple(Column(f, _rule(train[:, f])) for f in features)
     codes = codes_of(columns, train).astype(np.int64)
     rng = np.random.default_rng(0)
-    trees = tuple(_Boxes(codes, rng).tree() for _ in range(N_TREES)) if features else ()
+    trees = tuple(_Boxes(codes, classes, rng).tree() for _ in range(N_TREES)) if features else ()
     return columns, Trees(tuple(range(len(columns))), (0,), trees)
 
 
@@ -214,10 +236,10 @@ def _rule(values: NDArray[np.float64]) -> Affine:
 
 
 class _Boxes:
-    """One tree: random splits at medians, and in each cell the tests of a box around the training rows in it."""
+    """One tree: splits that tell answers apart, and in each cell the tests of a box around the training rows in it."""
 
-    def __init__(self, codes: Codes, rng: np.random.Generator) -> None:
-        self._codes, self._rng = codes, rng
+    def __init__(self, codes: Codes, classes: Codes, rng: np.random.Generator) -> None:
+        self._codes, self._classes, self._rng = codes, classes, rng
         spread = np.array([c[c != MISSING].std() for c in codes])
         moved = np.repeat(codes, 2, axis=1)
         which, k = rng.integers(0, len(codes), moved.shape[1]), np.arange(moved.shape[1])
@@ -252,13 +274,17 @@ class _Boxes:
         return node
 
     def _split(self, rows: Codes) -> tuple[int, int] | None:
-        """A random column with its median in these rows; None if ten columns have too few rows on a side."""
-        for column in self._rng.integers(0, len(self._codes), 10).tolist():
+        """Of some columns and quartiles at random, the split that tells the answers apart best; None: there is none."""
+        found: list[tuple[float, int, int]] = []
+        for _ in range(DRAWS):
+            column, q = int(self._rng.integers(len(self._codes))), float(self._rng.choice([0.25, 0.5, 0.75]))
             values = self._codes[column, rows]
-            threshold = int(np.quantile(values, 0.5, method="lower"))
-            if threshold >= -CODE_MAX and LEAST_CELL <= (values <= threshold).sum() <= len(rows) - LEAST_CELL:
-                return column, threshold
-        return None
+            threshold = int(np.quantile(values, q, method="lower"))
+            left = values <= threshold
+            if threshold >= -CODE_MAX and LEAST_CELL <= left.sum() <= len(rows) - LEAST_CELL:
+                sides = [np.bincount(self._classes[rows[side]]) for side in (left, ~left)]
+                found.append((sum(float((n**2).sum() / n.sum()) for n in sides), column, threshold))
+        return max(found)[1:] if found else None
 
     def _box(self, rows: Codes, moved: Codes) -> int:
         """A chain of tests: each leads outside to a leaf of its own, and the last one inside to the leaf 0."""

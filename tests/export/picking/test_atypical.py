@@ -28,7 +28,7 @@ from hardcase_export.integers.decide import decisions, readings_of
 from tests.helpers.export.builds import MANIFEST, make_build, save_rows
 
 SHARE = 0.05
-N_NODES = 1_800  # of the trees of one set of sensors
+N_NODES = 2_300  # of the trees of one set of sensors
 
 
 @pytest.fixture(scope="module")
