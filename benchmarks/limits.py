@@ -34,7 +34,8 @@ LIMITS: tuple[dict[str, Any], ...] = (
 HEAD = """# Letters within limits
 
 `HARDCASE_DATA=FOLDER python benchmarks/limits.py` wrote this page.
-Letters N to Z against A to M, 16 sensors of cost 1, 12,000 training rows, one split, quick effort, `static`, `cascade` and `dag`.
+Letters N to Z against A to M, 16 sensors of cost 1, 12,000 training rows, one split, quick effort, \
+`static`, `cascade` and `dag`.
 Bytes are those of the policy and of the kernel.
 "Trained for it" is the best policy on judged rows of a training within the limit.
 "Picked for it" the best that keeps the limit of a training without limits ([budgets](../budgets.md)).

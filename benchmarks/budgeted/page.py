@@ -132,10 +132,11 @@ def _goal(results: dict[str, Runs], case: str, wish: str, goal: str, least: floa
     what = f"{CASES[case].title}: accuracy, {_words(wish)}"
     if not runs or least != least:
         return what, goal, "", "not run"
-    found, over = [r["accuracy"] for r in runs], np.mean([r["cost"] for r in runs]) / float(wish.split()[1])
+    accuracy, over = [r["accuracy"] for r in runs], np.mean([r["cost"] for r in runs]) / float(wish.split()[1])
+    mean = float(np.mean(accuracy))
     n = f" ({len(runs)} of {len(CASES[case].seeds)} seeds)"
-    told = f"**costs {100 * (over - 1):.0f} % more** than the budget" if over > OVER else _met(np.mean(found) - least)
-    return what, goal, _mean(found) + n, told
+    told = f"**costs {100 * (over - 1):.0f} % more** than the budget" if over > OVER else _met(mean - least)
+    return what, goal, _mean(accuracy) + n, told
 
 
 def _of(results: dict[str, Runs], case: str, method: str, wish: str, seed: int) -> dict[str, Any] | None:
