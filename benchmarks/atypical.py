@@ -299,7 +299,7 @@ def main() -> None:
     parser = options(__doc__, "atypical")
     parser.add_argument("--tables", nargs="*", default=[], metavar="NAME", help="only these")
     args = parser.parse_args()
-    data = Path(os.environ.get("HARDCASE_DATA", "data"))
+    data = Path(os.environ["HARDCASE_DATA"]) if not args.render else Path()
     PAGE.write_text(page(results(args, lambda: measure(data, args.tables))), encoding="utf-8")
 
 

@@ -192,10 +192,8 @@ def _guard(scorer: int, scores: Codes, right: Flags, rows: Rows, at: Codes, shar
     weight = weight if weight.sum() else np.ones(len(at))
     above = [float(weight[scores > t].sum()) for t in range(N_TREES + 1)]
     threshold = next(t for t, w in enumerate(above) if w <= share * weight.sum())
-    n = int((scores > threshold).sum())
-    chance = (
-        float(np.average(right[scores > threshold], weights=weight[scores > threshold])) if above[threshold] else 0.0
-    )
+    over = scores > threshold
+    n, chance = int(over.sum()), float(np.average(right[over], weights=weight[over])) if above[threshold] else 0.0
     return _Guard(scorer, threshold, floor(10_000 * wilson(chance * n, n)[0]))
 
 
@@ -256,10 +254,8 @@ class _Boxes:
     def tree(self) -> Tree:
         """The tree: its leaves are 0 inside a box and 1 outside."""
         self._grow(np.arange(self._codes.shape[1]), np.arange(self._moved.shape[1]), DEPTH)
-        return Tree(
-            0, 1, tuple(self._splits), tuple(self._thresholds), tuple(self._left), tuple(self._children),
-            tuple(self._leaves),
-        )  # fmt: skip
+        splits, children = tuple(self._splits), tuple(self._children)
+        return Tree(0, 1, splits, tuple(self._thresholds), tuple(self._left), children, tuple(self._leaves))
 
     def _grow(self, rows: Codes, moved: Codes, depth: int) -> int:
         """The number of the node or leaf that stands for these rows."""
@@ -388,8 +384,7 @@ def _ways(program: Program) -> tuple[dict[Way, set[int]], set[int]]:
 
 
 def _reads(program: Program, guard: _Guard) -> set[int]:
-    scorer = program.scorers[guard.scorer]
-    columns = scorer.columns if isinstance(scorer, Trees) else ()
+    columns = getattr(program.scorers[guard.scorer], "columns", ())
     return {program.sensor_of[program.columns[c].feature] for c in columns}
 
 
