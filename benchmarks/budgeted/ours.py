@@ -121,7 +121,7 @@ class Ours:
         loaded = load_bundle(self.bundles[wish])
         manifest, program = loaded.manifest, loaded.bundle.program
         coin, toss = coin_of(program, manifest.features, manifest.sensors), Toss(problem.seed)
-        codes = codes_of(manifest, range(len(manifest.features)))
+        codes = dict(enumerate(codes_of(manifest, range(len(manifest.features)))))  # empty without texts
         hpc, answer, spent = Hpc(self.hpc[wish]), np.zeros(session.n, dtype=np.int64), 0.0
         budget = round(wish.budget * 1e6) if wish.kind == HARD else None
 
@@ -137,7 +137,8 @@ class Ours:
                     columns = problem.sensors[number].columns
                     values = dict(zip(columns, session.buy(number, [row])[0].tolist(), strict=True))
                     given = [values[int(manifest.features[f][1:])] for f in own]
-                    coded = [code_of(codes[f], _text(v)) if codes[f] else v for f, v in zip(own, given, strict=True)]
+                    texts = [codes.get(f) for f in own]
+                    coded = [code_of(t, _text(v)) if t else v for t, v in zip(texts, given, strict=True)]
                     out[s] = list(normalise(coded, [program.features[f].dtype for f in own]))
                 return out
 
