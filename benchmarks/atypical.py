@@ -242,6 +242,7 @@ def page(found: Sequence[dict[str, Any]]) -> str:
     """The page."""
     rows = [row(one, drift) for one in found for drift in one["drifts"]]
     reached = [d["scored"] >= d["wrong"] / 2 for one in found for d in one["drifts"] if d["wrong"] >= 30]
+    alone = sum(d["plain"] >= d["wrong"] / 2 for one in found for d in one["drifts"] if d["wrong"] >= 30)
     half = [d["local_flagged"] >= d["local"] / 2 for one in found for d in one["drifts"] if d["local"] >= 30]
     costs = markdown(
         ("table", "forwarded without, with", "mean cost without, with", "kB without, with"),
@@ -266,7 +267,7 @@ How many of the answers that drift makes wrong go to the cloud, with the score o
 {markdown(TITLES, rows)}
 
 The goal is half of the answers that become wrong, at 5 % more forwards before the drift.
-With the score, {sum(reached)} of {len(reached)} drifts that make at least 30 answers wrong reach it.
+With the score, {sum(reached)} of {len(reached)} drifts that make at least 30 answers wrong reach it; without, {alone}.
 The last column is stricter, because it leaves out what the policy forwards by itself:
 of the wrong answers that it would have given alone, at least half are flagged in {sum(half)} of {len(half)} drifts.
 What the score cannot see: a policy that reads one or two sensors gives it nothing to compare, and other people's
@@ -277,6 +278,7 @@ Before the drift, on test rows:
 {costs}
 
 Each answer that both programs give alone has bought the same sensors.
+Measured here: {", ".join(one["table"] for one in found)}; without `--tables` the command measures more tables.
 """
 
 
