@@ -92,6 +92,8 @@ def measure_split(drawn: Drawn, folder: Path) -> dict[str, Any]:
                 found[way][f"{budget:g}"] = {"refused": made["error"]}
                 continue
             told = said("evaluate", bundle, folder / "test.parquet", "--hpc", build / "hpc.onnx")
+            if told["status"]:
+                raise SystemExit(told["error"])
             found[way][f"{budget:g}"] = {
                 "cost": told["cost"], "quality": told["quality"], "judged": made["valid"]["cost"],
                 "method": made["method"], "weight": made.get("mix", {}).get("weight"), "single": made.get("single", ""),
