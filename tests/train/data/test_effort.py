@@ -114,14 +114,15 @@ def test_an_effort_that_is_none_is_refused_before_anything_is_made() -> None:
 
 @pytest.mark.parametrize(("name", "size"), [("small", SMALL), ("large", LARGE)])
 def test_effort_scales_the_number_of_trees_and_never_to_none(name: str, size: Any) -> None:
-    def trees(effort: Effort) -> tuple[int, int]:
+    def trees(effort: Effort) -> tuple[int, int, int]:
         scaled = size_of(replace(make_problem(), size_name=name, effort=effort))
-        assert replace(scaled, n_trees=size.n_trees, probe_trees=size.probe_trees) == size  # nothing else changes
-        return scaled.n_trees, scaled.probe_trees
+        counts = {"n_trees": size.n_trees, "probe_trees": size.probe_trees, "stumps": size.stumps}
+        assert replace(scaled, **counts) == size  # nothing else changes
+        return scaled.n_trees, scaled.probe_trees, scaled.stumps
 
-    assert trees(NORMAL) == trees(THOROUGH) == (size.n_trees, size.probe_trees)
-    assert trees(QUICK) == (round(0.5 * size.n_trees), round(0.5 * size.probe_trees))
-    assert trees(replace(BRIEF, tree_share=1e-6)) == (1, 1)
+    assert trees(NORMAL) == trees(THOROUGH) == (size.n_trees, size.probe_trees, size.stumps)
+    assert trees(QUICK) == (round(0.5 * size.n_trees), round(0.5 * size.probe_trees), round(0.5 * size.stumps))
+    assert trees(replace(BRIEF, tree_share=1e-6)) == (1, 1, 1)
 
 
 def test_effort_is_how_many_trees_a_forest_has() -> None:
