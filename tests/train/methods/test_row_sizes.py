@@ -69,7 +69,7 @@ def judged(name: str, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Point, Outc
     return [(point, outcomes[int(point.valid["number"])]) for point in points[:: max(1, len(points) // 3)]]
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS if name != "route"])  # no row of these tells its way
+@pytest.mark.parametrize("name", [name for name in METHODS if name != "route"])  # whose table is in test_route
 def test_judged_rows_cost_what_the_meter_says_at_their_sizes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     judge = search(name in IN_STREAMS).judge
     assert judge.sizes is not None

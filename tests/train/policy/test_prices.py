@@ -72,7 +72,7 @@ def in_micro(program: Program, times: int) -> list[Node]:
     return list(map(scaled, program.nodes))
 
 
-@pytest.mark.parametrize("method", [name for name in METHODS if name != "route"])  # its own test has a table of its own
+@pytest.mark.parametrize("method", [name for name in METHODS if name != "route"])  # whose table is in test_route
 def test_costs_in_another_unit_change_no_policy(method: str) -> None:
     """A factor of 4, so that no float is rounded otherwise."""
     make = in_streams if METHODS[method].method.needs_order else make_problem

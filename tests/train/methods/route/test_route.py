@@ -11,8 +11,10 @@ import pytest
 
 from hardcase_edge.kernel.image import make_image
 from hardcase_edge.kernel.machine import KERNEL, PYTHON, VARIABLE
+from hardcase_edge.program.cost import to_unit
 from hardcase_edge.program.definition import Acquire
 from hardcase_edge.verifier.verify import verify
+from hardcase_export.integers.decide import decisions
 from hardcase_export.integers.quantise import quantise
 from hardcase_train.data.amounts import PolicyLimits
 from hardcase_train.data.effort import QUICK
@@ -29,6 +31,7 @@ from hardcase_train.stages.subset_search import SubsetSearch
 from tests.helpers.edge.evaluators import needs_kernel
 from tests.helpers.train.problems import BRIEF, make_problem
 from tests.train.policy.test_batch import agree
+from tests.train.policy.test_prices import in_units
 
 N_CONTEXTS, N_CLASSES, WIDTH = 3, 4, 6
 MOST_BYTES = 40_000  # of a policy's image
@@ -99,6 +102,29 @@ def test_figures_are_those_of_the_program_where_validation_rows_alone_are_judged
         outcome = Batch(point.program, rows.X).run(rows.hpc_label)
         assert outcome.cost.mean() == pytest.approx(point.valid["cost"])
         assert (outcome.label == rows.y).mean() == pytest.approx(point.valid["quality"])
+
+
+def test_judged_rows_cost_what_the_meter_says_at_their_sizes():
+    p = problem(400)
+    sensors = tuple(replace(s, cost=(1_000_000, 250_000 * (k % 3))) for k, s in enumerate(p.sensors))
+    rows = {k: replace(getattr(p, k), sizes=1 + getattr(p, k).index % 3) for k in ("train", "valid", "test")}
+    sized = replace(p, sensors=sensors, max_item_size=3, **rows)
+    search = SubsetSearch(Judge(sized, is_alone=True), 1)
+    found = RouteClassifier.run(search, {"ways": "cells", "max_cells": 8})
+    assert found
+    for point in found[:: max(1, len(found) // 3)]:
+        made = decisions(point.program, sized.valid.X, sized.valid.hpc.argmax(axis=1), sizes=sized.valid.sizes)
+        assert point.valid["cost"] == pytest.approx(np.mean([to_unit(d.cost) for d in made]))
+
+
+def test_costs_in_another_unit_change_no_policy():
+    """A factor of 4, so that no float is rounded otherwise."""
+    other = RouteClassifier.run(SubsetSearch(Judge(in_units(problem(400), 4)), 1), {"ways": "cells", "max_cells": 8})
+    one = points("cells", None, 400)
+    assert len(one) == len(other) > 1
+    for a, b in zip(one, other, strict=True):
+        assert (a.program.nodes, a.program.scorers) == (b.program.nodes, b.program.scorers)
+        assert b.valid == {**a.valid, **{k: pytest.approx(4 * a.valid[k], abs=1e-9) for k in ("cost", "cost_se")}}
 
 
 @pytest.mark.parametrize("budget", [3.0, 4.0])
