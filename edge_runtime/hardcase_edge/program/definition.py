@@ -82,6 +82,7 @@ __all__ = [
     "Tree",
     "Trees",
     "Uplink",
+    "led",
     "sensors_of_features",
     "shifted",
     "shifter_of",
@@ -370,3 +371,17 @@ def targets_of(node: Node) -> tuple[int, ...]:
     if isinstance(node, Forward):
         return (node.fallback,)
     return ()
+
+
+def led(node: Node, to: Callable[[int], int]) -> Node:
+    """The node with ``to(target)`` in place of each target; ``targets_of`` gives them."""
+    from dataclasses import replace  # here: a device starts without it
+
+    if isinstance(node, Acquire):
+        return replace(node, then=to(node.then), otherwise=to(node.otherwise))
+    if isinstance(node, Branch):
+        return replace(node, targets=tuple(map(to, node.targets)))
+    if isinstance(node, Select):
+        candidates = tuple(replace(c, target=to(c.target)) for c in node.candidates)
+        return replace(node, candidates=candidates, otherwise=to(node.otherwise))
+    return replace(node, fallback=to(node.fallback)) if isinstance(node, Forward) else node

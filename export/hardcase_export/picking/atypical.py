@@ -45,6 +45,7 @@ from hardcase_edge.program.definition import (
     Slice,
     Tree,
     Trees,
+    led,
     targets_of,
 )
 from hardcase_edge.program.limits import MAX_ITEM_SIZE
@@ -364,7 +365,7 @@ def _guarded(program: Program, guards: dict[int, _Guard], forwards: bool) -> tup
                 nodes.append(replace(forward, fallback=unsure))
             nodes.append(replace(node, confidences=tuple(min(c, guard.confidence) for c in node.confidences)))
         is_behind = k in behind or isinstance(node, Forward)
-        nodes.append(_led(node, {t: at[t, is_behind] for t in targets_of(node)}))
+        nodes.append(led(node, {t: at[t, is_behind] for t in targets_of(node)}.__getitem__))
     return tuple(nodes), tuple(branches)
 
 
@@ -386,15 +387,3 @@ def _ways(program: Program) -> tuple[dict[Way, set[int]], set[int]]:
 def _reads(program: Program, guard: _Guard) -> set[int]:
     columns = getattr(program.scorers[guard.scorer], "columns", ())
     return {program.sensor_of[program.columns[c].feature] for c in columns}
-
-
-def _led(node: Node, to: dict[int, int]) -> Node:
-    """The node with other targets."""
-    if isinstance(node, Acquire):
-        return replace(node, then=to[node.then], otherwise=to[node.otherwise])
-    if isinstance(node, Branch):
-        return replace(node, targets=tuple(to[t] for t in node.targets))
-    if isinstance(node, Select):
-        candidates = tuple(replace(c, target=to[c.target]) for c in node.candidates)
-        return replace(node, candidates=candidates, otherwise=to[node.otherwise])
-    return replace(node, fallback=to[node.fallback]) if isinstance(node, Forward) else node

@@ -25,22 +25,20 @@ from hardcase_edge.program.definition import (
     Acquire,
     Answer,
     Branch,
-    Candidate,
     Column,
     Feature,
-    Forward,
     Node,
     Opaque,
     Polynomial,
     Program,
     Rank,
     Scorer,
-    Select,
     Sensor,
     Slice,
     Stack,
     Tree,
     Trees,
+    led,
 )
 from hardcase_edge.program.inner import COIN, DRAW, INNER
 from hardcase_edge.stream.coin import Toss
@@ -137,17 +135,9 @@ def _moved_scorer(scorer: Scorer, columns: Sequence[int], scorers: Sequence[int]
 
 
 def _moved_node(node: Node, scorers: Sequence[int], first: int) -> Node:
-    if isinstance(node, Acquire):
-        return replace(node, then=node.then + first, otherwise=node.otherwise + first)
-    if isinstance(node, Forward):
-        return replace(node, fallback=node.fallback + first)
-    if isinstance(node, Select):
-        candidates = tuple(Candidate(c.max_size, c.cost, c.target + first) for c in node.candidates)
-        return replace(node, candidates=candidates, otherwise=node.otherwise + first)
-    scores = replace(node.scores, scorer=scorers[node.scores.scorer])
-    if isinstance(node, Answer):
-        return replace(node, scores=scores)
-    return replace(node, scores=scores, targets=tuple(t + first for t in node.targets))
+    if isinstance(node, Answer | Branch):
+        node = replace(node, scores=replace(node.scores, scorer=scorers[node.scores.scorer]))
+    return led(node, first.__add__)
 
 
 # ---------------------------------------------------------------- points

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from hardcase_edge.program.definition import Acquire, Answer, Candidate, Node, Select, targets_of
+from hardcase_edge.program.definition import Acquire, Answer, Candidate, Node, Select, led, targets_of
 
 from .greedy import Sequences, prefixes
 from .index import Set
@@ -90,16 +90,7 @@ def _reached(nodes: Sequence[Node]) -> tuple[Node, ...]:
         if k in reached:
             reached |= set(targets_of(node))
     place = {old: new for new, old in enumerate(sorted(reached))}
-    return tuple(_renumbered(nodes[k], place) for k in sorted(reached))
-
-
-def _renumbered(node: Node, place: dict[int, int]) -> Node:
-    if isinstance(node, Acquire):
-        return replace(node, then=place[node.then], otherwise=place[node.otherwise])
-    if isinstance(node, Select):
-        options = tuple(replace(c, target=place[c.target]) for c in node.candidates)
-        return replace(node, candidates=options, otherwise=place[node.otherwise])
-    return node
+    return tuple(led(nodes[k], place.__getitem__) for k in sorted(reached))
 
 
 def index_nodes(shipped: Shipped, answers: Sequence[Answer]) -> tuple[Node, ...]:
