@@ -34,7 +34,7 @@ from hardcase_train.data.split import stratified
 
 __all__ = ["Ours", "TrainingError", "table_of", "toml_of"]
 
-PATTERN = (0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 2)  # train, valid, test: 80/15/5
+PATTERN = (0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2)  # train, valid, test: 90/5/5
 PARTS = np.array(["train", "valid", "test"])
 
 

@@ -55,6 +55,12 @@ def blocks(*languages: str) -> list[object]:
     return found
 
 
+def test_no_two_equations_have_one_number() -> None:
+    numbers = re.findall(r"^    \((\d+)\)  ", text_of(ROOT / "docs" / "math.md"), re.M)
+    assert len(numbers) > 100
+    assert sorted(numbers) == sorted(set(numbers))
+
+
 # ---------------------------------------------------------------- examples
 
 BRIEFLY = """\

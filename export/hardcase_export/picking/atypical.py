@@ -8,7 +8,7 @@ number of these trees, and the threshold of each Answer is such that a wished sh
 lies above it. A case above it is forwarded where the program may forward, and otherwise answered with a confidence
 that judged rows above it have.
 
-All of this is nodes and scorers of the program, so every evaluator has it; docs/math.md (148) and (149).
+All of this is nodes and scorers of the program, so every evaluator has it; docs/math.md (155) and (156).
 """
 
 from __future__ import annotations

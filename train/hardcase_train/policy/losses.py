@@ -27,6 +27,7 @@ __all__ = [
 ]
 
 TINY = 1e-12
+MAX_STEP = 30.0  # of a row's score: where a row's own class has no probability, Newton's step has no bound
 OVERFLOW = 700.0  # the exponential of a larger number is infinite
 FLOOR = 1e-6  # lower bound of f0's probability of the true class
 
@@ -226,7 +227,7 @@ def _slopes(
         for k in range(m):
             p = 1 / norm if m == 1 else powers[i, k] / norm
             gradient[i, k] = (p * worth - targets[y[i], first + k]) * easy
-            hessian[i, k] = max(p * (1 - p), TINY) * (easy * worth)
+            hessian[i, k] = max(max(p * (1 - p), TINY) * (easy * worth), abs(gradient[i, k]) / MAX_STEP)
         for k in range(m, powers.shape[1]):
             p = 1 / (1 + powers[i, k])
             gradient[i, k] = (p - q[i]) * weight[i]

@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 from hardcase_train.data.problem import N_FOLDS
 from hardcase_train.methods.adapt.gbrt import AdaptGBRT, _losses
 from hardcase_train.methods.adapt.q_step import q_step
-from hardcase_train.policy.losses import AdaptLoss, ClassLoss, class_outputs, log_probability, sigmoid
+from hardcase_train.policy.losses import MAX_STEP, AdaptLoss, ClassLoss, class_outputs, log_probability, sigmoid
 from hardcase_train.policy.selection import Judge
 from hardcase_train.trees.binning import make_bins
 from hardcase_train.trees.boosting import Ensemble, TreeSettings, boost, ensemble_scores
@@ -118,16 +118,29 @@ def test_gradients_and_hessians_are_those_of_the_loss(n_classes):
     classes = ClassLoss(y, n_classes, weight)
     scores = rng.normal(size=(30, classes.n_outputs)) * 2
     assert classes.n_outputs == class_outputs(n_classes)
-    for found, wanted in zip(
-        classes.derivatives(scores), slopes(lambda s: class_value(s, y, weight), scores), strict=True
-    ):
+    slope, curve = slopes(lambda s: class_value(s, y, weight), scores)
+    for found, wanted in zip(classes.derivatives(scores), (slope, bounded(curve, slope)), strict=True):
         assert found == pytest.approx(wanted, abs=1e-4)
     assert classes.row_loss(scores) == pytest.approx(class_value(scores, y, 1.0))
     both = np.hstack([scores, rng.normal(size=(30, 1)) * 2])
     loss = AdaptLoss(classes, q)
     assert loss.n_outputs == both.shape[1]
-    for found, wanted in zip(loss.derivatives(both), slopes(lambda s: adapt_value(s, y, weight, q), both), strict=True):
+    slope, curve = slopes(lambda s: adapt_value(s, y, weight, q), both)
+    curve = np.hstack([bounded(curve, slope)[:, :-1], curve[:, -1:]])
+    for found, wanted in zip(loss.derivatives(both), (slope, curve), strict=True):
         assert found == pytest.approx(wanted, abs=1e-4)
+
+
+def bounded(curve: np.ndarray, slope: np.ndarray) -> np.ndarray:
+    """A row alone would move its score by at most this."""
+    return np.maximum(curve, np.abs(slope) / MAX_STEP)
+
+
+def test_a_row_whose_class_has_no_probability_moves_its_score_by_a_bounded_step():
+    """Newton's own step is 1 / p: leaves of hundreds left a quantised program too few steps for all others."""
+    slope, curve = ClassLoss(np.array([0, 1]), 3, np.ones(2)).derivatives(np.array([[-9.0, 9, 0], [0, 0, 0]]))
+    assert -slope[0, 0] / curve[0, 0] == pytest.approx(MAX_STEP)
+    assert -slope[1, 1] / curve[1, 1] == pytest.approx(3)
 
 
 def test_losses_stay_finite_at_scores_no_probability_can_hold():

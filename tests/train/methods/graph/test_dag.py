@@ -129,7 +129,7 @@ def test_every_state_ends_well_under_every_single_failure(kind):
         for k in {n.scores.scorer for n in program.nodes if isinstance(n, Branch) and n.rule == TOURNAMENT}:
             width = len(machine.score[k](machine.missing_codes))
             machine.score[k] = lambda codes, width=width: rng.integers(-5, 6, width).tolist()
-        for _ in range(150):
+        for _ in range(400):
             for failing in (None, 0, 1, 2):
                 got = one(machine, X[rng.integers(len(X))], failing=() if failing is None else (failing,), cloud=False)
                 assert 0 <= got.result < 3

@@ -22,9 +22,11 @@ from hardcase_train.data.from_arrays import make_problem as arrays_problem
 from hardcase_train.methods.route import roots
 from hardcase_train.methods.route.bayes import Cell, RouteRows
 from hardcase_train.methods.route.cells import make_cells
-from hardcase_train.methods.route.route import RouteClassifier
+from hardcase_train.methods.route.policy import OWN_ROWS, Routes
+from hardcase_train.methods.route.route import RouteClassifier, _states
 from hardcase_train.policy.batch import Batch
 from hardcase_train.policy.compile import compile_program
+from hardcase_train.policy.confidences import NEVER
 from hardcase_train.policy.selection import Judge
 from hardcase_train.stages.kept import worst_cost
 from hardcase_train.stages.subset_search import SubsetSearch
@@ -133,6 +135,36 @@ def test_no_path_exceeds_a_hard_budget(budget):
     assert found
     assert max(worst_cost(p) for p in found) <= budget
     assert max(p.valid["quality"] for p in found) > 0.6
+
+
+def routes(n: int) -> Routes:
+    """Those of the first sensor, one order for each cell, before any price."""
+    rows = RouteRows(Judge(problem(n)))
+    cells = make_cells(rows, 0, N_CONTEXTS)
+    return Routes(rows, _states(rows, cells, False), cells)
+
+
+def test_states_that_few_rows_reach_share_one_cut_and_others_have_their_own():
+    for n, shared in ((150, True), (600, False)):
+        found = routes(n)
+        level = found.levels[2]  # after the root
+        sizes = np.bincount(level.key_of[level.key_of >= 0])
+        assert len(sizes) == N_CONTEXTS
+        assert (sizes < OWN_ROWS).any() == shared
+        ways = found.priced(0.01)
+        few = {ways[key] for key, size in zip(level.keys, sizes, strict=True) if size < OWN_ROWS}
+        many = {ways[key] for key, size in zip(level.keys, sizes, strict=True) if size >= OWN_ROWS}
+        assert (len(few), len(many)) == ((1, 1) if shared else (0, N_CONTEXTS))
+
+
+def test_one_point_buys_along_every_way_to_its_end():
+    """No row stops before it, so no point of the same ways buys more."""
+    found = routes(240)
+    ways = found._patient()
+    assert {cut for cut, _ in ways.values()} == {NEVER, -NEVER}
+    assert all(cut == -NEVER for key, (cut, _) in ways.items() if not found.states[key].ways)
+    dearest = found.outcome(ways)[0].cost
+    assert all((found.outcome(found.priced(price, False))[0].cost <= dearest).all() for price in (0.0, 0.01, 0.1))
 
 
 def test_an_ordinary_table_has_no_first_sensor_and_the_estimator_still_answers():

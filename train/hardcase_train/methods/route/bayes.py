@@ -4,7 +4,7 @@
 A set's scores are the class shares' logarithms and, for each of its features, the logarithm of a normal density, which
 is a polynomial of degree 2 in the reading. Most features say nothing of most classes, and with few rows each class
 would differ by chance in all of them. So a class has a mean and a variance of its own as far as its rows are evidence
-against those of the whole cell (the Bayes factor of a normal-inverse-gamma prior). docs/math.md (151).
+against those of the whole cell (the Bayes factor of a normal-inverse-gamma prior). docs/math.md (152).
 """
 
 from __future__ import annotations

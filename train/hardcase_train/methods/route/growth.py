@@ -4,7 +4,7 @@
 States of a cell are grown one sensor at a time, on rows that the cell's own model makes up: there are as many of them
 as are needed to tell sensors apart, where few real rows of a state would choose by chance. A state buys the sensor of
 the largest gain (log loss per cost) for all its rows, and another one for the rows of an answer for which that gains
-surely more. Which states are used, and where rows stop, is decided on judged rows (``policy``). docs/math.md (152).
+surely more. Which states are used, and where rows stop, is decided on judged rows (``policy``). docs/math.md (153).
 """
 
 from __future__ import annotations

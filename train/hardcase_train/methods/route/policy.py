@@ -32,8 +32,8 @@ from .growth import Key, State
 __all__ = ["Routes"]
 
 N_PASSES = 3  # cuts change which rows later states see
+OWN_ROWS = 60  # that reach a state, for its cut to be its own, and end there, for its confidence table to be
 LEAST_ROWS = 5  # that reach a state, for its cut to be theirs alone
-CONFIDENCE_ROWS = 60  # of a confidence table of a state's own
 ALONE = 4  # of so many prices, one is also solved without forwarding
 GO, CLOUD = 1, 2
 Ways = dict[Key, tuple[float, int]]  # of each state: the margin from which on rows stop, and what the others do
@@ -141,18 +141,27 @@ class Routes:
     def _level(
         self, level: Level, price: float, onward: np.ndarray, reach: np.ndarray, ways: Ways, forwards: bool
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Each row's value from the level on, and whether it ends there; adds the states' ways."""
+        """Each row's value from the level on, and whether it ends there; adds the states' ways.
+
+        Few rows would choose a cut by chance, so a state that few reach takes that of all its level's rows which can
+        go on, unless some of its own cannot.
+        """
         value, ends = np.full(len(onward), np.inf), np.zeros(len(onward), dtype=bool)
         stop = level.wrong + price * level.cost
         cloud = level.cloud + price * level.cloud_cost + FORBIDDEN * (not forwards)
         go = np.where(np.isinf(onward), FORBIDDEN * FORBIDDEN, onward)
+        costs, weight = np.column_stack([stop, go, cloud]), self.judge.weight
+        onto = np.isfinite(onward) & (level.key_of >= 0)
+        pooled = best_way(costs[onto], level.margin[onto], (weight * reach)[onto]) if (onto & reach).any() else None
         for k, key in enumerate(level.keys):
             rows = np.flatnonzero(level.key_of == k)
-            costs = np.column_stack([stop[rows], go[rows], cloud[rows]])
-            seen = reach[rows] if reach[rows].sum() >= LEAST_ROWS else np.ones(len(rows), dtype=bool)
-            ways[key] = cut, action = best_way(costs, level.margin[rows], self.judge.weight[rows] * seen)
+            if pooled is not None and reach[rows].sum() < OWN_ROWS and onto[rows].all():
+                ways[key] = cut, action = pooled
+            else:
+                seen = reach[rows] if reach[rows].sum() >= LEAST_ROWS else np.ones(len(rows), dtype=bool)
+                ways[key] = cut, action = best_way(costs[rows], level.margin[rows], weight[rows] * seen)
             is_sure = level.margin[rows] >= cut
-            value[rows] = np.where(is_sure, costs[:, 0], costs[:, action])
+            value[rows] = np.where(is_sure, costs[rows, 0], costs[rows, action])
             ends[rows] = is_sure | (action == CLOUD)
         return value, ends
 
@@ -177,7 +186,7 @@ class Routes:
             forwarded |= cloud
             left &= ~(sure | cloud)
             ended = np.bincount(level.key_of[sure], minlength=len(level.keys))
-            tables = np.where(ended >= CONFIDENCE_ROWS, len(table_of) + np.arange(len(level.keys)), -1 - d)
+            tables = np.where(ended >= OWN_ROWS, len(table_of) + np.arange(len(level.keys)), -1 - d)
             table[sure] = tables[level.key_of[sure]]
             table_of.update(zip(level.keys, tables.tolist(), strict=True))
         return Outcome(label, cost, forwarded, margin, table), wrong, table_of
@@ -198,7 +207,16 @@ class Routes:
             if loss < least and self._is_policy(ways):
                 least = loss
                 points.append(self._point(method, {**params, "price": price}, ways))
-        return points
+        return [*points, self._point(method, {**params, "price": 0.0}, self._patient())]
+
+    def _patient(self) -> Ways:
+        """Every row buys until its way ends: from few rows, one learns too low what further readings put right."""
+        ways = Ways()
+        for level in self.levels[::-1]:
+            for key in level.keys:
+                goes = any(t in ways for t in self.states[key].ways)
+                ways[key] = (NEVER, GO) if goes else (-NEVER, 0)
+        return ways
 
     def _is_policy(self, ways: Ways) -> bool:
         """Whether not every row is forwarded at once: that is f0."""

@@ -3,7 +3,7 @@
 
 Its cells are judged by one step of lookahead. In each cell the sensors that lower the loss most are bought, first the
 same ones in all cells, then those of each cell; models are the cell's own both times, so that the difference is worth
-of routing alone. Half of the judged rows choose the sensors, the other half has the loss. docs/math.md (153).
+of routing alone. Half of the judged rows choose the sensors, the other half has the loss. docs/math.md (154).
 """
 
 from __future__ import annotations
