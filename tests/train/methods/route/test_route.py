@@ -97,6 +97,17 @@ def test_the_session_decides_as_the_batch_on_every_row(ways, kind, evaluator, mo
         assert len(make_image(program, verify(program).outlines)) < MOST_BYTES
 
 
+@pytest.mark.parametrize("ways", ["answers", "cells"])
+def test_integers_take_the_way_of_their_draft_on_every_row(ways):
+    """A row takes ten branches: with weights that export rounds, two rows in a thousand went another way."""
+    X, y = routed(5000, 4)
+    f0 = np.zeros(len(y), dtype=np.int64)
+    for point in points(ways)[::4]:
+        draft, integers = (Batch(p, X).run(f0) for p in (point.program, quantise(point.program).program))
+        assert (draft.node == integers.node).all()
+        assert (draft.cost == integers.cost).all()
+
+
 def test_figures_are_those_of_the_program_where_validation_rows_alone_are_judged():
     search = SubsetSearch(Judge(problem(), is_alone=True), 1)
     rows = search.problem.valid
@@ -188,8 +199,8 @@ def test_cells_and_classes_are_scored_by_the_program_as_in_training():
     assert batch.scores(1)[own] == pytest.approx(cell.scores(subset, own + first), abs=1e-4)
     shares, table = cell.tables(own + first)
     assert shares + table[:, [cell.place[s] for s in subset]].sum(axis=1) == pytest.approx(
-        cell.scores(subset, own + first), abs=1e-3
-    )
+        cell.scores(subset, own + first), abs=0.02
+    )  # tables have weights before rounding
 
 
 def test_the_context_gains_more_than_any_sensor_that_says_something_of_the_class():

@@ -18,7 +18,7 @@ from scipy.special import gammaln
 
 from ...data.error_costs import soft_rows
 from ...data.problem import Subset
-from ...linear.polynomial import PolynomialPart
+from ...linear.polynomial import PolynomialPart, on_grid
 from ...linear.standardise import BYTE_MAX, BYTE_STEPS, Standard, make_standard
 from ...policy.losses import log_probability
 from ...policy.selection import Judge
@@ -108,14 +108,17 @@ class Bayes:
             out[k : k + step] = np.add.reduceat(logs, starts, axis=1)
         return out
 
-    def weights(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Of some features: weights on their squares, then on themselves, (2 n_features, n_outputs), and the bias."""
+    def weights(self, places: np.ndarray, steps: int) -> tuple[np.ndarray, np.ndarray]:
+        """Of some features: weights on their squares, then on themselves, (2 n_features, n_outputs), and the bias.
+
+        ``steps``: of the readings' codes
+        """
         mean, variance = self.mean[:, places], self.variance[:, places]
         weights = np.hstack([-0.5 / variance, mean / variance]).T
         bias = self.share - 0.5 * (np.square(mean) / variance + np.log(variance)).sum(axis=1)
-        if len(self.share) > 2:
-            return weights, bias
-        return weights[:, 1:] - weights[:, :1], bias[1:] - bias[:1]
+        if len(self.share) == 2:
+            weights, bias = weights[:, 1:] - weights[:, :1], bias[1:] - bias[:1]
+        return on_grid(weights, bias, float(steps) ** 2)
 
 
 def _evidence(n: np.ndarray, squares: np.ndarray, scale: np.ndarray, spread: np.ndarray) -> np.ndarray:
@@ -187,7 +190,7 @@ class Cell:
         out = np.empty((len(numbers), self.rows.problem.n_outputs))
         for k, copy in self.copies.items():
             part = np.flatnonzero(folds == k)
-            weights, bias = copy.weights(places)
+            weights, bias = copy.weights(places, self.rows.standard.steps)
             Z = self.rows.Z[np.ix_(numbers[part], features)].astype(np.float64)
             out[part] = np.hstack([np.square(Z), Z]) @ weights + bias
         return out
@@ -195,7 +198,7 @@ class Cell:
     def part(self, subset: Subset) -> PolynomialPart:
         """The scorer of these sensors."""
         standard, features = self.rows.standard, self.rows.features(subset)
-        weights, bias = self.model.weights(self._places(subset))
+        weights, bias = self.model.weights(self._places(subset), standard.steps)
         constant = np.full(len(features), len(standard.columns))
         factors = np.vstack([np.column_stack([features, features]), np.column_stack([features, constant])])
         has = np.array([standard.columns[f] is not None for f in features] * 2, dtype=bool)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.cluster import KMeans
 
-from ...linear.polynomial import PolynomialPart
+from ...linear.polynomial import PolynomialPart, on_grid
 from .bayes import RouteRows
 
 __all__ = ["Cells", "make_cells"]
@@ -41,7 +41,8 @@ class Cells:
         """The scorer whose best output is the cell."""
         features = rows.features((self.sensor,))
         has = np.array([rows.standard.columns[f] is not None for f in features], dtype=bool)
-        return PolynomialPart(rows.standard, features[has][:, None], self.centres.T[has], _bias(self.centres))
+        weights, bias = on_grid(self.centres.T[has], _bias(self.centres), float(rows.standard.steps))
+        return PolynomialPart(rows.standard, features[has][:, None], weights, bias)
 
 
 def scores(Z: np.ndarray, centres: np.ndarray) -> np.ndarray:
