@@ -186,7 +186,7 @@ FIVE_TABLES = {
     "digits": ("digits", 0),
 }
 CASES: dict[str, Case] = {
-    "rafdb": Case("RAFDB: faces", api_case("rafdb", (3, 5, 10, 15)), RENTED, FRUGAL_SEEDS),
+    "rafdb": Case("RAFDB: faces", api_case("rafdb", (3, 5, 10, 15)), (*RENTED, "all sensors"), FRUGAL_SEEDS),
     "ferplus": Case("FERPLUS: faces", api_case("ferplus", (1, 3, 5, 10, 15)), RENTED, FRUGAL_SEEDS),
     "yelp": Case("YELP: texts", api_case("yelp", (0.5, 0.75, 1.5, 2.5, 3.5)), RENTED, FRUGAL_SEEDS),
     "digit": Case("DIGIT: speech", api_case("digit", (5, 12, 25, 41, 60)), RENTED, FRUGAL_SEEDS),
@@ -194,6 +194,8 @@ CASES: dict[str, Case] = {
     "cube-nm-8000": Case("CUBE-NM, 8,000 rows", lambda seed: cube_nm(8_000, 0.1, seed), ROUTED, (0,)),
     "cube-nm-noisy": Case("CUBE-NM, 800 rows, context noise .3", lambda seed: cube_nm(800, 0.3, seed), ROUTED, FIVE),
     "cube": Case("CUBE, 800 rows", lambda seed: cube(800, seed), PLAIN, (0,)),
-    "letters": Case("Letters, N-Z against A-M", table("letter", 0, (*means(4), Wish(5, HARD))), PLAIN, (0, 1, 2)),
+    "letters": Case(
+        "Letters, N-Z against A-M", table("letter", 0, (*means(4), Wish(5, HARD))), PLAIN, (0, 1, 2), "normal"
+    ),
     **{k: Case(k.capitalize(), table(*v), PLAIN, (0, 1)) for k, v in FIVE_TABLES.items()},
 }

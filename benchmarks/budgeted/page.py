@@ -44,7 +44,9 @@ readings of test rows and returns their classes.
 The session meters what is bought, for `hardcase` as for its peers, and refuses a purchase beyond a hard budget.
 A mean budget is only measured: an accuracy is in brackets if its mean cost on test rows is more than 2 % above the \
 budget.
-Every choice is made on training rows; a peer judges out of fold, `hardcase` on rows that it splits off.
+Every choice is made on training rows; a peer judges out of fold, `hardcase` on rows that it splits off: 90 % learn, \
+5 % are judged, and on 5 % its own report is made.
+With 80, 15 and 5 % the first figures of this page had .702, .745, .793 and .802 on RAFDB.
 `hardcase` gets a table and a TOML with `methods = ["auto"]`, and exports one build for each mean budget, mixed by \
 its coin; each hard budget is trained for.
 A request costs what the sensors cost that f0 reads.
