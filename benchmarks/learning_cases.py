@@ -73,7 +73,7 @@ LETTERS = Case(
     letters,
     (12_000, 4_000, 4_000),
     tuple((f,) for f in range(16)),
-    (*TREES, "budget-prune", "l1", "adapt-lin", "adapt-lstsq", "dag"),
+    (*TREES, "budget-prune", "l1", "adapt-lin", "adapt-lstsq", "dag", "route"),
     0.62,
     0.97,
     ahead=0.02,
