@@ -135,6 +135,13 @@ def table(case: Case, runs: list[dict[str, Any]]) -> str:
     if case.graph_cut is not None and "dag" in shown:
         cut = 100 * cut_at(curves["dag"], WITHIN)
         lines += [f"The goal of `dag` is {100 * case.graph_cut:.0f} % within a point; at a point: {cut:.1f} %."]
+    for loss, least in case.best_cuts:
+        best = max((c for c in (cut_at(curves[m], loss) for m in shown) if not np.isnan(c)), default=0.0)
+        said = "reached" if best >= least else f"missed by {100 * (least - best):.1f} points"
+        lines += [
+            f"The goal of the best method at {100 * loss:.1f} points is {100 * least:.1f} %; "
+            f"it is {100 * best:.1f} %: {said}."
+        ]
     return "\n".join(lines)
 
 
@@ -205,8 +212,9 @@ f0 is fitted on the training rows of the split, all choices are made on its trai
 rows are only reported.
 The one meter counts all costs; a forwarded case buys every sensor.
 The states of `dag` are the nested sets of two chains.
+`route` has points only where a first sensor says which others matter; on Letters it found none on four of ten splits.
 A loss is f0's accuracy on the split's test rows less the policy's.
-Letters (three splits) and Covertype of seven classes (two) are of the methods as they are now.
+Letters (ten splits) and Covertype of seven classes (two) are of the methods as they are now.
 The authors' split and Covertype of two classes are older: then, `adapt-gbrt` had policies without gates, too, and \
 its stages knew their own margin alone ([what changed](../decisions/rooms.md)).
 [The rig](rig.md) and [the small data sets of the paper on graphs](dag.md) have pages of their own.
