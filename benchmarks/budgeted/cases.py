@@ -191,7 +191,7 @@ CASES: dict[str, Case] = {
     "yelp": Case("YELP: texts", api_case("yelp", (0.5, 0.75, 1.5, 2.5, 3.5)), RENTED, FRUGAL_SEEDS),
     "digit": Case("DIGIT: speech", api_case("digit", (5, 12, 25, 41, 60)), RENTED, FRUGAL_SEEDS),
     "cube-nm": Case("CUBE-NM, 800 rows", lambda seed: cube_nm(800, 0.1, seed), ROUTED, FIVE, "normal"),
-    "cube-nm-8000": Case("CUBE-NM, 8,000 rows", lambda seed: cube_nm(8_000, 0.1, seed), ROUTED, (0,)),
+    "cube-nm-8000": Case("CUBE-NM, 8,000 rows", lambda seed: cube_nm(8_000, 0.1, seed), ROUTED, (0,), "normal"),
     "cube-nm-noisy": Case("CUBE-NM, 800 rows, context noise .3", lambda seed: cube_nm(800, 0.3, seed), ROUTED, FIVE),
     "cube": Case("CUBE, 800 rows", lambda seed: cube(800, seed), PLAIN, (0,)),
     "letters": Case(
