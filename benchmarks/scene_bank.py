@@ -23,6 +23,7 @@ MAX_COLUMNS = 40  # principal components of an extractor
 RIDGE = 0.03
 SIDES = (96, 48, 32, 24)  # of the record
 DEGREE = 2  # of costs in the side in pixels
+N_FOLDS = 5  # of training images
 BATCH = 32  # sets whose accuracies are computed at once
 
 
@@ -114,7 +115,11 @@ class Bank:
         self._gram = (self._A["train"].T @ self._A["train"]).astype(np.float64) / len(Z)
         self._cross = (self._A["train"].T @ np.eye(15)[y]).astype(np.float64) / len(Z)
         self._by_size: dict[int, np.ndarray] = {}
-        self._test: dict[int, np.ndarray] = {}
+        self._labels: dict[tuple[str, int], np.ndarray] = {}
+        self._unseen: dict[int, np.ndarray] = {}
+        self._folds: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        n_images = len(y) // len(np.unique(scenes.sizes["train"]))
+        self.fold = np.resize(np.random.default_rng(0).integers(0, N_FOLDS, n_images), len(y))  # all sizes of an image
         self._sides = np.unique(scenes.sizes["valid"])
 
     def rows(self, part: str) -> np.ndarray:
@@ -129,16 +134,37 @@ class Bank:
         """The columns that a set reads, and the constant."""
         return np.concatenate([*(self.scenes.blocks[k] for k in members(mask)), [len(self._gram) - 1]]).astype(int)
 
-    def _coef(self, mask: int) -> np.ndarray:
-        terms = self.columns(mask)
-        gram = self._gram[np.ix_(terms, terms)].copy()
+    def _coef(self, mask: int, fold: int | None = None) -> np.ndarray:
+        """(n_terms, 15) weights, the last of them of the constant; fitted without the images of a fold."""
+        terms, (gram, cross) = self.columns(mask), (self._gram, self._cross) if fold is None else self._without(fold)
+        gram = gram[np.ix_(terms, terms)].copy()
         gram[np.diag_indices(len(terms) - 1)] += RIDGE
-        return np.asarray(cho_solve(cho_factor(gram), self._cross[terms]).astype(np.float32))
+        return np.asarray(cho_solve(cho_factor(gram), cross[terms]).astype(np.float32))
 
-    def _right(self, mask: int, part: str) -> np.ndarray:
-        return np.asarray(
-            (self._A[part][:, self.columns(mask)] @ self._coef(mask)).argmax(axis=1) == self.scenes.y[part]
-        )
+    def _without(self, fold: int) -> tuple[np.ndarray, np.ndarray]:
+        if fold not in self._folds:
+            A, y = self._A["train"], self.scenes.y["train"]
+            rows = self.fold != fold
+            gram = (A[rows].T @ A[rows]).astype(np.float64) / rows.sum()
+            self._folds[fold] = gram, (A[rows].T @ np.eye(15)[y[rows]]).astype(np.float64) / rows.sum()
+        return self._folds[fold]
+
+    def label(self, mask: int, part: str) -> np.ndarray:
+        """The class that a set's model gives to each row of a part."""
+        if (part, mask) not in self._labels:
+            scores = self._A[part][:, self.columns(mask)] @ self._coef(mask)
+            self._labels[part, mask] = scores.argmax(axis=1).astype(np.int8)
+        return self._labels[part, mask]
+
+    def unseen(self, mask: int) -> np.ndarray:
+        """The class that each training row gets from a copy of a set's model that has not seen its image."""
+        if mask not in self._unseen:
+            A, out = self._A["train"][:, self.columns(mask)], np.empty(len(self.fold), dtype=np.int8)
+            for fold in range(N_FOLDS):
+                rows = self.fold == fold
+                out[rows] = (A[rows] @ self._coef(mask, fold)).argmax(axis=1)
+            self._unseen[mask] = out
+        return self._unseen[mask]
 
     def fill(self) -> None:
         """Know the accuracies of all sets; many at once, which is quicker than one by one."""
@@ -156,7 +182,7 @@ class Bank:
     def by_size(self, mask: int) -> np.ndarray:
         """(n_sizes,) accuracy on validation rows of each size, by rising size."""
         if mask not in self._by_size:
-            right, sizes = self._right(mask, "valid"), self.scenes.sizes["valid"]
+            right, sizes = self.right(mask, "valid"), self.scenes.sizes["valid"]
             self._by_size[mask] = np.array([right[sizes == side].mean() for side in self._sides])
         return self._by_size[mask]
 
@@ -166,11 +192,7 @@ class Bank:
 
     def right(self, mask: int, part: str) -> np.ndarray:
         """Whether each row of a part is answered rightly."""
-        if part != "test":
-            return self._right(mask, part)
-        if mask not in self._test:
-            self._test[mask] = self._right(mask, part)
-        return self._test[mask]
+        return np.asarray(self.label(mask, part) == self.scenes.y[part])
 
     def n_bytes(self, mask: int) -> int:
         """Bytes of the weights, 2 each, and of the biases."""

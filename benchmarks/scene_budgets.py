@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.scene_bank import Bank, Scenes
-from hardcase_edge.program.definition import Acquire, Answer, Candidate, Node, Select, Slice
+from hardcase_edge.program.definition import Acquire, Answer, Branch, Candidate, Node, Select, Slice
+from hardcase_train.methods.polydom.by_answer import ByAnswer
 from hardcase_train.methods.polydom.few import best_few, grid_of
 from hardcase_train.methods.polydom.greedy import ACCURACY, CHEAPEST, PRICES, make_sequences
 from hardcase_train.methods.polydom.index import Set, candidates, make_index
@@ -31,12 +32,17 @@ Nodes = Sequence[Node]
 
 
 def answered(
-    nodes: Nodes, costs: Costs, sizes: np.ndarray, ms: np.ndarray, budget_ms: np.ndarray
+    nodes: Nodes, costs: Costs, sizes: np.ndarray, ms: np.ndarray, budget_ms: np.ndarray, label: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """The number of the model that answers each row, and whether a reading was cut, by the clock.
 
     Extractors are read one after the other. What they took is spent; a reading that would pass the deadline is given
     up there, and the walk goes on at ``otherwise``. Candidates and sets must fit by their declared costs.
+
+    Parameters
+    ----------
+    label : (n_models, n_items), the class that each model gives to each item; rows are all items at one budget, then
+        at the next
     """
     n = len(sizes)
     at, left = np.zeros(n, dtype=np.int64), budget_ms.astype(np.float64)
@@ -51,6 +57,8 @@ def answered(
             continue
         if isinstance(node, Answer):
             answer[rows] = node.scores.scorer
+        elif isinstance(node, Branch):
+            at[rows] = np.array(node.targets)[label[node.scores.scorer, rows % label.shape[1]]]
         elif isinstance(node, Select):
             at[rows] = node.otherwise
             open_ = np.ones(len(rows), dtype=np.bool_)
@@ -82,7 +90,6 @@ class Race:
         ms, sizes = scenes.ms[clock]["train"], scenes.sizes["train"]
         whole = float(np.median(ms[sizes == sizes.max()].sum(axis=1)))
         self.budgets = [whole / 2**k for k in range(N_BUDGETS)]
-        self._right: dict[tuple[str, int], np.ndarray] = {}
         self._costs: dict[float, Costs] = {}
         self._best: dict[int, list[Set]] = {}  # by the identity of costs, which are kept
 
@@ -108,17 +115,13 @@ class Race:
     def in_time(self, nodes: Nodes, sets: Sequence[Set], costs: Costs, part: str, may_be_cut: bool) -> np.ndarray:
         """(n_budgets,) share of right answers; where it may not be cut, an answer after a cut is late, and wrong."""
         sizes, ms = self.scenes.sizes[part], self.scenes.ms[self.clock][part]
-        right = np.stack([self.rights(s.mask, part) for s in sets])
+        label = np.stack([self.bank.label(s.mask, part) for s in sets])
+        right = label == self.scenes.y[part]
         n, m = len(sizes), len(self.budgets)
-        answer, cut = answered(nodes, costs, np.tile(sizes, m), np.tile(ms, (m, 1)), np.repeat(self.budgets, n))
+        rows = np.tile(sizes, m), np.tile(ms, (m, 1)), np.repeat(self.budgets, n)
+        answer, cut = answered(nodes, costs, *rows, label)
         good = right[answer, np.tile(np.arange(n), m)] & (may_be_cut | ~cut)
         return np.asarray(good.reshape(m, n).mean(axis=1))
-
-    def rights(self, mask: int, part: str) -> np.ndarray:
-        """Whether each row of a part is answered rightly by a set's model."""
-        if (part, mask) not in self._right:
-            self._right[part, mask] = self.bank.right(mask, part)
-        return self._right[part, mask]
 
     def tested(self, make: Callable[[Costs], tuple[Nodes, Sequence[Set]]], may_be_cut: bool,
                quantiles: Sequence[float] = QUANTILES) -> dict[str, Any]:  # fmt: skip
@@ -132,12 +135,25 @@ class Race:
                 best = (value, quantile, (nodes, sets, costs))
         nodes, sets, costs = best[2]
         curve = self.in_time(nodes, sets, costs, "test", may_be_cut)
-        return {"score": float(curve.mean()), "quantile": best[1], "models": len(sets) - 1, "curve": curve.tolist()}
+        return {
+            "score": float(curve.mean()),
+            "quantile": best[1],
+            "models": len(sets) - 1,
+            "nodes": len(nodes),
+            "curve": curve.tolist(),
+        }
 
 
 def answers_of(sets: Sequence[Set]) -> list[Answer]:
     """The answer of each set's model."""
     return [Answer(Slice(k, 0, 15)) for k in range(len(sets))]
+
+
+def by_answer(bank: Bank, sets: Sequence[Set]) -> ByAnswer:
+    """What the sets' models answer to validation rows, and copies of them to training rows that they have not seen."""
+    label = np.stack([np.concatenate([bank.unseen(s.mask), bank.label(s.mask, "valid")]) for s in sets])
+    y = np.concatenate([bank.scenes.y[part] for part in ("train", "valid")])
+    return ByAnswer(tuple(s.mask for s in sets), label, label == y, np.ones(len(y)), 15)
 
 
 def methods_in_time(scenes: Scenes, bank: Bank, clock: str, masks: Sequence[int]) -> dict[str, Any]:
@@ -151,10 +167,13 @@ def methods_in_time(scenes: Scenes, bank: Bank, clock: str, masks: Sequence[int]
             return sets
         return best_few(sets, grid_of(sets, sides), n_bytes=bank.n_bytes, **limits)
 
-    def plan(kind: Any, limits: dict[str, Any] | None = None) -> Callable[[Costs], tuple[Nodes, Sequence[Set]]]:
+    def plan(
+        kind: Any, limits: dict[str, Any] | None = None, by_item: bool = False
+    ) -> Callable[[Costs], tuple[Nodes, Sequence[Set]]]:
         def make(costs: Costs) -> tuple[Nodes, Sequence[Set]]:
             sets = shipped(costs, limits)
-            return kind(Shipped(tuple(sets), costs), answers_of(sets)), sets
+            known = by_answer(bank, sets) if by_item else None
+            return kind(Shipped(tuple(sets), costs, known), answers_of(sets)), sets
 
         return make
 
@@ -181,10 +200,11 @@ def methods_in_time(scenes: Scenes, bank: Bank, clock: str, masks: Sequence[int]
         "greedy-acc": race.tested(greedy((ACCURACY,), median), True),
         "greedy": race.tested(greedy(PRICES, median), True),
         "greedy per size": race.tested(greedy(PRICES, sides), True),
-        "hybrid": race.tested(plan(anytime), True),
-        "hybrid, 16 models": race.tested(plan(anytime, {"max_models": 16}), True),
-        "hybrid, 100 KB": race.tested(plan(anytime, {"max_models": None, "max_bytes": 100_000}), True),
-        "hybrid, 8 models": race.tested(plan(anytime, {"max_models": 8}), True),
+        "hybrid": race.tested(plan(anytime, None, True), True),
+        "hybrid, alike for all answers": race.tested(plan(anytime), True),
+        "hybrid, 16 models": race.tested(plan(anytime, {"max_models": 16}, True), True),
+        "hybrid, 100 KB": race.tested(plan(anytime, {"max_models": None, "max_bytes": 100_000}, True), True),
+        "hybrid, 8 models": race.tested(plan(anytime, {"max_models": 8}, True), True),
         "poly-dom, 16 models": race.tested(plan(index_nodes, {"max_models": 16}), False),
         "poly-dom, accuracy per size": _own_sizes(race),
     }
@@ -198,7 +218,7 @@ def _one_set(race: Race, shipped: Callable[[Costs], list[Set]]) -> dict[str, Any
 
     def share(s: Set, part: str, budget: float) -> float:
         time = took[part][:, list(members(s.mask))].sum(axis=1)
-        return float((race.rights(s.mask, part) & (time <= budget)).mean())
+        return float((race.bank.right(s.mask, part) & (time <= budget)).mean())
 
     curve = []
     for budget in race.budgets:

@@ -57,7 +57,7 @@ def known(race: Race, sets: Sequence[Set], part: str) -> float:
         right, is_open = np.zeros(len(ms), dtype=np.bool_), np.ones(len(ms), dtype=np.bool_)
         for s, place in zip(sets, places, strict=True):  # most accurate first
             now = is_open & (ms[:, place].sum(axis=1) <= budget)
-            right[now] = race.rights(s.mask, part)[now]
+            right[now] = race.bank.right(s.mask, part)[now]
             is_open &= ~now
         shares.append(right.mean())
     return float(np.mean(shares))
@@ -98,7 +98,7 @@ class Expected:
     def in_time(self, part: str) -> float:
         """Mean accuracy in time; a reading that would pass the deadline is given up, and what is there answers."""
         sizes, ms = self.race.scenes.sizes[part], self.race.scenes.ms[self.race.clock][part]
-        right = np.stack([self.race.rights(s.mask, part) for s in self.sets])
+        right = np.stack([self.race.bank.right(s.mask, part) for s in self.sets])
         return float(
             np.mean([right[self._answered(sizes, ms, b), np.arange(len(ms))].mean() for b in self.race.budgets])
         )

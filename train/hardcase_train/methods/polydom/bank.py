@@ -21,6 +21,7 @@ from ...linear.part import Linear
 from ...linear.standardise import make_standard
 from ...policy.selection import Judge, Trained
 from ...stages.subset_search import SubsetSearch
+from .by_answer import ByAnswer
 from .sets import members
 
 __all__ = ["LinearBank", "cross_validated"]
@@ -92,6 +93,13 @@ class LinearBank:
     def is_right(self, mask: int) -> np.ndarray:
         """Whether the classifier of a set answers each judged row rightly, (n,)."""
         return self._judge.right(classes_of(self.trained(mask).scores))
+
+    def by_answer(self, masks: Sequence[int]) -> ByAnswer:
+        """What the classifiers of sets answer to the judged rows."""
+        label = np.stack([classes_of(self.trained(mask).scores) for mask in masks])
+        is_right = np.stack([self.is_right(mask) for mask in masks])
+        weight = self._judge.weight / self._judge.weight.mean()
+        return ByAnswer(tuple(masks), label, is_right, weight, self._judge.problem.n_classes)
 
     def n_bytes(self, mask: int) -> int:
         """Bytes of the classifier's integers: 2 for each weight, 8 for each bias."""

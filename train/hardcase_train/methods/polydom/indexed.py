@@ -57,6 +57,7 @@ class _Indexed(MethodClassifier):
     alpha: float = 1.0
     tolerance: float = 0.01
     max_models: int | None = None
+    by_item: ClassVar[bool] = False  # whether the next reading depends on the answer so far
 
     @classmethod
     def grid(cls, search: SubsetSearch) -> list[Params]:
@@ -137,10 +138,11 @@ def _points(cls: type[_Indexed], search: SubsetSearch, params: Params, sets: Seq
     answers = _answers(search, sets, models)
     costs = Costs([s.cost for s in search.problem.sensors], search.problem.max_item_size)
     whole = policy_of(search.problem, [m.part for m in models], ())
+    known = bank.by_answer([s.mask for s in sets]) if cls.by_item else None
     points = []
     for level in _levels(sets):
         first = len(sets) - len(level)
-        policy = Policy(whole.bare, whole.parts, plan(Shipped(tuple(level), costs), answers[first:]))
+        policy = Policy(whole.bare, whole.parts, plan(Shipped(tuple(level), costs, known), answers[first:]))
         used = [models[k] for k in policy.used]
         outcome = judge.run(policy.program(), used)
         if search.problem.quality.reads_confidences:
@@ -190,9 +192,13 @@ class PolyDom(_Indexed):
     @classmethod
     def run(cls, search: SubsetSearch, params: Params) -> list[Point]:
         """Programs with all sets on a skyline, and with fewer."""
-        searched = search.once(_found)
-        sets = _few(search, make_index(candidates(searched), searched.costs.largest).sets)
+        sets = _few(search, cls.sets_of(search, search.once(_found)))
         return _points(cls, search, params, sets, cls.plan_of(search.problem))
+
+    @classmethod
+    def sets_of(cls, search: SubsetSearch, searched: Searched) -> Sequence[Set]:
+        """The sets to ship: those that are best for some size and budget."""
+        return make_index(candidates(searched), searched.costs.largest).sets
 
     @classmethod
     def plan_of(cls, problem: Problem) -> Plan:
@@ -203,6 +209,9 @@ class PolyDom(_Indexed):
 @dataclass(eq=False, repr=False)
 class PolyDomAnytime(PolyDom):
     """Poly-Dom that chooses again after every reading, and can be interrupted at any time; parameters of ``PolyDom``.
+
+    What is read next depends on the item's size, the time left, and, where that gains on judged rows, on the answer so
+    far.
 
     Examples
     --------
@@ -216,6 +225,19 @@ class PolyDomAnytime(PolyDom):
     method: ClassVar[Method] = Method(name="poly-dom-anytime", colour="#0b4f5c", is_halved=False)
 
     plan: ClassVar[Plan] = staticmethod(anytime_nodes)
+    by_item: ClassVar[bool] = True
+
+    @classmethod
+    def sets_of(cls, search: SubsetSearch, searched: Searched) -> Sequence[Set]:
+        """Those of ``PolyDom``, and, if their number is not limited, a few that only some answers gain by."""
+        best, costs, settings = super().sets_of(search, searched), searched.costs, search.problem.index
+        if settings.max_models is not None or settings.max_bytes is not None:
+            return best
+        masks = [m for m in dict.fromkeys([0, *searched.accuracy]) if search.problem.is_affordable(members(m))]
+        shipped = [s.mask for s in best if s.mask in masks]
+        known = LinearBank.of(search).by_answer(masks)
+        added = known.helpful(shipped, costs.at((costs.largest + 1) // 2))
+        return [*best, *(Set(m, costs.of(m), searched.accuracy[m]) for m in added)]
 
     @classmethod
     def plan_of(cls, problem: Problem) -> Plan:
