@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.scene_bank import Bank, Scenes
 from hardcase_edge.program.definition import Acquire, Answer, Branch, Candidate, Node, Select, Slice
-from hardcase_train.methods.polydom.by_answer import ByAnswer
+from hardcase_train.methods.polydom.by_answer import PRIOR_ROWS, ByAnswer
 from hardcase_train.methods.polydom.few import best_few, grid_of
 from hardcase_train.methods.polydom.greedy import ACCURACY, CHEAPEST, PRICES, make_sequences
 from hardcase_train.methods.polydom.index import Set, candidates, make_index
@@ -23,7 +23,7 @@ from hardcase_train.methods.polydom.plan import Shipped, anytime_nodes, index_no
 from hardcase_train.methods.polydom.search import Searched
 from hardcase_train.methods.polydom.sets import Costs, members
 
-__all__ = ["QUANTILES", "Race", "answers_of", "methods_in_time"]
+__all__ = ["QUANTILES", "Race", "answers_of", "by_answer", "methods_in_time"]
 
 N_BUDGETS = 10
 QUANTILES = (0.25, 0.5, 0.75, 0.9, 1.0)  # of extraction times, as costs
@@ -149,11 +149,13 @@ def answers_of(sets: Sequence[Set]) -> list[Answer]:
     return [Answer(Slice(k, 0, 15)) for k in range(len(sets))]
 
 
-def by_answer(bank: Bank, sets: Sequence[Set]) -> ByAnswer:
-    """What the sets' models answer to validation rows, and copies of them to training rows that they have not seen."""
-    label = np.stack([np.concatenate([bank.unseen(s.mask), bank.label(s.mask, "valid")]) for s in sets])
-    y = np.concatenate([bank.scenes.y[part] for part in ("train", "valid")])
-    return ByAnswer(tuple(s.mask for s in sets), label, label == y, np.ones(len(y)), 15)
+def by_answer(bank: Bank, sets: Sequence[Set], part: str = "valid", prior_rows: float = PRIOR_ROWS) -> ByAnswer:
+    """What the sets' models answer to the rows of a part; with validation rows go training rows, out of fold."""
+    parts = ("train", "valid") if part == "valid" else (part,)
+    rows = [[bank.unseen(s.mask) if p == "train" else bank.label(s.mask, p) for p in parts] for s in sets]
+    label = np.stack([np.concatenate(of) for of in rows])
+    y = np.concatenate([bank.scenes.y[p] for p in parts])
+    return ByAnswer(tuple(s.mask for s in sets), label, label == y, np.ones(len(y)), 15, prior_rows)
 
 
 def methods_in_time(scenes: Scenes, bank: Bank, clock: str, masks: Sequence[int]) -> dict[str, Any]:

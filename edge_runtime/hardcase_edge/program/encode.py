@@ -53,18 +53,18 @@ class _Writer:
     def __init__(self, is_draft: bool) -> None:
         self.is_draft = is_draft
         self.pools: dict[str, array] = {name: array(code) for name, code in POOLS.items()}  # type: ignore[type-arg]
-        self._offsets: dict[tuple[str, tuple[Number, ...]], int] = {}
+        self._offsets: dict[tuple[str, bytes], int] = {}
 
     def put(self, pool: str, values: Iterable[Number]) -> int:
         """The offset of these values in a pool; equal runs are stored once."""
-        run = tuple(values)
-        key = (pool, run)
+        try:
+            run = array(POOLS[pool], values)
+        except (OverflowError, TypeError) as error:
+            raise ProgramError(f"a number does not fit the {pool} pool: {error}; quantise it first") from error
+        key = (pool, run.tobytes())
         if key not in self._offsets:
             self._offsets[key] = len(self.pools[pool])
-            try:
-                self.pools[pool].extend(array(POOLS[pool], run))
-            except (OverflowError, TypeError) as error:
-                raise ProgramError(f"a number does not fit the {pool} pool: {error}; quantise it first") from error
+            self.pools[pool].extend(run)
         return self._offsets[key]
 
     def numbers(self, pool: str, values: Iterable[Number]) -> int:

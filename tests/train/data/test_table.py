@@ -376,6 +376,20 @@ def test_a_file_that_ends_its_reader_is_one_line(tmp_path, monkeypatch, capfd):
     assert capfd.readouterr() == ("", "")
 
 
+def test_a_reader_that_a_signal_ends_once_reads_again(tmp_path, monkeypatch):
+    """A machine short of memory may end any process; a good file is not refused for it."""
+    path, run, statuses = parquet(tmp_path, {"a": [1.0, 2.0]}), subprocess.run, []
+
+    def once(*args, **others):
+        done = run(*args, **others)
+        statuses.append(done.returncode)
+        return subprocess.CompletedProcess(done.args, -6 if len(statuses) == 1 else done.returncode)
+
+    monkeypatch.setattr(own_process.subprocess, "run", once)
+    assert "ended its reader" not in str(read_or_refuse(path))
+    assert statuses == [0, 0]
+
+
 def test_a_file_that_holds_its_reader_up_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setattr(own_process, "TIMEOUT_S", 0.01)
     assert "its reader was stopped after 0.01 s" in read_or_refuse(parquet(tmp_path, {"a": [1.0, 2.0]}))

@@ -27,6 +27,7 @@ from .kinds import OTHER, kind_of_type, left_out
 __all__ = ["read_apart", "read_here"]
 
 TIMEOUT_S = 600.0  # a gigabyte takes seconds
+ATTEMPTS = 2  # of a reader that a signal ends
 MAX_SAID = 500  # characters of what was wrong
 
 
@@ -43,28 +44,37 @@ def read_apart(form: str, what: str, data: bytes) -> Any:
     InputError
         The table would take more memory than the limit.
     ValueError
-        The file is damaged, or has ended its reader.
+        The file is damaged, or has ended its reader twice.
     """
     import pyarrow as pa
 
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        command = [sys.executable, "-P", "-m", __spec__.name, form, what, name]
-        try:
-            process = subprocess.run(command, input=data, capture_output=True, timeout=TIMEOUT_S, check=False)
-        except subprocess.TimeoutExpired as error:
-            raise ValueError(f"its reader was stopped after {TIMEOUT_S:g} s") from error
+        status = _run([form, what, name], data)
         if (folder / "error.json").is_file():
             is_ours, said = json.loads((folder / "error.json").read_text(encoding="utf-8"))
             raise InputError(said) if is_ours else ValueError(said)
-        if process.returncode:
-            how = f"signal {-process.returncode}" if process.returncode < 0 else f"status {process.returncode}"
+        if status:
+            how = f"signal {-status}" if status < 0 else f"status {status}"
             raise ValueError(f"it ended its reader ({how}); write it again with another program")
         table = folder / "table.arrow"
         # on Windows a file that is mapped cannot be removed
         source = pa.OSFile(str(table)) if os.name == "nt" else pa.memory_map(str(table))
         with source, pa.ipc.open_stream(source) as file:
             return file.read_all()
+
+
+def _run(words: list[str], data: bytes) -> int:
+    """The exit status of the separate process; what a signal ends runs again, as the machine may have sent it."""
+    for _ in range(ATTEMPTS):
+        command = [sys.executable, "-P", "-m", __spec__.name, *words]
+        try:
+            process = subprocess.run(command, input=data, capture_output=True, timeout=TIMEOUT_S, check=False)
+        except subprocess.TimeoutExpired as error:
+            raise ValueError(f"its reader was stopped after {TIMEOUT_S:g} s") from error
+        if process.returncode >= 0:
+            break
+    return process.returncode
 
 
 # ---------------------------------------------------------------- the separate process

@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-__all__ = ["ByAnswer"]
+__all__ = ["PRIOR_ROWS", "ByAnswer"]
 
 PRIOR_ROWS = 400  # as many rows of an answer say as much as the gain over all rows does
 LEAST_HELP = 0.01  # of accuracy over all rows, for a set to be shipped that is the best one for some answers alone
@@ -31,6 +31,7 @@ class ByAnswer:
     is_right : (n_sets, n)
     weight : (n,) of the rows, in rows
     n_classes : that a model may answer
+    prior_rows : how many rows of each answer the mean gain over all rows counts as
     """
 
     masks: tuple[int, ...]
@@ -38,6 +39,7 @@ class ByAnswer:
     is_right: np.ndarray
     weight: np.ndarray
     n_classes: int
+    prior_rows: float = PRIOR_ROWS
 
     @cached_property
     def _place(self) -> dict[int, int]:
@@ -55,15 +57,15 @@ class ByAnswer:
     def gains(self, mask: int, others: Sequence[int]) -> np.ndarray:
         """By how much the models of other sets are more accurate where that of ``mask`` answers a class.
 
-        Shape (n_classes, n_others); the mean over all rows counts as ``PRIOR_ROWS`` rows of each answer.
+        Shape (n_classes, n_others); the mean over all rows counts as ``prior_rows`` rows of each answer.
         """
         if mask not in self._known:
             one = self._place[mask]
             answered = (self.label[one] == np.arange(self.n_classes)[:, None]) * self.weight.astype(np.float32)
             more = self.is_right.astype(np.float32) - self.is_right[one]
             mean = more @ self.weight.astype(np.float32) / self.weight.sum()
-            total = answered @ more.T + PRIOR_ROWS * mean
-            self._known[mask] = total / (answered.sum(axis=1)[:, None] + PRIOR_ROWS)
+            total = answered @ more.T + self.prior_rows * mean
+            self._known[mask] = total / (answered.sum(axis=1)[:, None] + self.prior_rows)
         return np.asarray(self._known[mask][:, [self._place[m] for m in others]])
 
     def helpful(self, shipped: Sequence[int], amounts: np.ndarray) -> list[int]:
