@@ -23,7 +23,7 @@ from hardcase_train.methods.route import roots
 from hardcase_train.methods.route.bayes import Cell, RouteRows
 from hardcase_train.methods.route.cells import make_cells
 from hardcase_train.methods.route.policy import OWN_ROWS, Routes
-from hardcase_train.methods.route.route import RouteClassifier, _states
+from hardcase_train.methods.route.route import RouteClassifier, _points, _roots_of, _states
 from hardcase_train.policy.batch import Batch
 from hardcase_train.policy.compile import compile_program
 from hardcase_train.policy.confidences import NEVER
@@ -36,7 +36,7 @@ from tests.train.policy.test_batch import agree
 from tests.train.policy.test_prices import in_units
 
 N_CONTEXTS, N_CLASSES, WIDTH = 3, 4, 6
-MOST_BYTES = 40_000  # of a policy's image
+MOST_BYTES = {"bayes": 40_000, "trees": 400_000}  # of a policy's image
 
 
 def routed(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -61,10 +61,10 @@ def problem(n=600):
 
 
 @cache
-def points(ways="answers", budget=None, n=600):
+def points(ways="answers", budget=None, n=600, classifier="bayes"):
     p = problem(n)
     p = p if budget is None else replace(p, limits=PolicyLimits(budget=budget))
-    return RouteClassifier.run(SubsetSearch(Judge(p), 1), {"ways": ways, "max_cells": 8})
+    return RouteClassifier.run(SubsetSearch(Judge(p), 1), {"ways": ways, "max_cells": 8, "classifier": classifier})
 
 
 @pytest.mark.parametrize("ways", ["answers", "cells"])
@@ -83,18 +83,47 @@ IN_C = pytest.param("quantised", KERNEL, marks=needs_kernel)  # a draft has no i
 
 
 @pytest.mark.parametrize(("kind", "evaluator"), [("draft", PYTHON), ("quantised", PYTHON), IN_C])
-@pytest.mark.parametrize("ways", ["answers", "cells"])
-def test_the_session_decides_as_the_batch_on_every_row(ways, kind, evaluator, monkeypatch):
+@pytest.mark.parametrize(("ways", "classifier"), [("answers", "bayes"), ("cells", "bayes"), ("answers", "trees")])
+def test_the_session_decides_as_the_batch_on_every_row(ways, classifier, kind, evaluator, monkeypatch):
     """In Python, and in C, where integers alone run."""
     monkeypatch.setenv(VARIABLE, evaluator)
     X, y = routed(60, 2)
     X[::7, 5] = np.nan  # a sensor fails
     X[::11, 0] = np.nan  # the first one fails
-    point = points(ways)[len(points(ways)) // 2]
+    found = points(ways, classifier=classifier)
+    point = found[len(found) // 2]
     program = point.program if kind == "draft" else quantise(point.program).program
     agree(program, X, y)
     if kind == "quantised":
-        assert len(make_image(program, verify(program).outlines)) < MOST_BYTES
+        assert len(make_image(program, verify(program).outlines)) < MOST_BYTES[classifier]
+
+
+def striped(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """In the context's block, two columns are 0 or 2 in one class and 1 or 3 in the other; bells see half of that."""
+    X, _ = routed(n, seed)
+    rng = np.random.default_rng(seed)
+    context, y = X[:, :N_CONTEXTS].argmax(axis=1), rng.integers(2, size=n)
+    blocks = rng.integers(4, size=(n, N_CONTEXTS, WIDTH)) + rng.normal(0, 0.1, (n, N_CONTEXTS, WIDTH))
+    for k in (0, 1):
+        blocks[np.arange(n), context, k] = 2 * rng.integers(2, size=n) + y + rng.normal(0, 0.1, n)
+    return np.hstack([X[:, :N_CONTEXTS], blocks.reshape(n, -1)]).astype(np.float32).astype(np.float64), y
+
+
+def test_trees_answer_in_states_where_naive_bayes_errs():
+    """Along ways of the same states, on rows that training has not seen."""
+    X, y = striped(2000, 0)
+    made = arrays_problem(X, y, np.ones(len(y)), 2, [[0, 1, 2]], None, 100.0, 0, "auto", replace(QUICK, n_prices=8))
+    search = SubsetSearch(Judge(made.with_hpc(np.eye(2)[y] * 0.9 + 0.05)), 1)
+    X, y = striped(3000, 1)
+    best = {}
+    for kind in ("bayes", "trees"):
+        states = search.once(_roots_of).paying(8)
+        assert [root.cells.sensor for root in states] == [0]
+        found = _points(search, states[0].cells, {"ways": "cells", "max_cells": 8, "classifier": kind})
+        ran = [Batch(p.program, X).run(np.zeros(len(y), dtype=np.int64)) for p in found]
+        best[kind] = max(float((r.label == y).mean()) for r in ran if r.cost.mean() <= 3.5)
+    assert best["bayes"] < 0.85
+    assert best["trees"] > 0.95
 
 
 @pytest.mark.parametrize("ways", ["answers", "cells"])
@@ -111,7 +140,7 @@ def test_integers_take_the_way_of_their_draft_on_every_row(ways):
 def test_figures_are_those_of_the_program_where_validation_rows_alone_are_judged():
     search = SubsetSearch(Judge(problem(), is_alone=True), 1)
     rows = search.problem.valid
-    for point in RouteClassifier.run(search, {"ways": "answers", "max_cells": 8}):
+    for point in RouteClassifier.run(search, {"ways": "answers", "max_cells": 8, "classifier": "bayes"}):
         outcome = Batch(point.program, rows.X).run(rows.hpc_label)
         assert outcome.cost.mean() == pytest.approx(point.valid["cost"])
         assert (outcome.label == rows.y).mean() == pytest.approx(point.valid["quality"])
@@ -123,7 +152,7 @@ def test_judged_rows_cost_what_the_meter_says_at_their_sizes():
     rows = {k: replace(getattr(p, k), sizes=1 + getattr(p, k).index % 3) for k in ("train", "valid", "test")}
     sized = replace(p, sensors=sensors, max_item_size=3, **rows)
     search = SubsetSearch(Judge(sized, is_alone=True), 1)
-    found = RouteClassifier.run(search, {"ways": "cells", "max_cells": 8})
+    found = RouteClassifier.run(search, {"ways": "cells", "max_cells": 8, "classifier": "bayes"})
     assert found
     for point in found[:: max(1, len(found) // 3)]:
         made = decisions(point.program, sized.valid.X, sized.valid.hpc.argmax(axis=1), sizes=sized.valid.sizes)
@@ -132,7 +161,9 @@ def test_judged_rows_cost_what_the_meter_says_at_their_sizes():
 
 def test_costs_in_another_unit_change_no_policy():
     """A factor of 4, so that no float is rounded otherwise."""
-    other = RouteClassifier.run(SubsetSearch(Judge(in_units(problem(400), 4)), 1), {"ways": "cells", "max_cells": 8})
+    other = RouteClassifier.run(
+        SubsetSearch(Judge(in_units(problem(400), 4)), 1), {"ways": "cells", "max_cells": 8, "classifier": "bayes"}
+    )
     one = points("cells", None, 400)
     assert len(one) == len(other) > 1
     for a, b in zip(one, other, strict=True):

@@ -8,7 +8,7 @@ rows stop, and what all others do.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,13 +17,14 @@ import numpy as np
 from hardcase_edge.batch.choices import classes_of, margins_of
 from hardcase_edge.program.definition import ARGMAX, MARGIN, Acquire, Answer, Branch, Forward, Node, Slice
 
-from ...linear.polynomial import PolynomialPart
+from ...data.problem import Subset
 from ...policy.answers import answer_node, bare_answer
 from ...policy.batch import Outcome
 from ...policy.compile import Part, policy_of
 from ...policy.confidences import NEVER
 from ...policy.front import Point
 from ...policy.kinds import learned
+from ...policy.selection import Trained
 from ...stages.thresholds import FORBIDDEN, best_way
 from .bayes import Cell, RouteRows
 from .cells import Cells
@@ -63,10 +64,18 @@ class Routes:
     ----------
     states : those with fewer sensors first; the first one has none
     cells : of the first sensor, which lead from its state to those of the cells; None: there are none
+    models : that answer in place of the cells' own in states of these sensors; ways go by the cells' own all the same
     """
 
-    def __init__(self, rows: RouteRows, states: Sequence[State], cells: Cells | None) -> None:
+    def __init__(
+        self,
+        rows: RouteRows,
+        states: Sequence[State],
+        cells: Cells | None,
+        models: Mapping[Subset, Trained] | None = None,
+    ) -> None:
         self.rows, self.problem, self.judge, self.cells = rows, rows.problem, rows.judge, cells
+        self.models = models or {}
         self.states = {s.key: s for s in states}
         self._parts: list[Part] = []
         self._number: dict[Any, int] = {}
@@ -85,9 +94,10 @@ class Routes:
             for k, key in enumerate(keys):
                 state, rows = self.states[key], at[key]
                 scores = state.cell.scores(key[1], rows + self.rows.first)
+                answers = self.models[key[1]].scores[rows] if key[1] in self.models else scores
                 level.key_of[rows] = k
-                level.label[rows] = classes_of(scores)
-                level.margin[rows] = margins_of(scores)
+                level.label[rows] = classes_of(answers)
+                level.margin[rows] = margins_of(answers)
                 level.cost[rows] = self._cost(key[1], rows, 0)
                 level.cloud_cost[rows] = self._cost((*key[1], *self.problem.hpc_sensors), rows, 1)
                 if not self.problem.may_forward(key[1]):
@@ -239,12 +249,21 @@ class Routes:
                 used.update(dict.fromkeys(t for t in self.states[key].ways if t in ways))
         return [key for key in self.states if key in used]
 
+    def answerer(self, state: State) -> int:
+        """The number of the scorer that answers in a state."""
+        if state.sensors not in self.models:
+            return self.scorer(state.key, state.cell, state.sensors)
+        if state.sensors not in self._number:
+            self._number[state.sensors] = len(self._parts)
+            self._parts.append(self.models[state.sensors].part)
+        return self._number[state.sensors]
+
     def scorer(self, what: Any, cell: Cell | None, sensors: Sequence[int] = ()) -> int:
-        """The number of a state's scorer, or of the cells', among the parts that all policies share."""
+        """The number of a state's own scorer, or of the cells', among the parts that all policies share."""
         if what not in self._number:
             self._number[what] = len(self._parts)
             assert cell is not None or self.cells is not None
-            part: PolynomialPart
+            part: Part
             part = cell.part(tuple(sensors)) if cell is not None else self.cells.part(self.rows)  # type: ignore[union-attr]
             self._parts.append(part)
         return self._number[what]
@@ -286,7 +305,7 @@ class _Nodes:
         """The nodes of a state: cut, purchases, forward, answer."""
         routes, state = self.routes, self.routes.states[key]
         has_cut, ways, is_cloud = self._shape(key)
-        scorer = routes.scorer(key, state.cell, key[1])
+        scorer = routes.answerer(state)
         routed = len(ways) > 1
         answer = at + has_cut + routed + len(ways) + is_cloud
         lost = answer - is_cloud  # where a row goes whose sensor has failed
@@ -296,10 +315,11 @@ class _Nodes:
         if routed:
             first = at + has_cut + 1
             place = {t: first + k for k, t in enumerate(ways)}
-            by = self._classes(scorer)
             if state.is_root:
                 assert routes.cells is not None
                 by = Slice(routes.scorer("cells", None), 0, routes.cells.n)
+            else:
+                by = self._classes(routes.scorer(key, state.cell, key[1]))
             nodes.append(Branch(by, ARGMAX, tuple(place.get(t, lost) for t in state.targets)))
         for t in ways:
             new = tuple(s for s in t[1] if s not in key[1])

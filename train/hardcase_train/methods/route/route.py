@@ -8,18 +8,20 @@ order of sensors serves all rows.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from ...data.problem import Problem
+from ...data.problem import Problem, Subset
 from ...estimator import Limits, MethodClassifier
 from ...method import Method, Params
 from ...policy.front import Point, best_points
 from ...policy.prices import prices
-from ...policy.selection import Judge
+from ...policy.selection import Judge, Trained
 from ...stages.subset_search import SubsetSearch
+from ...trees.subset_classifier import classifier_kinds
 from .bayes import Cell, RouteRows
 from .cells import Cells
 from .growth import State, grow, key_of
@@ -32,6 +34,8 @@ LEAST_PRICE, MOST_PRICE = 0.01, 0.5  # errors per cost of the most expensive cas
 MAX_CLASSES = 40
 MAX_CELLS = 8
 WAYS = ("answers", "cells")  # whether answers lead on to states of their own, or a cell has one order
+BAYES = "bayes"
+MOST_MODELS = 48  # sensor sets that have trees, those with fewer sensors first; larger ones keep naive Bayes
 
 
 @dataclass(eq=False, repr=False)
@@ -60,19 +64,21 @@ class RouteClassifier(MethodClassifier):
 
     @classmethod
     def n_settings(cls, problem: Problem) -> int:
-        return len(WAYS)
+        return len(WAYS) * (1 + len(classifier_kinds(problem)))
 
     @classmethod
     def grid(cls, search: SubsetSearch) -> list[Params]:
-        """Ways of each answer's own, and one order for each cell."""
-        return [{"ways": ways, "max_cells": MAX_CELLS} for ways in WAYS]
+        """Ways of each answer's own, and one order for each cell; naive Bayes and trees that answer in the states."""
+        kinds = (BAYES, *classifier_kinds(search.problem))
+        return [{"ways": ways, "max_cells": MAX_CELLS, "classifier": kind} for kind in kinds for ways in WAYS]
 
     @classmethod
     def run(cls, search: SubsetSearch, params: Params) -> list[Point]:
         """The points of one setting over first sensors and prices; none if no first sensor pays."""
         if search.problem.n_classes > MAX_CLASSES:
             return []
-        roots = search.once(_roots_of)(params["max_cells"])
+        found = search.once(_roots_of)
+        roots = (found.ahead if params["classifier"] == BAYES else found.paying)(params["max_cells"])
         points = [p for root in roots for p in _points(search, root.cells, params)]
         return best_points(points)
 
@@ -89,13 +95,20 @@ class _Roots:
 
     def __init__(self, search: SubsetSearch) -> None:
         self.rows, self._search = RouteRows(search.judge), search
-        self._found: dict[int, list[Root]] = {}
+        self._paying: dict[int, list[Root]] = {}
+        self._ahead: dict[int, list[Root]] = {}
 
-    def __call__(self, max_cells: int) -> list[Root]:
-        if max_cells not in self._found:
-            found = find_roots(self.rows, max_cells)
-            self._found[max_cells] = [root for root in found if is_ahead(root, self._search)]
-        return self._found[max_cells]
+    def paying(self, max_cells: int) -> list[Root]:
+        """Those by which ways of their own gain."""
+        if max_cells not in self._paying:
+            self._paying[max_cells] = find_roots(self.rows, max_cells)
+        return self._paying[max_cells]
+
+    def ahead(self, max_cells: int) -> list[Root]:
+        """Those whose naive Bayes is better than fixed sets, too."""
+        if max_cells not in self._ahead:
+            self._ahead[max_cells] = [root for root in self.paying(max_cells) if is_ahead(root, self._search)]
+        return self._ahead[max_cells]
 
 
 def _roots_of(search: SubsetSearch) -> _Roots:
@@ -105,13 +118,22 @@ def _roots_of(search: SubsetSearch) -> _Roots:
 def _points(search: SubsetSearch, cells: Cells | None, params: Params) -> list[Point]:
     """The points of one first sensor, or of none."""
     problem, rows = search.problem, search.once(_roots_of).rows
-    routes = Routes(rows, _states(rows, cells, params["ways"] == "answers"), cells)
+    states = _states(rows, cells, params["ways"] == "answers")
+    routes = Routes(rows, states, cells, _models(search, states, params["classifier"]))
     costs = problem.sensor_costs()
     cheapest = float(costs[costs > 0].min(initial=np.inf))
     highest = max(LEAST_PRICE, MOST_PRICE * problem.cost_unit / cheapest)
     grid = prices(problem, problem.effort.n_prices, LEAST_PRICE, highest)
     own = {} if cells is None else {"first": cells.sensor, "cells": cells.n}
     return routes.points(RouteClassifier.method.name, {**params, **own}, grid)
+
+
+def _models(search: SubsetSearch, states: Sequence[State], kind: str) -> dict[Subset, Trained]:
+    """Trees for the sensors of the states; none where naive Bayes answers."""
+    if kind == BAYES:
+        return {}
+    sets = list(dict.fromkeys(s.sensors for s in states))[:MOST_MODELS]
+    return dict(zip(sets, search.models(sets, kind), strict=True))
 
 
 def _states(rows: RouteRows, cells: Cells | None, is_own: bool) -> list[State]:
