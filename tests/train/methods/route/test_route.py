@@ -23,6 +23,7 @@ from hardcase_train.methods.route import roots
 from hardcase_train.methods.route.bayes import Cell, RouteRows
 from hardcase_train.methods.route.cells import make_cells
 from hardcase_train.methods.route.policy import OWN_ROWS, Routes
+from hardcase_train.methods.route.roots import find_roots, lead
 from hardcase_train.methods.route.route import RouteClassifier, _points, _roots_of, _states
 from hardcase_train.policy.batch import Batch
 from hardcase_train.policy.compile import compile_program
@@ -61,10 +62,18 @@ def problem(n=600):
 
 
 @cache
-def points(ways="answers", budget=None, n=600, classifier="bayes"):
+def points(ways="answers", budget=None, n=600):
     p = problem(n)
     p = p if budget is None else replace(p, limits=PolicyLimits(budget=budget))
-    return RouteClassifier.run(SubsetSearch(Judge(p), 1), {"ways": ways, "max_cells": 8, "classifier": classifier})
+    return RouteClassifier.run(SubsetSearch(Judge(p), 1), {"ways": ways, "max_cells": 8, "classifier": "bayes"})
+
+
+@cache
+def with_trees(ways):
+    """Trees in the states of the same first sensor, which training itself does not try: naive Bayes leads."""
+    search = SubsetSearch(Judge(problem()), 1)
+    (root,) = find_roots(search.once(_roots_of).rows, 8)
+    return _points(search, root.cells, {"ways": ways, "max_cells": 8, "classifier": "trees"})
 
 
 @pytest.mark.parametrize("ways", ["answers", "cells"])
@@ -90,7 +99,7 @@ def test_the_session_decides_as_the_batch_on_every_row(ways, classifier, kind, e
     X, y = routed(60, 2)
     X[::7, 5] = np.nan  # a sensor fails
     X[::11, 0] = np.nan  # the first one fails
-    found = points(ways, classifier=classifier)
+    found = points(ways) if classifier == "bayes" else with_trees(ways)
     point = found[len(found) // 2]
     program = point.program if kind == "draft" else quantise(point.program).program
     agree(program, X, y)
@@ -109,21 +118,36 @@ def striped(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return np.hstack([X[:, :N_CONTEXTS], blocks.reshape(n, -1)]).astype(np.float32).astype(np.float64), y
 
 
-def test_trees_answer_in_states_where_naive_bayes_errs():
-    """Along ways of the same states, on rows that training has not seen."""
+@cache
+def striped_problem():
     X, y = striped(2000, 0)
     made = arrays_problem(X, y, np.ones(len(y)), 2, [[0, 1, 2]], None, 100.0, 0, "auto", replace(QUICK, n_prices=8))
-    search = SubsetSearch(Judge(made.with_hpc(np.eye(2)[y] * 0.9 + 0.05)), 1)
+    return made.with_hpc(np.eye(2)[y] * 0.9 + 0.05)
+
+
+def test_trees_answer_in_states_where_naive_bayes_errs():
+    """Along ways of the same states, on rows that training has not seen."""
+    search = SubsetSearch(Judge(striped_problem()), 1)
     X, y = striped(3000, 1)
     best = {}
     for kind in ("bayes", "trees"):
-        states = search.once(_roots_of).paying(8)
-        assert [root.cells.sensor for root in states] == [0]
-        found = _points(search, states[0].cells, {"ways": "cells", "max_cells": 8, "classifier": kind})
+        (root,) = find_roots(search.once(_roots_of).rows, 8)
+        assert root.cells.sensor == 0
+        found = _points(search, root.cells, {"ways": "cells", "max_cells": 8, "classifier": kind})
         ran = [Batch(p.program, X).run(np.zeros(len(y), dtype=np.int64)) for p in found]
         best[kind] = max(float((r.label == y).mean()) for r in ran if r.cost.mean() <= 3.5)
     assert best["bayes"] < 0.85
     assert best["trees"] > 0.95
+
+
+def test_trees_are_tried_where_naive_bayes_does_not_lead_at_every_step():
+    for p, leads in ((problem(), True), (striped_problem(), False)):
+        search = SubsetSearch(Judge(p), 1)
+        found = search.once(_roots_of)
+        (root,) = find_roots(found.rows, 8)
+        assert (lead(root, search) == 1) == leads
+        assert bool(found(8, "trees")) != leads
+        assert bool(found(8, "bayes")) == (lead(root, search) > 0)
 
 
 @pytest.mark.parametrize("ways", ["answers", "cells"])

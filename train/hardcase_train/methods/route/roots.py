@@ -17,7 +17,7 @@ from ...stages.subset_search import SubsetSearch
 from .bayes import Cell, RouteRows
 from .cells import Cells, make_cells
 
-__all__ = ["Root", "find_roots", "is_ahead", "looked"]
+__all__ = ["Root", "find_roots", "lead", "looked"]
 
 DEPTH = 4  # sensors that lookahead buys beside the first one
 SHORTLIST = 5  # first sensors that are looked at so deep, those of the largest gains by one further sensor
@@ -105,14 +105,15 @@ def looked(rows: RouteRows, cells: Cells, depth: int) -> Root:
     return Root(cells, float(gain.mean()), se, tuple(own.mean(axis=0).tolist()), tuple(costs.tolist()))
 
 
-def is_ahead(root: Root, search: SubsetSearch) -> bool:
-    """Whether routing has less loss at some cost than the small classifiers of the greedy paths' sets."""
+def lead(root: Root, search: SubsetSearch) -> float:
+    """The share of lookahead's steps with less loss than the small classifiers of the greedy paths' sets, 0 to 1."""
     sets = {s for path in search.paths() for s in path}
     rivals = [(search.cost(s), loss) for s, loss in zip(sets, search.losses(sets), strict=True)]
-    return any(
+    is_less = [
         loss < min((other for cost, other in rivals if cost <= spent + SLACK), default=np.inf)
         for loss, spent in zip(root.losses, root.costs, strict=True)
-    )
+    ]
+    return float(np.mean(is_less)) if is_less else 0.0
 
 
 class _Half:

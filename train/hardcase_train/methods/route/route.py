@@ -26,7 +26,7 @@ from .bayes import Cell, RouteRows
 from .cells import Cells
 from .growth import State, grow, key_of
 from .policy import Routes
-from .roots import Root, find_roots, is_ahead
+from .roots import Root, find_roots, lead
 
 __all__ = ["RouteClassifier"]
 
@@ -77,8 +77,7 @@ class RouteClassifier(MethodClassifier):
         """The points of one setting over first sensors and prices; none if no first sensor pays."""
         if search.problem.n_classes > MAX_CLASSES:
             return []
-        found = search.once(_roots_of)
-        roots = (found.ahead if params["classifier"] == BAYES else found.paying)(params["max_cells"])
+        roots = search.once(_roots_of)(params["max_cells"], params["classifier"])
         points = [p for root in roots for p in _points(search, root.cells, params)]
         return best_points(points)
 
@@ -91,24 +90,21 @@ class RouteClassifier(MethodClassifier):
 
 
 class _Roots:
-    """The first sensors that pay, found once for each largest number of cells."""
+    """The first sensors that pay, found once for each largest number of cells, and how often naive Bayes leads."""
 
     def __init__(self, search: SubsetSearch) -> None:
         self.rows, self._search = RouteRows(search.judge), search
-        self._paying: dict[int, list[Root]] = {}
-        self._ahead: dict[int, list[Root]] = {}
+        self._found: dict[int, list[tuple[Root, float]]] = {}
 
-    def paying(self, max_cells: int) -> list[Root]:
-        """Those by which ways of their own gain."""
-        if max_cells not in self._paying:
-            self._paying[max_cells] = find_roots(self.rows, max_cells)
-        return self._paying[max_cells]
+    def __call__(self, max_cells: int, kind: str) -> list[Root]:
+        """Those by which naive Bayes is better than fixed sets somewhere; for trees, those by which it is not always.
 
-    def ahead(self, max_cells: int) -> list[Root]:
-        """Those whose naive Bayes is better than fixed sets, too."""
-        if max_cells not in self._ahead:
-            self._ahead[max_cells] = [root for root in self.paying(max_cells) if is_ahead(root, self._search)]
-        return self._ahead[max_cells]
+        Where naive Bayes is better than small trees on fixed sets at each step, trees in its states cost time alone.
+        """
+        if max_cells not in self._found:
+            found = find_roots(self.rows, max_cells)
+            self._found[max_cells] = [(root, lead(root, self._search)) for root in found]
+        return [root for root, share in self._found[max_cells] if (share > 0 if kind == BAYES else share < 1)]
 
 
 def _roots_of(search: SubsetSearch) -> _Roots:
