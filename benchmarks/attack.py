@@ -47,12 +47,17 @@ def main() -> int:
     print(f"seed {seed}, {args.seconds / len(names):g} s for each of {', '.join(names)}\n", flush=True)
     print("| what | inputs | crashes | wrong | slowest, CPU s |")
     print("|---|---|---|---|---|", flush=True)
-    has_findings = False
+    found: list[str] = []
     for name in names:
         for outcome in import_module(f"tests.helpers.attack.{name}").attack(args.seconds / len(names), seed):
             print(row(outcome), flush=True)
-            has_findings = has_findings or outcome.crashes > 0 or outcome.wrong > 0
-    return int(has_findings)
+            if outcome.crashes or outcome.wrong:
+                found.append(
+                    f"{name} found {outcome.crashes} crashes, {outcome.wrong} wrong of {outcome.inputs}: {outcome.what}"
+                )
+    for line in found:
+        print(f"{line} (again: --seed {seed} --seconds {args.seconds:g})", file=sys.stderr)
+    return int(bool(found))
 
 
 if __name__ == "__main__":

@@ -58,9 +58,12 @@ class Ensemble:
         return words
 
     def _heaps(self, group: Group, splits: Splits, out: Sections) -> int:
-        data = bytearray()
+        data, unused = bytearray(), bytes(2 if self.is_small else 4)  # node 0
         for k in group.trees:
             tree = self.scorer.trees[k]
+            if not group.depth:
+                data += unused + packed(f"{group.width}h", tree.leaves)
+                continue
             nodes, leaves = _complete(tree, self._splits(tree, splits), group.depth)
             code = "BB" if self.is_small else "Hh"
             for column, values in zip(code, zip(*nodes, strict=True), strict=True):

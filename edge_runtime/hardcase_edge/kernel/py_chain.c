@@ -53,6 +53,14 @@ static void chain_free(PyObject *object)
 
 static int wrong(const char *what) { return PyErr_SetString(PyExc_ValueError, what), -1; }
 
+/* An int and nothing that becomes one: no code of a caller runs while borrowed references are at work. */
+static int read_int(PyObject *given, long long *value)
+{
+    if (!PyLong_Check(given)) return PyErr_SetString(PyExc_TypeError, "parts, labels and scores are ints"), -1;
+    *value = PyLong_AsLongLong(given);
+    return *value == -1 && PyErr_Occurred() ? -1 : 0;
+}
+
 /* Label of each fixed part, from a dict. */
 static int read_fixed(int32_t *fixed, PyObject *given, Py_ssize_t parts, int32_t labels)
 {
@@ -60,8 +68,8 @@ static int read_fixed(int32_t *fixed, PyObject *given, Py_ssize_t parts, int32_t
     Py_ssize_t at = 0;
     for (Py_ssize_t t = 0; t < parts; t++) fixed[t] = HC_NOT_FIXED;
     while (PyDict_Next(given, &at, &key, &value)) {
-        long t = PyLong_AsLong(key), y = PyLong_AsLong(value);
-        if (PyErr_Occurred()) return -1;
+        long long t, y;
+        if (read_int(key, &t) < 0 || read_int(value, &y) < 0) return -1;
         if (t < 0 || t >= parts || y < 0 || y >= labels) return wrong("a fixed part or label that is not there");
         fixed[t] = (int32_t)y;
     }
@@ -76,8 +84,8 @@ static int read_scores(int64_t *scores, const int32_t *fixed, PyObject *rows, Py
         if (fixed[t] != HC_NOT_FIXED) continue;
         if (!PyList_Check(row) || PyList_Size(row) != labels) return wrong("a row of scores is not a list of K");
         for (int32_t y = 0; y < labels; y++) {
-            long long value = PyLong_AsLongLong(PyList_GetItem(row, y));
-            if (value == -1 && PyErr_Occurred()) return -1;
+            long long value;
+            if (read_int(PyList_GetItem(row, y), &value) < 0) return -1;
             scores[(size_t)labels * (size_t)t + (size_t)y] = value;
         }
     }

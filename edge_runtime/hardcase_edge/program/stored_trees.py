@@ -56,6 +56,9 @@ class StoredTrees(Sequence[Tree]):
         output, width, n, has_children, slots, thresholds, children, leaves = _RECORD.unpack_from(
             self._records, k * _RECORD.size
         )
+        values = tuple(self._leaves[leaves : leaves + (n + 1) * width].tolist())
+        if not n:  # a leaf: as many of them as are allowed take the reader longest
+            return Tree(output, width, (), (), (), (), values)
         shorts = self._shorts
         slot: list[int] = shorts[slots : slots + n].tolist()
         return Tree(
@@ -65,7 +68,7 @@ class StoredTrees(Sequence[Tree]):
             tuple(shorts[thresholds : thresholds + n].tolist()),
             tuple([not x & 1 for x in slot]),
             tuple(_PAIR.iter_unpack(shorts[children : children + 2 * n * has_children])),
-            tuple(self._leaves[leaves : leaves + (n + 1) * width].tolist()),
+            values,
         )
 
     def __eq__(self, other: object) -> bool:

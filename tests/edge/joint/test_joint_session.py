@@ -59,6 +59,27 @@ def test_gaps_beyond_32_bits_are_cut_off() -> None:
         assert decoder.decode([[0, 1], [2**40, 0]], {}) == ([0, 0], [MAX_GAP, MAX_GAP])
 
 
+class Emptying:
+    """A number by ``__index__``, which empties a list on the way."""
+
+    def __init__(self, rows: list[Any]) -> None:
+        self._rows = rows
+
+    def __index__(self) -> int:
+        self._rows.clear()
+        return 0
+
+
+def test_no_code_of_a_caller_runs_while_the_compiled_chain_reads() -> None:
+    for decoder in compiled(Chain(2, (0, 0, 0, 0), (0, 0), (0, 0))):
+        rows: list[Any] = [[0, 0], [0, 0]]
+        odd = Emptying(rows)
+        for fixed, scores in (({0: odd}, rows), ({odd: odd}, rows), ({}, [[odd, 0], [0, 0]])):
+            with pytest.raises(TypeError, match="parts, labels and scores are ints"):
+                decoder.decode(scores, fixed)
+        assert rows == [[0, 0], [0, 0]]
+
+
 def compiled(chain: Chain) -> list[Any]:
     if not has_kernel():
         return []

@@ -123,6 +123,11 @@ def many_trees(n: int) -> Program:
     return _read_once(Trees((0,), (0,), (Tree(0, 1, (), (), (), (), (1,)),) * n))
 
 
+def many_stumps(n: int) -> Program:
+    """Trees of one split."""
+    return _read_once(Trees((0,), (0,), (Tree(0, 1, (0,), (0,), (False,), (), (1, 2)),) * n))
+
+
 def many_targets(n: int) -> Program:
     """n Branches that all have the same 2,000 targets ahead."""
     width = 2_000
@@ -155,8 +160,8 @@ def wide_rank(n: int) -> Program:
 LONG_PROOFS: dict[str, Callable[[int], Program]] = {
     f.__name__: f
     for f in (
-        select_chain, empty_ensembles, stacked, columns_of_one_feature, many_scorers, many_trees, many_targets,
-        shared_margins, wide_branch, wide_rank,
+        select_chain, empty_ensembles, stacked, columns_of_one_feature, many_scorers, many_trees, many_stumps,
+        many_targets, shared_margins, wide_branch, wide_rank,
     )
 }  # fmt: skip
 
