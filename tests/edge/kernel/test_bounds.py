@@ -98,7 +98,8 @@ def test_an_image_that_the_kernel_refuses_is_run_in_python(monkeypatch: pytest.M
 
 SMALL = {
     "select_chain": 12, "empty_ensembles": 8, "stacked": 60, "columns_of_one_feature": 3_000, "many_scorers": 1_000,
-    "many_trees": 3_000, "many_stumps": 3_000, "many_targets": 50, "shared_margins": 500, "wide_branch": 2_000, "wide_rank": 2,
+    "many_trees": 3_000, "many_stumps": 3_000, "many_targets": 50, "shared_margins": 500, "wide_branch": 2_000,
+    "wide_rank": 2,
 }  # fmt: skip
 
 
