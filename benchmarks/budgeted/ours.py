@@ -42,8 +42,8 @@ class TrainingError(Exception):
     """A command failed."""
 
 
-def table_of(problem: Problem) -> pa.Table:
-    """Columns c0, c1, ..., whole numbers as such and codes of texts as texts; ``y``, and ``part``."""
+def table_of(problem: Problem, has_part: bool = True) -> pa.Table:
+    """Columns c0, c1, ..., whole numbers as such and codes of texts as texts; ``y``, and where wanted ``part``."""
     columns: dict[str, Any] = {}
     for k, values in enumerate(problem.X.T):
         if k in problem.texts:
@@ -52,17 +52,19 @@ def table_of(problem: Problem) -> pa.Table:
             columns[f"c{k}"] = values.astype(np.int64)
         else:
             columns[f"c{k}"] = pa.array(values, from_pandas=True)
-    part = stratified(problem.y, np.random.default_rng(problem.seed), PATTERN)
-    return pa.table({**columns, "y": problem.y, "part": PARTS[part]})
+    columns["y"] = problem.y
+    if has_part:
+        columns["part"] = PARTS[stratified(problem.y, np.random.default_rng(problem.seed), PATTERN)]
+    return pa.table(columns)
 
 
 def _text(code: float) -> str | None:
     return None if code != code else f"is {int(code)}"
 
 
-def toml_of(problem: Problem, effort: str) -> str:
+def toml_of(problem: Problem, effort: str, split: str = "part") -> str:
     """Sensors with their costs; a request costs nothing but the sensors that f0 reads."""
-    lines = ["[data]", 'file = "rows.parquet"', 'target = "y"', 'split = "part"', f"seed = {problem.seed}", ""]
+    lines = ["[data]", 'file = "rows.parquet"', 'target = "y"', f'split = "{split}"', f"seed = {problem.seed}", ""]
     lines += ["[cost.uplink]", "per_request = 0.0", "", "[policy]", 'methods = ["auto"]', f'effort = "{effort}"']
     for s, sensor in enumerate(problem.sensors):
         features = ", ".join(f'"c{c}"' for c in sensor.columns)

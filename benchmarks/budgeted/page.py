@@ -301,7 +301,8 @@ def _speed(results: dict[str, Runs]) -> str:
         lines.append((title, "not run", "", "") if r is None else
                      (title, f"{r['seconds']:.1f}", f"{r['peer_seconds']:.1f}", f"{r['ratio']:.1f}"))  # fmt: skip
     about = (
-        "CPU seconds of `hardcase train` on one thread, its process and imports included, and of the peer's fit.\n\n"
+        "CPU seconds of `hardcase train` on one thread with its usual split, its process and imports included, and of "
+        "the peer's fit on all rows.\n\n"
     )
     return "## Training times\n\n" + about + _table(("what", OURS, "peer", "ratio"), lines)
 

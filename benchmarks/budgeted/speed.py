@@ -29,11 +29,11 @@ def made(rows: int, columns: int, informative: int, classes: int, seed: int) -> 
 
 
 def beside(problem: Problem, effort: str, peer: Callable[[Problem], Any]) -> dict[str, Any]:
-    """CPU seconds of ``hardcase train`` as a user types it on one thread, and of the peer."""
+    """CPU seconds of ``hardcase train`` as a user types it on one thread, with its usual split, and of the peer."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        parquet.write_table(ours.table_of(problem), folder / "rows.parquet")
-        (folder / "hardcase.toml").write_text(ours.toml_of(problem, effort), encoding="utf-8")
+        parquet.write_table(ours.table_of(problem, has_part=False), folder / "rows.parquet")
+        (folder / "hardcase.toml").write_text(ours.toml_of(problem, effort, "random"), encoding="utf-8")
         words = ["train", str(folder / "hardcase.toml"), "--out", str(folder / "build"), "--jobs", "1", "--quiet"]
         spent = ours.command(words)
     began = time.process_time()
