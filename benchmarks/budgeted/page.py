@@ -185,8 +185,7 @@ def _why(results: dict[str, Runs]) -> str:
     large = results.get("speed-large", {}).get("ratio", {}).get("0")
     if large and large["ratio"] > RATIOS["speed-large"]:
         lines.append(
-            "Training: `auto` fits every method on many sensor sets beside one fit of LightGBM; in a profile of 20,000 "
-            "rows, 71 % of the time grew 115,320 trees, so only fewer trees would help.\n"
+            "Training: `auto` fits every method on many sensor sets beside one fit of LightGBM.\n"
             "[With a time limit](large.md) it ends sooner.\n"
         )
     return "## Why goals are missed\n\n" + "\n".join(lines) if lines else ""

@@ -292,13 +292,11 @@ def _check_tree(r: _Reader, record: list[int], n_out: int) -> None:
     _, width, n, has_children, slots, thresholds, children, leaves = record
     if n < 0 or not 1 <= width <= n_out:
         raise ProgramError(f"a tree has {n} nodes and leaves of width {width} for {n_out} scores")
-    is_pointed = _flag(has_children)
-    if n:
-        if min(r.look("i16", slots, n).tolist()) < 0:
-            raise ProgramError("a tree node reads a negative slot")
-        r.look("i16", thresholds, n)
-        if is_pointed:
-            r.look("i16", children, 2 * n)
+    if min(r.look("i16", slots, n).tolist(), default=0) < 0:
+        raise ProgramError("a tree node reads a negative slot")
+    r.look("i16", thresholds, n)
+    if _flag(has_children):
+        r.look("i16", children, 2 * n)
     r.look(r.scores("i16"), leaves, (n + 1) * width)
 
 
