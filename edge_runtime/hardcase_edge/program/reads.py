@@ -101,7 +101,7 @@ def shared_trees(p: Program) -> dict[int, tuple[int, ...]]:
 
 def _sensors(p: Program, s: Polynomial | Trees | Opaque) -> int:
     features = s.features if isinstance(s, Opaque) else [p.columns[c].feature for c in s.columns]
-    return bits_of([p.sensor_of[f] for f in features])
+    return bits_of([*map(p.sensor_of.__getitem__, features)])
 
 
 def trees_by_sensor(p: Program, trees: Collection[tuple[int, int]]) -> list[list[tuple[int, int]]]:
