@@ -54,7 +54,17 @@ MAX_SESSION_BYTES = 4_194_304  # that a session takes in the kernel
 MAX_WORK = 5_000_000  # of reading, proving and laying out a program: under two seconds on a computer
 
 # What a part of a program adds to its work beside its numbers, each of which adds 1.
-WORK = {"feature": 8, "sensor": 16, "column": 24, "scorer": 120, "tree": 60, "node": 32, "term": 3, "candidate": 8}
+WORK = {
+    "feature": 8,
+    "sensor": 16,
+    "column": 24,
+    "scorer": 120,
+    "tree": 60,
+    "node": 32,
+    "term": 3,
+    "candidate": 8,
+    "read": 1,
+}
 
 # The longest that one operation takes, and what a decision takes beside them to begin and to end, by evaluator:
 # measured on a computer, see docs/decisions/counted-work.md.

@@ -6,14 +6,14 @@ Sets of sensors are the bits of integers while they are joined: a program may ha
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 from .definition import Opaque, Polynomial, Program, Stack, Trees
 
 __all__ = ["bits_of", "indices_of", "read_by_scorers", "read_by_trees", "readers_of", "shared_trees", "trees_by_sensor"]
 
 
-def bits_of(indices: Sequence[int]) -> int:
+def bits_of(indices: Collection[int]) -> int:
     """A set of small indices as the bits of an integer.
 
     >>> bin(bits_of([0, 3]))
@@ -101,7 +101,7 @@ def shared_trees(p: Program) -> dict[int, tuple[int, ...]]:
 
 def _sensors(p: Program, s: Polynomial | Trees | Opaque) -> int:
     features = s.features if isinstance(s, Opaque) else [p.columns[c].feature for c in s.columns]
-    return bits_of([*map(p.sensor_of.__getitem__, features)])
+    return bits_of(set(map(p.sensor_of.__getitem__, features)))
 
 
 def trees_by_sensor(p: Program, trees: Collection[tuple[int, int]]) -> list[list[tuple[int, int]]]:

@@ -118,7 +118,7 @@ def _trees(p: Program, s: Trees, what: str) -> Proved:
     integers(s.base, f"{what}: a base score")
     outputs = [int(abs(b)) for b in s.base]
     leaves, shapes = [], []
-    work = len(s.columns) + len(s.base)
+    work = (1 + WORK["read"]) * len(s.columns) + len(s.base)
     splits: set[tuple[int, bool]] = set()
     for t, tree in enumerate(s.trees):
         try:
