@@ -158,15 +158,15 @@ def export_bundle(
         wish = {
             "max_loss": max_loss, "budget": budget, "hard_budget": hard_budget, "method": method, "of_best": of_best
         }  # fmt: skip
-        alone = "" if scored is None else "a mix has no score of atypical cases"
-        if not mix or budget is None or (max_loss, hard_budget) != (None, None):
-            chosen = Chosen(*pick_that_agrees(build, front, wish, min_agreement))
-        elif reason := alone or why_no_mix(front, prices):
-            chosen = Chosen(*pick_that_agrees(build, front, wish, min_agreement), single=reason)
+        mean = budget if mix and (max_loss, hard_budget) == (None, None) else None
+        reason = "" if mean is None else why_no_mix(front, prices)
+        if mean is not None and not reason:
+            chosen = mix_that_agrees(build, front, mean, method, min_agreement, scored)
         else:
-            chosen = mix_that_agrees(build, front, budget, method, min_agreement)
-        integers = chosen.integers if scored is None else scored(chosen.integers)
-        claims = _atypical(integers, atypical) if chosen.mix is None else {"mix": chosen.mix.to_json()}
+            point, integers, passed_over = pick_that_agrees(build, front, wish, min_agreement)
+            chosen = Chosen(point, integers if scored is None else scored(integers), passed_over, single=reason)
+        integers = chosen.integers
+        claims = _atypical(integers, atypical) | ({} if chosen.mix is None else {"mix": chosen.mix.to_json()})
         exported = _export(
             front, chosen.point, integers, out, private_key, seed, claims, beside, force, monitors, prices
         )

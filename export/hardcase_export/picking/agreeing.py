@@ -4,14 +4,17 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from hardcase_edge.errors import InputError, ProgramError
 
-from ..drafts.front import Front, Point
+from ..drafts.front import Front, Measured, Point
+from ..integers.decide import Figures
 from ..integers.point import AgreementError, IntegerPoint, make_integers
+from .atypical import NoScoreError, Scored
 from .mixing import NoMixError, mix_integers, mixed_point
 from .pick import MEANS, Mix, mix_for, pick
 
@@ -95,33 +98,85 @@ def why_no_mix(front: Front, prices: bool = False) -> str:
     return "training had a limit on bytes, and two would take more" if "max_bytes" in front.limits else ""
 
 
-def mix_that_agrees(build: Path, front: Front, budget: float, method: str | None, min_agreement: float) -> Chosen:
-    """As ``pick_that_agrees``, for the mix of two points that has this mean cost, or one point where that is best."""
-    points, known = list(front.points), dict[str | None, IntegerPoint]()
-    refusal: AgreementError | None = None
-    for passed_over in range(MAX_PASSED_OVER + 1):
+def mix_that_agrees(
+    build: Path, front: Front, budget: float, method: str | None, min_agreement: float, scored: Scored | None = None
+) -> Chosen:
+    """As ``pick_that_agrees``, for the mix of two points that has this mean cost, or one point where that is best.
+
+    With ``scored`` each point gets its score of atypical cases first, and then counts with the figures that it has
+    with it: the mean cost is met with the score. Of two points one may have no answer that could have a score.
+    """
+    points, parts = list(front.points), _Parts(build, front, min_agreement, scored)
+    passed_over, refusal = 0, None
+    while True:
         try:
             best = mix_for(replace(front, points=tuple(points)), budget, method)
         except InputError as error:
             raise refusal or error from error
+        both = (best.cheap, best.dear) if isinstance(best, Mix) else (best,)
         try:
-            for point in (best.cheap, best.dear) if isinstance(best, Mix) else (best,):
-                if point.program not in known:
-                    known[point.program] = make_integers(build, point, min_agreement, front.legacy, front.measure)
+            is_new = [parts.add(point) for point in both]
         except AgreementError as error:
-            refusal = error
-            points.remove(point)
+            passed_over, refusal = passed_over + 1, error
+            if passed_over > MAX_PASSED_OVER:
+                raise
+            points = [p for p in points if p.program != parts.refused]
             continue
-        if isinstance(best, Mix):
-            try:
-                mixed = mix_integers(best, known[best.cheap.program], known[best.dear.program])
-            except (NoMixError, ProgramError) as error:
-                logger.info("points that cannot be mixed: %s", error)
-                wish = {"budget": budget, "method": method}
-                return Chosen(*pick_that_agrees(build, front, wish, min_agreement), single=str(error))
-            return Chosen(mixed_point(best), mixed, passed_over, best)
-        cost, unit = best.valid.cost, front.unit
-        above = f"no other one is better, and it costs {cost:.2f} {unit} on judged rows" if cost < budget else ""
-        return Chosen(best, known[best.program], passed_over, single=above)
-    assert refusal is not None
-    raise refusal
+        if scored is None or not any(is_new):
+            break
+        points = [parts.as_scored(p) for p in points]
+    parts.check_scores(both)
+    if isinstance(best, Mix):
+        try:
+            mixed = mix_integers(best, *(parts.known[p.program] for p in both))
+        except (NoMixError, ProgramError) as error:
+            logger.info("points that cannot be mixed: %s", error)
+            wish = {"budget": budget, "method": method}
+            point, integers, n = pick_that_agrees(build, front, wish, min_agreement)
+            return Chosen(point, integers if scored is None else scored(integers), n, single=str(error))
+        return Chosen(mixed_point(best), mixed, passed_over, best)
+    cost, unit = best.valid.cost, front.unit
+    above = f"no other one is better, and it costs {cost:.2f} {unit} on judged rows" if cost < budget else ""
+    return Chosen(best, parts.known[best.program], passed_over, single=above)
+
+
+class _Parts:
+    """The points that a mix has been tried of, as integers, by the names of their programs."""
+
+    def __init__(self, build: Path, front: Front, min_agreement: float, scored: Scored | None) -> None:
+        self._build, self._front, self._min_agreement, self._scored = build, front, min_agreement, scored
+        self.known: dict[str | None, IntegerPoint] = {}
+        self.refused: str | None = None  # the last one that disagreed with its draft
+        self._unscored: dict[str | None, NoScoreError] = {}
+
+    def add(self, point: Point) -> bool:
+        """Make a point's integers, and their score; False: they are there."""
+        if point.program in self.known:
+            return False
+        self.refused, front = point.program, self._front
+        made = make_integers(self._build, point, self._min_agreement, front.legacy, front.measure)
+        try:
+            self.known[point.program] = made if self._scored is None else self._scored(made)
+        except NoScoreError as error:
+            self.known[point.program], self._unscored[point.program] = made, error
+        return True
+
+    def as_scored(self, point: Point) -> Point:
+        """The point with the figures of its integers, if they are there."""
+        integers = self.known.get(point.program)
+        if integers is None:
+            return point
+        return replace(
+            point,
+            valid=_as_measured(point.valid, integers.on_valid.after),
+            test=_as_measured(point.test, integers.on_test.after),
+        )
+
+    def check_scores(self, points: Sequence[Point]) -> None:
+        """Refuse points of which none has a score, if they were to have one."""
+        if all(p.program in self._unscored for p in points):
+            raise self._unscored[points[0].program]
+
+
+def _as_measured(measured: Measured, figures: Figures) -> Measured:
+    return replace(measured, quality=figures.quality, cost=figures.cost, forward_rate=figures.forward_rate)

@@ -56,7 +56,7 @@ from ..drafts.rows import Rows, n_remembered, read_rows
 from ..integers.decide import decisions
 from ..integers.point import IntegerPoint, remeasured
 
-__all__ = ["MIN_JUDGED", "Scored", "atypical_shares", "with_atypical"]
+__all__ = ["MIN_JUDGED", "NoScoreError", "Scored", "atypical_shares", "with_atypical"]
 
 N_TREES = 24
 DEPTH = 4  # of the splits; below them come the tests of a box
@@ -73,6 +73,10 @@ Codes = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 Way = tuple[int, bool]  # a node, and whether it is reached behind a Forward
 WAYS = (False, True)
+
+
+class NoScoreError(InputError):
+    """No answer of this point can have a score; as one of two in a mix it has none."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +119,7 @@ def with_atypical(
     Raises
     ------
     InputError
-        The share is out of range, the policy remembers, or no Answer has enough rows.
+        The share is out of range, or the policy remembers; ``NoScoreError`` if no Answer has enough rows.
     """
     if not 0 < share <= 0.5:
         raise InputError(f"--atypical is {share}; give a share above 0 and up to 0.5, such as 0.05")
@@ -125,7 +129,7 @@ def with_atypical(
     decided = decisions(program, rows.X, rows.hpc, rows.confidence, steps=steps, sizes=rows.sizes)
     judged = _judged(decided)
     if not judged:
-        raise InputError(f"--atypical needs {MIN_JUDGED} validation rows that the program answers alone at one node")
+        raise NoScoreError(f"--atypical needs {MIN_JUDGED} validation rows that the program answers alone at one node")
     on_train = decisions(program, train, None, steps=steps, cloud=False)
     ends, answers = np.array([d.trace[-1] for d in on_train]), np.array([d.result for d in on_train])
     guards: dict[int, _Guard] = {}
@@ -145,7 +149,8 @@ def with_atypical(
     nodes, branches = _guarded(program, guards, forwards)
     program = replace(program, nodes=nodes)
     verify(program)
-    quantised = replace(point.quantised, program=program)
+    scales = (*point.quantised.scales, *((1.0,) for _ in program.scorers[len(point.quantised.scales) :]))
+    quantised = replace(point.quantised, program=program, scales=scales)
     return remeasured(replace(point, quantised=quantised, atypical=branches), quality)
 
 

@@ -164,7 +164,8 @@ def _between(mix: Mix, cheap: float, dear: float) -> float:
 def mix_integers(mix: Mix, cheap: IntegerPoint, dear: IntegerPoint) -> IntegerPoint:
     """Both points as one; the rows get a column of draws of a fixed seed, and every row one of the two ways.
 
-    Figures are weighted, and so do not depend on these draws; what the program answers alone does.
+    Figures are weighted, and so do not depend on these draws; what the program answers alone does. Answers keep the
+    score of atypical cases that their point has.
 
     Raises
     ------
@@ -204,6 +205,9 @@ def mix_integers(mix: Mix, cheap: IntegerPoint, dear: IntegerPoint) -> IntegerPo
         on_valid=_parity(mix, cheap.on_valid, dear.on_valid, draws["valid"], onto),
         on_test=_parity(mix, cheap.on_test, dear.on_test, draws["test"], onto),
         intervals=intervals,
+        atypical=tuple(
+            node + onto[name] for name, point in (("cheap", cheap), ("dear", dear)) for node in point.atypical
+        ),
     )
 
 

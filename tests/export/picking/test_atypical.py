@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,13 @@ from hardcase_edge.kernel.machine import has_kernel, open_machine
 from hardcase_edge.program.definition import Answer, Branch, Forward, Select, targets_of
 from hardcase_edge.session.drive import drive
 from hardcase_edge.session.session import CLOUD, LOCAL, Decision, Machine
-from hardcase_export.bundle import export_bundle
+from hardcase_edge.stream.coin import GRID
+from hardcase_export.bundle import Exported, export_bundle
+from hardcase_export.drafts.front import read_front
 from hardcase_export.drafts.rows import read_rows
 from hardcase_export.integers.decide import decisions, readings_of
+from hardcase_export.integers.point import make_integers
+from hardcase_export.picking.atypical import NoScoreError, Scored, with_atypical
 from tests.helpers.export.builds import MANIFEST, make_build, save_rows
 
 SHARE = 0.05
@@ -247,3 +252,73 @@ def test_every_branch_of_the_score_leads_to_the_answer_it_was_put_before(pair) -
         node = program.nodes[k]
         assert isinstance(node, Branch)
         assert isinstance(program.nodes[targets_of(node)[0]], Answer)
+
+
+# ---------------------------------------------------------------- a mix of two points
+
+
+@pytest.fixture(scope="module")
+def mixed(build: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Exported, Loaded]:
+    """A mix for a mean of 30 mJ, with the score."""
+    out = tmp_path_factory.mktemp("mixed") / "m.hcb"
+    return export_bundle(build, out, budget=30, atypical=SHARE), load_bundle(out)
+
+
+def with_draw(X: np.ndarray, draw: float) -> np.ndarray:
+    return np.insert(X, X.shape[1], draw, axis=1)
+
+
+def test_a_mix_meets_its_mean_with_the_score_of_the_part_that_decides(mixed, build) -> None:
+    exported, loaded = mixed
+    assert exported.mix is not None
+    assert exported.valid.after.cost == pytest.approx(30, rel=1e-4)
+    front, X = read_front(build / "front.json"), read_rows(build / "test.npz", MANIFEST).X
+    score = Scored(build, SHARE, front.measure, forwards=True)
+    found = []
+    for draw, point in ((0, exported.mix.dear), (GRID - 1, exported.mix.cheap)):
+        alone = score(make_integers(build, point, 0.9, front.legacy, front.measure))
+        assert alone.on_valid.after.cost == pytest.approx(point.valid.cost)
+        program = alone.quantised.program
+        as_part = replace(loaded, manifest=replace(loaded.manifest, atypical=alone.atypical))
+        plain = decide_all(replace(as_part, bundle=replace(loaded.bundle, program=program)), X)
+        made = decide_all(loaded, with_draw(X, draw))
+        assert made[1] == plain[1]
+        for a, b in zip(made[0], plain[0], strict=True):
+            assert (a.result, a.confidence, a.route, a.cost) == (b.result, b.confidence, b.route, b.cost)
+        found.append([s for s in made[1] if s is not None])
+    assert found[0] != found[1]
+    assert all(any(s > 0 for s in scores) for scores in found)
+
+
+def test_the_kernel_and_batch_decide_the_mix_alike_and_its_claims_count_both_parts(mixed, build) -> None:
+    exported, loaded = mixed
+    rows = read_rows(build / "test.npz", MANIFEST)
+    draws = np.random.default_rng(0).integers(0, GRID, 2 * len(rows.X))
+    X = np.column_stack([np.concatenate([rows.X, rows.X + 2.0]), draws])
+    made, scores = decide_all(loaded, X)
+    outcome = Batch(loaded.bundle.program, X).run(np.zeros(len(X), dtype=np.int64))
+    assert outcome.label.tolist() == [d.result for d in made]
+    assert outcome.node.tolist() == [d.trace[-1] for d in made]
+    if has_kernel():
+        assert decide_all(loaded, X, open_machine) == (made, scores)
+    claims = loaded.manifest.claims
+    assert (claims["atypical"]["share"], claims["mix"]["weight"]) == (SHARE, exported.mix.weight)
+    assert 0 < claims["atypical"]["valid"]["atypical"] <= 2 * SHARE * claims["atypical"]["valid"]["scored"]
+
+
+def test_a_part_without_judged_answers_has_no_score_and_two_such_parts_are_refused(build, monkeypatch) -> None:
+    def all_but(*names: str):
+        def scored(point, *rest, **more):
+            if ("cascade" if any(isinstance(n, Forward) for n in point.draft.nodes) else "near") in names:
+                raise NoScoreError("too few rows")
+            return with_atypical(point, *rest, **more)
+
+        monkeypatch.setattr("hardcase_export.picking.atypical.with_atypical", scored)
+
+    all_but("near")
+    done = export_bundle(build, None, budget=30, atypical=SHARE)
+    assert done.mix is not None
+    assert done.valid.after.cost == pytest.approx(30, rel=1e-4)
+    all_but("near", "cascade")
+    with pytest.raises(InputError, match="too few rows"):
+        export_bundle(build, None, budget=30, atypical=SHARE)
