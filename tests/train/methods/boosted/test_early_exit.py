@@ -14,8 +14,9 @@ from benchmarks.relevance import precision
 from hardcase_edge.program.definition import THRESHOLD, Acquire, Answer, Branch, Slice, Tree, Trees
 from hardcase_train.data.from_arrays import make_problem
 from hardcase_train.data.problem import Problem, Rows
-from hardcase_train.trees.binning import make_bins
-from hardcase_train.trees.boosting import Ensemble
+from hardcase_train.trees.binning import Bins, make_bins
+from hardcase_train.trees.boosting import NO_ROWS, Ensemble
+from hardcase_train.trees.grower import GrownTree
 from hardcase_train.trees.size import size_of
 from hardcase_train.trees.subset_classifier import fit_classifier
 from tests.helpers.train.problems import BRIEF
@@ -51,6 +52,24 @@ def test_the_five_best_of_a_group_never_leave() -> None:
         stays = (cost == 16.0) & (rows.group == g)
         assert stays.sum() >= 5
         assert score[stays] == pytest.approx(whole[stays])
+
+
+@pytest.mark.parametrize(("strength", "n_trees"), [(0.25, 1), (0.5, 1), (0.75, 2), (1.0, 2), (1.5, 3), (99.0, 3)])
+def test_a_document_leaves_where_the_bound_falls_below_its_distance(strength: float, n_trees: int) -> None:
+    """Of six documents, one is half a point below the five others from the first of three trees on.
+
+    XKW14 6.2: after tree i of 3, who is (3 - i) / 2 * s below the fifth best leaves: s, s / 2, and after the last 0.
+    """
+    problem, _, _ = fitted()
+    root = (np.array([0]), np.array([0]), np.array([True]), np.array([[-1, -2]]))
+    trees = [GrownTree(*root, np.array([[low], [0.0]]), NO_ROWS) for low in (-0.5, 0.0, 0.0)]
+    bins = Bins((np.array([0.5]),))
+    model = Ensemble(bins, np.array([0]), np.zeros(1), trees, [(0, 1)] * 3)
+    X = np.column_stack([[1.0] * 5 + [0.0], np.zeros(6)])
+    rows = Rows(X, np.zeros(6), np.zeros((6, 0)), np.arange(6), group=np.zeros(6, dtype=np.int64))
+    cost, score = walk(problem, model, rows, strength)
+    assert cost.tolist() == [3.0 + 3] * 5 + [3.0 + n_trees]  # the sensor of the first feature, and 1 for each tree
+    assert score.tolist() == [0.0] * 5 + [-0.5]
 
 
 def test_precision_is_the_mean_over_all_orders_of_ties() -> None:

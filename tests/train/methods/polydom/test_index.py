@@ -11,8 +11,9 @@ import pytest
 
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.cost import evaluate_polynomial
+from hardcase_train.methods.polydom import estimate as estimate_module
 from hardcase_train.methods.polydom import index as index_module
-from hardcase_train.methods.polydom.estimate import search_estimated
+from hardcase_train.methods.polydom.estimate import design_of, estimates, search_estimated
 from hardcase_train.methods.polydom.index import (
     Index,
     Set,
@@ -212,6 +213,19 @@ def test_an_estimated_search_of_independent_sensors_trains_fewer_sets_and_finds_
                 assert best.accuracy - reached.accuracy < 0.005  # type: ignore[union-attr]
         few = search_estimated(of.polynomials, of.largest, of.characterise, of.prior, max_trained=30)
         assert few.n_trained == 30
+
+
+def test_an_estimate_knows_that_two_sensors_tell_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """(116) by hand: the first two of four sensors halve the error, and both together too; the others each halve it.
+
+    Of an error of 1/2, a fit to all other sets says that all four leave (1/2)^4, and not the (1/2)^5 of sensors that
+    are independent.
+    """
+    halvings = [(mask & 3 > 0) + (mask >> 2 & 1) + (mask >> 3 & 1) for mask in range(16)]
+    monkeypatch.setattr(estimate_module, "RIDGE", 1e-9)
+    known = range(1, 15)
+    found = estimates(design_of(4), known, [1 - 0.5 ** (1 + halvings[mask]) for mask in known])
+    assert found == pytest.approx([1 - 0.5 ** (1 + h) for h in halvings], abs=1e-6)
 
 
 def test_seventeen_sensors_are_refused_in_one_line() -> None:

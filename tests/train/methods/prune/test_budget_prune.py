@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BudgetPrune: its solver against others, forests against scikit-learn's, programs against the forests they walk."""
+"""BudgetPrune: its solver and its integer program against others, and by hand."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import cache
 from itertools import product
 
 import numpy as np
@@ -13,80 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import LinearConstraint, linprog, milp
 from scipy.sparse import csr_array
-from sklearn.ensemble import RandomForestClassifier
 
-from hardcase_edge.batch.quality import figures_of
-from hardcase_edge.program.decode import decode
-from hardcase_edge.program.definition import MICRO, Acquire, Answer, Forward, Sensor, Slice
-from hardcase_edge.program.encode import encode
-from hardcase_edge.verifier.verify import MAX_NODES, verify
-from hardcase_export.integers.align import align
-from hardcase_export.integers.decide import decisions
-from hardcase_export.integers.quantise import quantise
-from hardcase_train.data.effort import NORMAL
-from hardcase_train.data.problem import N_FOLDS
 from hardcase_train.methods.prune import budget_prune
 from hardcase_train.methods.prune.budget_prune import UNIT, BudgetPrune, splits_on_paths
-from hardcase_train.methods.prune.lazy_program import lazy_program
 from hardcase_train.methods.prune.max_closure import Closure, Needs
-from hardcase_train.policy.batch import Batch
-from hardcase_train.policy.compile import compile_program
-from hardcase_train.policy.selection import Judge
-from hardcase_train.sweep.train import learn, points_of
-from hardcase_train.trees import forest as forest_module
-from hardcase_train.trees.binning import MISSING_BIN, Bins, make_bins
-from hardcase_train.trees.boosting import Ensemble, ensemble_scores
-from hardcase_train.trees.forest import ForestSettings, fit_forest, forest_ensemble
-from tests.helpers.train.problems import make_problem
-
-COSTS = np.array([1.0, 2.0, 3.0, 5.0, 8.0, 13.0])
-PRICES = (0.0, 0.001, 0.002, 0.005, 0.01, 0.03, 0.1)
-
-
-@cache
-def fitted(n_classes=3, n=150, n_trees=3):
-    """A problem with a sensor for each feature, its bins and codes, and a forest.
-
-    One label in five is drawn anew, so that splits are many.
-    """
-    p = make_problem(n_classes, n=n, seed=n_classes)
-    p = replace(p, sensors=tuple(Sensor((f,), (int(cost) * MICRO,)) for f, cost in enumerate(COSTS)))
-    rng = np.random.default_rng(n)
-    p.train.y[:] = np.where(rng.random(n) < 0.2, rng.integers(0, n_classes, n), p.train.y)
-    bins = make_bins(p.train.X, p.dtypes)
-    codes = bins.transform(p.train.X)
-    settings = ForestSettings(n_trees, max_features=0.5, min_rows=3)
-    return p, bins, codes, fit_forest(codes, p.train.y, n_classes, np.ones(n), settings)
-
-
-def pruner(p, codes, trees, weights=None):
-    return BudgetPrune(
-        trees, codes, p.train.y, np.ones(len(p.train.y)) if weights is None else weights, p.sensor_of, COSTS
-    )
-
-
-def path_of(tree, row):
-    """The nodes that a row of bins visits, from the root to a leaf."""
-    path = [0]
-    while tree.feature[path[-1]] >= 0:
-        h = path[-1]
-        code = row[tree.feature[h]]
-        left = tree.missing_left[h] if code == MISSING_BIN else code <= tree.bins[h]
-        path.append(int(tree.children[h, 0 if left else 1]))
-    return path
-
-
-def bought(p, trees, keep, codes):
-    """(n, n_sensors) which sensors the kept splits on each row's paths read."""
-    out = np.zeros((codes.shape[1], len(p.sensors)), dtype=bool)
-    for i, row in enumerate(codes.T):
-        for tree, kept in zip(trees, keep, strict=True):
-            for h in path_of(tree, row):
-                if not kept[h]:
-                    break
-                out[i, p.sensor_of[tree.feature[h]]] = True
-    return out
-
+from hardcase_train.trees.binning import MISSING_BIN
+from hardcase_train.trees.forest import ForestTree
+from tests.helpers.train.forests import COSTS, PRICES, bought, fitted, path_of, pruner
 
 # ---------------------------------------------------------------- the closure
 
@@ -284,131 +215,20 @@ def test_a_row_needs_a_sensor_where_its_path_first_reads_it():
             assert found.get(i, []) == list(first.values())
 
 
-# ---------------------------------------------------------------- forests
+@pytest.mark.parametrize(("price", "is_kept"), [(0.0, True), (0.08, True), (0.09, False), (0.12, False)])
+def test_a_heavy_row_pays_by_its_weight(price, is_kept):
+    """(20) by hand: four rows, of which the last has the weight 5, so that W = 8.
 
-
-@pytest.mark.parametrize("n_classes", [2, 3])
-def test_an_unpruned_forest_scores_as_scikit_learns_with_missing_values_and_weights(n_classes):
-    p, bins, codes, _ = fitted(n_classes)
-    weights = np.random.default_rng(0).uniform(0.2, 2.0, 150)
-    trees = fit_forest(codes, p.train.y, n_classes, weights, ForestSettings(5, 0.5, 2), seed=3)
-    X = codes.T.astype(np.float32)
-    X[X == MISSING_BIN] = np.nan
-    theirs = RandomForestClassifier(5, max_features=0.5, min_samples_leaf=2, max_depth=32, random_state=3)
-    theirs.set_params(max_leaf_nodes=MAX_NODES // 10).fit(X, p.train.y, sample_weight=weights)
-    wanted = theirs.predict_proba(X) * 5
-    mine = ensemble_scores(forest_ensemble(bins, trees, [t.is_split for t in trees]), codes)
-    assert np.isnan(X).any()
-    assert mine == pytest.approx(wanted if n_classes > 2 else wanted[:, 1:] - wanted[:, :1], abs=1e-9)
-
-
-def test_a_class_that_the_rows_lack_has_no_share():
-    p, _, codes, _ = fitted(3)
-    rows = p.train.y != 1
-    trees = fit_forest(codes[:, rows], p.train.y[rows], 3, np.ones(rows.sum()), ForestSettings(2))
-    assert all(tree.shares.shape[1] == 3 and not tree.shares[:, 1].any() for tree in trees)
-
-
-def test_no_forest_grows_larger_than_a_program_may_be(monkeypatch):
-    monkeypatch.setattr(forest_module, "MAX_NODES", 64)
-    p, bins, codes, _ = fitted(3)
-    trees = fit_forest(codes, p.train.y, 3, np.ones(150), ForestSettings(4, 0.5, 1))
-    program = lazy_program(p, forest_ensemble(bins, trees, [t.is_split for t in trees]))
-    assert sum(t.is_split.sum() for t in trees) == 4 * 7
-    assert 28 < len(program.nodes) <= 64
-
-
-# ---------------------------------------------------------------- programs
-
-
-@pytest.mark.parametrize("price", [None, 0.0, 0.002, 0.005, 1.0])
-@pytest.mark.parametrize("n_classes", [2, 3])
-def test_a_program_answers_as_its_forest_and_each_row_pays_for_its_own_paths(n_classes, price):
-    p, bins, codes, trees = fitted(n_classes)
-    keep = [t.is_split for t in trees] if price is None else pruner(p, codes, trees).prune(price)
-    ensemble = forest_ensemble(bins, trees, keep)
-    program = lazy_program(p, ensemble)
-    outcome = Batch(program, p.train.X).run(p.train.hpc_label)
-    scores = ensemble_scores(ensemble, codes)
-    labels = scores.argmax(axis=1) if n_classes > 2 else scores[:, 0] > 0
-    assert outcome.label.tolist() == labels.astype(int).tolist()
-    assert outcome.cost == pytest.approx(bought(p, trees, keep, codes) @ COSTS, rel=1e-12)
-    assert price == 1.0 or len(set(outcome.cost)) > 1
-
-
-@pytest.mark.parametrize("n_classes", [2, 3])
-def test_a_program_buys_nothing_that_every_path_has_bought(n_classes):
-    p, bins, _, trees = fitted(n_classes)
-    nodes = lazy_program(p, forest_ensemble(bins, trees, [t.is_split for t in trees])).nodes
-    tried = [0] + [-1] * (len(nodes) - 1)  # bits; -1: every sensor
-    for k, node in enumerate(nodes):
-        if isinstance(node, Acquire):
-            assert len(node.sensors) == 1
-            assert not tried[k] >> node.sensors[0] & 1
-            tried[node.then] &= tried[k] | 1 << node.sensors[0]
-        for t in () if isinstance(node, Acquire | Answer) else node.targets:
-            tried[t] &= tried[k]
-
-
-@pytest.mark.parametrize("n_classes", [2, 3])
-def test_what_is_shipped_decides_as_its_draft_on_every_row(n_classes):
-    """Rows on which sensors fail are among them, and each sensor dead in turn: a decision is made regardless."""
-    p, bins, codes, trees = fitted(n_classes)
-    draft = lazy_program(p, forest_ensemble(bins, trees, pruner(p, codes, trees).prune(0.001)))
-    shipped, _ = decode(encode(align(draft, quantise(draft).program, p.valid.X)))
-    verify(shipped)
-    X, hpc = p.test.X, p.test.hpc_label
-    assert np.isnan(X[:, 3]).any()
-    for dead in ((), *((s,) for s in range(6)), tuple(range(6))):
-        assert decisions(shipped, X, hpc, dead=dead) == decisions(draft, X, hpc, dead=dead)
-    assert len({d.cost for d in decisions(shipped, X, hpc)}) > 1
-
-
-def test_a_forest_without_splits_is_a_program_that_only_answers():
-    p, bins, codes, trees = fitted()
-    program = lazy_program(p, forest_ensemble(bins, trees, pruner(p, codes, trees).prune(1e30)))
-    assert [type(node) for node in program.nodes] == [Answer]
-
-
-# ---------------------------------------------------------------- points
-
-
-def test_each_fold_is_judged_by_the_program_that_has_not_seen_it():
-    judge = Judge(make_problem(3, n=40))
-    programs = []
-    assert N_FOLDS == 4
-    for k in (0, 1, 2, 1, 0):
-        ensemble = Ensemble(Bins(()), np.empty(0, dtype=np.int64), np.eye(3)[k])
-        programs.append(compile_program(judge.problem, [ensemble], (Answer(Slice(0, 0, 3)),)))
-    outcome = judge.run_each(programs)
-    assert outcome.label[:40].tolist() == np.array([0, 1, 2, 1])[judge.fold].tolist()
-    assert outcome.label[40:].tolist() == [0] * 40
-    assert outcome.cost.tolist() == [0.0] * 80
-
-
-def test_points_say_what_they_are_and_never_forward():
-    problem = make_problem(3, n=200, effort=replace(NORMAL, prune_forests=((2, 1.0), (5, 1.0))))
-    points = learn(problem, ("budget-prune",), quiet=True)[1:]
-    assert len(points) > 3
-    assert {p.method for p in points} == {"budget-prune"}
-    for p in points:
-        assert not any(isinstance(node, Forward) for node in p.program.nodes)
-        assert p.valid["forward_rate"] == p.test["forward_rate"] == 0.0
-        assert p.params["splits"] == sum(len(t.splits) for t in p.program.scorers[0].trees)
-        assert p.params["trees"] == len(p.program.scorers[0].trees)
-        test = Batch(p.program, problem.test.X).run(problem.test.hpc_label)
-        assert p.test == figures_of(test, problem.test.y)
-    assert points[-1].valid["quality"] > points[0].valid["quality"] + 0.2
-    again = learn(problem, ("budget-prune",), quiet=True)[1:]
-    assert again == points
-
-
-def test_judged_rows_are_not_those_a_forest_has_fitted():
-    """With labels that nothing says, the judged accuracy is that of guessing, though forests fit their rows."""
-    problem = make_problem(2, n=300)
-    rng = np.random.default_rng(5)
-    problem.train.y[:], problem.valid.y[:] = rng.integers(0, 2, 300), rng.integers(0, 2, 300)
-    (point, *_) = sorted(points_of("budget-prune", Judge(problem)), key=lambda p: -p.params["splits"])
-    fitted_rows = Batch(point.program, problem.train.X).run(problem.train.hpc_label)
-    assert figures_of(fitted_rows, problem.train.y)["quality"] > 0.75
-    assert abs(point.valid["quality"] - 0.5) < 0.1
+    The root reads a sensor that costs nothing. The split below it reads one that costs 2, for the last two rows, and
+    mends the third: it saves 1/8, and costs 2 (1 + 5) / 8, so it is worth at most the price 1/12.
+    """
+    leaf = -1
+    tree = ForestTree(
+        feature=np.array([0, leaf, 1, leaf, leaf], np.int32), bins=np.zeros(5, np.int32), missing_left=np.ones(5, bool),
+        children=np.array([[1, 2], [-1, -1], [3, 4], [-1, -1], [-1, -1]], np.int32), shares=np.eye(2)[[0, 0, 1, 0, 1]],
+    )  # fmt: skip
+    codes = np.array([[0, 0, 1, 1], [0, 0, 0, 1]], np.uint8)
+    y, weights = np.array([0, 0, 0, 1]), np.array([1.0, 1.0, 1.0, 5.0])
+    forest = BudgetPrune([tree], codes, y, weights, np.array([0, 1]), np.array([0.0, 2.0]))
+    (kept,) = forest.prune(price)
+    assert kept.tolist() == [True, False, is_kept, False, False]

@@ -43,12 +43,6 @@ def test_the_searches_do_what_they_say_by_hand() -> None:
     assert exhaustive(losses, 2, 1.5).state.tolist() == [False, False]
 
 
-def test_the_importance_of_a_trajectory_looks_beside_the_way() -> None:
-    """The worst state that is looked at is a step that the way does not take."""
-    losses = table({"00": 2, "01": 5, "10": 1, "11": 0})
-    assert trajectory(losses, 2, PRICE).weight == pytest.approx(5 + PRICE - 2 * PRICE)
-
-
 def test_of_equal_states_the_one_that_buys_less_wins_and_then_the_earlier_part() -> None:
     losses = table({"00": 1, "01": 0, "10": 0, "11": 0})
     for search in (exhaustive, trajectory):

@@ -18,7 +18,7 @@ import numpy as np
 from .search import COST, LAMBDAS, Characterise, Progress, Searched, backward, check
 from .sets import Costs, Polynomial, bits
 
-__all__ = ["search_estimated"]
+__all__ = ["design_of", "estimates", "search_estimated"]
 
 AT_ONCE = 12  # sets trained between two fits
 RIDGE = 0.05  # penalty on the weight of a sensor or a pair, for each row a squared error of the logarithm
@@ -52,14 +52,11 @@ def search_estimated(
     for mask in _first(progress):
         if searched.n_trained < most and progress.is_open(mask, alpha):
             progress.expand(mask)
-    design = _design(n)
+    design = design_of(n)
     while searched.n_trained < most:
         trained = [mask for mask in searched.accuracy if mask]
-        goal = np.log(np.maximum(1 - np.array([searched.accuracy[mask] for mask in trained]), LEAST_ERROR))
-        gram = design[trained].T @ design[trained]
-        gram[np.diag_indices(len(gram) - 1)] += RIDGE  # the last column is the constant
-        estimate = 1 - np.exp(design @ np.linalg.solve(gram, design[trained].T @ goal))
-        gain = np.minimum(estimate, progress.above + tolerance) - alpha * progress.below
+        fit = estimates(design, trained, [searched.accuracy[mask] for mask in trained])
+        gain = np.minimum(fit, progress.above + tolerance) - alpha * progress.below
         gain[[0, *trained]] = 0
         chosen = [k for k in np.argsort(-gain, kind="stable")[:AT_ONCE].tolist() if gain[k] > 0]
         if not chosen:
@@ -67,6 +64,20 @@ def search_estimated(
         for mask in chosen[: most - searched.n_trained]:
             progress.expand(mask)
     return searched
+
+
+def estimates(design: np.ndarray, trained: Sequence[int], accuracy: Sequence[float]) -> np.ndarray:
+    """(2^n,) the accuracies that the fit gives all sets; docs/math.md (116).
+
+    Parameters
+    ----------
+    design : of all sets, as ``design_of`` makes it
+    trained, accuracy : the sets that were trained, as bit masks, and theirs
+    """
+    own, goal = design[trained], np.log(np.maximum(1 - np.asarray(accuracy), LEAST_ERROR))
+    gram = own.T @ own
+    gram[np.diag_indices(len(gram) - 1)] += RIDGE  # the last column is the constant
+    return np.asarray(1 - np.exp(design @ np.linalg.solve(gram, own.T @ goal)))
 
 
 def _first(progress: Progress) -> Iterator[int]:
@@ -80,7 +91,7 @@ def _first(progress: Progress) -> Iterator[int]:
         yield from backward(progress, price / max(price[whole], 1.0), weight)
 
 
-def _design(n: int) -> np.ndarray:
+def design_of(n: int) -> np.ndarray:
     """(2^n, 1 + n + n (n - 1) / 2) sensors and pairs of each set, and a 1."""
     has = bits(n).astype(np.float64)
     pairs = [has[:, a] * has[:, b] for a, b in combinations(range(n), 2)]
