@@ -191,10 +191,15 @@ def learn_graph(
     other: np.ndarray | None = None,
     n_passes: int = 2,
     n_jobs: int = 1,
+    floor: float = FLOOR,
 ) -> tuple[list[Any], list[np.ndarray]]:
     """Repeat ``graph_reduce``: from the second pass on, rows weigh less in states that they do not reach.
 
     Returns policies and choices per state. docs/math.md (70).
+
+    Parameters
+    ----------
+    floor : factor of their weight
     """
     focus = np.ones(losses.shape)
     for _ in range(n_passes):
@@ -204,6 +209,7 @@ def learn_graph(
 
         policies, choices, _ = graph_reduce(graph, losses, costs, learn_one, other, n_jobs)
         reach = reach_of(graph, choices)
-        focus = np.where(reach, 1.0, FLOOR)
-        focus[:, ~reach.any(axis=0)] = 1.0
+        before, focus = focus, np.where(reach | ~reach.any(axis=0), 1.0, floor)
+        if (focus == before).all():
+            break
     return policies, choices

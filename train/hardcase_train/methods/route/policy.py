@@ -26,6 +26,7 @@ from ...policy.front import Point
 from ...policy.kinds import learned
 from ...policy.selection import Trained
 from ...stages.thresholds import FORBIDDEN, best_way
+from ..graph.reduce import Graph, learn_graph
 from .bayes import Cell, RouteRows
 from .cells import Cells
 from .growth import Key, State
@@ -135,45 +136,41 @@ class Routes:
 
         ``forwards``: whether rows may be forwarded
         """
-        n, ways = len(self.judge.y), Ways()
-        reach = np.ones((len(self.levels), n), dtype=bool)
-        for _ in range(N_PASSES):
-            value, new, stops = np.full(n, np.inf), Ways(), []
-            for level, reached in zip(self.levels[::-1], reach[::-1], strict=True):
-                value, stop = self._level(level, price, value, reached, new, forwards)
-                stops.append(stop)
-            if new == ways:
-                break
-            ways = new
-            reach[1:] = ~np.logical_or.accumulate(stops[::-1], axis=0)[:-1]
-        return ways
+        levels, spent = self.levels, np.column_stack([level.cost for level in self.levels])
+        has_state = np.column_stack([level.key_of >= 0 for level in levels])
+        losses = np.where(has_state, np.column_stack([level.wrong for level in levels]), 0.0)
+        steps = np.where(has_state[:, 1:], price * np.diff(spent), FORBIDDEN)
+        cloud = np.column_stack([level.cloud + price * level.cloud_cost for level in levels]) - price * spent
+        graph = Graph(tuple((d,) for d in range(len(levels))), (*(((d + 1),) for d in range(len(levels) - 1)), ()))
 
-    def _level(
-        self, level: Level, price: float, onward: np.ndarray, reach: np.ndarray, ways: Ways, forwards: bool
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Each row's value from the level on, and whether it ends there; adds the states' ways.
+        def learn(d: int, costs: np.ndarray, focus: np.ndarray) -> tuple[Ways, np.ndarray]:
+            return self._level(levels[d], costs, focus > 0)
+
+        ways, _ = learn_graph(graph, losses, steps, learn, cloud + FORBIDDEN * (not forwards), N_PASSES, floor=0.0)
+        return {key: way for level in ways[::-1] for key, way in level.items()}
+
+    def _level(self, level: Level, costs: np.ndarray, reach: np.ndarray) -> tuple[Ways, np.ndarray]:
+        """The ways of a level's states, and what each row does.
 
         Few rows would choose a cut by chance, so a state that few reach takes that of all its level's rows which can
         go on, unless some of its own cannot.
         """
-        value, ends = np.full(len(onward), np.inf), np.zeros(len(onward), dtype=bool)
-        stop = level.wrong + price * level.cost
-        cloud = level.cloud + price * level.cloud_cost + FORBIDDEN * (not forwards)
-        go = np.where(np.isinf(onward), FORBIDDEN * FORBIDDEN, onward)
-        costs, weight = np.column_stack([stop, go, cloud]), self.judge.weight
-        onto = np.isfinite(onward) & (level.key_of >= 0)
+        ways, does, weight = Ways(), np.zeros(len(reach), dtype=np.int64), self.judge.weight
+        last = costs.shape[1] - 1  # forwarding
+        if last < CLOUD:  # nothing leads on from the last level
+            costs = np.insert(costs, GO, FORBIDDEN, axis=1)
+        onto = (costs[:, GO] < FORBIDDEN) & (level.key_of >= 0)
         pooled = best_way(costs[onto], level.margin[onto], (weight * reach)[onto]) if (onto & reach).any() else None
         for k, key in enumerate(level.keys):
             rows = np.flatnonzero(level.key_of == k)
             if pooled is not None and reach[rows].sum() < OWN_ROWS and onto[rows].all():
-                ways[key] = cut, action = pooled
+                ways[key] = pooled
             else:
                 seen = reach[rows] if reach[rows].sum() >= LEAST_ROWS else np.ones(len(rows), dtype=bool)
-                ways[key] = cut, action = best_way(costs[rows], level.margin[rows], weight[rows] * seen)
-            is_sure = level.margin[rows] >= cut
-            value[rows] = np.where(is_sure, costs[rows, 0], costs[rows, action])
-            ends[rows] = is_sure | (action == CLOUD)
-        return value, ends
+                ways[key] = best_way(costs[rows], level.margin[rows], weight[rows] * seen)
+            cut, action = ways[key]
+            does[rows] = np.where(level.margin[rows] >= cut, 0, action)
+        return ways, np.minimum(does, last)
 
     def outcome(self, ways: Ways) -> tuple[Outcome, np.ndarray, dict[Key, int]]:
         """What becomes of the judged rows, their expected losses (n,), and each state's confidence table.
