@@ -22,13 +22,13 @@ from hardcase_train.methods.cstc.cost_tree import CostSensitiveTree
 from hardcase_train.methods.cstc.greedy_tree import GreedyTree
 from hardcase_train.methods.graph.dag import DagClassifier
 from hardcase_train.methods.graph.nested import nested_points
-from hardcase_train.methods.graph.reduce import inclusion
 from hardcase_train.policy.front import Point
 from hardcase_train.policy.selection import Judge
 from hardcase_train.stages.nested_sets import Chains
 from hardcase_train.stages.priced_sets import PricedSets
 from hardcase_train.stages.screening import screen
 from hardcase_train.stages.subset_search import SubsetSearch
+from hardcase_train.successors.reduce import inclusion
 from hardcase_train.trees.boosting import TreeSettings
 
 __all__ = ["FEW_LEAVES", "METHODS", "Run"]

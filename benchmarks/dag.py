@@ -35,7 +35,6 @@ from hardcase_train.methods.graph import lp_tree
 from hardcase_train.methods.graph.dag import Dag
 from hardcase_train.methods.graph.lp_surrogate import full_tree
 from hardcase_train.methods.graph.program import dag_point
-from hardcase_train.methods.graph.reduce import all_subsets, unions
 from hardcase_train.methods.graph.state_classifiers import Classifier
 from hardcase_train.methods.graph.state_rows import DagRows
 from hardcase_train.policy.acquire import buy
@@ -44,6 +43,7 @@ from hardcase_train.policy.compile import compile_program
 from hardcase_train.policy.front import Point, best_points
 from hardcase_train.policy.losses import class_outputs
 from hardcase_train.policy.selection import Judge
+from hardcase_train.successors.reduce import all_subsets, unions
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "dag.json"

@@ -15,13 +15,14 @@ import numpy as np
 
 from benchmarks.scene_bank import Bank, Scenes
 from hardcase_edge.program.definition import Acquire, Answer, Branch, Candidate, Node, Select, Slice
-from hardcase_train.methods.polydom.by_answer import PRIOR_ROWS, ByAnswer
+from hardcase_train.methods.polydom.by_answer import ByAnswer
 from hardcase_train.methods.polydom.few import best_few, grid_of
 from hardcase_train.methods.polydom.greedy import ACCURACY, CHEAPEST, PRICES, make_sequences
 from hardcase_train.methods.polydom.index import Set, candidates, make_index
 from hardcase_train.methods.polydom.plan import Shipped, anytime_nodes, index_nodes, sequence_nodes
 from hardcase_train.methods.polydom.search import Searched
 from hardcase_train.methods.polydom.sets import Costs, members
+from hardcase_train.successors.gains import PRIOR_ROWS
 
 __all__ = ["QUANTILES", "Race", "answers_of", "by_answer", "methods_in_time"]
 

@@ -29,10 +29,10 @@ from hardcase_export.integers.point import to_integers
 from hardcase_export.integers.quantise import quantise
 from hardcase_train.data.from_arrays import make_problem
 from hardcase_train.methods.graph.dag import Dag, graph_of
-from hardcase_train.methods.graph.reduce import unions
 from hardcase_train.methods.graph.state_rows import DagRows
 from hardcase_train.policy.selection import Judge
 from hardcase_train.stages.subset_search import SubsetSearch
+from hardcase_train.successors.reduce import unions
 
 NAMES = ("letter", "letter-pairs", "covertype")
 N_TEST = 4000

@@ -32,8 +32,8 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("operations", "card", "diagnosis", "settings"), ("running", "measuring"), ("cli",),
     ),
     "hardcase_train": (  # a method is a room, imports no other
-        ("columns", "structured"), ("data", "method"), ("policy", "tasks"), ("trees", "linear"), ("stages",),
-        ("policy_estimator",), ("estimator",), ("checks",), ("methods.*",), ("sweep", "regressor"),
+        ("columns", "structured", "successors"), ("data", "method"), ("policy", "tasks"), ("trees", "linear"),
+        ("stages",), ("policy_estimator",), ("estimator",), ("checks",), ("methods.*",), ("sweep", "regressor"),
     ),
     "hardcase_export": (
         ("drafts", "sources", "publish", "summary", "to_c"), ("integers", "importing"),

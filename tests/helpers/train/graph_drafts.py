@@ -28,9 +28,9 @@ from hardcase_edge.program.definition import (
 )
 from hardcase_train.data.problem import Problem
 from hardcase_train.methods.graph.dag import Dag
-from hardcase_train.methods.graph.reduce import all_subsets
 from hardcase_train.methods.graph.state_rows import DagRows
 from hardcase_train.policy.selection import Judge
+from hardcase_train.successors.reduce import all_subsets
 from tests.helpers.train.problems import make_problem
 
 __all__ = ["random_dag", "state_of", "steered", "trained_dag"]

@@ -16,7 +16,6 @@ from hardcase_train.data.from_arrays import make_problem
 from hardcase_train.linear.part import linear_rows
 from hardcase_train.linear.proximal import Groups, minimise
 from hardcase_train.methods import METHODS
-from hardcase_train.methods.graph.reduce import all_subsets
 from hardcase_train.methods.graph.state_classifiers import make_bank
 from hardcase_train.methods.graph.state_rows import DagRows
 from hardcase_train.policy.batch import Batch
@@ -26,6 +25,7 @@ from hardcase_train.policy.selection import Judge
 from hardcase_train.stages.staged_policy import StagedPolicy
 from hardcase_train.stages.subset_search import SubsetSearch
 from hardcase_train.stages.thresholds import Cut
+from hardcase_train.successors.reduce import all_subsets
 from tests.helpers.train.estimators import few
 from tests.helpers.train.problems import BRIEF
 from tests.helpers.train.slopes import check_slopes

@@ -19,12 +19,12 @@ from hardcase_train.methods import METHODS
 from hardcase_train.methods.graph.dag import Dag, graph_of
 from hardcase_train.methods.graph.lp_surrogate import full_tree
 from hardcase_train.methods.graph.lp_tree import _Tree
-from hardcase_train.methods.graph.reduce import all_subsets
 from hardcase_train.methods.graph.state_rows import DagRows
 from hardcase_train.policy.batch import Outcome
 from hardcase_train.policy.front import Point
 from hardcase_train.policy.selection import Judge
 from hardcase_train.stages.subset_search import SubsetSearch
+from hardcase_train.successors.reduce import all_subsets
 from tests.helpers.train.estimators import few
 from tests.helpers.train.problems import BRIEF, in_streams, make_problem
 

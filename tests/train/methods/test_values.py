@@ -23,7 +23,6 @@ from hardcase_train.data.from_arrays import make_problem
 from hardcase_train.data.problem import Problem, Rows
 from hardcase_train.methods import METHODS
 from hardcase_train.methods.graph.dag import Dag
-from hardcase_train.methods.graph.reduce import all_subsets
 from hardcase_train.methods.graph.state_classifiers import cloud_losses, make_bank, stop_losses
 from hardcase_train.methods.graph.state_rows import DagRows
 from hardcase_train.policy.batch import Batch
@@ -32,6 +31,7 @@ from hardcase_train.policy.selection import Judge
 from hardcase_train.stages.staged_policy import StagedPolicy
 from hardcase_train.stages.subset_search import SubsetSearch
 from hardcase_train.stages.thresholds import Cut
+from hardcase_train.successors.reduce import all_subsets
 from hardcase_train.sweep.train import hpc_point, learn
 from hardcase_train.tasks.target_unit import in_target_unit
 from tests.helpers.train.problems import BRIEF

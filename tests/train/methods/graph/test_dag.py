@@ -21,13 +21,13 @@ from hardcase_export.integers.quantise import quantise
 from hardcase_train.methods.graph import dag as dag_policy
 from hardcase_train.methods.graph import state_classifiers as bank
 from hardcase_train.methods.graph.dag import Dag, DagClassifier, graph_of
-from hardcase_train.methods.graph.reduce import all_subsets
 from hardcase_train.methods.graph.state_rows import DagRows
 from hardcase_train.policy.batch import Batch
 from hardcase_train.policy.error_model import chance_wrong
 from hardcase_train.policy.selection import Judge
 from hardcase_train.stages.nested_sets import Chains
 from hardcase_train.stages.subset_search import SubsetSearch
+from hardcase_train.successors.reduce import all_subsets
 from tests.helpers.train.problems import BRIEF, make_problem
 from tests.train.policy.test_batch import agree
 

@@ -29,11 +29,11 @@ from ...stages.nested_sets import Chains
 from ...stages.staged_policy import TOLLS
 from ...stages.subset_cover import find_subsets
 from ...stages.subset_search import SubsetSearch
+from ...successors.reduce import Graph, all_subsets, inclusion, learn_graph, restricted, unions
 from ...trees.size import n_offered
 from ...trees.subset_classifier import EBM, TREES, classifier_kinds
 from .nested import graph_prices, nested_points
 from .program import dag_point
-from .reduce import Graph, all_subsets, inclusion, learn_graph, restricted, unions
 from .state_classifiers import KINDS, Classifier, cloud_losses, make_bank, stop_losses
 from .state_policy import LEARNERS, StatePolicy, learn_state
 from .state_rows import DagRows

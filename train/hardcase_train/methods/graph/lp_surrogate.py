@@ -19,7 +19,7 @@ from scipy.sparse import coo_array
 
 from hardcase_edge.errors import InputError
 
-from .reduce import all_subsets
+from ...successors.reduce import all_subsets
 
 __all__ = ["MAX_SENSORS", "Decision", "FullTree", "Solved", "full_tree", "solve"]
 

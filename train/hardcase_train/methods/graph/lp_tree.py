@@ -26,8 +26,8 @@ from ...policy.front import Point, best_points
 from ...policy.prices import prices
 from ...policy.selection import Judge, Trained
 from ...stages.subset_search import SubsetSearch
+from ...successors.reduce import all_subsets
 from .lp_surrogate import FullTree, Solved, full_tree, solve
-from .reduce import all_subsets
 from .state_classifiers import KINDS, make_bank, stop_losses
 from .state_rows import DagRows
 

@@ -20,7 +20,7 @@ from ...stages.rules import near_cuts, shortened_cuts
 from ...stages.staged_policy import StagedPolicy
 from ...stages.subset_search import SubsetSearch
 from ...stages.thresholds import FORBIDDEN, Choices, Cut, Cuts, best_way
-from .reduce import Graph, learn_graph
+from ...successors.reduce import Graph, learn_graph
 
 __all__ = ["graph_prices", "nested_points"]
 

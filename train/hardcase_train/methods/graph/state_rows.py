@@ -14,9 +14,9 @@ from ...linear.standardise import BYTE_MAX, BYTE_STEPS, STEPS, Standard, make_st
 from ...linear.terms import Terms, make_terms
 from ...policy.compile import Part
 from ...policy.selection import Judge, Trained
+from ...successors.reduce import Graph
 from ...trees.binning import Bins, make_bins
 from ...trees.size import size_of
-from .reduce import Graph
 
 __all__ = ["DagRows"]
 

@@ -13,9 +13,10 @@ from functools import cached_property
 
 import numpy as np
 
-__all__ = ["PRIOR_ROWS", "ByAnswer"]
+from ...successors.gains import PRIOR_ROWS, gains_by_answer
 
-PRIOR_ROWS = 400  # as many rows of an answer say as much as the gain over all rows does
+__all__ = ["ByAnswer"]
+
 LEAST_HELP = 0.01  # of accuracy over all rows, for a set to be shipped that is the best one for some answers alone
 MOST_HELPFUL = 8  # of them
 
@@ -61,11 +62,9 @@ class ByAnswer:
         """
         if mask not in self._known:
             one = self._place[mask]
-            answered = (self.label[one] == np.arange(self.n_classes)[:, None]) * self.weight.astype(np.float32)
+            answered = self.label[one] == np.arange(self.n_classes)[:, None]
             more = self.is_right.astype(np.float32) - self.is_right[one]
-            mean = more @ self.weight.astype(np.float32) / self.weight.sum()
-            total = answered @ more.T + self.prior_rows * mean
-            self._known[mask] = total / (answered.sum(axis=1)[:, None] + self.prior_rows)
+            self._known[mask] = gains_by_answer(answered, more, self.weight, self.prior_rows)
         return np.asarray(self._known[mask][:, [self._place[m] for m in others]])
 
     def helpful(self, shipped: Sequence[int], amounts: np.ndarray) -> list[int]:

@@ -3,8 +3,9 @@
 
 States of a cell are grown one sensor at a time, on rows that the cell's own model makes up: there are as many of them
 as are needed to tell sensors apart, where few real rows of a state would choose by chance. A state buys the sensor of
-the largest gain (log loss per cost) for all its rows, and another one for the rows of an answer for which that gains
-surely more. Which states are used, and where rows stop, is decided on judged rows (``policy``). docs/math.md (153).
+the largest gain (log loss per cost) for all its rows, and for the rows of an answer the one that gains them most
+(``successors.gains``). Which states are used, and where rows stop, is decided on judged rows (``policy``).
+docs/math.md (153).
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ import numpy as np
 
 from ...data.problem import Subset
 from ...policy.losses import log_probability
+from ...successors.gains import gains_by_answer
 from .bayes import Cell
 
 __all__ = ["State", "grow", "key_of"]
 
 DRAWN_ROWS = 2000  # made up for a cell
 LEAST_SHARE = 0.02  # of them, that an answer needs for a way of its own; states with fewer keep the cell's order
-SURE = 2.0  # standard errors by which its own sensor gains more
 LEAST_GAIN = 1e-3  # of log loss
 MOST_SENSORS = 14  # that a path buys
 MOST_TRIED = 24  # sensors of a cell, those of the largest gains after the first
@@ -146,16 +147,11 @@ def _chosen(gain: np.ndarray, costs: np.ndarray, answers: np.ndarray, n: int, is
     common = int(worth.mean(axis=0).argmax())
     if gain[:, common].mean() < LEAST_GAIN:
         return []
-    chosen = [common] * n
-    for answer in range(n) if is_own else ():
-        rows = answers == answer
-        if rows.sum() < LEAST_SHARE * DRAWN_ROWS:
-            continue
-        own = int(worth[rows].mean(axis=0).argmax())
-        more = worth[rows, own] - worth[rows, common]
-        if more.mean() > SURE * more.std() / np.sqrt(rows.sum()):
-            chosen[answer] = own
-    return chosen
+    if not is_own:
+        return [common] * n
+    answered = answers == np.arange(n)[:, None]
+    own = gains_by_answer(answered, worth.T, np.ones(len(answers))).argmax(axis=1)
+    return [int(k) for k in np.where(answered.sum(axis=1) < LEAST_SHARE * DRAWN_ROWS, common, own)]
 
 
 def _loss(scores: np.ndarray, y: np.ndarray) -> np.ndarray:

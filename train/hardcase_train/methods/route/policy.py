@@ -26,7 +26,7 @@ from ...policy.front import Point
 from ...policy.kinds import learned
 from ...policy.selection import Trained
 from ...stages.thresholds import FORBIDDEN, best_way
-from ..graph.reduce import Graph, learn_graph
+from ...successors.reduce import Graph, learn_graph
 from .bayes import Cell, RouteRows
 from .cells import Cells
 from .growth import Key, State

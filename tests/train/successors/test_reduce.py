@@ -11,7 +11,7 @@ import pytest
 
 from hardcase_train.linear.logistic import Design, logistic
 from hardcase_train.methods.graph.filter_tree import bracket_of, learn_matches
-from hardcase_train.methods.graph.reduce import Graph, all_subsets, graph_reduce, inclusion, reach_of, unions
+from hardcase_train.successors.reduce import Graph, all_subsets, graph_reduce, inclusion, reach_of, unions
 
 # a policy: None to stop, or a sensor and the policies behind its two values
 Tree = tuple[int, Any, Any] | None
