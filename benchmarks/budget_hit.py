@@ -25,8 +25,9 @@ import numpy as np
 from pyarrow import parquet
 from scipy import stats
 
-from benchmarks.budgeted.cases import Drawn, api_case, means, table
-from benchmarks.budgeted.ours import command, table_of, toml_of
+from benchmarks.budgeted.arena import Drawn
+from benchmarks.budgeted.cases import api_case, means, table
+from benchmarks.budgeted.ours import command, table_of, task
 from benchmarks.budgeted.problem import Problem
 from benchmarks.pages import ROOT, markdown, options
 from hardcase.cli import main as hardcase
@@ -75,13 +76,11 @@ def said(*words: object) -> dict[str, Any]:
 def measure_split(drawn: Drawn, folder: Path) -> dict[str, Any]:
     """Cost and quality on test rows by way and budget."""
     problem = drawn.problem
-    parquet.write_table(table_of(problem), folder / "rows.parquet")
-    text = toml_of(problem, "quick").replace('methods = ["auto"]', f'methods = ["{METHOD}"]')
-    (folder / "hardcase.toml").write_text(text, encoding="utf-8")
+    toml = task(folder, problem, "quick", method=METHOD)
     test = Problem(problem.name, drawn.X_test, drawn.y_test, problem.sensors, (), problem.seed, problem.texts)
     parquet.write_table(table_of(test), folder / "test.parquet")
     build = folder / "build"
-    seconds = command(["train", str(folder / "hardcase.toml"), "--out", str(build), "--jobs", "1", "--quiet"])
+    seconds = command(["train", str(toml), "--out", str(build), "--jobs", "1", "--quiet"])
     found: dict[str, Any] = {"seconds": round(seconds, 1), "rows": drawn.rows, "n": len(drawn.y_test)}
     for way, flags in WAYS.items():
         found[way] = {}

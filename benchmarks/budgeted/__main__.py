@@ -4,77 +4,48 @@
 HARDCASE_DATA=FOLDER python -m benchmarks.budgeted rafdb letters      # these cases; without names, all
 python -m benchmarks.budgeted --render                                # write docs/benchmarks/budgeted.md again
 HARDCASE_DATA=FOLDER python -m benchmarks.budgeted letters --method hardcase --again   # and replace its record
+python -m benchmarks.budgeted hard-cube --method my_method.py         # anybody's, beside what has been recorded
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from benchmarks.budgeted import frugal, page, peers, speed
-from benchmarks.budgeted.cases import CASES, Drawn
-from benchmarks.budgeted.ours import Ours
-from benchmarks.budgeted.problem import Method, Session
+from benchmarks.budgeted import page, speed
+from benchmarks.budgeted.arena import METHODS, MethodError, run
+from benchmarks.budgeted.cases import CASES, HARD_CASES
+from benchmarks.budgeted.hard_page import beside
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks" / "results" / "budgeted.json"
-METHODS: dict[str, Callable[[str], Method]] = {
-    "hardcase": Ours,
-    "router by hand": lambda effort: peers.RouterByHand(),
-    "cascade by hand": lambda effort: peers.CascadeByHand(),
-    "static": lambda effort: peers.StaticSet(),
-    "all sensors": lambda effort: peers.AllSensors(),
-    "FrugalML": lambda effort: frugal.Frugal(),
-    "best API": lambda effort: frugal.BestApi(),
-}
+NAMES = (*CASES, *speed.CASES)
 
 
-def run(drawn: Drawn, make: Callable[[], Method]) -> dict[str, Any]:
-    """Accuracy, mean and largest cost of a method for each wish, and the CPU seconds of its training."""
-    method, began = make(), time.process_time()
-    try:
-        method.fit(drawn.problem)
-        seconds = time.process_time() - began + getattr(method, "seconds", 0.0)
-        wishes = {str(wish): measured(method, Session(drawn.problem, wish, drawn.X_test), drawn.y_test)
-                  for wish in drawn.problem.wishes}  # fmt: skip
-    finally:
-        getattr(method, "close", lambda: None)()
-    for wish, note in getattr(method, "notes", {}).items():
-        wishes[wish]["note"] = note
-    return {"seconds": round(seconds, 2), "rows": drawn.rows, "wishes": wishes}
-
-
-def measured(method: Method, session: Session, truth: np.ndarray) -> dict[str, Any]:
-    """What the session's meter and the truth say."""
-    answer = np.asarray(method.decide(session))
-    if answer.shape != truth.shape:
-        raise ValueError(f"decide gave the shape {answer.shape}; {truth.shape} is expected")
-    return {
-        "accuracy": float((answer == truth).mean()),
-        "cost": float(session.spent.mean()),
-        "cost_se": float(session.spent.std() / np.sqrt(session.n)),
-        "most": float(session.spent.max()),
-        "n": session.n,
-    }
-
-
-def provenance() -> dict[str, str]:
+def provenance() -> dict[str, Any]:
     """Where and with what a row was measured."""
-    import sklearn
-
-    commit = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], cwd=ROOT, capture_output=True, text=True)
-    return {"commit": commit.stdout.strip() or "unknown", "python": platform.python_version(),
-            "numpy": np.__version__, "scikit-learn": sklearn.__version__, "machine": platform.machine(),
+    commit = subprocess.run(
+        ["git", "describe", "--always", "--dirty", "--abbrev=12"], cwd=ROOT, capture_output=True, text=True
+    )
+    versions = {name: version(name) for name in ("numpy", "scikit-learn", "lightgbm", "hardcase")}
+    return {"commit": commit.stdout.strip() or "unknown", "python": platform.python_version(), **versions,
+            "machine": f"{platform.machine()}, {_processor()}, {os.cpu_count()} cores",
             "date": time.strftime("%Y-%m-%d", time.gmtime())}  # fmt: skip
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
 
 
 def kept(path: Path) -> dict[str, Any]:
@@ -89,37 +60,68 @@ def record(path: Path, case: str, method: str, seed: str, found: dict[str, Any])
     path.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
+def plan(names: list[str], methods: list[str], seeds: int | None) -> Iterator[tuple[str, int, str]]:
+    """Case, seed and method of each run: the first seed of all cases, then the next."""
+    chosen = [name for name in names if name in CASES]
+    for k in range(seeds or max((len(CASES[name].seeds) for name in chosen), default=0)):
+        for name in chosen:
+            for seed in CASES[name].seeds[k : k + 1]:
+                yield from ((name, seed, method) for method in methods or CASES[name].methods)
+
+
+def own(path: str, names: list[str], seeds: int | None, out: Path | None) -> None:
+    """Run the method of a file, and print it beside what has been recorded of the others."""
+    found: dict[str, Any] = kept(RESULTS)
+    for name, seed, _ in plan(names, [path], seeds):
+        made = run(CASES[name].draw(seed), path)
+        found.setdefault(name, {}).setdefault(path, {})[str(seed)] = made
+        if out is not None:
+            record(out, name, path, str(seed), made)
+    for name in names:
+        print(beside(name, found[name], path), flush=True)
+
+
+def measure(names: list[str], methods: list[str], args: argparse.Namespace) -> None:
+    """Run what is missing, and say each result."""
+    for name in names:
+        if name in speed.CASES and (args.again or name not in kept(args.out)):
+            record(args.out, name, "ratio", "0", speed.CASES[name]())
+    for name, seed, method in plan(names, methods, args.seeds):
+        if not args.again and str(seed) in kept(args.out).get(name, {}).get(method, {}):
+            continue
+        effort = args.effort or CASES[name].effort
+        found = run(CASES[name].draw(seed), method, effort)
+        record(args.out, name, method, str(seed), found | ({"effort": effort} if method == "hardcase" else {}))
+        told = "; ".join(f"{w}: {v['accuracy']:.4f} @ {v['cost']:.2f}" for w, v in found["wishes"].items())
+        print(f"{name} {method} {seed} ({found['seconds']:.0f} s): {told}", flush=True)
+
+
 def main() -> None:
-    """Run what is missing, seed by seed, and write the page."""
+    """Run, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join((*CASES, *speed.CASES)))
-    parser.add_argument("--method", action="append", choices=METHODS, help="only this one (repeatable)")
+    parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(NAMES))
+    parser.add_argument("--method", action="append", default=[], help=f"{', '.join(METHODS)}, or one Python file")
     parser.add_argument("--seeds", type=int, help="the first so many of a case")
     parser.add_argument("--effort", choices=("quick", "normal", "thorough"), help="of hardcase, in place of the case's")
     parser.add_argument("--again", action="store_true", help="replace what has been run")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="another file, of which no page is made")
+    parser.add_argument("--out", type=Path, help="another file, of which no page is made")
     parser.add_argument("--render", action="store_true", help="only write the page")
     args = parser.parse_args()
-    strange = [name for name in args.cases if name not in (*CASES, *speed.CASES)]
+    strange = [name for name in args.cases if name not in NAMES]
     if strange:
-        sys.exit(f"{strange[0]} is not a case; cases are {', '.join((*CASES, *speed.CASES))}")
-    for name in [] if args.render else args.cases or [*CASES, *speed.CASES]:
-        if name in speed.CASES:
-            if args.again or name not in kept(args.out):
-                record(args.out, name, "ratio", "0", speed.CASES[name]())
-            continue
-        case = CASES[name]
-        for seed in case.seeds[: args.seeds]:
-            for method in args.method or case.methods:
-                if not args.again and str(seed) in kept(args.out).get(name, {}).get(method, {}):
-                    continue
-                effort = args.effort or case.effort
-                found = run(case.draw(seed), lambda method=method, effort=effort: METHODS[method](effort))
-                record(args.out, name, method, str(seed), found | ({"effort": effort} if method == "hardcase" else {}))
-                told = "; ".join(f"{w}: {v['accuracy']:.4f} @ {v['cost']:.2f}" for w, v in found["wishes"].items())
-                print(f"{name} {method} {seed} ({found['seconds']:.0f} s): {told}", flush=True)
-    if args.out == RESULTS:
-        page.PAGE.write_text(page.page(kept(args.out)), encoding="utf-8")
+        sys.exit(f"{strange[0]} is not a case; cases are {', '.join(NAMES)}")
+    files = [name for name in args.method if name not in METHODS]
+    try:
+        if files:
+            return own(files[0], args.cases or [*HARD_CASES], args.seeds, args.out)
+        is_ours, args.out = args.out is None, args.out or RESULTS
+        if not args.render:
+            measure(args.cases or [*NAMES], args.method, args)
+    except MethodError as e:
+        sys.exit(str(e))
+    if is_ours:
+        page.PAGE.write_text(page.page(kept(RESULTS)), encoding="utf-8")
+    return None
 
 
 if __name__ == "__main__":

@@ -11,29 +11,21 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.budgeted.arena import Drawn
 from benchmarks.budgeted.problem import HARD, Problem, Sensor, Wish, digest
 
-__all__ = ["CASES", "Case", "Drawn", "api_case", "cube", "cube_nm", "data"]
+__all__ = ["CASES", "HARD_CASES", "Case", "api_case", "cube", "cube_costs", "cube_nm", "data"]
 
 N_TEST = 5_000
+N_SHORT = 1_000  # test rows of a hard budget
 INFORMATIVE, OTHER = 0.1, 0.3  # standard deviations of cube features and of all others
 N_CONTEXTS, N_BLOCK, N_DUMMIES = 5, 10, 10
 SHARES = (0.03, 0.06, 0.1, 0.15, 0.22, 0.3, 0.4, 0.55)  # of the cost of all sensors: budgets of the tables of others
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """A problem with the test rows that sessions sell, and a digest that names all rows."""
-
-    problem: Problem
-    X_test: np.ndarray
-    y_test: np.ndarray
-    rows: str
 
 
 @dataclass(frozen=True)
@@ -63,6 +55,11 @@ def means(*budgets: float) -> tuple[Wish, ...]:
     return tuple(Wish(b) for b in budgets)
 
 
+def hards(*budgets: float) -> tuple[Wish, ...]:
+    """Wishes that no row may exceed."""
+    return tuple(Wish(b, HARD) for b in budgets)
+
+
 # ---------------------------------------------------------------- synthetic
 
 
@@ -75,16 +72,25 @@ def cube_block(y: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return block
 
 
-def cube(rows: int, seed: int) -> Drawn:
+def cube(rows: int, seed: int, wishes: tuple[Wish, ...] = means(3, 5)) -> Drawn:
     """CUBE: ten cube features, ten dummies, unit costs."""
     rng = np.random.default_rng(seed)
     y = rng.integers(0, 8, rows + N_TEST)
     X = np.hstack([cube_block(y, rng), rng.normal(0.5, OTHER, size=(len(y), N_DUMMIES))])
     sensors = tuple(Sensor(f"x{k}", (k,)) for k in range(X.shape[1]))
-    return _first(f"cube {rows}", X, y, rows, sensors, means(3, 5), seed)
+    return _first(f"cube {rows}", X, y, rows, sensors, wishes, seed)
 
 
-def cube_nm(rows: int, noise: float, seed: int) -> Drawn:
+def cube_costs(rows: int, seed: int, wishes: tuple[Wish, ...]) -> Drawn:
+    """CUBE with unequal costs: two blocks of ten cube features say the same, and those of the second cost twice."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 8, rows + N_TEST)
+    X = np.hstack([cube_block(y, rng), cube_block(y, rng)])
+    sensors = tuple(Sensor(f"x{k}", (k,), 1.0 + (k >= N_BLOCK)) for k in range(X.shape[1]))
+    return _first(f"cube-costs {rows}", X, y, rows, sensors, wishes, seed)
+
+
+def cube_nm(rows: int, noise: float, seed: int, wishes: tuple[Wish, ...] = means(7, 11)) -> Drawn:
     """CUBE-NM: the sensor ``context``, a one-hot code with noise, and five blocks, of which one tells."""
     rng = np.random.default_rng(seed)
     y, context = rng.integers(0, 8, rows + N_TEST), rng.integers(0, N_CONTEXTS, rows + N_TEST)
@@ -94,7 +100,7 @@ def cube_nm(rows: int, noise: float, seed: int) -> Drawn:
     X = np.hstack([code, blocks.reshape(len(y), -1)])
     single = [Sensor(f"x{k}", (N_CONTEXTS + k,)) for k in range(N_CONTEXTS * N_BLOCK)]
     sensors = (Sensor("context", tuple(range(N_CONTEXTS))), *single)
-    return _first(f"cube-nm {rows} {noise}", X, y, rows, sensors, means(7, 11), seed)
+    return _first(f"cube-nm {rows} {noise}", X, y, rows, sensors, wishes, seed)
 
 
 def _first(
@@ -147,22 +153,24 @@ def _split(
 # ---------------------------------------------------------------- tables
 
 
-def table(name: str, n: int = 0, wishes: tuple[Wish, ...] | None = None) -> Callable[[int], Drawn]:
-    """A table of HARDCASE_DATA, or the digits of scikit-learn, of n random rows or all; a fifth is for the test."""
+def table(name: str, n: int = 0, wishes: tuple[Wish, ...] | None = None, share: float = 0.8) -> Callable[[int], Drawn]:
+    """A table of HARDCASE_DATA, or the digits of scikit-learn, of n random rows or all; a share is for training."""
 
     def draw(seed: int) -> Drawn:
         X, y = _digits() if name == "digits" else _stored(name)
         order = np.random.default_rng(seed).permutation(len(y))[: n or len(y)]
         sensors = tuple(Sensor(f"x{k}", (k,)) for k in range(X.shape[1]))
         asked = wishes or means(*(max(1.0, round(share * len(sensors), 1)) for share in SHARES))
-        return _split(name, X, y, order, round(0.8 * len(order)), sensors, tuple(dict.fromkeys(asked)), seed)
+        return _split(name, X, y, order, round(share * len(order)), sensors, tuple(dict.fromkeys(asked)), seed)
 
     return draw
 
 
 def _stored(name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Letters are N to Z against A to M, as in the papers."""
+    """Letters are N to Z against A to M, as in the papers; MNIST has the means of 49 patches of 4 by 4 pixels."""
     with np.load(data() / f"{name}.npz") as z:
+        if name == "mnist":
+            return z["X"].reshape(-1, 7, 4, 7, 4).mean(axis=(2, 4)).reshape(-1, 49).round(), z["y"].astype(np.int64)
         return z["X"].astype(np.float64), z["y_binary" if name == "letter" else "y"].astype(np.int64)
 
 
@@ -185,7 +193,50 @@ FIVE_TABLES = {
     "rooms": ("room_occupancy", 0),
     "digits": ("digits", 0),
 }
+ACQUIRING = ("hardcase", "AACO", "GDFS order", "LightGBM CEGB", "static")
+BUDGETS = {
+    "hard-cube": hards(3, 5, 10),
+    "hard-cube-costs": hards(3, 5, 10),
+    "hard-cube-nm": hards(5, 7, 10),
+    "hard-cube-nm-noisy": hards(5, 7, 10),
+    "hard-mnist": hards(3, 5, 10),
+    "hard-letters": hards(3, 5, 7),
+}
+TITLES = {
+    "hard-cube": "CUBE",
+    "hard-cube-costs": "CUBE, costs 1 and 2",
+    "hard-cube-nm": "CUBE-NM, context noise .1",
+    "hard-cube-nm-noisy": "CUBE-NM, context noise .3",
+    "hard-mnist": "MNIST, 49 patches",
+    "hard-letters": "Letters, N-Z against A-M",
+}
+
+
+def drawn_hard(name: str) -> Callable[[int], Drawn]:
+    """The problem of a case of hard budgets, with the first ``N_SHORT`` test rows."""
+    wishes = BUDGETS[name]
+    draws: dict[str, Callable[[int], Drawn]] = {
+        "hard-cube": lambda seed: cube(800, seed, wishes),
+        "hard-cube-costs": lambda seed: cube_costs(800, seed, wishes),
+        "hard-cube-nm": lambda seed: cube_nm(800, 0.1, seed, wishes),
+        "hard-cube-nm-noisy": lambda seed: cube_nm(800, 0.3, seed, wishes),
+        "hard-mnist": table("mnist", 2_000, wishes, 0.5),
+        "hard-letters": table("letter", 2_000, wishes, 0.5),
+    }
+
+    def draw(seed: int) -> Drawn:
+        whole = draws[name](seed)
+        return replace(whole, X_test=whole.X_test[:N_SHORT], y_test=whole.y_test[:N_SHORT])
+
+    return draw
+
+
+HARD_CASES = {
+    name: Case(TITLES[name], drawn_hard(name), (*ACQUIRING, *["router by hand"] * ("nm" in name)), FIVE)
+    for name in BUDGETS
+}
 CASES: dict[str, Case] = {
+    **HARD_CASES,
     "rafdb": Case("RAFDB: faces", api_case("rafdb", (3, 5, 10, 15)), (*RENTED, "all sensors"), FRUGAL_SEEDS),
     "ferplus": Case("FERPLUS: faces", api_case("ferplus", (1, 3, 5, 10, 15)), RENTED, FRUGAL_SEEDS),
     "yelp": Case("YELP: texts", api_case("yelp", (0.5, 0.75, 1.5, 2.5, 3.5)), RENTED, FRUGAL_SEEDS),

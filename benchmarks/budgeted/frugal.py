@@ -126,11 +126,11 @@ def _hull_of_label(right: np.ndarray, sure: np.ndarray, base: int, costs: np.nda
 
 
 def _run(strategy: Strategy, session: Session, rows: np.ndarray) -> np.ndarray:
-    label, sure = session.buy(strategy.base, rows).T
+    label, sure = session.read(strategy.base, rows).T
     answer, sure = label.astype(np.int64), np.nan_to_num(sure, nan=0.0)
     for own, (second, threshold) in strategy.rules.items():
         at = np.flatnonzero((label == own) & (sure <= threshold))
-        answer[at] = session.buy(second, rows[at])[:, 0].astype(np.int64)
+        answer[at] = session.read(second, rows[at])[:, 0].astype(np.int64)
     return answer
 
 
@@ -149,4 +149,4 @@ class BestApi:
 
     def decide(self, session: Session) -> np.ndarray:
         """Its labels."""
-        return session.buy(self.chosen(session.wish))[:, 0].astype(np.int64)
+        return session.read(self.chosen(session.wish))[:, 0].astype(np.int64)

@@ -3,7 +3,7 @@
 
 Training rows become a file with a column that says which rows train, which are judged, and which the front reports on;
 the benchmark's own test rows are not in it. Mean budgets are exports of one build; each hard budget is trained for.
-A device's session buys from the benchmark's session; f0 answers what it forwards, at the price of every sensor.
+A device's session reads from the benchmark's session; f0 answers what it forwards, at the price of every sensor.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from hardcase_edge.session.drive import drive
 from hardcase_edge.stream.coin import Toss, coin_of
 from hardcase_train.data.split import stratified
 
-__all__ = ["Ours", "TrainingError", "table_of", "toml_of"]
+__all__ = ["Ours", "TrainingError", "command", "table_of", "task"]
 
 PATTERN = (0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2)  # train, valid, test: 90/5/5
 PARTS = np.array(["train", "valid", "test"])
@@ -42,8 +42,8 @@ class TrainingError(Exception):
     """A command failed."""
 
 
-def table_of(problem: Problem, has_part: bool = True) -> pa.Table:
-    """Columns c0, c1, ..., whole numbers as such and codes of texts as texts; ``y``, and where wanted ``part``."""
+def table_of(problem: Problem) -> pa.Table:
+    """Columns c0, c1, ..., whole numbers as such and codes of texts as texts; and ``y``."""
     columns: dict[str, Any] = {}
     for k, values in enumerate(problem.X.T):
         if k in problem.texts:
@@ -53,8 +53,6 @@ def table_of(problem: Problem, has_part: bool = True) -> pa.Table:
         else:
             columns[f"c{k}"] = pa.array(values, from_pandas=True)
     columns["y"] = problem.y
-    if has_part:
-        columns["part"] = PARTS[stratified(problem.y, np.random.default_rng(problem.seed), PATTERN)]
     return pa.table(columns)
 
 
@@ -62,14 +60,29 @@ def _text(code: float) -> str | None:
     return None if code != code else f"is {int(code)}"
 
 
-def toml_of(problem: Problem, effort: str, split: str = "part") -> str:
-    """Sensors with their costs; a request costs nothing but the sensors that f0 reads."""
+def task(folder: Path, problem: Problem, effort: str, *, method: str = "auto", is_split: bool = True) -> Path:
+    """Write training rows as a table, and the hardcase.toml whose path is returned.
+
+    A request costs nothing but the sensors that f0 reads.
+
+    Parameters
+    ----------
+    is_split : whether a column of the table says which rows train, are judged and reported on; else hardcase splits
+    """
+    table = table_of(problem)
+    if is_split:
+        parts = PARTS[stratified(problem.y, np.random.default_rng(problem.seed), PATTERN)]
+        table = table.append_column("part", pa.array(parts))
+    parquet.write_table(table, folder / "rows.parquet")
+    split = "part" if is_split else "random"
     lines = ["[data]", 'file = "rows.parquet"', 'target = "y"', f'split = "{split}"', f"seed = {problem.seed}", ""]
-    lines += ["[cost.uplink]", "per_request = 0.0", "", "[policy]", 'methods = ["auto"]', f'effort = "{effort}"']
+    lines += ["[cost.uplink]", "per_request = 0.0", "", "[policy]", f'methods = ["{method}"]', f'effort = "{effort}"']
     for s, sensor in enumerate(problem.sensors):
         features = ", ".join(f'"c{c}"' for c in sensor.columns)
         lines += ["", "[[sensor]]", f'name = "s{s}"', f"features = [{features}]", f"cost = {sensor.cost!r}"]
-    return "\n".join(lines) + "\n"
+    path = folder / "hardcase.toml"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
 
 
 class Ours:
@@ -77,20 +90,17 @@ class Ours:
 
     Attributes
     ----------
-    seconds : CPU of all training
     notes : for each wish the method of the policy, and whether nothing was within it
     """
 
     def __init__(self, effort: str) -> None:
         self.effort = effort
-        self.seconds = 0.0
         self.notes: dict[str, str] = {}
 
     def fit(self, problem: Problem) -> None:
         """A build for all mean budgets and one for each hard one; a bundle for each wish."""
         self.folder = Path(tempfile.mkdtemp(prefix="budgeted-"))
-        parquet.write_table(table_of(problem), self.folder / "rows.parquet")
-        (self.folder / "hardcase.toml").write_text(toml_of(problem, self.effort), encoding="utf-8")
+        self.toml = task(self.folder, problem, self.effort)
         self.bundles: dict[Wish, Path] = {}
         builds: dict[float | None, Path] = {}
         for k, wish in enumerate(problem.wishes):
@@ -101,9 +111,9 @@ class Ours:
         self.hpc = {wish: builds[wish.budget if wish.kind == HARD else None] / "hpc.onnx" for wish in problem.wishes}
 
     def _train(self, build: Path, hard: float | None) -> Path:
-        words = ["train", str(self.folder / "hardcase.toml"), "--out", str(build), "--jobs", "1", "--quiet"]
+        words = ["train", str(self.toml), "--out", str(build), "--jobs", "1", "--quiet"]
         words += [] if hard is None else ["--hard-budget", str(hard)]
-        self.seconds += command(words)
+        command(words)
         return build
 
     def _export(self, build: Path, wish: Wish, path: Path) -> Path:
@@ -137,7 +147,7 @@ class Ours:
                         continue
                     number, own = int(manifest.sensors[s][1:]), program.sensors[s].features
                     columns = problem.sensors[number].columns
-                    values = dict(zip(columns, session.buy(number, [row])[0].tolist(), strict=True))
+                    values = dict(zip(columns, session.read(number, [row])[0].tolist(), strict=True))
                     given = [values[int(manifest.features[f][1:])] for f in own]
                     texts = [codes.get(f) for f in own]
                     coded = [code_of(t, _text(v)) if t else v for t, v in zip(texts, given, strict=True)]

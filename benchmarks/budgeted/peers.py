@@ -11,12 +11,16 @@ from typing import Any
 
 import numpy as np
 from sklearn.ensemble import ExtraTreesClassifier
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from benchmarks.budgeted.problem import HARD, Problem, Session, Wish
 
-__all__ = ["AllSensors", "CascadeByHand", "RouterByHand", "StaticSet", "nested"]
+__all__ = ["Agreement", "AllSensors", "CascadeByHand", "RouterByHand", "StaticSet", "nested"]
 
 N_FOLDS = 4
 N_TREES = 100
@@ -79,15 +83,15 @@ class _Stages:
     models: list[Any]
 
 
-def stages_of(problem: Problem) -> _Stages:
-    """A forest for each nested set."""
+def stages_of(problem: Problem, learner: Callable[[int], Any]) -> _Stages:
+    """A model for each nested set."""
     sets = nested(problem)
     costs = np.array([problem.costs[s].sum() for s in sets])
     judged, models = [], []
     for s in sets:
         X = filled(problem.X[:, problem.columns(s)])
-        judged.append(out_of_fold(lambda: forest(problem.seed), X, problem.y, problem.n_classes, problem.seed))
-        models.append(forest(problem.seed).fit(X, problem.y))
+        judged.append(out_of_fold(lambda: learner(problem.seed), X, problem.y, problem.n_classes, problem.seed))
+        models.append(learner(problem.seed).fit(X, problem.y))
     return _Stages(sets, costs, judged, models)
 
 
@@ -98,9 +102,14 @@ class CascadeByHand:
     budget is kept. A hard budget takes the best single set that it pays, because a row may not go on beyond it.
     """
 
+    @staticmethod
+    def learner(seed: int) -> Any:
+        """A forest."""
+        return forest(seed)
+
     def fit(self, problem: Problem) -> None:
         """Models, then a plan for each wish."""
-        self.stages = stages_of(problem)
+        self.stages = stages_of(problem, self.learner)
         self.plans = {wish: self._plan(problem, wish) for wish in problem.wishes}
 
     def _plan(self, problem: Problem, wish: Wish) -> tuple[list[int], list[float]]:
@@ -139,7 +148,7 @@ class CascadeByHand:
         numbers, cuts = self.plans[session.wish]
         answer, at = np.zeros(session.n, dtype=np.int64), np.arange(session.n)
         for k, cut in zip(numbers, [*cuts, -np.inf], strict=True):
-            X = filled(np.hstack([session.buy(s, at) for s in self.stages.sets[k]]))
+            X = filled(np.hstack([session.read(s, at) for s in self.stages.sets[k]]))
             p = chances(self.stages.models[k], X, session.problem.n_classes)
             answer[at] = p.argmax(axis=1)
             at = at[p.max(axis=1) < cut]
@@ -155,6 +164,43 @@ class StaticSet(CascadeByHand):
         return super()._plan(problem, Wish(wish.budget, HARD))
 
 
+class Votes:
+    """Three models of different kinds, each with one vote; a class's chance is its share of them, or almost.
+
+    Ties are broken by the mean of the models' own chances.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> Votes:
+        """Extra trees, nearest neighbours and a logistic regression."""
+        self.classes_ = np.unique(y)
+        scaled = make_pipeline(StandardScaler(), LogisticRegression(max_iter=300))
+        near = make_pipeline(StandardScaler(), KNeighborsClassifier(15))
+        kinds = (forest(self.seed), near, scaled) if len(self.classes_) > 1 else (forest(self.seed),)
+        self.models = [kind.fit(np.maximum(X, -10) if k else X, y) for k, kind in enumerate(kinds)]
+        return self
+
+    def predict_proba(self, X: np.ndarray) -> np.ndarray:
+        """(n, n_classes)."""
+        each = np.stack([m.predict_proba(np.maximum(X, -10) if k else X) for k, m in enumerate(self.models)])
+        votes = (each.argmax(axis=2)[..., None] == np.arange(each.shape[2])).mean(axis=0)
+        return np.asarray(0.9 * votes + 0.1 * each.mean(axis=0))
+
+
+class Agreement(CascadeByHand):
+    """Agreement-based cascading: a row leaves a stage where its models agree; written anew from the paper's abstract.
+
+    Stages are the nested sets of the cascade by hand, and cuts are tried as there.
+    """
+
+    @staticmethod
+    def learner(seed: int) -> Any:
+        """A committee."""
+        return Votes(seed)
+
+
 class AllSensors:
     """A forest on every sensor, whatever that costs; its accuracy is what losses are counted from."""
 
@@ -166,7 +212,7 @@ class AllSensors:
         """Buys all."""
         X = np.empty((session.n, self.model.n_features_in_))
         for s, sensor in enumerate(session.problem.sensors):
-            X[:, list(sensor.columns)] = session.buy(s)
+            X[:, list(sensor.columns)] = session.read(s)
         return np.asarray(self.model.predict(filled(X)))
 
 
@@ -175,7 +221,7 @@ class RouterByHand:
 
     Its models: Gaussian naive Bayes or a forest, whichever is more often right out of fold, for each block and each
     number of sensors of it that have been read, in fixed order. A row leaves where the largest chance reaches a cut,
-    the one that the budget pays out of fold.
+    the one that the budget pays out of fold; with a hard budget, where that is spent.
     """
 
     n_block = 10
@@ -205,7 +251,9 @@ class RouterByHand:
         return range(1 + block * self.n_block, 1 + (block + 1) * self.n_block)
 
     def _cut(self, wish: Wish) -> float:
-        """The largest one whose mean cost is within the budget; costs rise with the cut."""
+        """The largest one whose mean cost is within the budget; costs rise with the cut. A hard budget needs none."""
+        if wish.kind == HARD:
+            return np.inf
         cuts = np.unique(self.sure)
         return float(cuts[max(0, bisect_right(cuts, wish.budget, key=self._cost) - 1)])
 
@@ -215,13 +263,14 @@ class RouterByHand:
 
     def decide(self, session: Session) -> np.ndarray:
         """The context, then its block until the answer is sure."""
-        cut, block = self.cuts[session.wish], session.buy(0).argmax(axis=1)
+        cut, block = self.cuts[session.wish], session.read(0).argmax(axis=1)
+        most = int(session.wish.budget) - 1 if session.wish.kind == HARD else self.n_block
         answer = np.zeros(session.n, dtype=np.int64)
         for b in np.unique(block).tolist():
             at = np.flatnonzero(block == b)
             X = np.empty((len(at), 0))
-            for k, sensor in enumerate(self._sensors(b), 1):
-                X = np.hstack([X, session.buy(sensor, at)])
+            for k, sensor in enumerate(self._sensors(b)[:most], 1):
+                X = np.hstack([X, session.read(sensor, at)])
                 p = chances(self.models[b, k], X, session.problem.n_classes)
                 answer[at] = p.argmax(axis=1)
                 on = p.max(axis=1) < cut

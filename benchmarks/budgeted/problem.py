@@ -1,19 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a method is given: training rows, sensors, wishes; and a session, which sells the readings of test rows."""
+"""What a method is given: training rows, sensors, wishes; and a session, which sells the readings of test rows.
+
+A ``Meter`` holds the test rows, counts every purchase and refuses what a hard budget does not pay. It stays with the
+harness; a method has a ``Session``, which asks the meter for readings and can neither see it nor change its counts.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Protocol
 
 import numpy as np
 
-__all__ = ["Method", "OverspentError", "Problem", "Sensor", "Session", "Wish"]
+__all__ = ["HARD", "MEAN", "Meter", "Method", "OverspentError", "Problem", "Sensor", "Session", "Wish", "digest"]
 
 MEAN, HARD = "mean", "hard"
 SLACK = 1e-9
+Rows = Sequence[int] | np.ndarray
 
 
 class OverspentError(Exception):
@@ -31,7 +36,7 @@ class Sensor:
 
 @dataclass(frozen=True)
 class Wish:
-    """A budget: of the mean cost over all rows, which is only measured, or of every row, which the session enforces."""
+    """A budget: of the mean cost over all rows, which is only measured, or of every row, which the meter enforces."""
 
     budget: float
     kind: str = MEAN
@@ -78,47 +83,88 @@ class Problem:
         return [c for s in sensors for c in self.sensors[s].columns]
 
 
-@dataclass
+class Meter:
+    """Test rows for sale, and the only count of what was bought of them.
+
+    Attributes
+    ----------
+    spent : (n,) cost of each row so far
+    is_read : (n, n_sensors)
+    """
+
+    def __init__(self, problem: Problem, wish: Wish, X: np.ndarray) -> None:
+        self._sensors, self._wish, self._X = problem.sensors, wish, X
+        self.spent = np.zeros(len(X))
+        self.is_read = np.zeros((len(X), len(problem.sensors)), dtype=bool)
+
+    def sell(self, sensor: int, rows: np.ndarray) -> np.ndarray:
+        """The readings of a sensor, (n_rows, n_columns of it), of these rows; what a row has is free.
+
+        Raises
+        ------
+        IndexError
+            There is no such sensor or row.
+        OverspentError
+            A row cannot pay for it within its hard budget.
+        """
+        if not 0 <= sensor < len(self._sensors):
+            raise IndexError(f"there is no sensor {sensor}; sensors are numbered from 0 to {len(self._sensors) - 1}")
+        if len(rows) and not 0 <= rows.min() <= rows.max() < len(self._X):
+            raise IndexError(f"rows are numbered from 0 to {len(self._X) - 1}")
+        item = self._sensors[sensor]
+        new = np.unique(rows[~self.is_read[rows, sensor]])
+        if self._wish.kind == HARD and (self.spent[new] + item.cost > self._wish.budget + SLACK).any():
+            raise OverspentError(f"{item.name} costs {item.cost:g}, which is more than a row has left")
+        self.spent[new] += item.cost
+        self.is_read[new, sensor] = True
+        return np.asarray(self._X[np.ix_(rows, item.columns)])
+
+
 class Session:
-    """Test rows whose readings are for sale.
+    """What a method sees of the test rows: it reads sensors, and pays.
 
     Attributes
     ----------
     problem, wish : what is asked for
     n : number of rows
-    spent : (n,) cost of each row so far
-    is_bought : (n, n_sensors)
+    is_read : (n, n_sensors) what was bought; changing it changes nothing that is measured
     """
 
-    problem: Problem
-    wish: Wish
-    X: np.ndarray = field(repr=False)
-    spent: np.ndarray = field(init=False)
-    is_bought: np.ndarray = field(init=False)
+    def __init__(self, problem: Problem, wish: Wish, n: int, sell: Callable[[int, np.ndarray], np.ndarray]) -> None:
+        self.problem, self.wish, self.n, self._sell = problem, wish, n, sell
+        self.is_read = np.zeros((n, len(problem.sensors)), dtype=bool)
 
-    def __post_init__(self) -> None:
-        self._X = self.X
-        del self.X  # only ``buy`` gives readings
-        self.n = len(self._X)
-        self.spent = np.zeros(self.n)
-        self.is_bought = np.zeros((self.n, len(self.problem.sensors)), dtype=bool)
+    @property
+    def spent(self) -> np.ndarray:
+        """(n,) cost of each row so far."""
+        return self.is_read @ self.problem.costs
 
-    def buy(self, sensor: int, rows: Sequence[int] | np.ndarray | None = None) -> np.ndarray:
+    @property
+    def left(self) -> np.ndarray:
+        """(n,) what the budget leaves each row; of a mean budget it may be negative."""
+        return self.wish.budget - self.spent
+
+    def read(self, sensor: int | str, rows: Rows | None = None) -> np.ndarray:
         """The readings of a sensor, (n_rows, n_columns of it), of these rows or of all; what a row has is free.
 
         Raises
         ------
+        KeyError, IndexError
+            There is no sensor of this name, or none of this number, or no such row.
         OverspentError
             A row cannot pay for it within its hard budget.
         """
         at = np.arange(self.n) if rows is None else np.asarray(rows, dtype=np.int64)
-        item = self.problem.sensors[sensor]
-        new = np.unique(at[~self.is_bought[at, sensor]])
-        if self.wish.kind == HARD and (self.spent[new] + item.cost > self.wish.budget + SLACK).any():
-            raise OverspentError(f"{item.name} costs {item.cost:g}, which is more than a row has left")
-        self.spent[new] += item.cost
-        self.is_bought[new, sensor] = True
-        return np.asarray(self._X[np.ix_(at, item.columns)])
+        number = self._number(sensor) if isinstance(sensor, str) else int(sensor)
+        readings = self._sell(number, at)
+        self.is_read[at, number] = True
+        return readings
+
+    def _number(self, name: str) -> int:
+        names = [s.name for s in self.problem.sensors]
+        if name not in names:
+            raise KeyError(f"there is no sensor {name}; sensors are {', '.join(names[:8])}{' ...' * (len(names) > 8)}")
+        return names.index(name)
 
 
 class Method(Protocol):
@@ -128,7 +174,7 @@ class Method(Protocol):
         """Learn from the training rows; all wishes are known."""
 
     def decide(self, session: Session) -> np.ndarray:
-        """The class of each row of the session, (n,), with what it buys there for ``session.wish``."""
+        """The class of each row of the session, (n,), with what it reads there for ``session.wish``."""
 
 
 def digest(*arrays: np.ndarray) -> str:

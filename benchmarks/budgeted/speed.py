@@ -9,8 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pyarrow import parquet
-
 from benchmarks.budgeted import ours, peers
 from benchmarks.budgeted.problem import Problem, Sensor, Wish
 
@@ -32,9 +30,8 @@ def beside(problem: Problem, effort: str, peer: Callable[[Problem], Any]) -> dic
     """CPU seconds of ``hardcase train`` as a user types it on one thread, with its usual split, and of the peer."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        parquet.write_table(ours.table_of(problem, has_part=False), folder / "rows.parquet")
-        (folder / "hardcase.toml").write_text(ours.toml_of(problem, effort, "random"), encoding="utf-8")
-        words = ["train", str(folder / "hardcase.toml"), "--out", str(folder / "build"), "--jobs", "1", "--quiet"]
+        toml = ours.task(folder, problem, effort, is_split=False)
+        words = ["train", str(toml), "--out", str(folder / "build"), "--jobs", "1", "--quiet"]
         spent = ours.command(words)
     began = time.process_time()
     peer(problem)

@@ -5,16 +5,20 @@ from __future__ import annotations
 
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from pyarrow import parquet
 
-from benchmarks.budgeted import page, peers
-from benchmarks.budgeted.cases import CASES, FIVE_TABLES, Drawn, cube, cube_nm
+from benchmarks.budgeted import acquiring, hard_page, masked, page, peers
+from benchmarks.budgeted.arena import Drawn, FileError, MethodError, class_of, run
+from benchmarks.budgeted.cases import CASES, FIVE_TABLES, cube, cube_costs, cube_nm
 from benchmarks.budgeted.frugal import Frugal
-from benchmarks.budgeted.ours import table_of, toml_of
-from benchmarks.budgeted.problem import HARD, OverspentError, Problem, Sensor, Session, Wish
+from benchmarks.budgeted.ours import task
+from benchmarks.budgeted.problem import HARD, Meter, OverspentError, Problem, Sensor, Session, Wish
 from hardcase_train.data.config import read_config
+from tests.helpers.places import ROOT
 
 SENSORS = (Sensor("a", (0, 1), 2.0), Sensor("b", (2,), 3.0))
 
@@ -24,24 +28,110 @@ def problem(*wishes: Wish) -> Problem:
     return Problem("toy", rng.normal(size=(40, 3)), np.arange(40) % 2, SENSORS, wishes)
 
 
-def test_a_session_charges_each_row_once_for_a_sensor_and_sells_nothing_else() -> None:
-    X = np.arange(12.0).reshape(4, 3)
-    session = Session(problem(), Wish(1.0), X)
-    assert not hasattr(session, "X")
-    assert session.buy(0, [1, 3]).tolist() == [[3.0, 4.0], [9.0, 10.0]]
-    session.buy(0, [3, 3, 2])
-    assert session.buy(1).tolist() == [[2.0], [5.0], [8.0], [11.0]]
-    assert session.spent.tolist() == [3.0, 5.0, 5.0, 5.0]  # a mean budget is measured, not enforced
+def session_of(toy: Problem, wish: Wish, X: np.ndarray) -> tuple[Meter, Session]:
+    meter = Meter(toy, wish, X)
+    return meter, Session(toy, wish, len(X), meter.sell)
+
+
+def test_a_meter_charges_each_row_once_for_a_sensor() -> None:
+    meter, session = session_of(problem(), Wish(1.0), np.arange(12.0).reshape(4, 3))
+    assert session.read(0, [1, 3]).tolist() == [[3.0, 4.0], [9.0, 10.0]]
+    session.read("a", [3, 3, 2])
+    assert session.read("b").tolist() == [[2.0], [5.0], [8.0], [11.0]]
+    assert meter.spent.tolist() == [3.0, 5.0, 5.0, 5.0]  # a mean budget is measured, not enforced
+    assert session.spent.tolist() == meter.spent.tolist()
+    assert session.left.tolist() == [-2.0, -4.0, -4.0, -4.0]
 
 
 def test_a_hard_budget_sells_nothing_to_any_row_if_one_cannot_pay() -> None:
-    session = Session(problem(), Wish(4.0, HARD), np.zeros((2, 3)))
-    session.buy(0, [0])
+    meter, session = session_of(problem(), Wish(4.0, HARD), np.zeros((2, 3)))
+    session.read(0, [0])
     with pytest.raises(OverspentError):
-        session.buy(1)
+        session.read(1)
+    assert meter.spent.tolist() == [2.0, 0.0]
     assert session.spent.tolist() == [2.0, 0.0]
-    session.buy(1, [1])
-    assert session.spent.tolist() == [2.0, 3.0]
+    session.read(1, [1])
+    assert meter.spent.tolist() == [2.0, 3.0]
+
+
+@pytest.mark.parametrize(("sensor", "rows"), [(2, [0]), (-1, [0]), (0, [4]), (0, [-1]), ("c", [0])])
+def test_what_is_not_there_is_not_sold(sensor: int | str, rows: list[int]) -> None:
+    meter, session = session_of(problem(), Wish(9.0), np.zeros((4, 3)))
+    with pytest.raises((IndexError, KeyError), match=r"there is no sensor|rows are numbered"):
+        session.read(sensor, rows)
+    assert not meter.spent.any()
+
+
+TOY = """
+import numpy as np
+
+
+class Mine:
+    def fit(self, problem):
+        self.most = np.bincount(problem.y).argmax()
+
+    def decide(self, session):
+        {0}
+"""
+
+
+@pytest.fixture(scope="module")
+def toy() -> Drawn:
+    rng = np.random.default_rng(1)
+    X, y = rng.normal(size=(40, 3)), np.arange(40) % 2
+    return Drawn(Problem("toy", X, y, SENSORS, (Wish(4.0, HARD),)), X[:8], y[:8], "")
+
+
+def ran(drawn: Drawn, folder: Path, body: str) -> dict[str, Any]:
+    path = folder / "mine.py"
+    path.write_text(TOY.format(body), encoding="utf-8")
+    return dict(run(drawn, str(path))["wishes"]["hard 4"])
+
+
+def test_a_method_that_hides_its_purchases_pays_for_them(toy: Drawn, tmp_path: Path) -> None:
+    body = """X = session.read(0)
+        session.is_read[:] = False
+        session.problem.X[:] = 0
+        object.__setattr__(session.problem.sensors[1], "cost", 0.0)
+        object.__setattr__(session.wish, "budget", 1e9)
+        try:
+            session.read(1)
+        except Exception as e:
+            assert type(e).__name__ == "OverspentError"
+            return np.zeros(session.n)
+        return np.ones(session.n)"""
+    found = ran(toy, tmp_path, body)
+    assert (found["accuracy"], found["cost"], found["most"], found["refused"]) == (0.5, 2.0, 2.0, 1)
+    assert toy.problem.X.any()
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("session.read(0); session.read(1); return np.zeros(8)", "OverspentError: b costs 3, which is more than a row"),
+        ("session.read('c')", "KeyError: 'there is no sensor c; sensors are a, b'"),
+        ("return np.zeros(7)", "decide gave the shape"),
+        ("return np.full(8, 0.5)", "something else than classes from 0 to 1"),
+        ("import os; os._exit(3)", "its process ended"),
+    ],
+)
+def test_what_a_method_does_wrong_is_said_in_one_line(toy: Drawn, tmp_path: Path, body: str, said: str) -> None:
+    with pytest.raises(MethodError, match=r"mine\.py: ") as error:
+        ran(toy, tmp_path, body)
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+TWO = TOY.format("pass") + TOY.format("pass").replace("Mine", "Other")
+
+
+@pytest.mark.parametrize(("text", "said"), [("x = 1", "has 0 classes with fit and decide"), (TWO, "has 2 classes")])
+def test_a_file_has_one_method(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "mine.py").write_text(text, encoding="utf-8")
+    with pytest.raises(FileError, match=said):
+        class_of(tmp_path / "mine.py")
+    with pytest.raises(FileError, match="no file and no method"):
+        class_of(tmp_path / "other.py")
 
 
 @pytest.mark.parametrize(
@@ -50,6 +140,7 @@ def test_a_hard_budget_sells_nothing_to_any_row_if_one_cannot_pay() -> None:
         (cube_nm(80, 0.1, 0), "6350030c56bb4bf1"),
         (cube_nm(80, 0.3, 1), "9ee08fde51ddce37"),
         (cube(80, 2), "48c93d3af2b5749e"),
+        (cube_costs(80, 3, ()), "a311d701923bb4f4"),
     ],
 )
 def test_rows_are_fixed_by_the_seed(drawn: Drawn, rows: str) -> None:
@@ -109,62 +200,132 @@ def test_frugalml_finds_the_best_mixture_of_strategies(budget: float) -> None:
 def test_frugalml_spends_on_average_what_the_budget_says() -> None:
     toy, method = rented(3), Frugal()
     method.fit(toy)
-    session = Session(toy, Wish(2.5), np.tile(toy.X, (400, 1)))
+    session = session_of(toy, Wish(2.5), np.tile(toy.X, (400, 1)))[1]
     method.decide(session)
     assert session.spent.mean() == pytest.approx(2.5, abs=0.05)
 
 
-def test_peers_keep_a_hard_budget_and_a_mean_one_out_of_fold(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", [peers.CascadeByHand, peers.Agreement])
+def test_peers_keep_a_hard_budget_and_a_mean_one_out_of_fold(
+    kind: type[peers.CascadeByHand], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(peers, "N_TREES", 8)
     drawn = cube(200, 0)
     wishes = (Wish(4.0), Wish(3.0, HARD))
     known = Problem("cube", drawn.problem.X, drawn.problem.y, drawn.problem.sensors, wishes)
-    method = peers.CascadeByHand()
+    method = kind()
     method.fit(known)
     for wish in wishes:
-        session = Session(known, wish, drawn.X_test[:300])
+        session = session_of(known, wish, drawn.X_test[:300])[1]
         assert method.decide(session).shape == (300,)
         assert session.spent.mean() <= 1.1 * wish.budget
 
 
 def test_the_table_of_a_problem_is_one_that_hardcase_takes(tmp_path: Path) -> None:
     toy = Problem("x", rented(0).X, rented(0).y, rented(0).sensors, (Wish(1.0),), texts=frozenset({0, 2, 4}))
-    table = table_of(toy)
+    config = task(tmp_path, toy, "quick")
+    table = parquet.read_table(tmp_path / "rows.parquet")
     assert table["c0"][0].as_py() in ("is 0", "is 1")
     parts = table["part"].to_pylist()
     assert [parts.count(p) / len(parts) for p in ("train", "valid", "test")] == pytest.approx(
         [0.9, 0.05, 0.05], abs=0.05
     )
-    (tmp_path / "hardcase.toml").write_text(toml_of(toy, "quick"), encoding="utf-8")
-    assert [s.cost for s in read_config(tmp_path / "hardcase.toml").sensors] == [0.1, 2.0, 5.0]
+    assert [s.cost for s in read_config(config).sensors] == [0.1, 2.0, 5.0]
+    task(tmp_path, toy, "quick", is_split=False)
+    assert "part" not in parquet.read_schema(tmp_path / "rows.parquet").names
 
 
-def run(points: dict[str, tuple[float, float]]) -> dict[str, object]:
+def made(points: dict[str, tuple[float, float]]) -> dict[str, Any]:
     wishes = {w: {"accuracy": a, "cost": c, "cost_se": 0.0, "most": c, "n": 10} for w, (a, c) in points.items()}
     return {"seconds": 1.0, "rows": "", "wishes": wishes}
+
+
+def test_the_method_of_the_page_runs(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "benchmarks" / "own_method.md").read_text(encoding="utf-8")
+    source = text.partition("```python\n")[2].partition("```")[0]
+    assert len(source.splitlines()) <= 40
+    (tmp_path / "my_method.py").write_text(source, encoding="utf-8")
+    found = run(cube(200, 0, (Wish(3.0, HARD), Wish(5.0))), str(tmp_path / "my_method.py"))["wishes"]
+    assert found["hard 3"]["most"] == 3.0
+    assert found["mean 5"]["accuracy"] > 0.4
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> Drawn:
+    """CUBE with few rows, and models that learn from few."""
+    for name, value in (("COPIES", 1_500), ("HIDDEN", 16), ("EPOCHS", 4)):
+        monkeypatch.setattr(masked, name, value)
+    for name, value in (("SAMPLES", 800), ("FINAL", 600), ("TRIED", 30), ("PLANS", 12), ("HIDDEN", 16)):
+        monkeypatch.setattr(acquiring, name, value)
+    return cube(200, 0, (Wish(3.0, HARD), Wish(5.0, HARD)))
+
+
+@pytest.mark.parametrize("kind", [acquiring.Aaco, acquiring.Greedy])
+def test_acquisition_spends_a_hard_budget_and_beats_the_prior(small: Drawn, kind: type[acquiring.Greedy]) -> None:
+    method = kind()
+    method.fit(small.problem)
+    for wish in small.problem.wishes:
+        meter, session = session_of(small.problem, wish, small.X_test[:200])
+        right = (method.decide(session) == small.y_test[:200]).mean()
+        assert meter.spent.tolist() == [wish.budget] * 200
+        assert right > 0.3  # of eight classes
+
+
+@pytest.mark.parametrize("kind", [masked.Bayes, masked.Network])
+def test_terms_of_sensors_add_up_to_a_model_s_chances(small: Drawn, kind: type[masked.Bayes]) -> None:
+    inputs = masked.Inputs(small.problem)
+    rows = masked.Rows(inputs, inputs(small.problem.X), small.problem.y, 8, 0)
+    rng = np.random.default_rng(0)
+    sets = masked.random_sets(200, small.problem.costs, 5.0, rng)
+    assert (sets.sum(axis=1) <= 5).all()
+    assert set(sets.sum(axis=1)) == {0, 1, 2, 3, 4, 5}
+    model = rows.fitted(kind, lambda at: sets[at], 400)
+    sums = model.base + np.einsum("ns,nsh->nh", sets.astype(np.float32), model.terms(rows.X))
+    assert np.allclose(model.finish(sums), model.chances(rows.X, sets), atol=1e-4)
+
+
+def test_boosting_with_costs_reads_what_the_budget_pays_for() -> None:
+    drawn = cube_costs(200, 0, (Wish(3.0, HARD),))
+    method = acquiring.Cegb()
+    method.fit(drawn.problem)
+    meter, session = session_of(drawn.problem, drawn.problem.wishes[0], drawn.X_test[:50])
+    assert method.decide(session).shape == (50,)
+    assert 0 < meter.spent.max() <= 3.0
+
+
+def test_a_page_of_hard_budgets_begins_with_what_is_missed() -> None:
+    def of(accuracy: float) -> dict[str, Any]:
+        return {str(s): made({f"hard {b}": (accuracy + s / 1000, b) for b in (3, 5, 10)}) for s in range(3)}
+
+    text = hard_page.hard_part({"hard-cube": {"hardcase": of(0.9), "AACO": of(0.8), "GDFS order": of(0.95)}})
+    assert "- CUBE: ahead of GDFS order at 0 of 3 budgets; behind by -0.0500 ± 0.0000 at 3," in text
+    assert "CUBE: ahead of AACO" not in text
+    assert "- MNIST, 49 patches: not run beside AACO." in text
+    assert "| hardcase less AACO | +0.1000 ± 0.0000 ahead |" in text
+    assert "hardcase                 0.9010 ± 0.0025    3" in hard_page.beside("x", {"hardcase": of(0.9)}, "x.py")
 
 
 def test_a_page_says_what_was_not_run_and_what_was_missed() -> None:
     empty = page.page({})
     assert empty.count("not run") >= len(page.LEAST) + len(page.BELOW) + 3
-    table = {m: {"0": run({"mean 2": (0.8, 2.0), "mean 4": (0.9, cost)})} for m, cost in
+    table = {m: {"0": made({"mean 2": (0.8, 2.0), "mean 4": (0.9, cost)})} for m, cost in
              (("hardcase", 4.0), ("cascade by hand", 6.0))}  # fmt: skip
-    table["all sensors"] = {"0": run({"mean 2": (0.91, 10.0)})}
-    rented = {"hardcase": {"100": run({"mean 3": (0.72, 3.2), "mean 5": (0.7, 5.05)})}}
-    digit = {"hardcase": {"10": run({"mean 5": (0.7, 5.0)})}, "best API": {"10": run({"mean 5": (0.69, 5.0)})},
-             "FrugalML": {s: run({"mean 5": (0.6 + 0.08 * (s == "10"), 5.0)}) for s in ("10", "100")}}  # fmt: skip
-    made = page.page({"rooms": table, "rafdb": rented, "digit": digit})
-    assert "| Rooms | 4.00 | 6.00 | 0.67 | 1 |" in made
-    assert "| 0.715 | 0.7200 (1 of 5 seeds) | **costs 7 % more** than the budget |" in made
-    assert "| RAFDB: faces: accuracy, mean cost 5 | 0.745 | 0.7000 (1 of 5 seeds) | **missed** by 0.045 |" in made
-    assert "mean cost 5 | 0.6900 (FrugalML or best API) | 0.7000 (1 of 5 seeds) | reached |" in made  # of seed 10
-    assert "(0.7200) @ 3.20" in made  # beyond the budget
-    assert "not all run" in made
+    table["all sensors"] = {"0": made({"mean 2": (0.91, 10.0)})}
+    rented = {"hardcase": {"100": made({"mean 3": (0.72, 3.2), "mean 5": (0.7, 5.05)})}}
+    digit = {"hardcase": {"10": made({"mean 5": (0.7, 5.0)})}, "best API": {"10": made({"mean 5": (0.69, 5.0)})},
+             "FrugalML": {s: made({"mean 5": (0.6 + 0.08 * (s == "10"), 5.0)}) for s in ("10", "100")}}  # fmt: skip
+    text = page.page({"rooms": table, "rafdb": rented, "digit": digit})
+    assert "| Rooms | 4.00 | 6.00 | 0.67 | 1 |" in text
+    assert "| 0.715 | 0.7200 (1 of 5 seeds) | **costs 7 % more** than the budget |" in text
+    assert "| RAFDB: faces: accuracy, mean cost 5 | 0.745 | 0.7000 (1 of 5 seeds) | **missed** by 0.045 |" in text
+    assert "mean cost 5 | 0.6900 (FrugalML or best API) | 0.7000 (1 of 5 seeds) | reached |" in text  # of seed 10
+    assert "(0.7200) @ 3.20" in text  # beyond the budget
+    assert "not all run" in text
     assert set(FIVE_TABLES) < set(CASES)
 
 
 def test_the_cost_at_a_loss_lies_between_the_points_of_a_curve() -> None:
-    curve = run({"mean 1": (0.5, 1.0), "mean 2": (0.4, 2.0), "mean 3": (0.7, 3.0)})
+    curve = made({"mean 1": (0.5, 1.0), "mean 2": (0.4, 2.0), "mean 3": (0.7, 3.0)})
     assert page.cost_at(curve, 0.6, 9.0) == pytest.approx(2.0)
     assert page.cost_at(curve, 0.4, 9.0) == 1.0
     assert page.cost_at(curve, 0.8, 9.0) == 9.0

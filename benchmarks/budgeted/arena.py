@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The harness: a method runs in a process of its own, and test rows, truth and the count of purchases stay in this one.
+
+The other process has the training rows. It asks for readings through a pipe, and ends with its answers; what it says
+about its own spending is not asked for. A method that reads the public data again can still know the truth.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import resource
+import sys
+import time
+from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.budgeted.problem import Meter, Method, OverspentError, Problem, Session, Wish, digest
+
+__all__ = ["METHODS", "Drawn", "FileError", "MethodError", "class_of", "run"]
+
+FITTED, READ, ANSWER, FAILED = "fitted", "read", "answer", "failed"
+SOLD, REFUSED = "sold", "refused"
+
+
+METHODS = {  # the module and class of each; modules are imported where their methods run
+    "hardcase": "ours.Ours",
+    "AACO": "acquiring.Aaco",
+    "GDFS order": "acquiring.Greedy",
+    "LightGBM CEGB": "acquiring.Cegb",
+    "agreement": "peers.Agreement",
+    "router by hand": "peers.RouterByHand",
+    "cascade by hand": "peers.CascadeByHand",
+    "static": "peers.StaticSet",
+    "all sensors": "peers.AllSensors",
+    "FrugalML": "frugal.Frugal",
+    "best API": "frugal.BestApi",
+}
+
+
+class FileError(Exception):
+    """A file holds no method."""
+
+
+class MethodError(Exception):
+    """A method failed, or its answer is none."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A problem with the test rows that meters sell, and a digest that names all rows."""
+
+    problem: Problem
+    X_test: np.ndarray
+    y_test: np.ndarray
+    rows: str
+
+
+def run(drawn: Drawn, method: str, effort: str = "quick") -> dict[str, Any]:
+    """Accuracy, mean and largest cost of a method for each wish, and the CPU seconds of its training.
+
+    Parameters
+    ----------
+    method : a name of ``METHODS``, or the path of a Python file with one class that has fit and decide
+    effort : of hardcase
+
+    Raises
+    ------
+    MethodError
+        It raised an error, ended early, or answered with something else than a class for each row.
+    """
+    context = get_context("spawn")
+    here, there = context.Pipe()
+    process = context.Process(target=_work, args=(there, method, effort, drawn.problem))
+    process.start()
+    there.close()
+    try:
+        seconds, notes = _next(here, FITTED)
+        wishes = {str(wish): _measured(here, drawn, wish) for wish in drawn.problem.wishes}
+    except EOFError as e:
+        raise MethodError(f"{method}: its process ended") from e
+    except MethodError as e:
+        raise MethodError(f"{method}: {e}") from e
+    finally:
+        here.close()
+        process.join(10)
+        process.kill()
+    for wish, note in notes.items():
+        wishes[wish]["note"] = note
+    return {"seconds": round(seconds, 2), "rows": drawn.rows, "wishes": wishes}
+
+
+def _next(pipe: Connection, kind: str) -> Any:
+    """What the method's process says next, of this kind."""
+    said, value = pipe.recv()
+    if said == FAILED:
+        raise MethodError(value)
+    if said != kind:
+        raise MethodError(f"its process said {said} where {kind} is expected")
+    return value
+
+
+def _measured(pipe: Connection, drawn: Drawn, wish: Wish) -> dict[str, Any]:
+    """Sell readings until the answer comes; then what the meter and the truth say."""
+    began, meter, n_refused = time.monotonic(), Meter(drawn.problem, wish, drawn.X_test), 0
+    pipe.send((wish, len(drawn.X_test)))
+    while True:
+        said, value = pipe.recv()
+        if said != READ:
+            break
+        try:
+            pipe.send((SOLD, meter.sell(*value)))
+        except (OverspentError, IndexError) as e:
+            n_refused += 1
+            pipe.send((REFUSED, e))
+    if said == FAILED:
+        raise MethodError(f"{wish}: {value}")
+    answer = checked(value, drawn)
+    found = {
+        "accuracy": float((answer == drawn.y_test).mean()),
+        "cost": float(meter.spent.mean()),
+        "cost_se": float(meter.spent.std() / np.sqrt(len(answer))),
+        "most": float(meter.spent.max()),
+        "n": len(answer),
+        "decide_s": round(time.monotonic() - began, 2),
+        "answers": digest(answer),
+    }
+    return found | ({"refused": n_refused} if n_refused else {})
+
+
+def checked(answer: Any, drawn: Drawn) -> np.ndarray:
+    """Whole numbers of classes, one for each test row.
+
+    Raises
+    ------
+    MethodError
+        They are not.
+    """
+    found, most = np.asarray(answer), max(drawn.problem.n_classes, int(drawn.y_test.max()) + 1)
+    if found.shape != drawn.y_test.shape:
+        raise MethodError(f"decide gave the shape {found.shape}; {drawn.y_test.shape} is expected")
+    if found.dtype.kind not in "iufb" or not ((found >= 0) & (found < most) & (found == np.rint(found))).all():
+        raise MethodError(f"decide gave something else than classes from 0 to {most - 1}")
+    return found.astype(np.int64)
+
+
+# ---------------------------------------------------------------- in the method's process
+
+
+def made(name: str, effort: str) -> Method:
+    """A method of the table, or of a Python file with one class that has ``fit`` and ``decide``.
+
+    Raises
+    ------
+    FileError
+        There is no such file, or it has no such class, or several.
+    """
+    if name in METHODS:
+        module, _, which = METHODS[name].partition(".")
+        cls = getattr(importlib.import_module(f"benchmarks.budgeted.{module}"), which)
+        return cls(effort) if name == "hardcase" else cls()
+    return class_of(Path(name))()
+
+
+def class_of(path: Path) -> type[Method]:
+    """The one class of the file that has ``fit`` and ``decide``."""
+    if not path.is_file():
+        raise FileError(f"{path} is no file and no method; methods are {', '.join(METHODS)}")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise FileError(f"{path} is no Python file; its name must end with .py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    own = [
+        c for c in vars(module).values()
+        if isinstance(c, type) and c.__module__ == path.stem and hasattr(c, "fit") and hasattr(c, "decide")
+    ]  # fmt: skip
+    if len(own) != 1:
+        raise FileError(f"{path} has {len(own)} classes with fit and decide; one is expected")
+    return own[0]
+
+
+def _cpu() -> float:
+    """CPU seconds of this process and of those that it waited for."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(u.ru_utime + u.ru_stime for u in used)
+
+
+def _work(pipe: Connection, name: str, effort: str, problem: Problem) -> None:
+    """Fit, then decide for each wish."""
+
+    def sell(sensor: int, rows: np.ndarray) -> np.ndarray:
+        pipe.send((READ, (sensor, rows)))
+        said, value = pipe.recv()
+        if said == REFUSED:
+            raise value
+        return np.asarray(value)
+
+    method: Any = None
+    try:
+        method = made(name, effort)
+        began = _cpu()
+        method.fit(problem)
+        pipe.send((FITTED, (_cpu() - began, getattr(method, "notes", {}))))
+        for _ in problem.wishes:
+            wish, n = pipe.recv()
+            pipe.send((ANSWER, method.decide(Session(problem, wish, n, sell))))
+    except Exception as e:  # whatever a method does wrong is said in one line
+        pipe.send((FAILED, f"{type(e).__name__}: {e}"))
+    finally:
+        getattr(method, "close", lambda: None)()
+        pipe.close()

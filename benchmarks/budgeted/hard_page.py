@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The part of the page on hard budgets: where ``hardcase`` is not ahead comes first, then a table for each set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from benchmarks.budgeted.cases import BUDGETS, HARD_CASES
+from benchmarks.pages import markdown
+
+__all__ = ["beside", "cell", "hard_part", "interval"]
+
+OURS, RIVALS = "hardcase", ("AACO", "GDFS order")
+AHEAD, LEVEL, BEHIND = "ahead", "level", "behind"
+NEEDED = 2  # of a set's three budgets
+Runs = dict[str, Any]
+
+FIRST = """## Hard budgets
+
+No row may cost more than the budget, and the meter sees to it.
+The goal: ahead of AACO and of the order of GDFS at two of three budgets on every set, and behind at none.
+A mean difference over the instances is "ahead" or "behind" if its 95 % interval (Student's t, paired by instance) \
+does not hold 0, and otherwise "level".
+
+### Where the goal is missed
+"""
+ABOUT = """### How it is measured
+
+This is the protocol of AFABench (2508.14734) written anew: five instances of each set, each with its own rows, and \
+hard budgets as numbers of purchases, or as costs where these differ.
+A method gets all rows but those of the test and splits them as it likes; AFABench gives 60 % to learn from and 20 % \
+to choose by.
+CUBE has 800 training rows, ten features that tell and ten that do not; with unequal costs a second block says the \
+same at twice the cost.
+CUBE-NM has 800 training rows, a context and five blocks of ten sensors, of which the context names the one that tells.
+MNIST is cut into 49 patches, each the mean of 4 by 4 pixels; 1,000 training rows.
+Letters are N to Z against A to M, 1,000 training rows.
+All are measured on 1,000 test rows an instance.
+
+`hardcase` is trained for each budget with `--hard-budget`, which is `[policy] budget`, `auto` at quick effort.
+The peers are written by us from the papers, and each has the best of three models of any sensor set (naive Bayes, a \
+network that sees the mask, LightGBM with missing values), learned from the sets that its own policy ends with:
+
+- **AACO** plans whole sets by the loss of a row's nearest training rows (5 or 20, whichever is better), 96 random \
+sets a step, and reads the sensor of the best set that its neighbours would miss most.
+- **GDFS order** reads what saves most log loss per cost by a network's estimate, learned twice, the second time on \
+the sets that its own order meets.
+- **LightGBM CEGB** is the package's own cost-effective boosting, at the least penalty that keeps the budget.
+- **static** is the best of nested sets by importance, with a forest.
+- **router by hand** is told which sensor is the context.
+"""
+
+
+def interval(values: list[float]) -> tuple[float, float]:
+    """The mean, and half its 95 % interval; NaN for one value."""
+    if len(values) < 2:
+        return float(np.mean(values)), float("nan")
+    half = stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values))
+    return float(np.mean(values)), float(half)
+
+
+def cell(values: list[float]) -> str:
+    """Such as ``0.9310 ± 0.0042``."""
+    mean, half = interval(values)
+    return f"{mean:.4f}" if half != half else f"{mean:.4f} ± {half:.4f}"
+
+
+def accuracies(methods: Runs, method: str, wish: str) -> dict[str, float]:
+    """By seed."""
+    found = {s: run["wishes"].get(wish) for s, run in methods.get(method, {}).items()}
+    return {s: w["accuracy"] for s, w in found.items() if w is not None}
+
+
+def difference(methods: Runs, peer: str, wish: str) -> tuple[str, str]:
+    """Ahead, level or behind, and the difference of ``hardcase`` to the peer; empty where not both have run."""
+    own, other = accuracies(methods, OURS, wish), accuracies(methods, peer, wish)
+    gaps = [own[s] - other[s] for s in sorted(own) if s in other]
+    if not gaps:
+        return "", "not run"
+    mean, half = interval(gaps)
+    if half != half:
+        return "", f"{mean:+.4f} (one instance)"
+    said = AHEAD if mean > half else BEHIND if mean < -half else LEVEL
+    return said, f"{mean:+.4f} ± {half:.4f}"
+
+
+def wishes(name: str) -> list[str]:
+    """Of a case of hard budgets."""
+    return [str(wish) for wish in BUDGETS[name]]
+
+
+def hard_part(results: dict[str, Runs]) -> str:
+    """Markdown; what has not been run says so."""
+    missed = list(_misses(results)) or ["It is reached on every set."]
+    parts = [FIRST, "\n".join(missed) + "\n", ABOUT]
+    parts += [_set(name, results.get(name, {})) for name in HARD_CASES]
+    return "\n".join(parts)
+
+
+def _misses(results: dict[str, Runs]) -> Iterator[str]:
+    """A line for each set and rival of which the goal is missed, and for each budget at which it is behind."""
+    for name, case in HARD_CASES.items():
+        methods = results.get(name, {})
+        for rival in RIVALS:
+            each = {w: difference(methods, rival, w) for w in wishes(name)}
+            if not all(said for said, _ in each.values()):
+                told = ", ".join(f"{gap.split()[0]} at {w.split()[1]}" for w, (_, gap) in each.items())
+                yield f"- {case.title}: " + (
+                    f"not run beside {rival}." if "not run" in str(each) else f"one instance beside {rival}: {told}."
+                )
+                continue
+            n = sum(said == AHEAD for said, _ in each.values())
+            behind = [f"{gap} at {w.split()[1]}" for w, (said, gap) in each.items() if said == BEHIND]
+            if n < NEEDED or behind:
+                rest = f"; behind by {', '.join(behind)}" if behind else "; nowhere behind"
+                yield f"- {case.title}: ahead of {rival} at {n} of {len(each)} budgets{rest}."
+
+
+def _set(name: str, methods: Runs) -> str:
+    """Accuracies, then the differences to each rival."""
+    case, asked = HARD_CASES[name], wishes(name)
+    rows = []
+    for method in case.methods:
+        runs = methods.get(method, {})
+        cells = [cell(list(a.values())) if (a := accuracies(methods, method, w)) else "" for w in asked]
+        seconds = f"{np.mean([r['seconds'] for r in runs.values()]):.0f}" if runs else ""
+        rows.append([f"{method} ({len(runs)} instances)" if runs else f"{method} (not run)", *cells, seconds])
+    for rival in RIVALS:
+        gaps = [" ".join(reversed(difference(methods, rival, w))).strip() for w in asked]
+        rows.append([f"hardcase less {rival}", *gaps, ""])
+    head = ["accuracy", *(f"at most {w.split()[1]}" for w in asked), "CPU s"]
+    return f"### {case.title}\n\n{markdown(head, rows)}\n"
+
+
+def beside(name: str, methods: Runs, own: str) -> str:
+    """A method's accuracy and largest cost beside what is recorded of the others, for a terminal."""
+    lines = [f"{name}: accuracy, and the largest cost of a row"]
+    found = {w for runs in methods.values() for run in runs.values() for w in run.get("wishes", {})}
+    for wish in sorted(found, key=lambda w: (w.split()[0], float(w.split()[1]))):
+        lines.append(f"  {wish}")
+        for method in (own, *(m for m in methods if m != own)):
+            if values := list(accuracies(methods, method, wish).values()):
+                most = max(run["wishes"][wish]["most"] for run in methods[method].values() if wish in run["wishes"])
+                lines.append(f"    {method:<24} {cell(values):<18} {most:g}")
+    return "\n".join(lines)
