@@ -1,6 +1,6 @@
 # make demo · make test · make venv · make check · make docs · make wheels · make toolchains · make bench-edge · make bench-learning ·
 # make bench-booster · make bench-promise · make bench-exports · make bench-import · make bench-mcu · make bench-start ·
-# make bench-cuts · make card · make boot · make machine · make fuzz · make replay · make stack · make mlserver
+# make bench-cuts · make card · make boot · make machine · make fuzz · make mutants · make replay · make stack · make mlserver
 #
 # Everything lives in .venv. What only a system package can give (mosquitto, for the system tests) is installed by apt
 # when run as root, and otherwise named in one line. Tests for other processors run where `make toolchains` has been;
@@ -13,7 +13,7 @@ PACKAGES := edge_runtime train export cloud_stub .
 SOURCES := hardcase edge_runtime train export cloud_stub tests benchmarks docs
 
 .PHONY: demo test venv check docs wheels golden toolchains tflite-runtime bench-edge bench-learning bench-booster bench-promise bench-exports \
-	bench-import bench-mcu bench-start bench-cuts card boot machine fuzz replay stack clean mosquitto mlserver
+	bench-import bench-mcu bench-start bench-cuts card boot machine fuzz mutants replay stack clean mosquitto mlserver
 
 demo: $(READY)
 	@$(BIN)/hardcase demo
@@ -160,6 +160,11 @@ bench-start: $(READY)
 
 fuzz: $(READY) mosquitto
 	@$(BIN)/python benchmarks/attack.py --seconds $(or $(FUZZ_SECONDS),120) $(if $(FUZZ_ONLY),--only $(FUZZ_ONLY))
+
+# Random changes of the learners, and whether tests notice; half an hour at most: make mutants COUNT=20 SEED=1 ONLY=cstc
+mutants: $(READY)
+	@$(BIN)/python -m benchmarks.mutants --count $(or $(COUNT),100) --seed $(or $(SEED),0) $(if $(ONLY),--only $(ONLY)) \
+		$(if $(MINUTES),--minutes $(MINUTES))
 
 # A fleet in virtual time: 20 seeds of 50,000 decisions, and one of a million; about a minute.
 replay: $(READY)

@@ -159,6 +159,20 @@ def test_the_special_cases_of_greedy_are_those_of_their_names() -> None:
     assert all(s.mask in prefixes(found.orders[order]) for s, order in found.starts)
 
 
+def test_sequences_start_at_a_set_only_if_no_cheaper_one_is_as_accurate() -> None:
+    """The third sensor misleads beside the second: both cost more than the second alone, and are right less often."""
+    costs = Costs([(5,), (1,), (3,)], 4)
+    accuracy = {0: 0.5, 1: 0.9, 2: 0.6, 4: 0.52, 3: 0.95, 5: 0.92, 6: 0.55, 7: 0.96}
+    found = make_sequences(costs, lambda mask: accuracy[mask], 2, (0.0, CHEAPEST))
+    assert found.orders == ((0, 1, 2), (1, 2, 0))
+    assert [s.mask for s, _ in found.starts] == [
+        7,
+        3,
+        1,
+        2,
+    ]  # they cost 9, 6, 5 and 1; the second and the third together cost 4
+
+
 def test_sequences_of_a_size_prefer_what_is_cheap_there() -> None:
     costs = Costs([(10,), (0, 2)], 20)  # dear for small items, and for large ones
     accuracy = {0: 0.5, 1: 0.8, 2: 0.8, 3: 0.9}
@@ -178,3 +192,5 @@ def test_few_models_are_those_that_lose_least_and_keep_an_early_answer() -> None
     assert best_few(sets, pairs, 99) == sorted(sets, key=lambda s: -s.accuracy)
     assert [s.mask for s in best_few(sets, pairs, None, 15, lambda mask: 10)] == [1, 0]
     assert best_few(sets, [], 1) == best_few(sets, pairs, None)
+    alike = [Set(0, (0,), 0.5), Set(1, (1,), 0.8), Set(2, (1,), 0.8)]
+    assert [s.mask for s in best_few(alike, pairs, 1)] == [1, 0]

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random changes of the learners: what is changed, and which tests are asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks import mutants
+from benchmarks.mutants import Mutant, drawn, mutants_of
+
+SOURCE = '''"""A module."""
+
+LIMIT = 3
+
+
+def f(a: int | None, b: bool = True) -> list[int]:
+    """Not 1 < 2."""
+    if a < 1:
+        raise ValueError(f"{a + 1} is not 2")
+    return min(a, -b)
+'''
+
+
+@pytest.fixture
+def found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Mutant]:
+    (tmp_path / "m.py").write_text(SOURCE)
+    monkeypatch.setattr(mutants, "ROOT", tmp_path)
+    return mutants_of(Path("m.py"))
+
+
+def test_only_what_a_function_does_is_changed(found: list[Mutant]) -> None:
+    """Neither constants of the module nor texts, annotations, defaults or errors."""
+    assert sorted((m.line, m.before, m.text) for m in found) == [
+        (8, "1", "2"), (8, "a < 1", "(a <= 1)"), (8, "a < 1", "(a >= 1)"), (8, "a < 1", "False"),
+        (8, "a < 1", "True"), (10, "-b", "(b)"), (10, "min", "max"), (10, "return min(a, -b)", "return None"),
+    ]  # fmt: skip
+
+
+def test_a_change_leaves_the_rest_of_a_module_as_it_is(found: list[Mutant]) -> None:
+    (other,) = (m for m in found if m.text == "max")
+    assert other.applied(SOURCE.encode()).decode() == SOURCE.replace("min(", "max(")
+
+
+def test_a_seed_draws_the_same_mutants_again() -> None:
+    first = drawn(5, 3, "polydom/few")
+    assert drawn(5, 3, "polydom/few") == first != drawn(5, 4, "polydom/few")
+
+
+def test_a_module_is_tested_by_what_imports_it_and_by_its_room() -> None:
+    room = Path("tests/train/methods/polydom")
+    near, far = room / "test_plan.py", Path("tests/cli/test_joint_build.py")
+    few = "hardcase_train.methods.polydom.few"
+    imported = {near: {few}, room / "test_index.py": {"numpy"}, far: {few}, Path("tests/cli/test_train.py"): {"numpy"}}
+    known, others = mutants.tests_of(Path("train/hardcase_train/methods/polydom/few.py"), imported)
+    assert known == [near, far]
+    assert others == [room / "test_index.py", Path("tests/train/methods/test_methods.py")]
