@@ -144,7 +144,7 @@ def test_a_name_is_checked_and_the_nearest_is_told() -> None:
     for nothing_near in ("zzzz", 3, None, "z" * 1000):
         with pytest.raises(InputError, match=r"; methods are auto, cascade, adapt-lin, .*, lp-tree") as error:
             check_method("here", nothing_near)
-        assert len(str(error.value)) < 340
+        assert len(str(error.value)) < 300
 
 
 # ---------------------------------------------------------------- one of your own

@@ -38,6 +38,7 @@ from .streams.held import Held
 __all__ = ["AUTO", "BASELINES", "ESTIMATORS", "METHODS", "check_method", "register_method"]
 
 AUTO = "auto"  # stands for the methods that a sweep chooses
+MOST_OF_NAME = 16  # letters of an unknown name that a message repeats; no method has a longer one
 _CLASSES: tuple[type[MethodClassifier], ...] = (
     ConfidenceCascade,
     AdaptLin,
@@ -112,4 +113,4 @@ def check_method(where: str, name: Any) -> str:
         return str(name)
     names = [AUTO, *METHODS]
     hint = did_you_mean(name, names, f"methods are {', '.join(names)}", cutoff=0.45)
-    raise InputError(f"{where} names the method {str(name)[:40]!r}; {hint}")
+    raise InputError(f"{where} names the method {str(name)[:MOST_OF_NAME]!r}; {hint}")

@@ -28,6 +28,7 @@ from hardcase_train.methods.route.route import RouteClassifier, _points, _roots_
 from hardcase_train.policy.batch import Batch
 from hardcase_train.policy.compile import compile_program
 from hardcase_train.policy.confidences import NEVER
+from hardcase_train.policy.front import with_test
 from hardcase_train.policy.selection import Judge
 from hardcase_train.stages.kept import worst_cost
 from hardcase_train.stages.subset_search import SubsetSearch
@@ -231,6 +232,18 @@ def test_one_point_buys_along_every_way_to_its_end():
     assert all(cut == -NEVER for key, (cut, _) in ways.items() if not found.states[key].ways)
     dearest = found.outcome(ways)[0].cost
     assert all((found.outcome(found.priced(price, False))[0].cost <= dearest).all() for price in (0.0, 0.01, 0.1))
+
+
+@pytest.mark.parametrize("classifier", ["bayes", "trees"])
+def test_rows_on_which_a_sensor_fails_are_judged_as_the_program_decides_them(classifier):
+    X = problem().valid.X.copy()
+    X[::7, 5], X[::11, 0] = np.nan, np.nan  # one of a block, and the first one
+    failing = replace(problem(), valid=replace(problem().valid, X=X))
+    search = SubsetSearch(Judge(failing, is_alone=True), 1)
+    cells = make_cells(search.once(_roots_of).rows, 0, N_CONTEXTS)
+    found = _points(search, cells, {"ways": "answers", "max_cells": N_CONTEXTS, "classifier": classifier})
+    for point in with_test(replace(failing, test=failing.valid), found):
+        assert {name: point.valid[name] for name in point.test} == pytest.approx(point.test)
 
 
 def test_an_ordinary_table_has_no_first_sensor_and_the_estimator_still_answers():

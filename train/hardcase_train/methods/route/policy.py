@@ -8,8 +8,9 @@ rows stop, and what all others do.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,8 @@ from hardcase_edge.program.definition import ARGMAX, MARGIN, Acquire, Answer, Br
 
 from ...data.problem import Subset
 from ...policy.answers import answer_node, bare_answer
-from ...policy.batch import Outcome
-from ...policy.compile import Part, policy_of
+from ...policy.batch import Batch, Outcome
+from ...policy.compile import Part, Policy, policy_of
 from ...policy.confidences import NEVER
 from ...policy.front import Point
 from ...policy.kinds import learned
@@ -79,6 +80,7 @@ class Routes:
         self.models = models or {}
         self.states = {s.key: s for s in states}
         self._parts: list[Part] = []
+        self._scores: list[Callable[[np.ndarray], np.ndarray]] = []  # of each part, of judged rows by number
         self._number: dict[Any, int] = {}
         self.levels = self._walked()
 
@@ -233,9 +235,30 @@ class Routes:
     def _point(self, method: str, params: dict[str, Any], ways: Ways) -> Point:
         outcome, _, table_of = self.outcome(ways)
         used = self._used(ways)
-        nodes = _Nodes(self, ways, used, outcome, table_of).made()
-        policy = policy_of(self.problem, self._parts, nodes)
+        nodes = _Nodes(self, ways, used, outcome, table_of)
+        policy = policy_of(self.problem, self._parts, nodes.made())
+        if len(self._failed):
+            outcome = self._with_failures(outcome, policy, {end: table_of[key] for end, key in nodes.ends.items()})
+            policy = replace(policy, nodes=tuple(_Nodes(self, ways, used, outcome, table_of).made()))
         return Point(method, {**params, "states": len(used)}, self.judge.summary(outcome), {}, policy)
+
+    @cached_property
+    def _failed(self) -> np.ndarray:
+        """The judged rows on which a sensor fails, by number: their ways may end before those of ``levels``."""
+        X = self.judge.X
+        has = [f for f, feature in enumerate(self.problem.features) if not feature.nullable]
+        return np.flatnonzero(np.isnan(X[:, has]).any(axis=1))
+
+    def _with_failures(self, outcome: Outcome, policy: Policy, table_at: Mapping[int, int]) -> Outcome:
+        """The outcome, of rows on which a sensor fails as the program has it; ``table_at``: of Answer nodes."""
+        rows, judge = self._failed, self.judge
+        sizes = None if judge.sizes is None else judge.sizes[rows]
+        batch = Batch(policy.program(), judge.X[rows], [self._scores[k](rows) for k in policy.used], sizes)
+        own = batch.run(judge.hpc_label[rows])
+        own = replace(own, node=np.array([table_at.get(k, 0) for k in own.node.tolist()]))
+        order = np.arange(len(judge.y))
+        order[rows] = len(judge.y) + np.arange(len(rows))
+        return Outcome.joined([outcome, own], order)
 
     def _used(self, ways: Ways) -> list[Key]:
         """The states that some row may come to, those with fewer sensors first."""
@@ -252,7 +275,9 @@ class Routes:
             return self.scorer(state.key, state.cell, state.sensors)
         if state.sensors not in self._number:
             self._number[state.sensors] = len(self._parts)
-            self._parts.append(self.models[state.sensors].part)
+            model = self.models[state.sensors]
+            self._parts.append(model.part)
+            self._scores.append(model.scores.__getitem__)
         return self._number[state.sensors]
 
     def scorer(self, what: Any, cell: Cell | None, sensors: Sequence[int] = ()) -> int:
@@ -263,11 +288,19 @@ class Routes:
             part: Part
             part = cell.part(tuple(sensors)) if cell is not None else self.cells.part(self.rows)  # type: ignore[union-attr]
             self._parts.append(part)
+            self._scores.append(partial(self._own_scores, cell, tuple(sensors)))
         return self._number[what]
+
+    def _own_scores(self, cell: Cell | None, sensors: Subset, rows: np.ndarray) -> np.ndarray:
+        """Those of a cell's model, or without one those that name the cell, (n_rows, n_outputs)."""
+        if cell is not None:
+            return cell.scores(sensors, rows + self.rows.first)
+        assert self.cells is not None
+        return np.asarray(np.eye(self.cells.n)[self.cells.of[rows + self.rows.first]])
 
 
 class _Nodes:
-    """The nodes of a policy, state after state."""
+    """The nodes of a policy, state after state; ``ends`` are the states of its Answers, by number of the node."""
 
     def __init__(self, routes: Routes, ways: Ways, used: list[Key], outcome: Outcome, table_of: dict[Key, int]) -> None:
         self.routes, self.ways, self.used = routes, ways, used
@@ -276,6 +309,7 @@ class _Nodes:
         self.problem = routes.problem
         self._right = routes.judge.right(outcome.label)
         self._tables: dict[int, Answer] = {}
+        self.ends: dict[int, Key] = {}
 
     def made(self) -> list[Node]:
         """All nodes."""
@@ -283,6 +317,7 @@ class _Nodes:
         for key in self.used:
             begin[key] = at
             at += self._size(key)
+            self.ends[at - 1] = key
         return [node for key in self.used for node in self._state(key, begin, begin[key])]
 
     def _size(self, key: Key) -> int:
