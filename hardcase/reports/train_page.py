@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hardcase_train.data.problem import Rows
     from hardcase_train.tasks.task import Task
 
-__all__ = ["train_report"]
+__all__ = ["mix_table", "train_report"]
 
 MAX_ROWS = 12  # of a table that is not folded away
 NEAR = 6  # points on each side of the picked one in the table of the front
@@ -61,6 +61,7 @@ def train_report(
         section("Data", *_data(task)),
         section("f0, the model in the cloud", *_f0(task, front, points, picked)),
         section("The front", *_front(task, points, picked, svg, front["points"])),
+        *_mixes(build, points),
     ]
     if isinstance(picked, Picked):
         body += part.sections(picked, points)
@@ -285,6 +286,44 @@ def _hard_budgets(task: Task, points: Front, entries: Sequence[Mapping[str, Any]
         "costs, as proved: the lines are the best of each method for a hard budget, which "
         f"<code>hardcase export --hard-budget</code> picks by.{limits}</p>",
         figure(svg),
+    ]
+
+
+def mix_table(build: Path, points: Front) -> tuple[tuple[str, ...], list[list[str]]]:
+    """Head and rows of what a coin gives half-way between each two neighbours; no rows where export mixes none."""
+    from hardcase_export.picking.agreeing import mixes_halfway
+
+    quality = points.quality
+    head = ("a coin of", "for means of", "half-way, judged", f"{quality}, judged", "cost, test", f"{quality}, test")
+    rows = [
+        [
+            " and ".join("f0" if p.method == HPC else p.method for p in (mix.cheap, mix.dear)),
+            f"{mix.cheap.valid.cost:.2f} to {mix.dear.valid.cost:.2f}",
+            f"{mixed.valid.cost:.2f}", f"{mixed.valid.quality:.4f}",
+            f"{mixed.test.cost:.2f}", f"{mixed.test.quality:.4f}",
+        ]
+        for mix, mixed in mixes_halfway(build, points)
+    ]  # fmt: skip
+    return head, rows
+
+
+def _mixes(build: Path, points: Front) -> list[str]:
+    """The section on what ``hardcase export --budget`` makes of two neighbours; none where it makes nothing."""
+    head, rows = mix_table(build, points)
+    if not rows:
+        return []
+    words = (
+        "<p>A mean cost between two of these policies is met, too: a coin in the program takes the dearer of two "
+        "neighbours so often that the mean is that of <code>hardcase export --budget</code>. "
+        f"Costs are means in {safe(points.unit)}.</p>"
+    )
+    shown = table(head, [[safe(cell, 40) for cell in row] for row in rows])
+    return [
+        section(
+            "Means between two policies",
+            words,
+            shown if len(rows) <= MAX_ROWS else details(f"{len(rows)} mixes", shown),
+        )
     ]
 
 

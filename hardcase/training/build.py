@@ -14,7 +14,7 @@ from hardcase_edge.base.escape import markdown
 from ..measuring.bars import rows_bar
 from ..measuring.picked import Wish
 from ..reports.budget_chart import budgets_svg
-from ..reports.train_page import train_report
+from ..reports.train_page import mix_table, train_report
 from .budgets import budget_figures, is_indexed
 from .folders import BUILD, claimed, fill_folder
 from .hpc_file import copy_hpc, hpc_confidence, save_hpc, value_of
@@ -134,6 +134,7 @@ def write_build(
     folder: Path, task: Task, points: list[Point], hpc: dict[str, Any], seeds: dict[int, dict[str, Any]]
 ) -> dict[str, Any]:
     """Write drafts, rows, front and table of a build that has f0's file already; the contents of front.json."""
+    from hardcase_export.drafts.front import read_front
     from hardcase_train.policy.selection import Judge
 
     from .seeds import page, summarise
@@ -148,7 +149,8 @@ def write_build(
     front |= overlap_of(task, [p.method for p in points])
     (folder / "front.json").write_text(json.dumps(front, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     title = f"{task.config.file.name}: {task.config.target}"
-    (folder / "front.md").write_text(page(title, front), encoding="utf-8")
+    mixes = mix_table(folder, read_front(folder / "front.json"))
+    (folder / "front.md").write_text(page(title, front, mixes), encoding="utf-8")
     for name in ("valid", "calibration", "test"):
         rows = getattr(task.problem, name)
         if rows is not None:

@@ -138,8 +138,11 @@ def _instead(name: str, methods: Mapping[str, int]) -> str:
     return f" ({', '.join(others)})" if others else ""
 
 
-def page(title: str, front: Mapping[str, Any]) -> str:
-    """The text of ``front.md``: a table for each wish; ``front``: the contents of front.json."""
+def page(title: str, front: Mapping[str, Any], mixes: tuple[Sequence[str], Sequence[Sequence[str]]]) -> str:
+    """The text of ``front.md``: a table for each wish; ``front``: the contents of front.json.
+
+    ``mixes``: as ``reports.train_page.mix_table`` gives them
+    """
     seeds, unit, quality = front["seeds"], front["unit"], front["quality"]
     n = len(seeds["seeds"])
     over = "one seed, so no intervals: train with `--seeds 10`" if n == 1 else f"{n} seeds; ± is 95 % over them"
@@ -153,7 +156,24 @@ def page(title: str, front: Mapping[str, Any]) -> str:
             "",
             *table(rows, unit, quality, has_totals),
         ]
-    return "\n".join([*lines, *_hard_lines(front)]) + "\n"
+    return "\n".join([*lines, *_mix_lines(unit, *mixes), *_hard_lines(front)]) + "\n"
+
+
+def _mix_lines(unit: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """The table of mixes; nothing where there are none."""
+    if not rows:
+        return []
+    return [
+        "",
+        "## Means between two policies",
+        "",
+        f"What `hardcase export --budget` makes half-way between two neighbours by a coin, in {markdown(unit)} "
+        "a decision.",
+        "",
+        f"| {' | '.join(map(markdown, head))} |",
+        "|" + "---|" * len(head),
+        *(f"| {' | '.join(map(markdown, row))} |" for row in rows),
+    ]
 
 
 def hard_steps(points: Sequence[Mapping[str, Any]]) -> list[int]:

@@ -9,16 +9,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import InputError, ProgramError
 
 from ..drafts.front import Front, Measured, Point
 from ..integers.decide import Figures
-from ..integers.point import AgreementError, IntegerPoint, make_integers
+from ..integers.point import AgreementError, IntegerPoint, make_integers, read_draft
 from .atypical import NoScoreError, Scored
-from .mixing import NoMixError, mix_integers, mixed_point
-from .pick import MEANS, Mix, mix_for, pick
+from .mixing import NoMixError, check_alike, mix_integers, mixed_point
+from .pick import MEANS, Mix, halfway, mix_for, pick
 
-__all__ = ["Chosen", "as_picked", "mix_that_agrees", "pick_that_agrees", "why_no_mix"]
+__all__ = ["Chosen", "as_picked", "mix_that_agrees", "mixes_halfway", "pick_that_agrees", "why_no_mix"]
 
 logger = logging.getLogger(__name__)
 
@@ -96,6 +97,27 @@ def why_no_mix(front: Front, prices: bool = False) -> str:
     if front.measure.kind not in MEANS:
         return f"{front.quality} is no mean over decisions, of which a mix would have the mean"
     return "training had a limit on bytes, and two would take more" if "max_bytes" in front.limits else ""
+
+
+def mixes_halfway(build: Path, front: Front) -> list[tuple[Mix, Point]]:
+    """The mixes half-way between each two neighbours of a build's front, with their figures, by rising cost.
+
+    They are those of an export with that budget, before integers are compared; none where it mixes no points.
+    """
+    manifests: dict[str | None, Manifest] = {}
+
+    def is_one_program(mix: Mix) -> bool:
+        for point in (mix.cheap, mix.dear):
+            if point.program not in manifests:
+                manifests[point.program] = read_draft(build, point, front.legacy)[1]
+        try:
+            check_alike(manifests[mix.cheap.program], manifests[mix.dear.program])
+        except NoMixError:
+            return False
+        return True
+
+    mixes = [] if why_no_mix(front) else halfway(front)
+    return [(mix, mixed_point(mix)) for mix in mixes if is_one_program(mix)]
 
 
 def mix_that_agrees(

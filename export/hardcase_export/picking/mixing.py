@@ -52,7 +52,7 @@ from ..integers.point import IntegerPoint
 from ..integers.quantise import Quantised
 from .pick import Mix
 
-__all__ = ["MIXED", "NoMixError", "mix_integers", "mix_programs", "mixed_point"]
+__all__ = ["MIXED", "NoMixError", "check_alike", "mix_integers", "mix_programs", "mixed_point"]
 
 MIXED = "mix"  # the method of a mixed point
 FIRST = 2  # node of the cheaper program, behind the coin's Acquire and Branch
@@ -175,12 +175,7 @@ def mix_integers(mix: Mix, cheap: IntegerPoint, dear: IntegerPoint) -> IntegerPo
         The verifier cannot prove it, because it is too large.
     """
     one, other = cheap.manifest, dear.manifest
-    if set(INNER) & {*one.sensors, *other.sensors} or DRAW in one.features:
-        raise NoMixError("a point has an inner sensor of its own")
-    if one.clock:
-        raise NoMixError("decisions go by the clock")
-    if (one.features, one.sensors, one.windows) != (other.features, other.sensors, other.windows):
-        raise NoMixError("the two points have other sensors")
+    check_alike(one, other)
     if cheap.quantised.steps != dear.quantised.steps:
         raise NoMixError("the values of the two points have other scales")
     merged = _merge(cheap.quantised.program, dear.quantised.program, mix.below)
@@ -209,6 +204,22 @@ def mix_integers(mix: Mix, cheap: IntegerPoint, dear: IntegerPoint) -> IntegerPo
             node + onto[name] for name, point in (("cheap", cheap), ("dear", dear)) for node in point.atypical
         ),
     )
+
+
+def check_alike(one: Manifest, other: Manifest) -> None:
+    """Refuse two points, by their manifests, that no program can have both.
+
+    Raises
+    ------
+    NoMixError
+        They have a memory, go by the clock, or have other sensors.
+    """
+    if set(INNER) & {*one.sensors, *other.sensors} or DRAW in one.features:
+        raise NoMixError("a point has an inner sensor of its own")
+    if one.clock:
+        raise NoMixError("decisions go by the clock")
+    if (one.features, one.sensors, one.windows) != (other.features, other.sensors, other.windows):
+        raise NoMixError("the two points have other sensors")
 
 
 def _manifest(cheap: Manifest, dear: Manifest) -> Manifest:

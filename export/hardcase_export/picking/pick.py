@@ -16,7 +16,8 @@ from ..drafts.front import HPC_METHOD, SLACK, Front, Point
 from .risk_choice import RiskTerms, Trial, choose
 
 __all__ = [
-    "DEFAULT_MAX_LOSS", "ONE_WISH", "Mix", "Nearest", "candidates", "mix_for", "nearest_local", "pick", "upper_cost",
+    "DEFAULT_MAX_LOSS", "ONE_WISH", "Mix", "Nearest", "candidates", "halfway", "mix_for", "nearest_local", "pick",
+    "upper_cost",
 ]  # fmt: skip
 
 ONE_WISH = "give at most one of --max-loss, --budget, --hard-budget and --risk"
@@ -132,6 +133,20 @@ def mix_for(front: Front, budget: float, method: str | None = None) -> Point | M
             below = min(math.floor(share * GRID), GRID - 1)  # never more than the budget
             return Mix(cheap, dear, below) if below > 0 else cheap
     return hull[-1]
+
+
+def halfway(front: Front) -> list[Mix]:
+    """What ``mix_for`` takes half-way between the costs of each two neighbours, by rising cost.
+
+    >>> from ..drafts.front import Measured
+    >>> rows = [Measured(quality, cost, 0.0) for cost, quality in ((1.0, 0.6), (3.0, 0.8), (9.0, 0.9))]
+    >>> front = Front("mJ", tuple(Point("static", {}, m, m, f"policies/{k}") for k, m in enumerate(rows)))
+    >>> [(mix.cheap.valid.cost, mix.dear.valid.cost, mix.weight) for mix in halfway(front)]
+    [(1.0, 3.0, 0.5), (3.0, 9.0, 0.5)]
+    """
+    hull = _hull([p for p in front.points if p.program is not None])
+    found = [mix_for(front, (cheap.valid.cost + dear.valid.cost) / 2) for cheap, dear in pairwise(hull)]
+    return [mix for mix in found if isinstance(mix, Mix)]
 
 
 def _hull(points: Sequence[Point]) -> list[Point]:
