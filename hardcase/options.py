@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hardcase_edge.base.escape import terminal
+from hardcase_edge.base.hints import did_you_mean
 from hardcase_edge.cli import Parser
 
 __all__ = ["Flags", "VerbParser", "add_force", "add_hpc", "add_json", "add_trust", "plain", "report"]
@@ -26,6 +27,14 @@ class VerbParser(Parser):
     def __init__(self, *, examples: str = "", terms: str = "", **settings: Any) -> None:
         super().__init__(**settings)
         self.examples, self.terms = examples, terms
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse; the parser of a verb refuses what it does not know, and names its nearest flag."""
+        parsed, rest = super().parse_known_args(args, namespace)
+        if rest and self._subparsers is None:
+            near = did_you_mean(rest[0].partition("=")[0], self._option_string_actions, "")
+            self.error(f"unrecognized arguments: {' '.join(rest)}{f' ({near})' if near else ''}")
+        return parsed, rest
 
     def format_help(self) -> str:
         """The help, as wide as the terminal."""

@@ -21,6 +21,7 @@ from hardcase_edge.program.definition import Program
 from hardcase_edge.program.encode import encode
 from hardcase_edge.program.inner import inner_sensors
 
+from .drafts.costs import Costs
 from .drafts.front import HPC_METHOD, Front, Point, read_front
 from .drafts.rows import Rows
 from .integers.compress import n_weights
@@ -43,7 +44,9 @@ from .picking.promise_words import BY_CLASS, BY_TRUTH
 from .picking.risk_choice import RiskTerms, choose
 from .publish import Published, check_out, publish, read_key
 
-__all__ = ["MIN_AGREEMENT", "Exported", "NoPricesError", "Weights", "export_bundle", "export_point"]
+__all__ = [
+    "MIN_AGREEMENT", "Exported", "NoPricesError", "Weights", "constant_refusal", "export_bundle", "export_point",
+]  # fmt: skip
 
 MIN_AGREEMENT = 0.999  # share of rows on which a program must decide as its draft
 
@@ -52,7 +55,7 @@ class NoPricesError(InputError):
     """The picked policy has no threshold that running budgets could move: export it without prices."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Exported(Published):
     """A bundle that was written, and how its program compares with the draft.
 
@@ -60,7 +63,8 @@ class Exported(Published):
     point of the front, None if there is none. ``promise`` is as in the manifest's claims. ``weights`` is None for a
     program without polynomials. ``selection`` says what the choice of its sensors does to its figure on judged rows.
     ``nearest`` is what decides something itself, where f0 was picked for every case. ``mix`` is what a coin mixes, and
-    ``single`` why it mixes nothing although that was asked for; empty if it was not.
+    ``single`` why it mixes nothing although that was asked for; empty if it was not. ``program`` is what was written,
+    ``sensors`` names its sensors, and ``costs`` says where their costs are from, None if the build does not.
     """
 
     unit: str
@@ -78,6 +82,9 @@ class Exported(Published):
     passed_over: int = 0  # points that fit the wish better, whose integers decide otherwise than their floats
     mix: Mix | None = None
     single: str = ""
+    program: Program
+    sensors: tuple[str, ...]
+    costs: Costs | None
 
 
 @dataclass(frozen=True)
@@ -112,6 +119,7 @@ def export_bundle(
     of_best: bool = False,
     mix: bool = True,
     atypical: float | None = None,
+    allow_constant: bool = False,
 ) -> Exported:
     """Write the bundle of one point of a build's Pareto front; the same build always gives the same bytes.
 
@@ -138,11 +146,13 @@ def export_bundle(
         with ``prices``, nor where the measure is no mean over decisions or training had a limit on bytes
     atypical : share of the validation rows at each Answer that count as atypical; such cases are forwarded where the
         program may forward and no ``hard_budget`` is given, and have a lower confidence; None: no case does
+    allow_constant : whether the policy may be one that reads nothing and answers every case alike
 
     Raises
     ------
     InputError
-        The build cannot be used, no point of it fits what was asked for, or another file stands at ``out``;
+        The build cannot be used, no point of it fits what was asked for, the policy is a constant, or another file
+        stands at ``out``;
         ``NoPricesError`` if ``prices`` cannot be had.
     BundleError
         The program differs from its draft on too many rows, or the verifier cannot prove it safe.
@@ -166,6 +176,7 @@ def export_bundle(
             point, integers, passed_over = pick_that_agrees(build, front, wish, min_agreement)
             chosen = Chosen(point, integers if scored is None else scored(integers), passed_over, single=reason)
         integers = chosen.integers
+        _check_constant(integers, allow_constant)
         claims = _atypical(integers, atypical) | ({} if chosen.mix is None else {"mix": chosen.mix.to_json()})
         exported = _export(
             front, chosen.point, integers, out, private_key, seed, claims, beside, force, monitors, prices
@@ -179,6 +190,7 @@ def export_bundle(
     check_unseen(held_out, build, manifest)
     trial = BuildTrial(build, held_out, min_agreement, front.legacy, front.measure, terms, scored)
     point, promise = choose(points, terms, trial)
+    _check_constant(trial.integers(point), allow_constant)
     claim = {**promise.to_json(), "rows": held_out.to_json(), "test": _on_test(trial.integers(point), terms)}
     claims = {"promise": claim, **_atypical(trial.integers(point), atypical)}
     return _export(front, point, trial.integers(point), out, private_key, seed, claims, beside, force, monitors, prices)
@@ -274,7 +286,33 @@ def _export(
         nearest=nearest_local(front, point),
         promise=claims.get("promise"),
         weights=_weights(integers.draft, program, published.n_bytes),
+        program=program,
+        sensors=manifest.sensors,
+        costs=front.costs,
     )
+
+
+def constant_refusal(integers: IntegerPoint) -> str:
+    """Why this policy is refused: it reads nothing and answers all rows alike, some wrongly; empty if it does not."""
+    both = (integers.on_valid, integers.valid.y), (integers.on_test, integers.test.y)
+    if any(bought or requests for rows, _ in both for _, bought, requests in rows.paths):
+        return ""
+    answers = {answer for rows, _ in both for answer in rows.local.answers}
+    if len(answers) != 1 or all(bool((y == min(answers)).all()) for _, y in both):
+        return ""
+    (answer,) = answers
+    classes = integers.manifest.classes
+    said = repr(str(classes[int(answer)])[:40]) if classes else f"{answer:.4g}"
+    return (
+        f"this policy reads nothing and answers {said} to every case; ask for less loss (--max-loss) or allow more "
+        "cost (--budget), say what errors cost in [cost.errors], or write it all the same with --force"
+    )
+
+
+def _check_constant(integers: IntegerPoint, is_allowed: bool) -> None:
+    refusal = "" if is_allowed else constant_refusal(integers)
+    if refusal:
+        raise InputError(refusal)
 
 
 def _prices(program: Program, valid: Rows, inner: Sequence[int], fixed: Collection[int]) -> Prices:
@@ -313,6 +351,7 @@ def _finish(front: Front, point: Point, integers: IntegerPoint, promise: dict[st
     claims |= {"quality": front.quality, "measure": front.measure.to_json()}
     claims["agreement"] = {name: p.agreement for name, p in measured.items()}
     claims |= {"audits": audits} if manifest.hpc and (audits := audit_claim(integers, manifest.classes)) else {}
+    claims |= {} if front.costs is None else {"costs": front.costs.to_json()}
     claims["hpc"] = {
         name: getattr(p, name).quality for p in front.points if p.method == HPC_METHOD for name in ("valid", "test")
     }

@@ -11,6 +11,7 @@ from hardcase_edge.errors import InputError
 
 from ..measuring.labelled_rows import readings_of, truth_of
 from ..measuring.measure import check_groups, quality_of, steps_of
+from .arguments import names_checked
 from .loaded import budget_of, load
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["evaluate"]
 
 
+@names_checked
 def evaluate(
     bundle: str | Path,
     X: Any,

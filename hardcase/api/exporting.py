@@ -13,6 +13,7 @@ from hardcase_edge.errors import InputError
 from ..training.build import write_build
 from ..training.hpc_file import HPC_FILE, save_hpc
 from ..training.seeds import picks
+from .arguments import check_names, names_of
 from .training import column_names
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ def export(
     from hardcase_export.publish import check_out
     from hardcase_export.to_onnx.hpc import is_hpc_head
 
+    check_names("export", options, [*names_of(export)[4:], *names_of(export_point)[3:]])
     out, force = Path(path), bool(options.get("force"))
     hpc_out = out.with_name(f"{out.name}.{HPC_FILE}")
     check_out(out, force)

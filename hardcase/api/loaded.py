@@ -18,6 +18,8 @@ from hardcase_edge.stream.coin import Toss, coin_of
 from hardcase_edge.stream.layout import layout_of
 from hardcase_edge.stream.memory import Memory
 
+from .arguments import names_checked
+
 if TYPE_CHECKING:
     from hardcase_edge.bundle import load as _load
 
@@ -61,6 +63,7 @@ class Decided:
         return self.label
 
 
+@names_checked
 def load(path: str | Path, *, trust: str | Path | None = None, coin_seed: int | None = None) -> Loaded:
     """Load a bundle as a device does: signature, checksum, proof and golden cases come first.
 

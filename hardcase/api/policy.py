@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..exports.c import export_c
 from ..training.folders import BUILD, whole_folder
+from .arguments import check_names, names_of
 from .front import Front
 
 if TYPE_CHECKING:
@@ -64,7 +65,8 @@ class Policy:
         ----------
         path : of the bundle, such as "pump.hcb"
         key : a private key of ``hardcase keygen``, or None for a bundle without a signature
-        options : of ``hardcase_export.export_bundle``, such as ``force``; a wish there wins over the policy's
+        options : of ``hardcase_export.export_bundle``, such as ``force``, or ``allow_constant`` for a policy that
+            reads nothing; a wish there wins over the policy's
 
         Raises
         ------
@@ -73,17 +75,31 @@ class Policy:
         """
         from hardcase_export.bundle import export_bundle
 
+        check_names("export", options, names_of(export_bundle))
         wish = {} if {"max_loss", "budget", "hard_budget", "terms"} & options.keys() else self._wish
         return export_bundle(self._build, path, key=key, **wish, **options)
 
     def export_c(
-        self, folder: str | Path, *, inline: bool = False, key: str | Path | None = None, force: bool = False
+        self,
+        folder: str | Path,
+        *,
+        inline: bool = False,
+        key: str | Path | None = None,
+        force: bool = False,
+        allow_constant: bool = False,
     ) -> ExportedC:
         """Write C99 sources for a microcontroller, with the bundle beside them; ``inline``: trees as code.
 
-        ``force`` allows a folder that holds something else, whose files of other names stay.
+        ``force`` allows a folder that holds something else, whose files of other names stay; ``allow_constant`` a
+        policy that reads nothing and answers every case alike.
         """
-        return export_c(self._build, Path(folder), inline, lambda path: self.export(path, key=key), force=force)[1]
+        return export_c(
+            self._build,
+            Path(folder),
+            inline,
+            lambda path: self.export(path, key=key, allow_constant=allow_constant),
+            force=force,
+        )[1]
 
     def save(self, folder: str | Path, *, force: bool = False) -> Path:
         """Keep the build: drafts, rows, front and f0 (``hpc.onnx``), for ``hardcase export`` and ``hardcase cloud``.

@@ -17,6 +17,7 @@ from hardcase_edge.program.kinds import CLASS, kind_named
 
 from ..measuring.measure import flattery
 from ..training.build import build
+from .arguments import names_checked
 from .policy import Policy
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["column_names", "train"]
 
 
+@names_checked
 def train(
     X: Any,
     y: Any,
@@ -33,6 +35,7 @@ def train(
     sensors: Mapping[str, Sequence[str | int] | str | int] | None = None,
     costs: Mapping[str, float | Sequence[float]] | float = 1.0,
     forward_cost: float = 0.0,
+    cost_origin: str | Mapping[str, str] = "declared",
     task: str = CLASS.name,
     target_unit: str = "",
     quality: str | Mapping[str, Any] | None = None,
@@ -71,6 +74,8 @@ def train(
     costs : cost of each sensor by name, 1 for the others; or one number for all. A sensor's cost may be the
         coefficients [c0, c1, ...] of a polynomial in the item's size
     forward_cost : cost of one request, without the sensors that f0 reads; by the clock the ms of its round trip
+    cost_origin : where the costs are from: "measured", "modelled", "declared" or "placeholder"; or that of each sensor
+        by name, and of "forward_cost", "declared" for the others. Reports and bundles show it
     task : "class"; "value", if y holds numbers to predict; or "rank", if it holds the relevance of each row within its
         group, whole numbers from 0
     target_unit : of values, for the device's records
@@ -125,8 +130,8 @@ def train(
     """
     from hardcase_edge.bundle.manifest import CLOCK_UNIT
     from hardcase_train.columns.dates import DATES
-    from hardcase_train.data.amounts import check_amount, limits_of
-    from hardcase_train.data.config import TASKS, Config, check_choice
+    from hardcase_train.data.amounts import DECLARED, ORIGINS, check_amount, check_choice, limits_of
+    from hardcase_train.data.config import TASKS, Config
     from hardcase_train.data.effort import effort_of
     from hardcase_train.methods import BASELINES, check_method
 
@@ -136,6 +141,9 @@ def train(
         if amount is not None:
             check_amount(what, amount)  # before training: the pick comes after it
     table, called = _table(X, y, names, weight=weight, group=groups, item_size=item_size)
+    for value in [cost_origin] if isinstance(cost_origin, str) else cost_origin.values():
+        check_choice("cost_origin", value, ORIGINS)
+    origin, origins = (cost_origin, {}) if isinstance(cost_origin, str) else (DECLARED, dict(cost_origin))
     config = Config(
         file=Path("arrays"),
         name=name,
@@ -152,7 +160,9 @@ def train(
         clock=clock,
         default_sensor=1.0 if isinstance(costs, Mapping) else check_amount("costs", costs),
         per_request=check_amount("forward_cost", forward_cost),
-        sensors=_sensors(table, sensors, costs, dates),
+        sensors=_sensors(table, sensors, costs, dates, origin, origins),
+        default_origin=origin,
+        uplink_origin=origins.pop("forward_cost", origin),
         estimator="" if hpc is None else type(hpc).__name__,
         model=Path(hpc) if isinstance(hpc, str | Path) else None,
         model_classes=tuple(hpc_classes),
@@ -161,6 +171,10 @@ def train(
         quality=None if errors else _plain(quality),
         errors=_plain(errors) or {},
     )
+    if origins:
+        raise InputError(
+            f"cost_origin names {next(iter(origins))!r}, which is neither a sensor nor a column of its own"
+        )
     chosen = tuple(check_method("methods", name) for name in ([methods] if isinstance(methods, str) else methods))
     folder = Path(tempfile.mkdtemp(prefix="hardcase-"))
     try:
@@ -180,7 +194,7 @@ def train(
         shutil.rmtree(folder, ignore_errors=True)
     notes = trained.table.notes if quiet else ()  # else they are on stderr already
     for line in [*notes, *flattery(front["hpc"]), *front["warnings"]]:
-        warnings.warn(line, stacklevel=2)
+        warnings.warn(line, stacklevel=3)
     built = folder.with_name(f"{folder.name}-build")
     try:
         return Policy(built, max_loss=max_loss, budget=budget, is_temporary=True)
@@ -268,8 +282,10 @@ def _sensors(
     sensors: Mapping[str, Any] | None,
     costs: Mapping[str, float | Sequence[float]] | float,
     dates: str,
+    origin: str,
+    origins: dict[str, str],
 ) -> tuple[SensorConfig, ...]:
-    """The declared sensors, and those of one column that have a cost."""
+    """The declared sensors, and those of one column that have a cost or an origin; takes what is in ``origins``."""
     from hardcase_train.data.amounts import check_cost
     from hardcase_train.data.config import SensorConfig
 
@@ -280,7 +296,7 @@ def _sensors(
 
     def sensor(name: str, features: Sequence[str]) -> SensorConfig:
         cost = check_cost(f"the cost of {name!r}", price.pop(name, rest))
-        return SensorConfig(name=name, features=tuple(features), cost=cost)
+        return SensorConfig(name=name, features=tuple(features), cost=cost, cost_origin=origins.pop(name, origin))
 
     configs = []
     for name, given in (sensors or {}).items():
@@ -289,7 +305,7 @@ def _sensors(
             raise InputError(f"sensor {str(name)!r} names no column; give it one, or leave it out")
         configs.append(sensor(str(name), [_column(columns, parts, str(name), column) for column in members]))
     named = {feature for config in configs for feature in config.features}
-    configs += [sensor(name, [name]) for name in (*columns, *parts) if name not in named and name in price]
+    configs += [sensor(name, [name]) for name in (*columns, *parts) if name not in named and name in (*price, *origins)]
     if price:
         raise InputError(
             f"costs names {next(iter(price))!r}, which is neither a sensor nor a column of its own; correct it"

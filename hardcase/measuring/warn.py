@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..options import plain
@@ -11,9 +11,16 @@ from ..options import plain
 if TYPE_CHECKING:
     from hardcase_export.picking.optimism import Selection
 
+    from .headline import Headline
     from .picked import Picked
+    from .recalls import Gap
 
-__all__ = ["constant_warning", "picked_warnings", "selection_warning"]
+__all__ = [
+    "constant_warning", "picked_warnings", "placeholder_warning", "recall_warnings", "selection_warning",
+]  # fmt: skip
+
+LEAST_MOVE = 0.0005  # of a cut by other costs: less cannot be seen in its figure
+MOST_CLASSES = 3  # of which a line says how much less often they are found
 
 
 def constant_warning(values: Mapping[str, Any]) -> str | None:
@@ -54,8 +61,54 @@ def selection_warning(selection: Selection, measure: str, test: float) -> str | 
     )
 
 
+def recall_warnings(gaps: Sequence[Gap], classes: Sequence[object], kept_by: str) -> list[str]:
+    """A line for each of the classes that the policy finds far less often than f0; empty if there is none.
+
+    gaps : the farthest first
+    classes : the labels of all classes
+    kept_by : flags of an export that pick a policy without these gaps; empty: none are known
+    """
+    wish = f"{kept_by} picks a policy that keeps it" if kept_by else "no cheaper point than f0 is known to keep it"
+    lines = [
+        f"WARNING: THIS POLICY FINDS {gap.own:.1%} OF {plain(classes[gap.number], 24)!r} WHERE f0 FINDS {gap.f0:.1%} "
+        f"(of {gap.n} validation rows; at least {100 * gap.least:.0f} points less at 95 %); {wish}, and --risk with "
+        "--risk-per truth promises its share of wrong answers"
+        for gap in gaps[:MOST_CLASSES]
+    ]
+    if len(gaps) > MOST_CLASSES:
+        names = ", ".join(repr(plain(classes[gap.number], 24)) for gap in gaps[MOST_CLASSES : 2 * MOST_CLASSES])
+        lines.append(f"WARNING: SO IT IS OF {len(gaps) - MOST_CLASSES} MORE CLASSES, AMONG THEM {names}")
+    return lines
+
+
+def placeholder_warning(cuts: Headline) -> str | None:
+    """What the cut would be if the costs that nobody stated were others; None where all are somebody's own."""
+    spans = (
+        (cuts.if_sensors, "these sensors cost"),
+        (cuts.if_request, "a request costs"),
+    )
+    parts = [f"{low:.1%} to {high:.1%} if {what} a tenth or ten times as much" for (low, high), what in _known(spans)]
+    is_moved = any(high - low >= LEAST_MOVE for (low, high), _ in _known(spans))
+    if cuts.cut is None or not is_moved:
+        return None
+    both = [f"{cuts.sensors} of {cuts.n_sensors} sensors"] * bool(cuts.sensors) + ["the request"] * cuts.request
+    return (
+        f"WARNING: THE CUT OF {cuts.cut:.1%} RESTS ON PLACEHOLDER COSTS ({' and '.join(both)}) THAT hardcase init MADE "
+        f"UP: it is {', and '.join(parts)}; state your costs, and where they are from, as cost_origin"
+    )
+
+
+def _known(spans: Sequence[tuple[tuple[float, float] | None, str]]) -> list[tuple[tuple[float, float], str]]:
+    return [(span, what) for span, what in spans if span is not None]
+
+
 def picked_warnings(picked: Picked) -> list[str]:
     """Those of the policy that an export would pick."""
     values, quality = picked.measured.to_json(picked.manifest), picked.measured.quality.name
-    warnings = (constant_warning(values), selection_warning(picked.selection, quality, values["quality"]))
+    warnings = (
+        constant_warning(values),
+        selection_warning(picked.selection, quality, values["quality"]),
+        *recall_warnings(picked.gaps, picked.manifest.classes, picked.kept_by),
+        placeholder_warning(picked.cuts),
+    )
     return [line for line in warnings if line is not None]

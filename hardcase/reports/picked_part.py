@@ -42,12 +42,30 @@ def summary(picked: Picked, f0: Point, points: Front) -> str:
             f"{safe(points.quality)} of the picked policy on {m.n:,} test rows; f0 has {picked.f0:.4f}",
         ),
         card(f"{amount(m.cost)} {unit}", f"mean cost of a decision, {share}"),
+        *_cut_cards(picked),
         card(percent(m.forward_rate), "of the cases go to f0 in the cloud"),
         card(f"{sensors:.1f} of {len(picked.manifest.sensors)}", "sensors bought for a decision, on the mean"),
     ]
     if m.errors is not None:
         cards.insert(2, card(f"{amount(m.errors)} {unit}", "mean cost of errors, beside the cost of the decision"))
     return f'<div class="cards">{"".join(cards)}</div>'
+
+
+def _cut_cards(picked: Picked) -> list[str]:
+    """How much cheaper it is than f0 for every case and than every sensor, and the range if placeholders are others."""
+    cuts = picked.cuts
+    if cuts.cut is None:
+        return []
+    every = "" if cuts.cut_every is None else f"; {percent(cuts.cut_every)} less than reading every sensor"
+    spans = [span for span in (cuts.if_sensors, cuts.if_request) if span is not None]
+    span = ""
+    if spans:
+        low, high = min(low for low, _ in spans), max(high for _, high in spans)
+        span = (
+            f", which is {percent(low)} to {percent(high)} if the placeholder costs of hardcase init are a tenth or "
+            "ten times as large"
+        )
+    return [card(percent(cuts.cut), f"less than f0 for every case{span}{every}")]
 
 
 def sections(picked: Picked, points: Front) -> list[str]:

@@ -15,7 +15,6 @@ from hardcase_edge.errors import HardcaseError
 
 from ..measuring.measure import flattery
 from ..measuring.picked import Picked, Wish, measure_pick
-from ..measuring.warn import picked_warnings
 from . import picked_part as part
 from .front_chart import front_svg
 from .markup import amount, data, percent, safe
@@ -35,8 +34,8 @@ HPC = "hpc"
 
 def train_report(
     build: Path, task: Task, front: Mapping[str, Any], *, command: str = "", wish: Wish | None = None
-) -> tuple[str, str, list[str]]:
-    """The page, the picture of the front with the picked point marked, and warnings about that point.
+) -> tuple[str, str, Picked | None]:
+    """The page, the picture of the front with the picked point marked, and that point, None if there is none.
 
     Parameters
     ----------
@@ -69,8 +68,8 @@ def train_report(
         body.append(section("The picked policy", f'<p class="bad">{safe(picked)}</p>'))
     if len(front["seeds"]["seeds"]) > 1:
         body.append(section("Over seeds", *_seeds(front)))
-    warnings = picked_warnings(picked) if isinstance(picked, Picked) else []
-    return page(f"{task.config.file.name}: {task.config.target}", body), svg, warnings
+    title = f"{task.config.file.name}: {task.config.target}"
+    return page(title, body), svg, picked if isinstance(picked, Picked) else None
 
 
 def _picture(task: Task, points: Front, entries: Sequence[Mapping[str, Any]], picked: Picked | str) -> str:
@@ -111,6 +110,9 @@ def _with_interval(quality: float, interval: tuple[float, float] | None) -> str:
 
 
 def _asked(task: Task, command: str) -> list[str]:
+    from hardcase_export.drafts.costs import costs_of
+    from hardcase_train.tasks.sensors import cost_origins
+
     config = task.config
     rows = [
         ("table", safe(config.file.name)),
@@ -125,12 +127,14 @@ def _asked(task: Task, command: str) -> list[str]:
         ("effort, size of models", f"{safe(config.effort)}, {safe(config.size)}"),
         ("cost of a request", _request(task)),
     ]
+    origins = costs_of(cost_origins(config, task.sensors), "the configuration")
     sensors = [
-        [safe(name), str(len(s.features)), amount(cost)]
+        [safe(name), str(len(s.features)), amount(cost), origins.of_sensor(name)]
         for name, s, cost in zip(task.sensors, task.problem.sensors, task.problem.sensor_costs().tolist(), strict=True)
     ]
     costs = table(
-        ("sensor", "features", f"{'cost' if config.item_size is None else 'mean cost'}, {config.unit}"), sensors
+        ("sensor", "features", f"{'cost' if config.item_size is None else 'mean cost'}, {config.unit}", "cost is"),
+        sensors,
     )
     shown = [f"<pre><code>{safe(command, 2000)}</code></pre>"] if command else []
     shown.append(table(("key", "value"), rows, words=2))
@@ -169,7 +173,8 @@ def _request(task: Task) -> str:
     config, uplink = task.config, task.problem.uplink
     return (
         f"{amount(config.per_request)} + {amount(config.per_byte)} for each of {uplink.request_bytes:,} bytes "
-        f"+ {amount(config.cloud_per_request)} in the cloud, {safe(config.unit)}"
+        f"+ {amount(config.cloud_per_request)} in the cloud, {safe(config.unit)} ({config.uplink_origin}, and of the "
+        f"cloud {config.cloud_origin})"
     )
 
 

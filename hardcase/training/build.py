@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from hardcase_edge.base.escape import markdown
 
 from ..measuring.bars import rows_bar
-from ..measuring.picked import Wish
+from ..measuring.picked import Picked, Wish
+from ..measuring.warn import picked_warnings
 from ..reports.budget_chart import budgets_svg
 from ..reports.train_page import mix_table, train_report
 from .budgets import budget_figures, is_indexed
@@ -20,6 +21,7 @@ from .folders import BUILD, claimed, fill_folder
 from .hpc_file import copy_hpc, hpc_confidence, save_hpc, value_of
 from .own_model import own_points_of
 from .runs import open_runs
+from .survey import divided_groups
 
 if TYPE_CHECKING:
     from hardcase_train.data.config import Config
@@ -78,7 +80,7 @@ def build(
     force: bool = False,
     **where: Any,
 ) -> tuple[Task, dict[str, Any]]:
-    """Train and write the build folder atomically, alone; the task, and the contents of front.json with ``warnings``.
+    """Train and write the build folder atomically, alone; the task, and front.json with ``warnings`` and ``picked``.
 
     Parameters
     ----------
@@ -104,7 +106,8 @@ def build(
                 copy_hpc(task, scratch, folder)
                 front = write_build(folder, task, points, hpc, seeds)
                 with rows_bar("5/5 report", quiet=runs.quiet):
-                    page, svg, warnings = train_report(folder, task, front, command=command, wish=wish)
+                    page, svg, picked = train_report(folder, task, front, command=command, wish=wish)
+                warnings = divided_groups(task.table, config) + ([] if picked is None else picked_warnings(picked))
                 (folder / "report.html").write_text(page, encoding="utf-8")
                 (folder / "front.svg").write_text(svg, encoding="utf-8")
                 if is_indexed(points) and task.problem.kind.has_classes:
@@ -114,7 +117,7 @@ def build(
                 if warnings:
                     with (folder / "front.md").open("a", encoding="utf-8") as file:
                         file.writelines(f"\n{markdown(line)}\n" for line in warnings)
-                return {**front, "warnings": warnings}
+                return {**front, "warnings": warnings, "picked": None if picked is None else _picked(picked, front)}
 
         def first(points: list[Point]) -> None:
             points = [*points, *own]
@@ -130,34 +133,58 @@ def build(
         return task, write(points, seeds)
 
 
+def _picked(picked: Picked, front: dict[str, Any]) -> dict[str, Any]:
+    """What an export without a wish would pick, on test rows: method, quality, cost, and the cuts."""
+    figures = picked.measured.figures
+    method = front["points"][picked.number]["method"]
+    return {"method": method, "quality": figures.quality, "cost": figures.cost, "headline": picked.cuts.to_json()}
+
+
 def write_build(
     folder: Path, task: Task, points: list[Point], hpc: dict[str, Any], seeds: dict[int, dict[str, Any]]
 ) -> dict[str, Any]:
     """Write drafts, rows, front and table of a build that has f0's file already; the contents of front.json."""
+    from hardcase_export.drafts.files import room_for_policies
     from hardcase_export.drafts.front import read_front
     from hardcase_train.policy.selection import Judge
 
     from .seeds import page, summarise
 
-    entries = _save_policies(task, points, folder / "policies", hpc["sha256"])
+    for name in ("valid", "calibration", "test"):
+        rows = getattr(task.problem, name)
+        if rows is not None:
+            more = {"limits": _limits(task)} if name == "valid" else {}
+            _save_rows(folder / f"{name}.npz", task, rows, hpc["sha256"], more)
+    _save_rows(folder / "train.npz", task, task.problem.train.take(_some(task)), hpc["sha256"], {})
+    room = room_for_policies(sum(path.stat().st_size for path in folder.iterdir() if path.is_file()))
+    entries = _save_policies(task, points, folder / "policies", hpc["sha256"], room)
     quality = task.problem.quality
     wishes = {wish: summarise([rows[wish] for rows in seeds.values()]) for wish in next(iter(seeds.values()))}
     over_seeds = {"seeds": list(seeds), "max_loss": wishes}
     measure = {"quality": quality.name, "measure": quality.to_json(), "n_judged": len(Judge(task.problem).y)}
     limits = dict(task.problem.limits.given)
     front = {"unit": task.config.unit, **measure, "points": entries, "hpc": hpc, "seeds": over_seeds, "limits": limits}
+    front["costs"] = _costs(task)
     front |= overlap_of(task, [p.method for p in points])
     (folder / "front.json").write_text(json.dumps(front, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     title = f"{task.config.file.name}: {task.config.target}"
     mixes = mix_table(folder, read_front(folder / "front.json"))
     (folder / "front.md").write_text(page(title, front, mixes), encoding="utf-8")
-    for name in ("valid", "calibration", "test"):
-        rows = getattr(task.problem, name)
-        if rows is not None:
-            limits = {"limits": _limits(task)} if name == "valid" else {}
-            _save_rows(folder / f"{name}.npz", task, rows, hpc["sha256"], limits)
-    _save_rows(folder / "train.npz", task, task.problem.train.take(_some(task)), hpc["sha256"], {})
     return front
+
+
+def _costs(task: Task) -> dict[str, Any]:
+    """Where costs are from, what reading every sensor costs on test rows, and what f0 reads if that is less."""
+    import numpy as np
+
+    from hardcase_edge.program.cost import Meter, to_unit
+    from hardcase_train.tasks.sensors import cost_origins
+
+    problem, sizes = task.problem, task.problem.test.sizes
+    read = problem.hpc_sensors
+    every = [sum(Meter(problem, size).sensor_costs) for size in ([1] if sizes is None else sizes.tolist())]
+    less = {"f0": [task.sensors[s] for s in read]} if len(read) < len(task.sensors) else {}
+    return {**cost_origins(task.config, task.sensors), "every_sensor": to_unit(float(np.mean(every or [0]))), **less}
 
 
 def overlap_of(task: Task, methods: Collection[str]) -> dict[str, Any]:
@@ -173,13 +200,17 @@ def overlap_of(task: Task, methods: Collection[str]) -> dict[str, Any]:
     return {"label_overlap": by_distance} if by_distance else {}
 
 
-def _save_policies(task: Task, points: list[Point], folder: Path, hpc: str) -> list[dict[str, Any]]:
+def _save_policies(task: Task, points: list[Point], folder: Path, hpc: str, room: int) -> list[dict[str, Any]]:
+    """Write the drafts, at most ``room`` bytes of them; the points of front.json."""
     from hardcase_edge.bundle.file import Bundle, pack_bundle
     from hardcase_edge.bundle.manifest import Manifest
+    from hardcase_export.drafts.files import SUFFIX, kept_files, pack_draft
     from hardcase_train.data.memory import memory_names
     from hardcase_train.policy.front import programs
     from hardcase_train.stages.kept import Keeper
     from hardcase_train.tasks.target_unit import in_target_unit
+
+    from .seeds import as_read
 
     folder.mkdir()
     files: list[str | None] = []
@@ -189,8 +220,9 @@ def _save_policies(task: Task, points: list[Point], folder: Path, hpc: str) -> l
         if p.method == "hpc" and not keeper.kept([p]):  # the reference of the front; no device may run it
             files.append(None)
             continue
-        files.append(f"policies/{p.method}-{numbers[p.method]:03d}.safetensors")
+        files.append(f"policies/{p.method}-{numbers[p.method]:03d}{SUFFIX}")
         numbers[p.method] += 1
+    packed: dict[int, bytes] = {}
     value = value_of(task)
     for k, draft, _ in programs(points):
         features, sensors = memory_names(points[k].memory, task.features, task.sensors)
@@ -209,9 +241,13 @@ def _save_policies(task: Task, points: list[Point], folder: Path, hpc: str) -> l
             clock=task.config.clock,
         )
         program = draft if value is None else in_target_unit(draft, task.problem.value_unit)
-        if (name := files[k]) is None:
-            continue
-        (folder.parent / name).write_bytes(pack_bundle(Bundle(manifest.to_json(), program, (), is_draft=True)))
+        if files[k] is not None:
+            packed[k] = pack_draft(pack_bundle(Bundle(manifest.to_json(), program, (), is_draft=True)))
+    kept = kept_files(as_read(points), [len(packed.get(k, b"")) for k in range(len(points))], room)
+    for k, name in enumerate(files):
+        if name is not None and k in kept:
+            (folder.parent / name).write_bytes(packed[k])
+        files[k] = name if k in kept else None
     return [_entry(task, p, name) for p, name in zip(points, files, strict=True)]
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["make_toml", "quote"]
 
+_PLACEHOLDER = 'cost_origin = "placeholder"'
 SPLIT = '# "random" (60/10/10/20), "time" (row order), or a column that says train, valid, calibration, test'
 
 
@@ -21,6 +22,8 @@ def make_toml(
     file: str, target: str, why: str, found: Survey, sensors: Mapping[str, Sequence[str]], task: Kind = CLASS
 ) -> str:
     """The configuration of a table: every sensor costs 1, and a request as much as ten of them each.
+
+    Nobody has stated these costs, and each says so: it is a placeholder.
 
     Parameters
     ----------
@@ -44,13 +47,16 @@ seed = 0  # of splits and training
 [cost]
 unit = "unit"  # the name of your unit, such as mJ
 default_sensor = 1.0  # for a column that no sensor below names
+{_PLACEHOLDER}  # init made the cost up; once it is yours: "measured", "modelled" or "declared"
 
 [cost.uplink]
 per_request = {10 * len(sensors)}.0  # the radio, for each request
 per_byte = 0.0  # and for each byte of it
+{_PLACEHOLDER}  # of both
 
 [cost.cloud]
 per_request = 0.0  # the cloud, for each request
+{_PLACEHOLDER}  # of it
 
 [hpc]
 estimator = {quote(task.default_f0)}  # the large model in the cloud: any {kind} of scikit-learn
@@ -61,7 +67,8 @@ estimator = {quote(task.default_f0)}  # the large model in the cloud: any {kind}
 methods = ["auto"]  # what to train for the device
 
 # One [[sensor]] for each source of readings that are acquired together.
-# name: yours; features: its columns, "x.*" for all that begin with "x."; cost: of one reading of all of them.
+# name: yours; features: its columns, "x.*" for all that begin with "x."; cost: of one reading of all of them;
+# cost_origin: where that is from. Figures that rest on placeholders come with a warning.
 {"".join(_sensor(name, features) for name, features in sensors.items())}"""
 
 
@@ -72,7 +79,7 @@ def quote(value: str | Sequence[str]) -> str:
 
 
 def _sensor(name: str, features: Sequence[str]) -> str:
-    return f"\n[[sensor]]\nname = {quote(name)}\nfeatures = {quote(list(features))}\ncost = 1.0\n"
+    return f"\n[[sensor]]\nname = {quote(name)}\nfeatures = {quote(list(features))}\ncost = 1.0\n{_PLACEHOLDER}\n"
 
 
 def _dropped(found: Survey) -> str:
@@ -90,7 +97,11 @@ def _dates(found: Survey) -> str:
 
 
 def _group(found: Survey) -> str:
+    """The line of the group: with a ``#`` before it where it is only suspected and cannot be the default."""
     if not found.group:
         return ""
-    reason = found.suspected[found.group]
+    reason = quote(found.suspected.get(found.group, "names the group"))[1:-1]
+    if found.is_grouped:
+        off = "a # before this line makes it a feature"
+        return f"group = {quote(found.group)}  # no split divides its rows, as it {reason}; {off}\n"
     return f"# group = {quote(found.group)}  # without the #, no split divides its rows; it {reason}\n"

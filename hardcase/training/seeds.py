@@ -12,10 +12,11 @@ from hardcase_edge.base.escape import markdown
 
 if TYPE_CHECKING:
     from hardcase_edge.batch.quality import Quality
+    from hardcase_export.drafts.front import Point as Read
     from hardcase_train.data.problem import Problem
     from hardcase_train.policy.front import Point
 
-__all__ = ["ALL", "hard_steps", "page", "picked", "picks", "summarise", "table"]
+__all__ = ["ALL", "as_read", "hard_steps", "page", "picked", "picks", "summarise", "table"]
 
 MOST_STEPS = 16  # of the table of hard budgets
 MAX_LOSSES = (0.01, 0.005)  # below f0, as in hardcase export --max-loss
@@ -55,15 +56,11 @@ def picked(
     limits : within which the points were trained; then no row shows f0 in place of a policy
     """
     from hardcase_edge.batch.quality import ACCURACY
-    from hardcase_export.drafts.front import Front, Measured
-    from hardcase_export.drafts.front import Point as Read
+    from hardcase_export.drafts.front import Front
     from hardcase_export.picking.pick import pick
 
-    read = tuple(
-        Read(p.method, p.params, Measured(**p.valid), Measured(**p.test), None if limits and p.method == "hpc" else "")
-        for p in points
-    )
-    front = Front(unit, read, measure=quality or ACCURACY, limits=limits or {})
+    read = [replace(p, program=None) if limits and p.method == "hpc" else p for p in as_read(points)]
+    front = Front(unit, tuple(read), measure=quality or ACCURACY, limits=limits or {})
     f0 = next(p for p in front.points if p.method == "hpc")
     rows = {"f0": f0}
     for method in dict.fromkeys(p.method for p in front.points if p is not f0):
@@ -82,6 +79,14 @@ def picked(
         }
         for name, p in rows.items()
     }
+
+
+def as_read(points: Sequence[Point]) -> list[Read]:
+    """The points as an export reads them, each with a program."""
+    from hardcase_export.drafts.front import Measured
+    from hardcase_export.drafts.front import Point as Read
+
+    return [Read(p.method, p.params, Measured(**p.valid), Measured(**p.test), "") for p in points]
 
 
 def summarise(runs: Sequence[Mapping[str, Row]]) -> dict[str, Row]:

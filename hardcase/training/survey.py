@@ -8,13 +8,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from hardcase_edge.base.hints import nearest_column
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.kinds import CLASS, VALUE, Kind
 
+from ..options import plain
+
 if TYPE_CHECKING:
+    from hardcase_train.data.config import Config
     from hardcase_train.data.table import Table
 
-__all__ = ["Survey", "guess_target", "sensors_of", "survey", "task_of"]
+__all__ = ["Survey", "divided_groups", "guess_target", "has_groups", "sensors_of", "survey", "task_of"]
 
 LIKELY_TARGETS = ("target", "label", "class", "y")
 SPLIT_WORDS = {"train", "valid", "test", "calibration"}
@@ -32,6 +36,7 @@ class Survey:
     split : the column that says each row's part, or empty
     suspected : features that seem to say something else than a reading, with the reason
     group : the suspected feature that may say which rows belong together, or empty
+    is_grouped : whether splits go by it: it has groups enough, and no column says the parts
     """
 
     numbers: list[str] = field(default_factory=list)
@@ -42,11 +47,12 @@ class Survey:
     split: str = ""
     suspected: dict[str, str] = field(default_factory=dict)
     group: str = ""
+    is_grouped: bool = False
 
     @property
     def features(self) -> set[str]:
-        """The columns that become features."""
-        return {*self.numbers, *self.booleans, *self.categories}
+        """The columns that become features; a group that splits go by is none."""
+        return {*self.numbers, *self.booleans, *self.categories} - {self.group if self.is_grouped else ""}
 
 
 def survey(table: Table, target: str) -> Survey:
@@ -66,7 +72,66 @@ def survey(table: Table, target: str) -> Survey:
             _add_text(found, name, table.labels[name].tolist(), y)
         else:
             _add_number(found, name, kind, table, y)
+    found.is_grouped = bool(found.group) and not found.split and has_groups(table, found.group)
     return found
+
+
+def has_groups(table: Table, column: str) -> bool:
+    """Whether a column has groups enough for a random split, and says that of every row."""
+    from hardcase_train.data.split import LEAST_GROUPS
+
+    names = table.labels[column].tolist()
+    return all(name is not None and name == name for name in names) and len(set(names)) >= sum(LEAST_GROUPS)
+
+
+def set_group(
+    found: Survey, table: Table, target: str, *, named: str | None = None, is_off: bool = False, is_rank: bool = False
+) -> None:
+    """Let splits go by the group that is named, or by none, in place of what looks like one.
+
+    Raises
+    ------
+    InputError
+        The named column is none, is the target or the split, has too few groups or gaps; or ranks have no group.
+    """
+    from hardcase_train.data.split import LEAST_GROUPS
+
+    if named is not None:
+        if named not in table.labels or named in (target, found.split):
+            raise InputError(
+                f"--group is {named!r}; {nearest_column(named, set(table.labels) - {target, found.split})}"
+            )
+        if not has_groups(table, named):
+            raise InputError(
+                f"--group {named!r} has gaps, or not the {sum(LEAST_GROUPS)} groups that a split needs; name another"
+            )
+        found.group, found.is_grouped = named, True
+        for kept in (found.left_out, found.categories, found.suspected):
+            kept.pop(named, None)  # it is no longer a feature, and no suspicion
+        found.suspected[named] = "was named by --group"
+        found.numbers = [name for name in found.numbers if name != named]
+    elif is_off:
+        found.is_grouped = False
+    if is_rank and not found.is_grouped:
+        raise InputError("--task rank orders the rows of a group, such as a query; name its column with --group")
+
+
+def divided_groups(table: Table, config: Config) -> list[str]:
+    """A line if a feature's name suggests that it says which rows belong together, but splits may divide them."""
+    from hardcase_train.columns.suspects import is_named_group, why_group
+
+    if config.group is not None or config.sequence is not None or config.item is not None:
+        return []
+    used = {config.target, config.split, config.weight, config.item_size, *config.drop}
+    for name in table.kinds:
+        if name in used or name not in table.labels or not is_named_group(name):
+            continue
+        if reason := why_group(name, table.labels[name].tolist()):
+            return [
+                f"WARNING: THE SPLIT DIVIDES ROWS OF ONE {plain(name, 24)!r}, WHICH MAY BELONG TOGETHER ({reason}): "
+                "figures may be too good for others; [data] group splits by it, [data] drop takes it from the features"
+            ]
+    return []
 
 
 def _add_number(found: Survey, name: str, kind: str, table: Table, y: list[Any]) -> None:

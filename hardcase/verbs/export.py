@@ -4,23 +4,19 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hardcase_edge.errors import InputError
-from hardcase_edge.program.cost import to_unit
 
 from ..exports.held_out import held_out_of
 from ..exports.imported import add_model, run_model
 from ..exports.runtimes import Targets, add_targets
+from ..exports.said import export_lines, export_values
 from ..items.export import export_items, is_items_build
 from ..measuring.bars import rows_bar
-from ..measuring.measure import some_classes, value_errors
-from ..measuring.warn import constant_warning, selection_warning
-from ..options import Flags, add_force, add_hpc, add_json, plain, report
+from ..options import Flags, add_force, add_hpc, add_json, report
 
 if TYPE_CHECKING:
     from hardcase_export.bundle import Exported
@@ -43,7 +39,6 @@ TERMS = (
     "devices; draft: the policy in floats, before it becomes integers"
 )
 INTERRUPTED = "no file was written in part; run the same command again"
-WORST_CLASSES = 3  # named in the text
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -189,8 +184,8 @@ def run(args: argparse.Namespace) -> int:
     lines: list[str] = []
     if exported is not None:
         models = {str(folder): entries for folder, entries in targets.entries.items()}
-        values = {**_report(exported), "models": models}
-        lines = [*_text(values, args.verbose), *targets.text()]
+        values = {**export_values(exported, Path(args.build)), "models": models}
+        lines = [*export_lines(values, args.verbose), *targets.text()]
     if sources is not None:
         values["c"] = c_report(args.c, sources)
         lines += c_lines(args.c, sources)
@@ -224,6 +219,7 @@ def _export(args: argparse.Namespace, out: str | Path | None, targets: Targets) 
             held_out=held_out,
             beside=targets,
             mix=not (args.no_mix or targets.folders),
+            allow_constant=args.force,
         )
 
 
@@ -256,144 +252,3 @@ def terms_of(args: argparse.Namespace, more: Mapping[str, Any] | None = None) ->
     if misplaced:
         raise InputError(f"{misplaced[0]} requires --risk")
     return None
-
-
-def _report(exported: Exported) -> dict[str, Any]:
-    test = exported.test
-    values: dict[str, Any] = {
-        "bundle": None if exported.path is None else str(exported.path),
-        "sha256": exported.sha256,
-        "bytes": exported.n_bytes,
-        "signed": exported.is_signed,
-        "golden": exported.n_golden,
-        "method": exported.point.method,
-        "params": exported.point.params,
-        "passed_over": exported.passed_over,
-        **({} if exported.mix is None else {"mix": exported.mix.to_json()}),
-        **({"single": exported.single} if exported.single else {}),
-        "unit": exported.unit,
-        "cost": {
-            "worst": to_unit(exported.report.worst_cost),
-            "mean": test.after.cost,
-            "best": to_unit(exported.report.best_cost),
-        },
-        "agreement": {"valid": exported.valid.agreement, "test": test.agreement},
-        "valid": exported.valid.after.to_json(),
-        "test": test.after.to_json(),
-        "measure": exported.measure,
-        **({} if exported.target_unit is None else {"target_unit": exported.target_unit}),
-        "selection": asdict(exported.selection),
-        **({} if exported.nearest is None else {"nearest": asdict(exported.nearest)}),
-        "promise": exported.promise,
-        "weights": None if exported.weights is None else asdict(exported.weights),
-        "parity": {"valid": exported.valid.to_json(), "test": test.to_json()},
-    }
-    beside = test.beside
-    if beside is not None and exported.f0 is not None:
-        values |= {
-            "quality_95": list(beside.quality_95),
-            "f0": {"quality": beside.f0, "cost": exported.f0.test.cost},
-            "loss": beside.loss,
-            "loss_95": list(beside.loss_95),
-            **({} if exported.target_unit is None else {"only_answer": beside.only_answer}),
-            "classes": [
-                {"class": label, **count.to_json()}
-                for label, count in zip(exported.classes, beside.classes, strict=True)
-            ],
-        }
-    warnings = (constant_warning(values), selection_warning(exported.selection, exported.measure, test.after.quality))
-    return {**values, "warnings": [line for line in warnings if line is not None]}
-
-
-def _text(r: dict[str, Any], verbose: bool) -> list[str]:
-    """Warnings and at most ten lines; with ``verbose`` also the settings."""
-    from hardcase_export.picking.promise_words import say_parts, say_promise
-
-    unit, measured, cost, test = plain(r["unit"], 20), plain(r["measure"], 40), r["cost"], r["test"]
-    f0 = r.get("f0", {"cost": 0.0})
-    interval = f" (95 %: {_interval(r['quality_95'])})" if "quality_95" in r else ""
-    lines = [f"{r['bundle'] or 'no bundle written'}: {r['bytes']} bytes, {'signed' if r['signed'] else 'not signed'}"]
-    lines += r["warnings"]
-    if "f0" in r:
-        lines.append(f"  f0         {measured} {f0['quality']:.4f}, {f0['cost']:.2f} {unit}")
-    lines += [
-        f"  picked     {r['method']}: {measured} {test['quality']:.4f}{interval}, "
-        f"{test['forward_rate']:.1%} forwarded, on {test['n']} test rows",
-        *_mix_lines(r),
-        *_passed_over(r["passed_over"]),
-        *_nearest(r.get("nearest"), unit),
-    ]
-    if "rmse" in test:
-        lines.append(f"  error      {value_errors(test, r['target_unit'])}")
-    if "loss" in r:
-        lines.append(f"  loss       {r['loss']:.4f} against f0 (95 %: {_interval(r['loss_95'])})")
-    share = f" ({cost['mean'] / f0['cost']:.1%} of f0's)" if f0["cost"] else ""
-    errors = f", and errors {test['errors']:.2f}" if "errors" in test else ""
-    lines.append(
-        f"  cost       mean {cost['mean']:.2f}{share}, worst {cost['worst']:g}, best {cost['best']:g} {unit}{errors}"
-    )
-    lines += _recall_lines(r.get("classes", []))
-    promise = say_promise(r["promise"])
-    if promise is not None:
-        lines += [f"  promise    {promise}", *(f"             {part}" for part in say_parts(r["promise"]))]
-    return [*lines, *(_settings(r, unit) if verbose else [])]
-
-
-def _interval(pair: list[float]) -> str:
-    return f"{pair[0]:.4f} to {pair[1]:.4f}"
-
-
-def _recall_lines(classes: list[dict[str, Any]]) -> list[str]:
-    """The recall of every class, or of the worst where they are many."""
-    shown, lines = some_classes(classes, WORST_CLASSES), []
-    for k, c in enumerate(shown):
-        recall = "no rows" if c["recall"] is None else f"{c['recall']:.4f} (95 %: {_interval(c['recall_95'])})"
-        worst = f", the worst of {len(classes)} classes" if k == 0 and len(shown) < len(classes) else ""
-        lines.append(f"  {'recall' if k == 0 else '':<9}  {plain(c['class'], 24)}: {recall}, {c['n']} rows{worst}")
-    return lines
-
-
-def _mix_lines(r: dict[str, Any]) -> list[str]:
-    """A line on what a coin mixes, or on why it mixes nothing."""
-    if "mix" not in r:
-        return [f"  one point  {r['single']}"] if "single" in r else []
-    weights = 1 - r["mix"]["weight"], r["mix"]["weight"]
-    pairs = zip(weights, r["mix"]["points"], strict=True)
-    points = [f"{p['method']} at {p['cost']:.2f} for {weight:.2%}" for weight, p in pairs]
-    return [f"  mixed      by a coin: {points[0]} of decisions, {points[1]}, in {plain(r['unit'], 20)} on judged rows"]
-
-
-def _passed_over(n: int) -> list[str]:
-    """A line where a better point could not be exported."""
-    return [f"  passed over {n} cheaper or better points, whose integers decide otherwise than their floats"] * (n > 0)
-
-
-def _nearest(nearest: dict[str, Any] | None, unit: str) -> list[str]:
-    """A line where f0 was picked for every case, so that the device decides nothing itself."""
-    if nearest is None:
-        return []
-    return [
-        f"  instead    {nearest['method']} at {nearest['cost']:.2f} {unit} decides itself; it needs --max-loss "
-        f"{nearest['max_loss']:g}: its loss of {nearest['loss']:.4f} on judged rows, and one standard error"
-    ]
-
-
-def _settings(r: dict[str, Any], unit: str) -> list[str]:
-    """What ``--verbose`` adds."""
-    same = r["agreement"]
-    lines = [
-        f"  sha256     {r['sha256']}, {r['golden']} golden cases",
-        f"  settings   {json.dumps(r['params'], sort_keys=True)}",
-        f"  agreement  {same['test']:.2%} of test rows decided as by the floats ({same['valid']:.2%} of valid rows, "
-        f"on which thresholds were aligned), {r['parity']['test']['labels']:.2%} with the same label",
-    ]
-    for rows in ("valid", "test"):
-        f, was = r[rows], r["parity"][rows]["before"]
-        lines.append(
-            f"  {rows:<9}  {plain(r['measure'], 40)} {f['quality']:.4f}, {f['cost']:.2f} {unit}, "
-            f"{f['forward_rate']:.1%} forwarded, {f['n']} rows; floats {was['quality']:.4f}, {was['cost']:.2f} {unit}"
-        )
-    if r["weights"] is not None:
-        w = r["weights"]
-        lines.append(f"  weights    {w['after']} of {w['before']} kept; with all of them {w['bytes_before']} bytes")
-    return lines

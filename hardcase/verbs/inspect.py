@@ -30,6 +30,7 @@ INTERRUPTED = "no picture was written"
 FIGURES = ("quality", "cost", "forward_rate")
 CLAIMS = {  # what the keys of a manifest's claims mean
     "agreement": "share of rows that the program's integers decide as its floats did",
+    "costs": "where the costs are from",
     "audits": "test rows that the policy answers alone, and those of them with which f0 agrees",
     "hpc": "f0's own figure",
     "measure": "what the figures measure",
@@ -160,6 +161,7 @@ def _lines(f: dict[str, Any]) -> list[str]:
     for node, *pairs in f["value"]["interval"] if f["value"] else ():
         which = [f"{pair[0]:+g} to {pair[1]:+g} {say}" for pair, say in zip(pairs, ENDS, strict=True) if pair]
         lines.append(f"  90 % of truths lie within the value {'; '.join(which)}, at node {node}")
+    lines += _origins(f)
     lines.append(f"  monitors    {_watched(f['monitors'])}")
     promise = say_promise(f["claims"].get("promise"))
     if promise is not None:
@@ -174,6 +176,19 @@ def _lines(f: dict[str, Any]) -> list[str]:
         name = "integers" if key == "agreement" else key
         lines.append(f"  claims      {name}{means}: {json.dumps(value, sort_keys=True)}")
     return lines
+
+
+def _origins(f: dict[str, Any]) -> list[str]:
+    """Where costs are from, as far as the bundle says so; a bundle claims anything."""
+    from hardcase_export.drafts.costs import costs_of, origin_words
+
+    if "costs" not in f["claims"]:
+        return ["  costs from  unknown: the bundle does not say"]
+    try:
+        costs = costs_of(f["claims"]["costs"], "claims")
+    except InputError:
+        return ["  costs from  unknown: the bundle's claim about it cannot be read"]
+    return [f"  costs from  {origin_words(costs, [s['name'] for s in f['sensors']])}"]
 
 
 def _from(window: int | None) -> str:

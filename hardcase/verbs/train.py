@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -109,7 +109,8 @@ def run(args: argparse.Namespace) -> int:
     where["quiet"] = args.quiet or args.json
     front = build(config, methods, args.out, n_seeds=args.seeds, command=_command(args), **where)[1]
     lines = _text(args.out, front)
-    report(args, {"out": str(args.out), "warnings": front.pop("warnings"), "front": front}, lines)
+    more = {key: front.pop(key) for key in ("warnings", "picked")}
+    report(args, {"out": str(args.out), **more, "front": front}, lines)
     return 0
 
 
@@ -199,10 +200,34 @@ def _text(out: Path, front: dict[str, Any]) -> list[str]:
             lines.append(
                 f"  in {n} of the {rows} rows f0 used features that it never used in training; requests lack them"
             )
+    lines += _left_out(front["points"])
+    lines += _picked(front["picked"], front["quality"], unit)
     lines += front["warnings"]
     lines.append(f"report: {out / 'report.html'}")
     lines.append(f"next: hardcase export {out} --out model.hcb")
     return lines
+
+
+def _left_out(points: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A line where policies were left out as files."""
+    n = sum(p["program"] is None and p["method"] != "hpc" for p in points)
+    if not n:
+        return []
+    return [
+        f"{n} of these policies are kept as figures only, so that the folder stays within 20 MB; wishes pick others"
+    ]
+
+
+def _picked(picked: Mapping[str, Any] | None, quality: str, unit: str) -> list[str]:
+    """The policy that an export without a wish picks, and how much cheaper it is."""
+    if picked is None:
+        return []
+    cuts = picked["headline"]
+    against = (("cut", "f0 for every case"), ("cut_every", "every sensor"))
+    shares = [f"{cuts[key]:.1%} less than {words}" for key, words in against if cuts[key] is not None]
+    method = "f0" if picked["method"] == "hpc" else picked["method"]
+    figures = [f"{method}: {quality} {picked['quality']:.4f}", f"cost {picked['cost']:.3f} {unit}"]
+    return [f"picked by default: {', '.join([*figures, *shares])}"]
 
 
 def _paths(best: Mapping[str, Mapping[str, Any]], unit: str) -> list[str]:

@@ -298,7 +298,7 @@ def test_c_sources_stand_beside_their_bundle(
 ) -> None:
     monkeypatch.setattr("hardcase_export.to_c.size.COMPILER", "no-such-compiler")  # no sizes for other machines
     policy = hardcase.Policy(policy._build, max_loss=1.0)
-    policy.export_c(tmp_path / "firmware")
+    policy.export_c(tmp_path / "firmware", allow_constant=True)
     assert {"hardcase.c", "main.c", "Makefile", "model.hcb"} <= {p.name for p in (tmp_path / "firmware").iterdir()}
 
 
@@ -465,3 +465,38 @@ def test_items_of_any_size_by_the_clock_from_arrays(monkeypatch: pytest.MonkeyPa
         hardcase.train(X, y, clock=True)
     with pytest.raises(InputError, match=r"X has 40 rows, but item_size has the shape \(3,\)"):
         hardcase.train(X, y, item_size=[1, 2, 3])
+
+
+@pytest.mark.parametrize(
+    ("call", "given", "said"),
+    [
+        pytest.param(hardcase.train, "group", "train takes no argument 'group'; did you mean 'groups'?", id="train"),
+        pytest.param(hardcase.train, "zzz", "'zzz'; its arguments are X, y, sensors,", id="nothing-near"),
+        pytest.param(hardcase.evaluate, "group", "did you mean 'groups'?", id="evaluate"),
+        pytest.param(hardcase.load, "trusts", "did you mean 'trust'?", id="load"),
+    ],
+)
+def test_an_argument_that_is_not_there_is_told_in_one_line_with_the_nearest(call: Any, given: str, said: str) -> None:
+    with pytest.raises(InputError) as told:
+        call("x.hcb", **{given: 1})
+    assert said in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+def test_a_policy_refuses_an_option_that_export_does_not_have(policy: hardcase.Policy, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="did you mean 'min_agreement'"):
+        hardcase.export(None, tmp_path / "x.hcb", *rows(20), min_agrement=1)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="export takes no argument 'max_los'; did you mean 'max_loss'"):
+        policy.export(tmp_path / "x.hcb", max_los=0.1)
+    assert not (tmp_path / "x.hcb").exists()
+
+
+def test_a_key_or_a_flag_of_the_other_number_is_told_with_the_right_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "h.toml").write_text('[data]\nfile = "t.csv"\ntarget = "y"\ngroups = "machine"\n')
+    assert main(["train", str(tmp_path / "h.toml"), "--out", str(tmp_path / "b")]) == 2
+    assert "[data] has the unknown key 'groups'; did you mean 'group'?" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["train", str(tmp_path / "h.toml"), "--out", str(tmp_path / "b"), "--max-forwards", "0.1"])
+    assert "unrecognized arguments: --max-forwards 0.1 (did you mean '--max-forward'?)" in capsys.readouterr().err

@@ -11,8 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+import hardcase
 from hardcase.cli import main
+from hardcase.measuring.picked import measure_pick
 from hardcase.measuring.warn import constant_warning
+from hardcase_edge.errors import InputError
+from hardcase_export.bundle import export_bundle
+from hardcase_export.drafts.front import read_front
 from tests.helpers.train.problems import run, toml, write_csv
 
 pytestmark = pytest.mark.usefixtures("brief_effort")
@@ -40,13 +45,31 @@ def test_a_constant_answer_is_named_by_train_export_evaluate_and_the_report(tmp_
     build, bundle = str(tmp_path / "build"), str(tmp_path / "m.hcb")
     for words in (
         ["train", str(rare_faults(tmp_path)), "--out", build, "--no-baselines", "--quiet", "--jobs", "1"],
-        ["export", build, "--max-loss", "0.1", "--out", bundle],
-        ["export", build, "--budget", "0", "--out", bundle],
+        ["export", build, "--max-loss", "0.1", "--out", bundle, "--force"],
+        ["export", build, "--budget", "0", "--out", bundle, "--force"],
         ["evaluate", bundle, f"{build}/test.npz"],
     ):
         assert main(words) == 0
         assert WARNING in capsys.readouterr().out, words
     assert "THIS POLICY ANSWERS" in (tmp_path / "build" / "report.html").read_text()
+
+
+def test_a_constant_that_reads_nothing_is_written_by_force_alone(tmp_path, capsys) -> None:  # type: ignore[no-untyped-def]
+    build, bundle = tmp_path / "build", tmp_path / "m.hcb"
+    words = ["train", str(rare_faults(tmp_path)), "--out", str(build), "--no-baselines", "--quiet", "--jobs", "1"]
+    assert main(words) == 0
+    refused = ("this policy reads nothing and answers 'ok' to every case", "with --force")
+    capsys.readouterr()
+    for more in ((), ("--monitors",)):
+        status, _, err = run(capsys, "export", build, "--budget", "0", "--out", bundle, *more)
+        assert (status, err.count("\n"), bundle.exists()) == (2, 1, False)
+        assert all(part in err for part in refused)
+    with pytest.raises(InputError, match=refused[0]):
+        export_bundle(build, bundle, budget=0.0)
+    assert export_bundle(build, bundle, budget=0.0, allow_constant=True).path == bundle
+    assert refused[0] in measure_pick(build, read_front(build / "front.json"), {"budget": 0.0}).refusal
+    with pytest.raises(InputError, match=refused[0]):
+        hardcase.Policy(build, budget=0.0).export(tmp_path / "n.hcb")
 
 
 def test_where_errors_have_costs_the_picked_policy_finds_faults(tmp_path, capsys) -> None:  # type: ignore[no-untyped-def]
@@ -87,6 +110,7 @@ def test_one_value_for_every_case_is_named_too(data: str, tmp_path: Path, capsys
     flags = ("--effort", "quick", "--quiet", "--jobs", "1", "--method", "static", "--no-baselines")
     assert main(["train", str(toml(tmp_path, hpc, data=data)), "--out", str(build), *flags]) == 0
     for wish, is_warned in ((("--budget", "0"), True), ((), False)):
+        wish = (*wish, *["--force"] * is_warned)
         assert main(["export", str(build), "--out", str(bundle), *wish]) == 0
         assert main(["evaluate", str(bundle), str(build / "test.npz")]) == 0
         said = capsys.readouterr().out

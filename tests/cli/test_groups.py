@@ -11,6 +11,7 @@ from hardcase.cli import main
 from hardcase_edge.bundle.file import unpack_bundle
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.errors import InputError
+from hardcase_export.drafts.files import read_draft_bytes
 from tests.helpers.train.problems import run, toml, write_csv
 
 pytestmark = pytest.mark.usefixtures("brief_effort")
@@ -38,7 +39,7 @@ def folder(tmp_path_factory):
 
 def test_a_build_says_which_column_named_its_groups_and_stores_them(folder):
     path = next((folder / "build" / "policies").iterdir())
-    data = unpack_bundle(path.read_bytes(), allow_draft=True).manifest["trained"]["data"]
+    data = unpack_bundle(read_draft_bytes(path), allow_draft=True).manifest["trained"]["data"]
     machine, found = np.array(columns()["machine"]), {}
     for name in ("valid", "calibration", "test"):
         with np.load(folder / "build" / f"{name}.npz") as rows:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,11 @@ import pytest
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from hardcase.cli import main
-from hardcase.training.survey import guess_target, survey
+from hardcase.training.survey import divided_groups, guess_target, survey
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.device.device import Device
 from hardcase_edge.sensors.specs import open_bank
-from hardcase_train.data.config import read_config
+from hardcase_train.data.config import Config, read_config
 from hardcase_train.data.table import read_table
 from hardcase_train.tasks.hpc import imputed
 from hardcase_train.tasks.task import make_task
@@ -75,8 +76,8 @@ def test_every_column_is_reported_at_once_and_sorted_into_its_kind(
         "heat": ["heat.*"], "mode": ["mode"], "alarm": ["alarm"],
     }  # fmt: skip
     text = (tmp_path / "h.toml").read_text()
-    assert '\n# group = "machine"  # without the #, no split divides its rows; it may say which rows' in text
-    (tmp_path / "h.toml").write_text(text.replace("# group =", "group ="))
+    assert '\ngroup = "machine"  # no split divides its rows, as it may say which rows belong together' in text
+    assert said["group"] == "machine"
     assert (
         make_task(read_config(tmp_path / "h.toml"), model=imputed(LogisticRegression())).problem.train.group is not None
     )
@@ -84,7 +85,7 @@ def test_every_column_is_reported_at_once_and_sorted_into_its_kind(
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].endswith("predicts 'state' (the last column; --target names another), 2 classes")
     assert [line.split()[0] for line in lines[1:-1]] == [
-        "numbers", "categories", "booleans", "dates", *["left"] * 4, "suspected", "sensors",
+        "numbers", "categories", "booleans", "dates", *["left"] * 4, "suspected", "group", "sensors",
     ]  # fmt: skip
 
 
@@ -94,9 +95,9 @@ def test_every_key_that_is_written_has_a_comment(tmp_path: Path, capsys: pytest.
     sensors = text.index("\n[[sensor]]")
     before = text[:sensors].splitlines()
     keys = [k for k, line in enumerate(before) if re.match(r"\w+ = |\[hpc.params", line)]
-    assert len(keys) == 15
+    assert len(keys) == 19
     assert [before[k] for k in keys if "#" not in before[k] and not before[k - 1].startswith("#")] == []
-    assert all(f"{key}: " in before[-1] + before[-2] for key in ("name", "features", "cost"))
+    assert all(f"{key}: " in "".join(before[-3:]) for key in ("name", "features", "cost", "cost_origin"))
 
 
 def test_a_table_as_it_comes_trains_exports_evaluates_and_replays_without_a_hand_on_the_toml(
@@ -111,7 +112,9 @@ def test_a_table_as_it_comes_trains_exports_evaluates_and_replays_without_a_hand
     train = ("train", tmp_path / "h.toml", "--out", folder, "--method", "static", "--no-baselines", "--effort", "quick")
     status, _, err = run(capsys, *train)
     assert status == 0, err
-    status, _, err = run(capsys, "export", folder, "--budget", 3, "--no-mix", "--method", "static", "--out", bundle)
+    status, _, err = run(
+        capsys, "export", folder, "--budget", 3, "--no-mix", "--method", "static", "--out", bundle, "--force"
+    )
     assert status == 0, err
     loaded = load_bundle(bundle)
     assert loaded.manifest.categories["mode"] == ("auto", "manual", "off")
@@ -301,3 +304,61 @@ def test_init_writes_over_a_file_only_by_force(tmp_path: Path, capsys: pytest.Ca
     assert "h.toml exists; name another file, or replace it with --force" in err
     assert (tmp_path / "h.toml").read_text() == "mine"
     init(capsys, data, "--force")
+
+
+def test_splits_go_by_a_suspected_group_unless_that_is_turned_off(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = write_csv(tmp_path / "data.csv", runs())
+    said, toml = init(capsys, data)
+    assert (said["group"], toml["data"]["group"]) == ("machine", "machine")
+    assert "machine" not in said["sensors"]
+    main(["init", str(data), "--out", str(tmp_path / "again.toml")])
+    assert "  group       no split divides one machine; --no-group splits by rows" in capsys.readouterr().out
+    said, toml = init(capsys, data, "--no-group", "--force")
+    assert (said["group"], "group" in toml["data"]) == (None, False)
+    assert '\n# group = "machine"' in (tmp_path / "h.toml").read_text()
+    said, toml = init(capsys, data, "--group", "serial", "--force")
+    assert (said["group"], toml["data"]["group"], "serial" in toml["data"]["drop"]) == ("serial", "serial", False)
+
+
+def test_too_few_groups_or_a_column_of_parts_leave_the_split_as_it_is(tmp_path: Path) -> None:
+    parts, n = ["train", "valid", "test", "train"] * 15, np.arange(60)
+    for more, group in (({}, n % 5), ({"fold": parts}, n // 5)):
+        columns = {"user": group, "z": np.sin(n), **more, "y": n % 2}
+        table = read_table(write_csv(tmp_path / "data.csv", columns))
+        found = survey(table, "y")
+        assert (found.group, found.is_grouped) == ("user", False)
+
+
+def test_the_task_that_is_named_is_written_and_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    n = np.arange(60)
+    data = write_csv(tmp_path / "data.csv", {"a": np.sin(n).round(3), "query": n // 5, "kind": KIND * 3, "y": n % 5})
+    for task, estimator in (("class", "Classifier"), ("value", "Regressor"), ("rank", "Regressor")):
+        said, toml = init(capsys, data, "--task", task, "--force")
+        assert (said["task"], toml["data"]["task"], said["group"]) == (task, task, "query")
+        assert toml["hpc"]["estimator"].endswith(estimator)
+        config = read_config(tmp_path / "h.toml")
+        assert make_task(config, model=imputed(LogisticRegression() if task == "class" else Ridge())) is not None
+    for flags, line in (
+        (("--task", "classes"), "--task is 'classes'; use one of class, value, rank"),
+        (("--task", "rank", "--no-group"), "orders the rows of a group, such as a query; name its column with --group"),
+        (("--task", "rank", "--target", "a"), "ranking takes whole numbers from 0"),
+        (("--task", "value", "--target", "kind"), "not a number"),
+        (("--group", "querry"), "did you mean 'query'?"),
+        (("--group", "kind"), "the 6 groups that a split needs"),
+    ):
+        status, _, err = run(capsys, "init", data, "--out", tmp_path / "x.toml", *flags)
+        assert (status, line in err) == (2, True), err
+
+
+def test_training_says_that_the_split_divides_what_may_be_a_group(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    n = np.arange(60)
+    table = read_table(write_csv(tmp_path / "data.csv", {"user": n // 5, "z": np.sin(n), "y": n % 2}))
+    config = Config(file=tmp_path / "data.csv", target="y")
+    (line,) = divided_groups(table, config)
+    assert line.startswith("WARNING: THE SPLIT DIVIDES ROWS OF ONE 'user', WHICH MAY BELONG TOGETHER")
+    for more in ({"group": "user"}, {"drop": ("user",)}, {"weight": "user"}):
+        assert divided_groups(table, replace(config, **more)) == []

@@ -57,7 +57,7 @@ def test_the_best_policy_within_the_budget_is_exported_and_keeps_it(
     build: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], wish: list[str], most: float
 ) -> None:
     bundle = tmp_path / "model.hcb"
-    assert run(capsys, "export", build, *wish, "--out", bundle)[0] == 0
+    assert run(capsys, "export", build, *wish, "--out", bundle, "--force")[0] == 0
     status, said, err = run(capsys, "evaluate", bundle, build / "test.npz", "--budget", most)
     assert (status, err) == (0, "")
     assert said == run(capsys, "evaluate", bundle, build / "test.npz")[1], "the device's budget changes nothing"

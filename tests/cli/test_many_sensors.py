@@ -30,7 +30,7 @@ def test_few_rows_for_many_sensors_are_named(
     build, bundle = tmp_path / "build", tmp_path / "m.hcb"
     flags = ("--effort", "quick", "--quiet", "--jobs", "1", "--method", "static", "--no-baselines")
     assert main(["train", str(toml(tmp_path, HPC)), "--out", str(build), *flags]) == 0
-    assert main(["export", str(build), "--max-loss", "0.3", "--out", str(bundle)]) == 0
+    assert main(["export", str(build), "--max-loss", "0.3", "--out", str(bundle), "--force"]) == 0
     said = f"WARNING: {n_sensors} SENSORS ARE MANY TO CHOOSE AMONG ON "
     assert (said in capsys.readouterr().out) == is_warned
     _, exported, _ = run(capsys, "export", build, "--budget", "3", "--out", bundle)

@@ -16,6 +16,7 @@ from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.definition import Answer
 from hardcase_edge.session.session import CLOUD, DEGRADED, LOCAL
+from hardcase_export.drafts.files import read_draft_bytes
 from hardcase_export.integers.decide import decide, decisions
 from hardcase_export.to_tflite import own_process
 from hardcase_export.to_tflite.own_model import own_bytes
@@ -83,7 +84,7 @@ def test_draft_program_front_and_evaluate_agree_on_a_users_regressor(
     front = json.loads((build / "front.json").read_text())
     (point,) = [p for p in front["points"] if p["method"] == "own"]
     assert point["params"]["sensors"] == ["a", "b"]
-    draft = unpack_bundle((build / point["program"]).read_bytes(), allow_draft=True).program
+    draft = unpack_bundle(read_draft_bytes(build / point["program"]), allow_draft=True).program
     with np.load(build / "test.npz") as rows:
         X, hpc, y = rows["X"], rows["hpc"], rows["y"]
     drafted = np.array([d.result for d in decisions(draft, X, hpc)])

@@ -20,6 +20,7 @@ from hardcase.cli import main
 from hardcase.training.folders import BUILD, list_files
 from hardcase_edge.bundle.file import unpack_bundle
 from hardcase_edge.bundle.load import load_bundle
+from hardcase_export.drafts.files import read_draft_bytes
 from hardcase_export.drafts.front import read_front
 from hardcase_train.data.split import CALIBRATION, random_split
 from hardcase_train.data.table import read_table
@@ -123,7 +124,7 @@ def test_any_table_of_numbers_with_a_target_trains_exports_and_evaluates(tmp_pat
 
     bundle = tmp_path / "model.hcb"
     status, said, err = run(
-        capsys, "export", tmp_path / "build", "--max-loss", 1, "--out", bundle, "--min-agreement", 0.9
+        capsys, "export", tmp_path / "build", "--max-loss", 1, "--out", bundle, "--min-agreement", 0.9, "--force"
     )
     assert status == 0, err
     picked = said["test"]
@@ -178,7 +179,12 @@ def test_windows_are_trained_on_exported_and_evaluated(tmp_path, capsys):
     )
     assert status == 0, err
     bundle = tmp_path / "build" / "m.hcb"
-    assert run(capsys, "export", tmp_path / "build", "--max-loss", 1, "--out", bundle, "--min-agreement", 0.9)[0] == 0
+    assert (
+        run(capsys, "export", tmp_path / "build", "--max-loss", 1, "--out", bundle, "--min-agreement", 0.9, "--force")[
+            0
+        ]
+        == 0
+    )
     assert set(load_bundle(bundle).manifest.windows.values()) == {12}
     status, said, err = run(capsys, "evaluate", bundle, tmp_path / "data.npz")
     assert status == 0, err
@@ -278,7 +284,7 @@ def test_calibration_rows_of_weight_0_are_nowhere(tmp_path, capsys, kept):
 
 def load_manifest_of(build):
     path = next((build / "policies").iterdir())
-    return unpack_bundle(path.read_bytes(), allow_draft=True).manifest["trained"]
+    return unpack_bundle(read_draft_bytes(path), allow_draft=True).manifest["trained"]
 
 
 def test_calibration_rows_are_drawn_from_all_rows_alike_rare_classes_too():
@@ -507,7 +513,7 @@ def test_the_front_is_what_the_issue_says_and_every_program_can_be_read(tmp_path
         for rows in ("valid", "test"):
             assert {"quality", "cost", "forward_rate"} <= set(point[rows])
             assert 0 <= point[rows]["quality"] <= 1
-        draft = unpack_bundle((tmp_path / "build" / point["program"]).read_bytes(), allow_draft=True)
+        draft = unpack_bundle(read_draft_bytes(tmp_path / "build" / point["program"]), allow_draft=True)
         assert draft.manifest["trained"]["method"] == point["method"]
         assert draft.manifest["hpc"] == front["hpc"]["sha256"]
     assert [p["method"] for p in front["points"]].count("hpc") == 1
@@ -572,7 +578,7 @@ def test_the_same_seed_gives_the_same_bytes_in_another_process(tmp_path, capsys)
     bundles = []
     for folder in (tmp_path / "build", other):
         bundle = folder.with_suffix(".hcb")
-        run(capsys, "export", folder, "--max-loss", 1, "--out", bundle, "--min-agreement", 0.9)
+        run(capsys, "export", folder, "--max-loss", 1, "--out", bundle, "--min-agreement", 0.9, "--force")
         bundles.append(bundle.read_bytes())
     assert bundles[0] == bundles[1]
 
@@ -706,7 +712,7 @@ def test_evaluate_tells_what_a_table_lacks(tmp_path, capsys):
     table = {**columns(), "y": [["cold", "hot"][k] for k in columns()["y"]]}
     train(tmp_path, capsys, table, "[policy]\nmethods = ['static']\n")
     bundle = tmp_path / "build" / "m.hcb"
-    run(capsys, "export", tmp_path / "build", "--max-loss", 1, "--out", bundle, "--min-agreement", 0.9)
+    run(capsys, "export", tmp_path / "build", "--max-loss", 1, "--out", bundle, "--min-agreement", 0.9, "--force")
     for change, said in (
         ({"b": None}, "lacks 1 of the bundle's features, such as 'b'"),
         ({"y": None}, "the target 'y' is not a column"),

@@ -581,7 +581,7 @@ def test_export_says_in_ten_lines_what_it_picked_beside_f0_and_in_each_class(bui
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) <= 10
     words = [line.split()[0] for line in lines[1:]]
-    assert words[:5] == ["f0", "picked", "loss", "cost", "recall"]
+    assert words[:6] == ["f0", "picked", "loss", "cost", "cut", "recall"]
     assert all(any(f" {name}:" in line for line in lines) for name in MANIFEST.classes)
     assert said["sha256"] not in "".join(lines)
     assert run(*flags, "--verbose") == 0

@@ -106,7 +106,7 @@ def test_a_page_that_shows_a_wrong_flag_would_be_seen(capsys: pytest.CaptureFixt
     with pytest.raises(SystemExit):
         PARSERS["hardcase"]().parse_args(["train", "hardcase.toml", "--out", "build", "--oot"])
     said = capsys.readouterr().err
-    assert said == "hardcase: unrecognized arguments: --oot; see hardcase --help\n"
+    assert said == "hardcase: unrecognized arguments: --oot (did you mean '--out'?); see hardcase train --help\n"
 
 
 @cache

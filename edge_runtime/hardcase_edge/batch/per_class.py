@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .intervals import Interval, share_interval
+from .intervals import Interval, loss_interval, share_interval
+from .quality import ACCURACY
 
-__all__ = ["ClassCount", "per_class"]
+__all__ = ["ClassCount", "per_class", "recall_losses"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,3 +84,32 @@ def per_class(
             ClassCount(int(of_class.sum()), int(as_class.sum()), n_right, interval(of_class), interval(as_class))
         )
     return counts
+
+
+def recall_losses(
+    y: NDArray[Any], answers: NDArray[Any], reference: NDArray[Any], n_classes: int, group: NDArray[Any] | None = None
+) -> list[tuple[float, Interval] | None]:
+    """How much lower the recall of each class is than that of a reference on the same rows, with its 95 % interval.
+
+    Parameters
+    ----------
+    y, answers, reference : (n,) class indices below ``n_classes``
+    group : as for ``per_class``
+
+    Returns
+    -------
+    list of (loss, interval), None for a class without rows
+
+    Examples
+    --------
+    >>> y = np.repeat([0, 1], [40, 20])
+    >>> [(loss, round(low, 2)) for loss, (low, _) in recall_losses(y, 0 * y, y, 2)]
+    [(0.0, -0.07), (1.0, 0.73)]
+    """
+    losses: list[tuple[float, Interval] | None] = []
+    for k in range(n_classes):
+        rows = np.asarray(y) == k
+        given = None if group is None else group[rows]
+        measured = loss_interval(ACCURACY, y[rows], answers[rows], reference[rows], given) if rows.any() else None
+        losses.append(measured)
+    return losses

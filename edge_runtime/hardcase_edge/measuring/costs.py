@@ -22,6 +22,7 @@ DIGITS = 3  # of a proposed cost; no measurement here has more
 HEADER = re.compile(r"\s*\[")
 SENSOR = re.compile(r"\s*\[\[\s*sensor\s*\]\]\s*(#.*)?")
 NAME = re.compile(r"\s*name\s*=")
+ORIGIN = re.compile(r"""(\s*cost_origin\s*=\s*)(?:"[^"]*"|'[^']*')""")
 COST = re.compile(r"(\s*cost\s*=\s*)(?:[0-9eE+._-]+|\[[0-9eE+._,\s-]*\])(\s*(?:#.*)?)")
 
 
@@ -40,6 +41,7 @@ def lines_of(costs: Mapping[str, float], features: Mapping[str, Iterable[str]]) 
 
     blocks = [
         f"[[sensor]]\nname = {json.dumps(name)}\nfeatures = {json.dumps(list(features[name]))}\ncost = {cost!r}\n"
+        f'cost_origin = "measured"\n'
         for name, cost in costs.items()
     ]
     return "\n".join(blocks)
@@ -47,6 +49,8 @@ def lines_of(costs: Mapping[str, float], features: Mapping[str, Iterable[str]]) 
 
 def patch_of(path: str, data: bytes, costs: Mapping[str, float]) -> str:
     """A unified diff that gives the sensors of a hardcase.toml these costs and changes nothing else; empty for none.
+
+    A ``cost_origin`` that a sensor has becomes measured.
 
     Raises
     ------
@@ -62,6 +66,7 @@ def patch_of(path: str, data: bytes, costs: Mapping[str, float]) -> str:
     for sensor in before.get("sensor", []):
         if sensor.get("name") in costs:
             sensor["cost"] = costs[sensor["name"]]
+            sensor |= {"cost_origin": "measured"} if "cost_origin" in sensor else {}
     if before != after:
         raise InputError(f"the costs in {path} cannot be changed line by line; write each as a line of its own")
     diff = difflib.unified_diff(old, new, path, path)
@@ -73,6 +78,7 @@ def _with_costs(path: str, lines: list[str], costs: Mapping[str, float]) -> list
     new = list(lines)
     name: Any = None
     at: int | None = None
+    origin: int | None = None
     is_sensor = False
     for k, line in enumerate([*lines, "["]):
         text = line.rstrip("\r\n")
@@ -82,9 +88,13 @@ def _with_costs(path: str, lines: list[str], costs: Mapping[str, float]) -> list
                 match = COST.fullmatch(lines[at].rstrip("\r\n"))
                 assert match is not None
                 new[at] = f"{match[1]}{costs[name]!r}{match[2]}{ending}"
-            name, at, is_sensor = None, None, SENSOR.fullmatch(text) is not None
+                if origin is not None:
+                    new[origin] = ORIGIN.sub(r'\g<1>"measured"', lines[origin])
+            name, at, origin, is_sensor = None, None, None, SENSOR.fullmatch(text) is not None
         elif is_sensor and NAME.match(text):
             name = parse_toml(path, text.encode()).get("name")
         elif is_sensor and COST.fullmatch(text):
             at = k
+        elif is_sensor and ORIGIN.match(text):
+            origin = k
     return new

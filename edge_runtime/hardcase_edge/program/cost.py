@@ -15,7 +15,7 @@ from typing import Protocol
 
 from .definition import MICRO, Sensor, Uplink
 
-__all__ = ["Meter", "evaluate_polynomial", "to_micro", "to_unit"]
+__all__ = ["Meter", "Priced", "evaluate_polynomial", "to_micro", "to_unit"]
 
 
 def evaluate_polynomial(coefficients: tuple[int, ...], size: int) -> int:

@@ -19,6 +19,8 @@ from hardcase_edge.batch.quality import ACCURACY, Quality, quality_from_json
 from hardcase_edge.bundle.manifest import MAX_NAME
 from hardcase_edge.errors import InputError
 
+from .costs import Costs, costs_of
+
 __all__ = ["HPC_METHOD", "Front", "Measured", "Point", "read_front"]
 
 MAX_FRONT_BYTES = 16 * 1024 * 1024
@@ -72,7 +74,7 @@ class Front:
 
     ``legacy``: SHA-256 of a legacy f0's declaration; empty if f0 is a file in the build folder. ``measure``: what the
     points' quality measures. ``n_judged``: the number of rows by which points were judged, 0 if unknown. ``limits``: of
-    [policy], within which the points were trained, by key.
+    [policy], within which the points were trained, by key. ``costs``: where costs are from; None in an older build.
     """
 
     unit: str
@@ -81,6 +83,7 @@ class Front:
     measure: Quality = ACCURACY
     n_judged: int = 0
     limits: Mapping[str, float] = field(default_factory=dict)
+    costs: Costs | None = None
 
     @property
     def quality(self) -> str:
@@ -117,7 +120,9 @@ def read_front(path: str | Path) -> Front:
     measure = quality_from_json(data.get("measure", ACCURACY.to_json()), where)  # older builds measure accuracy
     read = tuple(_point(p, f"{where}, point {k}") for k, p in enumerate(points))
     n_judged = int(_number(data.get("n_judged", 0), f"{where}: n_judged"))
-    return Front(unit, read, _legacy(data, where), measure, n_judged, _limits(data.get("limits", {}), where))
+    costs = costs_of(data["costs"], f"{where}: costs") if "costs" in data else None
+    limits = _limits(data.get("limits", {}), where)
+    return Front(unit, read, _legacy(data, where), measure, n_judged, limits, costs)
 
 
 def _limits(limits: object, where: str) -> dict[str, float]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -17,7 +18,7 @@ from hardcase_edge.batch.quality import ACCURACY, Quality
 from hardcase_edge.bundle.value import to_result
 from hardcase_edge.errors import InputError
 from hardcase_edge.kernel.machine import decide, open_machine
-from hardcase_edge.program.cost import to_unit
+from hardcase_edge.program.cost import Meter, Priced, to_unit
 from hardcase_edge.program.definition import MISSING, Program
 from hardcase_edge.program.readings import Reading, make_coder, normalise
 from hardcase_edge.session.session import CLOUD, Decision
@@ -25,6 +26,7 @@ from hardcase_edge.stream.coin import Coin
 
 __all__ = [
     "Figures",
+    "Paths",
     "Reply",
     "answered",
     "answers_of",
@@ -33,13 +35,16 @@ __all__ = [
     "decisions",
     "each_way",
     "figures",
+    "mean_cost",
     "mixed_figures",
     "only_answer",
+    "paths_of",
     "readings_of",
     "results_of",
     "watching",
 ]
 
+Paths = Mapping[tuple[int, tuple[int, ...], int], float]  # rows by item size, sensors bought, requests
 Reply = tuple[float, int]  # class index or value in the target's unit, confidence in basis points
 STEP = 100  # rows between two calls of a watcher
 
@@ -192,6 +197,31 @@ def figures(
         "forward_rate": sum(d.route == CLOUD for d in outcomes) / n,
     }
     return answered(answers, truth, quality, means)
+
+
+def paths_of(outcomes: Sequence[Decision], sizes: NDArray[np.int64] | None = None) -> Paths:
+    """How many rows cost the same: what they buy and ask, by which a meter prices them at any costs.
+
+    ``sizes``: (n,) size of each row's item; None: all are 1.
+    """
+    item_sizes = [1] * len(outcomes) if sizes is None else sizes.tolist()
+    return Counter(
+        (size, tuple(sorted(d.sensors)), int(d.route == CLOUD)) for d, size in zip(outcomes, item_sizes, strict=True)
+    )
+
+
+def mean_cost(priced: Priced, paths: Paths) -> float:
+    """The mean cost of a decision, in the user's unit, at the costs of a program or of anything that has costs.
+
+    >>> from hardcase_edge.program.definition import Sensor, Uplink
+    >>> from types import SimpleNamespace
+    >>> costs = SimpleNamespace(sensors=(Sensor((0,), (2_000_000,)),), uplink=Uplink(per_request=4_000_000))
+    >>> mean_cost(costs, {(1, (0,), 0): 3, (1, (0,), 1): 1})
+    3.0
+    """
+    meters = {size: Meter(priced, size) for size, _, _ in paths}
+    total = sum(rows * meters[size].total(bought, requests) for (size, bought, requests), rows in paths.items())
+    return to_unit(total / sum(paths.values()))
 
 
 def answered(answers: NDArray[Any], truth: NDArray[Any], quality: Quality, means: Mapping[str, float]) -> Figures:

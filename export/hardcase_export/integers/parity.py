@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 from hardcase_edge.batch.evaluate import Batch
 from hardcase_edge.batch.intervals import Interval, loss_interval, quality_interval
-from hardcase_edge.batch.per_class import ClassCount, per_class
+from hardcase_edge.batch.per_class import ClassCount, per_class, recall_losses
 from hardcase_edge.batch.quality import ACCURACY, Quality, figures_of
 from hardcase_edge.program.definition import Opaque, Program
 from hardcase_edge.session.session import CLOUD, LOCAL, Decision
 
 from ..drafts.rows import Rows
 from .align import MANY_ROWS
-from .decide import Figures, answered, answers_of, decisions, figures, only_answer
+from .decide import Figures, Paths, answered, answers_of, decisions, figures, only_answer, paths_of
 
 __all__ = ["BesideF0", "LocalAnswers", "Parity", "parity", "with_program"]
 
@@ -32,7 +32,8 @@ class BesideF0:
 
     ``quality_95``: interval of the program's quality. ``f0``: f0's quality. ``loss``: how much lower the program's is,
     and ``loss_95`` its interval. ``classes``: counts of the program's answers by class. ``only_answer``: of values,
-    as ``decide.only_answer``.
+    as ``decide.only_answer``. ``recall_losses``: how much lower the recall of each class is than f0's, with its
+    interval; None of a class without rows.
     """
 
     quality_95: Interval
@@ -41,6 +42,7 @@ class BesideF0:
     loss_95: Interval
     classes: tuple[ClassCount, ...]
     only_answer: float | None = None
+    recall_losses: tuple[tuple[float, Interval] | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ class Parity:
     ``agreement``: share with the same result, route, cost, sensors and trace, of more than ``MANY_ROWS`` rows with the
     same last node in place of the trace. ``labels``: share with the same result;
     values are the same if they differ by at most ``SAME`` standard deviations of the true values. ``local``: what the
-    program answers alone. ``beside``: the program beside f0; None without f0's answers.
+    program answers alone. ``beside``: the program beside f0; None without f0's answers. ``paths``: what rows bought.
     """
 
     agreement: float
@@ -68,6 +70,7 @@ class Parity:
     after: Figures
     local: LocalAnswers
     beside: BesideF0 | None = None
+    paths: Paths = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -123,6 +126,7 @@ def parity(
         after=figures_after,
         local=_local(after),
         beside=None if hpc is None else _beside(program, after, y, hpc, confidence, quality, group),
+        paths=paths_of(after, sizes),
     )
 
 
@@ -137,7 +141,13 @@ def with_program(
     """The comparison with the figures of another program in the place of the quantised draft."""
     after = decisions(program, rows.X, rows.hpc, rows.confidence, steps=steps, sizes=rows.sizes)
     beside = _beside(program, after, rows.y, rows.hpc, rows.confidence, quality, rows.group)
-    return replace(comparison, after=figures(after, rows.y, quality, rows.group), local=_local(after), beside=beside)
+    return replace(
+        comparison,
+        after=figures(after, rows.y, quality, rows.group),
+        local=_local(after),
+        beside=beside,
+        paths=paths_of(after, rows.sizes),
+    )
 
 
 def _local(after: Sequence[Decision]) -> LocalAnswers:
@@ -189,7 +199,8 @@ def _beside(
     counts = tuple(per_class(y, labels, program.n_classes, group)) if program.n_classes else ()
     only = only_answer(labels, y) if quality.is_of_values else None
     own_95, of_f0 = quality_interval(quality, y, answers, group), quality(y, f0, group=group)
-    return BesideF0(own_95, of_f0, loss, interval, counts, only)
+    losses = recall_losses(y, labels, hpc, program.n_classes, group)
+    return BesideF0(own_95, of_f0, loss, interval, counts, only, tuple(losses))
 
 
 def _path(d: Decision) -> object:

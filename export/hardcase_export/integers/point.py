@@ -14,12 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardcase_edge.batch.quality import ACCURACY, Quality
-from hardcase_edge.bundle.file import read_bundle_bytes, unpack_bundle
+from hardcase_edge.bundle.file import unpack_bundle
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.bundle.value import Intervals, steps_for
 from hardcase_edge.errors import BundleError, InputError
 from hardcase_edge.program.definition import Forward, Polynomial, Program, Stack
 
+from ..drafts.files import read_draft_bytes
 from ..drafts.front import Point
 from ..drafts.rows import Rows, file_sha256, read_rows
 from ..drafts.stacks import smaller
@@ -123,7 +124,7 @@ def read_draft(build: Path, point: Point, legacy: str) -> tuple[Program, Manifes
     path = build / point.program
     if not path.resolve().is_relative_to(build.resolve()):
         raise InputError(f"draft {point.program} lies outside {build}; train again")
-    draft = unpack_bundle(read_bundle_bytes(path), allow_draft=True)
+    draft = unpack_bundle(read_draft_bytes(path), allow_draft=True)
     named = {**draft.manifest, "hpc": _name_hpc(draft.manifest.get("hpc"), build, draft.program, legacy)}
     return draft.program, Manifest.from_json(named, draft.program)
 

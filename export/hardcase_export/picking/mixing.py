@@ -8,6 +8,7 @@ scorers that are equal stand there once. Figures of the mix are those of its poi
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -248,7 +249,15 @@ def _parity(mix: Mix, cheap: Parity, dear: Parity, draws: NDArray[np.float64], f
         after=mixed_figures([(share, p.after) for share, p in both]),
         local=_local(cheap.local, dear.local, draws < mix.below, first),
         beside=beside,
+        paths=_paths(mix, cheap, dear),
     )
+
+
+def _paths(mix: Mix, cheap: Parity, dear: Parity) -> dict[tuple[int, tuple[int, ...], int], float]:
+    rows: Counter[Any] = Counter()
+    for share, point in ((1 - mix.weight, cheap), (mix.weight, dear)):
+        rows.update({path: share * n for path, n in point.paths.items()})
+    return dict(rows)
 
 
 def _local(
@@ -276,6 +285,12 @@ def _beside(mix: Mix, cheap: BesideF0, dear: BesideF0) -> BesideF0:
         answered, right = (round(_between(mix, getattr(a, k), getattr(b, k))) for k in ("answered", "right"))
         return ClassCount(a.n, answered, right, ends("recall_95", a, b), ends("precision_95", a, b))
 
+    def loss_of(a: tuple[float, Interval] | None, b: tuple[float, Interval] | None) -> tuple[float, Interval] | None:
+        if a is None or b is None:
+            return None
+        low, high = (_between(mix, x, y) for x, y in zip(a[1], b[1], strict=True))
+        return _between(mix, a[0], b[0]), (low, high)
+
     return BesideF0(
         quality_95=ends("quality_95"),
         f0=cheap.f0,
@@ -283,4 +298,5 @@ def _beside(mix: Mix, cheap: BesideF0, dear: BesideF0) -> BesideF0:
         loss_95=ends("loss_95"),
         classes=tuple(count(a, b) for a, b in zip(cheap.classes, dear.classes, strict=True)),
         only_answer=cheap.only_answer if cheap.only_answer == dear.only_answer else None,
+        recall_losses=tuple(loss_of(a, b) for a, b in zip(cheap.recall_losses, dear.recall_losses, strict=True)),
     )

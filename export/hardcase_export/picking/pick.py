@@ -17,6 +17,7 @@ from .risk_choice import RiskTerms, Trial, choose
 
 __all__ = [
     "DEFAULT_MAX_LOSS", "ONE_WISH", "Mix", "Nearest", "candidates", "halfway", "mix_for", "nearest_local", "pick",
+    "picks_by_budget", "picks_by_loss",
     "upper_cost",
 ]  # fmt: skip
 
@@ -125,7 +126,7 @@ def mix_for(front: Front, budget: float, method: str | None = None) -> Point | M
     if hull[0].valid.cost > budget * (1 + SLACK):
         raise InputError(
             f"no program costs at most {budget:g} {front.unit} on judged rows; the nearest, "
-            f"{_named(hull[0], front.unit)}, needs --budget {math.ceil(hull[0].valid.cost * 100 * (1 - SLACK)) / 100:g}"
+            f"{_named(hull[0], front.unit)}, needs --budget {_hundredths(hull[0].valid.cost):g}"
         )
     for cheap, dear in pairwise(hull):
         if budget < dear.valid.cost:
@@ -206,6 +207,34 @@ def nearest_local(front: Front, picked: Point) -> Nearest | None:
     return Nearest(point.method, point.valid.cost, (f0 - point.valid.quality) * per_loss, max_loss)
 
 
+def picks_by_loss(front: Front) -> list[tuple[float, Point]]:
+    """Every point that some ``max_loss`` picks, with the largest such loss of four digits, the largest loss first."""
+    points, per_loss = [p for p in front.points if p.program is not None], _per_loss(front)
+    f0 = next((p.valid.quality for p in front.points if p.method == HPC_METHOD), None)
+    if f0 is None:
+        return []
+    found: dict[int, tuple[float, Point]] = {}
+    for loss in sorted({max(0.0, _needed_loss(f0, p, per_loss)) for p in points}, reverse=True):
+        point = _cheapest(points, front, loss, of_best=False)
+        found.setdefault(id(point), (loss, point))
+    return list(found.values())
+
+
+def picks_by_budget(front: Front) -> list[tuple[float, Point]]:
+    """Every point that a ``budget`` picks without a mix, with the least such budget of two digits, by rising cost."""
+    points = [p for p in front.points if p.program is not None]
+    found: dict[int, tuple[float, Point]] = {}
+    for budget in sorted({_hundredths(upper_cost(p)) for p in points}):
+        point = _most_accurate(points, front.unit, budget)
+        found.setdefault(id(point), (budget, point))
+    return list(found.values())
+
+
+def _hundredths(cost: float) -> float:
+    """A budget of two digits that pays for a cost."""
+    return math.ceil(cost * 100 * (1 - SLACK)) / 100
+
+
 def _per_loss(front: Front) -> float:
     """The user's units in a loss of quality of 1, where errors have costs; else 1."""
     return front.measure.scale if front.measure.kind == "errors" else 1.0
@@ -257,7 +286,7 @@ def _most_accurate(points: Iterable[Point], unit: str, budget: float) -> Point:
     if fitting:
         return max(fitting, key=lambda p: (p.valid.quality, -p.valid.cost))
     nearest = min(points, key=upper_cost)
-    needed = math.ceil(upper_cost(nearest) * 100 * (1 - SLACK)) / 100
+    needed = _hundredths(upper_cost(nearest))
     raise InputError(
         f"no program costs at most {budget:g} {unit} on judged rows, with one standard error to spare; the nearest, "
         f"{_named(nearest, unit)}, needs --budget {needed:g}"

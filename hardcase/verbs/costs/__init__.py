@@ -81,6 +81,7 @@ def _lines(fits: dict[str, CostFit], times: Times, own: float) -> list[str]:
             f"mean, {found.largest_excess:.1%} at most; p90 is {found.spread:.2f} times the median",
             f"name = {json.dumps(name)}",
             f"cost = {found.cost}",
+            'cost_origin = "measured"',
         ]
         if found.step > 1:
             lines.append(f"# rounding to micro-units adds over 1 %: count sizes in steps of {found.step}, rounded up")

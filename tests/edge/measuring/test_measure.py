@@ -154,6 +154,14 @@ def test_the_rigs_own_file_is_patched(tmp_path: Path) -> None:
     assert patch_of("hardcase.toml", b'[[sensor]]\nname = "x"\n', {}) == "", "no cost yet, and none is proposed"
 
 
+def test_a_placeholder_becomes_measured_with_its_cost() -> None:
+    data = b'[[sensor]]\nname = "x"\ncost = 1.0\ncost_origin = "placeholder"  # a guess\n'
+    data += b'[[sensor]]\nname = "y"\ncost = 1\n'
+    diff = patch_of("h.toml", data, {"x": 2.5, "y": 3.0})
+    assert '+cost = 2.5\n+cost_origin = "measured"  # a guess\n' in diff
+    assert diff.count("cost_origin") == 2
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -179,8 +187,8 @@ def test_lines_for_a_bundle_are_toml() -> None:
     lines = lines_of({'a"b': 0.0123, "c": 5.0}, {'a"b': ["f\n"], "c": ["x", "y"]})
     assert parse_toml("x", lines.encode()) == {
         "sensor": [
-            {"name": 'a"b', "features": ["f\n"], "cost": 0.0123},
-            {"name": "c", "features": ["x", "y"], "cost": 5.0},
+            {"name": 'a"b', "features": ["f\n"], "cost": 0.0123, "cost_origin": "measured"},
+            {"name": "c", "features": ["x", "y"], "cost": 5.0, "cost_origin": "measured"},
         ]
     }
     assert [rounded(x) for x in (0.0, 1234.0, 1.23456e-9)] == [0.0, 1230.0, 1.23e-9]
@@ -288,7 +296,10 @@ def test_with_a_power_sensor_an_energy_is_proposed(
     longest = max(importlib.import_module("hardcase_drawing").took)
     assert 0.3e-3 < row["energy_j"] < max(4e-3, 2 * longest), "1 W above idle, for most of a read and a bit"
     assert row["proposed_cost"] == rounded(row["energy_j"] * 1e3)
-    assert report["change"] == f'[[sensor]]\nname = "x"\nfeatures = ["x"]\ncost = {row["proposed_cost"]}\n'
+    assert (
+        report["change"]
+        == f'[[sensor]]\nname = "x"\nfeatures = ["x"]\ncost = {row["proposed_cost"]}\ncost_origin = "measured"\n'
+    )
 
 
 @pytest.mark.parametrize(

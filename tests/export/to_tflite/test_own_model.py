@@ -151,10 +151,11 @@ def test_the_users_file_is_exported_as_it_is_run(
 
 def test_a_camera_that_fails_is_no_reason_to_ask_the_model(build: Path) -> None:
     from hardcase_edge.bundle.file import unpack_bundle
+    from hardcase_export.drafts.files import read_draft_bytes
 
     front = json.loads((build / "front.json").read_text())
     path = next(p["program"] for p in front["points"] if p["method"] == "own")
-    program = unpack_bundle((build / path).read_bytes(), allow_draft=True).program
+    program = unpack_bundle(read_draft_bytes(build / path), allow_draft=True).program
     assert isinstance(program.nodes[0], Acquire)
     dead = np.full((1, len(program.features)), np.nan)
     (cloud,) = decisions(program, dead, [2])

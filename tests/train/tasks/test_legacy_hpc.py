@@ -20,6 +20,7 @@ from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.definition import Forward
 from hardcase_edge.program.readings import request_bytes
+from hardcase_export.drafts.files import read_draft_bytes
 from hardcase_train.data.table import read_table
 from hardcase_train.tasks.legacy_hpc import Legacy, read_legacy
 from tests.helpers.train.problems import legacy_columns, legacy_toml, run, write_csv
@@ -197,14 +198,14 @@ def test_a_build_says_what_f0_is_and_holds_no_model_of_it(built, front):
     assert hpc["classes"] == ["cold", "hot"]
     assert hpc["beyond"] == {"valid": 0, "test": 0}
     assert not (built / "build" / "hpc.onnx").exists()
-    draft = unpack_bundle((built / "build" / front["points"][0]["program"]).read_bytes(), allow_draft=True)
+    draft = unpack_bundle(read_draft_bytes(built / "build" / front["points"][0]["program"]), allow_draft=True)
     assert draft.manifest["hpc"] == hpc["sha256"]
     assert draft.manifest["trained"]["hpc"]["name"] == "boiler-1"
 
 
 def test_only_what_it_used_is_bought_and_sent_by_every_program(built, front):
     for point in front["points"]:
-        program = unpack_bundle((built / "build" / point["program"]).read_bytes(), allow_draft=True).program
+        program = unpack_bundle(read_draft_bytes(built / "build" / point["program"]), allow_draft=True).program
         assert program.uplink.features == (0, 1)
         assert program.uplink.request_bytes == request_bytes(["f32", "f32"])
         assert {n.sensors for n in program.nodes if isinstance(n, Forward)} <= {(0, 1)}

@@ -17,13 +17,13 @@ import numpy as np
 
 from .categories import texts_in, why_no_category
 
-__all__ = ["why_group", "why_no_number", "why_no_text", "why_numbers"]
+__all__ = ["is_named_group", "why_group", "why_no_number", "why_no_text", "why_numbers"]
 
 MIN_ROWS = 10  # fewer rows are all distinct by chance
 ID = re.compile(r"(?:^|[\W_])(?:id|ids|uid|uuid|guid|index|idx|row|key|nr|no)(?:$|[\W_])|^column 1$", re.I)
 GROUP = re.compile(
     r"(?:^|[\W_])(?:id|user|subject|patient|person|participant|machine|device|unit|session|run|batch|cycle|trial|group|"
-    r"household|customer)(?:$|[\W_])",
+    r"household|customer|query|qid)(?:$|[\W_])",
     re.I,
 )
 MIN_NUMBERS = 5  # fewer texts that look like numbers may as well be names, such as 1, 2 and 3a
@@ -106,7 +106,16 @@ def why_group(name: str, values: Sequence[Any]) -> str:
         return ""
     if 1 + sum(a != b for a, b in pairwise(values)) == k:
         return f"it has {k} values, each in consecutive rows"
-    return f"its name suggests it, and it has {k} values" if GROUP.search(name) else ""
+    return f"its name suggests it, and it has {k} values" if is_named_group(name) else ""
+
+
+def is_named_group(name: str) -> bool:
+    """Whether a column's name suggests that it says which rows belong together.
+
+    >>> is_named_group("machine"), is_named_group("heat")
+    (True, False)
+    """
+    return GROUP.search(name) is not None
 
 
 def _constant(n_distinct: int) -> str:

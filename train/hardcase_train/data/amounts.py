@@ -7,7 +7,7 @@ leave out what cannot keep them, and ``stages.kept`` proves each point.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -18,9 +18,14 @@ from hardcase_edge.errors import InputError
 from hardcase_edge.program.cost import to_micro
 from hardcase_edge.program.limits import MAX_COEFFICIENTS
 
-__all__ = ["MAX_COST", "NO_LIMITS", "PolicyLimits", "check_amount", "check_cost", "limits_of"]
+__all__ = [
+    "DECLARED", "MAX_COST", "NO_LIMITS", "ORIGINS", "PLACEHOLDER", "PolicyLimits", "check_amount", "check_choice",
+    "check_cost", "limits_of",
+]  # fmt: skip
 
 MAX_COST = 1e9
+DECLARED, PLACEHOLDER = "declared", "placeholder"  # a person's word; a number that hardcase init made up
+ORIGINS = ("measured", "modelled", DECLARED, PLACEHOLDER)  # where a cost is from
 RANGES = {"budget": (0, MAX_COST), "max_ms": (0, 1e9), "max_bytes": (1, 1 << 40), "max_forward": (0, 1)}
 UNITS = {"budget": "a cost", "max_ms": "milliseconds", "max_bytes": "a whole number of bytes", "max_forward": "a share"}
 
@@ -59,6 +64,22 @@ def check_cost(what: str, cost: Any) -> float | tuple[float, ...]:
             f"{what} has {len(cost)} coefficients, 1 to {MAX_COEFFICIENTS} are allowed; give fewer or more"
         )
     return tuple(check_amount(f"{what}, coefficient {k},", c) for k, c in enumerate(cost))
+
+
+def check_choice(what: str, name: Any, choices: Sequence[str]) -> str:
+    """Check a name that must be one of a few.
+
+    >>> check_choice("cost_origin", "measured", ORIGINS)
+    'measured'
+
+    Raises
+    ------
+    InputError
+        It is not one of them.
+    """
+    if name not in choices:
+        raise InputError(f"{what} is {str(name)[:80]!r}; use one of {', '.join(choices)}")
+    return str(name)
 
 
 @dataclass(frozen=True, kw_only=True)

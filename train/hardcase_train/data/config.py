@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -19,12 +18,12 @@ from hardcase_edge.program.kinds import CLASS, NAMES, Kind, kind_named
 
 from ..columns.dates import DATES
 from ..structured.item_settings import ItemSettings
-from .amounts import NO_LIMITS, PolicyLimits, check_amount, check_cost
+from .amounts import DECLARED, NO_LIMITS, ORIGINS, PolicyLimits, check_amount, check_choice, check_cost
 from .effort import effort_of
 from .index_settings import IndexSettings
 
 __all__ = [
-    "DEFAULT_METHODS", "SIZES", "TASKS", "Config", "SensorConfig", "check_choice", "read_config",
+    "DEFAULT_METHODS", "SIZES", "TASKS", "Config", "SensorConfig", "read_config",
 ]  # fmt: skip
 
 DEFAULT_METHODS = ("auto",)
@@ -54,10 +53,10 @@ KEYS: dict[str, dict[str, type | tuple[type, ...]]] = {
         "dates": str,
     },
     "cost": {"unit": str, "clock": bool, "default_sensor": NUMBER, "uplink": dict, "cloud": dict, "errors": dict},
-    "cost.uplink": {"per_request": (int, float), "per_byte": (int, float)},
-    "cost.cloud": {"per_request": (int, float)},
+    "cost.uplink": {"per_request": (int, float), "per_byte": (int, float), "cost_origin": str},
+    "cost.cloud": {"per_request": (int, float), "cost_origin": str},
     "cost.errors": {"miss": dict, "false_alarm": dict, "other": (int, float), "matrix": dict},
-    "sensor": {"name": str, "features": list, "cost": (int, list, float)},
+    "sensor": {"name": str, "features": list, "cost": (int, list, float), "cost_origin": str},
     "hpc": {"estimator": (list, str), "params": dict, "model": str, "table": str, "name": str, "classes": list},
     "lpc": {"tflite": str, "sensors": list},
     "index": {"estimated": bool}
@@ -76,6 +75,7 @@ KEYS: dict[str, dict[str, type | tuple[type, ...]]] = {
         "max_forward": NUMBER,
     },
 }
+KEYS["cost"]["cost_origin"] = str  # of the costs in a table, one of ORIGINS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +85,7 @@ class SensorConfig:
     name: str
     features: tuple[str, ...]
     cost: float | tuple[float, ...]  # unit of cost; several: c0 + c1 s + c2 s^2 ... for an item of size s
+    cost_origin: str = DECLARED  # where the cost is from, one of ORIGINS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,6 +113,9 @@ class Config:
     per_byte: float = 0.0
     cloud_per_request: float = 0.0
     sensors: tuple[SensorConfig, ...] = ()
+    default_origin: str = DECLARED  # where the costs of [cost] are from, one of ORIGINS
+    uplink_origin: str = DECLARED
+    cloud_origin: str = DECLARED
     estimator: str | tuple[str, ...] = ""  # several are the steps of a Pipeline; empty: the kind's default
     params: dict[str, Any] = field(default_factory=dict)
     model: Path | None = None  # file of a fitted model, in place of an estimator
@@ -237,6 +241,9 @@ def _build(path: Path, tree: dict[str, Any], seed: int | None) -> Config:
         "per_byte": check_amount(f"{path}: [cost.uplink] per_byte", uplink.get("per_byte", 0.0)),
         "cloud_per_request": check_amount(f"{path}: [cost.cloud] per_request", cloud.get("per_request", 0.0)),
         "sensors": tuple(_sensor(path, entry) for entry in tree.get("sensor", [])),
+        "default_origin": _origin(f"{path}: [cost]", cost),
+        "uplink_origin": _origin(f"{path}: [cost.uplink]", uplink),
+        "cloud_origin": _origin(f"{path}: [cost.cloud]", cloud),
     }
     if not all(isinstance(name, str) and name for name in out["drop"]):
         raise InputError(f"{path}: [data] drop is {str(data['drop'])[:80]}, an array of column names is expected")
@@ -378,20 +385,9 @@ def _sensor(path: Path, entry: Any) -> SensorConfig:
         name=entry["name"],
         features=tuple(features),
         cost=check_cost(f"{path}: the cost of sensor {entry['name']!r}", entry["cost"]),
+        cost_origin=_origin(f"{path}: sensor {entry['name']!r}", entry),
     )
 
 
-def check_choice(what: str, name: Any, choices: Sequence[str]) -> str:
-    """Check a name that must be one of a few.
-
-    >>> check_choice("[policy] size", "small", SIZES)
-    'small'
-
-    Raises
-    ------
-    InputError
-        It is not one of them.
-    """
-    if name not in choices:
-        raise InputError(f"{what} is {str(name)[:80]!r}; use one of {', '.join(choices)}")
-    return str(name)
+def _origin(where: str, section: dict[str, Any]) -> str:
+    return check_choice(f"{where} cost_origin", section.get("cost_origin", DECLARED), ORIGINS)

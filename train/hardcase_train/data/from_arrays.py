@@ -13,8 +13,8 @@ from hardcase_edge.program.cost import to_micro
 from hardcase_edge.program.definition import Sensor, Uplink
 from hardcase_edge.program.readings import request_bytes
 
-from .amounts import MAX_COST
-from .config import SIZES, check_choice
+from .amounts import MAX_COST, check_choice
+from .config import SIZES
 from .dtypes import check_declared, declared, held
 from .effort import Effort, effort_of
 from .problem import MIN_ROWS, N_FOLDS, Problem, Rows, scaled, value_unit

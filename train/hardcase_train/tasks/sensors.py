@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from hardcase_edge.base.hints import nearest_column
 from hardcase_edge.errors import InputError
@@ -14,7 +15,7 @@ from hardcase_edge.program.readings import request_bytes
 from ..data.config import Config
 from ..data.table import Table
 
-__all__ = ["coefficients", "dropped_columns", "task_sensors", "task_uplink"]
+__all__ = ["coefficients", "cost_origins", "dropped_columns", "task_sensors", "task_uplink"]
 
 
 def dropped_columns(table: Table, config: Config) -> list[str]:
@@ -70,6 +71,18 @@ def task_sensors(table: Table, config: Config) -> tuple[tuple[Sensor, ...], tupl
             sensors.append(Sensor((k,), (to_micro(config.default_sensor),)))
             names.append(f)
     return tuple(sensors), tuple(names)
+
+
+def cost_origins(config: Config, names: Sequence[str]) -> dict[str, Any]:
+    """Where the costs of these sensors, of the radio and of the cloud are from, as front.json has it."""
+    own = {s.name: s.cost_origin for s in config.sensors}
+    origins = {name: own.get(name, config.default_origin) for name in names}
+    one = set(origins.values())
+    return {
+        "sensors": one.pop() if len(one) == 1 else origins,
+        "uplink": config.uplink_origin,
+        "cloud": config.cloud_origin,
+    }
 
 
 def _matching(names: Sequence[str], pattern: str) -> list[str]:

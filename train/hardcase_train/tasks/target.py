@@ -17,7 +17,8 @@ from ..data.split import strata
 from ..data.table import Table
 
 __all__ = [
-    "Target", "numbers_of_names", "read_target", "target_classes", "target_labels", "target_values", "whole_column",
+    "Target", "check_relevance", "numbers_of_names", "read_target", "target_classes", "target_labels", "target_values",
+    "whole_column",
 ]  # fmt: skip
 
 MAX_VALUE = 1e12  # magnitude: beyond, squares and 32-bit results lose what models tell apart
@@ -62,17 +63,26 @@ def read_target(table: Table, config: Config) -> Target:
         return Target(kind, y, classes)
     y = target_values(table, config.target)
     if kind.needs_groups:
-        _check_relevance(y, config)
+        if config.group is None:
+            raise InputError(
+                '[data] task = "rank" orders the rows of a group; name the column of groups: group = "..."'
+            )
+        check_relevance(y, config.target)
     return Target(kind, y)
 
 
-def _check_relevance(y: np.ndarray, config: Config) -> None:
-    if config.group is None:
-        raise InputError('[data] task = "rank" orders the rows of a group; name the column of groups: group = "..."')
+def check_relevance(y: np.ndarray, target: str) -> None:
+    """Refuse values (n,) that are no relevances.
+
+    Raises
+    ------
+    InputError
+        One is not a whole number from 0 to ``MAX_RELEVANCE``.
+    """
     odd = np.flatnonzero((y < 0) | (y > MAX_RELEVANCE) | (y != np.floor(y)))
     if len(odd):
         raise InputError(
-            f"the target {config.target!r} is {y[odd[0]]:g} in row {odd[0] + 1}; ranking takes whole numbers from 0 "
+            f"the target {target!r} is {y[odd[0]]:g} in row {odd[0] + 1}; ranking takes whole numbers from 0 "
             f'(irrelevant) to {MAX_RELEVANCE}; use task = "value" for others'
         )
 

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much cheaper a policy is than f0 for every case and than reading every sensor, and on what costs that rests.
+
+Costs that ``hardcase init`` made up are placeholders. The same decisions, priced by the cost meter at ten times and a
+tenth of these costs, say how much of the cut is theirs. The policy stays the same; trained for such costs, another one
+would be picked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hardcase_edge.program.cost import Priced
+    from hardcase_edge.program.definition import Sensor, Uplink
+    from hardcase_export.drafts.costs import Costs
+    from hardcase_export.integers.decide import Paths
+
+__all__ = ["FACTORS", "Headline", "headline"]
+
+FACTORS = (0.1, 10.0)  # by which placeholders are scaled
+
+
+@dataclass(frozen=True)
+class Headline:
+    """Cuts of the mean cost on test rows, as shares of what they are compared with; None where that costs nothing.
+
+    f0, every : mean cost of f0 for every case, and of reading every sensor without a request, in the user's unit
+    cut, cut_every : against these
+    sensors : number of sensors whose costs are placeholders, of ``n_sensors``
+    request : whether a cost of the request is a placeholder
+    if_sensors, if_request : the lowest and the highest ``cut`` if the placeholders of the sensors, and those of the
+        request, are scaled by ``FACTORS``; None without such placeholders
+    """
+
+    f0: float
+    every: float
+    cut: float | None
+    cut_every: float | None
+    n_sensors: int
+    sensors: int = 0
+    request: bool = False
+    if_sensors: tuple[float, float] | None = None
+    if_request: tuple[float, float] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class _Prices:
+    """Costs that a meter can read."""
+
+    sensors: tuple[Sensor, ...]
+    uplink: Uplink
+
+
+def headline(program: Priced, paths: Paths, names: Sequence[str], costs: Costs | None) -> Headline:
+    """The headline of decisions.
+
+    Parameters
+    ----------
+    program : whose sensors and uplink have the costs
+    paths : what rows bought and asked, as ``hardcase_export.integers.decide.paths_of`` counts them
+    names : of the program's sensors
+    costs : where costs are from; None: every one is a person's own
+    """
+    from hardcase_edge.program.inner import INNER
+    from hardcase_export.drafts.costs import PLACEHOLDER, Costs
+    from hardcase_export.integers.decide import mean_cost
+
+    known = costs or Costs()
+    outer = [k for k, name in enumerate(names) if name not in INNER or any(program.sensors[k].cost)]
+    read = tuple(k for k in outer if not known.f0 or names[k] in known.f0)
+    sizes: dict[int, float] = {}
+    for (size, _, _), rows in paths.items():
+        sizes[size] = sizes.get(size, 0.0) + rows
+    asked: Paths = {(size, read, 1): rows for size, rows in sizes.items()}
+    whole: Paths = {(size, tuple(outer), 0): rows for size, rows in sizes.items()}
+
+    def cut(prices: Priced, against: Paths) -> float | None:
+        most = mean_cost(prices, against)
+        return 1 - mean_cost(prices, paths) / most if most else None
+
+    def span(of: Mapping[str, Any]) -> tuple[float, float] | None:
+        cuts = [cut(_scaled(program, factor, **of), asked) for factor in FACTORS]
+        found = [c for c in (*cuts, cut(program, asked)) if c is not None]
+        return (min(found), max(found)) if found else None
+
+    marked = known.placeholders(names) & set(outer)
+    up = program.uplink
+    radio = known.uplink == PLACEHOLDER and bool(up.per_request or up.per_byte)
+    cloud = known.cloud == PLACEHOLDER and bool(up.cloud_per_request)
+    return Headline(
+        f0=mean_cost(program, asked),
+        every=mean_cost(program, whole),
+        cut=cut(program, asked),
+        cut_every=cut(program, whole),
+        n_sensors=len(outer),
+        sensors=len(marked),
+        request=radio or cloud,
+        if_sensors=span({"sensors": marked}) if marked else None,
+        if_request=span({"radio": radio, "cloud": cloud}) if radio or cloud else None,
+    )
+
+
+def _scaled(
+    program: Priced, factor: float, sensors: frozenset[int] = frozenset(), radio: bool = False, cloud: bool = False
+) -> _Prices:
+    """The program's costs with some of them times a factor."""
+    from dataclasses import replace
+
+    new = [
+        replace(s, cost=tuple(round(c * factor) for c in s.cost)) if k in sensors else s
+        for k, s in enumerate(program.sensors)
+    ]
+    up = program.uplink
+    if radio:
+        up = replace(up, per_request=round(up.per_request * factor), per_byte=round(up.per_byte * factor))
+    if cloud:
+        up = replace(up, cloud_per_request=round(up.cloud_per_request * factor))
+    return _Prices(tuple(new), up)
