@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import platform
+import signal
 import subprocess
 import sys
 import time
@@ -107,6 +108,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="another file, of which no page is made")
     parser.add_argument("--render", action="store_true", help="only write the page")
     args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))  # and the method's process with it
     strange = [name for name in args.cases if name not in NAMES]
     if strange:
         sys.exit(f"{strange[0]} is not a case; cases are {', '.join(NAMES)}")

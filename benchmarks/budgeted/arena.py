@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import resource
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
+from signal import SIGKILL
 from typing import Any
 
 import numpy as np
@@ -39,6 +43,7 @@ METHODS = {  # the module and class of each; modules are imported where their me
     "static": "peers.StaticSet",
     "all sensors": "peers.AllSensors",
     "FrugalML": "frugal.Frugal",
+    "agreeing APIs": "frugal.AgreeingApis",
     "best API": "frugal.BestApi",
 }
 
@@ -89,10 +94,19 @@ def run(drawn: Drawn, method: str, effort: str = "quick") -> dict[str, Any]:
     finally:
         here.close()
         process.join(10)
-        process.kill()
+        _end(process)
     for wish, note in notes.items():
         wishes[wish]["note"] = note
     return {"seconds": round(seconds, 2), "rows": drawn.rows, "wishes": wishes}
+
+
+def _end(process: SpawnProcess) -> None:
+    """The process and all that it started, such as a training."""
+    if process.pid is not None:
+        with suppress(ProcessLookupError):  # it has ended, or has not begun
+            os.killpg(process.pid, SIGKILL)
+    process.kill()
+    process.join()
 
 
 def _next(pipe: Connection, kind: str) -> Any:
@@ -202,6 +216,7 @@ def _work(pipe: Connection, name: str, effort: str, problem: Problem) -> None:
             raise value
         return np.asarray(value)
 
+    os.setsid()  # so that what it starts ends with it
     method: Any = None
     try:
         method = made(name, effort)

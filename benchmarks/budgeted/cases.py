@@ -114,19 +114,24 @@ def _first(
 # ---------------------------------------------------------------- answers of rented models
 
 
-def api_case(name: str, budgets: tuple[float, ...]) -> Callable[[int], Drawn]:
-    """Answers and confidences of the APIs of ``apis/api_NAME.npz`` as sensors, at prices for 10,000 calls; halves."""
+def api_case(name: str, budgets: tuple[float, ...], which: tuple[int, ...] = ()) -> Callable[[int], Drawn]:
+    """Answers and confidences of the APIs of ``apis/api_NAME.npz`` as sensors, at prices for 10,000 calls; halves.
+
+    ``which`` are the numbers of the APIs that there are; empty: all.
+    """
 
     def draw(seed: int) -> Drawn:
         with np.load(data() / "apis" / f"api_{name}.npz") as z:
             labels, confidence, truth, meta = z["labels"], z["confidence"], z["truth"], str(z["meta"])
         lines = [line.split(",") for line in meta.splitlines()[1:] if line.strip()]
+        if len(lines) != labels.shape[1]:
+            raise ValueError(f"{name}: {len(lines)} prices for {labels.shape[1]} APIs")
+        if which:
+            labels, confidence, lines = labels[:, which], confidence[:, which], [lines[j] for j in which]
         k = labels.shape[1]
         X = np.empty((len(truth), 2 * k))
         X[:, 0::2], X[:, 1::2] = labels, confidence
         sensors = tuple(Sensor(line[1], (2 * j, 2 * j + 1), float(line[2])) for j, line in enumerate(lines))
-        if len(sensors) != k:
-            raise ValueError(f"{name}: {len(sensors)} prices for {k} APIs")
         order = np.random.RandomState(seed).permutation(len(truth))
         return _split(name, X, truth, order, len(truth) // 2, sensors, means(*budgets), seed, range(0, 2 * k, 2))
 
@@ -183,8 +188,10 @@ def _digits() -> tuple[np.ndarray, np.ndarray]:
 
 FIVE = tuple(range(5))
 ROUTED = ("hardcase", "router by hand", "cascade by hand", "static")
-RENTED = ("hardcase", "FrugalML", "best API")
+RENTED = ("hardcase", "FrugalML", "agreeing APIs", "best API")
+ROUTES = ("hardcase", "FrugalML", "cascade by hand", "best API")
 PLAIN = ("hardcase", "cascade by hand", "all sensors")
+TWO = (3, 2)  # of RAFDB's APIs: a free network, and the one that is right most often
 FRUGAL_SEEDS = (100, 10, 1, 50, 5)  # FrugalML's own
 FIVE_TABLES = {
     "covertype": ("covertype_sample", 12_000),
@@ -241,10 +248,13 @@ CASES: dict[str, Case] = {
     "ferplus": Case("FERPLUS: faces", api_case("ferplus", (1, 3, 5, 10, 15)), RENTED, FRUGAL_SEEDS),
     "yelp": Case("YELP: texts", api_case("yelp", (0.5, 0.75, 1.5, 2.5, 3.5)), RENTED, FRUGAL_SEEDS),
     "digit": Case("DIGIT: speech", api_case("digit", (5, 12, 25, 41, 60)), RENTED, FRUGAL_SEEDS),
+    "two-rafdb": Case(
+        "RAFDB, two models: a free one and the best one", api_case("rafdb", (2.5, 5, 7.5), TWO), ROUTES, FRUGAL_SEEDS
+    ),
     "cube-nm": Case("CUBE-NM, 800 rows", lambda seed: cube_nm(800, 0.1, seed), ROUTED, FIVE, "normal"),
     "cube-nm-8000": Case("CUBE-NM, 8,000 rows", lambda seed: cube_nm(8_000, 0.1, seed), ROUTED, (0,), "normal"),
     "cube-nm-noisy": Case("CUBE-NM, 800 rows, context noise .3", lambda seed: cube_nm(800, 0.3, seed), ROUTED, FIVE),
-    "cube": Case("CUBE, 800 rows", lambda seed: cube(800, seed), PLAIN, (0,)),
+    "cube": Case("CUBE, 800 rows", lambda seed: cube(800, seed), (*PLAIN, "agreement"), (0,)),
     "letters": Case(
         "Letters, N-Z against A-M", table("letter", 0, (*means(4), Wish(5, HARD))), PLAIN[:2], (0, 1, 2), "normal"
     ),

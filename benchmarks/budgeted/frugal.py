@@ -11,13 +11,13 @@ are mixed by a coin, so that the mean cost on training rows is the budget.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import numpy as np
 
 from benchmarks.budgeted.problem import Problem, Session, Wish
 
-__all__ = ["BestApi", "Frugal", "Strategy"]
+__all__ = ["AgreeingApis", "BestApi", "Frugal", "Strategy"]
 
 N_THRESHOLDS = 100  # per label: quantiles of the base's confidence
 NEVER = -1
@@ -92,23 +92,26 @@ class Frugal:
             out.append((cost, accuracy, dict(rules)))
         return out
 
-    def mixture(self, budget: float) -> tuple[Strategy, Strategy, float]:
-        """The cheaper and the dearer strategy, and the dearer one's share; the cheapest if nothing is in budget."""
-        costs = [c for c, _ in self.points]
-        k = int(np.searchsorted(costs, budget, side="right"))
-        if k in (0, len(costs)):
-            only = self.strategies[min(k, len(costs) - 1)]
-            return only, only, 0.0
-        return self.strategies[k - 1], self.strategies[k], (budget - costs[k - 1]) / (costs[k] - costs[k - 1])
-
     def decide(self, session: Session) -> np.ndarray:
         """A coin for each row chooses its strategy."""
-        cheap, dear, share = self.mixture(session.wish.budget)
-        is_dear = np.random.default_rng([session.problem.seed, session.n]).random(session.n) < share
         answer = np.empty(session.n, dtype=np.int64)
-        for strategy, rows in ((cheap, np.flatnonzero(~is_dear)), (dear, np.flatnonzero(is_dear))):
-            answer[rows] = _run(strategy, session, rows)
+        for k, rows in drawn_by_coin([c for c, _ in self.points], session):
+            answer[rows] = _run(self.strategies[k], session, rows)
         return answer
+
+
+def drawn_by_coin(costs: list[float], session: Session) -> list[tuple[int, np.ndarray]]:
+    """Numbers of the two points of a hull that a coin mixes to meet a mean budget, and the rows of each.
+
+    If nothing costs as little as the budget, the cheapest point has all rows.
+    """
+    budget, every = session.wish.budget, np.arange(session.n)
+    k = int(np.searchsorted(costs, budget, side="right"))
+    if k in (0, len(costs)):
+        return [(min(k, len(costs) - 1), every)]
+    share = (budget - costs[k - 1]) / (costs[k] - costs[k - 1])
+    is_dear = np.random.default_rng([session.problem.seed, session.n]).random(session.n) < share
+    return [(k - 1, every[~is_dear]), (k, every[is_dear])]
 
 
 def _hull_of_label(right: np.ndarray, sure: np.ndarray, base: int, costs: np.ndarray) -> list[_Vertex]:
@@ -132,6 +135,58 @@ def _run(strategy: Strategy, session: Session, rows: np.ndarray) -> np.ndarray:
         at = np.flatnonzero((label == own) & (sure <= threshold))
         answer[at] = session.read(second, rows[at])[:, 0].astype(np.int64)
     return answer
+
+
+@dataclass(frozen=True)
+class Panel:
+    """APIs that are asked for every row; where their labels differ, the expert is asked, if there is one."""
+
+    asked: tuple[int, ...]
+    expert: int = NEVER
+
+
+class AgreeingApis:
+    """Agreement-based cascading of rented models (its rule is written anew from the paper's abstract).
+
+    All panels of one to three APIs are tried, alone and before each expert. Labels that differ without an expert are
+    answered by the member that is right most often. As with FrugalML, two panels next to each other on the hull of
+    accuracy over cost are mixed by a coin.
+    """
+
+    def fit(self, problem: Problem) -> None:
+        """The hull of all panels."""
+        labels, k = problem.X[:, 0::2].astype(np.int64), len(problem.sensors)
+        self.skill = (labels == problem.y[:, None]).mean(axis=0)
+        panels = [Panel(asked, expert) for n in (1, 2, 3) for asked in combinations(range(k), n)
+                  for expert in (NEVER, *range(k)) if expert not in asked and (n > 1 or expert == NEVER)]  # fmt: skip
+        points = []
+        for panel in panels:
+            answer, differs = self._said(panel, labels)
+            cost = problem.costs[list(panel.asked)].sum()
+            if panel.expert != NEVER:
+                answer = np.where(differs, labels[:, panel.expert], answer)
+                cost += differs.mean() * problem.costs[panel.expert]
+            points.append((float(cost), float((answer == problem.y).mean())))
+        order = upper_hull(points)
+        self.points, self.panels = [points[j] for j in order], [panels[j] for j in order]
+
+    def _said(self, panel: Panel, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The label of the panel's best member, and whether the labels differ."""
+        own = labels[:, panel.asked]
+        best = max(range(len(panel.asked)), key=lambda j: self.skill[panel.asked[j]])
+        return own[:, best], (own != own[:, :1]).any(axis=1)
+
+    def decide(self, session: Session) -> np.ndarray:
+        """A coin for each row chooses its panel."""
+        answer = np.empty(session.n, dtype=np.int64)
+        for k, rows in drawn_by_coin([c for c, _ in self.points], session):
+            panel, labels = self.panels[k], np.zeros((len(rows), len(self.skill)), dtype=np.int64)
+            for api in panel.asked:
+                labels[:, api] = session.read(api, rows)[:, 0]
+            answer[rows], differs = self._said(panel, labels)
+            if panel.expert != NEVER:
+                answer[rows[differs]] = session.read(panel.expert, rows[differs])[:, 0]
+        return answer
 
 
 class BestApi:

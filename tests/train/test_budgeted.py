@@ -3,18 +3,20 @@
 
 from __future__ import annotations
 
+import time
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 from pyarrow import parquet
 
 from benchmarks.budgeted import acquiring, hard_page, masked, page, peers
 from benchmarks.budgeted.arena import Drawn, FileError, MethodError, class_of, run
 from benchmarks.budgeted.cases import CASES, FIVE_TABLES, cube, cube_costs, cube_nm
-from benchmarks.budgeted.frugal import Frugal
+from benchmarks.budgeted.frugal import AgreeingApis, Frugal
 from benchmarks.budgeted.ours import task
 from benchmarks.budgeted.problem import HARD, Meter, OverspentError, Problem, Sensor, Session, Wish
 from hardcase_train.data.config import read_config
@@ -103,6 +105,19 @@ def test_a_method_that_hides_its_purchases_pays_for_them(toy: Drawn, tmp_path: P
     found = ran(toy, tmp_path, body)
     assert (found["accuracy"], found["cost"], found["most"], found["refused"]) == (0.5, 2.0, 2.0, 1)
     assert toy.problem.X.any()
+
+
+def test_what_a_method_starts_ends_with_it(toy: Drawn, tmp_path: Path) -> None:
+    body = f"""import subprocess
+        child = subprocess.Popen(["sleep", "300"])
+        open({str(tmp_path / "pid")!r}, "w").write(str(child.pid))
+        raise ValueError("no")"""
+    with pytest.raises(MethodError, match="ValueError: no"):
+        ran(toy, tmp_path, body)
+    pid, deadline = int((tmp_path / "pid").read_text()), time.monotonic() + 20
+    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 @pytest.mark.parametrize(
@@ -195,6 +210,18 @@ def test_frugalml_finds_the_best_mixture_of_strategies(budget: float) -> None:
     method.fit(toy)
     costs, accuracies = zip(*method.points, strict=True)
     assert np.interp(budget, costs, accuracies) == pytest.approx(best_by_enumeration(toy, budget), abs=1e-12)
+
+
+def test_apis_that_agree_answer_and_an_expert_is_asked_where_they_differ() -> None:
+    labels = np.array([[0, 0, 1], [0, 1, 0], [0, 1, 1], [1, 1, 0], [1, 0, 0], [1, 0, 1]] * 10)
+    X, y = np.zeros((60, 6)), np.array([0, 0, 1, 1, 0, 1] * 10)
+    X[:, 0::2] = labels
+    sensors = tuple(Sensor(f"m{k}", (2 * k, 2 * k + 1), cost) for k, cost in enumerate((1.0, 1.0, 4.0)))
+    toy, method = Problem("agreeing", X, y, sensors, (Wish(5.0),)), AgreeingApis()
+    method.fit(toy)
+    session = session_of(toy, Wish(5.0), X)[1]
+    assert (method.decide(session) == y).all()
+    assert session.spent.tolist() == [2.0, 6.0, 6.0, 2.0, 6.0, 6.0] * 10
 
 
 def test_frugalml_spends_on_average_what_the_budget_says() -> None:
