@@ -81,12 +81,17 @@ def difference(methods: Runs, peer: str, wish: str) -> tuple[str, str]:
     own, other = accuracies(methods, OURS, wish), accuracies(methods, peer, wish)
     gaps = [own[s] - other[s] for s in sorted(own) if s in other]
     if not gaps:
-        return "", "not run"
+        return "", ""
     mean, half = interval(gaps)
     if half != half:
-        return "", f"{mean:+.4f} (one instance)"
+        return "", f"{mean:+.4f}"
     said = AHEAD if mean > half else BEHIND if mean < -half else LEVEL
     return said, f"{mean:+.4f} ± {half:.4f}"
+
+
+def counted(n: int) -> str:
+    """So many instances."""
+    return "not run" if n == 0 else "one instance" if n == 1 else f"{n} instances"
 
 
 def wishes(name: str) -> list[str]:
@@ -101,9 +106,19 @@ def hard_part(results: dict[str, Runs]) -> str:
     wanted = sum(len(case.seeds) for case in HARD_CASES.values())
     if n < wanted:
         missed.append(f"\n{n} of {wanted} instances have been run with `{OURS}`; the command runs the others.")
-    parts = [FIRST, "\n".join(missed) + "\n", ABOUT]
+    parts = [FIRST, "\n".join(missed) + "\n", ABOUT, _conditions(results)]
     parts += [_set(name, results.get(name, {})) for name in HARD_CASES]
     return "\n".join(parts)
+
+
+def _conditions(results: dict[str, Runs]) -> str:
+    """Commits, versions and machines of all runs."""
+    runs = [r["with"] for n in HARD_CASES for ss in results.get(n, {}).values() for r in ss.values() if "with" in r]
+    found = {key: sorted({str(w[key]) for w in runs}) for key in sorted({key for w in runs for key in w})}
+    said = "; ".join(f"{key} {', '.join(values)}" for key, values in found.items())
+    return (
+        f"Measured with: {said}.\nA commit with `-dirty` had this benchmark's own changes beside it.\n" if runs else ""
+    )
 
 
 def _misses(results: dict[str, Runs]) -> Iterator[str]:
@@ -113,9 +128,11 @@ def _misses(results: dict[str, Runs]) -> Iterator[str]:
         for rival in RIVALS:
             each = {w: difference(methods, rival, w) for w in wishes(name)}
             if not all(said for said, _ in each.values()):
-                told = ", ".join(f"{gap.split()[0]} at {w.split()[1]}" for w, (_, gap) in each.items())
+                told = ", ".join(f"{gap} at {w.split()[1]}" for w, (_, gap) in each.items())
                 yield f"- {case.title}: " + (
-                    f"not run beside {rival}." if "not run" in str(each) else f"one instance beside {rival}: {told}."
+                    f"not run beside {rival}."
+                    if not all(gap for _, gap in each.values())
+                    else f"one instance beside {rival}: {told}."
                 )
                 continue
             n = sum(said == AHEAD for said, _ in each.values())
@@ -138,10 +155,11 @@ def _set(name: str, methods: Runs) -> str:
         runs = methods.get(method, {})
         cells = [cell(list(a.values())) if (a := accuracies(methods, method, w)) else "" for w in asked]
         seconds = f"{np.mean([r['seconds'] for r in runs.values()]):.0f}" if runs else ""
-        rows.append([f"{method} ({len(runs)} instances)" if runs else f"{method} (not run)", *cells, seconds])
+        rows.append([f"{method} ({counted(len(runs))})", *cells, seconds])
     for rival in (*RIVALS, *OTHERS):
         gaps = [" ".join(reversed(difference(methods, rival, w))).strip() for w in asked]
-        rows.append([f"hardcase less {rival}", *gaps, ""])
+        both = len(methods.get(OURS, {}).keys() & methods.get(rival, {}).keys())
+        rows.append([f"hardcase less {rival} ({counted(both)})", *gaps, ""])
     head = ["accuracy", *(f"at most {w.split()[1]}" for w in asked), "CPU s"]
     return f"### {case.title}\n\n{markdown(head, rows)}\n"
 

@@ -328,7 +328,7 @@ def test_a_page_of_hard_budgets_begins_with_what_is_missed() -> None:
     assert "- CUBE: ahead of GDFS order at 0 of 3 budgets; behind by -0.0500 ± 0.0000 at 3," in text
     assert "CUBE: ahead of AACO" not in text
     assert "- MNIST, 49 patches: not run beside AACO." in text
-    assert "| hardcase less AACO | +0.1000 ± 0.0000 ahead |" in text
+    assert "| hardcase less AACO (3 instances) | +0.1000 ± 0.0000 ahead |" in text
     assert "hardcase                 0.9010 ± 0.0025    3" in hard_page.beside("x", {"hardcase": of(0.9)}, "x.py")
 
 
