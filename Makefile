@@ -163,7 +163,7 @@ fuzz: $(READY) mosquitto
 
 # Random changes of the learners, and whether tests notice; half an hour at most: make mutants COUNT=20 SEED=1 ONLY=cstc
 mutants: $(READY)
-	@$(BIN)/python -m benchmarks.mutants --count $(or $(COUNT),100) --seed $(or $(SEED),0) $(if $(ONLY),--only $(ONLY)) \
+	@$(BIN)/python -m benchmarks.mutants --count $(or $(COUNT),100) --seed $(or $(SEED),0) $(if $(ONLY),--only "$(ONLY)") \
 		$(if $(MINUTES),--minutes $(MINUTES))
 
 # A fleet in virtual time: 20 seeds of 50,000 decisions, and one of a million; about a minute.

@@ -61,13 +61,14 @@ class Mutant:
 
     module: Path
     line: int
+    column: int
     start: int
     end: int
     before: str
     text: str
 
     def __str__(self) -> str:
-        return f"{self.module}:{self.line}: {' '.join(self.before.split())} -> {self.text}"
+        return f"{self.module}:{self.line}:{self.column}: {' '.join(self.before.split())} -> {self.text}"
 
     def applied(self, source: bytes) -> bytes:
         """The module with the change."""
@@ -121,7 +122,7 @@ def mutants_of(module: Path) -> list[Mutant]:
     functions = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
     for at, text in (change for function in functions for node in inside(function) for change in changes(node)):
         start, end = ends[at.lineno - 1] + at.col_offset, ends[at.end_lineno - 1] + at.end_col_offset
-        mutant = Mutant(module, at.lineno, start, end, source[start:end].decode(), text)
+        mutant = Mutant(module, at.lineno, at.col_offset + 1, start, end, source[start:end].decode(), text)
         with suppress(SyntaxError):
             compile(mutant.applied(source), str(module), "exec")
             found[mutant] = None

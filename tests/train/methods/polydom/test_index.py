@@ -81,6 +81,7 @@ def test_a_set_is_nowhere_cheaper_only_if_it_is_so_at_every_size() -> None:
 def test_coefficients_of_0_do_not_make_sizes_too_large() -> None:
     costs = Costs([(5, 0, 0, 0, 0, 0, 0, 0), (0, 1)], largest=2**31 - 1)
     assert costs.of(0b01) == (5,)
+    assert sign_runs((5, 0), 1, 2**31 - 1) == ((1, 1),)
     assert costs.at(2**31 - 1).tolist() == [0, 5, 2**31 - 1, 2**31 + 4]
 
 

@@ -112,6 +112,13 @@ def test_each_candidate_of_a_state_costs_what_its_missing_sensors_cost(seed: int
     assert n_seen
 
 
+def test_no_state_offers_a_set_that_another_one_beats_at_every_size() -> None:
+    """The first sensor alone is right in .7 and costs 5; the second alone is right in .8 and costs 1."""
+    costs = Costs([(5,), (1,)], 4)
+    sets = tuple(Set(mask, costs.of(mask), accuracy) for mask, accuracy in ((3, 0.9), (2, 0.8), (1, 0.7), (0, 0.5)))
+    assert [s.mask for s in Shipped(sets, costs).choices(0)] == [3, 2]
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_each_sensor_may_fail_and_there_is_an_answer(seed: int) -> None:
     _, _, _, made = programs(seed, 3)

@@ -227,7 +227,7 @@ def test_a_heavy_row_pays_by_its_weight(price, is_kept):
         feature=np.array([0, leaf, 1, leaf, leaf], np.int32), bins=np.zeros(5, np.int32), missing_left=np.ones(5, bool),
         children=np.array([[1, 2], [-1, -1], [3, 4], [-1, -1], [-1, -1]], np.int32), shares=np.eye(2)[[0, 0, 1, 0, 1]],
     )  # fmt: skip
-    codes = np.array([[0, 0, 1, 1], [0, 0, 0, 1]], np.uint8)
+    codes = np.array([[0, MISSING_BIN, 1, 1], [0, 0, 0, 1]], np.uint8)  # what is missing goes left
     y, weights = np.array([0, 0, 0, 1]), np.array([1.0, 1.0, 1.0, 5.0])
     forest = BudgetPrune([tree], codes, y, weights, np.array([0, 1]), np.array([0.0, 2.0]))
     (kept,) = forest.prune(price)
