@@ -2,7 +2,8 @@
 """MQ2008 of LETOR 4.0 as problems of ranking: five folds of whole queries, features that cost what a file says.
 
 The skewed data are those of Xu et al. (2014), 6.3: documents of relevance 2 against the others, of which each stands
-there ten times: it weighs ten times in learning, and takes ten places of a ranking.
+there ten times: it weighs ten times in learning, and takes ten places of a ranking. Their values have a deviation of 1, as
+those of tasks have, which does not change the NDCG of two values. Relevances stay as they are, as in tasks.
 
 ``HARDCASE_DATA`` names the folder of ``mq2008.npz``. Three subsets train, one validates, one tests.
 """
@@ -19,7 +20,7 @@ from hardcase_edge.batch.quality import Quality
 from hardcase_edge.batch.ranking import group_average_precision, group_precision
 from hardcase_train.data.effort import Effort
 from hardcase_train.data.from_arrays import make_problem
-from hardcase_train.data.problem import Problem, Rows
+from hardcase_train.data.problem import Problem, Rows, value_unit
 
 from .digits38 import data
 
@@ -45,7 +46,7 @@ def problem_of(fold: int, effort: Effort | str) -> Problem:
 
 
 def skewed_of(fold: int, effort: Effort | str) -> Problem:
-    """The skewed data of one fold, as values of 1 and 0."""
+    """The skewed data of one fold, as values of two sizes."""
     return _problem(fold, effort, is_skewed=True)
 
 
@@ -80,6 +81,8 @@ def _problem(fold: int, effort: Effort | str, is_skewed: bool) -> Problem:
     costs = [prices[f + 1] for f in usable]
     X, y = X[:, usable].astype(np.float64), (y == y.max() if is_skewed else y).astype(np.float64)
     weight = np.where(y > 0, 1.0, TIMES) if is_skewed else np.ones(len(y))
+    unit = value_unit(y, weight)[1] if is_skewed else 1.0
+    y = y / unit
     names = np.unique(subset)
     part = np.array([0, 0, 0, 1, 2])[(np.searchsorted(names, subset) - fold) % N_FOLDS]
     made = make_problem(X, y, weight, 0, None, costs, FORWARD_COST, fold, "small", effort, query)
@@ -90,4 +93,4 @@ def _problem(fold: int, effort: Effort | str, is_skewed: bool) -> Problem:
         return Rows(X[own], y[own], f0[own], own, weight[own], query[own].astype(np.int64))
 
     parts = {"train": rows(0), "valid": rows(1), "test": rows(2)}
-    return replace(made, **parts, value_unit=(0.0, 1.0)).with_quality(NDCG)
+    return replace(made, **parts, value_unit=(0.0, unit)).with_quality(NDCG)
