@@ -3,7 +3,7 @@
 
 The skewed data are those of Xu et al. (2014), 6.3: documents of relevance 2 against the others, of which each stands
 there ten times: it weighs ten times in learning, and takes ten places of a ranking. Their values have a deviation of 1, as
-those of tasks have, which does not change the NDCG of two values. Relevances stay as they are, as in tasks.
+those of tasks do; the NDCG of two values is the same in any unit. Relevances stay as they are, as in tasks.
 
 ``HARDCASE_DATA`` names the folder of ``mq2008.npz``. Three subsets train, one validates, one tests.
 """

@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the README claims, and the figure behind each claim: writes the first table of docs/benchmarks/README.md.
+
+    python benchmarks/claims.py
+
+Each figure is taken from the JSON of a benchmark; its date is that of the commit that wrote it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from page import markdown
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+PAGE = ROOT / "docs" / "benchmarks" / "README.md"
+BEGIN, END = "<!-- claims -->", "<!-- claims end -->"
+TITLES = ("the README says", "figure", "spread", "beside", "command", "date")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim, and what the JSON of a page makes of it: figure, interval or spread, peer."""
+
+    said: str
+    page: str
+    command: str
+    figures: Callable[[Any], tuple[str, str, str]]
+
+
+def rows() -> list[tuple[str, ...]]:
+    """A row for each claim, all cells but the date's."""
+    made = []
+    for claim in CLAIMS:
+        cells = claim.figures(json.loads((RESULTS / f"{claim.page}.json").read_text()))
+        made.append((f"[{claim.said}]({claim.page}.md)", *cells, f"`{claim.command}`"))
+    return made
+
+
+def dates() -> list[str]:
+    """Of the commits that wrote each claim's JSON."""
+    paths = [f"benchmarks/results/{claim.page}.json" for claim in CLAIMS]
+    asked = [["git", "log", "-1", "--format=%cs", "--", path] for path in paths]
+    return [subprocess.run(a, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip() for a in asked]
+
+
+def _rig(results: Any) -> tuple[str, str, str]:
+    targets = results["targets"].values()
+    share = [t["rows"]["hardcase"]["cost"] / t["rows"]["cascade"]["cost"] for t in targets]
+    cut = [1 - t["rows"]["hardcase"]["cost"] / t["rows"]["f0"]["cost"] for t in targets]
+    splits = len(next(iter(targets))["runs"])
+    return (
+        f"{100 * np.mean(cut):.1f} % of f0's cost cut at `--max-loss {results['max_loss']}`",
+        f"{100 * min(cut):.1f} to {100 * max(cut):.1f} % over {len(cut)} targets, {splits} splits",
+        f"{np.exp(np.mean(np.log(share))):.2f} of the cascade's cost ({min(share):.2f} to {max(share):.2f})",
+    )
+
+
+def _promise(results: Any) -> tuple[str, str, str]:
+    held = {name: run["promise"]["held"] for name, run in results.items() if "taken for" not in name}
+    naive = [results[name]["naive"]["held"] for name in held]
+    return (
+        f"holds on {100 * min(held.values()):.1f} % or more",
+        f"{len(held)} cases of 1,000 draws; 95 % asked, 80 % once",
+        f"without the test: {100 * min(naive):.0f} to {100 * max(naive):.0f} %",
+    )
+
+
+def _import(results: Any) -> tuple[str, str, str]:
+    rows = [r for r in results["rows"] if r["known"] == "every row"]
+    other = [r["emlearn_differ"] for r in rows if r.get("emlearn_differ") is not None]
+    return (
+        f"{sum(r['differ'] for r in rows)} of all labels differ",
+        f"{len(rows)} models",
+        f"emlearn: {max(other):,} labels of one model" if other else "",
+    )
+
+
+def _edge(results: Any) -> tuple[str, str, str]:
+    ratios = {what: [r["ratio"] for r in results["ratios"] if r["what"] == what] for what in
+              ("C, of the best peer's", "C, of onnxruntime's run()")}  # fmt: skip
+    best, onnx = ratios.values()
+    return (
+        f"{np.median(best):.2f} of the best peer's time in C",
+        f"{min(best):.2f} to {max(best):.2f} over {len(best)} models",
+        f"{np.median(onnx):.3f} of onnxruntime's `run()`",
+    )
+
+
+def _budget(results: Any) -> tuple[str, str, str]:
+    runs = list(results["rafdb"].values())
+
+    def away(kind: str) -> list[float]:
+        return [100 * (np.mean([r[kind][b]["cost"] for r in runs]) / float(b) - 1) for b in runs[0][kind]]
+
+    mixed, single = away("mixed"), away("one point")
+    return (
+        f"mean cost {min(mixed):+.1f} to {max(mixed):+.1f} % of the wish",
+        f"{len(runs)} splits, budgets {', '.join(runs[0]['mixed'])}",
+        f"one point of the front: {min(single):+.0f} to {max(single):+.0f} %",
+    )
+
+
+def _recertify(results: Any) -> tuple[str, str, str]:
+    breaking = [life for life in results["with"] if life["true"] < results["promised"]]
+    found = [life for life in breaking if life["state"] == "broken"]
+    alarms = sum(life["broken"] for life in results["without"])
+    return (
+        f"{len(found)} of {len(breaking)} broken promises found",
+        f"{alarms} of {len(results['without'])} lives without drift alarmed",
+        f"{results['exact']} of 200 alarmed where the promise just holds",
+    )
+
+
+def _slow(results: Any) -> tuple[str, str, str]:
+    watched = [f for f in results["failures"] if f["sensor"] in results["watched"]]
+    named, wrong = (sum(len(f[what]) for f in watched) for what in ("named", "wrong"))
+    return (
+        f"{named} of {named + wrong} suspicions name the right sensor",
+        f"{len(watched)} failures of {len(results['watched'])} of the {len(results['bought'])} sensors that are read; "
+        "no other is watched",
+        f"{results['alarms']} alarms without a failure",
+    )
+
+
+def _servo(results: Any) -> tuple[str, str, str]:
+    beyond = [s["worst"]["since"] for s in results["streams"]]
+    return (
+        f"at most {100 * max(beyond):.1f} % over the plan",
+        f"{len(beyond)} streams of {results['seeds']} seeds",
+        f"the shipped policy: an hour {100 * max(s['worst']['shipped_hours'] for s in results['streams']):.0f} % over",
+    )
+
+
+def _sockets(results: Any) -> tuple[str, str, str]:
+    last = results[-1]
+    return (
+        f"{last['connected']:,} devices connected, {len(last['problems'])} problems",
+        f"{last['us']:.0f} us of CPU a decision",
+        f"{last['kb']:.1f} kB a device",
+    )
+
+
+def _replay(results: Any) -> tuple[str, str, str]:
+    counts = results["million"]["counts"]
+    decisions = sum(counts[route] for route in ("local", "cloud", "degraded"))
+    return (
+        f"{decisions:,} decisions, {'nothing' if not results['million']['problem'] else 'something'} lost or doubled",
+        f"{len(results['small'])} more seeds",
+        f"{len(results['teeth'])} faults put in on purpose: "
+        + ("all found" if all(t["problem"] for t in results["teeth"].values()) else "not all found"),
+    )
+
+
+def _million(results: Any) -> tuple[str, str, str]:
+    made = [run["made"] for run in results.values()]
+    kept = [run["acknowledged"] == run["made"] and not run["problems"] for run in results.values()]
+    return (
+        f"{min(made):,} decisions, {'each stored once' if all(kept) else 'not all kept'}",
+        f"{sum(results['SQLite']['killed'].values())} kills of worker, broker and store",
+        ", ".join(results),
+    )
+
+
+def _rollouts(results: Any) -> tuple[str, str, str]:
+    runs = results["runs"]
+    stopped = sum(run["state"] == "aborted" for run in runs["worse"])
+    reached = max(run["released"] for run in runs["worse"])
+    good = np.mean([run["good"] for run in runs["good"]])
+    return (
+        f"a worse bundle stops at {reached} of {results['devices']:,} devices",
+        f"{stopped} of {len(runs['worse'])} seeds",
+        f"a good one reaches {good:,.0f}",
+    )
+
+
+def _flywheel(results: Any) -> tuple[str, str, str]:
+    tables = results["tables"]
+
+    def right(name: str) -> list[float]:
+        return [100 * np.mean([run["rows"][name]["right"] for run in runs]) for runs in tables.values()]
+
+    people, nothing, hand = map(right, ("retrain on people's labels", "do nothing", "a forest by hand"))
+    runs = len(next(iter(tables.values())))
+    return (
+        " and ".join(f"{x:.1f} %" for x in people) + " right after `cloud retrain`",
+        f"{', '.join(tables)}; {runs} seeds",
+        "without: "
+        + ", ".join(f"{x:.1f}" for x in nothing)
+        + "; a forest by hand: "
+        + ", ".join(f"{x:.1f}" for x in hand),
+    )
+
+
+CLAIMS = (
+    Claim("cheaper than what one would build", "rig", "make bench-learning", _rig),
+    Claim("a promise on the error of local answers", "promise", "make bench-promise", _promise),
+    Claim("a budget is hit", "budget_hit", "python -m benchmarks.budget_hit", _budget),
+    Claim("your model, with the same labels", "import", "make bench-import", _import),
+    Claim("the device's time", "edge", "make bench-edge", _edge),
+    Claim("tests its promise again", "recertify", "python benchmarks/recertify.py", _recertify),
+    Claim("names sensors that fail slowly", "slow_failures", "python benchmarks/slow_failures.py", _slow),
+    Claim("a budget per hour or a battery's plan", "servo", "python benchmarks/servo.py", _servo),
+    Claim("a fleet in virtual time", "replay", "python -m benchmarks.replay", _replay),
+    Claim("devices on real sockets", "sockets", "python benchmarks/sockets.py", _sockets),
+    Claim("kills lose nothing", "million", "python benchmarks/million.py", _million),
+    Claim("roll-outs that stop themselves", "rollouts", "python benchmarks/rollouts.py", _rollouts),
+    Claim("trains again on what came back", "flywheel", "python benchmarks/flywheel.py", _flywheel),
+)  # fmt: skip
+
+
+def main() -> None:
+    """Write the table into the page, or compare it with what stands there, whatever its dates."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing, fail where the page differs")
+    is_check, text = parser.parse_args().check, PAGE.read_text()
+    made = rows()
+    if is_check:
+        missing = [row for row in made if "| " + " | ".join(row) + " |" not in text]
+        if missing:
+            sys.exit(
+                f"{PAGE.relative_to(ROOT)} differs from the results: run python benchmarks/claims.py\n{missing[0]}"
+            )
+        return
+    table = markdown(TITLES, [(*row, date) for row, date in zip(made, dates(), strict=True)])
+    before, after = text.split(BEGIN)[0], text.split(END)[1]
+    PAGE.write_text(f"{before}{BEGIN}\n\n{table}\n\n{END}{after}")
+    print(table)
+
+
+if __name__ == "__main__":
+    main()
