@@ -2,8 +2,8 @@
 """MQ2008 of LETOR 4.0 as problems of ranking: five folds of whole queries, features that cost what a file says.
 
 The skewed data are those of Xu et al. (2014), 6.3: documents of relevance 2 against the others, of which each stands
-there ten times: it weighs ten times in learning, and takes ten places of a ranking. Their values have a deviation of 1, as
-those of tasks do; the NDCG of two values is the same in any unit. Relevances stay as they are, as in tasks.
+there ten times: it weighs ten times in learning, and takes ten places of a ranking. Their values have a deviation of 1,
+as those of tasks do; the NDCG of two values is the same in any unit. Relevances stay as they are, as in tasks.
 
 ``HARDCASE_DATA`` names the folder of ``mq2008.npz``. Three subsets train, one validates, one tests.
 """
