@@ -86,7 +86,7 @@ def measure_split(drawn: Drawn, folder: Path) -> dict[str, Any]:
         found[way] = {}
         for budget in BUDGETS:
             bundle = folder / f"{budget:g}.hcb"
-            made = said("export", build, "--budget", budget, "--out", bundle, *flags)
+            made = said("export", build, "--budget", budget, "--out", bundle, "--force", *flags)
             if made["status"]:
                 found[way][f"{budget:g}"] = {"refused": made["error"]}
                 continue

@@ -114,9 +114,9 @@ def run_table(case: Case, make: Callable[[Path], Path]) -> dict[str, Any]:
         toml.write_text(case.edit(toml.read_text(encoding="utf-8")), encoding="utf-8")
         told, spent = command(["train", str(toml), "--out", str(build), "--effort", "quick", "--quiet"], peaks)
         seconds += spent
-        said, spent = command(["export", str(build), "--out", str(bundle), "--json"], peaks)
+        said, spent = command(["export", str(build), "--out", str(bundle), "--force", "--json"], peaks)
         seconds += spent
-        text = command(["export", str(build), "--out", str(bundle)])[0]
+        text = command(["export", str(build), "--out", str(bundle), "--force"])[0]
         seen, spent = command(["evaluate", str(bundle), str(build / "test.npz"), "--json"], peaks)
         seconds += spent
         exported, evaluated = json.loads(said), json.loads(seen)

@@ -115,16 +115,26 @@ def _interval(values: Sequence[float]) -> tuple[float, float | None]:
     return float(np.mean(values)), float(stats.t.ppf(0.975, n - 1) * np.std(values, ddof=1) / np.sqrt(n))
 
 
-def table(rows: Mapping[str, Row], unit: str, quality: str = "accuracy", has_totals: bool = False) -> list[str]:
-    """The lines of a Markdown table; ``has_totals``: with a column of mean costs, errors included."""
+def table(
+    rows: Mapping[str, Row], unit: str, quality: str = "accuracy", has_totals: bool = False, every: float = 0.0
+) -> list[str]:
+    """The lines of a Markdown table.
+
+    Parameters
+    ----------
+    has_totals : with a column of mean costs, errors included
+    every : mean cost of reading every sensor, for a column of shares of it; 0: none
+    """
     f0_cost, unit, quality = rows["f0"]["cost"], markdown(unit), markdown(quality)
     titles = ["policy", quality, "below f0 (95 %)", f"mean cost, {unit} (95 %)", "of f0's cost", "forwarded"]
+    titles += ["of every sensor's"] * bool(every)
     titles += [f"with errors, {unit} (95 %)"] * has_totals
     lines = [f"| {' | '.join(titles)} |", "|" + "---|" * len(titles)]
     for name, r in rows.items():
         quality_loss_cost = [_with_interval(r, key, d) for key, d in (("quality", 4), ("loss", 4), ("cost", 1))]
         share = f"{100 * r['cost'] / f0_cost:.1f} %" if f0_cost else "-"
         cells = [f"{name}{_instead(name, r['methods'])}", *quality_loss_cost, share, f"{100 * r['forward_rate']:.1f} %"]
+        cells += [f"{100 * r['cost'] / every:.1f} %"] if every else []
         cells += [_with_interval(r, "total", 1)] * has_totals
         lines.append(f"| {' | '.join(cells)} |")
     return lines
@@ -159,7 +169,7 @@ def page(title: str, front: Mapping[str, Any], mixes: tuple[Sequence[str], Seque
             "",
             f"## {_heading(wish, front['n_judged'])}",
             "",
-            *table(rows, unit, quality, has_totals),
+            *table(rows, unit, quality, has_totals, front["costs"]["every_sensor"]),
         ]
     return "\n".join([*lines, *_mix_lines(unit, *mixes), *_hard_lines(front)]) + "\n"
 

@@ -97,7 +97,10 @@ def test_costs_and_their_origins_stand_in_front_report_bundle_and_inspect(
     page = (build / "report.html").read_text()
     assert "measured" in page
     assert "RESTS ON PLACEHOLDER COSTS (1 of 2 sensors and the request)" in page
-    assert "RESTS ON PLACEHOLDER COSTS" in (build / "front.md").read_text()
+    table = (build / "front.md").read_text()
+    assert "RESTS ON PLACEHOLDER COSTS" in table
+    (f0,) = {line for line in table.splitlines() if line.startswith("| f0 ")}
+    assert f0.endswith("| 100.0 % | 100.0 % | 766.7 % |"), "23 of the 3 that every sensor costs"
     assert run(capsys, "export", build, "--max-loss", "0.2", "--out", tmp_path / "m.hcb")[0] == 0
     claimed = load_bundle(tmp_path / "m.hcb").manifest.claims["costs"]
     assert claimed == {k: costs[k] for k in ("sensors", "uplink", "cloud")}
