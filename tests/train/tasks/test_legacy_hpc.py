@@ -321,7 +321,7 @@ def test_a_promise_asks_its_table_or_its_function_about_the_rows(built, front, t
     write_csv(tmp_path / "mine.csv", {name: np.array(column)[index] for name, column in data.items()})
     (built / "boiler_promised.py").write_text(BOILER)
     monkeypatch.syspath_prepend(built)
-    argv = ("export", built / "build", "--risk", 0.6, "--delta", 0.5, "--min-agreement", 0.9, "--excess")
+    argv = ("export", built / "build", "--risk", 0.6, "--delta", 0.5, "--min-agreement", 0.9, "--excess", "--force")
 
     def promised(*more):
         status, said, err = run(capsys, *argv, "--out", tmp_path / "m.hcb", *more)
