@@ -36,6 +36,7 @@ from . import digits38, early_exit, relevance
 from .cstc_methods import FEW_LEAVES, METHODS
 from .cstc_page import CROSSED, PAGE, RESULTS, pictures, write_page
 from .learning_cases import covertype
+from .pages import provenance
 
 EFFORT = replace(NORMAL, n_tree_prices=6, n_graph_prices=6)
 FOREST = (2_000, 1_000, 20_000)  # rows of training, validation and test
@@ -138,7 +139,8 @@ def points_of(data: str, split: int, names: list[str], is_crossed: bool = False)
         else:
             rows = figures(data, problem, METHODS[name](problem, search), is_crossed)
         seconds = time.process_time() - began
-        made = {"seconds": round(seconds, 1), "points": [[round(x, 5) for x in row] for row in rows]}
+        made: dict[str, Any] = {"seconds": round(seconds, 1), "points": [[round(x, 5) for x in row] for row in rows]}
+        made["with"] = provenance()
         save_results({**known(), key: made})
         print(key, f"{seconds:.0f} s,", len(rows), "points", flush=True)
 

@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 from learning_cases import data
+from pages import provenance
 from pictures import pyplot, save
 from threadpoolctl import threadpool_limits
 
@@ -147,7 +148,7 @@ def small_seed(case: Small, seed: int) -> dict[str, Any]:
         out["static, trees"] = static_points(rows, trees.classifiers)
         out["dag, trees"] = [trees.point(p / unit, {}) for p in PRICES]
     points = {name: tested(judge.problem, found) for name, found in out.items()}
-    return {"points": points, "seconds": round(time.monotonic() - began, 1)}
+    return {"points": points, "seconds": round(time.monotonic() - began, 1), "with": provenance()}
 
 
 def tested(problem: Problem, points: list[Point]) -> list[list[float]]:

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from learning_cases import CASES, Case, problem_of, split_of
 from learning_page import PAGE, page, picked_runs, table
+from pages import provenance
 
 from hardcase_train.sweep.train import learn
 
@@ -79,6 +80,7 @@ def main() -> None:
             if missing:
                 began = time.monotonic()
                 run |= run_seed(CASES[name], seed, missing)
+                run.setdefault("with", {}).update(dict.fromkeys(missing, provenance()))
                 args.out.write_text(json.dumps(results, sort_keys=True).replace("], [", "],\n[") + "\n")
                 print(f"{name}, seed {seed}, {' '.join(missing)}: {time.monotonic() - began:.0f} s", flush=True)
         print(table(CASES[name], picked_runs(CASES[name], runs)), flush=True)

@@ -5,11 +5,16 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import platform
+import subprocess
+import time
 from collections.abc import Callable, Iterable, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-__all__ = ["markdown", "options", "results"]
+__all__ = ["markdown", "options", "provenance", "results"]
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -41,3 +46,27 @@ def markdown(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """
     lines = ["| " + " | ".join(cells) + " |" for cells in (titles, *rows)]
     return "\n".join([lines[0], "|" + "---|" * len(titles), *lines[1:]])
+
+
+def provenance() -> dict[str, Any]:
+    """Where and with what a row was measured."""
+    commit = subprocess.run(
+        ["git", "describe", "--always", "--dirty", "--abbrev=12"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    versions = {name: _version(name) for name in ("numpy", "scikit-learn", "lightgbm", "hardcase")}
+    return {"commit": commit.stdout.strip() or "unknown", "python": platform.python_version(), **versions,
+            "machine": f"{platform.machine()}, {_processor()}, {os.cpu_count()} cores",
+            "date": time.strftime("%Y-%m-%d", time.gmtime())}  # fmt: skip
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

@@ -20,6 +20,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pages import provenance
+
 from hardcase.training import seeds
 from hardcase.training.seeds import picked, summarise
 from hardcase_train.data.config import read_config
@@ -81,7 +83,7 @@ def verdict(good: dict[str, dict[str, Any]]) -> list[str]:
 
 def page(results: dict[str, Any]) -> str:
     """The Markdown page of all targets."""
-    texts = [table(t, summarise(r["runs"]), len(r["runs"])) for t, r in results.items()]
+    texts = [table(t, r["rows"], len(r["runs"])) for t, r in results.items()]
     return f"{HEAD}\n" + "\n\n".join(texts) + "\n"
 
 
@@ -98,9 +100,11 @@ def main() -> None:
     results: dict[str, Any] = {} if is_new else json.loads(args.out.read_text())["targets"]
     for target in () if args.render else args.targets:
         runs = results.get(target, {"runs": []})["runs"]
+        made_with = results.get(target, {}).get("with", [None] * len(runs))
         for seed in range(len(runs), args.seeds):
             runs.append(run_seed(target, seed))
-            results[target] = {"rows": summarise(runs), "runs": runs}
+            made_with.append(provenance())
+            results[target] = {"rows": summarise(runs), "runs": runs, "with": made_with}
             args.out.parent.mkdir(parents=True, exist_ok=True)
             said = {"max_loss": MAX_LOSS, "targets": results}
             args.out.write_text(json.dumps(said, indent=1, sort_keys=True) + "\n")

@@ -11,14 +11,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import signal
-import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -26,27 +21,11 @@ from benchmarks.budgeted import page, speed
 from benchmarks.budgeted.arena import METHODS, MethodError, run
 from benchmarks.budgeted.cases import CASES, HARD_CASES
 from benchmarks.budgeted.hard_page import beside
+from benchmarks.pages import provenance
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks" / "results" / "budgeted.json"
 NAMES = (*CASES, *speed.CASES)
-
-
-def provenance() -> dict[str, Any]:
-    """Where and with what a row was measured."""
-    commit = subprocess.run(
-        ["git", "describe", "--always", "--dirty", "--abbrev=12"], cwd=ROOT, capture_output=True, text=True
-    )
-    versions = {name: version(name) for name in ("numpy", "scikit-learn", "lightgbm", "hardcase")}
-    return {"commit": commit.stdout.strip() or "unknown", "python": platform.python_version(), **versions,
-            "machine": f"{platform.machine()}, {_processor()}, {os.cpu_count()} cores",
-            "date": time.strftime("%Y-%m-%d", time.gmtime())}  # fmt: skip
-
-
-def _processor() -> str:
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
 
 
 def kept(path: Path) -> dict[str, Any]:
