@@ -22,7 +22,8 @@ from hardcase_edge.joint.drive import drive_joint
 from hardcase_edge.joint.machine import open_joint
 from hardcase_edge.joint.session import JointMachine
 from hardcase_edge.kernel.machine import KERNEL, PYTHON
-from hardcase_export.joint.build import agreement, decide_rows, export_chain
+from hardcase_export.joint.build import agreement, export_chain
+from hardcase_export.joint.decide import decide_rows
 from hardcase_export.joint.model import ChainModel, Group
 from hardcase_train.methods.structured.chain_features import DECODER
 from hardcase_train.methods.structured.one_shot import OneShotChain

@@ -47,6 +47,7 @@ def build_items(
     InputError
         The table or the configuration does not fit, or the folder may not be written.
     """
+    from hardcase_export.joint.atypical import check_held_out
     from hardcase_train.data.table import read_table
     from hardcase_train.methods.structured.two_levels import learn_two_levels
     from hardcase_train.tasks.items import check_items, item_numbers, items_of, sensor_types
@@ -60,8 +61,10 @@ def build_items(
         train, valid, test = (items_of(task, getattr(task.problem, k), numbers) for k in ("train", "valid", "test"))
         spare = task.problem.calibration
         tables = valid if spare is None else items_of(task, spare, numbers)  # confidences, by items that chose nothing
-        hpc = save_hpc(task, scratch)
         joint = config.joint
+        if joint.atypical:
+            check_held_out(tables.n_parts)
+        hpc = save_hpc(task, scratch)
         with clock_bar("2/3 chain and policies"):
             learned = learn_two_levels(
                 train.X, train.y, len(task.problem.sensors[0].features), len(task.classes), group=train.group,
@@ -126,6 +129,7 @@ def _point(
         chain_model(task, learned, policy, types), train.X, tables.X, tables.y, name=config.bundle_name,
         unit=config.unit, max_parts=longest, weight_bits=config.joint.weight_bits, asking=asking,
         hpc=hpc if asking else "", target=config.target, trained=provenance(task, policy.method, policy.params),
+        atypical=config.joint.atypical or None,
     )  # fmt: skip
     machine = load_bytes(exported.data, allow_joint=True).joint
     assert machine is not None

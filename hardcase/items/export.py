@@ -23,7 +23,7 @@ __all__ = ["export_items", "is_items_build"]
 MAX_FRONT_BYTES = 16 * 1024 * 1024
 MIN_AGREEMENT = 0.99  # of labels; the chain's integers are rounded, so that near ties may fall the other way
 FLAGS = ("risk", "delta", "max_forward", "excess", "risk_per", "risk_tolerance", "calibration", "hpc", "c", "onnx",
-         "tflite", "inline", "prices", "monitors", "atypical", "no_mix")  # fmt: skip
+         "tflite", "inline", "prices", "monitors", "no_mix")  # fmt: skip
 
 
 def is_items_build(build: Path) -> bool:
@@ -62,6 +62,11 @@ def export_items(args: argparse.Namespace) -> int:
 
     if named := [flag for flag in FLAGS if getattr(args, flag)]:
         raise InputError(f"items of several parts are exported without --{named[0].replace('_', '-')}; leave it out")
+    if args.atypical is not None:
+        raise InputError(
+            "items of several parts get their score of atypical cases in training: set [joint] atypical = "
+            f"{args.atypical:g}, train again, and leave --atypical out"
+        )
     if args.out is None:
         raise InputError("no output given: use --out")
     check_out(args.out, args.force)

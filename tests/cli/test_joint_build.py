@@ -12,7 +12,8 @@ import pytest
 from hardcase.cli import main
 from hardcase_edge.bundle.load import load_bundle, load_bytes
 from hardcase_edge.joint.definition import FEATURES
-from hardcase_export.joint.build import decide_rows, export_chain
+from hardcase_export.joint.build import export_chain
+from hardcase_export.joint.decide import decide_rows
 from hardcase_export.joint.model import ChainModel, Group, decode
 from hardcase_train.methods.structured.anytime import AnytimePolicy, purchases
 from hardcase_train.methods.structured.chain_features import DECODER
@@ -48,17 +49,17 @@ cost = 4.0
 """
 
 
-def write(folder: Path, more: str = "", edit: tuple[str, str] = ("", "")) -> Path:
+def write(folder: Path, more: str = "", edit: tuple[str, str] = ("", ""), n: int = 120) -> Path:
     """A table whose labels are those of a chain that sees both sensors, and its TOML."""
     model = small_chain()
-    items, _ = small_items(120)
+    items, _ = small_items(n)
     names = [*model.cheap.features, *model.dear.features]
     rows = [["label", "letter", *COLUMNS]]
     for k, item in enumerate(items):
         unary = item @ model.dear_weights[:-1] + model.dear_weights[-1]
         for cells, label in zip(item, decode(model, unary)[0], strict=True):
             by_name = dict(zip(names, cells, strict=True))
-            rows.append([f"n{k % 119}", "abcd"[label], *(repr(float(by_name[c])) for c in COLUMNS)])
+            rows.append([f"n{k % (n - 1)}", "abcd"[label], *(repr(float(by_name[c])) for c in COLUMNS)])
     (folder / "letters.csv").write_text("\n".join(map(",".join, rows)))
     path = folder / "hardcase.toml"
     path.write_text(TOML.format(more=more).replace(*edit))
@@ -173,11 +174,33 @@ def test_a_loss_is_one_below_the_best_point(folder: Path, capsys: pytest.Capture
         assert point["valid"]["cost"] == min(fitting)
 
 
+def test_a_build_has_the_score_of_atypical_parts_if_it_is_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path, edit=("ask = 0.1", "atypical = 0.1"), n=300)
+    assert main(["train", str(path), "--out", str(tmp_path / "build"), "--quiet"]) == 0
+    for point in json.loads((tmp_path / "build" / "front.json").read_text())["points"][1:]:
+        manifest = load_bundle(tmp_path / "build" / point["program"], allow_joint=True).manifest
+        claims = manifest.claims["atypical"]
+        assert (bool(manifest.atypical), claims["share"]) == (claims["parts"]["scored"] > 0, 0.1)
+        assert claims["parts"]["atypical"] <= 0.1 * claims["parts"]["scored"]
+    out = tmp_path / "codes.hcb"
+    assert main(["export", str(tmp_path / "build"), "--budget", "4", "--out", str(out)]) == 0
+    assert load_bundle(out, allow_joint=True).manifest.atypical
+    few = write(tmp_path, edit=("ask = 0.1", "atypical = 0.1"), n=40)
+    assert main(["train", str(few), "--out", str(tmp_path / "few"), "--quiet"]) == 2
+    assert "needs 40 held-out parts" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--risk", "0.1", "--out", "x.hcb"], "without --risk"),
         (["--c", "firmware"], "without --c"),
+        (
+            ["--atypical", "0.05", "--out", "x.hcb"],
+            "[joint] atypical = 0.05, train again, and leave --atypical out",
+        ),
         (["--budget", "0.5", "--out", "x.hcb"], "needs --budget"),
         (["--min-agreement", "1.1", "--out", "x.hcb"], "below 1.1"),
         ([], "use --out"),
@@ -201,6 +224,7 @@ def test_what_an_export_of_items_lacks_is_one_line(
         (("ask = 0.1", 'labels = "exhaustive"'), [], "[joint] labels is 'exhaustive'; use one of helping, trajectory"),
         (("weight_bits = 16", "weight_bits = 7"), [], "weight_bits"),
         (("weight_bits = 16", "max_parts = 2000"), [], "max_parts"),
+        (("weight_bits = 16", "atypical = 0.7"), [], "[joint] atypical is 0.7"),
         (('item = "label"', ""), [], "name their column in [data] item"),
         (('item = "label"', 'item = "lable"'), [], "not a column"),
         (('item = "label"', 'item = "letter"'), [], "is the target"),

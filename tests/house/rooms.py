@@ -37,7 +37,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "hardcase_export": (
         ("drafts", "sources", "publish", "summary", "to_c"), ("integers", "importing"),
-        ("picking", "scorers"), ("bundle", "joint", "to_onnx", "to_tflite"), ("runtimes", "foreign_model"),
+        ("scorers",), ("picking",), ("bundle", "joint", "to_onnx", "to_tflite"), ("runtimes", "foreign_model"),
     ),
     "hardcase_cloud": (
         ("metrics", "mqtt", "slow_link"), ("broker", "answering", "records", "enrolment", "updates", "nats"),

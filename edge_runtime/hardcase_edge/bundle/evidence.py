@@ -12,7 +12,7 @@ for what the budget allowed, and the cases that its confidence was measured on c
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from math import inf
 
 from ..errors import BundleError
@@ -26,6 +26,7 @@ __all__ = [
     "Without",
     "atypical_in",
     "branches_of",
+    "is_above",
     "ranges_of",
     "reported",
     "sensors_sent",
@@ -228,4 +229,14 @@ def atypical_in(decision: Decision, session: Session, program: Program, branches
             assert isinstance(node, Branch)
             part = node.scores
             return int(session.scores(part.scorer, part.start, part.stop)[0] - node.threshold)
+    return None
+
+
+def is_above(trace: Sequence[int], program: Program, branches: Collection[int]) -> bool | None:
+    """Whether a decision on this way was above the threshold at its last node of ``branches``; None: it passed none."""
+    for k, after in zip(trace[-2::-1], trace[:0:-1], strict=True):
+        if k in branches:
+            node = program.nodes[k]
+            assert isinstance(node, Branch)
+            return after != node.targets[0]
     return None

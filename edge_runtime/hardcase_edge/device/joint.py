@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
+from ..bundle.evidence import is_above
 from ..errors import InputError
 from ..joint.drive import drive_joint
 from ..joint.session import JointDecision, JointMachine, JointSession, PartDecision
 from ..link.wire import OK
 from ..program.cost import to_unit
+from ..program.definition import Answer
 from ..program.readings import Reading
 from ..session.session import CLOUD, DEGRADED, LOCAL
 from .device import Device, Record
@@ -112,10 +114,12 @@ class JointDevice(Device):
         manifest = self._loaded.manifest
         routes, confidences = zip(*[self._reported(p) for p in d.parts], strict=True)
         unpaid = _by_sensor(manifest.sensors, [p.unpaid for p in d.parts])
+        above = [is_above(p.trace, self._machine.program, manifest.atypical) for p in d.parts]
+        confidence = min([d.confidence, *[self._confidence(p) for p, a in zip(d.parts, above, strict=True) if a]])
         return {
             "t": round(self._now(), 3),
             "labels": [manifest.classes[label] for label in d.labels],
-            "confidence": None if None in confidences else d.confidence / 10_000,
+            "confidence": None if None in confidences else confidence / 10_000,
             "confidences": list(confidences),
             "route": next(route for route in (DEGRADED, CLOUD, LOCAL) if route in routes),
             "routes": list(routes),
@@ -125,6 +129,7 @@ class JointDevice(Device):
             **({"unpaid": unpaid} if unpaid else {}),
             "rounds": d.rounds,
             "out_of_range": outside,
+            **({} if set(above) == {None} else {"atypical": [p for p, a in enumerate(above) if a]}),
             "latency_ms": round(elapsed_s * 1000, 3),
         }
 
@@ -133,7 +138,13 @@ class JointDevice(Device):
         lacked = {*part.failed, *part.unpaid}
         if part.route != CLOUD and lacked:
             return DEGRADED, None
-        return part.route, part.confidence / 10_000 if lacked.isdisjoint(self._sent) else None
+        return part.route, self._confidence(part) / 10_000 if lacked.isdisjoint(self._sent) else None
+
+    def _confidence(self, part: PartDecision) -> int:
+        """That of a part, in basis points; where the bundle knows atypical cases, at most that of its Answer."""
+        node = self._machine.program.nodes[part.trace[-1]]
+        is_own = self._loaded.manifest.atypical and part.route != CLOUD and isinstance(node, Answer)
+        return min(part.confidence, node.confidences[-1]) if is_own else part.confidence
 
 
 def _by_sensor(names: Sequence[str], of_parts: Sequence[Sequence[int]]) -> Mapping[str, list[int]]:

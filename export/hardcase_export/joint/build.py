@@ -15,7 +15,6 @@ from hardcase_edge.bundle.load import load_bytes
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import InputError
 from hardcase_edge.joint.definition import FEATURES, ROUND, Joint
-from hardcase_edge.joint.drive import drive_joint
 from hardcase_edge.joint.golden import JointCase, run_item
 from hardcase_edge.joint.machine import open_joint
 from hardcase_edge.joint.prove import JointReport, verify_joint
@@ -24,11 +23,13 @@ from hardcase_edge.program.cost import to_unit
 from hardcase_edge.program.inner import DECODER
 
 from ..publish import check_out, publish_bytes
+from .atypical import Scored, with_scores
+from .decide import decide_rows
 from .model import ChainModel, decide_floats
 from .quantise import Asking, Integers, quantise_chain
 from .tables import table_of
 
-__all__ = ["Agreement", "ExportedChain", "agreement", "decide_rows", "export_chain"]
+__all__ = ["Agreement", "ExportedChain", "agreement", "export_chain"]
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def export_chain(
     model: ChainModel, train: Sequence[np.ndarray], valid: Sequence[np.ndarray], valid_labels: Sequence[np.ndarray], *,
     name: str, unit: str, max_parts: int, out: str | Path | None = None, key: bytes | None = None,
     weight_bits: int = 8, asking: Asking | None = None, hpc: str = "", n_golden: int = 6, golden_parts: int = 3,
-    force: bool = False, target: str = "label", trained: dict[str, Any] | None = None,
+    force: bool = False, target: str = "label", trained: dict[str, Any] | None = None, atypical: float | None = None,
 ) -> ExportedChain:  # fmt: skip
     """Make a joint bundle of a chain, and write it.
 
@@ -70,11 +71,13 @@ def export_chain(
     asking, hpc : None and "": nothing is forwarded; otherwise the SHA-256 of the model in the cloud
     n_golden, golden_parts : golden items, and the most parts of one
     target : column of a CSV file that has the labels of parts
+    atypical : share of the held-out parts at each Answer that count as atypical, whose confidence is lower; None: parts
+        have no such score
 
     Raises
     ------
     InputError
-        There are no items, or the file may not be written.
+        There are no items, too few parts for the score of atypical ones, or the file may not be written.
     BundleError
         A device would refuse the bundle.
     """
@@ -90,11 +93,18 @@ def export_chain(
     )  # fmt: skip
     report = verify_joint(integers.part, integers.joint)  # before anything runs it
     integers = replace(integers, joint=_with_tables(integers, valid, valid_labels))
+    scored = Scored(integers.part)
+    if atypical is not None:
+        scored = with_scores(integers, train, valid, valid_labels, atypical)
+        integers = replace(integers, part=scored.part)
+        report = verify_joint(integers.part, integers.joint)
     machine = open_joint(integers.part, integers.joint, outlines=report.part.outlines)
     measured = agreement(model, machine, valid, valid_labels)
     pieces = [item[: min(golden_parts, max_parts)] for item in valid]
+    manifest = _manifest(model, name, unit, hpc, measured, target, trained or {})
+    manifest = replace(manifest, atypical=scored.branches, claims=manifest.claims | scored.claims)
     bundle = Bundle(
-        _manifest(model, name, unit, hpc, measured, target, trained or {}).to_json(), integers.part, (),
+        manifest.to_json(), integers.part, (),
         joint=integers.joint, items=_golden(model, machine, pieces, n_golden),
     )  # fmt: skip
     data = pack_bundle(bundle)
@@ -103,16 +113,6 @@ def export_chain(
     if path is not None:
         publish_bytes(data, path, key)
     return ExportedChain(path, data, report, measured, integers.scale)
-
-
-def decide_rows(machine: JointMachine, item: np.ndarray, **settings: Any) -> JointDecision:
-    """The decision of a machine on (parts, columns) whose readings are all known; ``settings`` of the session."""
-    rows = item.tolist()
-    features = [s.features for s in machine.program.sensors]
-    session = machine.session(len(rows), **settings)
-    return drive_joint(
-        session, lambda asked: {(p, s): [rows[p][f] for f in features[s]] for p, s in asked}, lambda part, _: None
-    )
 
 
 def agreement(

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import floor, frexp
+from math import floor
 from pathlib import Path
 from typing import Any
 
@@ -27,24 +27,19 @@ from hardcase_edge.batch.codes import codes_of
 from hardcase_edge.batch.intervals import wilson
 from hardcase_edge.batch.quality import ACCURACY, Quality
 from hardcase_edge.batch.trees import score_trees
+from hardcase_edge.bundle.evidence import is_above
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.definition import (
-    CODE_MAX,
-    MISSING,
     THRESHOLD,
     Acquire,
-    Affine,
     Answer,
     Branch,
     Candidate,
-    Column,
     Forward,
     Node,
     Program,
     Select,
     Slice,
-    Tree,
-    Trees,
     led,
     targets_of,
 )
@@ -52,22 +47,16 @@ from hardcase_edge.program.limits import MAX_ITEM_SIZE
 from hardcase_edge.session.session import LOCAL, Decision
 from hardcase_edge.verifier.verify import verify
 
-from ..drafts.rows import Rows, n_remembered, read_rows
+from ..drafts.rows import n_remembered, read_rows
 from ..integers.decide import decisions
 from ..integers.point import IntegerPoint, remeasured
+from ..scorers.boxes import N_TREES, box_trees
 
-__all__ = ["MIN_JUDGED", "NoScoreError", "Scored", "atypical_shares", "with_atypical"]
+__all__ = ["MIN_JUDGED", "Judged", "NoScoreError", "Scored", "atypical_shares", "with_atypical", "with_guards"]
 
-N_TREES = 24
-DEPTH = 4  # of the splits; below them come the tests of a box
-DRAWS = 6  # of a split, the best of which is taken
-TESTS = 5  # of one box: those that show most of the training rows with one moved reading
-LEAST_CELL = 16  # rows on each side of a split
 LEAST_FIT = 512  # training rows that end at an Answer; of fewer all are taken, wherever they end
-MOVED = 2.0  # standard deviations: how far one reading of such a row moves at most
 MIN_JUDGED = 40  # rows that end at an Answer, to set its threshold
 MAX_ENSEMBLES = 8  # one for each set of sensors that answers have bought
-HALF_RANGE = 16_000  # codes from the middle of the training rows to their ends: there is room beyond
 
 Codes = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -86,6 +75,16 @@ class _Guard:
     scorer: int
     threshold: int
     confidence: int
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Rows that set thresholds and confidences: (n, n_features) readings, whether answers are right, weights."""
+
+    X: NDArray[np.float64]
+    right: Flags
+    weight: NDArray[np.float64] | None
+    at: dict[int, tuple[Codes, tuple[int, ...]]]  # by Answer the numbers of rows, and the sensors all of them bought
 
 
 @dataclass(frozen=True)
@@ -121,37 +120,48 @@ def with_atypical(
     InputError
         The share is out of range, or the policy remembers; ``NoScoreError`` if no Answer has enough rows.
     """
-    if not 0 < share <= 0.5:
-        raise InputError(f"--atypical is {share}; give a share above 0 and up to 0.5, such as 0.05")
     if n_remembered(point.manifest):
         raise InputError("a policy that remembers has no score of atypical cases: its rows do not hold its memory")
     program, rows, steps = point.quantised.program, point.valid, point.quantised.steps
     decided = decisions(program, rows.X, rows.hpc, rows.confidence, steps=steps, sizes=rows.sizes)
-    judged = _judged(decided)
-    if not judged:
-        raise NoScoreError(f"--atypical needs {MIN_JUDGED} validation rows that the program answers alone at one node")
+    judged = Judged(rows.X, _right(point, decided), rows.weight, _judged(decided))
     on_train = decisions(program, train, None, steps=steps, cloud=False)
     ends, answers = np.array([d.trace[-1] for d in on_train]), np.array([d.result for d in on_train])
-    guards: dict[int, _Guard] = {}
-    for sensors in sorted({s for _, s in judged.values()})[:MAX_ENSEMBLES]:
-        columns, ensemble = _ensemble(
-            program, sensors, *_fit_rows(ends, answers, [n for n in judged if judged[n][1] == sensors], train)
-        )
-        if not columns:
-            continue
-        scores = score_trees(ensemble, codes_of(columns, rows.X))[:, 0]
-        first = len(program.columns)
-        scorer = replace(ensemble, columns=tuple(range(first, first + len(columns))))
-        program = replace(program, columns=(*program.columns, *columns), scorers=(*program.scorers, scorer))
-        for node, (at, own) in judged.items():
-            if own == sensors:
-                guards[node] = _guard(len(program.scorers) - 1, scores[at], _right(point, decided, at), rows, at, share)
-    nodes, branches = _guarded(program, guards, forwards)
-    program = replace(program, nodes=nodes)
+    program, branches = with_guards(program, (train, ends, answers), judged, share, forwards)
     verify(program)
     scales = (*point.quantised.scales, *((1.0,) for _ in program.scorers[len(point.quantised.scales) :]))
     quantised = replace(point.quantised, program=program, scales=scales)
     return remeasured(replace(point, quantised=quantised, atypical=branches), quality)
+
+
+def with_guards(
+    program: Program, train: tuple[NDArray[np.float64], Codes, NDArray[Any]], judged: Judged, share: float,
+    forwards: bool,
+) -> tuple[Program, tuple[int, ...]]:  # fmt: skip
+    """The program with a score before each Answer that has judged rows, and its branches; errors of ``with_atypical``.
+
+    ``train``: (n, n_features) rows of training, the node at which each ends, and its answer.
+    """
+    if not 0 < share <= 0.5:
+        raise InputError(f"atypical is {share}; give a share above 0 and up to 0.5, such as 0.05")
+    if not judged.at:
+        raise NoScoreError(f"atypical needs {MIN_JUDGED} validation rows that the program answers alone at one node")
+    X, ends, answers = train
+    guards: dict[int, _Guard] = {}
+    for sensors in sorted({s for _, s in judged.at.values()})[:MAX_ENSEMBLES]:
+        nodes = [n for n, (_, own) in judged.at.items() if own == sensors]
+        columns, ensemble = box_trees(program, sensors, *_fit_rows(ends, answers, nodes, X))
+        if not columns:
+            continue
+        scores = score_trees(ensemble, codes_of(columns, judged.X))[:, 0]
+        first = len(program.columns)
+        scorer = replace(ensemble, columns=tuple(range(first, first + len(columns))))
+        program = replace(program, columns=(*program.columns, *columns), scorers=(*program.scorers, scorer))
+        for node in nodes:
+            at = judged.at[node][0]
+            guards[node] = _guard(len(program.scorers) - 1, scores[at], judged, at, share)
+    guarded, branches = _guarded(program, guards, forwards)
+    return replace(program, nodes=guarded), branches
 
 
 def atypical_shares(point: IntegerPoint) -> dict[str, dict[str, int]]:
@@ -160,18 +170,9 @@ def atypical_shares(point: IntegerPoint) -> dict[str, dict[str, int]]:
     counts = {}
     for name, rows in {"valid": point.valid, "test": point.test}.items():
         decided = decisions(program, rows.X, rows.hpc, rows.confidence, steps=steps, sizes=rows.sizes)
-        above = [is_above for d in decided if (is_above := _is_above(d, program, point.atypical)) is not None]
-        counts[name] = {"n": len(rows.y), "scored": len(above), "atypical": sum(above)}
+        found = [above for d in decided if (above := is_above(d.trace, program, point.atypical)) is not None]
+        counts[name] = {"n": len(rows.y), "scored": len(found), "atypical": sum(found)}
     return counts
-
-
-def _is_above(decision: Decision, program: Program, branches: Sequence[int]) -> bool | None:
-    """Whether a decision was above the threshold at its last node of these; None: it has passed none."""
-    trace = decision.trace
-    for k, after in zip(trace[-2::-1], trace[:0:-1], strict=True):
-        if k in branches:
-            return after != targets_of(program.nodes[k])[0]
-    return None
 
 
 def _judged(decided: Sequence[Decision]) -> dict[int, tuple[Codes, tuple[int, ...]]]:
@@ -184,26 +185,23 @@ def _judged(decided: Sequence[Decision]) -> dict[int, tuple[Codes, tuple[int, ..
     return {n: (np.array(ends[n]), tuple(sorted(bought[n]))) for n in ends if len(ends[n]) >= MIN_JUDGED and bought[n]}
 
 
-def _right(point: IntegerPoint, decided: Sequence[Decision], at: Codes) -> Flags:
-    """Whether the answers to these rows are right; values: no further from the truth than f0's root mean square."""
+def _right(point: IntegerPoint, decided: Sequence[Decision]) -> Flags:
+    """Whether the answers are right; values: no further from the truth than f0's root mean square."""
     rows = point.valid
-    answers, truth = np.array([decided[k].result for k in at]), rows.y[at]
+    answers = np.array([d.result for d in decided])
     slack = 0.0 if point.quantised.steps is None else float(np.sqrt(np.mean(np.square(rows.hpc - rows.y))))
-    return np.asarray(np.abs(answers - truth) <= slack)
+    return np.asarray(np.abs(answers - rows.y) <= slack)
 
 
-def _guard(scorer: int, scores: Codes, right: Flags, rows: Rows, at: Codes, share: float) -> _Guard:
+def _guard(scorer: int, scores: Codes, judged: Judged, at: Codes, share: float) -> _Guard:
     """The least threshold with at most this share of rows above it, by weight, and the least confidence of those."""
-    weight = np.ones(len(at)) if rows.weight is None else rows.weight[at]
+    weight, right = np.ones(len(at)) if judged.weight is None else judged.weight[at], judged.right[at]
     weight = weight if weight.sum() else np.ones(len(at))
     above = [float(weight[scores > t].sum()) for t in range(N_TREES + 1)]
     threshold = next(t for t, w in enumerate(above) if w <= share * weight.sum())
     over = scores > threshold
     n, chance = int(over.sum()), float(np.average(right[over], weights=weight[over])) if above[threshold] else 0.0
     return _Guard(scorer, threshold, floor(10_000 * wilson(chance * n, n)[0]))
-
-
-# ---------------------------------------------------------------- the ensemble
 
 
 def _fit_rows(
@@ -216,120 +214,6 @@ def _fit_rows(
     if values.dtype.kind == "f":
         values = np.searchsorted(np.quantile(values, [0.25, 0.5, 0.75]), values)
     return train[own], np.unique(values, return_inverse=True)[1]
-
-
-def _ensemble(
-    program: Program, sensors: Sequence[int], train: NDArray[np.float64], classes: Codes
-) -> tuple[tuple[Column, ...], Trees]:
-    """Columns of all readings of these sensors that training rows have, and trees over them, in this order."""
-    features = [f for s in sensors for f in program.sensors[s].features if np.isfinite(train[:, f]).any()]
-    columns = tuple(Column(f, _rule(train[:, f])) for f in features)
-    codes = codes_of(columns, train).astype(np.int64)
-    rng = np.random.default_rng(0)
-    trees = tuple(_Boxes(codes, classes, rng).tree() for _ in range(N_TREES)) if features else ()
-    return columns, Trees(tuple(range(len(columns))), (0,), trees)
-
-
-def _rule(values: NDArray[np.float64]) -> Affine:
-    """Codes around the middle of these values, a power of two apart."""
-    low, high = float(np.nanmin(values)), float(np.nanmax(values))
-    largest = max(abs(low), abs(high), 1e-6)
-    width = max((high - low) / 2, largest * 2.0**-20)  # a constant has steps, too
-    frac = max(-64, min(64, 13 - frexp(width / (HALF_RANGE / 2**13))[1], 30 - frexp(largest)[1]))
-    return Affine(frac, 1, -floor((low + high) / 2 * 2.0**frac), 0)
-
-
-class _Boxes:
-    """One tree: splits that tell answers apart, and in each cell the tests of a box around the training rows in it."""
-
-    def __init__(self, codes: Codes, classes: Codes, rng: np.random.Generator) -> None:
-        self._codes, self._classes, self._rng = codes, classes, rng
-        spread = np.array([c[c != MISSING].std() for c in codes])
-        moved = np.repeat(codes, 2, axis=1)
-        which, k = rng.integers(0, len(codes), moved.shape[1]), np.arange(moved.shape[1])
-        steps = np.round(rng.uniform(-MOVED, MOVED, len(k)) * np.maximum(spread[which], 1.0)).astype(np.int64)
-        there = moved[which, k] != MISSING
-        moved[which, k] = np.where(there, np.clip(moved[which, k] + steps, -CODE_MAX, CODE_MAX), MISSING)
-        self._moved = moved
-        self._splits: list[int] = []
-        self._thresholds: list[int] = []
-        self._left: list[bool] = []  # where missing goes
-        self._children: list[tuple[int, int]] = []
-        self._leaves: list[int] = []
-
-    def tree(self) -> Tree:
-        """The tree: its leaves are 0 inside a box and 1 outside."""
-        self._grow(np.arange(self._codes.shape[1]), np.arange(self._moved.shape[1]), DEPTH)
-        splits, children = tuple(self._splits), tuple(self._children)
-        return Tree(0, 1, splits, tuple(self._thresholds), tuple(self._left), children, tuple(self._leaves))
-
-    def _grow(self, rows: Codes, moved: Codes, depth: int) -> int:
-        """The number of the node or leaf that stands for these rows."""
-        split = self._split(rows) if depth and len(rows) >= 2 * LEAST_CELL else None
-        if split is None:
-            return self._box(rows, moved)
-        column, threshold = split
-        node = self._node(column, threshold, missing_left=True)
-        low, low_moved = self._codes[column, rows] <= threshold, self._moved[column, moved] <= threshold
-        left = self._grow(rows[low], moved[low_moved], depth - 1)
-        self._children[node] = left, self._grow(rows[~low], moved[~low_moved], depth - 1)
-        return node
-
-    def _split(self, rows: Codes) -> tuple[int, int] | None:
-        """Of some columns and quartiles at random, the split that tells the answers apart best; None: there is none."""
-        found: list[tuple[float, int, int]] = []
-        for _ in range(DRAWS):
-            column, q = int(self._rng.integers(len(self._codes))), float(self._rng.choice([0.25, 0.5, 0.75]))
-            values = self._codes[column, rows]
-            threshold = int(np.quantile(values, q, method="lower"))
-            left = values <= threshold
-            if threshold >= -CODE_MAX and LEAST_CELL <= left.sum() <= len(rows) - LEAST_CELL:
-                sides = [np.bincount(self._classes[rows[side]]) for side in (left, ~left)]
-                found.append((sum(float((n**2).sum() / n.sum()) for n in sides), column, threshold))
-        return max(found)[1:] if found else None
-
-    def _box(self, rows: Codes, moved: Codes) -> int:
-        """A chain of tests: each leads outside to a leaf of its own, and the last one inside to the leaf 0."""
-        own = self._codes[:, rows]
-        low = np.where(own == MISSING, CODE_MAX + 1, own).min(axis=1)
-        high = np.where(own == MISSING, -CODE_MAX - 1, own).max(axis=1)
-        some = self._moved[:, moved]
-        there = (some != MISSING) & (low <= high)[:, None]
-        outside = np.concatenate([there & (some < low[:, None]), there & (some > high[:, None])])
-        first = last = None
-        for _ in range(TESTS):
-            caught = outside.sum(axis=1)
-            best = int(caught.argmax())
-            if not caught[best]:
-                break
-            outside = outside[:, ~outside[best]]
-            column, is_high = best % len(low), best >= len(low)
-            node = self._node(column, int(high[column] if is_high else low[column] - 1), missing_left=is_high)
-            out = self._leaf(1)
-            if last is not None:
-                self._close(last, node)
-            self._children[node] = (node, out) if is_high else (out, node)  # its own number: the other side is open
-            first, last = node if first is None else first, node
-        inside = self._leaf(0)
-        if first is None or last is None:
-            return inside
-        self._close(last, inside)
-        return first
-
-    def _close(self, node: int, target: int) -> None:
-        left, right = self._children[node]
-        self._children[node] = (target, right) if left == node else (left, target)
-
-    def _node(self, column: int, threshold: int, *, missing_left: bool) -> int:
-        self._splits.append(column)
-        self._thresholds.append(threshold)
-        self._left.append(missing_left)
-        self._children.append((0, 0))
-        return len(self._splits) - 1
-
-    def _leaf(self, value: int) -> int:
-        self._leaves.append(value)
-        return -len(self._leaves)
 
 
 # ---------------------------------------------------------------- the nodes

@@ -18,7 +18,8 @@ from hardcase_edge.device.device import RuntimeConfig
 from hardcase_edge.device.joint import JointDevice
 from hardcase_edge.device.parts import open_part_bank
 from hardcase_edge.link.wire import OK, Reply
-from hardcase_export.joint.build import decide_rows, export_chain
+from hardcase_export.joint.build import export_chain
+from hardcase_export.joint.decide import decide_rows
 from hardcase_export.joint.model import decide_floats
 from hardcase_export.joint.quantise import Asking
 from tests.helpers.export.joint_models import small_chain, small_items

@@ -14,7 +14,7 @@ from hardcase_edge.errors import SessionError
 from hardcase_edge.joint.machine import open_joint
 from hardcase_edge.joint.session import JointMachine, NeedParts, NeedReplies
 from hardcase_edge.kernel.machine import has_kernel
-from hardcase_export.joint.build import decide_rows
+from hardcase_export.joint.decide import decide_rows
 from hardcase_export.joint.quantise import Asking, quantise_chain
 from tests.helpers.attack.items import hostile_calls
 from tests.helpers.edge.evaluators import evaluator  # noqa: F401

@@ -13,7 +13,8 @@ from hardcase_edge.bundle.load import load_bundle, load_bytes
 from hardcase_edge.errors import InputError
 from hardcase_edge.joint.definition import ANYTIME, FEATURES, ONE_SHOT
 from hardcase_edge.joint.machine import open_joint
-from hardcase_export.joint.build import decide_rows, export_chain
+from hardcase_export.joint.build import export_chain
+from hardcase_export.joint.decide import decide_rows
 from hardcase_export.joint.model import MOST_ROUNDS, ChainModel, decide_floats
 from hardcase_export.joint.quantise import Asking
 from hardcase_export.joint.tables import table_of

@@ -26,6 +26,7 @@ class ItemSettings:
     ask : share of the training parts that are still doubtful then and go to the cloud; 0: none
     max_parts : the most parts that a device takes; 0: those of the longest item of the table
     weight_bits : of a weight on the device
+    atypical : share of the held-out parts that count as atypical, whose confidence is lower; 0: there is no such score
 
     Raises
     ------
@@ -39,6 +40,7 @@ class ItemSettings:
     ask: float = 0.0
     max_parts: int = 0
     weight_bits: int = 8
+    atypical: float = 0.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shares", tuple(self.shares))
@@ -55,3 +57,5 @@ class ItemSettings:
             raise InputError(f"[joint] max_parts is {self.max_parts}; 1 to {MOST_PARTS} are expected")
         if self.weight_bits not in (8, 16):
             raise InputError(f"[joint] weight_bits is {self.weight_bits}; 8 or 16 is expected")
+        if not 0 <= self.atypical <= 0.5:
+            raise InputError(f"[joint] atypical is {self.atypical}; a share from 0 to 0.5, such as 0.05, is expected")

@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decides items whose readings are all known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hardcase_edge.joint.drive import drive_joint
+from hardcase_edge.joint.session import JointDecision, JointMachine
+
+__all__ = ["decide_rows"]
+
+
+def decide_rows(machine: JointMachine, item: np.ndarray, **settings: Any) -> JointDecision:
+    """The decision of a machine on (parts, columns) whose readings are all known; ``settings`` of the session."""
+    rows = item.tolist()
+    features = [s.features for s in machine.program.sensors]
+    session = machine.session(len(rows), **settings)
+    return drive_joint(
+        session, lambda asked: {(p, s): [rows[p][f] for f in features[s]] for p, s in asked}, lambda part, _: None
+    )
