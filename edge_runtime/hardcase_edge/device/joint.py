@@ -143,8 +143,9 @@ class JointDevice(Device):
     def _confidence(self, part: PartDecision) -> int:
         """That of a part, in basis points; where the bundle knows atypical cases, at most that of its Answer."""
         node = self._machine.program.nodes[part.trace[-1]]
-        is_own = self._loaded.manifest.atypical and part.route != CLOUD and isinstance(node, Answer)
-        return min(part.confidence, node.confidences[-1]) if is_own else part.confidence
+        if not self._loaded.manifest.atypical or part.route == CLOUD or not isinstance(node, Answer):
+            return part.confidence
+        return min(part.confidence, node.confidences[-1])
 
 
 def _by_sensor(names: Sequence[str], of_parts: Sequence[Sequence[int]]) -> Mapping[str, list[int]]:

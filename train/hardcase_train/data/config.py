@@ -62,15 +62,8 @@ KEYS: dict[str, dict[str, type | tuple[type, ...]]] = {
     "index": {"estimated": bool}
     | dict.fromkeys(("alpha", "tolerance", "max_minutes"), NUMBER)
     | dict.fromkeys(("max_trained", "max_models", "max_bytes"), int),
-    "joint": {
-        "shares": list,
-        "releases": list,
-        "labels": str,
-        "ask": NUMBER,
-        "max_parts": int,
-        "weight_bits": int,
-        "atypical": NUMBER,
-    },
+    "joint": {"shares": list, "releases": list, "labels": str, "max_parts": int, "weight_bits": int}
+    | dict.fromkeys(("ask", "atypical"), NUMBER),
     "policy": {
         "methods": list,
         "size": str,
