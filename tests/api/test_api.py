@@ -59,7 +59,7 @@ def policy() -> hardcase.Policy:
     X, y = rows()
     return hardcase.train(
         Frame(X, NAMES), y, sensors=SENSORS, costs={"near": 1, "far": 4, "motion": 20}, forward_cost=50, max_loss=0.05,
-        hpc=LogisticRegression(), effort=BRIEF, unit="mJ",
+        hpc=LogisticRegression(), effort=BRIEF, unit="mJ", methods="dag",
     )  # fmt: skip
 
 

@@ -248,10 +248,38 @@ def test_rows_on_which_a_sensor_fails_are_judged_as_the_program_decides_them(cla
 
 def test_an_ordinary_table_has_no_first_sensor_and_the_estimator_still_answers():
     search = SubsetSearch(Judge(make_problem(effort=BRIEF)), 1)
-    assert [p for params in RouteClassifier.grid(search) for p in RouteClassifier.run(search, params)] == []
+    found = [p for params in RouteClassifier.grid(search) for p in RouteClassifier.run(search, params)]
+    assert not [p for p in found if "first" in p.params]
     X, y = routed(300, 3)
     model = RouteClassifier(costs=[1.0] * 6, budget=6.0, random_state=0, effort="quick").fit(X[:, 3:9], y)
     assert model.predict(X[:, 3:9]).shape == (300,)
+
+
+def cube(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Ten columns, of which y, y + 1 and y + 2 are near three bits of the class y of eight."""
+    rng = np.random.default_rng(seed)
+    y, X = rng.integers(8, size=n), rng.normal(0.5, 0.3, (n, 10))
+    for bit in range(3):
+        X[np.arange(n), y + bit] = (y >> bit & 1) + rng.normal(0, 0.1, n)
+    return X.astype(np.float32).astype(np.float64), y
+
+
+def test_answers_lead_on_without_a_first_sensor_where_naive_bayes_is_better_than_trees():
+    X, y = cube(600, 0)
+    made = arrays_problem(X, y, np.ones(len(y)), 8, None, None, 100.0, 0, "auto", replace(QUICK, n_prices=16))
+    search = SubsetSearch(Judge(made.with_hpc(np.eye(8)[y] * 0.9 + 0.0125)), 1)
+    assert None in search.once(_roots_of)(8, "bayes")
+    assert None not in search.once(_roots_of)(8, "trees")
+    X, y = cube(2000, 1)
+
+    def best(found):
+        ran = [Batch(p.program, X).run(np.zeros(len(y), dtype=np.int64)) for p in found]
+        return max(float((r.label == y).mean()) for r in ran if r.cost.mean() <= 4)
+
+    way = {"max_cells": 8, "classifier": "bayes"}
+    own, common = (best(_points(search, None, {"ways": ways, **way})) for ways in ("answers", "cells"))
+    assert own > 0.9
+    assert own > common + 0.03
 
 
 def test_cells_and_classes_are_scored_by_the_program_as_in_training():

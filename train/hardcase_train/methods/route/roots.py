@@ -17,7 +17,7 @@ from ...stages.subset_search import SubsetSearch
 from .bayes import Cell, RouteRows
 from .cells import Cells, make_cells
 
-__all__ = ["Root", "find_roots", "lead", "looked"]
+__all__ = ["Ahead", "Root", "find_roots", "lead", "looked", "without_root"]
 
 DEPTH = 4  # sensors that lookahead buys beside the first one
 SHORTLIST = 5  # first sensors that are looked at so deep, those of the largest gains by one further sensor
@@ -32,24 +32,32 @@ WORTH = 0.03  # of the log loss that routing must gain
 
 
 @dataclass(frozen=True)
-class Root:
-    """A first sensor with its cells.
+class Ahead:
+    """What lookahead found.
 
-    gain, gain_se : mean log loss that routing saves with as many sensors, and its standard error
-    losses : mean log loss of routing after each further sensor
+    losses : mean log loss after each sensor but the first
     costs : mean cost of what is bought until then
     """
 
-    cells: Cells
-    gain: float
-    gain_se: float
     losses: tuple[float, ...]
     costs: tuple[float, ...]
 
     @property
     def loss(self) -> float:
-        """Mean log loss of routing."""
+        """Their mean."""
         return float(np.mean(self.losses))
+
+
+@dataclass(frozen=True)
+class Root(Ahead):
+    """A first sensor with its cells, and what lookahead in each of them found.
+
+    gain, gain_se : mean log loss that routing saves with as many sensors, and its standard error
+    """
+
+    cells: Cells
+    gain: float
+    gain_se: float
 
     @property
     def pays(self) -> bool:
@@ -90,9 +98,7 @@ def looked(rows: RouteRows, cells: Cells, depth: int) -> Root:
     """Lookahead over so many further sensors."""
     problem = rows.problem
     offered = problem.offered
-    width = len(offered) * problem.n_classes
-    most = int(min(LOOKED_AT, max(100, MOST_NUMBERS // (width * DEPTH * len(offered)))))
-    sample = np.random.default_rng(problem.seed).permutation(np.flatnonzero(rows.judged))[:most]
+    sample = _sample(rows)
     place = offered.index(cells.sensor)
     tables = [_Half(rows, Cell(rows, cells.of == m, offered), sample[cells.of[sample] == m]) for m in range(cells.n)]
     paths = [t.path(place, depth) for t in tables]
@@ -102,16 +108,34 @@ def looked(rows: RouteRows, cells: Cells, depth: int) -> Root:
     se = float(gain.std() / np.sqrt(max(len(gain), 1)))
     spent = [np.cumsum(problem.sensor_costs()[[offered[k] for k in path]])[1:] for path in paths]
     costs = np.average(spent, axis=0, weights=[len(t.y) + 1 for t in tables])
-    return Root(cells, float(gain.mean()), se, tuple(own.mean(axis=0).tolist()), tuple(costs.tolist()))
+    return Root(tuple(own.mean(axis=0).tolist()), tuple(costs.tolist()), cells, float(gain.mean()), se)
 
 
-def lead(root: Root, search: SubsetSearch) -> float:
+def _sample(rows: RouteRows) -> np.ndarray:
+    """Numbers of the judged rows that lookahead sees."""
+    problem, n_offered = rows.problem, len(rows.problem.offered)
+    most = int(min(LOOKED_AT, max(100, MOST_NUMBERS // (n_offered * problem.n_classes * DEPTH * n_offered))))
+    return np.random.default_rng(problem.seed).permutation(np.flatnonzero(rows.judged))[:most]
+
+
+def without_root(rows: RouteRows) -> Ahead:
+    """Lookahead from the sensor of the largest gain, where all rows are one cell."""
+    problem = rows.problem
+    if len(problem.offered) < 2:
+        return Ahead((), ())
+    half = _Half(rows, Cell(rows, np.ones(len(rows.y), dtype=bool), problem.offered), _sample(rows))
+    path = half.path(int(half.gains([]).argmax()), DEPTH)
+    costs = np.cumsum(problem.sensor_costs()[[problem.offered[k] for k in path]])[1:]
+    return Ahead(tuple(half.losses(path).mean(axis=0).tolist()), tuple(costs.tolist()))
+
+
+def lead(ahead: Ahead, search: SubsetSearch) -> float:
     """The share of lookahead's steps with less loss than the small classifiers of the greedy paths' sets, 0 to 1."""
     sets = {s for path in search.paths() for s in path}
     rivals = [(search.cost(s), loss) for s, loss in zip(sets, search.losses(sets), strict=True)]
     is_less = [
         loss < min((other for cost, other in rivals if cost <= spent + SLACK), default=np.inf)
-        for loss, spent in zip(root.losses, root.costs, strict=True)
+        for loss, spent in zip(ahead.losses, ahead.costs, strict=True)
     ]
     return float(np.mean(is_less)) if is_less else 0.0
 

@@ -2,8 +2,8 @@
 """The method ``route``: what is read next depends on what was read.
 
 A first sensor has cells (``roots``), each cell has a model of its own (``bayes``) and states of its own (``growth``),
-and a price decides where rows stop (``policy``). Where no first sensor pays there are no settings: on most tables one
-order of sensors serves all rows.
+and a price decides where rows stop (``policy``). Where naive Bayes is better than trees at each step, all rows in one
+cell are tried, too; where neither is so there are no points: on most tables one order of sensors serves all rows.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .bayes import Cell, RouteRows
 from .cells import Cells
 from .growth import State, grow, key_of
 from .policy import Routes
-from .roots import Root, find_roots, lead
+from .roots import find_roots, lead, without_root
 
 __all__ = ["RouteClassifier"]
 
@@ -77,9 +77,8 @@ class RouteClassifier(MethodClassifier):
         """The points of one setting over first sensors and prices; none if no first sensor pays."""
         if search.problem.n_classes > MAX_CLASSES:
             return []
-        roots = search.once(_roots_of)(params["max_cells"], params["classifier"])
-        points = [p for root in roots for p in _points(search, root.cells, params)]
-        return best_points(points)
+        found = search.once(_roots_of)(params["max_cells"], params["classifier"])
+        return best_points([p for cells in found for p in _points(search, cells, params)])
 
     def points(self, judge: Judge) -> list[Point]:
         """Points over prices; where no first sensor pays, all rows are one cell."""
@@ -94,17 +93,19 @@ class _Roots:
 
     def __init__(self, search: SubsetSearch) -> None:
         self.rows, self._search = RouteRows(search.judge), search
-        self._found: dict[int, list[tuple[Root, float]]] = {}
+        self._found: dict[int, list[tuple[Cells | None, float]]] = {}
 
-    def __call__(self, max_cells: int, kind: str) -> list[Root]:
-        """Those by which naive Bayes is better than fixed sets somewhere; for trees, those by which it is not always.
+    def __call__(self, max_cells: int, kind: str) -> list[Cells | None]:
+        """Cells by which naive Bayes is better than fixed sets somewhere; for trees, those by which it is not always.
 
         Where naive Bayes is better than small trees on fixed sets at each step, trees in its states cost time alone.
+        None stands for all rows in one cell, if naive Bayes is always better there: then answers lead on by themselves.
         """
         if max_cells not in self._found:
-            found = find_roots(self.rows, max_cells)
-            self._found[max_cells] = [(root, lead(root, self._search)) for root in found]
-        return [root for root, share in self._found[max_cells] if (share > 0 if kind == BAYES else share < 1)]
+            found = [(root.cells, lead(root, self._search)) for root in find_roots(self.rows, max_cells)]
+            alone = lead(without_root(self.rows), self._search)
+            self._found[max_cells] = [*found, *([(None, alone)] if alone == 1 else ())]
+        return [cells for cells, share in self._found[max_cells] if (share > 0 if kind == BAYES else share < 1)]
 
 
 def _roots_of(search: SubsetSearch) -> _Roots:
