@@ -104,7 +104,7 @@ def recall_losses(
     --------
     >>> y = np.repeat([0, 1], [40, 20])
     >>> [(loss, round(low, 2)) for loss, (low, _) in recall_losses(y, 0 * y, y, 2)]
-    [(0.0, -0.07), (1.0, 0.73)]
+    [(0.0, -0.07), (1.0, 0.74)]
     """
     losses: list[tuple[float, Interval] | None] = []
     for k in range(n_classes):

@@ -162,7 +162,7 @@ def test_figure_2_has_two_easy_sides_that_want_opposite_lines():
 def test_every_method_has_points_and_auto_is_the_default():
     methods = tuple(m for m, cls in METHODS.items() if not cls.method.needs_order)
     points = learn(make_problem(n=90, effort=SHORT), methods, quiet=True)
-    assert {"hpc", *methods} - {p.method for p in points} == {"route"}  # no first sensor says which others matter
+    assert {"hpc", *methods} == {p.method for p in points}
     assert Config.__dataclass_fields__["methods"].default == DEFAULT_METHODS == (AUTO,)
     for p in points:
         quantise(p.program)
