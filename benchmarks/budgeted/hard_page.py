@@ -117,7 +117,10 @@ def _conditions(results: dict[str, Runs]) -> str:
     found = {key: sorted({str(w[key]) for w in runs}) for key in sorted({key for w in runs for key in w})}
     said = "; ".join(f"{key} {', '.join(values)}" for key, values in found.items())
     return (
-        f"Measured with: {said}.\nA commit with `-dirty` had this benchmark's own changes beside it.\n" if runs else ""
+        f"Measured with: {said}.\n"
+        "A commit with `-dirty` had this benchmark's own changes beside it, and some were rebased before they landed.\n"
+        if runs
+        else ""
     )
 
 
