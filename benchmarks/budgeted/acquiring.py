@@ -14,6 +14,7 @@ which their last model learns, the best of three kinds.
 from __future__ import annotations
 
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -36,7 +37,7 @@ Choose = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 Read = Callable[[int, np.ndarray], np.ndarray]
 
 
-class _Acquirer:
+class _Acquirer(ABC):
     """Reads sensors one by one, then answers from those it has."""
 
     def fit(self, problem: Problem) -> None:
@@ -51,12 +52,13 @@ class _Acquirer:
     def _random(self, at: np.ndarray) -> np.ndarray:
         return random_sets(len(at), self.costs, self.most, self.rng)
 
+    @abstractmethod
     def _learn(self) -> None:
         """What ``_choose`` needs."""
 
+    @abstractmethod
     def _choose(self, X: np.ndarray, is_read: np.ndarray, can: np.ndarray, left: np.ndarray) -> np.ndarray:
         """(n,) the sensor to read next, of those that each row can pay for, (n, n_sensors)."""
-        raise NotImplementedError
 
     def _walk(self, n: int, budget: float, read: Read) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
         """Inputs and sets at the end, and the sets on the way."""

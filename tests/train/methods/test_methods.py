@@ -17,7 +17,6 @@ from hardcase.training.build import configure
 from hardcase_edge.errors import InputError
 from hardcase_train.data.effort import EFFORTS
 from hardcase_train.data.error_costs import named_quality
-from hardcase_train.data.problem import Problem
 from hardcase_train.estimator import MethodClassifier
 from hardcase_train.method import Method, Params
 from hardcase_train.methods import AUTO, BASELINES, ESTIMATORS, METHODS, check_method, register_method
@@ -33,14 +32,8 @@ from tests.helpers.train.problems import BRIEF, make_problem, plain, toml
 from tests.train.methods.route.test_route import problem as routed_problem
 
 
-def problem_of(name: str = "", **effort: object) -> Problem:
-    """A small problem; for ``route`` one whose first sensor says which others matter, as it has no points elsewhere."""
-    brief = replace(BRIEF, **effort)
-    return replace(routed_problem(200), effort=brief) if name == "route" else make_problem(n=90, effort=brief)
-
-
-def search_of(name: str = "", **effort: object) -> SubsetSearch:
-    return SubsetSearch(Judge(problem_of(name, **effort)), 1)
+def search_of(**effort: object) -> SubsetSearch:
+    return SubsetSearch(Judge(make_problem(n=90, effort=replace(BRIEF, **effort))), 1)
 
 
 # ---------------------------------------------------------------- the methods that are there
@@ -87,20 +80,22 @@ def test_more_effort_gives_no_fewer_settings(name: str) -> None:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_setting_gives_points_of_its_method_and_the_same_ones_twice(name: str) -> None:
-    search = search_of(name, n_linear_gammas=2)
-    setting = METHODS[name].grid(search)[-1 if name != "route" else 0]
-    points = METHODS[name].run(search, setting)
+    search = search_of(n_linear_gammas=2)
+    grid = METHODS[name].grid(search)
+    points = [point for setting in (grid[0], grid[-1]) for point in METHODS[name].run(search, setting)]
     assert points
     assert {p.method for p in points} <= {name}
     assert all(json.loads(json.dumps(p.params, allow_nan=False)) == p.params for p in points)
-    assert plain(METHODS[name].run(search_of(name, n_linear_gammas=2), setting)) == plain(points)
+    again = search_of(n_linear_gammas=2)
+    assert plain([p for setting in (grid[0], grid[-1]) for p in METHODS[name].run(again, setting)]) == plain(points)
 
 
 # linear gates have thresholds at a row's own score, which the program may round to the other side
 @pytest.mark.parametrize("name", sorted(set(METHODS) - {"adapt-lin", "adapt-lstsq"}))
 def test_log_loss_is_judged_by_the_confidences_that_the_program_states(name: str) -> None:
     """Where validation rows alone are judged, the program itself gives their figures."""
-    problem = problem_of(name)
+    usual = make_problem(n=90, effort=BRIEF)  # on it no point of route is better than shares of classes
+    problem = replace(routed_problem(200), effort=BRIEF) if name == "route" else usual
     problem = replace(problem, quality=named_quality("log-loss", range(problem.n_classes), ""))
     search = SubsetSearch(Judge(problem, is_alone=True), 1)
     as_test = replace(problem, test=problem.valid)

@@ -30,7 +30,6 @@ from tests.helpers.train.problems import BRIEF, make_problem
 
 CLASSIFY = [name for name, cls in METHODS.items() if not cls.method.needs_order]
 DROPS = {"budget-prune"}  # of a forest that reads too much, some prices keep the budget
-MAY_LACK = {"route"}  # of so few rows, none may be worth more than a fixed set
 
 
 def limited(problem: Problem, **limits: float) -> Problem:
@@ -56,7 +55,7 @@ def test_every_method_keeps_a_budget_that_forbids_forwards(method: str) -> None:
     kept = Keeper(problem).kept(points)
     assert all(worst(p) <= to_micro(6) for p in kept)
     assert not any(p.valid["forward_rate"] for p in kept)
-    assert kept or method in MAY_LACK
+    assert kept
     assert method in DROPS or kept == points, "the method makes points that the check has to drop"
 
 
