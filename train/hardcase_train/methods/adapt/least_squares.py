@@ -12,6 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 from numba import njit
+from scipy.optimize import brentq
 from scipy.special import logit
 
 from hardcase_edge.errors import InputError
@@ -59,17 +60,21 @@ def log_odds_step(
         then it ends below the bound, and q is optimal among all q with that mean.
     """
 
-    def too_many(beta: float) -> bool:
-        return bool(np.average(sigmoid(nearest_log_odds(excess + beta, g, stiffness)), weights=weight) > p_full)
+    enough = [np.inf]  # multipliers whose mean keeps the bound, the last one the smallest
 
-    if not too_many(0.0):
+    def over(beta: float) -> float:
+        mean = np.average(sigmoid(nearest_log_odds(excess + beta, g, stiffness)), weights=weight)
+        if mean <= p_full:
+            enough.append(min(beta, enough[-1]))
+        return float(mean - p_full)
+
+    if over(0.0) <= 0:
         return nearest_log_odds(excess, g, stiffness), 0.0
     low, high = 0.0, 1.0
-    while too_many(high):
+    while over(high) > 0:
         low, high = high, 2 * high
-    while high - low > 1e-10 * high:
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if too_many(middle) else (low, middle)
+    brentq(over, low, high, xtol=1e-10 * high, rtol=1e-10)  # it ends with a bracket that is as narrow, of a jump too
+    high = enough[-1]
     return nearest_log_odds(excess + high, g, stiffness), high
 
 
