@@ -142,7 +142,7 @@ def small_seed(case: Small, seed: int) -> dict[str, Any]:
     out["dag, as in the paper"] = [plain.point(p / unit, {}) for p in PRICES]
     tree = lp_tree._Tree(full_tree(len(case.sensors)), rows, "polynomial")
     tree.mine = [mine[(rows.terms.factors[mine] < rows.terms.n_features).sum(axis=1) < 2] for mine in tree.mine]
-    out["lp-tree"] = [tree.point(p, {}) for p in LP_PRICES]
+    out["lp-tree"] = [tree.point(p / unit, {}) for p in LP_PRICES]
     if case.has_trees:
         trees = Dag(rows, "trees", forwards=False)
         out["static, trees"] = static_points(rows, trees.classifiers)
