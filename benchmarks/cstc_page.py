@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from . import quadrants
+from . import cstc_figures, quadrants
 from .cstc_goals import BUDGETS, NAMES, against, at_one_price, beside, goals, picked, runs_of, shown
 from .pictures import pyplot, save
 
@@ -39,7 +39,8 @@ FIGURES = {
 }  # of Xu et al. (2014), whose figure 7 has two methods more, for classes; the last is figure 4 of Wang et al. (2015)
 HEAD = """# Trees and cascades of classifiers
 
-`benchmarks/cstc.py` writes this page, with what `benchmarks/quadrants.py` and `benchmarks/cstc_paths.py` have measured.
+`benchmarks/cstc.py` writes this page, with what `benchmarks/quadrants.py`, `benchmarks/cstc_trees.py` and \
+`benchmarks/cstc_paths.py` have measured.
 
 Each cell is the quality on test rows at the mean cost there (pixels, or the cost of features), of the policy that is \
 best on validation rows within the budget.
@@ -86,7 +87,7 @@ def write_page(results: dict[str, Any]) -> str:
         splits = sorted({int(k.split("/")[1]) for k in results if k.startswith(f"{data}/")})
         if splits:
             lines += _section(results, data, len(splits))
-    return "\n".join([*lines, *quadrants.lines(), *_paths()]).rstrip() + "\n"
+    return "\n".join([*lines, *cstc_figures.lines(), *quadrants.lines(), *_paths()]).rstrip() + "\n"
 
 
 def _paths() -> list[str]:
@@ -217,7 +218,8 @@ def _one_price(results: dict[str, Any], data: str) -> list[str]:
 
 
 def pictures(results: dict[str, Any]) -> None:
-    """The paper's figures 6, 7, 11 and 12, redrawn."""
+    """The paper's figures, redrawn."""
+    cstc_figures.draw()
     plots = pyplot()
     for number, (data, names) in FIGURES.items():
         figure, axes = plots.subplots(figsize=(7.2, 4.2))
