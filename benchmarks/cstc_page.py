@@ -71,7 +71,7 @@ at once (`benchmarks/early_exit.py`) and is not a program.
 - `and-or` and `adaboost-rs` are for classes: they are measured on the digits, and not on MQ2008, skewed or \
 not, whose relevances are ranks; the paper has them in its figure 7.
 - `dag, unions of 6 sets` is the graph of Wang et al. (2015) for many sensors: five subsets by their Algorithm 2 and \
-all sensors, a polynomial of degree 2 for each union, filter trees by their Algorithm 1, `as in the paper`. \
+all sensors, a polynomial of degree 2 for each union, filter trees by their Algorithm 1, `as in the paper`; \
 `hardcase train` has `dag` cut nested sets of trees instead ([why](../decisions/graphs-on-chains.md)), as `staged` does.
 - `static`: boosted trees on the nested sets from prices; `cascade`: the same sets as stages, with one confidence.
 - `staged`: the same sets with the cuts of a price, and once more with later sets bought for the rows that come to them.
