@@ -67,6 +67,7 @@ bench-booster: $(READY)
 	@$(BIN)/python benchmarks/booster.py
 
 bench-promise: $(READY)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
 	@$(BIN)/python benchmarks/promise.py
 
 bench-exports: $(READY)

@@ -114,10 +114,19 @@ def _recertify(results: Any) -> tuple[str, str, str]:
     breaking = [life for life in results["with"] if life["true"] < results["promised"]]
     found = [life for life in breaking if life["state"] == "broken"]
     alarms = sum(life["broken"] for life in results["without"])
+    worse = results["monitoring"]["worse"]
+    ours, *peers = (
+        [np.mean([s[name] for s in streams]) for streams in worse.values()]
+        for name in next(iter(worse.values()))[0]
+        if all(s[name] for streams in worse.values() for s in streams)
+    )
+    best = [min(delays) for delays in zip(*peers, strict=True)]
     return (
         f"{len(found)} of {len(breaking)} broken promises found",
-        f"{alarms} of {len(results['without'])} lives without drift alarmed",
-        f"{results['exact']} of 200 alarmed where the promise just holds",
+        f"{alarms} of {len(results['without'])} lives without drift alarmed, {results['exact']} of 200 where the "
+        "promise just holds",
+        f"an error of {', '.join(worse)} for {results['monitoring']['promised']:g} after "
+        f"{', '.join(f'{n:.0f}' for n in ours)} audits; MAPIE: {', '.join(f'{n:.0f}' for n in best)}",
     )
 
 

@@ -15,7 +15,7 @@ import sys
 import tempfile
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import stats
@@ -27,6 +27,9 @@ from hardcase_export.integers.point import make_integers
 from hardcase_export.picking.pick import candidates
 from hardcase_export.picking.risk_choice import RiskTerms, find
 from hardcase_export.picking.risk_test import Counts, ValidationRates
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -68,6 +71,7 @@ class Population:
     right: np.ndarray  # (K, n) bool: the answer, wherever it comes from
     f0_right: np.ndarray  # (n,) bool
     cost: np.ndarray  # (K,) mean of all cases
+    judged: np.ndarray | None = None  # cases on which the figures were taken; None: others than these
 
     def counts(self, k: int, rows: np.ndarray | slice = slice(None), group_size: int = 0) -> Counts:
         """Of policy k on these rows; ``group_size``: so many neighbours are a group, 0 for no groups."""
@@ -148,6 +152,7 @@ def simulate(
     alike: int = 1,
     is_grouped: bool = False,
     seed: int = 0,
+    peer: Callable[[np.ndarray], int | None] | None = None,
 ) -> dict[str, Any]:
     """Both rules on so many draws of n rows: how often each holds, and what its picks cost and forward.
 
@@ -155,16 +160,18 @@ def simulate(
     ----------
     alike : cases of a machine, which are drawn together
     is_grouped : whether the promise counts machines; else it takes all rows for independent
+    peer : MAPIE's rule, from drawn rows to a policy; None: it is not asked
     """
     rng = np.random.default_rng(seed)
     size = population.local.shape[1]
     truth = [population.counts(k) for k in range(len(population.cost))]
-    runs: dict[str, list[tuple[int, bool]]] = {"promise": [], "naive": []}
+    runs: dict[str, list[tuple[int, bool]]] = {"promise": [], "naive": []} | ({"mapie": []} if peer else {})
     for _ in range(draws):
         drawn = (rng.integers(0, size // alike, n // alike)[:, None] * alike + np.arange(alike)).ravel()
-        k = naive(population, terms, drawn)
-        if k is not None:
-            runs["naive"].append((k, breaks(truth[k], terms, terms.max_forward)))
+        picks = {"naive": naive(population, terms, drawn)} | ({"mapie": peer(drawn)} if peer else {})
+        for name, k in picks.items():
+            if k is not None:
+                runs[name].append((k, breaks(truth[k], terms, terms.max_forward)))
         found = find(population.points, terms, Draw(population, drawn, alike if is_grouped else 0))
         if found is not None:
             k = found[0].params["k"]
@@ -198,7 +205,7 @@ def _population(
         rate, *of_local = shares(whole.counts(k, judged))
         figures = Measured(float(right[k, judged].mean()), float(cost[k]), rate, 0.0, *of_local)
         points.append(Point("invented", {"k": k}, figures, figures, f"policy-{k}"))
-    return Population(points, local, right, f0_right, cost)
+    return Population(points, local, right, f0_right, cost, judged)
 
 
 def gates(seed: int = 0) -> Population:
@@ -290,11 +297,13 @@ def row(name: str, r: dict[str, Any]) -> list[str]:
 def page(measured: dict[str, Any]) -> str:
     """The Markdown page."""
     from benchmarks.pages import markdown
+    from benchmarks.promise_peer import peer_section
 
     titles = ("population", "terms", "delta", "rows", "promised", "broken", "cost, forwarded")
     titles += ("naive: picked", "naive: broken", "naive: cost, forwarded")
     draws = next(iter(measured.values()))["promise"]["draws"]
-    return f"{HEAD}\n{draws:,} draws each.\n\n{markdown(titles, [row(name, r) for name, r in measured.items()])}\n"
+    table = markdown(titles, [row(name, r) for name, r in measured.items()])
+    return f"{HEAD}\n{draws:,} draws each.\n\n{table}\n{peer_section(measured)}"
 
 
 def measure(draws: int) -> dict[str, Any]:
@@ -320,9 +329,13 @@ def main() -> None:
 
 def run(cases: dict[str, tuple[Any, ...]], draws: int) -> dict[str, Any]:
     """Every scenario, printed as it is done."""
+    from benchmarks.promise_peer import Controller, can_be_asked
+
     measured = {}
     for name, (population, terms, n, *alike) in cases.items():
-        measured[name] = {"terms": asdict(terms), "rows": n, **simulate(population, terms, n, draws, *alike)}
+        peer = Controller(population, terms).pick if can_be_asked(terms, bool(alike and alike[1])) else None
+        found = simulate(population, terms, n, draws, *alike, peer=peer)
+        measured[name] = {"terms": asdict(terms), "rows": n, **found}
         print(*row(name, measured[name]), sep=" | ", flush=True)
     return measured
 

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from forwarding import Answers, Drift, followed, section
+from monitoring import beside_mapie, monitoring_section
 from pages import ROOT, markdown, options, results
 
 from hardcase_cloud.answering.onnx_model import Hpc
@@ -193,6 +194,7 @@ def measure(build: Path, confirm: Path, lives: int) -> dict[str, Any]:
         "promised": promised, "truth": truth, "local": float(sound[0].mean()), "drifts": len(moved),
         "breaking": len(broken), "with": with_drift, "without": without, "exact": _exact(promised, lives),
         "forward": forwarded(build, confirm), "small": [_small(m) for m in BOUNDS],
+        "monitoring": beside_mapie(lives),
     }  # fmt: skip
 
 
@@ -279,7 +281,8 @@ def page(measured: dict[str, Any]) -> str:
         f"agreement is exactly the promised share, which is the hardest case, {measured['exact']} of {n} lives of "
         "1,000 audits have a false alarm.\n"
     )
-    return text + section(measured["forward"]) + _small_page(measured["small"])
+    text += section(measured["forward"]) + _small_page(measured["small"])
+    return text + monitoring_section(measured["monitoring"])
 
 
 def _small_page(small: list[dict[str, Any]]) -> str:
@@ -315,10 +318,12 @@ def main() -> None:
     parser.add_argument("--lives", type=int, default=200)
     parser.add_argument("--small", action="store_true", help="measure small shares alone, beside what was measured")
     parser.add_argument("--forward", action="store_true", help="measure the rule alone, beside what was measured")
+    parser.add_argument("--monitoring", action="store_true", help="measure beside MAPIE alone, likewise")
     args = parser.parse_args()
-    before = json.loads(args.out.read_text()) if args.small or args.forward else {}
+    before = json.loads(args.out.read_text()) if args.small or args.forward or args.monitoring else {}
     before |= {"small": [_small(m) for m in BOUNDS]} if args.small else {}
     before |= {"forward": forwarded(args.build, args.confirm)} if args.forward else {}
+    before |= {"monitoring": beside_mapie(args.lives)} if args.monitoring else {}
     text = page(results(args, lambda: before or measure(args.build, args.confirm, args.lives)))
     PAGE.write_text(text)
     print(text)

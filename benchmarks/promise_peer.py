@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""MAPIE's risk controller under the promise of ``promise.py``, on the same draws of calibration rows.
+
+Its predictions are 1 where a local answer is right, 0 where it is wrong, and NaN, which MAPIE takes for an abstention,
+where a case is forwarded. Its risk is then the share of wrong ones among the local answers, and of all policies whose
+risk it controls it takes the one that abstains least. Where the policies' judged rows are known, it learns its order of
+tests from them ("split_fixed_sequence"), as our order comes from figures on them; else it takes its own default.
+"""
+
+from __future__ import annotations
+
+import warnings
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from benchmarks.pages import markdown
+
+if TYPE_CHECKING:
+    from benchmarks.promise import Population
+    from hardcase_export.picking.risk_choice import RiskTerms
+
+__all__ = ["Controller", "can_be_asked", "peer_section"]
+
+
+def can_be_asked(terms: RiskTerms, is_grouped: bool) -> bool:
+    """Whether MAPIE has such terms: no excess over f0, which is no share of yes and no, and no groups."""
+    return not (terms.is_excess or is_grouped)
+
+
+class Controller:
+    """Picks a policy of a population from drawn rows."""
+
+    def __init__(self, population: Population, terms: RiskTerms) -> None:
+        from mapie.risk_control import BinaryClassificationController
+        from mapie.risk_control.risks import BinaryRisk, abstention_rate
+
+        wrong = BinaryRisk(lambda _, said: said == 0, lambda _, said: ~np.isnan(said), higher_is_better=False)
+        bounds = {wrong: terms.risk} | ({} if terms.max_forward is None else {abstention_rate: terms.max_forward})
+        said = np.where(population.local, population.right.astype(float), np.nan)
+        is_judged = population.judged is not None
+        self._asked = BinaryClassificationController(
+            lambda rows, k: said[int(k), rows],
+            risk=list(bounds),
+            target_level=list(bounds.values()),
+            confidence_level=1 - terms.delta,
+            best_predict_param_choice=abstention_rate,
+            list_predict_params=np.arange(len(said))[:, None],
+            fwer_method="split_fixed_sequence" if is_judged else "bonferroni_holm",
+        )
+        if is_judged:
+            rows = population.judged
+            self._asked.learn_fixed_sequence_order(rows, np.zeros(len(rows), dtype=int), binary=True)
+
+    def pick(self, drawn: np.ndarray) -> int | None:
+        """The number of a policy; None if none is controlled."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that none is controlled
+            best = self._asked.calibrate(drawn, np.zeros(len(drawn), dtype=int)).best_predict_param
+        return None if best is None else int(best[0])
+
+
+def peer_section(measured: dict[str, Any]) -> str:
+    """The section of the page."""
+    rows = []
+    for name, r in measured.items():
+        if "mapie" in r:
+            terms = r["terms"]
+            bounds = f"error {terms['risk']:g}" + (f", forwarded {terms['max_forward']:g}" * bool(terms["max_forward"]))
+            rows.append([name, bounds, f"{terms['delta']:g}", *_cells(r["promise"]), *_cells(r["mapie"])])
+    head = ("population", "terms", "delta", *("promised", "broken", "answered alone"),
+            *(f"MAPIE: {x}" for x in ("promised", "broken", "answered alone")))  # fmt: skip
+    return (
+        "\n## Beside MAPIE's risk control\n\n"
+        f"`BinaryClassificationController` of MAPIE {version('mapie')} promises the same on the same draws, where it "
+        "can be asked: it knows neither an excess over f0 nor groups.\n"
+        "A case that is forwarded is an abstention to it, its risk is the share of wrong local answers, and of all "
+        "policies that it controls it takes the one that forwards least.\n"
+        "Where the policies were judged on known rows it learns its order of tests from these "
+        "(`split_fixed_sequence`); on the rig it takes its default (`bonferroni_holm`).\n"
+        "*answered alone* is the share of all cases, over all draws, with none where nothing is promised.\n"
+        "Our promise also bounds the forwarded share, which costs some of delta; MAPIE bounds it only where the terms "
+        "do.\n\n" + markdown(head, rows) + "\n"
+    )
+
+
+def _cells(of: dict[str, Any]) -> list[str]:
+    alone = of["picked"] / of["draws"] * (1 - (of["forward_rate"] or 0.0))
+    return [f"{of['picked'] / of['draws']:.1%}", f"{of['broken'] / of['draws']:.1%}", f"{alone:.1%}"]
