@@ -49,7 +49,7 @@ Cost and forward rate are means over picks, in the population.
 * *One gate*: 100,000 synthetic cases and one gate at 40 thresholds, whose risk crosses the terms between two of them.
   Every case costs 1, and a forwarded case 99 more.
 * *Flattered*: 20 policies whose true risk is 1.05 times the terms, and whose judged rows showed no error at all.
-* *Rig*: the integers of every policy that one training run on the hydraulic rig gives, all methods.
+* *Rig*: the integers of every policy whose file one training run on the hydraulic rig keeps, all methods.
   The population is its 661 calibration and test rows, pooled; the cost is in mJ.
 * *Machines*: the gate again, on 2,000 machines of 50 cases each.
   One machine in five makes all the errors, so the rows of a machine say much the same.

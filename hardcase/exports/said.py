@@ -69,7 +69,7 @@ def export_values(exported: Exported, build: Path) -> dict[str, Any]:
             ],
         }
     cuts = headline(exported.program, test.paths, exported.sensors, exported.costs)
-    gaps = gaps_of(exported.valid.beside)
+    gaps = gaps_of(exported.point, exported.valid.beside)
     warnings = (
         constant_warning(values),
         selection_warning(exported.selection, exported.measure, test.after.quality),

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 from .headline import Headline, headline
 from .labelled_rows import LabelledRows, rows_for
 from .measure import Measured, measure
-from .recalls import Gap, gaps_of, kept_by
+from .recalls import gaps_of, kept_by
 
 if TYPE_CHECKING:
     from hardcase_edge.batch.intervals import Interval
-    from hardcase_edge.batch.per_class import ClassCount
+    from hardcase_edge.batch.per_class import ClassCount, Gap
     from hardcase_edge.bundle.manifest import Manifest
     from hardcase_edge.program.definition import Program
     from hardcase_export.drafts.front import Front
@@ -43,7 +43,7 @@ class Picked:
     f0 : f0's quality on the same rows, and ``f0_95`` its 95 % interval
     f0_classes : counts by class of f0's answers to the same rows
     selection : what the choice of its sensors does to its figure on judged rows
-    gaps : classes that it finds far less often than f0 on validation rows
+    gaps : classes that it finds far less often than f0 on judged rows
     kept_by : flags of an export that picks a point without gaps; empty if none are known
     cuts : how much cheaper it is than f0 for every case, and than every sensor, on test rows
     loss : how much lower the point's quality is than f0's, and ``loss_95`` the interval
@@ -120,7 +120,7 @@ def measure_pick(build: Path, front: Front, wish: Wish) -> Picked:
         f0_95=quality_interval(quality, test.y, f0_answers, test.group),
         f0_classes=tuple(per_class(test.y, test.hpc, program.n_classes, test.group)) if program.n_classes else (),
         selection=selection_of(front, point, integers.draft),
-        gaps=(gaps := gaps_of(integers.on_valid.beside)),
+        gaps=(gaps := gaps_of(point, integers.on_valid.beside)),
         kept_by=kept_by(build, gaps, point),
         cuts=headline(program, integers.on_test.paths, integers.manifest.sensors, front.costs),
         loss=loss,

@@ -1,83 +1,72 @@
 # SPDX-License-Identifier: Apache-2.0
 """Classes that a policy finds far less often than f0 does, and the smallest change of the wish that keeps them.
 
-Rows of validation judge it: no model has learned from them, and labels of test rows choose nothing. "Far" is decided by
-the lower end of a 95 % interval, so that a few rows of a class say nothing.
+The judged rows say it, on which points are picked, too: no model has learned from them, and labels of test rows choose
+nothing. Training has written it into the front. Of a mix, and of an older build, the validation rows among them say it.
+"Far" is decided by the lower end of a 95 % interval, so that a few rows of a class say nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hardcase_edge.errors import HardcaseError
+from hardcase_edge.errors import HardcaseError, InputError
 
 if TYPE_CHECKING:
-    from hardcase_edge.batch.intervals import Interval
+    from hardcase_edge.batch.per_class import Gap
     from hardcase_export.drafts.front import Front, Point
     from hardcase_export.integers.parity import BesideF0
 
-__all__ = ["FAR", "Gap", "gaps_of", "kept_by"]
+__all__ = ["gaps_of", "kept_by"]
 
-FAR = 0.1  # of recall, at least so much below f0's at 95 %
-MOST_TRIED = 16  # points by loss, and by budget, that are measured for the wish that keeps a class
-
-Losses = Sequence[tuple[float, "Interval"] | None]
+MOST_TRIED = 16  # points by loss, and by budget, whose drafts are measured for the wish that keeps a class
 
 
-@dataclass(frozen=True)
-class Gap:
-    """One class that is found far less often than by f0.
+def gaps_of(point: Point, beside: BesideF0 | None) -> tuple[Gap, ...]:
+    """The classes of a policy that are far below f0, the farthest first.
 
-    number : of the class
-    n : its validation rows
-    own, f0 : recall of the policy, and of f0
-    least : lower end of the interval of their difference
+    Parameters
+    ----------
+    point : of the front, or a mix
+    beside : its integers on validation rows; None: f0's answers are not known
+
+    Raises
+    ------
+    InputError
+        The front names a class that there is not.
     """
+    from hardcase_edge.batch.per_class import recall_gaps
 
-    number: int
-    n: int
-    own: float
-    f0: float
-    least: float
-
-
-def gaps_of(beside: BesideF0 | None) -> tuple[Gap, ...]:
-    """The classes of a policy that are far below f0, the farthest first; ``beside``: on validation rows."""
     if beside is None:
         return ()
-    found = [
-        Gap(k, count.n, count.right / count.n, count.right / count.n + loss[0], loss[1][0])
-        for k, (count, loss) in enumerate(zip(beside.classes, beside.recall_losses, strict=True))
-        if loss is not None and _is_far(loss)
-    ]
-    return tuple(sorted(found, key=lambda gap: -gap.least))
-
-
-def _is_far(loss: tuple[float, Interval]) -> bool:
-    return loss[1][0] > FAR
+    classes, gaps = beside.classes, point.valid.gaps
+    if gaps is None:
+        return recall_gaps([c.n for c in classes], [c.right for c in classes], beside.recall_losses)
+    if strange := [gap.number for gap in gaps if gap.number >= len(classes)]:
+        raise InputError(f"front.json: gaps name class {strange[0]} of {len(classes)}, counted from 0; train again")
+    return gaps
 
 
 def kept_by(build: Path, gaps: Sequence[Gap], picked: Point) -> str:
     """Flags of ``hardcase export`` that pick a point without any of these gaps; empty if none are known, or no gap.
 
     That is the largest ``--max-loss``, or else the least ``--budget``, as a policy may be better than f0 on the whole
-    and still miss a class. Drafts are measured on the build's validation rows.
+    and still miss a class. Of an older build drafts are measured, on its validation rows.
     """
     from hardcase_export.drafts.front import read_front
     from hardcase_export.picking.pick import picks_by_budget, picks_by_loss
 
-    if not gaps:
+    lost = {gap.number for gap in gaps}
+    if not lost:
         return ""
     try:
         front = read_front(build / "front.json")
         by_loss = [(f"--max-loss {loss:g}", p) for loss, p in picks_by_loss(front)]
         by_budget = [(f"--budget {budget:g} --no-mix", p) for budget, p in picks_by_budget(front)]
         for flags, point in (*_dearer(by_loss, picked), *_dearer(by_budget, picked)):
-            losses = _recall_losses(build, front, point)
-            if not any(entry is not None and _is_far(entry) for entry in (losses[gap.number] for gap in gaps)):
+            if lost.isdisjoint(gap.number for gap in _gaps(build, front, point)):
                 return flags
     except HardcaseError:  # a draft that cannot be read: the warning stands without the wish
         return ""
@@ -85,22 +74,27 @@ def kept_by(build: Path, gaps: Sequence[Gap], picked: Point) -> str:
 
 
 def _dearer(wishes: Sequence[tuple[str, Point]], picked: Point) -> Sequence[tuple[str, Point]]:
-    """Those that pick a dearer point than this, but not f0 for every case; of many, some at even steps."""
+    """Those that pick a dearer point than this, but not f0 for every case; of many to measure, some at even steps."""
     from hardcase_export.drafts.front import HPC_METHOD
 
     dearer = [(flags, p) for flags, p in wishes if p.method != HPC_METHOD and p.valid.cost > picked.valid.cost]
-    return dearer[:: max(1, -(-len(dearer) // MOST_TRIED))]
+    unknown = sum(p.valid.gaps is None for _, p in dearer)
+    return dearer[:: max(1, -(-unknown // MOST_TRIED))]
 
 
-def _recall_losses(build: Path, front: Front, point: Point) -> Losses:
-    """Of each class, on validation rows, of the point's draft."""
+def _gaps(build: Path, front: Front, point: Point) -> tuple[Gap, ...]:
+    """Of the front, or of the point's draft on validation rows."""
     from hardcase_edge.batch.evaluate import Batch
-    from hardcase_edge.batch.per_class import recall_losses
+    from hardcase_edge.batch.per_class import per_class, recall_gaps, recall_losses
     from hardcase_export.drafts.rows import read_rows
     from hardcase_export.drafts.streams import in_order
     from hardcase_export.integers.point import read_draft
 
+    if point.valid.gaps is not None:
+        return point.valid.gaps
     draft, manifest = read_draft(build, point, front.legacy)
     rows = in_order(draft, manifest, read_rows(build / "valid.npz", manifest))
     answers = Batch(draft, rows.X, sizes=rows.sizes).walk(rows.hpc)[0].label
-    return recall_losses(rows.y, answers, rows.hpc, draft.n_classes, rows.group)
+    counts = per_class(rows.y, answers, draft.n_classes)
+    losses = recall_losses(rows.y, answers, rows.hpc, draft.n_classes, rows.group)
+    return recall_gaps([c.n for c in counts], [c.right for c in counts], losses)

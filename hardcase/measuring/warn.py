@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from ..options import plain
 
 if TYPE_CHECKING:
+    from hardcase_edge.batch.per_class import Gap
     from hardcase_export.picking.optimism import Selection
 
     from .headline import Headline
     from .picked import Picked
-    from .recalls import Gap
 
 __all__ = [
     "constant_warning", "picked_warnings", "placeholder_warning", "recall_warnings", "selection_warning",
@@ -70,9 +70,9 @@ def recall_warnings(gaps: Sequence[Gap], classes: Sequence[object], kept_by: str
     """
     wish = f"{kept_by} picks a policy that keeps it" if kept_by else "no cheaper point than f0 is known to keep it"
     lines = [
-        f"WARNING: THIS POLICY FINDS {gap.own:.1%} OF {plain(classes[gap.number], 24)!r} WHERE f0 FINDS {gap.f0:.1%} "
-        f"(of {gap.n} validation rows; at least {100 * gap.least:.0f} points less at 95 %); {wish}, and --risk with "
-        "--risk-per truth promises its share of wrong answers"
+        f"WARNING: THIS POLICY FINDS {gap.own:.1%} OF {plain(classes[gap.number], 24)!r} WHERE f0 FINDS "
+        f"{gap.reference:.1%} (of {gap.n} judged rows; at least {100 * gap.least:.0f} points less at 95 %); {wish}, "
+        "and --risk with --risk-per truth promises its share of wrong answers"
         for gap in gaps[:MOST_CLASSES]
     ]
     if len(gaps) > MOST_CLASSES:

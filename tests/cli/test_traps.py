@@ -14,8 +14,9 @@ import pytest
 import hardcase
 from hardcase.cli import main
 from hardcase.measuring.headline import headline
-from hardcase.measuring.recalls import FAR, Gap, gaps_of
+from hardcase.measuring.recalls import gaps_of
 from hardcase.measuring.warn import placeholder_warning, recall_warnings
+from hardcase_edge.batch.per_class import FAR, Gap
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.definition import Sensor, Uplink
@@ -76,10 +77,11 @@ def test_far_is_decided_by_an_interval_and_not_by_a_few_rows() -> None:
         return SimpleNamespace(classes=counts, recall_losses=losses)
 
     few, far, farther = (0.5, (FAR, 0.9)), (0.3, (FAR + 0.01, 0.5)), (0.6, (0.4, 0.8))
-    gaps = gaps_of(beside([few, far, None, farther]))
+    mixed: Any = SimpleNamespace(valid=SimpleNamespace(gaps=None))  # of which the front says nothing
+    gaps = gaps_of(mixed, beside([few, far, None, farther]))
     assert [gap.number for gap in gaps] == [3, 1]
     assert gaps[0] == Gap(3, 40, 0.25, 0.85, 0.4)
-    assert gaps_of(None) == ()
+    assert gaps_of(mixed, None) == ()
     lines = recall_warnings([Gap(k, 9, 0.1, 0.9, 0.5) for k in range(5)], "abcde", "")
     assert len(lines) == 4
     assert "no cheaper point than f0 is known to keep it" in lines[0]

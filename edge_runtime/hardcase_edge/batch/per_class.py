@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counts of answers by class, with recall and precision and their 95 % intervals."""
+"""Counts of answers by class, with recall and precision and their 95 % intervals; classes that are lost."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .intervals import Interval, loss_interval, share_interval
-from .quality import ACCURACY
+from .intervals import Interval, effective_rows, paired, share_interval
 
-__all__ = ["ClassCount", "per_class", "recall_losses"]
+__all__ = ["FAR", "ClassCount", "Gap", "per_class", "recall_gaps", "recall_losses"]
+
+FAR = 0.1  # of recall, at least so much below the reference's at 95 %
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +107,58 @@ def recall_losses(
     >>> [(loss, round(low, 2)) for loss, (low, _) in recall_losses(y, 0 * y, y, 2)]
     [(0.0, -0.07), (1.0, 0.74)]
     """
+    truth = np.asarray(y, np.int64)
+    right, reference_right = truth == answers, truth == reference
+    lost = reference_right.astype(np.float64) - right
+    n, worse, better = (
+        np.bincount(truth[rows], minlength=n_classes).tolist() for rows in (truth >= 0, lost > 0, lost < 0)
+    )
     losses: list[tuple[float, Interval] | None] = []
     for k in range(n_classes):
-        rows = np.asarray(y) == k
-        given = None if group is None else group[rows]
-        measured = loss_interval(ACCURACY, y[rows], answers[rows], reference[rows], given) if rows.any() else None
-        losses.append(measured)
+        if not n[k]:
+            losses.append(None)
+            continue
+        of_class = None if group is None else truth == k
+        n_eff = float(n[k]) if group is None else effective_rows(lost[of_class], group[of_class])
+        share = n_eff / n[k]
+        losses.append(((worse[k] - better[k]) / n[k], paired(worse[k] * share, better[k] * share, n_eff)))
     return losses
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """One class that is found far less often than by a reference.
+
+    number : of the class
+    n : its rows
+    own, reference : recall of the answers, and of the reference
+    least : lower end of the interval of their difference
+    """
+
+    number: int
+    n: int
+    own: float
+    reference: float
+    least: float
+
+
+def recall_gaps(n: Sequence[int], right: Sequence[int], losses: Sequence[tuple[float, Interval] | None]
+                ) -> tuple[Gap, ...]:  # fmt: skip
+    """The classes that are found far less often, the farthest first; a few rows of a class say nothing.
+
+    Parameters
+    ----------
+    n, right : of each class its rows, and those that are answered rightly
+    losses : as ``recall_losses`` gives them
+
+    Examples
+    --------
+    >>> recall_gaps([40, 20], [40, 0], [(0.0, (-0.07, 0.07)), (1.0, (0.74, 1.0))])
+    (Gap(number=1, n=20, own=0.0, reference=1.0, least=0.74),)
+    """
+    gaps = [
+        Gap(k, n[k], right[k] / n[k], right[k] / n[k] + loss[0], loss[1][0])
+        for k, loss in enumerate(losses)
+        if loss is not None and loss[1][0] > FAR
+    ]
+    return tuple(sorted(gaps, key=lambda gap: -gap.least))

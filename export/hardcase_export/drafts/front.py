@@ -15,13 +15,14 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from hardcase_edge.base.files import read_bounded, set_aside
+from hardcase_edge.batch.per_class import Gap
 from hardcase_edge.batch.quality import ACCURACY, Quality, quality_from_json
 from hardcase_edge.bundle.manifest import MAX_NAME
 from hardcase_edge.errors import InputError
 
 from .costs import Costs, costs_of
 
-__all__ = ["HPC_METHOD", "Front", "Measured", "Point", "read_front"]
+__all__ = ["HPC_METHOD", "Front", "Measured", "Point", "gaps_in", "read_front"]
 
 MAX_FRONT_BYTES = 16 * 1024 * 1024
 MAX_POINTS = 100_000
@@ -38,7 +39,8 @@ class Measured:
 
     Validation figures also hold ``loss_se`` and ``cost_se``, the standard errors of the loss against f0 and of the cost
     (0 if unknown), and three shares of the rows answered locally (None if unknown): ``local_error`` are wrong,
-    ``local_worse`` are wrong where f0 is right, ``local_better`` are right where f0 is wrong.
+    ``local_worse`` are wrong where f0 is right, ``local_better`` are right where f0 is wrong. ``gaps``: the classes
+    that are found far less often than by f0 (None if unknown).
     """
 
     quality: float
@@ -49,6 +51,7 @@ class Measured:
     local_worse: float | None = None
     local_better: float | None = None
     cost_se: float = 0.0
+    gaps: tuple[Gap, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +195,24 @@ def _measured(data: dict[str, Any], where: str) -> Measured:
     if max(quality, rate, *(share or 0.0 for share in local)) > 1:
         raise InputError(f"{where}: quality, forward_rate and local_* are at most 1; train again")
     error, worse, better = local
-    return Measured(quality, cost, rate, loss_se, error, worse, better, cost_se)
+    gaps = None if "gaps" not in data else gaps_in(data["gaps"], f"{where}: gaps")
+    return Measured(quality, cost, rate, loss_se, error, worse, better, cost_se, gaps)
+
+
+def gaps_in(data: object, where: str) -> tuple[Gap, ...]:
+    """The classes that a point loses, each as the values of a ``Gap``.
+
+    Raises
+    ------
+    InputError
+        They are not numbers of a class and rows, and shares.
+    """
+    if not isinstance(data, list) or not all(isinstance(values, list) and len(values) == 5 for values in data):
+        raise InputError(f"{where} is {str(data)[:60]!r}, but lists of five numbers are expected; train again")
+    read = [[_number(value, where) for value in values] for values in data]
+    if any(max(shares) > 1 or number % 1 or n % 1 for number, n, *shares in read):
+        raise InputError(f"{where} is {str(data)[:60]!r}, but a class, its rows and shares are expected; train again")
+    return tuple(Gap(int(number), int(n), *shares) for number, n, *shares in read)
 
 
 def _number(value: object, what: str, least: float = 0.0) -> float:

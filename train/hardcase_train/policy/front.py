@@ -27,7 +27,7 @@ from .compile import Policy, joint
 
 __all__ = ["Figures", "Point", "best_points", "programs", "test_figures", "with_test"]
 
-Figures = dict[str, float]  # quality, cost (user's unit), forward_rate; on judged rows also loss_se, cost_se, local_*
+Figures = dict[str, Any]  # quality, cost (user's unit), forward_rate; on judged rows all of ``Judge.summary``
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,13 @@ Where rows come in groups, no fold divides one, and standard errors take the gro
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
+from hardcase_edge.batch.per_class import recall_gaps, recall_losses
 from hardcase_edge.batch.quality import figures_of
 from hardcase_edge.program.definition import Node, Program
 
@@ -123,11 +125,12 @@ class Judge:
         """The judged rows prepared for this program, with the scores of ``trained[k]`` for scorer k."""
         return Batch(program, self.X, [t.scores for t in trained], self.sizes)
 
-    def summary(self, outcome: Outcome) -> dict[str, float]:
+    def summary(self, outcome: Outcome) -> dict[str, Any]:
         """Weighted quality, mean cost, forward rate, standard errors of the loss relative to f0's and of the cost.
 
         Also shares of the rows answered locally, 0 if there are none: ``local_error``, ``local_worse`` (wrong where
-        f0 is right), ``local_better`` (right where f0 is wrong).
+        f0 is right), ``local_better`` (right where f0 is wrong). ``gaps``: of each class that is found far less often
+        than by f0, the values of a ``per_class.Gap``.
         """
         right, f0_right = self.right(outcome.label), self.right(self.hpc_label)
         losses, confidence = self.problem.quality.row_losses, self.confidences(outcome)
@@ -141,7 +144,17 @@ class Judge:
             "loss_se": self.paired(excess)[1],
             "cost_se": self.paired(outcome.cost, unknown=float(outcome.cost.max(initial=0.0)))[1],
             **{name: float(np.average(is_in, weights=local)) if local.any() else 0.0 for name, is_in in shares.items()},
+            "gaps": self._gaps(outcome),
         }
+
+    def _gaps(self, outcome: Outcome) -> list[list[float]]:
+        n_classes = self.problem.n_classes
+        if not n_classes:
+            return []
+        y, right = self.y.astype(np.int64), outcome.label == self.y
+        losses = recall_losses(y, outcome.label, self.hpc_label, n_classes, self.group)
+        n, found = (np.bincount(y[rows], minlength=n_classes).tolist() for rows in (slice(None), right))
+        return [list(astuple(gap)) for gap in recall_gaps(n, found, losses)]
 
     @cached_property
     def hpc_answers(self) -> np.ndarray:

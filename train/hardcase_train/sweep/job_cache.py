@@ -114,7 +114,9 @@ class JobCache:
         return f"{self._prefix}.{sha256(_json(key)).hexdigest()}"
 
     def _point(self, job: Job, fields: dict[str, Any]) -> Point:
-        if set(fields["valid"]) != FIGURES or not all(type(v) is float for v in fields["valid"].values()):
+        gaps = fields["valid"].get("gaps")
+        numbers = {key: value for key, value in fields["valid"].items() if key != "gaps"}
+        if type(gaps) is not list or set(numbers) != FIGURES or any(type(v) is not float for v in numbers.values()):
             raise ValueError(f"figures of a point must be the numbers {', '.join(sorted(FIGURES))}")
         program = None
         if fields["sha256"] is not None:
