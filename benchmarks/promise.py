@@ -31,6 +31,8 @@ from hardcase_export.picking.risk_test import Counts, ValidationRates
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hardcase_export.integers.point import IntegerPoint
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 EXAMPLE = ROOT / "examples" / "hydraulic" / "hardcase.toml"
@@ -71,7 +73,7 @@ class Population:
     right: np.ndarray  # (K, n) bool: the answer, wherever it comes from
     f0_right: np.ndarray  # (n,) bool
     cost: np.ndarray  # (K,) mean of all cases
-    judged: np.ndarray | None = None  # cases on which the figures were taken; None: others than these
+    known: tuple[np.ndarray, np.ndarray]  # ``local`` and ``right`` of cases that are known before rows are drawn
 
     def counts(self, k: int, rows: np.ndarray | slice = slice(None), group_size: int = 0) -> Counts:
         """Of policy k on these rows; ``group_size``: so many neighbours are a group, 0 for no groups."""
@@ -199,13 +201,14 @@ def _population(
 ) -> Population:
     """``wrong`` (K, n): what the device would answer; ``judged``: the cases on which figures are taken."""
     right = np.where(local, ~wrong, f0_right)
-    whole = Population([], local, right, f0_right, cost)
+    known = local[:, judged], right[:, judged]
+    whole = Population([], local, right, f0_right, cost, known)
     points = []
     for k in range(len(cost)):
         rate, *of_local = shares(whole.counts(k, judged))
         figures = Measured(float(right[k, judged].mean()), float(cost[k]), rate, 0.0, *of_local)
         points.append(Point("invented", {"k": k}, figures, figures, f"policy-{k}"))
-    return Population(points, local, right, f0_right, cost, judged)
+    return Population(points, local, right, f0_right, cost, known)
 
 
 def gates(seed: int = 0) -> Population:
@@ -248,17 +251,25 @@ def rig(folder: Path) -> Population:
     build = folder / "build"
     if main(["train", str(EXAMPLE), "--out", str(build), "--seed", "0", "--quiet"]) != 0:
         raise SystemExit("training failed")
-    points, made, front = [], [], read_front(build / "front.json")
+    points, made, known, front = [], [], [], read_front(build / "front.json")
     for k, point in enumerate(candidates(front, None)):
         done = make_integers(build, point, 0.99, front.legacy)
-        parts = [read_rows(build / f"{name}.npz", done.manifest) for name in ("calibration", "test")]
-        X, y, hpc = (np.concatenate([getattr(p, key) for p in parts]) for key in ("X", "y", "hpc"))
-        decided = decisions(done.quantised.program, X, hpc)
-        local = [d.route != "cloud" for d in decided]
-        made.append((local, [d.result for d in decided] == y, np.mean([d.cost for d in decided]) / 1e6, hpc == y))
+        local, right, cost, f0_right = _decided(build, done, "calibration", "test")
+        made.append((local, right, cost, f0_right))
+        known.append(_decided(build, done, "valid")[:2])
         points.append(Point(point.method, {"k": k}, point.valid, point.test, point.program))
     local, right, cost, f0_right = (np.array(x) for x in zip(*made, strict=True))
-    return Population(points, local, right, f0_right[0], cost)
+    before = np.array([x for x, _ in known]), np.array([x for _, x in known])
+    return Population(points, local, right, f0_right[0], cost, before)
+
+
+def _decided(build: Path, done: IntegerPoint, *names: str) -> tuple[Any, ...]:
+    """Of the integers on the build's rows of these parts: which are local, which right, mean cost, where f0 is right."""
+    parts = [read_rows(build / f"{name}.npz", done.manifest) for name in names]
+    X, y, hpc = (np.concatenate([getattr(p, key) for p in parts]) for key in ("X", "y", "hpc"))
+    decided = decisions(done.quantised.program, X, hpc)
+    local, right = [d.route != "cloud" for d in decided], [d.result for d in decided] == y
+    return local, right, np.mean([d.cost for d in decided]) / 1e6, hpc == y
 
 
 # ---------------------------------------------------------------- the page

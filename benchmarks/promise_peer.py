@@ -3,8 +3,8 @@
 
 Its predictions are 1 where a local answer is right, 0 where it is wrong, and NaN, which MAPIE takes for an abstention,
 where a case is forwarded. Its risk is then the share of wrong ones among the local answers, and of all policies whose
-risk it controls it takes the one that abstains least. Where the policies' judged rows are known, it learns its order of
-tests from them ("split_fixed_sequence"), as our order comes from figures on them; else it takes its own default.
+risk it controls it takes the one that abstains least. It learns its order of tests ("split_fixed_sequence") from rows
+that are known before any is drawn, as our order comes from figures on such rows.
 """
 
 from __future__ import annotations
@@ -38,8 +38,11 @@ class Controller:
 
         wrong = BinaryRisk(lambda _, said: said == 0, lambda _, said: ~np.isnan(said), higher_is_better=False)
         bounds = {wrong: terms.risk} | ({} if terms.max_forward is None else {abstention_rate: terms.max_forward})
-        said = np.where(population.local, population.right.astype(float), np.nan)
-        is_judged = population.judged is not None
+        n = population.local.shape[1]
+        local, right = (
+            np.hstack(pair) for pair in zip((population.local, population.right), population.known, strict=True)
+        )
+        said = np.where(local, right.astype(float), np.nan)
         self._asked = BinaryClassificationController(
             lambda rows, k: said[int(k), rows],
             risk=list(bounds),
@@ -47,11 +50,10 @@ class Controller:
             confidence_level=1 - terms.delta,
             best_predict_param_choice=abstention_rate,
             list_predict_params=np.arange(len(said))[:, None],
-            fwer_method="split_fixed_sequence" if is_judged else "bonferroni_holm",
+            fwer_method="split_fixed_sequence",
         )
-        if is_judged:
-            rows = population.judged
-            self._asked.learn_fixed_sequence_order(rows, np.zeros(len(rows), dtype=int), binary=True)
+        known = np.arange(n, said.shape[1])
+        self._asked.learn_fixed_sequence_order(known, np.zeros(len(known), dtype=int), binary=True)
 
     def pick(self, drawn: np.ndarray) -> int | None:
         """The number of a policy; None if none is controlled."""
@@ -63,11 +65,13 @@ class Controller:
 
 def peer_section(measured: dict[str, Any]) -> str:
     """The section of the page."""
-    rows = []
+    rows, behind = [], []
     for name, r in measured.items():
         if "mapie" in r:
+            behind += [name] * (_alone(r["mapie"]) >= _alone(r["promise"]) + 0.01)
             terms = r["terms"]
-            bounds = f"error {terms['risk']:g}" + (f", forwarded {terms['max_forward']:g}" * bool(terms["max_forward"]))
+            most = f", forwarded {terms['max_forward']:g}" if terms["max_forward"] is not None else ""
+            bounds = f"error {terms['risk']:g}{most}"
             rows.append([name, bounds, f"{terms['delta']:g}", *_cells(r["promise"]), *_cells(r["mapie"])])
     head = ("population", "terms", "delta", *("promised", "broken", "answered alone"),
             *(f"MAPIE: {x}" for x in ("promised", "broken", "answered alone")))  # fmt: skip
@@ -77,14 +81,19 @@ def peer_section(measured: dict[str, Any]) -> str:
         "can be asked: it knows neither an excess over f0 nor groups.\n"
         "A case that is forwarded is an abstention to it, its risk is the share of wrong local answers, and of all "
         "policies that it controls it takes the one that forwards least.\n"
-        "Where the policies were judged on known rows it learns its order of tests from these "
-        "(`split_fixed_sequence`); on the rig it takes its default (`bonferroni_holm`).\n"
+        "It learns its order of tests (`split_fixed_sequence`) from the rows that judged the policies; on the rig these "
+        "are the build's validation rows.\n"
         "*answered alone* is the share of all cases, over all draws, with none where nothing is promised.\n"
-        "Our promise also bounds the forwarded share, which costs some of delta; MAPIE bounds it only where the terms "
-        "do.\n\n" + markdown(head, rows) + "\n"
+        "Our promise also bounds the forwarded share everywhere; MAPIE bounds it only where the terms do.\n"
+        f"MAPIE answers more alone by a point or more on: {', '.join(behind) or 'none'}.\n\n"
+        + markdown(head, rows)
+        + "\n"
     )
 
 
 def _cells(of: dict[str, Any]) -> list[str]:
-    alone = of["picked"] / of["draws"] * (1 - (of["forward_rate"] or 0.0))
-    return [f"{of['picked'] / of['draws']:.1%}", f"{of['broken'] / of['draws']:.1%}", f"{alone:.1%}"]
+    return [f"{of['picked'] / of['draws']:.1%}", f"{of['broken'] / of['draws']:.1%}", f"{_alone(of):.1%}"]
+
+
+def _alone(of: dict[str, Any]) -> float:
+    return float(of["picked"] / of["draws"] * (1 - (of["forward_rate"] or 0.0)))
