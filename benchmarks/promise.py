@@ -264,7 +264,7 @@ def rig(folder: Path) -> Population:
 
 
 def _decided(build: Path, done: IntegerPoint, *names: str) -> tuple[Any, ...]:
-    """Of the integers on the build's rows of these parts: which are local, which right, mean cost, where f0 is right."""
+    """Of the integers on the build's rows of these parts: local or not, right or not, mean cost, f0 right or not."""
     parts = [read_rows(build / f"{name}.npz", done.manifest) for name in names]
     X, y, hpc = (np.concatenate([getattr(p, key) for p in parts]) for key in ("X", "y", "hpc"))
     decided = decisions(done.quantised.program, X, hpc)
