@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import csv
 import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,7 +21,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pages import ROOT, markdown, options, results
+from pages import ROOT, RefusedError, command, markdown, options, results
 
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.session.session import CLOUD, Decision
@@ -109,7 +107,10 @@ def measure(folder: Path, names: Sequence[str]) -> list[dict[str, Any]]:
     for table in tables(folder):
         if not names or table.name in names:
             with tempfile.TemporaryDirectory() as scratch:
-                found.append(measured(table, Path(scratch)))
+                try:
+                    found.append(measured(table, Path(scratch)))
+                except RefusedError as refused:  # a pick that reads nothing has nothing to score
+                    found.append({"table": table.name, "refused": str(refused)})
                 print(found[-1], flush=True)
     return found
 
@@ -122,10 +123,10 @@ def measured(table: Table, scratch: Path) -> dict[str, Any]:
         writer.writerow([*(f"x{k}" for k in range(n_features)), "class"])
         writer.writerows([*row, f"c{label}"] for row, label in zip(table.X.tolist(), table.y.tolist(), strict=True))
     (scratch / "hardcase.toml").write_text(TOML.format(request=n_features))
-    run("train", scratch / "hardcase.toml", "--out", scratch / "build", "--quiet", "--no-baselines")
+    command("train", scratch / "hardcase.toml", "--out", scratch / "build", "--quiet", "--no-baselines")
     paths = [scratch / "plain.hcb", scratch / "scored.hcb"]
     for path, more in zip(paths, ((), ("--atypical", SHARE)), strict=True):
-        run("export", scratch / "build", "--max-loss", MAX_LOSS, "--out", path, *more)
+        command("export", scratch / "build", "--max-loss", MAX_LOSS, "--out", path, *more)
     plain, scored = (load_bundle(path) for path in paths)
     rows = read_rows(scratch / "build" / "test.npz", plain.manifest)
     places = {str(label): k for k, label in enumerate(plain.manifest.classes)}
@@ -232,14 +233,10 @@ def share(flags: Any) -> float:
     return float(np.mean(flags))
 
 
-def run(*words: Any) -> None:
-    """A verb of the command."""
-    program = Path(sys.executable).with_name("hardcase")
-    subprocess.run([program, *map(str, words)], check=True, stdout=subprocess.DEVNULL)
-
-
-def page(found: Sequence[dict[str, Any]]) -> str:
+def page(everything: Sequence[dict[str, Any]]) -> str:
     """The page."""
+    found = [one for one in everything if "refused" not in one]
+    refused = "".join(f"\n{one['table']} was not measured: {one['refused']}." for one in everything if "refused" in one)
     rows = [row(one, drift) for one in found for drift in one["drifts"]]
     reached = [d["scored"] >= d["wrong"] / 2 for one in found for d in one["drifts"] if d["wrong"] >= 30]
     alone = sum(d["plain"] >= d["wrong"] / 2 for one in found for d in one["drifts"] if d["wrong"] >= 30)
@@ -278,7 +275,7 @@ Before the drift, on test rows:
 {costs}
 
 Each answer that both programs give alone has bought the same sensors.
-Measured here: {", ".join(one["table"] for one in found)}; without `--tables` the command measures more tables.
+Measured here: {", ".join(one["table"] for one in found)}; without `--tables` the command measures more tables.{refused}
 """
 
 

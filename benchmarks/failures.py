@@ -12,14 +12,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pages import ROOT, markdown, options, results
+from pages import ROOT, command, markdown, options, results
 
 from hardcase_edge.bundle.evidence import reported
 from hardcase_edge.bundle.load import load_bundle
@@ -39,16 +37,11 @@ confidence by the program's own tables, and the mean confidence that a device re
 """
 
 
-def run_command(*words: object) -> None:
-    """A hardcase command that must succeed."""
-    subprocess.run([sys.executable, "-m", "hardcase.cli", *map(str, words)], check=True, capture_output=True)
-
-
 def measure(build: Path) -> dict[str, Any]:
     """The figures of each method's pick."""
     if not (build / "front.json").exists():
         build.parent.mkdir(parents=True, exist_ok=True)
-        run_command("train", CONFIG, "--out", build, "--effort", "quick", "--quiet")
+        command("train", CONFIG, "--out", build, "--effort", "quick", "--quiet")
     with np.load(build / "test.npz") as rows:
         X, y = rows["X"], rows["y"]
     with tempfile.TemporaryDirectory() as folder:
@@ -56,7 +49,7 @@ def measure(build: Path) -> dict[str, Any]:
 
 
 def _figures(build: Path, bundle: Path, method: str, X: np.ndarray, y: np.ndarray) -> dict[str, Any]:
-    run_command("export", build, "--max-loss", 0.005, "--method", method, "--out", bundle)
+    command("export", build, "--max-loss", 0.005, "--method", method, "--out", bundle)
     loaded = load_bundle(bundle)
     program, manifest = loaded.bundle.program, loaded.manifest
     written = loaded.bundle.manifest

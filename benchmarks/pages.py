@@ -8,15 +8,35 @@ import json
 import os
 import platform
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-__all__ = ["markdown", "options", "provenance", "results"]
+__all__ = ["RefusedError", "command", "markdown", "options", "provenance", "results"]
 
 ROOT = Path(__file__).resolve().parents[1]
+
+
+class RefusedError(SystemExit):
+    """A command of ``hardcase`` ended with an error, such as a pick that reads nothing; it says what that was."""
+
+
+def command(*words: object) -> str:
+    """What the command prints.
+
+    Raises
+    ------
+    RefusedError
+        It ended with an error.
+    """
+    line = [sys.executable, "-m", "hardcase.cli", *map(str, words)]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RefusedError(done.stderr.strip().rpartition("\n")[2] or f"hardcase {words[0]} ended without a word")
+    return done.stdout
 
 
 def options(about: str | None, name: str) -> argparse.ArgumentParser:

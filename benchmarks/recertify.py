@@ -15,8 +15,6 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
-import sys
 import tempfile
 from itertools import pairwise
 from pathlib import Path
@@ -25,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from forwarding import Answers, Drift, followed, section
 from monitoring import beside_mapie, monitoring_section
-from pages import ROOT, markdown, options, results
+from pages import ROOT, command, markdown, options, results
 
 from hardcase_cloud.answering.onnx_model import Hpc
 from hardcase_edge.base.change import Change, stake_at, stakes
@@ -58,14 +56,14 @@ BLOCK = 4_096  # decisions that are drawn together
 
 
 def bundle_of(build: Path, out: Path, *wish: str, seed: int = 0) -> Loaded:
-    """The pick of this wish, exported with monitors; the build is trained if it is not there."""
-    words = [sys.executable, "-m", "hardcase.cli"]
+    """The pick of this wish, exported with monitors; the build is trained if it is not there.
+
+    A pick that reads nothing has nothing to watch, so the benchmark then ends and says so.
+    """
     if not (build / "front.json").exists():
         build.parent.mkdir(parents=True, exist_ok=True)
-        train = ["train", str(CONFIG), "--out", str(build), "--effort", "quick", "--quiet", "--seed", str(seed)]
-        subprocess.run([*words, *train], check=True, capture_output=True)
-    export = ["export", str(build), *(wish or ("--max-loss", "0.005")), "--monitors", "--out", str(out)]
-    subprocess.run([*words, *export], check=True, capture_output=True)
+        command("train", CONFIG, "--out", build, "--effort", "quick", "--quiet", "--seed", seed)
+    command("export", build, *(wish or ("--max-loss", "0.005")), "--monitors", "--out", out)
     return load_bundle(out)
 
 

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from device_instructions import KINDS as DEVICE_KINDS
 from device_instructions import device_side
-from pages import ROOT, markdown, options, results
+from pages import ROOT, command, markdown, options, results
 from recertify import bundle_of
 
 from hardcase_edge.bundle.load import Loaded
@@ -141,10 +141,9 @@ def _failure(loaded: Loaded, X: np.ndarray, y: np.ndarray, s: int, kind: str, si
 
 def measure_streams(build: Path) -> list[dict[str, Any]]:
     """The example of streams, whose room moves while no sensor fails: the device's own run, watching and acting."""
-    here, words = ROOT / "examples" / "streams", [sys.executable, "-m", "hardcase.cli"]
+    here = ROOT / "examples" / "streams"
     if not (build / "front.json").exists():
-        train = ["train", str(here / "hardcase.toml"), "--out", str(build), "--effort", "quick", "--quiet"]
-        subprocess.run([*words, *train], check=True, capture_output=True)
+        command("train", here / "hardcase.toml", "--out", build, "--effort", "quick", "--quiet")
     with (here / "occupancy.csv").open(newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["part"] == "test"]
     names, made = ("Temperature", "Humidity", "Light", "CO2"), list[dict[str, Any]]()
@@ -153,8 +152,7 @@ def measure_streams(build: Path) -> list[dict[str, Any]]:
         replay.write_text("\n".join([",".join(names), *(",".join(row[n] for n in names) for row in rows)]) + "\n")
         for method, wish in STREAMS.items():
             path = Path(folder) / f"{method}.hcb"
-            export = ["export", str(build), "--method", method, *wish, "--monitors", "--out", str(path)]
-            subprocess.run([*words, *export], check=True, capture_output=True)
+            command("export", build, "--method", method, *wish, "--monitors", "--out", path)
             it: dict[str, Any] = {"method": method}
             for drift in ("watch", "act"):
                 flags = ["run", str(path), "--sensors", f"replay:{replay}", "--drift", drift]
