@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import logging
-import random
 from collections.abc import Callable
+from random import SystemRandom
 from time import sleep
 
 __all__ = ["Attempts"]
@@ -57,6 +57,6 @@ class Attempts:
             logger.warning("%s: %s; trying again", where, " ".join(why.split())[:300])
         self.trouble = why
         if pause_s is None:
-            pause_s = self._pause_s * random.uniform(0.5, 1.0)
+            pause_s = self._pause_s * SystemRandom().uniform(0.5, 1.0)
             self._pause_s = min(2 * self._pause_s, self._most_s)
         self._next_at = now + pause_s

@@ -7,11 +7,11 @@ identity.
 
 from __future__ import annotations
 
-import random
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from random import SystemRandom
 from typing import TYPE_CHECKING
 
 from ..errors import HardcaseError, InputError
@@ -112,7 +112,7 @@ class Keeper:
             n_failed = n_failed + 1 if trouble else 0
             if trouble:
                 self._note(f"the device's certificate: {' '.join(trouble.split())[:300]}")
-            _sleep(retry_after(n_failed) * random.uniform(0.5, 1.0) if trouble else LOOK_S, link)
+            _sleep(retry_after(n_failed) * SystemRandom().uniform(0.5, 1.0) if trouble else LOOK_S, link)
 
     def _step(self, link: Link) -> str:
         """Do what is next; returns why it did not succeed, or nothing."""

@@ -12,9 +12,9 @@ up. Only this room imports paho.
 from __future__ import annotations
 
 import logging
-import random
 import threading
 from collections.abc import Callable, Sequence
+from random import SystemRandom
 from time import monotonic
 from typing import Any
 
@@ -230,7 +230,7 @@ class Connection:
             self._up.clear()
             if pause_s:
                 self._tried.set()
-                self._stopping.wait(pause_s * random.uniform(0.5, 1.0))
+                self._stopping.wait(pause_s * SystemRandom().uniform(0.5, 1.0))
         self._tried.set()
 
     def _attempt(self) -> float:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import random
 import socket
 import subprocess
 import threading
@@ -15,6 +16,7 @@ import pytest
 from hardcase_edge.base.clock import Clock
 from hardcase_edge.errors import InputError
 from hardcase_edge.link.address import parse_address, tls_context
+from hardcase_edge.link.connection import Connection, ConnectionConfig
 from hardcase_edge.link.link import Link, LinkConfig
 from hardcase_edge.link.wire import (
     BUSY,
@@ -538,3 +540,14 @@ def test_a_port_nobody_listens_on_fails_fast():
     with linked(f"mqtt://127.0.0.1:{free_port()}") as link:
         assert not link.is_connected
     assert time.monotonic() - began < 10.0
+
+
+def test_its_pauses_leave_the_programs_own_random_numbers_alone():
+    before = random.getstate()
+    line = Connection(
+        ConnectionConfig(address=parse_address(f"mqtt://127.0.0.1:{free_port()}"), client_id="a", retry_first_s=0.01)
+    )
+    line.start()
+    until(lambda: line._pause_s > 0.04)  # it doubles with each attempt
+    line.stop()
+    assert random.getstate() == before
