@@ -155,7 +155,8 @@ def mixed_point(mix: Mix) -> Point:
 
 def _measured(mix: Mix, cheap: Measured, dear: Measured) -> Measured:
     keys = ("quality", "cost", "forward_rate", "loss_se", "cost_se")
-    return Measured(**{key: _between(mix, getattr(cheap, key), getattr(dear, key)) for key in keys})
+    *figures, cost_se = (_between(mix, getattr(cheap, key), getattr(dear, key)) for key in keys)
+    return Measured(*figures, cost_se=cost_se)
 
 
 def _between(mix: Mix, cheap: float, dear: float) -> float:

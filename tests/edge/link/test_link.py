@@ -544,9 +544,10 @@ def test_a_port_nobody_listens_on_fails_fast():
 
 def test_its_pauses_leave_the_programs_own_random_numbers_alone():
     before = random.getstate()
-    line = Connection(
-        ConnectionConfig(address=parse_address(f"mqtt://127.0.0.1:{free_port()}"), client_id="a", retry_first_s=0.01)
+    nowhere = ConnectionConfig(
+        address=parse_address(f"mqtt://127.0.0.1:{free_port()}"), client_id="dev-1", retry_first_s=0.01
     )
+    line = Connection(nowhere, subscribe="never", on_message=print)
     line.start()
     until(lambda: line._pause_s > 0.04)  # it doubles with each attempt
     line.stop()
