@@ -8,7 +8,7 @@ still fail.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +64,8 @@ class Exported(Published):
     program without polynomials. ``selection`` says what the choice of its sensors does to its figure on judged rows.
     ``nearest`` is what decides something itself, where f0 was picked for every case. ``mix`` is what a coin mixes, and
     ``single`` why it mixes nothing although that was asked for; empty if it was not. ``program`` is what was written,
-    ``sensors`` names its sensors, and ``costs`` says where their costs are from, None if the build does not.
+    ``sensors`` names its sensors, and ``costs`` says where their costs are from, None if the build does not. ``said``:
+    what ``hardcase export --json`` prints of it, warnings and the cuts of its cost among it; empty if nobody asked.
     """
 
     unit: str
@@ -85,6 +86,7 @@ class Exported(Published):
     program: Program
     sensors: tuple[str, ...]
     costs: Costs | None
+    said: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

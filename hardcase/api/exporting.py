@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from hardcase_edge.errors import InputError
 
+from ..exports.said import told
 from ..training.build import write_build
 from ..training.hpc_file import HPC_FILE, save_hpc
 from ..training.seeds import picks
@@ -18,6 +20,7 @@ from .training import column_names
 
 if TYPE_CHECKING:
     from hardcase_export.bundle import Exported
+    from hardcase_train.data.config import Config
     from hardcase_train.estimator import PolicyClassifier
     from hardcase_train.policy.front import Point
     from hardcase_train.tasks.task import Task
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["export"]
 
 METHOD = "estimator"
+FORWARD_COST = "forward_cost"  # as ``hardcase.train`` names what a request costs
 
 
 def export(
@@ -36,9 +40,12 @@ def export(
     key: str | Path | None = None,
     sensors: Sequence[str] | None = None,
     unit: str = "unit",
+    cost_origin: str | Mapping[str, str] = "declared",
     **options: Any,
 ) -> Exported:
     """Quantise, verify, compare and write the program of a fitted estimator, and f0 if the program forwards.
+
+    What ``hardcase export`` warns of, such as a class that is lost, is a Python warning.
 
     Parameters
     ----------
@@ -49,6 +56,8 @@ def export(
     key : a private key to sign with
     sensors : names, in the estimator's order; None: "sensor 0", "sensor 1", ...
     unit : of costs
+    cost_origin : where the costs are from: "measured", "modelled", "declared" or "placeholder"; or that of each sensor
+        by its name, and of ``forward_cost``
     options : of ``hardcase_export.export_point``, such as ``min_agreement`` or ``force``
 
     Raises
@@ -80,6 +89,7 @@ def export(
     check_out(out, force)
     check_replaceable(hpc_out, "an f0 that hardcase wrote", is_hpc_head, force=force)
     task, points = _task(estimator, X, y, sensors, unit, out.stem)
+    task = replace(task, config=_with_origins(task.config, task.sensors, cost_origin))
     forwards = any(isinstance(node, Forward) for node in estimator.program_.nodes)
     if estimator.hpc_ is None:
         what = "forwards to an f0 that was given as probabilities" if forwards else "was fitted without f0"
@@ -91,10 +101,28 @@ def export(
         write_build(build, task, points, hpc, seeds)
         front = read_front(build / "front.json")
         (point,) = (p for p in front.points if p.method == METHOD)
-        report = export_point(build, front, point, out, key=key, **options)
+        report = told(export_point(build, front, point, out, key=key, **options), build)
         if forwards:
             write_whole(hpc_out, (build / HPC_FILE).read_bytes())
     return report
+
+
+def _with_origins(config: Config, sensors: Sequence[str], given: str | Mapping[str, str]) -> Config:
+    """The configuration that says where the costs of these sensors are from."""
+    from hardcase_train.data.amounts import DECLARED, ORIGINS, check_choice
+    from hardcase_train.data.config import SensorConfig
+
+    for value in [given] if isinstance(given, str) else given.values():
+        check_choice("cost_origin", value, ORIGINS)
+    if isinstance(given, str):
+        return replace(config, default_origin=given, uplink_origin=given, cloud_origin=given)
+    if strange := given.keys() - {*sensors, FORWARD_COST}:
+        raise InputError(
+            f"cost_origin names {min(strange)!r}, which is no sensor; these are {', '.join(sensors)[:200]}"
+        )
+    known = tuple(SensorConfig(name=s, features=(), cost=0.0, cost_origin=given[s]) for s in sensors if s in given)
+    of_request = given.get(FORWARD_COST, DECLARED)
+    return replace(config, sensors=known, uplink_origin=of_request, cloud_origin=of_request)
 
 
 def _task(

@@ -59,7 +59,9 @@ class Policy:
             weakref.finalize(self, shutil.rmtree, self._build, ignore_errors=True)
 
     def export(self, path: str | Path, *, key: str | Path | None = None, **options: Any) -> Exported:
-        """Quantise, verify, compare with the floats, sign, and write the bundle; the report of it.
+        """Quantise, verify, compare with the floats, sign, and write the bundle; the report of it, ``said`` in words.
+
+        What ``hardcase export`` warns of, such as a class that is lost, is a Python warning.
 
         Parameters
         ----------
@@ -75,9 +77,11 @@ class Policy:
         """
         from hardcase_export.bundle import export_bundle
 
+        from ..exports.said import told
+
         check_names("export", options, names_of(export_bundle))
         wish = {} if {"max_loss", "budget", "hard_budget", "terms"} & options.keys() else self._wish
-        return export_bundle(self._build, path, key=key, **wish, **options)
+        return told(export_bundle(self._build, path, key=key, **wish, **options), self._build)
 
     def export_c(
         self,

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+import warnings
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from ..options import plain
 if TYPE_CHECKING:
     from hardcase_export.bundle import Exported
 
-__all__ = ["export_lines", "export_values"]
+__all__ = ["export_lines", "export_values", "told"]
 
 WORST_CLASSES = 3  # named in the text
 
@@ -70,14 +71,21 @@ def export_values(exported: Exported, build: Path) -> dict[str, Any]:
         }
     cuts = headline(exported.program, test.paths, exported.sensors, exported.costs)
     gaps = gaps_of(exported.point, exported.valid.beside)
-    warnings = (
+    lines = (
         constant_warning(values),
         selection_warning(exported.selection, exported.measure, test.after.quality),
         *recall_warnings(gaps, exported.classes, kept_by(build, gaps, exported.point)),
         placeholder_warning(cuts),
     )
-    said = [line for line in warnings if line is not None]
-    return {**values, "headline": cuts.to_json(), "warnings": said}
+    return {**values, "headline": cuts.to_json(), "warnings": [line for line in lines if line is not None]}
+
+
+def told(exported: Exported, build: Path) -> Exported:
+    """The export with all of that as ``said``, for those who call from Python; each warning is a Python warning."""
+    said = export_values(exported, build)
+    for line in said["warnings"]:
+        warnings.warn(line, stacklevel=3)
+    return replace(exported, said=said)
 
 
 def export_lines(r: dict[str, Any], verbose: bool) -> list[str]:

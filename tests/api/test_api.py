@@ -20,6 +20,7 @@ import hardcase
 import hardcase_train
 from hardcase.cli import main
 from hardcase_edge.base.files import write_whole
+from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.bundle.signature import make_keys
 from hardcase_edge.errors import InputError, SignatureError
 from hardcase_edge.session.session import Decision
@@ -424,6 +425,30 @@ def test_a_fitted_estimator_becomes_a_bundle(name: str, tmp_path: Path) -> None:
     ]
     assert np.mean(same) >= (0.9 if not forwards else 0.5)
     assert report.n_golden > 0
+
+
+def test_an_estimator_that_loses_a_class_or_rests_on_placeholders_is_told_as_by_the_command(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    fault, wear = np.arange(1200) % 10 == 0, np.arange(1200) % 2
+    X = np.column_stack([wear + rng.normal(0, 0.05, 1200), 4 * fault + rng.normal(size=1200)])
+    y = np.where(fault, 2, wear)
+    cheap = hardcase_train.StaticSubset(
+        effort=BRIEF, costs=[1.0, 50.0], forward_cost=100.0, budget=2.0, hpc=LogisticRegression(), random_state=0
+    ).fit(X[:600], y[:600])
+    origins = {"light": "measured", "heat": "placeholder"}
+    with pytest.warns(UserWarning, match="^WARNING: ") as told:
+        report = hardcase.export(cheap, tmp_path / "x.hcb", X[600:], y[600:], sensors=["light", "heat"],
+                                 cost_origin=origins)  # fmt: skip
+    said = [str(line.message) for line in told]
+    assert said == report.said["warnings"]
+    assert said[0].startswith("WARNING: THIS POLICY FINDS 0.0% OF '2' WHERE f0 FINDS ")
+    assert "RESTS ON PLACEHOLDER COSTS (1 of 2 sensors)" in said[-1]
+    assert report.said["headline"]["cut"] > 0.9
+    claims = load_bundle(tmp_path / "x.hcb").manifest.claims
+    assert claims["costs"] == {"sensors": origins, "uplink": "declared", "cloud": "declared"}
+    for wrong, line in (("guessed", "cost_origin"), ({"heart": "measured"}, "cost_origin names 'heart'")):
+        with pytest.raises(InputError, match=line):
+            hardcase.export(cheap, tmp_path / "y.hcb", X[600:], y[600:], cost_origin=wrong)  # type: ignore[arg-type]
 
 
 def test_an_estimator_whose_f0_was_only_probabilities_is_refused(tmp_path: Path) -> None:

@@ -154,9 +154,11 @@ def mixed_point(mix: Mix) -> Point:
 
 
 def _measured(mix: Mix, cheap: Measured, dear: Measured) -> Measured:
-    keys = ("quality", "cost", "forward_rate", "loss_se", "cost_se")
-    *figures, cost_se = (_between(mix, getattr(cheap, key), getattr(dear, key)) for key in keys)
-    return Measured(*figures, cost_se=cost_se)
+    def between(key: str) -> float:
+        return _between(mix, getattr(cheap, key), getattr(dear, key))
+
+    figures = between("quality"), between("cost"), between("forward_rate"), between("loss_se")
+    return Measured(*figures, cost_se=between("cost_se"))
 
 
 def _between(mix: Mix, cheap: float, dear: float) -> float:
