@@ -294,6 +294,7 @@ def test_a_signed_bundle_is_loaded_with_its_key_only(policy: hardcase.Policy, tm
         hardcase.load(tmp_path / "s.hcb", trust=tmp_path / "pub")
 
 
+@pytest.mark.filterwarnings("ignore:WARNING")  # of what such a policy is
 def test_c_sources_stand_beside_their_bundle(
     policy: hardcase.Policy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
