@@ -189,7 +189,7 @@ def _digits() -> tuple[np.ndarray, np.ndarray]:
 FIVE = tuple(range(5))
 ROUTED = ("hardcase", "router by hand", "cascade by hand", "static")
 RENTED = ("hardcase", "FrugalML", "agreeing APIs", "best API")
-ROUTES = ("hardcase", "FrugalML", "cascade by hand", "best API")
+ROUTES = ("hardcase", "FrugalML", "cascade by hand", "agreement", "best API")
 PLAIN = ("hardcase", "cascade by hand", "all sensors")
 TWO = (3, 2)  # of RAFDB's APIs: a free network, and the one that is right most often
 FRUGAL_SEEDS = (100, 10, 1, 50, 5)  # FrugalML's own
