@@ -73,7 +73,7 @@ def provenance() -> dict[str, Any]:
     commit = subprocess.run(
         ["git", "describe", "--always", "--dirty", "--abbrev=12"], cwd=ROOT, capture_output=True, text=True, check=False
     )
-    versions = {name: _version(name) for name in ("numpy", "scikit-learn", "lightgbm", "hardcase")}
+    versions = {name: _version(name) for name in ("numpy", "scikit-learn", "lightgbm", "interpret-core", "hardcase")}
     return {"commit": commit.stdout.strip() or "unknown", "python": platform.python_version(), **versions,
             "machine": f"{platform.machine()}, {_processor()}, {os.cpu_count()} cores",
             "date": time.strftime("%Y-%m-%d", time.gmtime())}  # fmt: skip

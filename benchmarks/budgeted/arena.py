@@ -42,6 +42,13 @@ METHODS = {  # the module and class of each; modules are imported where their me
     "cascade by hand": "peers.CascadeByHand",
     "static": "peers.StaticSet",
     "all sensors": "peers.AllSensors",
+    "EBM": "peers.Ebm",
+    "EBM, staged": "peers.StagedEbm",
+    "CALIMERA": "streams.stopping.Calimera",
+    "ECONOMY-gamma": "streams.stopping.Economy",
+    "confidence cut": "streams.stopping.ConfidenceCut",
+    "fixed prefix": "streams.stopping.FixedPrefix",
+    "posterior by hand": "streams.stopping.PosteriorByHand",
     "FrugalML": "frugal.Frugal",
     "agreeing APIs": "frugal.AgreeingApis",
     "best API": "frugal.BestApi",
@@ -175,7 +182,7 @@ def made(name: str, effort: str) -> Method:
         There is no such file, or it has no such class, or several.
     """
     if name in METHODS:
-        module, _, which = METHODS[name].partition(".")
+        module, _, which = METHODS[name].rpartition(".")
         cls = getattr(importlib.import_module(f"benchmarks.budgeted.{module}"), which)
         return cls(effort) if name == "hardcase" else cls()
     return class_of(Path(name))()

@@ -18,8 +18,9 @@ import numpy as np
 
 from benchmarks.budgeted.arena import Drawn
 from benchmarks.budgeted.problem import HARD, Problem, Sensor, Wish, digest
+from benchmarks.budgeted.streams.windows import drift, rig
 
-__all__ = ["CASES", "HARD_CASES", "Case", "api_case", "cube", "cube_costs", "cube_nm", "data"]
+__all__ = ["CASES", "HARD_CASES", "STREAMS", "Case", "api_case", "cube", "cube_costs", "cube_nm", "data"]
 
 N_TEST = 5_000
 N_SHORT = 1_000  # test rows of a hard budget
@@ -238,6 +239,26 @@ def drawn_hard(name: str) -> Callable[[int], Drawn]:
     return draw
 
 
+def cycles(sensor: str, target: str, *budgets: float) -> Callable[[int], Drawn]:
+    """One sensor of the rig, ten segments of six seconds."""
+
+    def load() -> dict[str, np.ndarray]:
+        with np.load(data() / "hydraulic_1hz.npz") as z:
+            return {key: z[key] for key in z.files}
+
+    return lambda seed: rig(sensor, target, load, seed, means(*budgets))
+
+
+STOPPING = ("hardcase", "CALIMERA", "ECONOMY-gamma", "confidence cut", "fixed prefix")
+STREAMS = {
+    "stream-flow": Case(
+        "Rig, accumulator pressure by the flow", cycles("FS1", "accumulator_bar", 2, 3, 4, 6), STOPPING, FIVE
+    ),
+    "stream-pressure": Case(
+        "Rig, leakage of the pump by a pressure", cycles("PS2", "pump_leakage", 2, 3, 4, 6), STOPPING, FIVE
+    ),
+    "stream-drift": Case("Drift", lambda seed: drift(seed, means(2, 4, 7, 11)), (*STOPPING, "posterior by hand"), FIVE),
+}
 HARD_CASES = {
     name: Case(TITLES[name], drawn_hard(name), (*ACQUIRING, *["router by hand"] * ("nm" in name)), FIVE)
     for name in BUDGETS
@@ -258,5 +279,6 @@ CASES: dict[str, Case] = {
     "letters": Case(
         "Letters, N-Z against A-M", table("letter", 0, (*means(4), Wish(5, HARD))), PLAIN[:2], (0, 1, 2), "normal"
     ),
-    **{k: Case(k.capitalize(), table(*v), PLAIN, (0, 1)) for k, v in FIVE_TABLES.items()},
+    **STREAMS,
+    **{k: Case(k.capitalize(), table(*v), (*PLAIN, "EBM", "EBM, staged"), (0, 1)) for k, v in FIVE_TABLES.items()},
 }

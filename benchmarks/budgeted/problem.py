@@ -57,6 +57,7 @@ class Problem:
     seed : of the split, and for what a method draws
     texts : columns that hold codes of texts, whose order means nothing
     groups : (n,) training rows with the same number are of one person or machine; None: rows stand for themselves
+    is_ordered : sensors come one after another, as the segments of a window; who reads one has paid for all before it
     """
 
     name: str
@@ -67,6 +68,7 @@ class Problem:
     seed: int = 0
     texts: frozenset[int] = frozenset()
     groups: np.ndarray | None = None
+    is_ordered: bool = False
 
     @property
     def n_classes(self) -> int:
@@ -82,6 +84,10 @@ class Problem:
         """The columns of these sensors, in their order."""
         return [c for s in sensors for c in self.sensors[s].columns]
 
+    def bought_with(self, sensor: int) -> slice:
+        """The sensors that a row has, and has paid for, when it has read this one."""
+        return slice(0 if self.is_ordered else sensor, sensor + 1)
+
 
 class Meter:
     """Test rows for sale, and the only count of what was bought of them.
@@ -93,7 +99,7 @@ class Meter:
     """
 
     def __init__(self, problem: Problem, wish: Wish, X: np.ndarray) -> None:
-        self._sensors, self._wish, self._X = problem.sensors, wish, X
+        self._sensors, self._wish, self._X, self._problem = problem.sensors, wish, X, problem
         self.spent = np.zeros(len(X))
         self.is_read = np.zeros((len(X), len(problem.sensors)), dtype=bool)
 
@@ -112,11 +118,12 @@ class Meter:
         if len(rows) and not 0 <= rows.min() <= rows.max() < len(self._X):
             raise IndexError(f"rows are numbered from 0 to {len(self._X) - 1}")
         item = self._sensors[sensor]
-        new = np.unique(rows[~self.is_read[rows, sensor]])
-        if self._wish.kind == HARD and (self.spent[new] + item.cost > self._wish.budget + SLACK).any():
-            raise OverspentError(f"{item.name} costs {item.cost:g}, which is more than a row has left")
-        self.spent[new] += item.cost
-        self.is_read[new, sensor] = True
+        new, bought = np.unique(rows[~self.is_read[rows, sensor]]), self._problem.bought_with(sensor)
+        due = ~self.is_read[new, bought] @ self._problem.costs[bought]
+        if self._wish.kind == HARD and (self.spent[new] + due > self._wish.budget + SLACK).any():
+            raise OverspentError(f"{item.name} costs {due.max():g}, which is more than a row has left")
+        self.spent[new] += due
+        self.is_read[new, bought] = True
         return np.asarray(self._X[np.ix_(rows, item.columns)])
 
 
@@ -157,7 +164,7 @@ class Session:
         at = np.arange(self.n) if rows is None else np.asarray(rows, dtype=np.int64)
         number = self._number(sensor) if isinstance(sensor, str) else int(sensor)
         readings = self._sell(number, at)
-        self.is_read[at, number] = True
+        self.is_read[at, self.problem.bought_with(number)] = True
         return readings
 
     def _number(self, name: str) -> int:

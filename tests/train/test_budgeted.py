@@ -356,3 +356,26 @@ def test_the_cost_at_a_loss_lies_between_the_points_of_a_curve() -> None:
     assert page.cost_at(curve, 0.6, 9.0) == pytest.approx(2.0)
     assert page.cost_at(curve, 0.4, 9.0) == 1.0
     assert page.cost_at(curve, 0.8, 9.0) == 9.0
+
+
+def test_a_staged_ebm_buys_the_terms_of_its_order_until_the_lead_is_a_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Machine:
+        classes_, term_features_, n_features_in_, intercept_ = np.arange(2), [(0,), (1,), (2,)], 3, np.array([0.5])
+
+        def eval_terms(self, X: np.ndarray) -> np.ndarray:
+            return np.nan_to_num(X, nan=7.0)
+
+        def term_importances(self) -> np.ndarray:
+            return np.array([1.0, 1.0, 9.0])
+
+    monkeypatch.setattr(peers, "ebm", lambda X, y, seed: Machine())
+    toy = problem(Wish(3.5), Wish(3.0, HARD))
+    method = peers.StagedEbm()
+    method.fit(toy)
+    assert method.order == [1, 0]  # 9 for a cost of 3, and 2 for a cost of 2
+    method.plans = {Wish(3.5): (2, 2.0), Wish(3.0, HARD): (1, np.inf)}
+    X = np.array([[9.0, 9.0, 2.0], [-1.0, -0.4, 1.0], [1.0, 1.0, -1.0]])
+    for wish, answer, spent in ((Wish(3.5), [1, 1, 1], [3.0, 5.0, 5.0]), (Wish(3.0, HARD), [1, 1, 0], [3.0] * 3)):
+        meter, session = session_of(toy, wish, X)
+        assert method.decide(session).tolist() == answer
+        assert meter.spent.tolist() == spent
