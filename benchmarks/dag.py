@@ -300,7 +300,6 @@ def page(results: dict[str, Any]) -> str:
     for name in SMALL:
         if name in results:
             runs = [results[name][s] for s in sorted(results[name], key=int)]
-            draw(name, runs)
             texts.append(f"{table(SMALL[name], runs)}\n\n![Error over sensors](dag-{name}.svg)")
     if "speed" in results:
         texts.append(speed_table(results["speed"]))
@@ -332,6 +331,9 @@ def main() -> None:
         print(table(SMALL[name], list(runs.values())), flush=True)
     if args.out == RESULTS:
         PAGE.write_text(page(results))
+        for name in SMALL:
+            if name in results:
+                draw(name, list(results[name].values()))
         print(f"written: {PAGE.relative_to(ROOT)}")
 
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 from learning_cases import CASES, Case, problem_of, split_of
-from learning_page import PAGE, page, picked_runs, table
+from learning_page import PAGE, draw_all, page, picked_runs, table
 from pages import provenance
 
 from hardcase_train.sweep.train import learn
@@ -87,7 +87,9 @@ def main() -> None:
     if not args.render:
         save_splits([c for c in CASES if c in results], args.seeds, RESULTS / "splits.npz")
     if args.out == RESULTS / "learning.json":
-        PAGE.write_text(page({c: results[c] for c in CASES if c in results}))
+        shown = {c: results[c] for c in CASES if c in results}
+        PAGE.write_text(page(shown))
+        draw_all(shown)
         print(f"written: {PAGE.relative_to(ROOT)}")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import adapt_figures
 import numpy as np
 from learning_cases import BASELINES, CASES, Case
 from pictures import pyplot, save
@@ -269,15 +270,24 @@ def draw_errors(name: str, runs: Sequence[dict[str, Any]], path: Path) -> None:
 
 
 def page(results: dict[str, Any]) -> str:
-    """All cases that have runs, and their pictures."""
+    """All cases that have runs."""
     texts = []
     for name, by_seed in results.items():
         runs = picked_runs(CASES[name], by_seed)
-        draw(name, runs, PAGE.parent / f"learning-{name}.svg")
         pictures = f"![Cut over points lost](learning-{name}.svg)"
         with_dag = [run for run in by_seed.values() if "dag" in run]
         if with_dag:
-            draw_errors(name, with_dag, PAGE.parent / f"dag-{name}.svg")
             pictures += f"\n\n{budget_tables(CASES[name], with_dag)}\n\n![Error over cost](dag-{name}.svg)"
         texts.append(f"{table(CASES[name], runs)}\n\n{pictures}")
+    texts.append("\n".join(adapt_figures.lines()))
     return HEAD + "\n" + "\n\n".join(texts) + "\n"
+
+
+def draw_all(results: dict[str, Any]) -> None:
+    """The pictures of the page."""
+    for name, by_seed in results.items():
+        draw(name, picked_runs(CASES[name], by_seed), PAGE.parent / f"learning-{name}.svg")
+        with_dag = [run for run in by_seed.values() if "dag" in run]
+        if with_dag:
+            draw_errors(name, with_dag, PAGE.parent / f"dag-{name}.svg")
+    adapt_figures.draw(PAGE.parent)

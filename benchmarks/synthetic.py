@@ -4,17 +4,21 @@
     python benchmarks/synthetic.py [--out docs/benchmarks]
 
 synthetic-1.svg: what gate and low-cost model make of a plane, before and after they were fitted to one another, linear
-and boosted. synthetic-2.svg: accuracy over cost where sensors must be chosen for gate and low-cost model together.
+and boosted. synthetic-2.svg: accuracy over cost where sensors must be chosen for gate and low-cost model together;
+its points go to benchmarks/results/synthetic.json, too.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 from typing import Any
 
 import matplotlib
 import numpy as np
+from adapt_figures import COLOURS, SYNTHETIC, TEST, draw_synthetic
+from pages import provenance
 from pictures import pyplot, save
 from synthetic_data import synthetic_1, synthetic_2, toy_problem
 
@@ -32,7 +36,6 @@ ROOT = Path(__file__).resolve().parent.parent
 P_LINEAR, P_BOOSTED = 0.6, 0.3  # a line must give up a side and the middle, trees the middle alone
 RED, BLUE, BEIGE = "#f2b8b5", "#b5cdf2", "#efe3c2"
 SMALL = TreeSettings(learning_rate=0.3, max_leaves=8, max_depth=4, min_rows=10, l2=0.1)
-METHODS = {"l1": "#7f8c8d", "adapt-lin": "#c0392b"}
 
 
 def plane(problem: Problem, model: Any, X: np.ndarray) -> np.ndarray:
@@ -70,28 +73,17 @@ def figure_2(out: Path) -> dict[str, float]:
     return said
 
 
-def figure_3(out: Path) -> dict[str, float]:
-    """Draw synthetic-2.svg; the cost of each method's cheapest policy without error."""
-    parts = [synthetic_2((110, 110, 90, 90), s) for s in (0, 1)] + [synthetic_2((100,) * 4, 2)]
+def figure_3() -> dict[str, Any]:
+    """Points of each method and f0's, (cost, accuracy) on test rows; the cost of the cheapest without an error."""
+    parts = [synthetic_2((110, 110, 90, 90), s) for s in (0, 1)] + [synthetic_2(*TEST)]
     judge = Judge(toy_problem(parts, "KNeighborsClassifier", (1, 1)))
-    test = judge.problem.test
-    figure, (left, right) = pyplot().subplots(1, 2, figsize=(9.6, 3.6), layout="constrained")
-    left.scatter(*test.X.T, c=np.where(test.y == 1, "#c0392b", "#111111"), s=6, rasterized=True)
-    left.set_xlabel("feature 0")
-    left.set_ylabel("feature 1")
-    said = {}
-    for method, colour in METHODS.items():
-        points = points_of(method, judge)
-        right.plot([p.test["cost"] for p in points], [p.test["quality"] for p in points], ".-", color=colour,
-                   label=method, linewidth=1)  # fmt: skip
-        said[method] = min(p.test["cost"] for p in points if p.test["quality"] == p.valid["quality"] == 1.0)
+    points, exact = {}, {}
+    for method in COLOURS:
+        found = points_of(method, judge)
+        points[method] = [[round(p.test["cost"], 5), round(p.test["quality"], 5)] for p in found]
+        exact[method] = min(p.test["cost"] for p in found if p.test["quality"] == p.valid["quality"] == 1.0)
     f0 = hpc_point(judge).test
-    right.plot([f0["cost"]], [f0["quality"]], "*", color="#111111", markersize=10, label="f0 for every case")
-    right.set_xlabel("mean cost of a decision")
-    right.set_ylabel("accuracy on test rows")
-    right.legend(loc="lower right")
-    save(figure, out / "synthetic-2.svg")
-    return said
+    return {"points": points, "exact": exact, "f0": [f0["cost"], f0["quality"]], "with": provenance()}
 
 
 def main() -> None:
@@ -99,7 +91,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "benchmarks")
     args = parser.parse_args()
-    for name, value in {**figure_2(args.out), **figure_3(args.out)}.items():
+    record = figure_3()
+    SYNTHETIC.write_text(json.dumps(record) + "\n")
+    draw_synthetic(record, args.out)
+    for name, value in {**figure_2(args.out), **record["exact"]}.items():
         print(f"{name}: {value:.3f}")
 
 
