@@ -18,7 +18,6 @@ from tests.helpers.places import ROOT
 FOLDER = ROOT / "benchmarks"
 RENDERED = (
     "booster",
-    "promise",
     "budget_hit",
     "failures",
     "streams",
