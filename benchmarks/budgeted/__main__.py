@@ -51,6 +51,8 @@ def plan(names: list[str], methods: list[str], seeds: int | None) -> Iterator[tu
 
 def own(path: str, names: list[str], seeds: int | None, out: Path | None) -> None:
     """Run the method of a file, and print it beside what has been recorded of the others."""
+    if timed := [name for name in names if name in speed.CASES]:
+        sys.exit(f"{timed[0]} times hardcase alone; a file runs on {', '.join(CASES)}")
     found: dict[str, Any] = kept(RESULTS)
     for name, seed, _ in plan(names, [path], seeds):
         made = run(CASES[name].draw(seed), path)
@@ -92,13 +94,17 @@ def main() -> None:
     if strange:
         sys.exit(f"{strange[0]} is not a case; cases are {', '.join(NAMES)}")
     files = [name for name in args.method if name not in METHODS]
+    if args.seeds is not None and args.seeds < 1:
+        sys.exit(f"--seeds {args.seeds} runs nothing; give 1 or more")
+    if files and len(args.method) > 1:
+        sys.exit(f"{files[0]} runs alone; give --method once")
     try:
         if files:
             return own(files[0], args.cases or [*HARD_CASES], args.seeds, args.out)
         is_ours, args.out = args.out is None, args.out or RESULTS
         if not args.render:
             measure(args.cases or [*NAMES], args.method, args)
-    except MethodError as e:
+    except (MethodError, FileNotFoundError) as e:
         sys.exit(str(e))
     if is_ours:
         page.PAGE.write_text(page.page(kept(RESULTS)), encoding="utf-8")

@@ -13,6 +13,7 @@ import os
 import resource
 import sys
 import time
+import traceback
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -94,8 +95,9 @@ def run(drawn: Drawn, method: str, effort: str = "quick") -> dict[str, Any]:
     try:
         seconds, notes = _next(here, FITTED)
         wishes = {str(wish): _measured(here, drawn, wish) for wish in drawn.problem.wishes}
-    except EOFError as e:
-        raise MethodError(f"{method}: its process ended") from e
+    except (EOFError, ConnectionError) as e:
+        process.join(10)
+        raise MethodError(f"{method}: its process ended without an answer{_status(process)}") from e
     except MethodError as e:
         raise MethodError(f"{method}: {e}") from e
     finally:
@@ -105,6 +107,12 @@ def run(drawn: Drawn, method: str, effort: str = "quick") -> dict[str, Any]:
     for wish, note in notes.items():
         wishes[wish]["note"] = note
     return {"seconds": round(seconds, 2), "rows": drawn.rows, "wishes": wishes}
+
+
+def _status(process: SpawnProcess) -> str:
+    """Of a process that has ended."""
+    code = process.exitcode
+    return "" if code is None else f", by signal {-code}" if code < 0 else f", with exit status {code}"
 
 
 def _end(process: SpawnProcess) -> None:
@@ -141,7 +149,7 @@ def _measured(pipe: Connection, drawn: Drawn, wish: Wish) -> dict[str, Any]:
             pipe.send((REFUSED, e))
     if said == FAILED:
         raise MethodError(f"{wish}: {value}")
-    answer = checked(value, drawn)
+    answer = checked(value, drawn, wish)
     found = {
         "accuracy": float((answer == drawn.y_test).mean()),
         "cost": float(meter.spent.mean()),
@@ -154,7 +162,7 @@ def _measured(pipe: Connection, drawn: Drawn, wish: Wish) -> dict[str, Any]:
     return found | ({"refused": n_refused} if n_refused else {})
 
 
-def checked(answer: Any, drawn: Drawn) -> np.ndarray:
+def checked(found: np.ndarray, drawn: Drawn, wish: Wish) -> np.ndarray:
     """Whole numbers of classes, one for each test row.
 
     Raises
@@ -162,11 +170,16 @@ def checked(answer: Any, drawn: Drawn) -> np.ndarray:
     MethodError
         They are not.
     """
-    found, most = np.asarray(answer), max(drawn.problem.n_classes, int(drawn.y_test.max()) + 1)
-    if found.shape != drawn.y_test.shape:
-        raise MethodError(f"decide gave the shape {found.shape}; {drawn.y_test.shape} is expected")
-    if found.dtype.kind not in "iufb" or not ((found >= 0) & (found < most) & (found == np.rint(found))).all():
-        raise MethodError(f"decide gave something else than classes from 0 to {most - 1}")
+    n, most = len(drawn.y_test), max(drawn.problem.n_classes, int(drawn.y_test.max()) + 1)
+    if found.shape != (n,):
+        what = "None" if found.dtype == object and found.ndim == 0 else f"the shape {found.shape}"
+        raise MethodError(f"{wish}: decide gave {what}; return the class of each row, of shape ({n},)")
+    is_class = np.zeros(n, dtype=bool)
+    if found.dtype.kind in "iufb":
+        is_class = (found >= 0) & (found < most) & (found == np.rint(found))
+    if not is_class.all():
+        row = int(is_class.argmin())
+        raise MethodError(f"{wish}: decide gave {found[row]} for row {row}; classes are whole numbers, 0 to {most - 1}")
     return found.astype(np.int64)
 
 
@@ -185,32 +198,50 @@ def made(name: str, effort: str) -> Method:
         module, _, which = METHODS[name].rpartition(".")
         cls = getattr(importlib.import_module(f"benchmarks.budgeted.{module}"), which)
         return cls(effort) if name == "hardcase" else cls()
+    sys.path.append(str(Path(name).resolve().parent))  # for what stands beside the file
     return class_of(Path(name))()
 
 
 def class_of(path: Path) -> type[Method]:
     """The one class of the file that has ``fit`` and ``decide``."""
     if not path.is_file():
-        raise FileError(f"{path} is no file and no method; methods are {', '.join(METHODS)}")
+        raise FileError(f"no such file, and no method; methods are {', '.join(METHODS)}")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
-        raise FileError(f"{path} is no Python file; its name must end with .py")
+        raise FileError("its name must end with .py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
     spec.loader.exec_module(module)
-    own = [
-        c for c in vars(module).values()
-        if isinstance(c, type) and c.__module__ == path.stem and hasattr(c, "fit") and hasattr(c, "decide")
-    ]  # fmt: skip
-    if len(own) != 1:
-        raise FileError(f"{path} has {len(own)} classes with fit and decide; one is expected")
-    return own[0]
+    has: dict[str, list[str]] = {
+        name: [f for f in ("fit", "decide") if hasattr(c, f)]
+        for name, c in vars(module).items()
+        if isinstance(c, type) and c.__module__ == path.stem
+    }
+    own = [name for name, functions in has.items() if len(functions) == 2]
+    if not own:
+        halves = [f"; {name} has {functions[0]} alone" for name, functions in has.items() if functions]
+        raise FileError("it has no class with fit and decide" + "".join(halves))
+    if len(own) > 1:
+        raise FileError(f"{' and '.join(own)} have fit and decide; leave one, and import others from a file beside it")
+    return vars(module)[own[0]]  # type: ignore[no-any-return]
 
 
 def _cpu() -> float:
     """CPU seconds of this process and of those that it waited for."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(u.ru_utime + u.ru_stime for u in used)
+
+
+def told(e: Exception, name: str) -> str:
+    """An error in one line, with the last line of the method's file that led to it."""
+    said = " ".join(str(e).split())
+    if isinstance(e, FileError):
+        return said
+    frames, path = traceback.extract_tb(e.__traceback__), Path(name).resolve()
+    lines = [frame.lineno for frame in frames if Path(frame.filename).resolve() == path]
+    at = f" (line {lines[-1]})" if lines else ""
+    todo = f"; install it in {sys.prefix}, or put it beside the file" if isinstance(e, ModuleNotFoundError) else ""
+    return f"{type(e).__name__}: {said}{at}{todo}"
 
 
 def _work(pipe: Connection, name: str, effort: str, problem: Problem) -> None:
@@ -232,9 +263,10 @@ def _work(pipe: Connection, name: str, effort: str, problem: Problem) -> None:
         pipe.send((FITTED, (_cpu() - began, getattr(method, "notes", {}))))
         for _ in problem.wishes:
             wish, n = pipe.recv()
-            pipe.send((ANSWER, method.decide(Session(problem, wish, n, sell))))
+            pipe.send((ANSWER, np.asarray(method.decide(Session(problem, wish, n, sell)))))
     except Exception as e:  # whatever a method does wrong is said in one line
-        pipe.send((FAILED, f"{type(e).__name__}: {e}"))
+        with suppress(ConnectionError):  # the harness may have refused an answer, and ended
+            pipe.send((FAILED, told(e, name)))
     finally:
         getattr(method, "close", lambda: None)()
         pipe.close()

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy import stats
 
 from benchmarks.budgeted.cases import BUDGETS, HARD_CASES
+from benchmarks.budgeted.problem import HARD
 from benchmarks.pages import markdown
 
 __all__ = ["beside", "cell", "hard_part", "interval"]
@@ -76,9 +78,9 @@ def accuracies(methods: Runs, method: str, wish: str) -> dict[str, float]:
     return {s: w["accuracy"] for s, w in found.items() if w is not None}
 
 
-def difference(methods: Runs, peer: str, wish: str) -> tuple[str, str]:
-    """Ahead, level or behind, and the difference of ``hardcase`` to the peer; empty where not both have run."""
-    own, other = accuracies(methods, OURS, wish), accuracies(methods, peer, wish)
+def difference(methods: Runs, peer: str, wish: str, ours: str = OURS) -> tuple[str, str]:
+    """Ahead, level or behind, and the difference of ours to the peer; empty where not both have run."""
+    own, other = accuracies(methods, ours, wish), accuracies(methods, peer, wish)
     gaps = [own[s] - other[s] for s in sorted(own) if s in other]
     if not gaps:
         return "", ""
@@ -168,13 +170,19 @@ def _set(name: str, methods: Runs) -> str:
 
 
 def beside(name: str, methods: Runs, own: str) -> str:
-    """A method's accuracy and largest cost beside what is recorded of the others, for a terminal."""
-    lines = [f"{name}: accuracy, and the largest cost of a row"]
-    found = {w for runs in methods.values() for run in runs.values() for w in run.get("wishes", {})}
-    for wish in sorted(found, key=lambda w: (w.split()[0], float(w.split()[1]))):
-        lines.append(f"  {wish}")
-        for method in (own, *(m for m in methods if m != own)):
-            if values := list(accuracies(methods, method, wish).values()):
-                most = max(run["wishes"][wish]["most"] for run in methods[method].values() if wish in run["wishes"])
-                lines.append(f"    {method:<24} {cell(values):<18} {most:g}")
+    """A method's accuracy and cost beside what is recorded of the others on the same instances, for a terminal."""
+    methods = {m: {s: run for s, run in runs.items() if s in methods[own]} for m, runs in methods.items()}
+    shown = {m: Path(m).name if m == own else m for m in (own, *(m for m in methods if m != own))}
+    wide, lines = max(map(len, shown.values())), [f"{name}, {counted(len(methods[own]))}"]
+    for wish in next(iter(methods[own].values()))["wishes"]:
+        which, key = ("largest", "most") if wish.startswith(HARD) else ("mean", "cost")
+        lines.append(f"  {wish}: accuracy, {which} cost of a row, and how far {shown[own]} is ahead")
+        for method, label in shown.items():
+            if not (values := list(accuracies(methods, method, wish).values())):
+                continue
+            costs = [run["wishes"][wish][key] for run in methods[method].values() if wish in run["wishes"]]
+            cost = f"{max(costs):g}" if key == "most" else f"{np.mean(costs):.2f}"
+            gap = "" if method == own else " ".join(reversed(difference(methods, method, wish, own))).strip()
+            fewer = f" ({counted(len(values))})" if len(values) < len(methods[own]) else ""
+            lines.append(f"    {label:<{wide}}  {cell(values):<15}  {cost:<6}  {gap}{fewer}".rstrip())
     return "\n".join(lines)

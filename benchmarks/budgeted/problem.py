@@ -120,8 +120,13 @@ class Meter:
         item = self._sensors[sensor]
         new, bought = np.unique(rows[~self.is_read[rows, sensor]]), self._problem.bought_with(sensor)
         due = ~self.is_read[new, bought] @ self._problem.costs[bought]
-        if self._wish.kind == HARD and (self.spent[new] + due > self._wish.budget + SLACK).any():
-            raise OverspentError(f"{item.name} costs {due.max():g}, which is more than a row has left")
+        beyond = np.flatnonzero(self.spent[new] + due > self._wish.budget + SLACK)
+        if self._wish.kind == HARD and len(beyond):
+            row, cost = new[beyond[0]], due[beyond[0]]
+            raise OverspentError(
+                f"{item.name} costs {cost:g}, and row {row} has {self._wish.budget - self.spent[row]:g} left; "
+                "read only rows whose session.left pays for it"
+            )
         self.spent[new] += due
         self.is_read[new, bought] = True
         return np.asarray(self._X[np.ix_(rows, item.columns)])
@@ -157,15 +162,30 @@ class Session:
         Raises
         ------
         KeyError, IndexError
-            There is no sensor of this name, or none of this number, or no such row.
+            There is no sensor of this name, or none of this number, or no such row; or rows are neither numbers nor a
+            mask of all rows.
         OverspentError
             A row cannot pay for it within its hard budget.
         """
-        at = np.arange(self.n) if rows is None else np.asarray(rows, dtype=np.int64)
+        at = self._rows(rows)
         number = self._number(sensor) if isinstance(sensor, str) else int(sensor)
         readings = self._sell(number, at)
         self.is_read[at, self.problem.bought_with(number)] = True
         return readings
+
+    def _rows(self, rows: Rows | None) -> np.ndarray:
+        """Their numbers; of a mask, where it is true."""
+        if rows is None:
+            return np.arange(self.n)
+        at = np.asarray(rows)
+        if at.dtype == bool and at.shape == (self.n,):
+            return np.flatnonzero(at)
+        if at.ndim != 1 or (at.size and at.dtype.kind not in "iu"):
+            raise IndexError(
+                f"rows are a list of their numbers or a mask of shape ({self.n},); "
+                f"these have the shape {at.shape} and the type {at.dtype}"
+            )
+        return at.astype(np.int64)
 
     def _number(self, name: str) -> int:
         names = [s.name for s in self.problem.sensors]

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 import time
 from itertools import product
 from pathlib import Path
@@ -13,6 +15,7 @@ import psutil
 import pytest
 from pyarrow import parquet
 
+from benchmarks.budgeted import __main__ as command
 from benchmarks.budgeted import acquiring, hard_page, masked, page, peers
 from benchmarks.budgeted.arena import Drawn, FileError, MethodError, class_of, run
 from benchmarks.budgeted.cases import CASES, FIVE_TABLES, cube, cube_costs, cube_nm
@@ -43,6 +46,17 @@ def test_a_meter_charges_each_row_once_for_a_sensor() -> None:
     assert meter.spent.tolist() == [3.0, 5.0, 5.0, 5.0]  # a mean budget is measured, not enforced
     assert session.spent.tolist() == meter.spent.tolist()
     assert session.left.tolist() == [-2.0, -4.0, -4.0, -4.0]
+
+
+def test_a_mask_reads_the_rows_where_it_is_true() -> None:
+    meter, session = session_of(problem(), Wish(9.0), np.arange(12.0).reshape(4, 3))
+    assert session.read("b", np.array([False, True, False, True])).tolist() == [[5.0], [11.0]]
+    assert session.read("b", []).shape == (0, 1)
+    assert meter.spent.tolist() == session.spent.tolist() == [0.0, 3.0, 0.0, 3.0]
+    for rows in (1, [[0, 1]], [True, False], [0.5]):
+        with pytest.raises(IndexError, match=r"or a mask of shape \(4,\); these have the shape"):
+            session.read("a", rows)  # type: ignore[arg-type]
+    assert meter.spent.sum() == 6.0
 
 
 def test_a_hard_budget_sells_nothing_to_any_row_if_one_cannot_pay() -> None:
@@ -123,30 +137,74 @@ def test_what_a_method_starts_ends_with_it(toy: Drawn, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ("session.read(0); session.read(1); return np.zeros(8)", "OverspentError: b costs 3, which is more than a row"),
-        ("session.read('c')", "KeyError: 'there is no sensor c; sensors are a, b'"),
-        ("return np.zeros(7)", "decide gave the shape"),
-        ("return np.full(8, 0.5)", "something else than classes from 0 to 1"),
-        ("import os; os._exit(3)", "its process ended"),
+        (
+            "session.read(0, [2]); session.read(1)",
+            "OverspentError: b costs 3, and row 2 has 2 left; read only rows whose session.left pays for it (line 10)",
+        ),
+        ("session.read('c')", "KeyError: 'there is no sensor c; sensors are a, b' (line 10)"),
+        ("session.read(0, 3)", "IndexError: rows are a list of their numbers or a mask"),
+        ("raise ValueError('two\\nlines')", "hard 4: ValueError: two lines (line 10)"),
+        ("import nowhere_to_be_found", "No module named 'nowhere_to_be_found' (line 10); install it in "),
+        ("return np.zeros(7)", "hard 4: decide gave the shape (7,); return the class of each row, of shape (8,)"),
+        ("pass", "hard 4: decide gave None; return the class of each row, of shape (8,)"),
+        ("return [[1], [1, 2]]", "inhomogeneous"),
+        ("return np.full(8, 0.5)", "hard 4: decide gave 0.5 for row 0; classes are whole numbers, 0 to 1"),
+        ("return ['a'] * 8", "decide gave a for row 0"),
+        ("import os; os._exit(3)", "its process ended without an answer, with exit status 3"),
     ],
 )
-def test_what_a_method_does_wrong_is_said_in_one_line(toy: Drawn, tmp_path: Path, body: str, said: str) -> None:
+def test_what_a_method_does_wrong_is_said_in_one_line(
+    toy: Drawn, tmp_path: Path, body: str, said: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(MethodError, match=r"mine\.py: ") as error:
         ran(toy, tmp_path, body)
     assert said in str(error.value)
     assert "\n" not in str(error.value)
+    assert not capfd.readouterr().err  # nor does its process say more
 
 
 TWO = TOY.format("pass") + TOY.format("pass").replace("Mine", "Other")
 
 
-@pytest.mark.parametrize(("text", "said"), [("x = 1", "has 0 classes with fit and decide"), (TWO, "has 2 classes")])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x = 1", "it has no class with fit and decide$"),
+        (TOY.replace("decide", "predict"), "it has no class with fit and decide; Mine has fit alone"),
+        (TWO, "Mine and Other have fit and decide; leave one, and import others from a file beside it"),
+    ],
+)
 def test_a_file_has_one_method(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "mine.py").write_text(text, encoding="utf-8")
     with pytest.raises(FileError, match=said):
         class_of(tmp_path / "mine.py")
-    with pytest.raises(FileError, match="no file and no method"):
+    with pytest.raises(FileError, match="no such file, and no method; methods are hardcase"):
         class_of(tmp_path / "other.py")
+
+
+def test_a_method_imports_what_stands_beside_its_file(toy: Drawn, tmp_path: Path) -> None:
+    (tmp_path / "beside_mine.py").write_text("ANSWER = 1", encoding="utf-8")
+    assert ran(toy, tmp_path, "import beside_mine; return np.full(8, beside_mine.ANSWER)")["accuracy"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["hard-cube", "--method", "a.py", "--method", "static"], "a.py runs alone; give --method once"),
+        (["speed-small", "--method", "a.py"], "speed-small times hardcase alone; a file runs on hard-cube, "),
+        (["hard-cube", "--method", "a.py", "--seeds", "0"], "--seeds 0 runs nothing; give 1 or more"),
+        (["hard-letters", "--method", "a.py"], "letter.npz"),
+    ],
+)
+def test_a_command_that_would_measure_something_else_is_refused(
+    given: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HARDCASE_DATA", str(tmp_path))
+    monkeypatch.setattr(sys, "argv", ["budgeted", *given])
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    with pytest.raises(SystemExit) as ended:
+        command.main()
+    assert said in f"{ended.value}{capsys.readouterr().err}"
 
 
 @pytest.mark.parametrize(
@@ -329,7 +387,24 @@ def test_a_page_of_hard_budgets_begins_with_what_is_missed() -> None:
     assert "CUBE: ahead of AACO" not in text
     assert "- MNIST, 49 patches: not run beside AACO." in text
     assert "| hardcase less AACO (3 instances) | +0.1000 ± 0.0000 ahead |" in text
-    assert "hardcase                 0.9010 ± 0.0025    3" in hard_page.beside("x", {"hardcase": of(0.9)}, "x.py")
+
+
+def test_a_method_of_a_file_stands_beside_others_on_its_own_instances() -> None:
+    def of(*accuracies: float) -> dict[str, Any]:
+        return {str(s): made({"hard 3": (a, s + 1.0), "mean 5": (a, 4.5)}) for s, a in enumerate(accuracies)}
+
+    found = {"hardcase": of(0.9, 0.2, 0.2), "static": of(0.85), "/far/mine.py": of(0.8, 0.3)}
+    assert hard_page.beside("x", found, "/far/mine.py").splitlines() == [
+        "x, 2 instances",
+        "  hard 3: accuracy, largest cost of a row, and how far mine.py is ahead",
+        "    mine.py   0.5500 ± 3.1766  2",
+        "    hardcase  0.5500 ± 4.4472  2       +0.0000 ± 1.2706 level",
+        "    static    0.8500           1       -0.0500 (one instance)",
+        "  mean 5: accuracy, mean cost of a row, and how far mine.py is ahead",
+        "    mine.py   0.5500 ± 3.1766  4.50",
+        "    hardcase  0.5500 ± 4.4472  4.50    +0.0000 ± 1.2706 level",
+        "    static    0.8500           4.50    -0.0500 (one instance)",
+    ]
 
 
 def test_a_page_says_what_was_not_run_and_what_was_missed() -> None:
