@@ -29,7 +29,7 @@ def test_a_segment_costs_all_that_come_before_it() -> None:
     session.read(2, [0, 3])
     assert meter.spent.tolist() == [3.0, 1.0, 2.0, 3.0]
     assert session.spent.tolist() == meter.spent.tolist()
-    with pytest.raises(OverspentError, match="t2 costs 3, which is more than a row has left"):
+    with pytest.raises(OverspentError, match="t2 costs 3, and row 0 has 2 left"):
         window(Wish(2.0, HARD))[2].read(2)
 
 
