@@ -20,7 +20,7 @@ from ..options import plain
 if TYPE_CHECKING:
     from hardcase_export.bundle import Exported
 
-__all__ = ["export_lines", "export_values", "told"]
+__all__ = ["cut_lines", "export_lines", "export_values", "told"]
 
 WORST_CLASSES = 3  # named in the text
 
@@ -115,7 +115,7 @@ def export_lines(r: dict[str, Any], verbose: bool) -> list[str]:
     lines.append(
         f"  cost       mean {cost['mean']:.2f}{share}, worst {cost['worst']:g}, best {cost['best']:g} {unit}{errors}"
     )
-    lines += _cut_lines(r["headline"], unit)
+    lines += cut_lines(r["headline"], unit)
     lines += _recall_lines(r.get("classes", []))
     promise = say_promise(r["promise"])
     if promise is not None:
@@ -123,7 +123,7 @@ def export_lines(r: dict[str, Any], verbose: bool) -> list[str]:
     return [*lines, *(_settings(r, unit) if verbose else [])]
 
 
-def _cut_lines(cuts: dict[str, Any], unit: str) -> list[str]:
+def cut_lines(cuts: dict[str, Any], unit: str) -> list[str]:
     """How much cheaper the policy is than f0 for every case, and than reading every sensor."""
     against = (("cut", "f0", "f0 for every case"), ("cut_every", "every", "every sensor"))
     shown = [

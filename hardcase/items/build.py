@@ -15,7 +15,7 @@ from ..training.build import provenance
 from ..training.folders import BUILD, claimed, fill_folder
 from ..training.hpc_file import copy_hpc, save_hpc
 from ..training.runs import open_runs
-from .measured import decide_items, figures
+from .measured import decide_items, figures, gaps, item_cuts
 from .page import items_report
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ def build_items(
     from hardcase_train.data.table import read_table
     from hardcase_train.methods.structured.two_levels import learn_two_levels
     from hardcase_train.tasks.items import check_items, item_numbers, items_of, sensor_types
+    from hardcase_train.tasks.sensors import cost_origins
 
     check_items(config)
     table = read_table(config.file)
@@ -74,22 +75,24 @@ def build_items(
             copy_hpc(task, scratch, folder)
             points: list[dict[str, Any]] = [_hpc_point(task, valid, test)]
             decided: list[list[JointDecision]] = []
+            origins, files = cost_origins(config, task.sensors), [b""]
             (folder / "policies").mkdir()
             longest = joint.max_parts or max(map(len, train.y + valid.y + test.y + tables.y))
             valid, test, tables = (_short(items, longest) for items in (valid, test, tables))
             with clock_bar("3/3 bundles"):
                 for policy in learned.policies:
                     policy_bundle, point = _point(
-                        task, learned, policy, types, (train, tables, valid, test), longest, hpc["sha256"]
+                        task, learned, policy, types, (train, tables, valid, test), longest, hpc["sha256"], origins
                     )
                     numbered = sum(p["method"] == policy.method for p in points)
                     point["program"] = f"policies/{policy.method}-{numbered:03d}.hcb"
-                    write_whole(folder / point["program"], policy_bundle[0])
+                    files.append(policy_bundle[0])
                     points.append(point)
                     decided.append(policy_bundle[1])
+            _write_kept(folder, points, files)
             front = {
-                "unit": config.unit, "joint": True, "points": points, "hpc": hpc, "n_judged": valid.n_parts,
-                "transition_step": learned.transition_step, "max_parts": longest,
+                "unit": config.unit, "joint": True, "costs": origins, "points": points, "hpc": hpc,
+                "n_judged": valid.n_parts, "transition_step": learned.transition_step, "max_parts": longest,
                 "items": {"train": len(train.y), "valid": len(valid.y), "test": len(test.y)},
             }  # fmt: skip
             (folder / "front.json").write_text(json.dumps(front, indent=1, sort_keys=True) + "\n", encoding="utf-8")
@@ -97,6 +100,24 @@ def build_items(
             (folder / "report.html").write_text(page, encoding="utf-8")
             (folder / "front.svg").write_text(svg, encoding="utf-8")
     return front
+
+
+def _write_kept(folder: Path, points: list[dict[str, Any]], files: list[bytes]) -> None:
+    """Write the bundles of points, as many as a build folder has room for; of the others the figures stay."""
+    from hardcase_export.drafts.files import kept_files, room_for_policies
+    from hardcase_export.drafts.front import Measured, Point
+
+    def read(rows: dict[str, Any]) -> Measured:
+        return Measured(rows["quality"], rows["cost"], rows["forward_rate"], rows.get("quality_se", 0.0))
+
+    known = [Point(p["method"], p["params"], read(p["valid"]), read(p["test"]), p.get("program")) for p in points]
+    room = room_for_policies(sum(path.stat().st_size for path in folder.iterdir() if path.is_file()))
+    kept = kept_files(known, [len(data) for data in files], room)
+    for k, (point, data) in enumerate(zip(points, files, strict=True)):
+        if k in kept:
+            write_whole(folder / point["program"], data)
+        else:
+            point.pop("program", None)
 
 
 def _short(items: Items, longest: int) -> Items:
@@ -112,14 +133,15 @@ def _short(items: Items, longest: int) -> Items:
 
 def _point(
     task: Task, learned: TwoLevels, policy: BuyPolicy, types: _Types, parts: tuple[Items, ...],
-    longest: int, hpc: str,
+    longest: int, hpc: str, origins: dict[str, Any],
 ) -> tuple[tuple[bytes, list[JointDecision]], dict[str, Any]]:  # fmt: skip
     """The bundle of a policy with its decisions on test items, and its point on the front."""
     from hardcase_edge.bundle.load import load_bytes
+    from hardcase_export.drafts.costs import costs_of
     from hardcase_export.joint.build import export_chain
     from hardcase_export.joint.quantise import Asking
 
-    config = task.config
+    config, known = task.config, costs_of(origins, "costs")
     train, tables, valid, test = parts
     costs = (config.per_request, config.per_byte, config.cloud_per_request)
     columns = [f for s in task.problem.sensors for f in s.features]  # the worker takes them in the table's order
@@ -129,16 +151,17 @@ def _point(
         chain_model(task, learned, policy, types), train.X, tables.X, tables.y, name=config.bundle_name,
         unit=config.unit, max_parts=longest, weight_bits=config.joint.weight_bits, asking=asking,
         hpc=hpc if asking else "", target=config.target, trained=provenance(task, policy.method, policy.params),
-        atypical=config.joint.atypical or None,
+        atypical=config.joint.atypical or None, costs=known,
     )  # fmt: skip
     machine = load_bytes(exported.data, allow_joint=True).joint
     assert machine is not None
-    decided = decide_items(machine, test)
+    decided, of_valid = decide_items(machine, test), decide_items(machine, valid)
     point = {
         "method": policy.method,
         "params": {**policy.params, "agreement": exported.agreement.same_labels, "bytes": len(exported.data)},
-        "valid": figures(decide_items(machine, valid), valid),
+        "valid": {**figures(of_valid, valid), "gaps": gaps(of_valid, valid, len(task.classes))},
         "test": figures(decided, test),
+        "headline": item_cuts(decided, task, known).to_json(),
     }
     return (exported.data, decided), point
 

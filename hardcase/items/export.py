@@ -13,12 +13,20 @@ from hardcase_edge.base.files import read_bounded
 from hardcase_edge.errors import HardcaseError, InputError
 from hardcase_edge.program.cost import to_unit
 
+from ..exports.said import cut_lines
+from ..measuring.headline import headline_in
+from ..measuring.recalls import kept_by, known_gaps
+from ..measuring.warn import placeholder_warning, recall_warnings
 from ..options import plain, report
 
 if TYPE_CHECKING:
-    from hardcase_export.drafts.front import Front
+    from collections.abc import Sequence
 
-__all__ = ["export_items", "is_items_build"]
+    from hardcase_export.drafts.front import Front, Point
+
+    from ..measuring.headline import Headline
+
+__all__ = ["export_items", "is_items_build", "picked_item"]
 
 MAX_FRONT_BYTES = 16 * 1024 * 1024
 MIN_AGREEMENT = 0.99  # of labels; the chain's integers are rounded, so that near ties may fall the other way
@@ -37,13 +45,52 @@ def is_items_build(build: Path) -> bool:
 
 def beside_the_best(front: Front) -> Front:
     """The front in which a loss is one below the best point: f0 knows no neighbours, and may be worse than a chain."""
+    from hardcase_export.drafts.front import HPC_METHOD
+
     best = max((p.valid.quality for p in front.points if p.program is not None), default=0.0)
     return replace(
         front,
         points=tuple(
-            [replace(p, valid=replace(p.valid, quality=best)) if p.program is None else p for p in front.points]
+            [replace(p, valid=replace(p.valid, quality=best)) if p.method == HPC_METHOD else p for p in front.points]
         ),
     )
+
+
+def item_headline(build: Path, front: Front, point: Point, classes: Sequence[object]) -> tuple[Headline, list[str]]:
+    """How much cheaper items are than with f0 for every part, and what must not be overlooked about this policy.
+
+    Parameters
+    ----------
+    front : as ``beside_the_best`` gives it
+    classes : the labels of parts
+
+    Raises
+    ------
+    InputError
+        The front has no such cuts, or names a class that there is not.
+    """
+    where = build / "front.json"
+    written = json.loads(read_bounded(where, MAX_FRONT_BYTES, "front", remedy="train again"))["points"]
+    cuts = headline_in(written[front.points.index(point)].get("headline"), f"{where}: headline")
+    gaps = known_gaps(point, len(classes))
+    flags = kept_by(build, gaps, point, front).removesuffix(" --no-mix")  # items are never mixed
+    lines = [*recall_warnings(gaps, classes, flags, promise=""), placeholder_warning(cuts)]
+    return cuts, [line for line in lines if line is not None]
+
+
+def picked_item(build: Path) -> tuple[dict[str, Any], list[str]]:
+    """What an export without a wish picks: method, quality, cost and cuts, as front.json has it; and its warnings."""
+    from hardcase_edge.bundle.load import load_bundle
+    from hardcase_export.drafts.front import read_front
+    from hardcase_export.picking.pick import pick
+
+    front = beside_the_best(read_front(build / "front.json"))
+    point = pick(front)
+    assert point.program is not None
+    classes = load_bundle(build / point.program, allow_joint=True).manifest.classes
+    cuts, warnings = item_headline(build, front, point, classes)
+    test = point.test
+    return {"method": point.method, "quality": test.quality, "cost": test.cost, "headline": cuts.to_json()}, warnings
 
 
 def export_items(args: argparse.Namespace) -> int:
@@ -87,22 +134,25 @@ def export_items(args: argparse.Namespace) -> int:
         )
     publish_bytes(data, Path(args.out), None if args.key is None else read_key(args.key))
     test = point.test
+    cuts, warnings = item_headline(build, front, point, loaded.manifest.classes)
     values: dict[str, Any] = {
         "bundle": args.out, "sha256": loaded.bundle.sha256, "bytes": len(data), "signed": args.key is not None,
         "method": point.method, "params": point.params, "unit": front.unit, "agreement": same,
         "test": {"quality": test.quality, "cost": test.cost, "forward_rate": test.forward_rate},
         "worst_cost": to_unit(loaded.items.worst_cost), "max_parts": loaded.bundle.joint.max_parts,
-        "golden": len(loaded.bundle.items),
+        "golden": len(loaded.bundle.items), "headline": cuts.to_json(), "warnings": warnings,
     }  # fmt: skip
     signed = "signed" if values["signed"] else "not signed"
     report(
         args, values,
         [
             f"{args.out}: {len(data)} bytes, {signed}",
+            *warnings,
             f"  picked     {plain(point.method, 24)} ({json.dumps(point.params, sort_keys=True)})",
             f"  parts      {test.quality:.4f} right, {test.forward_rate:.1%} asked, on test items",
             f"  cost       mean {test.cost:.2f}, worst {values['worst_cost']:g} {plain(front.unit, 20)} an item of at "
             f"most {values['max_parts']} parts",
+            *cut_lines(values["headline"], plain(front.unit, 20)),
             f"  agreement  {same:.2%} of parts decided as by the floats; {values['golden']} golden items, all pass",
         ],
     )  # fmt: skip

@@ -3,16 +3,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import astuple, replace
 from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..measuring.headline import Headline, headline
+
 if TYPE_CHECKING:
     from hardcase_edge.joint.session import JointDecision, JointMachine
+    from hardcase_export.drafts.costs import Costs
     from hardcase_train.tasks.items import Items
+    from hardcase_train.tasks.task import Task
 
-__all__ = ["decide_items", "figures"]
+__all__ = ["decide_items", "figures", "gaps", "item_cuts"]
 
 
 def decide_items(machine: JointMachine, items: Items) -> list[JointDecision]:
@@ -49,3 +55,22 @@ def figures(decisions: list[JointDecision], items: Items, unit: float = 1e-6) ->
         "bought": sum(1 in p.sensors for p in parts) / total,
         "quality_se": sqrt(spread) / total,  # of a ratio of sums, item by item
     }
+
+
+def gaps(decisions: list[JointDecision], items: Items, n_classes: int) -> list[list[float]]:
+    """Of each label that parts have and that is found far less often than by f0, the values of a ``per_class.Gap``."""
+    from hardcase_edge.batch.per_class import gaps_between
+
+    y, f0 = np.concatenate(items.y), np.concatenate([replies[:, 0] for replies in items.replies])
+    labels = np.concatenate([d.labels for d in decisions])
+    item = np.repeat(np.arange(len(items.y)), [len(of_item) for of_item in items.y])
+    return [list(astuple(gap)) for gap in gaps_between(y, labels, f0, n_classes, item)]
+
+
+def item_cuts(decisions: list[JointDecision], task: Task, costs: Costs) -> Headline:
+    """How much cheaper an item is than with f0 for every part, and than with every sensor of every part."""
+    parts = [p for d in decisions for p in d.parts]
+    bought = Counter((1, p.sensors, int(p.route == "cloud")) for p in parts)
+    of_part = headline(task.problem, {key: float(n) for key, n in bought.items()}, task.sensors, costs)
+    size = len(parts) / len(decisions)
+    return replace(of_part, f0=of_part.f0 * size, every=of_part.every * size)

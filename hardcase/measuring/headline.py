@@ -9,7 +9,8 @@ would be picked.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from hardcase_export.drafts.costs import Costs
     from hardcase_export.integers.decide import Paths
 
-__all__ = ["FACTORS", "Headline", "headline"]
+__all__ = ["FACTORS", "Headline", "headline", "headline_in"]
 
 FACTORS = (0.1, 10.0)  # by which placeholders are scaled
 
@@ -48,6 +49,33 @@ class Headline:
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
         return asdict(self)
+
+
+def headline_in(data: object, where: str) -> Headline:
+    """The headline in these JSON values, as ``Headline.to_json`` makes them.
+
+    Raises
+    ------
+    InputError
+        A key is missing, or a value is not a number, a pair of numbers or null.
+    """
+    from hardcase_edge.errors import InputError
+
+    def is_number(value: object) -> bool:
+        return isinstance(value, int | float) and isfinite(value)
+
+    names = {field.name for field in fields(Headline)}
+    given: dict[str, Any] = (
+        {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()} if isinstance(data, dict) else {}
+    )
+    pairs = [given.pop(key, None) for key in ("if_sensors", "if_request")]
+    is_whole = given.keys() | {"if_sensors", "if_request"} == names and all(
+        value is None or is_number(value) for value in given.values()
+    )
+    are_pairs = all(p is None or (isinstance(p, tuple) and [*map(is_number, p)] == [True, True]) for p in pairs)
+    if not (is_whole and are_pairs):
+        raise InputError(f"{where} is {str(data)[:60]!r}, but the cuts of a cost are expected; train again")
+    return Headline(**given, if_sensors=pairs[0], if_request=pairs[1])
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hardcase_export.drafts.front import Front, Point
     from hardcase_export.integers.parity import BesideF0
 
-__all__ = ["gaps_of", "kept_by"]
+__all__ = ["gaps_of", "kept_by", "known_gaps"]
 
 MOST_TRIED = 16  # points by loss, and by budget, whose drafts are measured for the wish that keeps a class
 
@@ -41,19 +41,26 @@ def gaps_of(point: Point, beside: BesideF0 | None) -> tuple[Gap, ...]:
 
     if beside is None:
         return ()
-    classes, gaps = beside.classes, point.valid.gaps
-    if gaps is None:
+    classes = beside.classes
+    if point.valid.gaps is None:
         return recall_gaps([c.n for c in classes], [c.right for c in classes], beside.recall_losses)
-    if strange := [gap.number for gap in gaps if gap.number >= len(classes)]:
-        raise InputError(f"front.json: gaps name class {strange[0]} of {len(classes)}, counted from 0; train again")
+    return known_gaps(point, len(classes))
+
+
+def known_gaps(point: Point, n_classes: int) -> tuple[Gap, ...]:
+    """Those that the front has of a point; errors as for ``gaps_of``."""
+    gaps = point.valid.gaps or ()
+    if strange := [gap.number for gap in gaps if gap.number >= n_classes]:
+        raise InputError(f"front.json: gaps name class {strange[0]} of {n_classes}, counted from 0; train again")
     return gaps
 
 
-def kept_by(build: Path, gaps: Sequence[Gap], picked: Point) -> str:
+def kept_by(build: Path, gaps: Sequence[Gap], picked: Point, front: Front | None = None) -> str:
     """Flags of ``hardcase export`` that pick a point without any of these gaps; empty if none are known, or no gap.
 
     That is the largest ``--max-loss``, or else the least ``--budget``, as a policy may be better than f0 on the whole
     and still miss a class. Of an older build drafts are measured, on its validation rows.
+    ``front``: that of the build, if it was read already.
     """
     from hardcase_export.drafts.front import read_front
     from hardcase_export.picking.pick import picks_by_budget, picks_by_loss
@@ -62,7 +69,7 @@ def kept_by(build: Path, gaps: Sequence[Gap], picked: Point) -> str:
     if not lost:
         return ""
     try:
-        front = read_front(build / "front.json")
+        front = front or read_front(build / "front.json")
         by_loss = [(f"--max-loss {loss:g}", p) for loss, p in picks_by_loss(front)]
         by_budget = [(f"--budget {budget:g} --no-mix", p) for budget, p in picks_by_budget(front)]
         for flags, point in (*_dearer(by_loss, picked), *_dearer(by_budget, picked)):
@@ -85,7 +92,7 @@ def _dearer(wishes: Sequence[tuple[str, Point]], picked: Point) -> Sequence[tupl
 def _gaps(build: Path, front: Front, point: Point) -> tuple[Gap, ...]:
     """Of the front, or of the point's draft on validation rows."""
     from hardcase_edge.batch.evaluate import Batch
-    from hardcase_edge.batch.per_class import per_class, recall_gaps, recall_losses
+    from hardcase_edge.batch.per_class import gaps_between
     from hardcase_export.drafts.rows import read_rows
     from hardcase_export.drafts.streams import in_order
     from hardcase_export.integers.point import read_draft
@@ -95,6 +102,4 @@ def _gaps(build: Path, front: Front, point: Point) -> tuple[Gap, ...]:
     draft, manifest = read_draft(build, point, front.legacy)
     rows = in_order(draft, manifest, read_rows(build / "valid.npz", manifest))
     answers = Batch(draft, rows.X, sizes=rows.sizes).walk(rows.hpc)[0].label
-    counts = per_class(rows.y, answers, draft.n_classes)
-    losses = recall_losses(rows.y, answers, rows.hpc, draft.n_classes, rows.group)
-    return recall_gaps([c.n for c in counts], [c.right for c in counts], losses)
+    return gaps_between(rows.y, answers, rows.hpc, draft.n_classes, rows.group)

@@ -20,6 +20,7 @@ __all__ = [
 ]  # fmt: skip
 
 LEAST_MOVE = 0.0005  # of a cut by other costs: less cannot be seen in its figure
+PROMISE = ", and --risk with --risk-per truth promises its share of wrong answers"
 MOST_CLASSES = 3  # of which a line says how much less often they are found
 
 
@@ -61,18 +62,19 @@ def selection_warning(selection: Selection, measure: str, test: float) -> str | 
     )
 
 
-def recall_warnings(gaps: Sequence[Gap], classes: Sequence[object], kept_by: str) -> list[str]:
+def recall_warnings(gaps: Sequence[Gap], classes: Sequence[object], kept_by: str, promise: str = PROMISE) -> list[str]:
     """A line for each of the classes that the policy finds far less often than f0; empty if there is none.
 
     gaps : the farthest first
     classes : the labels of all classes
     kept_by : flags of an export that pick a policy without these gaps; empty: none are known
+    promise : what else would keep it; empty for items of several parts, of which nothing is promised
     """
     wish = f"{kept_by} picks a policy that keeps it" if kept_by else "no cheaper point than f0 is known to keep it"
     lines = [
         f"WARNING: THIS POLICY FINDS {gap.own:.1%} OF {plain(classes[gap.number], 24)!r} WHERE f0 FINDS "
-        f"{gap.reference:.1%} (of {gap.n} judged rows; at least {100 * gap.least:.0f} points less at 95 %); {wish}, "
-        "and --risk with --risk-per truth promises its share of wrong answers"
+        f"{gap.reference:.1%} (of {gap.n} judged rows; at least {100 * gap.least:.0f} points less at 95 %); {wish}"
+        f"{promise}"
         for gap in gaps[:MOST_CLASSES]
     ]
     if len(gaps) > MOST_CLASSES:

@@ -129,6 +129,7 @@ def configured(args: argparse.Namespace) -> tuple[Config, tuple[str, ...]]:
 def _train_items(args: argparse.Namespace, config: Config) -> int:
     """The same for items of several parts."""
     from ..items.build import build_items
+    from ..items.export import picked_item
 
     for flag in (
         "method",
@@ -147,7 +148,10 @@ def _train_items(args: argparse.Namespace, config: Config) -> int:
         raise InputError("items of several parts are trained with one seed; leave --seeds out")
     quiet = args.quiet or args.json
     front = build_items(config, args.out, command=_command(args), force=args.force, quiet=quiet)
-    report(args, {"out": str(args.out), "front": front}, _item_text(args.out, front))
+    picked, warnings = picked_item(args.out)
+    said = [*_picked(picked, "parts right", front["unit"]), *warnings]
+    values = {"out": str(args.out), "front": {**front, "picked": picked, "warnings": warnings}}
+    report(args, values, [*_item_text(args.out, front)[:-2], *said, *_item_text(args.out, front)[-2:]])
     return 0
 
 

@@ -4,14 +4,17 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from hardcase.cli import main
+from hardcase.items.build import _write_kept
 from hardcase_edge.bundle.load import load_bundle, load_bytes
 from hardcase_edge.joint.definition import FEATURES
+from hardcase_export.drafts.files import MAX_BUILD_BYTES
 from hardcase_export.joint.build import export_chain
 from hardcase_export.joint.decide import decide_rows
 from hardcase_export.joint.model import ChainModel, Group, decode
@@ -21,6 +24,7 @@ from hardcase_train.methods.structured.out_of_fold import evidence, out_of_fold
 from tests.helpers.export.joint_models import small_chain, small_items
 from tests.helpers.train.brute_structures import made_up_words
 from tests.helpers.train.brute_structures import small_chain as word_chain
+from tests.helpers.train.problems import run
 
 COLUMNS = ("h0", "p0", "p1", "h1", "p2", "p3", "p4", "h2", "h3", "h4", "h5")  # not in the order of the sensors
 TOML = """
@@ -258,3 +262,45 @@ def test_items_are_never_divided_by_a_split_column(tmp_path: Path, capsys: pytes
     )
     assert main(["train", str(path), "--out", str(tmp_path / "build"), "--quiet"]) == 2
     assert "put all its rows in one part" in capsys.readouterr().err
+
+
+def test_a_label_that_is_lost_and_costs_that_nobody_stated_are_told_of_items_too(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    build = tmp_path / "build"
+    shutil.copytree(folder / "build", build)
+    front = json.loads((build / "front.json").read_text())
+    assert front["costs"] == {"sensors": "declared", "uplink": "declared", "cloud": "declared"}
+    (number,) = (k for k, p in enumerate(front["points"]) if p["params"].get("share") == 0)
+    cheap = front["points"][number]
+    f0 = front["points"][0]["test"]["cost"]
+    assert cheap["headline"]["cut"] == pytest.approx(1 - cheap["test"]["cost"] / f0)
+    assert cheap["headline"]["cut_every"] == pytest.approx(0.8), "1 of 5 for each part"
+    cheap["valid"]["gaps"] = [[1, 40, 0.1, 0.9, 0.6]]
+    cheap["headline"] |= {"sensors": 1, "if_sensors": [0.5, 0.99]}
+    (build / "front.json").write_text(json.dumps(front))
+    wish = ["--budget", str(cheap["valid"]["cost"] + 0.01), "--method", "static", "--out", tmp_path / "m.hcb"]
+    status, said, err = run(capsys, "export", build, *wish)
+    assert status == 0, err
+    lost, placeholder = said["warnings"]
+    assert lost.startswith("WARNING: THIS POLICY FINDS 10.0% OF 'b' WHERE f0 FINDS 90.0% (of 40 judged rows")
+    assert "--risk" not in lost
+    assert "--no-mix" not in lost
+    assert "RESTS ON PLACEHOLDER COSTS (1 of 2 sensors)" in placeholder
+    assert load_bundle(tmp_path / "m.hcb", allow_joint=True).manifest.claims["costs"] == front["costs"]
+    for wrong in ({"cut": "much"}, {**cheap["headline"], "if_request": [0.1]}):
+        cheap["headline"] = wrong
+        (build / "front.json").write_text(json.dumps(front))
+        status, said, err = run(capsys, "export", build, *wish)
+        assert (status, "but the cuts of a cost are expected; train again" in err) == (2, True)
+
+
+def test_a_build_of_items_keeps_what_fits_and_the_figures_of_the_rest(folder: Path, tmp_path: Path) -> None:
+    points = json.loads((folder / "build" / "front.json").read_text())["points"]
+    files = [b"" if k == 0 else bytes(3_000_000) for k in range(len(points))]
+    (tmp_path / "policies").mkdir()
+    _write_kept(tmp_path, points, files)
+    written = {str(path.relative_to(tmp_path)) for path in (tmp_path / "policies").iterdir()}
+    assert written == {p["program"] for p in points if "program" in p}
+    assert 0 < len(written) < len(points) - 1
+    assert sum(path.stat().st_size for path in (tmp_path / "policies").iterdir()) < MAX_BUILD_BYTES

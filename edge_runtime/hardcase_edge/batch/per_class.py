@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from .intervals import Interval, effective_rows, paired, share_interval
 
-__all__ = ["FAR", "ClassCount", "Gap", "per_class", "recall_gaps", "recall_losses"]
+__all__ = ["FAR", "ClassCount", "Gap", "gaps_between", "per_class", "recall_gaps", "recall_losses"]
 
 FAR = 0.1  # of recall, at least so much below the reference's at 95 %
 
@@ -162,3 +162,12 @@ def recall_gaps(n: Sequence[int], right: Sequence[int], losses: Sequence[tuple[f
         if loss is not None and loss[1][0] > FAR
     ]
     return tuple(sorted(gaps, key=lambda gap: -gap.least))
+
+
+def gaps_between(
+    y: NDArray[Any], answers: NDArray[Any], reference: NDArray[Any], n_classes: int, group: NDArray[Any] | None = None
+) -> tuple[Gap, ...]:
+    """The classes that answers find far less often than a reference does; parameters as for ``recall_losses``."""
+    truth = np.asarray(y, np.int64)
+    n, right = (np.bincount(of, minlength=n_classes).tolist() for of in (truth, truth[truth == answers]))
+    return recall_gaps(n, right, recall_losses(truth, answers, reference, n_classes, group))

@@ -22,6 +22,7 @@ from hardcase_edge.joint.session import JointDecision, JointMachine
 from hardcase_edge.program.cost import to_unit
 from hardcase_edge.program.inner import DECODER
 
+from ..drafts.costs import Costs
 from ..publish import check_out, publish_bytes
 from .atypical import Scored, with_scores
 from .decide import decide_rows
@@ -60,6 +61,7 @@ def export_chain(
     name: str, unit: str, max_parts: int, out: str | Path | None = None, key: bytes | None = None,
     weight_bits: int = 8, asking: Asking | None = None, hpc: str = "", n_golden: int = 6, golden_parts: int = 3,
     force: bool = False, target: str = "label", trained: dict[str, Any] | None = None, atypical: float | None = None,
+    costs: Costs | None = None,
 ) -> ExportedChain:  # fmt: skip
     """Make a joint bundle of a chain, and write it.
 
@@ -71,6 +73,7 @@ def export_chain(
     asking, hpc : None and "": nothing is forwarded; otherwise the SHA-256 of the model in the cloud
     n_golden, golden_parts : golden items, and the most parts of one
     target : column of a CSV file that has the labels of parts
+    costs : where costs are from; None: nobody says
     atypical : share of the held-out parts at each Answer that count as atypical, whose confidence is lower; None: parts
         have no such score
 
@@ -103,6 +106,7 @@ def export_chain(
     pieces = [item[: min(golden_parts, max_parts)] for item in valid]
     manifest = _manifest(model, name, unit, hpc, measured, target, trained or {})
     manifest = replace(manifest, atypical=scored.branches, claims=manifest.claims | scored.claims)
+    manifest = manifest if costs is None else replace(manifest, claims=manifest.claims | {"costs": costs.to_json()})
     bundle = Bundle(
         manifest.to_json(), integers.part, (),
         joint=integers.joint, items=_golden(model, machine, pieces, n_golden),

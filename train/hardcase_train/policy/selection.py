@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from hardcase_edge.batch.per_class import recall_gaps, recall_losses
+from hardcase_edge.batch.per_class import gaps_between
 from hardcase_edge.batch.quality import figures_of
 from hardcase_edge.program.definition import Node, Program
 
@@ -151,10 +151,8 @@ class Judge:
         n_classes = self.problem.n_classes
         if not n_classes:
             return []
-        y, right = self.y.astype(np.int64), outcome.label == self.y
-        losses = recall_losses(y, outcome.label, self.hpc_label, n_classes, self.group)
-        n, found = (np.bincount(y[rows], minlength=n_classes).tolist() for rows in (slice(None), right))
-        return [list(astuple(gap)) for gap in recall_gaps(n, found, losses)]
+        gaps = gaps_between(self.y, outcome.label, self.hpc_label, n_classes, self.group)
+        return [list(astuple(gap)) for gap in gaps]
 
     @cached_property
     def hpc_answers(self) -> np.ndarray:
