@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hardcase_edge.program.cost import to_unit
 
-from ..measuring.headline import headline
+from ..measuring.headline import cut_lines, headline
 from ..measuring.measure import some_classes, value_errors
 from ..measuring.recalls import gaps_of, kept_by
 from ..measuring.warn import constant_warning, placeholder_warning, recall_warnings, selection_warning
@@ -20,7 +20,7 @@ from ..options import plain
 if TYPE_CHECKING:
     from hardcase_export.bundle import Exported
 
-__all__ = ["cut_lines", "export_lines", "export_values", "told"]
+__all__ = ["export_lines", "export_values", "told"]
 
 WORST_CLASSES = 3  # named in the text
 
@@ -121,15 +121,6 @@ def export_lines(r: dict[str, Any], verbose: bool) -> list[str]:
     if promise is not None:
         lines += [f"  promise    {promise}", *(f"             {part}" for part in say_parts(r["promise"]))]
     return [*lines, *(_settings(r, unit) if verbose else [])]
-
-
-def cut_lines(cuts: dict[str, Any], unit: str) -> list[str]:
-    """How much cheaper the policy is than f0 for every case, and than reading every sensor."""
-    against = (("cut", "f0", "f0 for every case"), ("cut_every", "every", "every sensor"))
-    shown = [
-        f"{cuts[key]:.1%} against {words} ({cuts[of]:g} {unit})" for key, of, words in against if cuts[key] is not None
-    ]
-    return [f"  cut        {', '.join(shown)}"] if shown else []
 
 
 def _interval(pair: list[float]) -> str:

@@ -13,8 +13,7 @@ from hardcase_edge.base.files import read_bounded
 from hardcase_edge.errors import HardcaseError, InputError
 from hardcase_edge.program.cost import to_unit
 
-from ..exports.said import cut_lines
-from ..measuring.headline import headline_in
+from ..measuring.headline import cut_lines, headline_in
 from ..measuring.recalls import kept_by, known_gaps
 from ..measuring.warn import placeholder_warning, recall_warnings
 from ..options import plain, report

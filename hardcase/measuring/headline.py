@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hardcase_export.drafts.costs import Costs
     from hardcase_export.integers.decide import Paths
 
-__all__ = ["FACTORS", "Headline", "headline", "headline_in"]
+__all__ = ["FACTORS", "Headline", "cut_lines", "headline", "headline_in"]
 
 FACTORS = (0.1, 10.0)  # by which placeholders are scaled
 
@@ -76,6 +76,15 @@ def headline_in(data: object, where: str) -> Headline:
     if not (is_whole and are_pairs):
         raise InputError(f"{where} is {str(data)[:60]!r}, but the cuts of a cost are expected; train again")
     return Headline(**given, if_sensors=pairs[0], if_request=pairs[1])
+
+
+def cut_lines(cuts: dict[str, Any], unit: str) -> list[str]:
+    """How much cheaper the policy is than f0 for every case, and than reading every sensor."""
+    against = (("cut", "f0", "f0 for every case"), ("cut_every", "every", "every sensor"))
+    shown = [
+        f"{cuts[key]:.1%} against {words} ({cuts[of]:g} {unit})" for key, of, words in against if cuts[key] is not None
+    ]
+    return [f"  cut        {', '.join(shown)}"] if shown else []
 
 
 @dataclass(frozen=True)
