@@ -14,6 +14,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -340,13 +341,14 @@ def main() -> None:
 
 def run(cases: dict[str, tuple[Any, ...]], draws: int) -> dict[str, Any]:
     """Every scenario, printed as it is done."""
+    from benchmarks.pages import provenance
     from benchmarks.promise_peer import Controller, can_be_asked
 
-    measured = {}
+    measured, made = {}, provenance() | {"mapie": version("mapie")}
     for name, (population, terms, n, *alike) in cases.items():
         peer = Controller(population, terms).pick if can_be_asked(terms, bool(alike and alike[1])) else None
         found = simulate(population, terms, n, draws, *alike, peer=peer)
-        measured[name] = {"terms": asdict(terms), "rows": n, **found}
+        measured[name] = {"terms": asdict(terms), "rows": n, **found, "with": made}
         print(*row(name, measured[name]), sep=" | ", flush=True)
     return measured
 

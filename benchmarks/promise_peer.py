@@ -10,7 +10,6 @@ that are known before any is drawn, as our order comes from figures on such rows
 from __future__ import annotations
 
 import warnings
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -65,9 +64,10 @@ class Controller:
 
 def peer_section(measured: dict[str, Any]) -> str:
     """The section of the page."""
-    rows, behind = [], []
+    rows, behind, versions = [], [], set[str]()
     for name, r in measured.items():
         if "mapie" in r:
+            versions.add(r["with"]["mapie"])
             behind += [name] * (_alone(r["mapie"]) >= _alone(r["promise"]) + 0.01)
             terms = r["terms"]
             most = f", forwarded {terms['max_forward']:g}" if terms["max_forward"] is not None else ""
@@ -77,8 +77,8 @@ def peer_section(measured: dict[str, Any]) -> str:
             *(f"MAPIE: {x}" for x in ("promised", "broken", "answered alone")))  # fmt: skip
     return (
         "\n## Beside MAPIE's risk control\n\n"
-        f"`BinaryClassificationController` of MAPIE {version('mapie')} promises the same on the same draws, where it "
-        "can be asked: it knows neither an excess over f0 nor groups.\n"
+        f"`BinaryClassificationController` of MAPIE {' and '.join(sorted(versions))} promises the same on the "
+        "same draws, where it can be asked: it knows neither an excess over f0 nor groups.\n"
         "A case that is forwarded is an abstention to it, its risk is the share of wrong local answers, and of all "
         "policies that it controls it takes the one that forwards least.\n"
         "It learns its order of tests (`split_fixed_sequence`) from the rows that judged the policies; on the rig "

@@ -36,6 +36,7 @@ RENDERED = (
     "overload",
     "power_cuts",
     "power_cuts_ext4",
+    "promise",
     "replay",
     "servo",
     "slow_failures",
