@@ -32,6 +32,8 @@ def items_report(
     decided : of each other point, its decisions on the test items
     command : the command line that asked for the build, without its folders
     """
+    from hardcase_export.drafts.costs import costs_of, origin_words
+
     unit, points = front["unit"], front["points"]
     svg = front_svg(unit, points, f"{task.config.file.name}: {task.config.target}", quality="parts right")
     rows = [
@@ -39,13 +41,14 @@ def items_report(
             safe("f0, asked about every part" if p["method"] == "hpc" else p["method"], 40), _policy(p["params"]),
             f"{p['valid']['quality']:.4f}", f"{p['test']['quality']:.4f}",
             "" if "items_right" not in p["test"] else f"{p['test']['items_right']:.4f}", amount(p["test"]["cost"]),
+            _cut(p),
             percent(p["test"]["bought"]) + bar(p["test"]["bought"]), percent(p["test"]["forward_rate"]),
         ]
         for p in points
     ]  # fmt: skip
     head = (
         "method", "policy", "parts right, judged", "parts right, test", "items right, test",
-        f"cost of an item ({unit})", f"{task.sensors[1]} bought", "asked",
+        f"cost of an item ({unit})", "cut against f0", f"{task.sensors[1]} bought", "asked",
     )  # fmt: skip
     n = front["items"]
     body = [
@@ -55,6 +58,7 @@ def items_report(
             f"<p>{n['train']} items train, {n['valid']} choose and {n['test']} test, of at most {front['max_parts']} "
             f"parts and {len(task.classes)} labels. Every part has <code>{safe(task.sensors[0])}</code>; a policy "
             f"says which get <code>{safe(task.sensors[1])}</code>, too.</p>",
+            f"<p>Costs: {safe(origin_words(costs_of(front['costs'], 'front.json: costs'), task.sensors))}.</p>",
         ),
         section(
             "The front",
@@ -66,6 +70,12 @@ def items_report(
         section("One test item", *_one_item(task, front, decided, test)),
     ]  # fmt: skip
     return page(f"{task.config.file.name}: {task.config.target}", body), svg
+
+
+def _cut(point: Mapping[str, Any]) -> str:
+    """How much cheaper an item is than with f0 for every part; empty for f0 itself."""
+    cut = point.get("headline", {}).get("cut")
+    return "" if cut is None else percent(cut)
 
 
 def _policy(params: Mapping[str, Any]) -> str:

@@ -12,6 +12,7 @@ import pytest
 
 from hardcase.cli import main
 from hardcase.items.build import _write_kept
+from hardcase.reports.markup import percent
 from hardcase_edge.bundle.load import load_bundle, load_bytes
 from hardcase_edge.joint.definition import FEATURES
 from hardcase_export.drafts.files import MAX_BUILD_BYTES
@@ -164,6 +165,10 @@ def test_a_point_is_exported_by_its_cost(folder: Path, capsys: pytest.CaptureFix
     report = (folder / "build" / "report.html").read_text()
     assert "<svg" in report
     assert "structured" in report
+    assert "Costs: all 2 sensors declared; radio declared, cloud declared." in report
+    cuts = [p["headline"]["cut"] for p in json.loads((folder / "build" / "front.json").read_text())["points"][1:]]
+    assert cuts
+    assert all(percent(cut) in report for cut in cuts)
 
 
 def test_a_loss_is_one_below_the_best_point(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
