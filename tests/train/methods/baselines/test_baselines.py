@@ -12,6 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from benchmarks.synthetic_data import synthetic_1, synthetic_2, toy_problem
 from hardcase_edge.program.definition import Acquire, Answer
 from hardcase_export.integers.quantise import quantise
+from hardcase_train.data import from_arrays
 from hardcase_train.data.config import DEFAULT_METHODS, Config
 from hardcase_train.data.effort import NORMAL
 from hardcase_train.linear.part import linear_rows
@@ -24,6 +25,7 @@ from hardcase_train.methods.adapt.l1_baseline import L1Baseline, weight_groups
 from hardcase_train.policy.acquire import n_nodes
 from hardcase_train.policy.losses import log_probability
 from hardcase_train.policy.selection import Judge
+from hardcase_train.stages.subset_search import SubsetSearch
 from hardcase_train.sweep.train import learn, points_of
 from hardcase_train.trees.boosting import TreeSettings
 from tests.helpers.train.problems import BRIEF, make_problem, plain
@@ -66,6 +68,17 @@ def test_greedy_miser_buys_and_answers_and_never_forwards():
         assert p.test["forward_rate"] == 0
         assert p.test["cost"] == pytest.approx(sum((1, 5, 20)[s] for s in p.params["sensors"]))
         assert all(tree.width == 3 for tree in p.program.scorers[0].trees)  # no gate is carried along
+
+
+def test_greedy_miser_has_sets_between_a_few_sensors_and_all():
+    """Ten sensors that each say a little: the least gamma of ADAPT-GBRT buys few of them, and no gamma all."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 1200)
+    X = rng.normal(size=(1200, 10)) + y[:, None] * np.linspace(0.1, 1.2, 10)
+    problem = from_arrays.make_problem(X, y, np.ones(1200), 2, None, None, 10.0, 0, effort="quick")
+    judge = Judge(problem, is_alone=True)
+    sizes = [len(GreedyMiser(**params).learn(judge).sensors_) for params in GreedyMiser.grid(SubsetSearch(judge, 1))]
+    assert len({n for n in sizes if 0 < n < 10}) >= 3
 
 
 # ---------------------------------------------------------------- the L1 baseline

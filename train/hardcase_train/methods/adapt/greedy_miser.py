@@ -27,6 +27,8 @@ from .stages import gammas
 
 __all__ = ["GreedyMiser"]
 
+FINER = 6  # gammas below those of ADAPT-GBRT, whose least one may buy a few sensors where none buys all of them
+
 
 @dataclass(eq=False, repr=False)
 class GreedyMiser(MethodClassifier):
@@ -66,14 +68,16 @@ class GreedyMiser(MethodClassifier):
 
     @classmethod
     def n_settings(cls, problem: Problem) -> int:
-        return problem.effort.n_gammas
+        return problem.effort.n_gammas + FINER
 
     @classmethod
     def grid(cls, search: SubsetSearch) -> list[Params]:
-        """The gammas of ADAPT-GBRT, each with as many trees as that grows."""
+        """The gammas of ADAPT-GBRT and halves of the least one, each with as many trees as that grows."""
         effort = search.problem.effort
         n_trees = effort.gate_trees * (1 + effort.gate_rounds)
-        return [{"gamma": gamma, "n_trees": n_trees} for gamma in gammas(search.problem)]
+        known = gammas(search.problem)
+        least = min(gamma for gamma in known if gamma > 0)
+        return [{"gamma": g, "n_trees": n_trees} for g in (*known, *(least / 2**k for k in range(1, FINER + 1)))]
 
     @classmethod
     def run(cls, search: SubsetSearch, params: Params) -> list[Point]:
