@@ -36,7 +36,8 @@ last segment to the first, on calibrated chances.
 - **posterior by hand** is told how the drift is drawn, and cuts the true chances.
 
 The peers have a forest for each prefix, in place of the papers' classifiers, and one way to meet a budget: rules for \
-12 prices of time from two thirds of the rows' chances out of fold, measured on the other third, two mixed by a coin.
+several prices of time (12; of a confidence cut and the posterior 60 cuts, of a fixed prefix all lengths) from two \
+thirds of the rows' chances out of fold, measured on the other third, two mixed by a coin.
 ml_edm, which has both papers' methods, could not be installed.
 """
 
