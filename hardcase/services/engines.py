@@ -1,41 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ``--broker`` and ``--hpc`` of a worker name: a broker or servers of NATS, and a file, a function or a server."""
+"""What ``--broker`` and ``--hpc`` of a worker name: an MQTT broker, and a file, a function or a server."""
 
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from hardcase_edge.errors import InputError
 
 if TYPE_CHECKING:
     from hardcase_cloud.answering.asking import Answerer
     from hardcase_edge.link.address import Address
 
-__all__ = ["engine_of", "open_model"]
+__all__ = ["broker_of", "open_model"]
+
+NATS = ("nats://", "natss://")  # which workers took before
 
 
-def engine_of(args: argparse.Namespace) -> tuple[Address, str, dict[str, Any]]:
-    """The address, its URL without the password, and what a ``Worker`` needs for it beside the address.
+def broker_of(args: argparse.Namespace) -> Address:
+    """The broker that ``--broker`` and the flags of TLS name.
 
     Raises
     ------
     InputError
-        ``--broker`` is not a URL of a known engine.
+        ``--broker`` is not a URL of MQTT.
     """
-    from hardcase_cloud.nats.servers import NATS_SHAPE, is_nats, parse_servers, url_of
     from hardcase_edge.link.address import parse_address
 
-    tls = {"ca": args.ca, "cert": args.cert, "key": args.key}
-    if not is_nats(args.broker):
-        address = parse_address(args.broker, **tls, or_else=f", or {NATS_SHAPE}")
-        return address, address.url, {}
-    from hardcase_cloud.nats.client import NatsClient
-
-    servers = parse_servers(args.broker, **tls)
-
-    def opener(config: Any, is_stopping: Any, clock: Any) -> NatsClient:
-        return NatsClient(config, servers, is_stopping=is_stopping, clock=clock)
-
-    return servers[0], url_of(servers[0], servers), {"opener": opener}
+    if args.broker.lower().startswith(NATS):
+        raise InputError(
+            "a worker has no client for nats:// any more; give --broker the MQTT port of the NATS server, "
+            "mqtt://host:1883 or mqtts://host:8883, with one worker for each --tenant"
+        )
+    return parse_address(args.broker, ca=args.ca, cert=args.cert, key=args.key)
 
 
 def open_model(hpc: str, bundle: str, *, limit_s: float | None = None, threads: int = 1) -> Answerer:

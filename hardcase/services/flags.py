@@ -14,10 +14,10 @@ UNITS_S = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 _TIME = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([smhd])", re.ASCII)
 
 
-def broker_argument(parser: argparse.ArgumentParser, shape: str = "mqtt[s]://host:port") -> None:
-    """Declare ``--broker``, a URL of this shape."""
+def broker_argument(parser: argparse.ArgumentParser) -> None:
+    """Declare ``--broker``."""
     parser.add_argument(
-        "--broker", required=True, metavar="URL", help=f"{shape}; user and password may be given by the "
+        "--broker", required=True, metavar="URL", help="mqtt[s]://host:port; user and password may be given by the "
         "environment variables HARDCASE_MQTT_USER and HARDCASE_MQTT_PASSWORD",
     )  # fmt: skip
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from hardcase_edge.errors import InputError
 
 from ..services import acl, check_broker, dashboard, enrol, label, offer, rollout, store
-from ..services.engines import engine_of, open_model
+from ..services.engines import broker_of, open_model
 from ..services.events import log_lines, on_stop_signals, say
 from ..services.flags import broker_argument, number, positive, tenant_argument, tls_arguments
 from . import audits, retrain
@@ -34,7 +34,6 @@ hardcase cloud store --store sqlite:decisions.sqlite --broker mqtts://broker.exa
 hardcase cloud offer model.hcb --metadata fleet --device pump-7 --broker mqtts://broker.example:8884 --ca ca.pem
 hardcase cloud acl --broker mosquitto --devices devices.txt --out /etc/mosquitto/hardcase   # for a broker of yours"""
 TERMS = "broker: the MQTT server between devices and workers; worker: a process that runs f0, the large model"
-WORKER_BROKER = "mqtt[s]://host:port or nats[s]://host:port"
 MAX_WORKERS = 64
 POLL_S = 0.2
 STANDSTILL_S = 30.0  # a worker whose loop has not gone on for so long ends itself
@@ -106,7 +105,7 @@ def _model_arguments(command: argparse.ArgumentParser) -> None:
 
 def _up_arguments(parser: argparse.ArgumentParser) -> None:
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("--broker", metavar="URL", help=f"your broker, {WORKER_BROKER} (default: the embedded broker)")
+    where.add_argument("--broker", metavar="URL", help="mqtt[s]://host:port of your broker (default: the embedded one)")
     where.add_argument(
         "--bind", metavar="HOST:PORT", help="loopback address of the embedded broker (default 127.0.0.1:1883)"
     )
@@ -118,7 +117,7 @@ def _up_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _worker_arguments(parser: argparse.ArgumentParser) -> None:
-    broker_argument(parser, WORKER_BROKER)
+    broker_argument(parser)
     parser.add_argument("--count", type=positive, metavar="N", help="exit after this many answers")
     parser.add_argument("--metrics", metavar="HOST:PORT", help="serve Prometheus' metrics at this loopback address")
     parser.add_argument("--cases", metavar="URL", help="keep answered requests in this store, for cloud retrain")
@@ -156,14 +155,14 @@ def _worker(args: argparse.Namespace) -> int:
 
     from ..services.cases import open_cases
 
-    address, url, engine = engine_of(args)
+    address = broker_of(args)
     hpc = _open_hpc(args)
     cases = open_cases(args.cases, args.cases_share, hpc.sha256)
     config = ServiceConfig(max_batch=args.max_batch, linger_ms=args.linger_ms)
     service = Service(hpc, config, on_answer=None if cases is None else cases.add)
     watchdog = Watchdog(_standstill_s(args))
     group = args.group or default_group(hpc.sha256, address.password)
-    worker = Worker(service, address, group, on_step=watchdog.feed, tenant=args.tenant, **engine)
+    worker = Worker(service, address, group, on_step=watchdog.feed, tenant=args.tenant)
     on_stop_signals(worker.stop)
     if args.until_stdin_closes:
         threading.Thread(target=_when_stdin_closes, args=(worker.stop,), daemon=True).start()
@@ -176,7 +175,7 @@ def _worker(args: argparse.Namespace) -> int:
     page = None if args.metrics is None else Page(args.metrics, lambda: worker_text(counters()))
     worker.start()
     log_lines()
-    ready = {"broker": url, "mqtt": worker.protocol, "hpc": hpc.sha256, "pid": os.getpid()}
+    ready = {"broker": address.url, "mqtt": worker.protocol, "hpc": hpc.sha256, "pid": os.getpid()}
     say(args.json, "ready", ready)
     worker.run(args.count)
     watchdog.close()
@@ -242,8 +241,8 @@ def _up(args: argparse.Namespace) -> int:
     stop = threading.Event()
     on_stop_signals(stop.set)
     if args.broker is not None:
-        address, url, _ = engine_of(args)
-        return _supervise(args, url, _secret(address.user, address.password), stop)
+        address = broker_of(args)
+        return _supervise(args, address.url, _secret(address.user, address.password), stop)
     if args.ca or args.cert or args.key or args.tenant:
         raise InputError(
             "--ca, --cert, --key and --tenant require --broker; the embedded broker has neither TLS nor tenants"

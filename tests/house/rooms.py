@@ -40,7 +40,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("scorers",), ("picking",), ("bundle", "joint", "to_onnx", "to_tflite"), ("runtimes", "foreign_model"),
     ),
     "hardcase_cloud": (
-        ("metrics", "mqtt", "slow_link"), ("broker", "answering", "records", "enrolment", "updates", "nats"),
+        ("metrics", "mqtt", "slow_link"), ("broker", "answering", "records", "enrolment", "updates"),
         ("rollouts",), ("fleet", "dashboard"), ("replay",),
     ),
     "hardcase": (

@@ -31,7 +31,6 @@ RENDERED = (
     "limits",
     "machine",
     "million",
-    "nats",
     "outbox",
     "overload",
     "power_cuts",

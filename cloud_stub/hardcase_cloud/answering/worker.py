@@ -13,13 +13,12 @@ import hmac
 import threading
 import time
 from collections.abc import Callable
-from typing import Protocol
 
 from hardcase_edge.link.address import Address
 from hardcase_edge.link.wire import devices_of, reply_topic, request_topic
 
 from ..mqtt.client import Client, ClientConfig, Token
-from ..mqtt.packets import Published
+from ..mqtt.packets import V5
 from .service import Outgoing, Service
 
 __all__ = ["Worker", "default_group"]
@@ -49,31 +48,6 @@ def default_group(sha256: str, password: str = "") -> str:
     return hmac.digest(password.encode(), b"hardcase group\0" + sha256.encode(), "sha256").hex()[:16]
 
 
-class Messenger(Protocol):
-    """What a worker needs of its connection; ``mqtt.client.Client`` is one."""
-
-    version: int
-    lost: int
-
-    @property
-    def is_up(self) -> bool: ...
-
-    def open(self, wait_s: float) -> None: ...
-    def receive(self, wait_s: float) -> list[tuple[Token, Published]]: ...
-    def acknowledge(self, token: Token) -> None: ...
-    def publish(self, topic: str, payload: bytes, correlation: bytes | None, expires_s: float) -> bool: ...
-    def flush(self, wait_s: float = 0.0) -> None: ...
-    def unsubscribe(self) -> None: ...
-    def close(self) -> None: ...
-
-
-Opener = Callable[[ClientConfig, Callable[[], bool], Callable[[], float]], Messenger]
-
-
-def _mqtt(config: ClientConfig, is_stopping: Callable[[], bool], clock: Callable[[], float]) -> Messenger:
-    return Client(config, is_stopping=is_stopping, clock=clock)
-
-
 class Worker:
     """Serves one HPC's requests from one broker.
 
@@ -87,11 +61,10 @@ class Worker:
     on_step : called often while the loop of ``run`` goes on
     clock : function that returns monotonic seconds
     tenant : whose devices are answered; "": those without one
-    opener : makes the connection
 
     Attributes
     ----------
-    client : Messenger
+    client : Client
         The connection.
     """
 
@@ -104,7 +77,6 @@ class Worker:
         on_step: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
         tenant: str = "",
-        opener: Opener = _mqtt,
     ) -> None:
         self.service = service
         self._on_step = on_step
@@ -117,15 +89,15 @@ class Worker:
             max_packet_bytes=MAX_PACKET_BYTES,
             receive_maximum=MAX_UNANSWERED,
         )
-        self.client = opener(config, self._stop.is_set, clock)
+        self.client = Client(config, is_stopping=self._stop.is_set, clock=clock)
         self._tokens: dict[int, Token] = {}  # of messages that are not acknowledged, by the service's tag
         self._tag = 0
         self._looked_at = clock()
 
     @property
     def protocol(self) -> str:
-        """The MQTT version in use, "5" or "3.1.1"; or "nats"."""
-        return {5: "5", 4: "3.1.1"}.get(self.client.version, "nats")
+        """The MQTT version in use, "5" or "3.1.1"."""
+        return "5" if self.client.version == V5 else "3.1.1"
 
     def start(self) -> None:
         """Connect and subscribe; from then on ``run`` connects again whenever the connection breaks.

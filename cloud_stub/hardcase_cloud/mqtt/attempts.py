@@ -16,7 +16,7 @@ STABLE_S = 5.0  # a connection that lasted this long resets the pause before the
 
 
 class Attempts:
-    """The attempts at one connection, of whatever protocol.
+    """The attempts at one connection.
 
     Parameters
     ----------

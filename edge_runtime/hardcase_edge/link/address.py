@@ -83,7 +83,6 @@ def parse_address(
     cert: str | Path | None = None,
     key: str | Path | None = None,
     environment: Mapping[str, str] = os.environ,
-    or_else: str = "",
 ) -> Address:
     """The address in a URL.
 
@@ -93,7 +92,6 @@ def parse_address(
         WebSocket also a path
     ca, cert, key : paths of PEM files, for ``mqtts://`` and ``wss://`` only; see ``Address``
     environment : where to look up credentials if the URL names no user
-    or_else : what else the caller takes, for the message that refuses a URL
 
     Raises
     ------
@@ -120,7 +118,7 @@ def parse_address(
     except ValueError as error:
         raise InputError(f"broker {shown} is not a URL ({error}); use {SHAPE}") from error
     if parts.scheme not in PORTS or not is_host(host) or _BLANK_OR_CONTROL.search(url):
-        raise InputError(f"broker {shown} is not an MQTT URL; use {SHAPE}{or_else}")
+        raise InputError(f"broker {shown} is not an MQTT URL; use {SHAPE}")
     is_websocket = parts.scheme in ("ws", "wss")
     has_path = parts.path not in ("", "/")
     if (has_path and not (is_websocket and _PATH.fullmatch(parts.path))) or parts.query or parts.fragment or port == 0:

@@ -56,8 +56,8 @@ def test_the_time_without_a_connection_is_not_the_models(knows: bool, monkeypatc
         monkeypatch.setattr(Service, "interrupted", lambda self: None)
     now = [100.0]
     service = Service(Quick(), ServiceConfig(max_batch=1, linger_ms=0))
-    line = Line(now)
-    worker = Worker(service, parse_address("mqtt://h"), "g", clock=lambda: now[0], opener=lambda *_: line)  # type: ignore[arg-type, return-value]
+    worker = Worker(service, parse_address("mqtt://h"), "g", clock=lambda: now[0])
+    worker.client = Line(now)  # type: ignore[assignment]
     for _ in range(9):
         worker._step()
     assert (service.counters.served == 9, service.counters.busy == 0) == (knows, knows)
