@@ -20,7 +20,7 @@ from hardcase_edge.errors import InputError
 from hardcase_edge.kernel.machine import decide, open_machine
 from hardcase_edge.program.cost import Meter, Priced, to_unit
 from hardcase_edge.program.definition import MISSING, Program
-from hardcase_edge.program.readings import Reading, make_coder, normalise
+from hardcase_edge.program.readings import I32_MAX, I32_MIN, Reading, make_coder
 from hardcase_edge.session.session import CLOUD, Decision
 from hardcase_edge.stream.coin import Coin
 
@@ -96,8 +96,19 @@ def readings_of(program: Program, X: NDArray[np.float64]) -> list[list[Reading]]
     n_features = len(program.features)
     if X.ndim != 2 or X.shape[1] != n_features:
         raise InputError(f"the rows have the shape {X.shape}; give rows of the program's {n_features} features")
-    dtypes = [f.dtype for f in program.features]
-    return [normalise(row, dtypes) for row in X.tolist()]
+    values = np.asarray(X, dtype=np.float64) + 0.0  # what ``normalise`` does with a row, column by column
+    whole = np.array([f.dtype == "i32" for f in program.features], dtype=bool)
+    single = np.array([f.dtype == "f32" for f in program.features], dtype=bool)
+    with np.errstate(over="ignore", invalid="ignore"):
+        values[:, single] = values[:, single].astype(np.float32) + 0.0
+        is_held = np.isfinite(values)
+        is_held[:, whole] &= (values == np.floor(values))[:, whole] & (values > I32_MIN)[:, whole]
+        is_held[:, whole] &= (values <= I32_MAX)[:, whole]
+    readings = values.astype(object)
+    readings[:, whole] = np.where(is_held, values, 0)[:, whole].astype(np.int64)
+    readings[~is_held] = None
+    rows: list[list[Reading]] = readings.tolist()
+    return rows
 
 
 def codes_of(program: Program, rows: Sequence[Sequence[Reading]]) -> list[list[int]]:

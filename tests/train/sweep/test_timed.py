@@ -15,7 +15,7 @@ from hardcase_train.policy.selection import ENOUGH_ROWS
 from hardcase_train.stages.deadline import Deadline
 from hardcase_train.sweep import timed
 from hardcase_train.sweep.rungs import Job, Ladder
-from hardcase_train.sweep.timed import Clock, first_problem, rungs_of
+from hardcase_train.sweep.timed import Clock, first_problem, later_problems
 from hardcase_train.sweep.train import learn
 from tests.helpers.train.problems import BRIEF, make_problem
 
@@ -78,6 +78,9 @@ def test_a_job_that_would_end_too_late_is_not_started(monkeypatch: pytest.Monkey
     assert Clock(Deadline.after(10), {kind: 20.0}, {kind: 5.0}).run(ladder, JOB) == []  # what was measured counts more
     forest = Job(Setting("static", {"sensors": [0], "classifier": "forest"}))
     assert Clock(Deadline.after(10), {kind: 5.0}).run(ladder, forest) is None
+    other = Job(Setting("l1", {}))
+    assert Clock(Deadline.after(10), {kind: 20.0}).run(ladder, other) is None  # of a kind that has not run
+    assert Clock(Deadline.after(10)).run(ladder, other) == []
 
 
 def test_expectations_grow_with_the_work_of_a_model() -> None:
@@ -100,10 +103,13 @@ def test_the_first_front_has_few_rows_where_validation_rows_alone_are_judged(mon
     monkeypatch.setattr(timed, "MANY_ROWS", 10)
     problem = many_valid()
     assert len(first_problem(problem).train.y) == 50
-    assert rungs_of(problem) == [16, 4, 1]
+    steps = later_problems(problem)
+    assert [(len(p.train.y), p.size_name) for p in steps[:-1]] == [(13, "small"), (50, "small"), (200, "small")]
+    assert steps[-1] is problem
+    assert {p.size_name for p in later_problems(replace(problem, size_name="large"))} == {"large"}
     crossed = make_problem(effort=BRIEF)
     assert len(first_problem(crossed).train.y) == 150
-    assert rungs_of(crossed) == [1]
+    assert [len(p.train.y) for p in later_problems(crossed)] == [150, 150]
 
 
 def test_the_next_rows_are_the_most_that_fit(monkeypatch: pytest.MonkeyPatch) -> None:

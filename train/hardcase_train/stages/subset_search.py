@@ -65,7 +65,7 @@ class SubsetSearch:
         self.size = size_of(p)
         self.costs = np.maximum(p.sensor_costs(), 1e-9)
         self.sensors = p.offered
-        self.deadline: Deadline | None = None  # paths end early when it is over
+        self.deadline: Deadline | None = None  # paths, and prices of slow methods, end early when it is over
         self.progress: Callable[[int], object] = lambda n: None  # called with the number of new probes
         is_trained = self.judge.fold >= N_FOLDS // 2 if self.judge.is_crossed else np.ones(len(p.train.y), dtype=bool)
         self.probe_train = _sample(np.flatnonzero(is_trained), self.size.probe_rows, p.seed)
@@ -120,6 +120,8 @@ class SubsetSearch:
 
     def paths(self) -> list[list[Subset]]:
         """The greedy paths: forward by gain per cost, forward by gain, backward; fewer when the deadline is over."""
+        if self._guide is not None:
+            return self._guide.paths()
         if not self._paths:
             start = self._searched()
             paths = [self.forward(1.0, start), self.forward(0.0, start), self.backward(start)]

@@ -2,10 +2,11 @@
 """A sweep under a time limit: a first front from small models on few rows, then better ones while time is left.
 
 Sensor sets are searched on few rows for the first front, and once more with the full effort for all later ones. The
-settings of the leading methods, those that gave the front many of its points so far, then run on more and more rows:
-each time on the most on which they would end in time, by what they have taken so far, or on the fewest if there are
-none. The settings of all other methods follow on all rows, or where none of the leading ones would end in time. A
-setting that would not end in time is not started. What is reached depends on the speed of the machine.
+settings of the leading methods, those that gave the front many of its points so far, then run on more and more rows
+with small models, and at last on all rows with models of the size that was asked for: each time at the last of these
+steps at which they would end in time, by what they have taken so far, or at the first if there is none. The settings of
+all other methods follow at the last step, or where none of the leading ones would end in time. A setting that would not
+end in time is not started. What is reached depends on the speed of the machine.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from .phases import CHOICE, SETS, SETTINGS, phase_bar
 from .rungs import ALL, Job, Ladder, run_job, sample, settings_of
 from .sweep import Sweep, front_of
 
-__all__ = ["Clock", "TimedSweep", "first_problem", "rungs_of"]
+__all__ = ["Clock", "TimedSweep", "first_problem", "later_problems"]
 
 FIRST_SHARE = 0.1  # of the limit, for the first front, once f0 is fitted
 LAST_SHARE = 0.05  # of the limit at least, for test figures, the report and the files of the last front
@@ -91,12 +92,13 @@ class Clock:
         return all(self.seconds(job) > self.deadline.left() for job in jobs)
 
     def seconds(self, job: Job) -> float:
-        """What the job may take; 0 if nothing is known of its kind."""
+        """What the job may take; of a kind that has not run, as long as the longest that has, and 0 if none has."""
         kind = kind_of(job)
         times = {**self.expected, **self.taken}
+        longest = max(times.values(), default=0.0)
         if kind[1] == FOREST and kind not in times:
-            return FOREST_WORK * times.get((kind[0], TREES, kind[2]), 0.0)
-        return times.get(kind, 0.0)
+            return FOREST_WORK * times.get((kind[0], TREES, kind[2]), longest)
+        return times.get(kind, longest)
 
     def then(self, deadline: Deadline, work: float) -> Clock:
         """The clock of jobs whose models need ``work`` times as much work as these did."""
@@ -138,22 +140,23 @@ class TimedSweep:
 
         ``better`` is called with those of the first front.
         """
-        ladder = Ladder(first_problem(self.problem), self.n_jobs)
+        ladder = first = Ladder(first_problem(self.problem), self.n_jobs)
         chosen = Sweep(ladder, self.hpc, self.pool, None, self.quiet).chosen(methods)
         order = [m for m in FIRST_METHODS if m in chosen] + [m for m in METHODS if m in {*chosen} - {*FIRST_METHODS}]
         clock = Clock(Deadline.after(FIRST_SHARE * self.deadline.limit))
         self._search(ladder, clock.deadline.before((1 - SEARCH_SHARE) * clock.deadline.limit), SETS)
+        ladder.at(ALL).deadline = clock.deadline
         points = self._run(ladder, _jobs(ladder, order), clock, CHOICE)
         began = time.monotonic()
         better(_fronts(chosen, points))
         last = self.deadline.before(max(LAST_SHARE * self.deadline.limit, LAST_TIMES * (time.monotonic() - began)))
-        left = [Ladder(sample(self.problem, k), self.n_jobs) for k in rungs_of(self.problem)]
+        left = [Ladder(step, self.n_jobs) for step in later_problems(self.problem)]
         guide = ladder
         if last.left() > 0:
             guide = left[0]
             self._search(guide, last.before((1 - SECOND_SHARE) * last.left()), SETTINGS)
-            guide.at(ALL).deadline = last
         for later in left:
+            later.at(ALL).deadline = last
             if later is not guide:
                 later.at(ALL).follow(guide.at(ALL))
         while left:
@@ -165,7 +168,9 @@ class TimedSweep:
             if k == len(left) - 1 or next_clock.are_late(jobs):
                 jobs += _jobs(left[k], [m for m in order if m not in leading])
             if next_clock.are_late(jobs):
-                self.say(f"no time was left for {_n_rows(left[0])} training rows; a longer limit gives better policies")
+                what = "large models of " if len(left) == 1 and ladder is not first else ""
+                rows = f"{what}{_n_rows(left[0])} training rows"
+                self.say(f"no time was left for {rows}; a longer limit gives better policies")
                 break
             ladder, clock, left = left[k], next_clock, left[k + 1 :]
             points += self._run(ladder, jobs, clock, SETTINGS)
@@ -213,16 +218,19 @@ def first_problem(problem: Problem) -> Problem:
     return replace(sample(problem, rung), effort=QUICK, size_name="small")
 
 
-def rungs_of(problem: Problem) -> list[int]:
-    """The shares 1 / k of training rows of the fronts after the first, few rows first; the last is ALL.
+def later_problems(problem: Problem) -> list[Problem]:
+    """The problems of the fronts after the first: more and more rows with small models; the last is the problem itself.
 
-    Where training rows are judged too there is ALL alone, because policies are compared on the same judged rows.
+    Where training rows are judged too, all of them have all rows, because policies are compared on the same judged
+    rows. There are no small models where the problem's own are small, or its size was asked for.
     """
     rungs = [ALL]
     if not Judge(problem).is_crossed:
         while len(problem.train.y) >= rungs[0] * FASTER * MANY_ROWS:
             rungs.insert(0, rungs[0] * FASTER)
-    return rungs
+    if problem.size_name != "auto" or len(problem.train.y) < MANY_ROWS:
+        return [sample(problem, k) for k in rungs]
+    return [*(replace(sample(problem, k), size_name="small") for k in rungs), problem]
 
 
 def _jobs(ladder: Ladder, methods: Sequence[str]) -> list[Job]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from ...policy.confidences import NEVER
 from ...policy.front import Point
 from ...policy.kinds import learned
 from ...policy.selection import Trained
+from ...stages.deadline import Deadline
 from ...stages.thresholds import FORBIDDEN, best_way
 from ...successors.reduce import Graph, learn_graph
 from .bayes import Cell, RouteRows
@@ -39,6 +40,7 @@ OWN_ROWS = 60  # that reach a state, for its cut to be its own, and end there, f
 LEAST_ROWS = 5  # that reach a state, for its cut to be theirs alone
 ALONE = 4  # of so many prices, one is also solved without forwarding
 GO, CLOUD = 1, 2
+T = TypeVar("T")
 Ways = dict[Key, tuple[float, int]]  # of each state: the margin from which on rows stop, and what the others do
 
 
@@ -202,11 +204,19 @@ class Routes:
 
     # ------------------------------------------------------------ points
 
-    def points(self, method: str, params: dict[str, Any], prices: Sequence[float]) -> list[Point]:
-        """The front of the policies of these prices by mean cost and expected loss."""
+    def points(
+        self, method: str, params: dict[str, Any], prices: Sequence[float], deadline: Deadline | None = None
+    ) -> list[Point]:
+        """The front of the policies of these prices by mean cost and expected loss.
+
+        ``deadline``: when it is over no further price begins; under one, the first prices are spread over all of them.
+        """
         tried: dict[Any, tuple[float, float, float, Ways]] = {}
         alone = prices[::ALONE] if self.problem.may_forward() else ()
-        for price, forwards in [*((p, True) for p in prices), *((p, False) for p in alone)]:
+        pairs = [*((p, True) for p in prices), *((p, False) for p in alone)]
+        for price, forwards in pairs if deadline is None else _spread(pairs):
+            if tried and deadline is not None and deadline.left() < 0:
+                break
             ways = self.priced(price, forwards)
             outcome, wrong, _ = self.outcome(ways)
             cost, loss = (float(np.average(values, weights=self.judge.weight)) for values in (outcome.cost, wrong))
@@ -216,7 +226,9 @@ class Routes:
             if loss < least and self._is_policy(ways):
                 least = loss
                 points.append(self._point(method, {**params, "price": price}, ways))
-        return [*points, self._point(method, {**params, "price": 0.0}, self._patient())]
+        points.append(self._point(method, {**params, "price": 0.0}, self._patient()))
+        shared = tuple(self._parts)  # by all policies, so that their parts are compiled and scored once
+        return [replace(p, policy=replace(p.policy, parts=shared)) for p in points if isinstance(p.policy, Policy)]
 
     def _patient(self) -> Ways:
         """Every row buys until its way ends: from few rows, one learns too low what further readings put right."""
@@ -297,6 +309,13 @@ class Routes:
             return cell.scores(sensors, rows + self.rows.first)
         assert self.cells is not None
         return np.asarray(np.eye(self.cells.n)[self.cells.of[rows + self.rows.first]])
+
+
+def _spread(items: Sequence[T]) -> list[T]:
+    """All items, those first that halve what lies between the ones before."""
+    n = len(items)
+    order = dict.fromkeys(k for power in range(n.bit_length(), -1, -1) for k in range(0, n, 2**power))
+    return [items[k] for k in order]
 
 
 class _Nodes:

@@ -122,7 +122,7 @@ def _points(search: SubsetSearch, cells: Cells | None, params: Params) -> list[P
     highest = max(LEAST_PRICE, MOST_PRICE * problem.cost_unit / cheapest)
     grid = prices(problem, problem.effort.n_prices, LEAST_PRICE, highest)
     own = {} if cells is None else {"first": cells.sensor, "cells": cells.n}
-    return routes.points(RouteClassifier.method.name, {**params, **own}, grid)
+    return routes.points(RouteClassifier.method.name, {**params, **own}, grid, search.deadline)
 
 
 def _models(search: SubsetSearch, states: Sequence[State], kind: str) -> dict[Subset, Trained]:
