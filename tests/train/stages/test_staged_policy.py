@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -215,3 +216,10 @@ def test_scorers_of_stages_that_are_passed_over_are_not_written():
     s = staged()
     assert len(finished(s, {k: middle(s, k) for k in range(3)}).program.scorers) == 3
     assert len(finished(s, {0: middle(s, 0), 2: HERE}).program.scorers) == 2
+
+
+@pytest.mark.parametrize(("misses", "sign"), [((2.0, 2.0), None), ((1.0, 3.0), 1.0), ((3.0, 1.0), -1.0)])
+def test_a_class_s_own_score_is_the_gate_only_where_its_misses_are_dearer(misses, sign):
+    errors = np.array([[0.0, misses[0]], [misses[1], 0.0]])
+    judge = SimpleNamespace(problem=SimpleNamespace(errors=errors))
+    assert StagedPolicy._sign.func(SimpleNamespace(judge=judge)) == sign

@@ -178,3 +178,12 @@ def test_the_same_input_grows_the_same_tree():
     one, two = (grown(codes, g, h, np.full(6, 0.3)) for _ in range(2))
     for name in ("features", "bins", "missing_left", "children", "leaves", "leaf_of_row"):
         assert getattr(one, name).tobytes() == getattr(two, name).tobytes()
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("n_outputs", [1, 3])
+def test_a_reading_that_is_never_missing_in_training_goes_the_way_of_most_rows_if_it_is(seed, n_outputs):
+    codes, g, h = make(seed, n_outputs=n_outputs, missing=0.0)
+    tree = grown(codes, g, h, max_leaves=2)
+    is_left = codes[tree.features[0]] <= tree.bins[0]
+    assert tree.missing_left.tolist() == [2 * is_left.sum() >= len(is_left)]

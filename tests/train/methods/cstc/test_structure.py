@@ -9,6 +9,7 @@ from unittest.mock import Mock, patch
 import numpy as np
 import pytest
 
+from hardcase_train.methods.cstc import structure
 from hardcase_train.methods.cstc.columns import readings
 from hardcase_train.methods.cstc.cost_tree import CostSensitiveTree
 from hardcase_train.methods.cstc.descent import DESCENTS, initial
@@ -16,7 +17,7 @@ from hardcase_train.methods.cstc.fit import Learner
 from hardcase_train.methods.cstc.objective import Objective, Rule, Weights, payers_of
 from hardcase_train.methods.cstc.shape import EXIT, Shape, chain, tree
 from hardcase_train.methods.cstc.structure import answers_of, grown, pruned
-from hardcase_train.policy.losses import SquaredLoss
+from hardcase_train.policy.losses import ClassLoss, SquaredLoss
 from hardcase_train.policy.selection import Judge
 from tests.helpers.train.problems import BRIEF, make_problem
 
@@ -98,3 +99,13 @@ def test_a_descent_is_that_of_its_name(name: str) -> None:
 def test_an_unknown_way_is_refused(name: str, first: str) -> None:
     with pytest.raises(ValueError, match=rf"{name} of CostSensitiveTree is 'bushy'; expected one of \('{first}'"):
         CostSensitiveTree(**{name: "bushy"}).points(Judge(make_problem(2, n=40, effort=BRIEF), is_alone=True))  # type: ignore
+
+
+def test_half_of_the_validation_rows_that_come_to_a_new_node_take_each_side() -> None:
+    rng = np.random.default_rng(0)
+    y = rng.choice(3, size=300, p=(0.6, 0.3, 0.1))
+    Z = rng.normal(size=(300, 1)) + y[:, None]
+    made = Objective(Z, ClassLoss(y, 3, np.ones(300)), tree(0), payers_of([(0,)], np.ones(1)), Rule(l2=1e-3))
+    valid = Z + 1.0  # in training, their halves are others
+    node = structure._node(made, made.zero(), np.ones((1, 1), dtype=bool), valid, np.ones(300))
+    assert np.mean(node.scores(valid)[:, 0, -1] > node.theta[0]) == pytest.approx(0.5, abs=0.02)

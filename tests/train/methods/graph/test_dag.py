@@ -20,6 +20,7 @@ from hardcase_export.integers.decide import decisions
 from hardcase_export.integers.quantise import quantise
 from hardcase_train.methods.graph import dag as dag_policy
 from hardcase_train.methods.graph import state_classifiers as bank
+from hardcase_train.methods.graph import state_policy
 from hardcase_train.methods.graph.dag import Dag, DagClassifier, graph_of
 from hardcase_train.methods.graph.state_rows import DagRows
 from hardcase_train.policy.batch import Batch
@@ -227,6 +228,22 @@ def test_losses_of_training_rows_come_from_copies_that_have_not_seen_them():
     for kind in bank.KINDS:
         losses = bank.stop_losses(rows, bank.make_bank(rows, kind), is_counted=True)
         assert losses.mean() == pytest.approx(2 / 3, abs=0.06)
+
+
+def test_matches_of_training_rows_come_from_copies_that_have_learned_from_all_others(monkeypatch):
+    rows = DagRows(Judge(problem()), graph_of(SubsetSearch(Judge(problem()), 1), "all", 0), 1)
+    matches = state_policy.TreeMatches(rows, 1, 1)
+    learned = {}
+    monkeypatch.setattr(
+        state_policy.TreeMatches, "_fit", lambda self, copy, m, y, w, which: learned.update({id(copy): which})
+    )
+    number = {id(copy): k for k, copy in enumerate(matches.copies)}
+    monkeypatch.setattr(state_policy, "ensemble_scores", lambda e, codes: np.full((codes.shape[1], 1), number[id(e)]))
+    n = len(rows.fold)
+    matches([0], np.zeros((1, n), dtype=np.int64), np.ones((1, n)))
+    assert matches.unseen[:, 0].tolist() == rows.fold.tolist()
+    for k, copy in enumerate(matches.copies):
+        assert learned[id(copy)].tolist() == np.flatnonzero(rows.fold != k).tolist()
 
 
 def test_calibrated_losses_have_the_mean_of_counted_ones():
