@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hardcase_edge.bundle.evidence import reported, sensors_sent, unpaid_that_count
 from hardcase_edge.bundle.value import to_result
+from hardcase_edge.device.lines import LineMaker
 from hardcase_edge.errors import InputError
-from hardcase_edge.program.cost import to_micro, to_unit
+from hardcase_edge.program.cost import to_micro
 from hardcase_edge.sensors.values import code_of, codes_of
 from hardcase_edge.session.drive import drive
 from hardcase_edge.stream.coin import Toss, coin_of
@@ -121,8 +121,7 @@ class Loaded:
 
     def __init__(self, loaded: _load.Loaded, coin_seed: int | None = None) -> None:
         self._loaded = loaded
-        self._counting = unpaid_that_count(loaded.bundle.program)
-        self._sent = sensors_sent(loaded.bundle.program)
+        self._lines = LineMaker(loaded)
         manifest = loaded.manifest
         self.sensors, self.features = tuple(manifest.sensors), tuple(manifest.features)
         self.classes, self.unit = tuple(manifest.classes), manifest.unit
@@ -193,17 +192,17 @@ class Loaded:
         end = drive(self._loaded.machine.session(cloud=ask is not None, budget=micro), read, reply)
         if memory is not None:
             memory.end(end.result)
-        value = self._loaded.manifest.value
-        route, confidence = reported(end, self._loaded.manifest.without, self._counting, self._sent)
+        line = self._lines.line(end, 0.0)
+        interval = line.get("interval")
         return Decided(
-            label=self.classes[int(end.result)] if self.classes else value.of(end.result) if value else end.result,
-            confidence=None if confidence is None else confidence / 10_000,
-            route=route,
-            cost=to_unit(end.cost),
-            sensors=tuple(self.sensors[s] for s in end.sensors),
-            failed=tuple(self.sensors[s] for s in end.failed),
-            unpaid=tuple(self.sensors[s] for s in end.unpaid),
-            interval=value.interval_of(end, self._counting) if value else None,
+            label=line["label"] if "label" in line else line["value"],
+            confidence=line["confidence"],
+            route=line["route"],
+            cost=line["cost"],
+            sensors=tuple(line["sensors"]),
+            failed=tuple(line["failed"]),
+            unpaid=tuple(line.get("unpaid", ())),
+            interval=None if interval is None else tuple(interval),
             coin=None if coin is None else int(draw < coin.below),
         )
 

@@ -26,7 +26,8 @@ FOLDERS = {
 }
 FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     "hardcase_edge": (
-        ("errors",), ("base",), ("program", "drivers"), ("stream",), ("verifier", "session", "batch", "exchange"),
+        ("errors",), ("base",), ("program", "drivers", "record_keys"), ("stream",),
+        ("verifier", "session", "batch", "exchange"),
         ("kernel",), ("joint",), ("bundle",), ("release",),
         ("sensors", "link", "store", "drift", "servo"), ("update", "device", "outbox", "identity"),
         ("operations", "card", "diagnosis", "settings"), ("running", "measuring"), ("cli",),

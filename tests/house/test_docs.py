@@ -188,21 +188,6 @@ def test_every_method_is_named_and_explained() -> None:
         assert f"\n| `{method}` |" in text_of(ROOT / "docs" / "glossary.md")
 
 
-def test_the_keys_of_a_decision_are_the_loops() -> None:
-    loop = text_of(ROOT / "edge_runtime" / "hardcase_edge" / "device" / "device.py")
-    record = re.search(r"def _record.*?return \{(.*?)\n        \}", loop, re.S)
-    assert record is not None
-    answer = re.search(r"def _answer.*?\n\n", loop, re.S)
-    assert answer is not None
-    keys = re.findall(r'^            "(\w+)":', record[1], re.M)
-    answers = ["label", *re.findall(r'"(value|interval)":', answer[0])]
-    assert len(answers) == 3
-    assert '"label":' in answer[0]
-    table = re.findall(r"^\| `(\w+)` \|", text_of(ROOT / "docs" / "devices.md").partition("### Decisions")[2], re.M)
-    assert table[: len(keys) + 3] == [keys[0], *answers, *keys[1:]]
-    assert all(f"`{key}`" in text_of(ROOT / "README.md") for key in keys)
-
-
 def test_the_architecture_has_a_row_for_every_module() -> None:
     assert architecture.PAGE.read_text(encoding="utf-8") == architecture.page(), (
         "run python tests/house/architecture.py"

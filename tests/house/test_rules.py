@@ -135,11 +135,10 @@ THE_KINDS = "edge_runtime/hardcase_edge/program/kinds.py"
 OTHER_IDEAS = {  # modules where the same word is something else
     "edge_runtime/hardcase_edge/bundle/manifest.py": "a key of the manifest",
     "edge_runtime/hardcase_edge/outbox/records.py": "a key of a record",
+    "edge_runtime/hardcase_edge/record_keys.py": "a key of a record",
     "train/hardcase_train/tasks/legacy_hpc.py": "a column of a legacy system's table",
     "export/hardcase_export/sources/onnx_trees.py": "an attribute of an ONNX node",
     "export/hardcase_export/picking/promise_words.py": "what a promise is divided by",
-    "cloud_stub/hardcase_cloud/records/database.py": "a column of the store",
-    "cloud_stub/hardcase_cloud/records/parquet.py": "a column of the store",
     "hardcase/measuring/measure.py": "the title of a column",
     "hardcase/reports/class_table.py": "the title of a column",
     "hardcase/reports/train_page.py": "the title of a column",

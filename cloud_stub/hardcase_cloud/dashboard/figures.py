@@ -30,6 +30,7 @@ from .workers import Workers
 
 __all__ = ["PAGE", "Figures"]
 
+SHOWN = ("route", "cost", "confidence", "label")  # of each decision of one device; page.js reads them in this order
 MINUTES = 60
 ROLLOUTS = 8  # that are shown
 PAGE = 50  # devices of one page of the list
@@ -125,7 +126,7 @@ class Figures:
             "state": known.state if known else "",
             "errors": self._judged.by_device.get(name, Errors()).to_json(),
             "facts": self._facts(name),
-            "rows": [[t, *(_plain(r.get(k)) for k in ("route", "cost", "confidence", "label"))] for t, r in decisions],
+            "rows": [[t, *(_plain(r.get(key)) for key in SHOWN)] for t, r in decisions],
         }
 
     def _facts(self, name: str) -> dict[str, Any]:

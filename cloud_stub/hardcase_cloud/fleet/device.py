@@ -351,14 +351,14 @@ class SimulatedDevice(asyncio.Protocol):
         self._advance()
 
     def _decided(self, decision: Decision) -> None:
-        shared = self._shared
+        shared, session = self._shared, self._session
         self._session = None
         if self._memory is not None:
             self._memory.end(decision.result)
         latency_s = monotonic() - self._began
         shared.journal.add(self.number, self._item, decision, self._began, latency_s, self._bytes)
         if self.backlog is not None:
-            self.backlog.add(shared.journal.line(decision, latency_s))
+            self.backlog.add(shared.journal.line(decision, latency_s, session))
             self._send_records()
         now = shared.loop.time()
         self.decide_at(max(self._decides_at + shared.interval_s, now))  # missed ones are skipped, not made up

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hardcase_edge.bundle.evidence import reported, sensors_sent, unpaid_that_count
 from hardcase_edge.bundle.load import Loaded
 from hardcase_edge.bundle.manifest import Label
+from hardcase_edge.device.lines import LineMaker
 from hardcase_edge.program.cost import to_unit
-from hardcase_edge.session.session import CLOUD, DEGRADED, LOCAL, Decision
+from hardcase_edge.session.session import CLOUD, DEGRADED, LOCAL, Decision, Session
 
 __all__ = ["ROUTES", "Journal", "Outcome"]
 
@@ -52,8 +52,7 @@ class Journal:
         self._loaded = loaded
         self._prefix = prefix
         self._entries = bytearray()
-        self._counting = unpaid_that_count(loaded.bundle.program, loaded.manifest.atypical)
-        self._sent = sensors_sent(loaded.bundle.program)
+        self._lines = LineMaker(loaded)
         self._sets: dict[tuple[int, ...], int] = {}  # sensors bought, numbered
         self._numbers = {route: k for k, route in enumerate(ROUTES)}
 
@@ -65,7 +64,7 @@ class Journal:
         self, device: int, item: int, decision: Decision, began: float, latency_s: float, uplink_bytes: int
     ) -> None:
         """Note a decision."""
-        route, confidence = reported(decision, self._loaded.manifest.without, self._counting, self._sent)
+        route, confidence = self._lines.reported(decision)
         sensors = self._sets.setdefault(decision.sensors, len(self._sets))
         self._entries += _ENTRY.pack(
             device,
@@ -80,22 +79,9 @@ class Journal:
             uplink_bytes,
         )
 
-    def line(self, decision: Decision, latency_s: float) -> dict[str, Any]:
-        """What a device's output line says of a decision, as far as its record has it."""
-        manifest = self._loaded.manifest
-        route, confidence = reported(decision, manifest.without, self._counting, self._sent)
-        answer: dict[str, Any] = {"label": self._label(int(decision.result))}
-        if manifest.value is not None:
-            interval = manifest.value.interval_of(decision, self._counting)
-            answer = {"value": manifest.value.of(decision.result), "interval": interval and list(interval)}
-        return {
-            **answer,
-            "confidence": None if confidence is None else confidence / 10_000,
-            "route": route,
-            "cost": to_unit(decision.cost),
-            "failed": [manifest.sensors[s] for s in decision.failed],
-            "latency_ms": round(latency_s * 1000, 3),
-        }
+    def line(self, decision: Decision, latency_s: float, session: Session) -> dict[str, Any]:
+        """What a device's output line says of the decision that a session has made."""
+        return self._lines.line(decision, latency_s, session=session)
 
     def times(self) -> Iterator[tuple[int, float, float]]:
         """Number of the route, beginning (seconds) and latency (milliseconds) of each decision."""

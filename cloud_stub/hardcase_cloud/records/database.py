@@ -16,16 +16,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from hardcase_edge.record_keys import COLUMNS
+
 from .dialects import Dialect, Row, open_dialect
 from .incoming import Incoming, joined_labels
 from .schema import STAGE, migrate
 
-__all__ = ["COLUMNS", "Database", "utf8"]
+__all__ = ["Database", "utf8"]
 
-COLUMNS = (
-    "device", "boot", "sequence", "kind", "received", "time", "at", "bundle", "label", "value", "confidence", "route",
-    "cost", "failed", "latency_ms", "item_size", "budget", "late", "readings",
-)  # fmt: skip
 MOST_SECONDS = 1e12  # a time beyond it is not one
 PAGE = 5_000  # rows that are read or removed at once
 MOST_LABELS = 64  # of a bundle in one batch that are counted by name; the others are "other"

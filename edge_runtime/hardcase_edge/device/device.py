@@ -19,7 +19,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from ..base.record import record
-from ..bundle.evidence import atypical_in, reported, sensors_sent, unpaid_that_count
 from ..bundle.load import Loaded
 from ..errors import InputError
 from ..link.wire import MAX_DEADLINE_MS, OK
@@ -30,6 +29,7 @@ from ..sensors.items import Item
 from ..session.drive import drive
 from ..session.session import DEGRADED, Decision, NeedReply, Session
 from .by_clock import NS, ItemClock, RoundTrips
+from .lines import LineMaker
 from .surroundings import Case
 
 if TYPE_CHECKING:
@@ -152,8 +152,7 @@ class Device:
         self.is_idle = False
         self.counters: Counter[str] = Counter(asked=0, local=0, cloud=0, degraded=0, unwritten=0)
         self._ranges = _ranges_by_sensor(loaded)
-        self._counting = unpaid_that_count(loaded.machine.program, loaded.manifest.atypical)
-        self._sent = sensors_sent(loaded.machine.program)
+        self._lines = LineMaker(loaded)
         memory = _memory_of(loaded, bank, self._config.interval_s, (monotonic, now))
         self._companions: list[Companion] = [*memory, *_coin_of(loaded, self._config.coin_seed), *companions]
         self._stretch = 1.0  # of the interval after the last case
@@ -181,7 +180,7 @@ class Device:
             self._report()
 
     def decide(self) -> Record:
-        """The record of one decision on the bank's current item, ready for JSON; docs/devices.md lists its keys."""
+        """The record of one decision on the bank's current item, ready for JSON; ``record_keys`` lists its keys."""
         began = self._monotonic()
         item = None if self._timed is None else self._timed.item
         budget = self._budget if item is None or item.budget is None else item.budget
@@ -210,7 +209,8 @@ class Device:
         elapsed_s = self._monotonic() - began
         if is_slow and decision.route == DEGRADED:
             self._round_trips.forget_one()
-        record = case.record = self._record(decision, session, outside, elapsed_s)
+        line = self._lines.line(decision, elapsed_s, outside, session)
+        record = case.record = {"t": round(self._now(), 3), **line}
         if item is not None or clock is not None:
             record |= self._of_item(item, size, budget, decision)
         if clock is not None:
@@ -290,32 +290,6 @@ class Device:
         reply = self._link.ask(need.readings, wait_s, session.resend)
         self._round_trips.add(self._monotonic() - began)
         return None if reply is None or reply.status != OK else (reply.result, reply.confidence)
-
-    def _record(self, decision: Decision, session: Session, outside: list[str], elapsed_s: float) -> Record:
-        manifest = self._loaded.manifest
-        atypical = atypical_in(decision, session, self._loaded.machine.program, manifest.atypical)
-        route, confidence = reported(decision, manifest.without, self._counting, self._sent)
-        return {
-            "t": round(self._now(), 3),
-            **self._answer(decision),
-            "confidence": None if confidence is None else confidence / 10_000,
-            "route": route,
-            "cost": to_unit(decision.cost),
-            "sensors": [manifest.sensors[s] for s in decision.sensors],
-            "failed": [manifest.sensors[s] for s in decision.failed],
-            **({"unpaid": [manifest.sensors[s] for s in decision.unpaid]} if decision.unpaid else {}),
-            "out_of_range": outside,
-            **({} if atypical is None else {"atypical": atypical}),
-            "latency_ms": round(elapsed_s * 1000, 3),
-        }
-
-    def _answer(self, decision: Decision) -> Record:
-        """The class as ``label``, or ``value`` and ``interval``; of an older bundle of values the bare result."""
-        manifest = self._loaded.manifest
-        if manifest.value is not None:
-            interval = manifest.value.interval_of(decision, self._counting)
-            return {"value": manifest.value.of(decision.result), "interval": interval and list(interval)}
-        return {"label": manifest.classes[int(decision.result)] if manifest.classes else decision.result}
 
     def _report(self) -> None:
         if self._link is None or self._monotonic() < self._next_facts:

@@ -64,7 +64,7 @@ class JointDevice(Device):
         self.counters[REFUSED] = 0
 
     def decide(self) -> Record:
-        """The record of one item, ready for JSON; docs/devices.md lists its keys."""
+        """The record of one item, ready for JSON; ``record_keys`` lists its keys."""
         began, bank = self._monotonic(), cast("PartBank", self._bank)
         item, parts, most = bank.item, bank.parts, self._machine.joint.max_parts
         fault = "" if item is None else item.fault
@@ -138,7 +138,7 @@ class JointDevice(Device):
         lacked = {*part.failed, *part.unpaid}
         if part.route != CLOUD and lacked:
             return DEGRADED, None
-        return part.route, self._confidence(part) / 10_000 if lacked.isdisjoint(self._sent) else None
+        return part.route, self._confidence(part) / 10_000 if lacked.isdisjoint(self._lines.sent) else None
 
     def _confidence(self, part: PartDecision) -> int:
         """That of a part, in basis points; where the bundle knows atypical cases, at most that of its Answer."""

@@ -20,10 +20,11 @@ from .records import Recorder, Rule
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from ..link.link import Link
-    from .records import Audited, Made
+    from ..program.readings import Reading
+    from .records import Made
 
 __all__ = ["Publisher"]
 
@@ -99,11 +100,10 @@ class Publisher:
         if self._rule is not None and self._rule.takes(decision):
             self._add(self._recorder.decision(decision))
 
-    def audited(self, audit: Audited, f0: Mapping[str, Any]) -> None:
-        """An audit is over; ``f0`` has f0's answer, if it was asked and gave one."""
+    def audited(self, decision: Mapping[str, Any], readings: Sequence[Reading], *more: Any) -> None:
+        """An audit is over; ``more`` is what ``Recorder.audit`` takes."""
         assert self._recorder is not None
-        made = self._recorder.audit(audit.decision, audit.readings, audit.cost, f0, audit.draw, audit.evidence)
-        self._add(made)
+        self._add(self._recorder.audit(decision, readings, *more))
 
     def _add(self, made: Made | None) -> None:
         if made is None:

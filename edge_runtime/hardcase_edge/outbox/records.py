@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which decisions go to the cloud, and the JSON of their records; docs/SPEC-wire-v1.md, section 5, lists the keys.
+"""Which decisions go to the cloud, and the JSON of their records; ``record_keys`` has the keys.
 
 A record has the number of the start (``boot``), a number within it (``sequence``) and seconds since it (``at``), which
 need no clock. ``t`` is the wall time, or null while the clock shows a time that has passed already.
@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 import random
 import time
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ..base.record import record
+from ..record_keys import COPIED
 from .flags import CHANGES, parse_which
 
 if TYPE_CHECKING:
@@ -20,29 +21,10 @@ if TYPE_CHECKING:
 
     from ..program.readings import Reading
 
-__all__ = ["Audited", "Made", "Recorder", "Row", "Rule"]
+__all__ = ["Made", "Recorder", "Row", "Rule"]
 
 MAX_RECORD_BYTES = 32_768  # a longer record is not made: brokers take at most 64 KB
-COPIED = (
-    "label", "value", "interval", "confidence", "route", "cost", "failed", "unpaid", "atypical", "latency_ms", "price",
-    "item_size", "budget", "late", "coin", "labels", "confidences", "routes", "bought", "rounds",
-)  # fmt: skip
 ANSWER = ("label", "labels", "value", "failed")  # what a change is a change of
-
-
-class Audited(Protocol):
-    """An audit; ``device.audits.Audit`` is one."""
-
-    @property
-    def decision(self) -> Mapping[str, Any]: ...
-    @property
-    def readings(self) -> Sequence[Reading]: ...
-    @property
-    def cost(self) -> float: ...
-    @property
-    def draw(self) -> int: ...
-    @property
-    def evidence(self) -> Mapping[str, str]: ...
 
 
 @record(frozen=True, slots=True)

@@ -172,7 +172,8 @@ class Auditing:
 
     def _keep(self, audit: Audit, f0: Mapping[str, Any]) -> None:
         if audit.is_kept and self._publisher is not None:
-            self._publisher.audited(audit, f0)
+            more = (audit.cost, f0, audit.draw, audit.evidence)
+            self._publisher.audited(audit.decision, audit.readings, *more)
 
 
 def is_told(decision: Mapping[str, Any]) -> bool:

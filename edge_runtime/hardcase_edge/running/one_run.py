@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..base.clock import Clock
 from ..base.record import record
-from ..device.formats import line_format
+from ..device.lines import line_format
 from ..device.output import BLOCKED_S, Lines, note
 from ..errors import InputError
 from ..operations.complaints import Complaints

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import argparse
 
-from ..device.formats import FORMATS
+from ..device.lines import FORMATS
 from ..drift import flags as drift
 from ..outbox import flags as outbox
 from ..servo import flags as servo

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hardcase_edge.cli import main
-from hardcase_edge.device import formats
+from hardcase_edge.device import lines
 from hardcase_edge.drivers.senml import resolve
 from hardcase_edge.errors import HardcaseError
 from hardcase_edge.link import identity
@@ -32,11 +32,11 @@ def test_a_run_writes_a_pack_for_each_decision(tmp_path: Path, capfd: pytest.Cap
 def test_without_an_id_the_machines_own_is_taken_if_it_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
     decision = {"t": 1.0, "route": "local"}
     monkeypatch.setattr(identity, "default_id", lambda: ("host-0123", True))
-    (record,) = json.loads(formats.line_format("senml", None)(decision))
+    (record,) = json.loads(lines.line_format("senml", None)(decision))
     assert record == {"bn": "hardcase/host-0123/", "bt": 1.0, "n": "route", "vs": "local"}
     monkeypatch.setattr(identity, "default_id", lambda: ("host-0123", False))
     with pytest.raises(HardcaseError, match="a name for this device that lasts"):
-        formats.line_format("senml", None)
+        lines.line_format("senml", None)
     with pytest.raises(HardcaseError, match="device id"):
-        formats.line_format("senml", "a b")
-    assert json.loads(formats.line_format("json", "a b")(decision)) == decision
+        lines.line_format("senml", "a b")
+    assert json.loads(lines.line_format("json", "a b")(decision)) == decision
