@@ -2,6 +2,7 @@
 """Run cases of the benchmark of budgets; what has been run stands in the JSON and is not run again.
 
 HARDCASE_DATA=FOLDER python -m benchmarks.budgeted rafdb letters      # these cases; without names, all
+HARDCASE_DATA=FOLDER python -m benchmarks.budgeted --brief --out brief.json   # the first seed of each but three
 python -m benchmarks.budgeted --render                                # write docs/benchmarks/budgeted.md again
 HARDCASE_DATA=FOLDER python -m benchmarks.budgeted letters --method hardcase --again   # and replace its record
 python -m benchmarks.budgeted hard-cube --method my_method.py         # anybody's, beside what has been recorded
@@ -84,6 +85,7 @@ def main() -> None:
     parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(NAMES))
     parser.add_argument("--method", action="append", default=[], help=f"{', '.join(METHODS)}, or one Python file")
     parser.add_argument("--seeds", type=int, help="the first so many of a case")
+    parser.add_argument("--brief", action="store_true", help=f"one seed of each case but {', '.join(page.LONG)}")
     parser.add_argument("--effort", choices=("quick", "normal", "thorough"), help="of hardcase, in place of the case's")
     parser.add_argument("--again", action="store_true", help="replace what has been run")
     parser.add_argument("--out", type=Path, help="another file, of which no page is made")
@@ -96,6 +98,10 @@ def main() -> None:
     files = [name for name in args.method if name not in METHODS]
     if args.seeds is not None and args.seeds < 1:
         sys.exit(f"--seeds {args.seeds} runs nothing; give 1 or more")
+    if args.brief and (args.cases or args.seeds):
+        sys.exit("--brief names its cases and seeds itself; leave out CASE and --seeds")
+    if args.brief:
+        args.cases, args.seeds = [name for name in NAMES if name not in page.LONG], 1
     if files and len(args.method) > 1:
         sys.exit(f"{files[0]} runs alone; give --method once")
     try:
