@@ -33,7 +33,7 @@ def log_lines() -> None:
 
 def without_attempts() -> None:
     """Keep quiet of attempts to connect until ``log_lines``: the error at the start says what is wrong."""
-    logging.getLogger("hardcase_edge.link.connection").addHandler(logging.NullHandler())
+    logging.getLogger("hardcase_cloud.mqtt.attempts").addHandler(logging.NullHandler())
 
 
 def on_stop_signals(stop: Callable[[], None]) -> None:

@@ -192,6 +192,13 @@ def test_deciding_without_a_broker_imports_no_paho() -> None:
     assert not loaded & (HEAVY | {"ssl", "asyncio", "http"})
 
 
+def test_the_cloud_has_one_client_of_mqtt() -> None:
+    rooms = "records.keeper updates.serve updates.served enrolment.worker answering.worker fleet.sockets mqtt.check"
+    code = "".join(f"import hardcase_cloud.{name}\n" for name in rooms.split()) + "import sys\nprint(*sys.modules)"
+    loaded = run(code).split()
+    assert not [name for name in loaded if name.startswith("paho") or name == "hardcase_edge.link.connection"]
+
+
 @pytest.mark.parametrize("command", ["hardcase.cli", "hardcase_edge.cli"])
 def test_help_imports_nothing_heavy(command: str) -> None:
     code = (

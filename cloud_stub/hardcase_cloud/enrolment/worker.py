@@ -8,7 +8,6 @@ sends it again.
 from __future__ import annotations
 
 import queue
-import secrets
 import threading
 import time
 from collections import Counter
@@ -17,8 +16,10 @@ from collections.abc import Callable
 from hardcase_edge.errors import InputError
 from hardcase_edge.identity.messages import MAX_REQUEST_BYTES, enrol_topic, enrolled_topic
 from hardcase_edge.link.address import Address
-from hardcase_edge.link.connection import Connection, ConnectionConfig, Message
 
+from ..mqtt.client import ClientConfig
+from ..mqtt.packets import Published
+from ..mqtt.threaded import ThreadedClient
 from .desk import Desk
 
 __all__ = ["EnrolmentWorker"]
@@ -48,13 +49,14 @@ class EnrolmentWorker:
         self.desk = desk
         self.lost = 0
         self._on_answer = on_answer
-        self._queue: queue.SimpleQueue[Message | None] = queue.SimpleQueue()  # None: look whether to stop
+        self._queue: queue.SimpleQueue[Published | None] = queue.SimpleQueue()  # None: look whether to stop
         self._waiting: Counter[str] = Counter()  # by topic
         self._lock = threading.Lock()
         self._stop = threading.Event()
-        name = f"hardcase-enrolment-{secrets.token_hex(8)}"
-        config = ConnectionConfig(address=address, client_id=name, max_packet_bytes=MAX_PACKET_BYTES)
-        self._connection = Connection(config, subscribe=enrol_topic("+"), on_message=self._take)
+        config = ClientConfig(
+            address=address, topics=[enrol_topic("+")], name="hardcase-enrolment", max_packet_bytes=MAX_PACKET_BYTES
+        )
+        self._client = ThreadedClient(config, self._take)
 
     def start(self) -> None:
         """Connect and subscribe.
@@ -64,16 +66,16 @@ class EnrolmentWorker:
         LinkError
             The broker cannot be reached, or it refuses the connection or the subscription.
         """
-        self._connection.open(START_S)
+        self._client.open(START_S)
 
     def run(self, count: int | None = None) -> None:
         """Serve until ``stop``, or until so many requests were answered."""
         try:
             while not self._stop.is_set() and (count is None or self._n_answered() < count):
                 self._step()
-            self._connection.flush(FLUSH_S)
+            self._client.flush(FLUSH_S)
         finally:
-            self._connection.stop()
+            self._client.stop()
 
     def stop(self) -> None:
         """Make ``run`` return soon; may be called by a signal handler or another thread."""
@@ -87,7 +89,7 @@ class EnrolmentWorker:
     def _n_answered(self) -> int:
         return self.desk.counters["issued"] + self.desk.counters["refused"]
 
-    def _take(self, message: Message) -> None:
+    def _take(self, message: Published) -> None:
         """Queue a message, on the connection's thread."""
         with self._lock:
             if self._waiting[message.topic] >= MOST_OF_ONE or self._queue.qsize() >= MOST:
@@ -110,5 +112,5 @@ class EnrolmentWorker:
             self._on_answer(str(error))
             return
         if reply is not None:
-            self._connection.publish(enrolled_topic(reply[0]), reply[1])
+            self._client.publish(enrolled_topic(reply[0]), reply[1], qos=1)
         self._on_answer(self.desk.last)

@@ -34,6 +34,7 @@ from hardcase_edge.session.session import Decision, NeedReply, NeedSensors
 from hardcase_edge.stream.coin import Toss
 
 from ..mqtt import packets
+from ..mqtt.machine import Acknowledged, Event, Machine, Refused, Up
 from .shared import KEEPALIVE_S
 
 if TYPE_CHECKING:
@@ -43,13 +44,11 @@ if TYPE_CHECKING:
 __all__ = ["NoDevice", "SimulatedDevice"]
 
 MAX_PACKET_BYTES = 65_536
-NO_SUBSCRIBERS = 16  # PUBACK reason: the broker has nobody to give the request to
 NOT_YET = "no answer yet"
 HUNG_UP = (
     "the broker hung up at once, as if it has all the connections or open files that it may",
     "the broker hung up",
 )
-FAILURES = 0x80  # reason codes from here on are failures
 NONE_DEAD: frozenset[int] = frozenset()
 NoDevice = (ConnectionError, OSError, TimeoutError)
 
@@ -71,9 +70,9 @@ class SimulatedDevice(asyncio.Protocol):
     """
 
     __slots__ = (
-        "_began", "_bytes", "_connection", "_decides_at", "_ends", "_item", "_items", "_memory", "_need", "_packet_id",
-        "_reader", "_session", "_shared", "_timer", "_toss", "_transport", "_up", "_wake", "_wake_at", "backlog",
-        "exchange", "is_cut", "is_done", "number", "trouble",
+        "_began", "_bytes", "_connection", "_decides_at", "_ends", "_item", "_items", "_machine", "_memory", "_need",
+        "_session", "_shared", "_timer", "_toss", "_transport", "_wake", "_wake_at", "backlog", "exchange", "is_cut",
+        "is_done", "number", "trouble",
     )  # fmt: skip
 
     def __init__(
@@ -87,11 +86,9 @@ class SimulatedDevice(asyncio.Protocol):
         self._shared = shared
         self._items = items
         self._transport: Any = None
-        self._reader = packets.Reader(MAX_PACKET_BYTES)
-        self._up = False
+        self._machine = self._new_machine()
         self._ends: asyncio.Future[None] | None = None  # waits for the subscription to be granted
         self._connection = 0
-        self._packet_id = 1
         self._session: Any = None  # of the decision that waits for the cloud
         self._need: NeedReply | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -110,7 +107,7 @@ class SimulatedDevice(asyncio.Protocol):
     @property
     def is_up(self) -> bool:
         """Whether it is connected and subscribed."""
-        return self._up
+        return self._machine.is_up
 
     @property
     def is_asking(self) -> bool:
@@ -127,7 +124,11 @@ class SimulatedDevice(asyncio.Protocol):
     def begin(self, waits: asyncio.Future[None]) -> None:
         """Have this future end when the next connection is up or has failed."""
         self._ends = waits
-        self._reader = packets.Reader(MAX_PACKET_BYTES)
+        self._machine = self._new_machine()
+
+    def _new_machine(self) -> Machine:
+        topics = (reply_topic(self.name), *((ack_topic(self.name),) if self.backlog is not None else ()))
+        return Machine(self._shared.version, topics, MAX_PACKET_BYTES)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Send CONNECT, with the last will of a real device."""
@@ -135,17 +136,19 @@ class SimulatedDevice(asyncio.Protocol):
         self._transport = transport
         will = (status_topic(self.name), b'{"state":"offline"}')
         self._write(
-            packets.connect(
-                self.name, shared.version, keepalive_s=KEEPALIVE_S, user=shared.address.user,
-                password=shared.address.password, will=will,
+            self._machine.hello(
+                self.name, keepalive_s=KEEPALIVE_S, user=shared.address.user, password=shared.address.password,
+                will=will,
             )
         )  # fmt: skip
 
     def data_received(self, data: bytes) -> None:
         """Take packets."""
         try:
-            for first, body in self._reader.feed(data):
-                self._take(first, body)
+            for event in self._machine.feed(data):
+                self._take(event)
+            if answer := self._machine.answer():
+                self._write(answer)
         except WireError as error:
             self._shared.counters[error.reason] += 1
             self.trouble = str(error)
@@ -153,7 +156,7 @@ class SimulatedDevice(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """Tell whoever waits, and have the fleet connect again."""
-        was_up, self._up = self._up, False
+        was_up, self._machine.is_up = self._machine.is_up, False
         if self._transport is not None and self.trouble in ("", NOT_YET):
             self.trouble = f"connection lost: {error}" if error else HUNG_UP[was_up]
         self._transport = None
@@ -168,11 +171,10 @@ class SimulatedDevice(asyncio.Protocol):
             if timer is not None:
                 timer.cancel()
         if self._transport is not None:
-            if self._up:
-                state = b'{"state":"offline"}'
-                self._write(packets.publish(status_topic(self.name), state, 0, self._shared.version, retain=True))
-            self._up = False
-            self._write(packets.disconnect(self._shared.version))
+            if self._machine.is_up:
+                self._say(b'{"state":"offline"}')
+            self._machine.is_up = False
+            self._write(self._machine.disconnect())
             self._transport.close()
 
     def abort(self) -> bool:
@@ -184,47 +186,32 @@ class SimulatedDevice(asyncio.Protocol):
 
     def ping(self) -> None:
         """Keep an idle connection alive."""
-        if self._up:
+        if self._machine.is_up:
             self._write(packets.PINGREQ)
 
-    def _take(self, first: int, body: bytes) -> None:
-        kind = first & 0xF0
-        shared = self._shared
-        if kind == packets.PUBLISH:
-            message = packets.read_publish(first, body, shared.version)
-            if message.packet_id:
-                self._write(packets.puback(message.packet_id))
-            if self.backlog is not None and message.topic == ack_topic(self.name):
-                self.backlog.acknowledged(message.payload, monotonic())
+    def _take(self, event: Event) -> None:
+        if isinstance(event, packets.Published):
+            if event.packet_id:
+                self._write(packets.puback(event.packet_id))
+            if self.backlog is not None and event.topic == ack_topic(self.name):
+                self.backlog.acknowledged(event.payload, monotonic())
                 self._send_records()
             else:
-                self._replied(message)
-        elif kind == packets.PUBACK:
-            _, reason = packets.read_acknowledgement(body)
-            if (reason >= FAILURES or reason == NO_SUBSCRIBERS) and self.exchange.waiting:
-                self.exchange.refused(_now(), f"reason {reason}")
+                self._replied(event)
+        elif isinstance(event, Acknowledged):
+            if event.is_refused and self.exchange.waiting:
+                self.exchange.refused(_now(), f"reason {event.reason}")
                 self._go_on()
-        elif kind == packets.CONNACK:
-            _, reason, _ = packets.read_connack(body, shared.version)
-            if reason:
-                self.trouble = f"the broker refused the connection (reason {reason})"
-                self._transport.close()
-            else:
-                topics = [reply_topic(self.name), *([ack_topic(self.name)] if self.backlog is not None else [])]
-                self._write(packets.subscribe(1, topics, shared.version))
-        elif kind == packets.SUBACK and not self._up:
-            _, reasons = packets.read_suback(body, shared.version)
-            if any(reason >= FAILURES for reason in reasons):
-                self.trouble = "the broker refused the subscription"
-                self._transport.close()
-            else:
-                self._came_up()
+        elif isinstance(event, Up):
+            self._came_up()
+        elif isinstance(event, Refused):
+            self.trouble = f"the broker {event.words}"
+            self._transport.close()
 
     def _came_up(self) -> None:
-        self._up, self.trouble = True, ""
+        self.trouble = ""
         self._connection += 1
-        online = b'{"state":"online"}'
-        self._write(packets.publish(status_topic(self.name), online, 0, self._shared.version, retain=True))
+        self._say(b'{"state":"online"}')
         self.exchange.connected()
         if self._ends is not None and not self._ends.done():
             self._ends.set_result(None)
@@ -233,6 +220,9 @@ class SimulatedDevice(asyncio.Protocol):
         if self.backlog is not None:
             self.backlog.connected(monotonic())
             self._send_records()
+
+    def _say(self, state: bytes) -> None:
+        self._write(self._machine.publish(status_topic(self.name), state, qos=0, retain=True))
 
     def _write(self, data: bytes) -> None:
         if self._transport is not None and not self._transport.is_closing():
@@ -263,7 +253,7 @@ class SimulatedDevice(asyncio.Protocol):
                 self._memory.forget()  # another stream, or the same from its beginning
             self._memory.begin()
         self._item, self._bytes, self._began = item, 0, monotonic()
-        can_ask = self._up and self.exchange.can_ask(_now())
+        can_ask = self._machine.is_up and self.exchange.can_ask(_now())
         self._session = shared.machine.session(budget=shared.budget, item_size=1, dead=NONE_DEAD, cloud=can_ask)
         self._advance()
 
@@ -302,7 +292,7 @@ class SimulatedDevice(asyncio.Protocol):
         exchange = self.exchange
         while True:
             now = _now()
-            action = exchange.poll(now, self._connection if self._up else 0)
+            action = exchange.poll(now, self._connection if self._machine.is_up else 0)
             if isinstance(action, Send):
                 self._send(action, self._need.readings)
             elif isinstance(action, Over):
@@ -317,11 +307,9 @@ class SimulatedDevice(asyncio.Protocol):
         shared = self._shared
         payload = pack_request(Request(send.id, shared.hpc, send.deadline_ms, tuple(readings)), shared.dtypes)
         self._write(
-            packets.publish(
+            self._machine.publish(
                 request_topic(self.name),
                 payload,
-                self._next_packet(),
-                shared.version,
                 response_topic=reply_topic(self.name),
                 correlation=send.id,
                 expiry_s=ceil(send.deadline_ms / 1000),
@@ -367,11 +355,11 @@ class SimulatedDevice(asyncio.Protocol):
 
     def publish_record(self, payload: bytes) -> None:
         """Send a record of a decision."""
-        self._write(packets.publish(decision_topic(self.name), payload, self._next_packet(), self._shared.version))
+        self._write(self._machine.publish(decision_topic(self.name), payload))
 
     def _send_records(self) -> None:
         """Let the backlog send, and call again when it wants to."""
-        if self.backlog is None or not self._up:
+        if self.backlog is None or not self._machine.is_up:
             return
         wake_at = self.backlog.send(self, monotonic())
         if wake_at != self._wake_at:
@@ -384,10 +372,6 @@ class SimulatedDevice(asyncio.Protocol):
     def _wake_up(self) -> None:
         self._wake, self._wake_at = None, inf
         self._send_records()
-
-    def _next_packet(self) -> int:
-        self._packet_id = self._packet_id % packets.MAX_PACKET_ID + 1
-        return self._packet_id
 
     def _set_timer(self, timer: asyncio.TimerHandle) -> None:
         if self._timer is not None:

@@ -37,6 +37,7 @@ from hardcase_edge.stream.coin import coin_of
 from hardcase_edge.stream.layout import layout_of
 from hardcase_edge.stream.memory import Memory
 
+from ..mqtt.attempts import Pauses
 from ..mqtt.packets import V5, V311
 from ..slow_link.link import SlowLink
 from .backlog import Backlog
@@ -53,7 +54,7 @@ CONNECT_S = 60.0  # how long ``start`` waits for all devices to connect
 NOBODY_S = 15.0  # and how long where none of them does
 ATTEMPT_S = 15.0  # for one connection, with all of its handshakes, while thousands of others connect
 AT_ONCE = 128  # connections that are being made at the same time
-RETRY_S = (0.5, 5.0)  # pause before a device connects again: between these, at random, so that a fleet spreads
+RETRY_S = (1.0, 5.0)  # first and longest pause before a device connects again, half of each at random
 SETTLE_S = 45.0  # how long the fleet waits after the last decision until the store has all records
 SETTLED_POLL_S = 0.1
 
@@ -160,8 +161,7 @@ class Fleet:
             new_memory=lambda: None if layout is None else Memory(program, layout),
             stream_of=stream.__getitem__,
         )
-        self._n_done = 0
-        self._cut_until = 0.0
+        self._n_done, self._cut_until = 0, 0.0
         self._sha256, self._boot = loaded.bundle.sha256, time.time_ns() // 1_000_000
         self._publish, self._settle_s = publish, settle_s if publish else 0.0
         self._is_over = False
@@ -316,6 +316,7 @@ class Fleet:
         task.add_done_callback(self._tasks.discard)
 
     async def _bring_up(self, device: SimulatedDevice) -> None:
+        pauses = Pauses(*RETRY_S)
         while not (device.is_up or device.is_idle):
             if device.is_cut:
                 await asyncio.sleep(max(0.0, self._cut_until - self._shared.loop.time()))
@@ -326,12 +327,11 @@ class Fleet:
                     return
                 except NoDevice as error:
                     device.trouble = str(error) or type(error).__name__
-            await asyncio.sleep(random.uniform(*RETRY_S))
+            await asyncio.sleep(pauses.next())
 
     async def _connect(self, device: SimulatedDevice) -> None:
         family, kind, proto, _, where = self._where
-        loop = self._shared.loop
-        sock = socket.socket(family, kind, proto)
+        loop, sock = self._shared.loop, socket.socket(family, kind, proto)
         waits: asyncio.Future[None] = loop.create_future()
         try:
             sock.setblocking(False)

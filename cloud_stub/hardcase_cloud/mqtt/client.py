@@ -3,12 +3,12 @@
 
     client.open(15.0)                 the first connection, or an error that says why there is none
     client.receive(0.2)               the messages that come within this time; none while there is no connection
-    client.publish(topic, payload)    sends at QoS 0, because a device asks again if an answer is lost
+    client.publish(topic, payload)    sends at QoS 0, as answers go out, because a device asks again if one is lost
     client.acknowledge(token)         tells the broker that a message is done with, if its connection is still the same
 
 It asks for MQTT 5 and takes 3.1.1 from a broker that refuses version 5 or hangs up without an answer. A message that
 was not acknowledged when the connection broke is lost, or a broker gives it to another subscriber; who asked asks
-again.
+again. What the connection says and means is ``machine``'s; here are its socket, its clock and its next attempt.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from math import ceil
-from time import monotonic
+from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
 from hardcase_edge.base.record import record
@@ -26,6 +27,7 @@ from hardcase_edge.link.address import Address, tls_context
 
 from . import packets
 from .attempts import Attempts
+from .machine import Acknowledged, Closed, Event, Machine, Refused, Up
 from .packets import V5, V311, Published
 from .socket_line import Line, open_line
 
@@ -36,13 +38,7 @@ __all__ = ["Client", "ClientConfig"]
 
 logger = logging.getLogger(__name__)
 
-UNSUPPORTED = (0x01, 0x84)  # reasons of a CONNACK: the broker does not speak this version
-GRANTED = 2  # the highest reason code of a SUBACK that grants a subscription
-REASONS = {
-    0x04: "bad user name or password", 0x05: "not authorised", 0x85: "client id not valid",
-    0x86: "bad user name or password", 0x87: "not authorised", 0x88: "server unavailable", 0x89: "server busy",
-    0x8A: "banned", 0x97: "quota exceeded", 0x9F: "connection rate exceeded",
-}  # fmt: skip
+SPIN_S = 0.001
 Token = tuple[int, int]  # number of the connection, packet id
 
 
@@ -54,6 +50,8 @@ class ClientConfig:
     topics: Sequence[str]  # to subscribe to; on MQTT 3.1.1 without what ``$share/GROUP/`` says; none: it only publishes
     name: str = "hardcase"  # of the client id, before random digits
     max_packet_bytes: int = 1024 * 1024  # an MQTT 5 broker withholds longer ones; on 3.1.1 they end the connection
+    wants_retained: bool = False  # whether the retained messages of its topics are wanted, too
+    max_in_flight: int = 64  # messages of QoS 1 that await the broker's acknowledgement; no more are sent
     receive_maximum: int = 1024  # unacknowledged messages that the broker may send; the others wait there
     keepalive_s: int = 30
     connect_timeout_s: float = 5.0
@@ -79,6 +77,8 @@ class Client:
         How many times the connection has come up.
     lost : int
         Messages that could not be sent, because there was no connection or the broker does not read.
+    refusal : int
+        Why the broker refused the last message of QoS 1 that it refused, or had nobody to give it to; 0: it did not.
     """
 
     def __init__(
@@ -90,19 +90,30 @@ class Client:
     ) -> None:
         self.config = config
         self.version = V5
-        self.connects = self.lost = 0
+        self.connects = self.lost = self.refusal = 0
         self._is_stopping = is_stopping
         self._clock = clock
         self._tls: ssl.SSLContext | None = tls_context(config.address)
-        self._line: Line[tuple[int, bytes]] | None = None
-        self._is_up = False
+        self._line: Line | None = None
+        self._machine = self._new_machine()
+        self._early: list[tuple[Token, Published]] = []  # messages that came with the answer to the subscription
         self._attempts = Attempts(config.retry_first_s, config.retry_most_s, clock)
         self._heard_at = self._said_at = 0.0
 
     @property
     def is_up(self) -> bool:
         """Whether the connection is made and its subscriptions granted."""
-        return self._is_up
+        return self._machine.is_up
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether ``receive`` has something without a wait."""
+        return bool(self._early) or (self._line is not None and self._line.is_ready)
+
+    @property
+    def in_flight(self) -> int:
+        """Messages of QoS 1 that the broker has not acknowledged; none without a connection."""
+        return self._machine.in_flight
 
     def open(self, wait_s: float) -> None:
         """Connect and subscribe.
@@ -114,9 +125,9 @@ class Client:
         """
         until = self._clock() + wait_s
         self._attempt(until)
-        if not self._is_up and self.version == V311:
+        if not self.is_up and self.version == V311:
             self._attempt(until)
-        if not self._is_up:
+        if not self.is_up:
             url, trouble = self.config.address.url, self._attempts.trouble or f"no answer in {wait_s:g} s"
             raise LinkError(f"broker {url}: {trouble}; start it, or correct its URL or the credentials")
 
@@ -124,12 +135,21 @@ class Client:
         """The messages that come within these seconds, each with what ``acknowledge`` takes; connects if need be."""
         if self._line is None:
             self._reconnect(wait_s)
-            return []
+            return self._take_early()
+        if self._early:
+            return self._take_early()
         try:
             return self._read(wait_s)
         except (OSError, WireError) as error:
             self._lose(str(error) or type(error).__name__)
             return []
+
+    def wait(self, wait_s: float) -> None:
+        """Wait for the socket, or until the next attempt to connect; ``is_ready`` has to be asked before."""
+        if self._line is None:
+            self._attempts.wait(wait_s)
+        else:
+            self._line.wait(wait_s)
 
     def acknowledge(self, token: Token) -> None:
         """Tell the broker that this message is done with."""
@@ -137,45 +157,63 @@ class Client:
         if packet_id and connection == self.connects and self._line is not None:
             self._line.send(packets.puback(packet_id))
 
-    def publish(self, topic: str, payload: bytes, correlation: bytes | None, expires_s: float) -> bool:
-        """Send a message at QoS 0, unless there is no connection or the broker does not read; returns whether it was.
+    def publish(
+        self,
+        topic: str,
+        payload: bytes,
+        correlation: bytes | None = None,
+        expires_s: float | None = None,
+        *,
+        qos: int = 0,
+        response_topic: str | None = None,
+    ) -> bool:
+        """Send a message; returns whether it was sent.
+
+        It is not if there is no connection, if the broker does not read, or, at QoS 1, if as many messages as may await
+        their acknowledgement. Nothing is sent twice.
 
         Parameters
         ----------
-        correlation : MQTT 5 correlation data, dropped on 3.1.1
-        expires_s : seconds after which nobody wants it any more
+        correlation, response_topic : of MQTT 5, dropped on 3.1.1
+        expires_s : seconds after which nobody wants it any more; None: it does not expire
         """
-        if self._line is None or not self._is_up or not self._line.has_room:
+        if self._line is None or not self.is_up or not self._line.has_room:
             self.lost += 1
             return False
-        expiry_s = max(1, ceil(expires_s))
-        self._line.send(packets.publish(topic, payload, 0, self.version, correlation=correlation, expiry_s=expiry_s))
-        return True
+        expiry_s = None if expires_s is None else max(1, ceil(expires_s))
+        data = self._machine.publish(
+            topic, payload, qos=qos, correlation=correlation, response_topic=response_topic, expiry_s=expiry_s
+        )
+        self._line.send(data)
+        return bool(data)
 
-    def flush(self, wait_s: float = 0.0) -> None:
-        """Send what is ready; with a time, wait that long for the broker to take all of it."""
+    def flush(self, wait_s: float = 0.0) -> bool:
+        """Send what is ready; with a time, wait that long for the broker to take all of it. Whether it has."""
         until = self._clock() + wait_s
-        try:
-            while self._line is not None and not self._line.flush() and (left_s := until - self._clock()) > 0:
-                self._line.receive(left_s)
-        except (OSError, WireError) as error:
-            self._lose(str(error))
+        with suppress(OSError):  # ``receive`` meets it again, and drops the connection
+            while self._line is not None:
+                if self._line.flush():
+                    return True
+                left_s = until - self._clock()
+                if left_s <= 0:
+                    return False
+                if self._line.wait(left_s):
+                    sleep(SPIN_S)  # it has something to read, which is not this method's
+        return False
 
     def unsubscribe(self) -> None:
         """Ask the broker to send nothing more; messages on their way still arrive."""
-        if self._line is not None and self._is_up and self.config.topics:
-            self._line.send(packets.unsubscribe(2, self._topics(), self.version))
+        if self._line is not None and self.is_up and self.config.topics:
+            self._line.send(self._machine.unsubscribe())
 
     def close(self) -> None:
         """Disconnect cleanly."""
         if self._line is not None:
-            try:
-                self._line.send(packets.disconnect(self.version))
+            with suppress(OSError):
+                self._line.send(self._machine.disconnect())
                 self._line.flush()
-            except OSError:
-                pass
             self._line.close()
-        self._line, self._is_up = None, False
+        self._line, self._machine.is_up = None, False
 
     # ------------------------------------------------------------ connecting
 
@@ -188,6 +226,7 @@ class Client:
         """One attempt: connect, and read until the subscription is granted."""
         config, tried = self.config, self.version
         has_answered = False
+        self._machine, self._early = self._new_machine(), []
         try:
             self._line = open_line(config.address, config.connect_timeout_s, config.max_packet_bytes, self._tls)
         except OSError as error:
@@ -195,23 +234,33 @@ class Client:
             return
         try:
             self._line.send(self._hello())
-            while not self._is_up and self._line is not None:
+            while not self.is_up and self._line is not None:
                 if self._clock() > until or self._is_stopping():
                     raise ConnectionError("no answer to the connection")
-                for first, body in self._line.receive(min(0.2, max(0.0, until - self._clock()))):
-                    has_answered = True
-                    self._while_connecting(first, body)
+                data = self._line.receive(min(0.2, max(0.0, until - self._clock())))
+                has_answered = has_answered or bool(data)
+                for event in self._machine.feed(data):
+                    if self._line is not None:  # otherwise it was refused
+                        self._take(event, self._early)
+                if self._line is not None:
+                    self._line.send(self._machine.answer())
         except (OSError, WireError) as error:
             hung_up = isinstance(error, ConnectionError) and not has_answered and not self.connects
             if hung_up and tried == V5 and self._clock() <= until:
                 self.version = V311  # some brokers hang up instead of refusing a version
             self._lose(f"connection lost: {error}")
 
+    def _new_machine(self) -> Machine:
+        config = self.config
+        return Machine(
+            self.version, config.topics, config.max_packet_bytes, wants_retained=config.wants_retained,
+            max_in_flight=config.max_in_flight,
+        )  # fmt: skip
+
     def _hello(self) -> bytes:
         address, config = self.config.address, self.config
-        return packets.connect(
+        return self._machine.hello(
             f"{config.name}-{secrets.token_hex(8)}"[:64],
-            self.version,
             keepalive_s=config.keepalive_s,
             user=address.user,
             password=address.password,
@@ -219,53 +268,32 @@ class Client:
             max_packet_bytes=config.max_packet_bytes,
         )
 
-    def _while_connecting(self, first: int, body: bytes) -> None:
-        kind = first & 0xF0
-        if kind == packets.CONNACK:
-            _, reason, _ = packets.read_connack(body, self.version)
-            if reason:
-                self._refused(reason)
-                return
-            assert self._line is not None
-            if not self.config.topics:
-                self._came_up()
-                return
-            self._line.send(packets.subscribe(1, self._topics(), self.version))
-        elif kind == packets.SUBACK:
-            _, reasons = packets.read_suback(body, self.version)
-            for topic, reason in zip(self._topics(), reasons, strict=False):
-                if reason > GRANTED:
-                    self._lose(f"refused the subscription to {topic}", self.config.refused_retry_s)
-                    return
-            self._came_up()
-
-    def _refused(self, reason: int) -> None:
-        if reason in UNSUPPORTED and self.version == V5:
-            self.version = V311
-            self._lose("refused MQTT 5", pause_s=0.0)
-            return
-        why = REASONS.get(reason, f"reason {reason}")
-        self._lose(f"refused the connection: {why}", self.config.refused_retry_s)
-
     def _came_up(self) -> None:
-        self._is_up = True
         self._attempts.came_up()
         self.connects += 1
         self._heard_at = self._said_at = self._clock()
         logger.info("connected to %s, MQTT %s", self.config.address.url, "5" if self.version == V5 else "3.1.1")
 
+    def _refused(self, refused: Refused) -> None:
+        """Drop the connection; a broker that does not speak MQTT 5 is asked again at once."""
+        if refused.is_version and self.version == V5:
+            self.version = V311
+            self._lose("refused MQTT 5", pause_s=0.0)
+        else:
+            self._lose(refused.words, self.config.refused_retry_s)
+
     def _lose(self, why: str, pause_s: float | None = None) -> None:
         """Drop the connection; the next attempt comes after a pause."""
         if self._line is not None:
             self._line.close()
-        self._line, self._is_up = None, False
+        self._line, self._machine.is_up, self._machine.in_flight = None, False, 0
         self._attempts.failed(f"broker {self.config.address.url}", why, pause_s)
 
     # ------------------------------------------------------------ a connection
 
     def _read(self, wait_s: float) -> list[tuple[Token, Published]]:
         assert self._line is not None
-        messages = []
+        messages: list[tuple[Token, Published]] = []
         now = self._clock()
         keepalive_s = self.config.keepalive_s
         if now - self._heard_at > 1.5 * keepalive_s:
@@ -273,19 +301,29 @@ class Client:
         if now - self._said_at > keepalive_s / 2:
             self._line.send(packets.PINGREQ)
             self._said_at = now
-        version, connection = self.version, self.connects
-        for first, body in self._line.receive(wait_s):
-            kind = first & 0xF0
-            if kind == packets.PUBLISH:
-                message = packets.read_publish(first, body, version)
-                messages.append(((connection, message.packet_id), message))
-            elif kind == packets.DISCONNECT:
-                raise ConnectionError("the broker closed the connection")
+        connection = self.connects
+        if data := self._line.receive(wait_s):
             self._heard_at = now
+            for event in self._machine.feed(data):
+                if type(event) is Published:
+                    messages.append(((connection, event.packet_id), event))
+                else:
+                    self._take(event, messages)
         return messages
 
-    def _topics(self) -> list[str]:
-        """The topics; on MQTT 3.1.1 not shared, because amqtt would grant that and deliver nothing."""
-        if self.version == V5:
-            return list(self.config.topics)
-        return [t.split("/", 2)[2] if t.startswith("$share/") else t for t in self.config.topics]
+    def _take(self, event: Event, messages: list[tuple[Token, Published]]) -> None:
+        """One event; a message is added to these."""
+        if isinstance(event, Published):
+            messages.append(((self.connects, event.packet_id), event))
+        elif isinstance(event, Up):
+            self._came_up()
+        elif isinstance(event, Refused):
+            self._refused(event)
+        elif isinstance(event, Closed):
+            raise ConnectionError("the broker closed the connection")
+        elif isinstance(event, Acknowledged) and event.is_refused:
+            self.refusal = event.reason
+
+    def _take_early(self) -> list[tuple[Token, Published]]:
+        early, self._early = self._early, []
+        return early

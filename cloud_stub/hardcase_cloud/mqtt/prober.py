@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A client for questions to a broker: it waits for one packet at a time, and acknowledges when it is told to."""
+"""A client for questions to a broker: it waits for one event at a time, and acknowledges when it is told to."""
 
 from __future__ import annotations
 
 import ssl
 from collections import deque
-from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
 from typing import Any
@@ -14,6 +13,7 @@ from hardcase_edge.errors import WireError
 from hardcase_edge.link.address import Address
 
 from . import packets
+from .machine import Acknowledged, Closed, Event, Granted, Machine, Refused, Up
 from .packets import V5, Published
 from .socket_line import open_line
 
@@ -62,17 +62,18 @@ class Prober:
         self.version = version
         self._answer_s = max(WAIT_S, answer_s)
         self._line = open_line(address, self._answer_s, MAX_PACKET_BYTES, tls)
-        self._packets: deque[tuple[int, bytes]] = deque()
-        self._packet_id = 0
+        self._machine = Machine(version, (), MAX_PACKET_BYTES)
+        self._events: deque[Event] = deque()
         self.closed_for: int | None = None  # the reason of the broker's DISCONNECT
         began = monotonic()
-        self.send(packets.connect(client_id, version, user=address.user, password=address.password, **settings))
+        self.send(self._machine.hello(client_id, user=address.user, password=address.password, **settings))
         try:
-            body = self._await(lambda first, _: first & 0xF0 == packets.CONNACK, self._answer_s)[1]
-            self.has_session, self.reason, self.properties = packets.read_connack(body, version)
+            answer = self._await(Up, Refused)
         except (Silence, WireError):
             self.drop()
             raise
+        self.reason = answer.reason if isinstance(answer, Refused) else 0
+        self.has_session, self.properties = self._machine.has_session, self._machine.properties
         self.connected_s = monotonic() - began
 
     def send(self, data: bytes) -> None:
@@ -82,30 +83,26 @@ class Prober:
 
     def subscribe(self, topic: str, *, retained: bool = False) -> int:
         """Subscribe at QoS 1; the reason code, of which 0 to 2 grant it."""
-        self._packet_id += 1
-        self.send(packets.subscribe(self._packet_id, [topic], self.version, retained=retained))
-        body = self._await(lambda first, _: first & 0xF0 == packets.SUBACK, self._answer_s)[1]
-        return packets.read_suback(body, self.version)[1][0]
+        self.send(self._machine.subscribe([topic], retained=retained))
+        answer = self._await(Granted)
+        assert isinstance(answer, Granted)
+        return answer.reasons[0]
 
     def publish(self, topic: str, payload: bytes, **settings: Any) -> int:
         """Publish at QoS 1; the reason code of the acknowledgement."""
-        self._packet_id += 1
-        number = self._packet_id
-        self.send(packets.publish(topic, payload, number, self.version, **settings))
-
-        def is_mine(first: int, body: bytes) -> bool:
-            return first & 0xF0 == packets.PUBACK and packets.read_acknowledgement(body)[0] == number
-
-        return packets.read_acknowledgement(self._await(is_mine, self._answer_s)[1])[1]
+        self.send(self._machine.publish(topic, payload, **settings))
+        answer = self._await(Acknowledged)
+        assert isinstance(answer, Acknowledged)
+        return answer.reason
 
     def message(self, wait_s: float | None = None, *, acknowledges: bool = True) -> Published | None:
         """The next message; None if none comes in this time, or in that of an answer."""
         wait_s = self._answer_s if wait_s is None else wait_s
         try:
-            first, body = self._await(lambda first, _: first & 0xF0 == packets.PUBLISH, wait_s)
+            message = self._await(Published, wait_s=wait_s)
         except Silence:
             return None
-        message = packets.read_publish(first, body, self.version)
+        assert isinstance(message, Published)
         if acknowledges:
             self.acknowledge(message)
         return message
@@ -118,31 +115,29 @@ class Prober:
     def close(self) -> None:
         """Disconnect."""
         with suppress(OSError):
-            self.send(packets.disconnect(self.version))
+            self.send(self._machine.disconnect())
         self.drop()
 
     def drop(self) -> None:
         """Hang up without a word, as a device whose power is cut."""
         self._line.close()
 
-    def _await(self, is_it: Callable[[int, bytes], bool], wait_s: float) -> tuple[int, bytes]:
-        """The first packet for which this is true; the others stay for later."""
-        until = monotonic() + wait_s
-        looked_at = 0
+    def _await(self, *kinds: type[Event], wait_s: float | None = None) -> Event:
+        """The first event of these kinds; the others stay for later."""
+        until = monotonic() + (self._answer_s if wait_s is None else wait_s)
         while True:
-            for k in range(looked_at, len(self._packets)):
-                first, body = self._packets[k]
-                if is_it(first, body):
-                    del self._packets[k]
-                    return first, body
-            looked_at = len(self._packets)
+            for event in self._events:
+                if isinstance(event, kinds):
+                    self._events.remove(event)
+                    return event
             left_s = until - monotonic()
             if left_s <= 0:
                 raise Silence("no answer in time")
             try:
-                self._packets.extend(self._line.receive(left_s))
+                events = self._machine.feed(self._line.receive(left_s))
             except OSError as error:
                 raise Silence("the broker hung up") from error
-            for first, body in list(self._packets)[looked_at:]:
-                if first & 0xF0 == packets.DISCONNECT:
-                    self.closed_for = body[0] if body else 0
+            self._events += events
+            for event in events:
+                if isinstance(event, Closed):
+                    self.closed_for = event.reason

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One connection to a broker as a socket that never blocks: packets in, bytes out, and a wait for either.
+"""One connection to a broker as a socket that never blocks: bytes in, bytes out, and a wait for either.
 
 It is for one thread that has much to do with one broker. ``open_line`` connects, with TLS and over a WebSocket where
-the address says so; from then on ``receive`` returns the packets that are here, and ``send`` keeps what the broker does
+the address says so; from then on ``receive`` returns the bytes that are here, and ``send`` keeps what the broker does
 not take at once, up to a limit.
 """
 
@@ -11,14 +11,9 @@ from __future__ import annotations
 import select
 import socket
 import ssl
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import Any
 
 from hardcase_edge.link.address import Address, tls_context
-
-from .packets import Reader
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 __all__ = ["Line", "open_line"]
 
@@ -27,29 +22,17 @@ READABLE = select.POLLIN | select.POLLHUP | select.POLLERR
 MAX_UNSENT_BYTES = 4 * 1024 * 1024  # that the broker has not taken
 
 
-Packet = TypeVar("Packet")
-Given = TypeVar("Given", covariant=True)
-
-
-class Parser(Protocol[Given]):
-    """Makes packets of bytes; ``packets.Reader`` is one."""
-
-    def feed(self, data: bytes) -> Sequence[Given]: ...
-
-
-class Line(Generic[Packet]):
+class Line:
     """An open connection.
 
     Parameters
     ----------
     sock : connected, after every handshake; this object owns it
-    reader : makes packets of what comes, and refuses those that are too long
     """
 
-    def __init__(self, sock: Any, reader: Parser[Packet]) -> None:
+    def __init__(self, sock: Any) -> None:
         self._sock = sock
         self._sock.setblocking(False)
-        self._reader = reader
         self._unsent = bytearray()
         self._poll = select.poll()
         self._poll.register(sock, READABLE)
@@ -79,48 +62,44 @@ class Line(Generic[Packet]):
             del self._unsent[:n]
         return True
 
-    def receive(self, wait_s: float) -> Sequence[Packet]:
-        """The packets that come within these seconds, as soon as there is one.
+    def receive(self, wait_s: float) -> bytes:
+        """The bytes that come within these seconds, as soon as there is one; none if none comes.
 
         Raises
         ------
-        OSError, WireError
-            The connection is lost; or what comes is not the protocol, or a packet is too long.
+        OSError
+            The connection is lost.
         """
         self.flush()
-        if not self._is_ready(wait_s):
-            return ()
+        if not (self.is_ready or self.wait(wait_s)):
+            self.flush()
+            return b""
         try:
             data = self._sock.recv(READ_BYTES)
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            return ()
+            return b""
         if not data:
             raise ConnectionError("the broker hung up")
-        return self._reader.feed(bytes(data))
+        return bytes(data)
 
     def close(self) -> None:
         """Close the socket."""
         self._sock.close()
 
-    def _is_ready(self, wait_s: float) -> bool:
-        """Wait until there is something to read; meanwhile write what is left."""
-        if self._pending():
-            return True
+    def wait(self, wait_s: float) -> bool:
+        """Wait until the socket has something to read, or takes more of what is left; whether it has."""
         self._poll.modify(self._sock, READABLE | (select.POLLOUT if self._unsent else 0))
         events = self._poll.poll(max(0.0, wait_s) * 1000)
-        if events and events[0][1] & select.POLLOUT:
-            self.flush()
         return any(event & ~select.POLLOUT for _, event in events)
 
-    def _pending(self) -> bool:
+    @property
+    def is_ready(self) -> bool:
         """Whether TLS or the WebSocket have bytes that the socket has not."""
         pending = getattr(self._sock, "pending", None)
         return pending is not None and bool(pending())
 
 
-def open_line(
-    address: Address, timeout_s: float, max_packet_bytes: int, tls: ssl.SSLContext | None = None
-) -> Line[tuple[int, bytes]]:
+def open_line(address: Address, timeout_s: float, max_packet_bytes: int, tls: ssl.SSLContext | None = None) -> Line:
     """Connect to an address; ``tls``: its settings, if they are there already.
 
     Raises
@@ -143,4 +122,4 @@ def open_line(
     except BaseException:
         sock.close()
         raise
-    return Line(sock, Reader(max_packet_bytes))
+    return Line(sock)

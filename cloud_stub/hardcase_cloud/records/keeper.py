@@ -3,14 +3,13 @@
 
 The connection's thread only puts messages into the inbox, which is bounded for each device and for all; what finds no
 room is not acknowledged, and its device sends it again. Only the thread of ``run`` touches the database, and only it
-sends acknowledgements, on a connection of their own: at QoS 0, because a device that misses one sends its records
-again. While the database cannot be used, records wait in a spool, bounded too, and devices keep theirs until they are
+sends acknowledgements, on the same connection: at QoS 0, because a device that misses one sends its records again.
+While the database cannot be used, records wait in a spool, bounded too, and devices keep theirs until they are
 acknowledged. The registry of devices follows from their retained states and facts.
 """
 
 from __future__ import annotations
 
-import secrets
 import threading
 import time
 from collections import Counter, deque
@@ -19,12 +18,13 @@ from itertools import groupby
 
 from hardcase_edge.errors import InputError, WireError
 from hardcase_edge.link.address import Address
-from hardcase_edge.link.connection import Connection, ConnectionConfig, Message
 from hardcase_edge.link.wire import ack_topic, audit_topic, decision_topic, devices_of, facts_topic, status_topic
 from hardcase_edge.outbox.acks import pack_acks
 
 from ..metrics.families import StoreFigures
-from ..mqtt.client import Client, ClientConfig
+from ..mqtt.client import ClientConfig
+from ..mqtt.packets import Published
+from ..mqtt.threaded import ThreadedClient
 from .database import Database
 from .dialects import keep_storable
 from .incoming import MAX_RECORD_BYTES, Incoming, parse_record
@@ -137,20 +137,12 @@ class Keeper:
         self._lag_s = 0.0  # from the moment at which a batch was taken until it was on the disk
         names = ("kept", "repeated", "malformed", "oversized", "unwritable", "unsent", "removed")
         self.counters: Counter[str] = Counter(dict.fromkeys(names, 0))
-        config = ConnectionConfig(
-            address=address, client_id=f"hardcase-store-{secrets.token_hex(8)}", max_in_flight=256,
-            max_packet_bytes=2 * MAX_RECORD_BYTES,
-        )  # fmt: skip
-        self._connection = Connection(
-            config,
-            subscribe=decision_topic(devices_of(tenant)),
-            also=tuple(topic(devices_of(tenant)) for topic in (audit_topic, status_topic, facts_topic)),
+        topics = [topic(devices_of(tenant)) for topic in (decision_topic, audit_topic, status_topic, facts_topic)]
+        config = ClientConfig(
+            address=address, topics=topics, name="hardcase-store", max_packet_bytes=2 * MAX_RECORD_BYTES,
             wants_retained=True,
-            on_message=self._take,
-        )
-        self._voice = Client(
-            ClientConfig(address=address, topics=(), name="hardcase-acks"), is_stopping=self._stop.is_set
-        )
+        )  # fmt: skip
+        self._client = ThreadedClient(config, self._take)
 
     def start(self) -> None:
         """Connect and subscribe; from then on the connection's thread reconnects whenever the connection breaks.
@@ -160,8 +152,7 @@ class Keeper:
         LinkError
             The broker cannot be reached, or it refuses the connection or a subscription.
         """
-        self._connection.open(START_S)
-        self._voice.open(START_S)
+        self._client.open(START_S)
 
     def stop(self) -> None:
         """Make ``run`` return soon; may be called by a signal handler or another thread."""
@@ -171,14 +162,12 @@ class Keeper:
         """Keep records until ``stop``, or until ``count`` of them are kept; then disconnect."""
         while not self._stop.is_set() and (count is None or self.counters["kept"] < count):
             self.step(POLL_S)
-        self._connection.unsubscribe()
-        self._connection.flush(POLL_S)
-        self._connection.stop()
-        self._voice.close()
+        self._client.unsubscribe()
+        self._client.flush(POLL_S)
+        self._client.stop()
 
     def step(self, wait_s: float) -> None:
         """Keep one batch of what arrives in this time, and acknowledge it."""
-        self._voice.receive(0.0)  # signs of life, and the next connection after one that broke
         room = min(BATCH, SPOOL - len(self._spool))
         for topic, payload in self._inbox.take(room, wait_s, LINGER_S) if room else self._wait(wait_s):
             if record := self._parse(topic, payload):
@@ -210,7 +199,7 @@ class Keeper:
 
     # ------------------------------------------------------------ parts
 
-    def _take(self, message: Message) -> None:
+    def _take(self, message: Published) -> None:
         if not self._presence.take(message.topic, message.payload):
             self._inbox.put(message.topic, message.payload)
 
@@ -263,6 +252,6 @@ class Keeper:
     def _acknowledge(self, records: list[Incoming]) -> None:
         for device, of_device in groupby(sorted(records, key=lambda r: r.device), key=lambda r: r.device):
             for payload in pack_acks((r.boot, r.sequence) for r in of_device):
-                if not self._voice.publish(ack_topic(device), payload, None, ACK_EXPIRY_S):
+                if not self._client.publish(ack_topic(device), payload, expires_s=ACK_EXPIRY_S):
                     self.counters["unsent"] += 1
-        self._voice.flush(ACK_S)
+        self._client.flush(ACK_S)

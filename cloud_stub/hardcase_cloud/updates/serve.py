@@ -7,7 +7,6 @@ between two runs, because the devices' retained facts say how far each one is.
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections import deque
 from collections.abc import Callable
@@ -15,7 +14,6 @@ from threading import Condition
 
 from hardcase_edge.errors import HardcaseError, WireError
 from hardcase_edge.link.address import Address
-from hardcase_edge.link.connection import Connection, ConnectionConfig, Message
 from hardcase_edge.link.wire import (
     device_of_topic,
     devices_of,
@@ -25,12 +23,16 @@ from hardcase_edge.link.wire import (
     update_topic,
 )
 
+from ..mqtt.client import ClientConfig
+from ..mqtt.packets import Published
+from ..mqtt.threaded import ThreadedClient
 from .campaign import Campaign
 
 __all__ = ["Server"]
 
 MOST_WAITING = 8_192  # messages; devices ask again for what is dropped here
 START_S = 15.0
+MAX_PACKET_BYTES = 65_536
 STEP_S = 0.25  # how long to wait for a message at most
 FULL_PAUSE_S = 0.002  # while the connection has as many unacknowledged messages as it may
 SETTLE_S = 3.0  # how long retained statuses take to come, before which nothing is said to be done
@@ -66,19 +68,15 @@ class Server:
         self._on_step, self._on_open = on_step, on_open
         self._reload, self._on_change = reload, on_change
         self._changed = Condition()
-        self._queue: deque[Message | None] = deque()  # None: a new connection
+        self._queue: deque[Published | None] = deque()  # None: a new connection
         self._told: dict[str, tuple[str, str]] = {}
         self._is_stopping = False
-        self._connection = Connection(
-            ConnectionConfig(
-                address=address, client_id=f"hardcase-offer-{secrets.token_hex(8)}", max_in_flight=64
-            ),
-            subscribe=fetch_topic(devices_of(tenant)),
-            also=(status_topic(devices_of(tenant)), facts_topic(devices_of(tenant))),
+        topics = [topic(devices_of(tenant)) for topic in (fetch_topic, status_topic, facts_topic)]
+        config = ClientConfig(
+            address=address, topics=topics, name="hardcase-offer", max_packet_bytes=MAX_PACKET_BYTES,
             wants_retained=True,
-            on_message=self._take,
-            on_up=lambda: self._take(None),
         )  # fmt: skip
+        self._client = ThreadedClient(config, self._take, on_up=lambda: self._take(None))
 
     def run(self, *, waits: bool = False) -> None:
         """Connect, and serve until every device is done or ``stop`` is called; ``waits``: only ``stop`` ends it.
@@ -88,7 +86,7 @@ class Server:
         LinkError
             The broker cannot be reached.
         """
-        self._connection.open(START_S)
+        self._client.open(START_S)
         self._on_open()
         settled_at, reload_at = time.monotonic() + SETTLE_S, time.monotonic() + RELOAD_S
         try:
@@ -103,8 +101,8 @@ class Server:
                 if not waits and is_settled and self.campaign.is_done:
                     return
         finally:
-            self._connection.flush(STEP_S)
-            self._connection.stop()
+            self._client.flush(STEP_S)
+            self._client.stop()
 
     def stop(self) -> None:
         """Make ``run`` return soon; may be called by a signal handler or another thread."""
@@ -121,26 +119,26 @@ class Server:
 
     def _flush_one(self) -> bool:
         """Publish the next message, if there is one."""
-        outgoing = self.campaign.outgoing(time.monotonic()) if self._connection.is_up else None
+        outgoing = self.campaign.outgoing(time.monotonic()) if self._client.is_up else None
         if outgoing is None:
             return False
         device, payload = outgoing
-        while not self._connection.publish(update_topic(device), payload):
-            if not self._connection.is_up or self._is_stopping:
+        while not self._client.publish(update_topic(device), payload, qos=1):
+            if not self._client.is_up or self._is_stopping:
                 break  # the device asks again
             time.sleep(FULL_PAUSE_S)
         return True
 
-    def _next(self, wait_s: float) -> Message | bool | None:
+    def _next(self, wait_s: float) -> Published | bool | None:
         """The next message; False if none comes in this time."""
         with self._changed:
             if not self._queue and wait_s:
                 self._changed.wait(wait_s)
             return self._queue.popleft() if self._queue else False
 
-    def _receive(self, message: Message | bool | None) -> None:
+    def _receive(self, message: Published | bool | None) -> None:
         now = time.monotonic()
-        if not isinstance(message, Message):
+        if not isinstance(message, Published):
             self.campaign.forget_queues()
             return
         kinds = {"fetch": fetch_topic, "status": status_topic, "facts": facts_topic}
@@ -171,7 +169,7 @@ class Server:
                     self._on_change(device, *state)
             self._told = states
 
-    def _take(self, message: Message | None) -> None:
+    def _take(self, message: Published | None) -> None:
         with self._changed:
             if len(self._queue) < MOST_WAITING:
                 self._queue.append(message)

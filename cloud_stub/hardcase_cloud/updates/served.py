@@ -8,14 +8,13 @@ let a user ask under its own name at most. Any reply of the right f0 will do, al
 from __future__ import annotations
 
 import secrets
-import threading
 from dataclasses import dataclass
+from time import monotonic
 
 from hardcase_edge.bundle.file import unpack_bundle
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import InputError, WireError
 from hardcase_edge.link.address import Address
-from hardcase_edge.link.connection import Connection, ConnectionConfig, Message
 from hardcase_edge.link.wire import (
     ID_BYTES,
     Request,
@@ -27,12 +26,14 @@ from hardcase_edge.link.wire import (
     unpack_reply,
 )
 
+from ..mqtt.client import Client, ClientConfig
+from ..mqtt.machine import NO_SUBSCRIBERS, REASONS
+
 __all__ = ["Served", "ask_f0"]
 
 WAIT_S = 2.0  # for a reply
 START_S = 15.0
 DIGITS = 12
-NOBODY = "no matching subscribers"  # why a broker of MQTT 5 has nobody to give a request to
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +45,13 @@ class Served:
     hpc : its SHA-256, in hex; "" if the bundle asks nobody
     answers : whether a worker of it has replied
     other : SHA-256 of an f0 whose worker replied, and no worker of the right one; "" if none did
-    why : why the broker refused the request, or ""
+    refusal : the reason code with which the broker refused the request, or has nobody to give it to; 0: it took it
     """
 
     hpc: str
     answers: bool = False
     other: str = ""
-    why: str = ""
+    refusal: int = 0
 
     @property
     def words(self) -> str:
@@ -60,8 +61,9 @@ class Served:
             return ""
         if self.other:
             return f"no worker serves f0 {ours} of this bundle, but one serves {self.other[:DIGITS]}"
-        if self.why and self.why != NOBODY:
-            return f"whether a worker serves f0 {ours} of this bundle cannot be asked: {self.why}"
+        if self.refusal not in (0, NO_SUBSCRIBERS):
+            why = REASONS.get(self.refusal, f"reason {self.refusal}")
+            return f"whether a worker serves f0 {ours} of this bundle cannot be asked: {why}"
         return f"no worker answers for f0 {ours} of this bundle"
 
 
@@ -80,21 +82,23 @@ def ask_f0(address: Address, bundle: bytes, tenant: str = "", *, wait_s: float =
     if not manifest.hpc:
         return Served("")
     hpc, id_ = bytes.fromhex(manifest.hpc), secrets.token_bytes(ID_BYTES)
-    device, heard = _name(address.user, tenant), _Heard(hpc, program.n_classes, id_)
-    config = ConnectionConfig(address=address, client_id=f"hardcase-asks-{secrets.token_hex(8)}", max_in_flight=1)
-    connection = Connection(
-        config, subscribe=reply_topic(device), on_message=heard.take, on_refused=lambda _, why: heard.refused(why)
-    )
-    connection.open(START_S)
+    device = _name(address.user, tenant)
+    client = Client(ClientConfig(address=address, topics=[reply_topic(device)], name="hardcase-asks"))
+    client.open(START_S)
     try:
         dtypes = [program.features[f].dtype for f in program.uplink.features]
-        request = Request(id_, hpc, round(wait_s * 1000), (None,) * len(dtypes), is_audit=True)
-        payload = pack_request(request, dtypes)
-        connection.publish(request_topic(device), payload, response_topic=reply_topic(device), correlation=id_)
-        heard.is_over.wait(wait_s)
+        payload = pack_request(Request(id_, hpc, round(wait_s * 1000), (None,) * len(dtypes), is_audit=True), dtypes)
+        client.publish(request_topic(device), payload, id_, qos=1, response_topic=reply_topic(device))
+        other, until = "", monotonic() + wait_s
+        while not client.refusal and (left_s := until - monotonic()) > 0:
+            for _, message in client.receive(left_s):
+                answers, told = _heard(message.payload, hpc, program.n_classes, id_)
+                if answers:
+                    return Served(manifest.hpc, answers=True)
+                other = told or other  # the right one may still answer
     finally:
-        connection.stop()
-    return heard.found(manifest.hpc)
+        client.close()
+    return Served(manifest.hpc, other=other, refusal=client.refusal)
 
 
 def _name(user: str | None, tenant: str) -> str:
@@ -106,27 +110,10 @@ def _name(user: str | None, tenant: str) -> str:
         return f"{tenant}/{random}" if tenant else random
 
 
-class _Heard:
-    """What has come back; filled on the connection's thread."""
-
-    def __init__(self, hpc: bytes, n_classes: int, id_: bytes) -> None:
-        self._hpc, self._n_classes, self._id = hpc, n_classes, id_
-        self._answers, self._other, self._why = False, "", ""
-        self.is_over = threading.Event()
-
-    def take(self, message: Message) -> None:
-        try:
-            if unpack_reply(message.payload, self._hpc, self._n_classes).id == self._id:
-                self._answers = True
-                self.is_over.set()
-        except WireError as error:
-            told = other_hpc_in(message.payload) if error.reason == "other_hpc" else None
-            if told is not None and told[0] == self._id:
-                self._other = told[1].hex()  # the right one may still answer
-
-    def refused(self, why: str) -> None:
-        self._why = why
-        self.is_over.set()
-
-    def found(self, hpc: str) -> Served:
-        return Served(hpc, self._answers, self._other, self._why)
+def _heard(payload: bytes, hpc: bytes, n_classes: int, id_: bytes) -> tuple[bool, str]:
+    """Whether this answers for the right f0, and the SHA-256 of another one that does not; "" if it says nothing."""
+    try:
+        return unpack_reply(payload, hpc, n_classes).id == id_, ""
+    except WireError as error:
+        told = other_hpc_in(payload) if error.reason == "other_hpc" else None
+        return False, told[1].hex() if told is not None and told[0] == id_ else ""

@@ -58,21 +58,22 @@ def test_the_embedded_broker_speaks_3_1_1_alone_and_says_what_that_costs(capsys)
 
 
 class Late:
-    """A line whose packets come a tenth of a second late."""
+    """A line whose bytes come a tenth of a second late."""
 
     def __init__(self, line: Any) -> None:
-        self._line, self._due = line, list[tuple[float, Any]]()
+        self._line, self._due = line, list[tuple[float, bytes]]()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._line, name)
 
-    def receive(self, wait_s: float) -> list[Any]:
+    def receive(self, wait_s: float) -> bytes:
         until = time.monotonic() + wait_s
         while (now := time.monotonic()) < until and not (self._due and self._due[0][0] <= now):
-            self._due += [(now + 0.1, packet) for packet in self._line.receive(0.005)]
-        due = [packet for at, packet in self._due if at <= now]
+            if data := self._line.receive(0.005):
+                self._due.append((now + 0.1, data))
+        due = [data for at, data in self._due if at <= now]
         del self._due[: len(due)]
-        return due
+        return b"".join(due)
 
 
 def test_on_a_slow_line_it_waits_for_longer_before_it_says_that_nothing_came(tmp_path, monkeypatch):

@@ -84,12 +84,12 @@ def test_a_status_without_a_state_is_dropped():
     assert (presence.dropped, presence.drain()) == (1, [])
 
 
-def test_acknowledgements_have_a_connection_of_their_own_which_comes_back(broker, tmp_path, monkeypatch):
+def test_acknowledgements_share_the_connection_which_comes_back(broker, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "ClientConfig", partial(ClientConfig, retry_first_s=0.01, retry_most_s=0.02))
     with keeping(broker, tmp_path / "d.sqlite") as (keeper, device, acks):
-        keeper._voice._line._sock.shutdown(SHUT_RDWR)
+        keeper._client._client._line._sock.shutdown(SHUT_RDWR)
         until(lambda: device.publish(decision_topic("pi-1"), pack(1)) and acks)
-        assert (keeper.counters["kept"], keeper._voice.connects) == (1, 2)
+        assert (keeper.counters["kept"], keeper._client.connects) == (1, 2)
 
 
 def test_what_cannot_be_written_is_not_acknowledged_until_it_can(broker, tmp_path, monkeypatch):
