@@ -177,29 +177,34 @@ class Client:
         correlation, response_topic : of MQTT 5, dropped on 3.1.1
         expires_s : seconds after which nobody wants it any more; None: it does not expire
         """
-        if self._line is None or not self.is_up or not self._line.has_room:
+        machine, line = self._machine, self._line
+        if line is None or not machine.is_up or not line.has_room:
             self.lost += 1
             return False
         expiry_s = None if expires_s is None else max(1, ceil(expires_s))
-        data = self._machine.publish(
-            topic, payload, qos=qos, correlation=correlation, response_topic=response_topic, expiry_s=expiry_s
-        )
-        self._line.send(data)
-        return bool(data)
+        packet_id = machine.new_message() if qos else 0
+        if qos and not packet_id:
+            return False
+        data = packets.publish(
+            topic, payload, packet_id, machine.version, correlation=correlation, response_topic=response_topic,
+            expiry_s=expiry_s,
+        )  # fmt: skip
+        line.send(data)
+        return True
 
     def flush(self, wait_s: float = 0.0) -> bool:
         """Send what is ready; with a time, wait that long for the broker to take all of it. Whether it has."""
         until = self._clock() + wait_s
-        with suppress(OSError):  # ``receive`` meets it again, and drops the connection
-            while self._line is not None:
-                if self._line.flush():
-                    return True
+        try:
+            while self._line is not None and not self._line.flush():
                 left_s = until - self._clock()
                 if left_s <= 0:
                     return False
                 if self._line.wait(left_s):
                     sleep(SPIN_S)  # it has something to read, which is not this method's
-        return False
+        except OSError:  # ``receive`` meets it again, and drops the connection
+            return False
+        return self._line is not None
 
     def unsubscribe(self) -> None:
         """Ask the broker to send nothing more; messages on their way still arrive."""

@@ -170,17 +170,20 @@ class Machine:
         answer, self._answer = self._answer, b""
         return answer
 
-    def publish(self, topic: str, payload: bytes, *, qos: int = 1, **settings: Any) -> bytes:
+    def publish(self, topic: str, payload: bytes, qos: int = 1, **settings: Any) -> bytes:
         """A message; nothing if it is of QoS 1 and as many await their acknowledgement as may.
 
         Settings as of ``packets.publish``.
         """
-        if not qos:
-            return packets.publish(topic, payload, 0, self.version, **settings)
+        packet_id = self.new_message() if qos else 0
+        return b"" if qos and not packet_id else packets.publish(topic, payload, packet_id, self.version, **settings)
+
+    def new_message(self) -> int:
+        """The packet id of a message of QoS 1 that is sent now; 0 if as many await their acknowledgement as may."""
         if self.in_flight >= self._max_in_flight:
-            return b""
+            return 0
         self.in_flight += 1
-        return packets.publish(topic, payload, self.next_id(), self.version, **settings)
+        return self.next_id()
 
     def subscribe(self, topics: Sequence[str], *, retained: bool = False) -> bytes:
         """A further subscription, which ``Granted`` answers."""
