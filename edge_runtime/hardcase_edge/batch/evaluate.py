@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -206,12 +206,14 @@ class Batch:
                 _send(rows, self._select(node, rows), arrived)
             elif isinstance(node, Answer):
                 label[rows], margin[rows] = self._answer(node, rows, bought)
-            else:
+            elif isinstance(node, Forward):
                 can = self._can_have(node, rows, bought)
                 _send(rows[~can], np.full(int((~can).sum()), node.fallback), arrived)
                 rows = rows[can]
                 bought[_cells(node.sensors, rows)] = True
                 label[rows], forwarded[rows] = hpc_label[rows], True
+            else:
+                assert_never(node)
         bought[self._dead] = False
         return Outcome(label, self._costs(bought, forwarded), forwarded, margin, at), bought
 

@@ -4,12 +4,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..program.definition import Opaque, Polynomial, Program, Scorer, Trees
+from ..program.definition import (
+    Opaque,
+    Polynomial,
+    Program,
+    Scorer,
+    Stack,
+    Trees,
+)
 from .codes import codes_of
 from .polynomials import score_polynomial
 from .trees import score_stack, score_trees
@@ -39,6 +46,8 @@ def score_codes(scorers: Sequence[Scorer], k: int, codes: Array) -> Array:
         return score_trees(s, codes)
     if isinstance(s, Opaque):
         raise ValueError(f"scorer {k} is a TFLite model, which numpy cannot run; pass its scores to Batch")
-    below = scorers[s.trees]
-    assert isinstance(below, Trees)
-    return score_stack(s, below, codes)
+    if isinstance(s, Stack):
+        below = scorers[s.trees]
+        assert isinstance(below, Trees)
+        return score_stack(s, below, codes)
+    assert_never(s)

@@ -32,6 +32,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Collection, Iterable, Sequence
 from itertools import accumulate
+from typing import assert_never
 
 from ..errors import ImageError
 from ..program.cost import Meter
@@ -39,6 +40,7 @@ from ..program.definition import (
     Acquire,
     Answer,
     Branch,
+    Forward,
     Node,
     Opaque,
     Polynomial,
@@ -260,7 +262,9 @@ class Image:
             at = [len(node.margins), out.i64(node.margins), out.i16(node.confidences)]
             kind = ANSWERS.index(node.kind) | (node.shift & 0xFF) << 8
             return out.i32([3, s.scorer, s.start, s.stop - s.start, kind, *at])
-        return out.i32([4, node.fallback, node.fallback, len(node.sensors), *node.sensors])
+        if isinstance(node, Forward):
+            return out.i32([4, node.fallback, node.fallback, len(node.sensors), *node.sensors])
+        assert_never(node)
 
 
 class Memory:
@@ -281,7 +285,9 @@ class Memory:
 
 
 def _width(scorer: Scorer) -> int:
-    return len(scorer.base) if isinstance(scorer, Trees) else 0 if isinstance(scorer, Opaque) else len(scorer.bias)
+    if isinstance(scorer, Polynomial | Stack):
+        return len(scorer.bias)
+    return len(scorer.base) if isinstance(scorer, Trees) else len(scorer.low)
 
 
 def _longest_path(nodes: Sequence[Node]) -> int:

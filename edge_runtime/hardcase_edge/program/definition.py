@@ -47,7 +47,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import ldexp
-from typing import Any
+from typing import Any, assert_never
 
 from ..base.record import cached, field, record
 from .kinds import CLASS
@@ -370,7 +370,9 @@ def targets_of(node: Node) -> tuple[int, ...]:
         return (*(c.target for c in node.candidates), node.otherwise)
     if isinstance(node, Forward):
         return (node.fallback,)
-    return ()
+    if isinstance(node, Answer):
+        return ()
+    assert_never(node)
 
 
 def led(node: Node, to: Callable[[int], int]) -> Node:
@@ -384,4 +386,8 @@ def led(node: Node, to: Callable[[int], int]) -> Node:
     if isinstance(node, Select):
         candidates = tuple(replace(c, target=to(c.target)) for c in node.candidates)
         return replace(node, candidates=candidates, otherwise=to(node.otherwise))
-    return replace(node, fallback=to(node.fallback)) if isinstance(node, Forward) else node
+    if isinstance(node, Forward):
+        return replace(node, fallback=to(node.fallback))
+    if isinstance(node, Answer):
+        return node
+    assert_never(node)

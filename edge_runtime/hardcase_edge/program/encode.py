@@ -9,6 +9,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable
 from itertools import chain
+from typing import assert_never
 
 from ..errors import ProgramError
 from .definition import (
@@ -18,8 +19,10 @@ from .definition import (
     Answer,
     Branch,
     Column,
+    Forward,
     Node,
     Number,
+    Opaque,
     Polynomial,
     Program,
     Scorer,
@@ -175,17 +178,12 @@ def _scorer(w: _Writer, s: Scorer) -> list[int]:
             w.numbers("i16", [x for row in s.weights for x in row]),
             w.numbers("i64", s.bias),
         ]
-    blob = array("b", s.blob)
-    return [
-        3,
-        len(s.features),
-        w.put("i32", s.features),
-        w.put("i8", blob),
-        len(blob),
-        len(s.low),
-        w.put("i64", s.low),
-        w.put("i64", s.high),
-    ]
+    if isinstance(s, Opaque):
+        blob = array("b", s.blob)
+        features, bounds = w.put("i32", s.features), (s.low, s.high)
+        at_blob = w.put("i8", blob)
+        return [3, len(s.features), features, at_blob, len(blob), len(s.low), *(w.put("i64", b) for b in bounds)]
+    assert_never(s)
 
 
 def _terms(w: _Writer, s: Polynomial) -> tuple[bool, int, int]:
@@ -242,7 +240,9 @@ def _node(w: _Writer, n: Node) -> list[int]:
             w.put("i16", n.confidences),
             n.shift,
         ]
-    return [4, w.put("i32", n.sensors), len(n.sensors), n.fallback]
+    if isinstance(n, Forward):
+        return [4, w.put("i32", n.sensors), len(n.sensors), n.fallback]
+    assert_never(n)
 
 
 def _slice_words(s: Slice) -> list[int]:

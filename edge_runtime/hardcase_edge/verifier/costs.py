@@ -9,8 +9,18 @@ nodes that buy.
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from ..program.cost import Meter
-from ..program.definition import Acquire, Answer, Forward, Program, targets_of
+from ..program.definition import (
+    Acquire,
+    Answer,
+    Branch,
+    Forward,
+    Program,
+    Select,
+    targets_of,
+)
 from ..program.reads import bits_of
 
 __all__ = ["cost_range"]
@@ -60,10 +70,12 @@ def cost_range(p: Program) -> tuple[int, int, bool]:
                 worst = max(worst, more_high)
                 best = more_low if healthy and not 0 <= best < more_low else best
                 todo.append((node.fallback, (after, False, more_high, more_low)))
-        else:
+        elif isinstance(node, Branch | Select):
             targets = targets_of(node)
             steps += len(targets)
             todo.extend([(t, paid) for t in set(targets)])
+        else:
+            assert_never(node)
         if len(seen) > MAX_STATES or steps > MAX_STEPS:
             return largest.total(range(len(p.sensors)), 1), 0, False
     return worst, max(best, 0), True

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from itertools import chain
 from operator import lt
+from typing import assert_never
 
 from ..errors import ProgramError
 from ..program.cost import evaluate_polynomial
@@ -59,8 +60,10 @@ def check_nodes(p: Program, bounds: list[tuple[int, ...]]) -> None:
         elif isinstance(node, Answer):
             width = _width(node.scores, widths, what)
             _check_answer(p, node, width, bounds[node.scores.scorer][node.scores.start], what)
-        else:
+        elif isinstance(node, Select):
             _check_select(p, node, what)
+        else:
+            assert_never(node)
     _check_fallbacks(p)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain
 from math import prod
+from typing import assert_never
 
 from ..base.record import record
 from ..errors import ProgramError
@@ -47,8 +48,10 @@ def prove_scorer(program: Program, index: int, before: Sequence[Proved]) -> Prov
         proved = _trees(program, s, what)
     elif isinstance(s, Stack):
         proved = _stack(program, s, what, before)
-    else:
+    elif isinstance(s, Opaque):
         proved = _opaque(program, s, what)
+    else:
+        assert_never(s)
     need(len(proved.outputs) >= 1, f"{what} has no output")
     return proved
 

@@ -7,6 +7,7 @@ Work is counted here and nowhere guessed, so that no bundle keeps a device busy:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import assert_never
 
 from ..program.definition import Acquire, Affine, Answer, Branch, Column, Forward, Node, Program, Select, targets_of
 from ..program.limits import MAX_OPERATIONS, MAX_SESSION_BYTES, MAX_WORK, WORK
@@ -61,8 +62,10 @@ def _node_work(p: Program, node: Node) -> int:
         work += 2 * len(node.bracket) + sum([_named(p.nodes[t]) for t in set(targets)]) // 16
     elif isinstance(node, Select):
         work += sum([WORK["candidate"] + len(c.cost) for c in node.candidates])
-    else:
+    elif isinstance(node, Answer):
         work += 2 * len(node.margins)
+    else:
+        assert_never(node)
     return work
 
 
@@ -152,6 +155,8 @@ def _operations(p: Program, proofs: Sequence[Proved], prices: Sequence[int], nod
             operations += sum([looks[t] for t in node.targets]) + 2 * len(node.bracket)
         else:
             operations += len(node.margins)
+    elif not isinstance(node, Acquire):
+        assert_never(node)
     return operations
 
 
