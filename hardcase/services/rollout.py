@@ -237,7 +237,7 @@ def _serve(args: argparse.Namespace, registry: Registry, number: int) -> int:
     from hardcase_cloud.updates.campaign import OTHER, Campaign
     from hardcase_cloud.updates.offer import make_offer
     from hardcase_cloud.updates.serve import Server
-    from hardcase_cloud.updates.served import ask_f0
+    from hardcase_cloud.updates.served import Question, Served, ask_f0, name_of
     from hardcase_edge.bundle.compatible import identity_in
     from hardcase_edge.bundle.load import load_bytes
 
@@ -255,9 +255,13 @@ def _serve(args: argparse.Namespace, registry: Registry, number: int) -> int:
         data, offer, release = make_offer(row.path, row.metadata or None, replaces=replaces)
         if data == campaign.bundle:
             campaign.offer, campaign.release = offer, release
-        serving.f0 = ask_f0(address, data, tenant).words
+        server.ask(Question(data, name), note)
+
+    def note(served: Served) -> None:
+        serving.f0 = served.words
 
     tenant = one_tenant(registry.instances(number))
+    name = name_of(address, tenant)  # one for all questions, because each has a subscription
     serving = Serving(
         registry, row, campaign, on_change=lambda line: say(args.json, "rollout", {"id": number, "now": line}),
         shipped=load_bytes(made[0]).manifest.shipped,

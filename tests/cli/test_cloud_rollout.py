@@ -17,6 +17,7 @@ import pytest
 from hardcase.cli import main
 from hardcase.services import rollout
 from hardcase.services.flags import parse_time
+from hardcase_cloud.mqtt.socket_line import Line, open_line
 from hardcase_cloud.records.database import Database
 from hardcase_cloud.records.dialects import Row
 from hardcase_cloud.records.incoming import Incoming
@@ -26,7 +27,7 @@ from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.bundle.compatible import identity_in
 from hardcase_edge.bundle.prices import Prices
 from hardcase_edge.errors import InputError
-from hardcase_edge.link.address import parse_address
+from hardcase_edge.link.address import Address, parse_address
 from hardcase_edge.link.connection import Connection, ConnectionConfig
 from hardcase_edge.link.wire import BUSY, OTHER_HPC, Request, facts_topic, status_topic, update_topic
 from hardcase_edge.update.messages import OFFER, kind_of
@@ -239,6 +240,35 @@ def test_whether_a_worker_answers_is_said_before_anything_is_sent(
     out, err = capsys.readouterr()
     assert json.loads(out.splitlines()[0])["f0_answers"] is False
     assert "no worker answers for f0 000102030405 of this bundle; until one does" in err
+
+
+def test_a_running_roll_out_asks_for_a_worker_again_and_on_its_own_connection(
+    broker: Broker, fleet: Fleet, devices: Devices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hardcase_cloud.updates.serve.RELOAD_S", 0.05)
+    opened: list[Address] = []
+
+    def counted(address: Address, *settings: Any) -> Line:
+        opened.append(address)
+        return open_line(address, *settings)
+
+    monkeypatch.setattr("hardcase_cloud.mqtt.client.open_line", counted)
+    devices(1, fleet.target)
+    thread = threading.Thread(target=lambda: fleet.start(broker.url, "--canary", "6"))
+    thread.start()
+    registry = fleet.registry()
+
+    def f0() -> str:
+        rows = registry.rollouts()
+        return json.loads(rows[0].machine).get("f0", "") if rows else ""
+
+    until(lambda: f0().startswith("no worker answers"))
+    with Cloud(broker.url):
+        until(lambda: f0() == "")
+    until(lambda: f0().startswith("no worker answers"))
+    assert fleet.run("stop", "1", "--store", fleet.store) == 0
+    thread.join(10)
+    assert len(opened) == 3, "two to ask before the first offer, one after the other, and then one for all"
 
 
 def test_it_is_paused_resumed_served_by_another_process_and_stopped(

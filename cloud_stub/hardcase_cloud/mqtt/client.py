@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from math import ceil
@@ -39,6 +40,7 @@ __all__ = ["Client", "ClientConfig"]
 logger = logging.getLogger(__name__)
 
 SPIN_S = 0.001
+REFUSALS = 256  # that are remembered
 Token = tuple[int, int]  # number of the connection, packet id
 
 
@@ -77,8 +79,8 @@ class Client:
         How many times the connection has come up.
     lost : int
         Messages that could not be sent, because there was no connection or the broker does not read.
-    refusal : int
-        Why the broker refused the last message of QoS 1 that it refused, or had nobody to give it to; 0: it did not.
+    refusals : deque of tuples
+        Packet id and reason code of the last messages of QoS 1 that the broker refused, or had nobody to give to.
     """
 
     def __init__(
@@ -90,7 +92,8 @@ class Client:
     ) -> None:
         self.config = config
         self.version = V5
-        self.connects = self.lost = self.refusal = 0
+        self.connects = self.lost = 0
+        self.refusals: deque[tuple[int, int]] = deque(maxlen=REFUSALS)
         self._is_stopping = is_stopping
         self._clock = clock
         self._tls: ssl.SSLContext | None = tls_context(config.address)
@@ -166,8 +169,8 @@ class Client:
         *,
         qos: int = 0,
         response_topic: str | None = None,
-    ) -> bool:
-        """Send a message; returns whether it was sent.
+    ) -> int:
+        """Send a message; returns its packet id, or 1 at QoS 0, or 0 if it was not sent.
 
         It is not if there is no connection, if the broker does not read, or, at QoS 1, if as many messages as may await
         their acknowledgement. Nothing is sent twice.
@@ -180,17 +183,17 @@ class Client:
         machine, line = self._machine, self._line
         if line is None or not machine.is_up or not line.has_room:
             self.lost += 1
-            return False
+            return 0
         expiry_s = None if expires_s is None else max(1, ceil(expires_s))
         packet_id = machine.new_message() if qos else 0
         if qos and not packet_id:
-            return False
+            return 0
         data = packets.publish(
             topic, payload, packet_id, machine.version, correlation=correlation, response_topic=response_topic,
             expiry_s=expiry_s,
         )  # fmt: skip
         line.send(data)
-        return True
+        return packet_id or 1
 
     def flush(self, wait_s: float = 0.0) -> bool:
         """Send what is ready; with a time, wait that long for the broker to take all of it. Whether it has."""
@@ -205,6 +208,11 @@ class Client:
         except OSError:  # ``receive`` meets it again, and drops the connection
             return False
         return self._line is not None
+
+    def subscribe(self, topic: str) -> None:
+        """Ask for one more topic on the present connection."""
+        if self._line is not None and self.is_up:
+            self._line.send(self._machine.subscribe([topic]))
 
     def unsubscribe(self) -> None:
         """Ask the broker to send nothing more; messages on their way still arrive."""
@@ -327,7 +335,7 @@ class Client:
         elif isinstance(event, Closed):
             raise ConnectionError("the broker closed the connection")
         elif isinstance(event, Acknowledged) and event.is_refused:
-            self.refusal = event.reason
+            self.refusals.append((event.packet_id, event.reason))
 
     def _take_early(self) -> list[tuple[Token, Published]]:
         early, self._early = self._early, []

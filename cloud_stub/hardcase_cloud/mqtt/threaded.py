@@ -54,10 +54,12 @@ class ThreadedClient:
         """How many times the connection has come up."""
         return self._client.connects
 
-    @property
-    def refusal(self) -> int:
-        """As of ``Client``."""
-        return self._client.refusal
+    def take_refusals(self) -> list[tuple[int, int]]:
+        """Those of ``Client`` since the last call."""
+        with self._lock:
+            refusals = list(self._client.refusals)
+            self._client.refusals.clear()
+        return refusals
 
     def open(self, wait_s: float) -> None:
         """Connect and subscribe, and start the thread.
@@ -70,14 +72,21 @@ class ThreadedClient:
         self._client.open(wait_s)
         self._thread.start()
 
-    def publish(self, topic: str, payload: bytes, **settings: Any) -> bool:
-        """Send a message, as of ``Client.publish``; returns whether it was sent. It never waits for a connection."""
+    def publish(self, topic: str, payload: bytes, **settings: Any) -> int:
+        """Send a message, as of ``Client.publish``, without a wait for a connection."""
         if not self.is_up:
-            return False
+            return 0
         with self._lock:
-            is_sent = self._client.publish(topic, payload, **settings)
+            packet_id = self._client.publish(topic, payload, **settings)
             self._client.flush()
-            return is_sent
+            return packet_id
+
+    def subscribe(self, topic: str) -> None:
+        """Ask for one more topic on the present connection; a new connection does not have it."""
+        if self.is_up:
+            with self._lock:
+                self._client.subscribe(topic)
+                self._client.flush()
 
     def flush(self, wait_s: float) -> bool:
         """Wait until the broker has taken what was sent, and acknowledged what was of QoS 1; whether it has."""

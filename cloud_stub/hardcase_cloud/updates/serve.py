@@ -27,6 +27,7 @@ from ..mqtt.client import ClientConfig
 from ..mqtt.packets import Published
 from ..mqtt.threaded import ThreadedClient
 from .campaign import Campaign
+from .served import Question, Served
 
 __all__ = ["Server"]
 
@@ -71,6 +72,9 @@ class Server:
         self._queue: deque[Published | None] = deque()  # None: a new connection
         self._told: dict[str, tuple[str, str]] = {}
         self._is_stopping = False
+        self._question: Question | None = None
+        self._on_found: Callable[[Served], None] = lambda served: None
+        self._until = 0.0  # when the question is over
         topics = [topic(devices_of(tenant)) for topic in (fetch_topic, status_topic, facts_topic)]
         config = ClientConfig(
             address=address, topics=topics, name="hardcase-offer", max_packet_bytes=MAX_PACKET_BYTES,
@@ -104,6 +108,14 @@ class Server:
             self._client.flush(STEP_S)
             self._client.stop()
 
+    def ask(self, question: Question, on_found: Callable[[Served], None]) -> None:
+        """Ask the workers on this connection; what is found comes on the thread of ``run``, which does not wait."""
+        self._question, self._on_found = question, on_found
+        self._until = time.monotonic() + question.wait_s
+        if not question.is_over:
+            self._client.subscribe(question.topic)
+            question.put(self._client.publish)
+
     def stop(self) -> None:
         """Make ``run`` return soon; may be called by a signal handler or another thread."""
         self._is_stopping = True
@@ -115,7 +127,18 @@ class Server:
         while message is not False:
             self._receive(message)
             message = self._next(0.0)
+        self._answer()
         self._tell()
+
+    def _answer(self) -> None:
+        """Hand over what the workers have said, once it is all."""
+        question, refusals = self._question, self._client.take_refusals()
+        if question is None:
+            return
+        question.refused(refusals)
+        if question.is_over or time.monotonic() >= self._until:
+            self._question = None
+            self._on_found(question.found())
 
     def _flush_one(self) -> bool:
         """Publish the next message, if there is one."""
@@ -140,6 +163,9 @@ class Server:
         now = time.monotonic()
         if not isinstance(message, Published):
             self.campaign.forget_queues()
+            return
+        if self._question is not None and message.topic == self._question.topic:
+            self._question.hear(message.payload)
             return
         kinds = {"fetch": fetch_topic, "status": status_topic, "facts": facts_topic}
         what = message.topic.rpartition("/")[2]

@@ -8,6 +8,7 @@ let a user ask under its own name at most. Any reply of the right f0 will do, al
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from time import monotonic
 
@@ -29,7 +30,7 @@ from hardcase_edge.link.wire import (
 from ..mqtt.client import Client, ClientConfig
 from ..mqtt.machine import NO_SUBSCRIBERS, REASONS
 
-__all__ = ["Served", "ask_f0"]
+__all__ = ["Question", "Served", "ask_f0", "name_of"]
 
 WAIT_S = 2.0  # for a reply
 START_S = 15.0
@@ -67,8 +68,67 @@ class Served:
         return f"no worker answers for f0 {ours} of this bundle"
 
 
-def ask_f0(address: Address, bundle: bytes, tenant: str = "", *, wait_s: float = WAIT_S) -> Served:
-    """Ask the workers of a broker.
+class Question:
+    """One request to the workers of a bundle's f0, and what has come back; its owner has the connection.
+
+    Parameters
+    ----------
+    bundle : the bundle's bytes
+    name : of the device as which to ask, of ``name_of``
+    wait_s : how long a worker has
+
+    Attributes
+    ----------
+    topic : str
+        Of the replies.
+    is_over : bool
+        Whether nothing more has to be heard.
+
+    Raises
+    ------
+    BundleError
+        The bytes are no bundle.
+    """
+
+    def __init__(self, bundle: bytes, name: str, wait_s: float = WAIT_S) -> None:
+        contents = unpack_bundle(bundle, allow_joint=True)
+        program, manifest = contents.program, Manifest.from_json(contents.manifest, contents.program)
+        self.topic, self.wait_s, self.is_over = reply_topic(name), wait_s, not manifest.hpc
+        self._hpc, self._n_classes, self._to = manifest.hpc, program.n_classes, request_topic(name)
+        self._dtypes = [program.features[f].dtype for f in program.uplink.features]
+        self._id = secrets.token_bytes(ID_BYTES)
+        self._answers, self._other, self._refusal, self._packet_id = False, "", 0, 0
+
+    def put(self, publish: Callable[..., int]) -> None:
+        """Send the request by ``Client.publish``."""
+        row, deadline_ms = (None,) * len(self._dtypes), round(self.wait_s * 1000)
+        request = Request(self._id, bytes.fromhex(self._hpc), deadline_ms, row, is_audit=True)
+        payload = pack_request(request, self._dtypes)
+        self._packet_id = publish(self._to, payload, correlation=self._id, qos=1, response_topic=self.topic)
+
+    def hear(self, payload: bytes) -> None:
+        """Take a reply."""
+        try:
+            self._answers |= unpack_reply(payload, bytes.fromhex(self._hpc), self._n_classes).id == self._id
+        except WireError as error:
+            told = other_hpc_in(payload) if error.reason == "other_hpc" else None
+            if told is not None and told[0] == self._id:
+                self._other = told[1].hex()  # the right one may still answer
+        self.is_over = self.is_over or self._answers
+
+    def refused(self, refusals: Iterable[tuple[int, int]]) -> None:
+        """Take what the broker refused, of ``Client.refusals``."""
+        for packet_id, reason in refusals:
+            if packet_id == self._packet_id:
+                self._refusal, self.is_over = reason, True
+
+    def found(self) -> Served:
+        """What is known by now."""
+        return Served(self._hpc, self._answers, self._other, self._refusal)
+
+
+def ask_f0(address: Address, bundle: bytes, tenant: str = "") -> Served:
+    """Ask the workers of a broker, on a connection for this question.
 
     Raises
     ------
@@ -77,43 +137,27 @@ def ask_f0(address: Address, bundle: bytes, tenant: str = "", *, wait_s: float =
     BundleError
         The bytes are no bundle.
     """
-    contents = unpack_bundle(bundle, allow_joint=True)
-    program, manifest = contents.program, Manifest.from_json(contents.manifest, contents.program)
-    if not manifest.hpc:
-        return Served("")
-    hpc, id_ = bytes.fromhex(manifest.hpc), secrets.token_bytes(ID_BYTES)
-    device = _name(address.user, tenant)
-    client = Client(ClientConfig(address=address, topics=[reply_topic(device)], name="hardcase-asks"))
+    question = Question(bundle, name_of(address, tenant))
+    if question.is_over:
+        return question.found()
+    client = Client(ClientConfig(address=address, topics=[question.topic], name="hardcase-asks"))
     client.open(START_S)
     try:
-        dtypes = [program.features[f].dtype for f in program.uplink.features]
-        payload = pack_request(Request(id_, hpc, round(wait_s * 1000), (None,) * len(dtypes), is_audit=True), dtypes)
-        client.publish(request_topic(device), payload, id_, qos=1, response_topic=reply_topic(device))
-        other, until = "", monotonic() + wait_s
-        while not client.refusal and (left_s := until - monotonic()) > 0:
+        question.put(client.publish)
+        until = monotonic() + question.wait_s
+        while not question.is_over and (left_s := until - monotonic()) > 0:
             for _, message in client.receive(left_s):
-                answers, told = _heard(message.payload, hpc, program.n_classes, id_)
-                if answers:
-                    return Served(manifest.hpc, answers=True)
-                other = told or other  # the right one may still answer
+                question.hear(message.payload)
+            question.refused(client.refusals)
     finally:
         client.close()
-    return Served(manifest.hpc, other=other, refusal=client.refusal)
+    return question.found()
 
 
-def _name(user: str | None, tenant: str) -> str:
+def name_of(address: Address, tenant: str) -> str:
     """A device's name for whoever logs in as this user."""
     random = f"hardcase-asks-{secrets.token_hex(4)}"
     try:
-        return check_device_id(user or "")
+        return check_device_id(address.user)
     except InputError:
         return f"{tenant}/{random}" if tenant else random
-
-
-def _heard(payload: bytes, hpc: bytes, n_classes: int, id_: bytes) -> tuple[bool, str]:
-    """Whether this answers for the right f0, and the SHA-256 of another one that does not; "" if it says nothing."""
-    try:
-        return unpack_reply(payload, hpc, n_classes).id == id_, ""
-    except WireError as error:
-        told = other_hpc_in(payload) if error.reason == "other_hpc" else None
-        return False, told[1].hex() if told is not None and told[0] == id_ else ""
