@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MQTT 3.1.1 by hand: clients that may send what no library would, and faster than one."""
+"""MQTT 3.1.1 by hand: clients that may send what no library would, and faster than one; they read as the cloud does."""
 
 from __future__ import annotations
 
 import socket
 import ssl
 import struct
+from collections import deque
 from collections.abc import Iterator
+
+from hardcase_cloud.mqtt import packets
 
 __all__ = ["Raw", "connect", "packet", "publish", "subscribe", "text"]
 
-PING, CONNACK, PUBLISH, PINGRESP = b"\xc0\0", 0x20, 0x30, 0xD0
+PINGRESP = 0xD0
+MAX_PACKET_BYTES = 1 << 28  # of MQTT
 
 
 def text(value: str) -> bytes:
@@ -33,10 +37,7 @@ def connect(
     client_id: str, user: str = "", password: str = "", *, clean: bool = True, will: tuple[str, bytes] | None = None
 ) -> bytes:
     """A CONNECT without a keep-alive; a will, if any, is retained."""
-    flags = 2 * clean | (0xC0 if user else 0) | (0x24 if will else 0)
-    last = b"" if will is None else text(will[0]) + struct.pack(">H", len(will[1])) + will[1]
-    secret = text(user) + text(password) if user else b""
-    return packet(0x10, text("MQTT") + struct.pack(">BBH", 4, flags, 0) + text(client_id) + last + secret)
+    return packets.connect(client_id, packets.V311, keepalive_s=0, clean=clean, user=user, password=password, will=will)
 
 
 def publish(topic: str, payload: bytes, *, qos: int = 0, retain: bool = False, packet_id: int = 1) -> bytes:
@@ -62,7 +63,7 @@ class Raw:
 
     def __init__(self, port: int, hello: bytes, tls: ssl.SSLContext | None = None) -> None:
         self.heard: list[tuple[str, bytes]] = []
-        self._unread = b""
+        self._reader, self._unread = packets.Reader(MAX_PACKET_BYTES), deque[tuple[int, bytes]]()
         self._line = socket.create_connection(("127.0.0.1", port), timeout=10)
         try:
             if tls is not None:
@@ -72,25 +73,25 @@ class Raw:
         except ssl.SSLError:
             self._line.close()
             raise
-        self.is_connected = answer is not None and answer[0] == CONNACK and answer[1][1] == 0
+        self.is_connected = answer is not None and answer[0] == packets.CONNACK and answer[1][1] == 0
 
-    def send(self, *packets: bytes) -> None:
+    def send(self, *parts: bytes) -> None:
         """Send packets in one write."""
-        self._line.sendall(b"".join(packets))
+        self._line.sendall(b"".join(parts))
 
     def settle(self) -> bool:
         """Wait until the broker has taken all that was sent; False if it has closed the connection."""
         try:
-            self.send(PING)
+            self.send(packets.PINGREQ)
         except OSError:
             return False
         return any(first == PINGRESP for first, _ in self._packets())
 
     def wait_for(self, payload: bytes, count: int = 1) -> None:
         """Read until so many messages with this payload have been heard."""
-        packets = self._packets()
+        more = self._packets()
         while sum(p == payload for _, p in self.heard) < count:
-            assert next(packets, None) is not None, "the broker has closed the connection"
+            assert next(more, None) is not None, "the broker has closed the connection"
 
     def close(self) -> None:
         """Hang up without a DISCONNECT, so that a will is sent."""
@@ -98,29 +99,19 @@ class Raw:
 
     def _packets(self) -> Iterator[tuple[int, bytes]]:
         while (one := self._next()) is not None:
-            if one[0] & 0xF0 == PUBLISH:
-                end = 2 + int.from_bytes(one[1][:2], "big")
-                has_id = one[0] & 6 != 0
-                self.heard.append((one[1][2:end].decode(), one[1][end + 2 * has_id :]))
+            if one[0] & 0xF0 == packets.PUBLISH:
+                message = packets.read_publish(*one, packets.V311)
+                self.heard.append((message.topic, message.payload))
             yield one
 
     def _next(self) -> tuple[int, bytes] | None:
         """First byte and body of the next packet; None at the connection's end."""
         try:
-            while True:
-                n_head, length = 2, 0
-                for k, byte in enumerate(self._unread[1:5]):
-                    length |= (byte & 0x7F) << 7 * k
-                    n_head = 2 + k
-                    if not byte & 0x80:
-                        break
-                if len(self._unread) > 1 and len(self._unread) >= n_head + length:
-                    one = self._unread[0], self._unread[n_head : n_head + length]
-                    self._unread = self._unread[n_head + length :]
-                    return one
+            while not self._unread:
                 more = self._line.recv(65_536)
                 if not more:
                     return None
-                self._unread += more
+                self._unread.extend(self._reader.feed(more))
         except ConnectionError:
             return None
+        return self._unread.popleft()
