@@ -60,14 +60,14 @@ def loop(bundle: str, rows: list[list[float]], kind: str, folder: str) -> Any:
     """A function that makes n decisions, with what this kind adds to a device."""
     from hardcase_edge.base.clock import Clock
     from hardcase_edge.bundle.load import load_bundle
-    from hardcase_edge.cli import make_parser
+    from hardcase_edge.cli import run_config
     from hardcase_edge.device.device import Device, RuntimeConfig
     from hardcase_edge.running.auditing import auditing_of
     from hardcase_edge.running.budgeting import budgets_of
     from hardcase_edge.running.watching import watching_of
 
     flags = [*KINDS[kind], "--budget-file", f"{folder}/{kind}.json", "--sensors", "replay:-"]
-    args = make_parser().parse_args(["run", bundle, *flags])
+    args = run_config(["run", bundle, *flags])
     loaded, at = load_bundle(bundle), [0.0]
     budgets = budgets_of(args, loaded, Clock(), print, lambda: at[0])
     bank: Any = Rows(loaded.machine.program, rows)

@@ -16,9 +16,9 @@ import numpy as np
 from pages import markdown
 
 from hardcase_edge.base.change import Change
-from hardcase_edge.drift.flags import FORWARD
 from hardcase_edge.drift.promise import ALPHA, Promise
 from hardcase_edge.drift.reaction import ALLOWED, DOUBLING, PROBE
+from hardcase_edge.settings.values import FORWARD
 
 __all__ = ["Answers", "Drift", "followed", "section"]
 

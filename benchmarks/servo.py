@@ -30,12 +30,12 @@ HOLDS = """
 import sys, tempfile, tracemalloc
 from hardcase_edge.base.clock import Clock
 from hardcase_edge.bundle.load import load_bundle
-from hardcase_edge.cli import make_parser
+from hardcase_edge.cli import run_config
 
 loaded = load_bundle(sys.argv[1])
 with tempfile.TemporaryDirectory() as folder:
     flags = ["--budget-per-hour", "10000", "--budget-file", folder + "/b.json", "--sensors", "replay:-"]
-    args = make_parser().parse_args(["run", sys.argv[1], *flags])
+    args = run_config(["run", sys.argv[1], *flags])
     tracemalloc.start()
     from hardcase_edge.running.budgeting import budgets_of
     budgets = budgets_of(args, loaded, Clock(), print)

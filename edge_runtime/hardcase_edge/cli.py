@@ -16,18 +16,17 @@ import argparse
 import gc
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from . import __version__
 from .base.escape import json_line, terminal
 from .device.output import Lines, hold_standard_files, note, print_text
 from .errors import HardcaseError, InputError
-from .running.run import run as run_verb
-from .settings.flags import run_arguments, sensor_arguments
-from .settings.run_toml import RUN_TOML, text_of, with_settings
+from .settings.config import RunConfig
+from .settings.table import GROUPS, OWN, RUN_TOML, SOURCES, declare
 
-__all__ = ["Parser", "main"]
+__all__ = ["Parser", "main", "make_parser", "run_config"]
 
 READER_LEFT = 141  # the exit status that shells give to a program that a broken pipe has ended (128 + SIGPIPE)
 END_S = 1.0  # how long threads and exit handlers of a plug-in may keep the process alive
@@ -36,10 +35,10 @@ END_S = 1.0  # how long threads and exit handlers of a plug-in may keep the proc
 class Parser(argparse.ArgumentParser):
     """Reports a wrong argument on one line. Measures the terminal only for ``--help``, because that takes 0.6 MB.
 
-    ``has_config``: whether it has ``--config``, a file whose keys are its arguments, too.
+    ``finish`` makes of what was parsed what the verb gets; None: it stays as it is.
     """
 
-    has_config = False
+    finish: Callable[[Parser, argparse.Namespace], argparse.Namespace] | None = None
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings, formatter_class=lambda prog: argparse.HelpFormatter(prog, width=80))
@@ -50,26 +49,28 @@ class Parser(argparse.ArgumentParser):
         return super().format_help()
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As argparse, with the values of ``--config`` for what the words leave out."""
+        """As argparse, and then ``finish``."""
         parsed, rest = super().parse_known_args(args, namespace)
-        if not self.has_config:
-            return parsed, rest
-        if parsed.config is not None:
-            try:
-                lists = with_settings(self, parsed.config)
-            except InputError as error:
-                self.error(str(error))
-            parsed, rest = super().parse_known_args(args, namespace)
-            for key, value in lists.items():
-                if getattr(parsed, key) is None:
-                    setattr(parsed, key, value)
-        if parsed.sensors is None:
-            self.error("the following arguments are required: --sensors")
-        return parsed, rest
+        return (parsed if self.finish is None else self.finish(self, parsed)), rest
 
     def error(self, message: str) -> NoReturn:
         """End with exit status 2 and one line that begins with the program's name."""
         self.exit(2, f"{self.prog.split()[0]}: {' '.join(message.split())}; see {self.prog} --help\n")
+
+
+def _with_file(parser: Parser, parsed: argparse.Namespace) -> argparse.Namespace:
+    """What ``run`` gets, as ``config``: its words, and the values of the file ``--config`` for what they leave out."""
+    given = vars(parsed)
+    if (path := given.pop("config")) is not None:
+        from .settings.run_toml import read_settings
+
+        try:
+            given = {**read_settings(path), **given}
+        except InputError as error:
+            parser.error(str(error))
+    if "sensors" not in given:
+        parser.error("the following arguments are required: --sensors")
+    return argparse.Namespace(config=RunConfig(**{**given, "sensors": tuple(given["sensors"])}))
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -77,8 +78,14 @@ def make_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="hardcase-edge", description="Decide on the device, forward the hard cases.")
     parser.add_argument("--version", action="version", version=f"hardcase-edge {__version__}")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB", prog=parser.prog)
-    run_arguments(run := verbs.add_parser("run", help="decide, one JSON line per decision, until stopped"))
-    run.has_config = True
+    run = verbs.add_parser("run", help="decide, one JSON line per decision, until stopped")
+    run.finish = _with_file
+    run.add_argument(
+        "--config", metavar="FILE", help="a run.toml, whose keys are these flags; a flag overrides its key"
+    )
+    for title, settings in GROUPS.items():
+        declare(run.add_argument_group(title), settings, only_given=True)
+    declare(run, OWN, only_given=True)
     verify = verbs.add_parser("verify", help="check a bundle and print what was proved")
     verify.add_argument("--json", action="store_true", help="print one JSON object")
     doctor = verbs.add_parser("doctor", help="report what this machine has installed, and what is wrong, in order")
@@ -87,14 +94,13 @@ def make_parser() -> argparse.ArgumentParser:
     doctor.add_argument("run", nargs=argparse.REMAINDER, metavar="run ...", help="a command to examine, unchanged")
     _service_arguments(verbs.add_parser("service", help="print the systemd unit of a run"))
     help_of_bundle = "the .hcb file; with --trust, its signature is read from BUNDLE.sig"
-    verbs.choices["run"].add_argument("bundle", nargs="?", help=f"{help_of_bundle}; none with --store")
     verify.add_argument("bundle", help=help_of_bundle)
     _enrol_arguments(verbs.add_parser("enrol", help="get this device's certificate by its claim, or renew it"))
     put = _store_arguments(verbs.add_parser("store", help="keep the bundles that a device runs, and try new ones"))
     put.add_argument("bundle", help=help_of_bundle)
     measure = verbs.add_parser("measure", help="time and weigh each sensor, and propose costs for hardcase.toml")
     _measure_arguments(measure)
-    for verb in (verbs.choices["run"], verify, put, measure):
+    for verb in (verify, put, measure):
         verb.add_argument("--trust", metavar="KEY", help="Ed25519 public key (PEM) that must have signed the bundle")
     return parser
 
@@ -144,7 +150,7 @@ def _measure_arguments(measure: argparse.ArgumentParser) -> None:
     measure.add_argument("--json", action="store_true", help="print one JSON object")
     measure.add_argument("--out", metavar="FILE", help="times of items of every size, one a line, for hardcase costs")
     measure.add_argument("--repeat", type=int, default=20, help="reads of each size (default %(default)s)")
-    sensor_arguments(measure)
+    declare(measure, SOURCES, only_given=False)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -153,7 +159,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = make_parser().parse_args(argv)
     args.is_process, args.words = argv is None, list(sys.argv[1:] if argv is None else argv)
     status = _status(args)
-    if args.is_process and f"{__package__}.sensors.plugin" in sys.modules:  # foreign code may have left something
+    if argv is None and f"{__package__}.sensors.plugin" in sys.modules:  # foreign code may have left something
         _end_within(END_S, status)
     return status
 
@@ -162,7 +168,7 @@ def _status(args: argparse.Namespace) -> int:
     gc.disable()  # there is no garbage yet, and collections would take 3 % of the time to the first answer
     try:
         verbs = {
-            "run": run_verb, "verify": _verify, "measure": _measure, "store": _store, "enrol": _enrol,
+            "run": _run, "verify": _verify, "measure": _measure, "store": _store, "enrol": _enrol,
             "service": _service, "doctor": _doctor,
         }  # fmt: skip
         return verbs[args.verb](args)
@@ -194,7 +200,29 @@ def _end_within(seconds: float, status: int) -> None:
     threading.Thread(target=end, daemon=True).start()
 
 
-# ---------------------------------------------------------------- verify
+# ---------------------------------------------------------------- run and verify
+
+
+def run_config(words: Sequence[str]) -> RunConfig:
+    """The settings of a command ``run``; ends the process if they are wrong.
+
+    Raises
+    ------
+    InputError
+        It is another command.
+    """
+    if words[:1] != ["run"]:
+        raise InputError(
+            f"{' '.join(words[:1])!r} is not the command run; name the whole command: run --store FOLDER ..."
+        )
+    config: RunConfig = make_parser().parse_args(words).config
+    return config
+
+
+def _run(args: argparse.Namespace) -> int:
+    from .running.run import run
+
+    return run(args.config, args.words, is_process=args.is_process)
 
 
 def _verify(args: argparse.Namespace) -> int:
@@ -215,9 +243,9 @@ def _print_report(report: dict[str, Any], *, as_json: bool) -> None:
 
 
 def _measure(args: argparse.Namespace) -> int:
-    from .measuring.measure import measure
+    from .measuring.measure import MeasureConfig, measure
 
-    return measure(args)
+    return measure(MeasureConfig(**{key: getattr(args, key) for key in MeasureConfig.__annotations__}))
 
 
 # ---------------------------------------------------------------- store
@@ -248,18 +276,9 @@ def _store(args: argparse.Namespace) -> int:
 def _service(args: argparse.Namespace) -> int:
     from .running.service import unit_of
 
-    run = _parsed_run(args.run)
-    print_text(unit_of(run, args, sys.argv[0], text_of(make_parser(), run)))
+    run, about = run_config(args.run), {"devices": args.device, "groups": args.group}
+    print_text(unit_of(run, args.run, program=args.program, argv0=sys.argv[0], settings=args.config, **about))
     return 0
-
-
-def _parsed_run(words: list[str]) -> argparse.Namespace:
-    """The arguments of a command ``run``; ends the process if they are wrong."""
-    if words[:1] != ["run"]:
-        raise InputError(
-            f"{' '.join(words[:1])!r} is not the command run; name the whole command: run --store FOLDER ..."
-        )
-    return make_parser().parse_args(words)
 
 
 def _enrol(args: argparse.Namespace) -> int:
@@ -276,12 +295,12 @@ def _enrol(args: argparse.Namespace) -> int:
 def _doctor(args: argparse.Namespace) -> int:
     from .device.doctor import build_kernel, examine
     from .diagnosis.examine import faults
-    from .running.arguments import faults_of_arguments
+    from .running.arguments import faults_of_settings
 
     if args.build:
         note(f"built {build_kernel()}")
-    run = _parsed_run(args.run) if args.run else None
-    refused = faults_of_arguments(run) if run is not None else []
+    run = run_config(args.run) if args.run else None
+    refused = faults_of_settings(run) if run is not None else []
     with Lines(ends_with_reader=True):  # what a plug-in prints is not in the report
         wrong = refused + [fault for fault in faults(run) if fault.what not in [r.what for r in refused]]
     if args.json:

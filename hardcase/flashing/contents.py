@@ -6,7 +6,6 @@ Everything is checked before a byte is written anywhere; docs/flashing.md has th
 
 from __future__ import annotations
 
-import argparse
 import ast
 import contextlib
 import hashlib
@@ -31,7 +30,9 @@ from hardcase_edge.identity.folder import read_files
 from hardcase_edge.operations.unit import unit
 from hardcase_edge.release.archive import pack_archive, zip_of
 from hardcase_edge.running.elsewhere import STATE, check_files, check_on, check_service
-from hardcase_edge.settings.run_toml import RUN_TOML, text_of
+from hardcase_edge.settings.config import RunConfig, changed
+from hardcase_edge.settings.run_toml import text_of
+from hardcase_edge.settings.table import RUN_TOML
 from hardcase_edge.store.metadata import MAX_METADATA_BYTES
 from hardcase_edge.store.repository import read_repository
 from hardcase_edge.store.trust import first_trust, release_of, updated
@@ -131,15 +132,15 @@ def make_card(
     return Card(pack_archive(files, about), zipped, digest, loaded.manifest.name, tuple(sorted(kernels)))
 
 
-def parsed_arguments(arguments: Sequence[str]) -> argparse.Namespace:
-    """The arguments of ``hardcase-edge run`` on the device, with its store; those that ``run`` refuses are refused.
+def parsed_arguments(arguments: Sequence[str]) -> RunConfig:
+    """The settings of ``hardcase-edge run`` on the device, with its store; arguments that ``run`` refuses are refused.
 
     Raises
     ------
     InputError
         They are not arguments of it, or name a bundle, a store or a key, which are put by flashing.
     """
-    from hardcase_edge.cli import make_parser
+    from hardcase_edge.cli import run_config
 
     if not arguments:
         raise InputError("name how the device runs, such as --run '--sensors thermal: --interval 60'")
@@ -148,31 +149,30 @@ def parsed_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     errors = io.StringIO()
     with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(io.StringIO()):
         try:
-            args = make_parser().parse_args(["run", *arguments])
+            config = run_config(["run", *arguments])
         except SystemExit:
             reason = " ".join(errors.getvalue().split()).removeprefix("hardcase-edge: ")
             raise InputError(f"--run: {reason or 'it asks for help'}") from None
-    if args.bundle is not None or args.store is not None or args.trust is not None:
+    if config.bundle is not None or config.store is not None or config.trust is not None:
         raise InputError("--run names a bundle, a store or a key; flashing puts these itself (--trust of flash)")
-    args.store = STATE
+    config = changed(config, store=STATE)
     try:
-        check_service(args)
+        check_service(config)
     except InputError as error:
         raise InputError(f"--run: {error}") from error
-    return args
+    return config
 
 
 def run_toml(arguments: Sequence[str], *, trust: bool) -> str:
     """The text of a device's settings: the arguments of ``run``, its store, and the fleet's key if it has one."""
-    from hardcase_edge.cli import make_parser
+    from hardcase_edge.cli import run_config
 
-    args = make_parser().parse_args(["run", *arguments])
-    args.store, args.trust = STATE, "/etc/hardcase/trust.pub" if trust else None
-    return text_of(make_parser(), args)
+    key = "/etc/hardcase/trust.pub" if trust else None
+    return text_of(changed(run_config(["run", *arguments]), store=STATE, trust=key))
 
 
 def check_device(
-    run: argparse.Namespace,
+    run: RunConfig,
     bundle: str | Path,
     *,
     trust: str | Path | None = None,

@@ -23,7 +23,7 @@ def open_cases(url: str | None, share: str, hpc: str) -> Cases | None:
         return None
     from hardcase_cloud.records.cases import Cases
     from hardcase_cloud.records.database import Database
-    from hardcase_edge.outbox.flags import parse_share
+    from hardcase_edge.settings.values import parse_share
 
     part = parse_share(share, "--cases-share")
     Database(url).close()  # a store that cannot be used at the start is a mistake of the user's

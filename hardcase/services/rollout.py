@@ -175,7 +175,7 @@ def _start(args: argparse.Namespace) -> int:
 def _plan(args: argparse.Namespace, loaded: Loaded, n_devices: int) -> Plan:
     from hardcase_cloud.rollouts.plan import Plan
     from hardcase_cloud.rollouts.serve import facts_of_bundle
-    from hardcase_edge.outbox.flags import parse_share
+    from hardcase_edge.settings.values import parse_share
 
     facts = facts_of_bundle(loaded)
     tolerance = parse_share(args.tolerance, "--tolerance")

@@ -51,7 +51,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Keep records until stopped, or export them; the exit status."""
     from hardcase_cloud.records.database import Database
-    from hardcase_edge.outbox.flags import parse_bytes
+    from hardcase_edge.settings.values import parse_bytes
 
     if (args.broker is None) == (args.export is None):
         raise InputError("name either a broker with --broker, or a file with --export")

@@ -20,10 +20,10 @@ from hardcase.flashing import contents, target
 from hardcase.flashing.volumes import open_image
 from hardcase_edge.base.clock import Clock
 from hardcase_edge.card import install as card_install
-from hardcase_edge.cli import make_parser
+from hardcase_edge.cli import run_config
 from hardcase_edge.errors import InputError
 from hardcase_edge.identity.folder import Identities, read_files
-from hardcase_edge.running.connecting import link_config
+from hardcase_edge.running.connecting import OwnId, link_config
 from tests.helpers.cards import CLOUD_INIT, MADE_KERNEL, RASPBERRY_PI, boot_image, made_identity, system_tree
 from tests.helpers.edge.power_cuts import read_tree
 from tests.helpers.edge.repository import Repository
@@ -93,8 +93,8 @@ def test_what_ca_makes_is_flashed_and_the_device_opens_it(
     assert all(p.stat().st_mode & 0o077 == 0 for p in (state / "identity", *(state / "identity").rglob("*")))
     held = Identities(state / "identity").held()
     assert [one is not None for one in (held.current, held.pending, held.claim)] == [not is_claim, False, is_claim]
-    args = make_parser().parse_args(["run", "--store", str(state), *shlex.split(TLS)])
-    config, keeper = link_config(args, Clock())
+    run = run_config(["run", "--store", str(state), *shlex.split(TLS)])
+    config, keeper = link_config(run, OwnId(), Clock())
     assert keeper is not None
     assert is_claim or config.connection.client_id == "pi-7"
 

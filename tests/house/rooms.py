@@ -26,11 +26,10 @@ FOLDERS = {
 }
 FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     "hardcase_edge": (
-        ("errors",), ("base",), ("program", "drivers", "record_keys"), ("stream",),
-        ("verifier", "session", "batch", "exchange"),
-        ("kernel",), ("joint",), ("bundle",), ("release",),
+        ("errors",), ("base",), ("program", "drivers", "record_keys", "settings"), ("stream",),
+        ("verifier", "session", "batch", "exchange"), ("kernel",), ("joint",), ("bundle",), ("release",),
         ("sensors", "link", "store", "drift", "servo"), ("update", "device", "outbox", "identity"),
-        ("operations", "card", "diagnosis", "settings"), ("running", "measuring"), ("cli",),
+        ("operations", "card", "diagnosis"), ("running", "measuring"), ("cli",),
     ),
     "hardcase_train": (  # a method is a room, imports no other
         ("columns", "structured", "successors"), ("data", "method"), ("policy", "tasks"), ("trees", "linear"),

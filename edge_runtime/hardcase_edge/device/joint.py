@@ -16,11 +16,10 @@ from ..program.cost import to_unit
 from ..program.definition import Answer
 from ..program.readings import Reading
 from ..session.session import CLOUD, DEGRADED, LOCAL
+from ..settings.config import RunConfig
 from .device import Device, Record
 
 if TYPE_CHECKING:
-    import argparse
-
     from .parts import PartBank
 
 __all__ = ["REFUSED", "JointDevice", "check_flags"]
@@ -28,7 +27,7 @@ __all__ = ["REFUSED", "JointDevice", "check_flags"]
 REFUSED = "refused"  # the route of an item that has too many parts
 
 
-def check_flags(args: argparse.Namespace) -> None:
+def check_flags(config: RunConfig) -> None:
     """Refuse the flags of a run that items of several parts do not have, and say why.
 
     Raises
@@ -38,13 +37,13 @@ def check_flags(args: argparse.Namespace) -> None:
     """
     pace = "a running budget paces decisions of one part"
     flags = {
-        "--audit": (args.audit, "an audit holds the readings of one part"),
-        "--record senml": (args.record == "senml", "a pack of SenML has one answer"),
-        "--home-assistant": (args.home_assistant, "Home Assistant shows one answer"),
-        "--drift": (args.drift, "its monitors and its promise are about decisions of one part"),
-        "--budget-per-hour": (args.budget_per_hour, pace),
-        "--battery": (args.battery, pace),
-        "--max-forward-rate": (args.max_forward_rate, pace),
+        "--audit": (config.audit, "an audit holds the readings of one part"),
+        "--record senml": (config.record == "senml", "a pack of SenML has one answer"),
+        "--home-assistant": (config.home_assistant, "Home Assistant shows one answer"),
+        "--drift": (config.drift, "its monitors and its promise are about decisions of one part"),
+        "--budget-per-hour": (config.budget_per_hour, pace),
+        "--battery": (config.battery, pace),
+        "--max-forward-rate": (config.max_forward_rate, pace),
     }
     if named := [(flag, why) for flag, (value, why) in flags.items() if value is not None and value is not False]:
         flag, why = named[0]

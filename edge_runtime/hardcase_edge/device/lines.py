@@ -15,9 +15,7 @@ if TYPE_CHECKING:
     from ..bundle.load import Loaded
     from ..session.session import Decision, Session
 
-__all__ = ["FORMATS", "LineMaker", "line_format"]
-
-FORMATS = ("json", "senml")
+__all__ = ["LineMaker", "line_format"]
 
 
 class LineMaker:
@@ -73,7 +71,7 @@ def line_format(name: str, device_id: str | None) -> Callable[[Mapping[str, Any]
 
     Parameters
     ----------
-    name : one of ``FORMATS``
+    name : "json" or "senml"
     device_id : the device's id, which names are made of in SenML; None: the machine's own
 
     Raises

@@ -16,19 +16,18 @@ from . import machine, storage
 from .fault import Fault
 
 if TYPE_CHECKING:
-    import argparse
-
     from ..bundle.load import Loaded
+    from ..settings.config import RunConfig
 
 __all__ = ["faults"]
 
 
-def faults(run: argparse.Namespace | None = None) -> Iterator[Fault]:
+def faults(run: RunConfig | None = None) -> Iterator[Fault]:
     """What is wrong.
 
     Parameters
     ----------
-    run : the arguments of ``run``; None: only the machine is examined
+    run : the settings of it; None: only the machine is examined
     """
     path: Path | None = None
     if run is not None and run.store is not None:
@@ -45,7 +44,7 @@ def faults(run: argparse.Namespace | None = None) -> Iterator[Fault]:
     yield from machine.service()
 
 
-def _bundle(path: Path, run: argparse.Namespace) -> Iterator[Fault]:
+def _bundle(path: Path, run: RunConfig) -> Iterator[Fault]:
     from ..bundle.load import load_bundle
 
     try:
@@ -57,7 +56,7 @@ def _bundle(path: Path, run: argparse.Namespace) -> Iterator[Fault]:
         yield from _sensors(loaded, run)
 
 
-def _sensors(loaded: Loaded, run: argparse.Namespace) -> Iterator[Fault]:
+def _sensors(loaded: Loaded, run: RunConfig) -> Iterator[Fault]:
     """Sensors without a source, and those whose first reading fails; files to replay are not read."""
     from ..sensors.specs import open_bank
 
@@ -87,7 +86,7 @@ def _sensors(loaded: Loaded, run: argparse.Namespace) -> Iterator[Fault]:
             )
 
 
-def _broker(run: argparse.Namespace) -> Iterator[Fault]:
+def _broker(run: RunConfig) -> Iterator[Fault]:
     from ..identity.folder import Identities, folder_of
     from ..link.address import parse_address
     from .broker import broker
@@ -102,7 +101,7 @@ def _broker(run: argparse.Namespace) -> Iterator[Fault]:
                 yield _without_certificate(folder, has_claim=held.claim is not None)
                 return
             own = {"ca": run.ca or shown.ca, "cert": shown.cert, "key": shown.key}
-        address = parse_address(run.broker, **own)
+        address = parse_address(run.broker or "", **own)
     except HardcaseError as error:
         yield Fault.of(error, "--broker")
         return

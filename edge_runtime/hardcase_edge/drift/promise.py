@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ..base.betting import Bets, interval
 from ..base.change import Change
 from ..bundle.agreement import promised_share
-from .flags import ALARM, FORWARD
+from ..settings.values import ALARM, FORWARD
 from .reaction import Rest
 
 if TYPE_CHECKING:

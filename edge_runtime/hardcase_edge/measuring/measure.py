@@ -22,15 +22,31 @@ from .energy import Energy, weigh
 from .timing import Timing, quantile, time_reads
 
 if TYPE_CHECKING:
-    import argparse
-
     from ..drivers.channel import Device
 
-__all__ = ["Policy", "measure", "policy_of"]
+__all__ = ["MeasureConfig", "Policy", "measure", "policy_of"]
 
 MAX_TOML = 1_000_000  # bytes, as training reads them
 MAX_READS = 100_000
 MAX_REPEAT = 10_000  # of each sensor on items of one size
+
+
+@record(frozen=True, slots=True, kw_only=True)
+class MeasureConfig:
+    """What ``hardcase-edge measure`` was told; ``is_process``: whether it is the whole process."""
+
+    policy: str
+    reads: int
+    power: str | None
+    json: bool
+    out: str | None
+    repeat: int
+    sensors: list[str] | None
+    items: str | None
+    sensor_timeout_ms: int
+    isolate: bool
+    trust: str | None
+    is_process: bool
 
 
 @record(frozen=True, slots=True)
@@ -91,7 +107,7 @@ def _of_toml(path: str, data: bytes, tree: Mapping[str, Any]) -> Policy:
     return Policy(wanted, costs, sized, str(unit), data)
 
 
-def measure(args: argparse.Namespace, root: str = "") -> int:
+def measure(config: MeasureConfig, root: str = "") -> int:
     """Measure and print; returns the exit status. ``root`` is as for ``open_bank``.
 
     Raises
@@ -99,28 +115,28 @@ def measure(args: argparse.Namespace, root: str = "") -> int:
     HardcaseError
         It cannot start, or the power sensor gives no readings.
     """
-    if not 1 <= args.reads <= MAX_READS:
-        raise InputError(f"the number of reads is {args.reads}; use 1 to {MAX_READS}")
-    if args.out is not None or args.items is not None or _is_module(args.policy):
-        return _measure_items(args)
-    if not args.sensors:
+    if not 1 <= config.reads <= MAX_READS:
+        raise InputError(f"the number of reads is {config.reads}; use 1 to {MAX_READS}")
+    if config.out is not None or config.items is not None or _is_module(config.policy):
+        return _measure_items(config)
+    if not config.sensors:
         raise InputError("no sensor has a source; name one with --sensors")
-    policy = policy_of(args.policy, args.trust)
-    power = _power(args.power, root) if args.power else None
-    timeout_s = timeout_s_of(args.sensor_timeout_ms)
+    policy = policy_of(config.policy, config.trust)
+    power = _power(config.power, root) if config.power else None
+    timeout_s = timeout_s_of(config.sensor_timeout_ms)
     with (
-        Lines(ends_with_reader=True, is_last=args.is_process) as lines,
-        open_sources(args.sensors, policy.wanted, timeout_s=timeout_s, isolate=args.isolate, root=root) as bank,
+        Lines(ends_with_reader=True, is_last=config.is_process) as lines,
+        open_sources(config.sensors, policy.wanted, timeout_s=timeout_s, isolate=config.isolate, root=root) as bank,
     ):
         for k in sorted(bank.dead):
             note(f"sensor {policy.wanted[k].name} has no source and is not measured")
         if policy.sized:
             names = ", ".join(sorted(policy.sized))
             note(f"costs that depend on an item's size are kept, measure them with --items and --out: {names}")
-        rows = [_row(bank, k, args.reads, power, policy) for k in range(len(policy.wanted)) if k not in bank.dead]
+        rows = [_row(bank, k, config.reads, power, policy) for k in range(len(policy.wanted)) if k not in bank.dead]
         proposed = {row["sensor"]: row["proposed_cost"] for row in rows if row["proposed_cost"] is not None}
-        change = _change(args.policy, policy, proposed)
-        if args.json:
+        change = _change(config.policy, policy, proposed)
+        if config.json:
             lines.write(json_line({"unit": policy.unit, "sensors": rows, "change": change}))
         else:
             for line in _table(rows, policy.unit):
@@ -137,35 +153,36 @@ def _is_module(policy: str) -> bool:
     return all(part.isidentifier() for part in policy.split(".")) and not policy.endswith((".toml", ".hcb"))
 
 
-def _measure_items(args: argparse.Namespace) -> int:
+def _measure_items(config: MeasureConfig) -> int:
     """Time every sensor on items of every size, and write a line for each time."""
     from ..base.files import check_replaceable
     from ..kernel.machine import open_machine
     from .item_times import are_times, module_sensors, stand_in, time_items, write_times
 
-    if args.out is None:
+    if config.out is None:
         raise InputError("the times of items go to a file; name one with --out times.jsonl")
-    check_replaceable(args.out, "a file of times", are_times, remedy="name another --out")
-    if not 1 <= args.repeat <= MAX_REPEAT:
-        raise InputError(f"--repeat is {args.repeat}; use 1 to {MAX_REPEAT}")
-    is_module, machine = _is_module(args.policy), None
-    sensors, items = args.sensors or [], args.items
+    check_replaceable(config.out, "a file of times", are_times, remedy="name another --out")
+    if not 1 <= config.repeat <= MAX_REPEAT:
+        raise InputError(f"--repeat is {config.repeat}; use 1 to {MAX_REPEAT}")
+    is_module, machine = _is_module(config.policy), None
+    sensors, items = config.sensors or [], config.items
     if is_module:
-        wanted = module_sensors(args.policy)
-        sensors, items = sensors or [f"{args.policy}:read"], items or f"{args.policy}:items"
-    elif args.policy.endswith(".toml"):
-        wanted = policy_of(args.policy).wanted
+        wanted = module_sensors(config.policy)
+        sensors, items = sensors or [f"{config.policy}:read"], items or f"{config.policy}:items"
+    elif config.policy.endswith(".toml"):
+        wanted = policy_of(config.policy).wanted
     else:
         from ..bundle.load import load_bundle
 
-        loaded = load_bundle(args.policy, trust=args.trust)
+        loaded = load_bundle(config.policy, trust=config.trust)
         wanted, machine = wanted_of(loaded.machine.program, loaded.manifest), loaded.machine
     largest = 2**31 - 1 if machine is None else machine.program.max_item_size
-    timeout_s = timeout_s_of(args.sensor_timeout_ms)
-    with open_sources(sensors, wanted, timeout_s=timeout_s, isolate=args.isolate, items=items, largest=largest) as bank:
-        lines = list(time_items(bank, wanted, machine or open_machine(stand_in(wanted)), args.repeat))
-    write_times(args.out, lines)
-    note(f"{len(lines)} times are in {args.out}; fit costs to them with: hardcase costs {args.out}")
+    timeout_s = timeout_s_of(config.sensor_timeout_ms)
+    isolate = config.isolate
+    with open_sources(sensors, wanted, timeout_s=timeout_s, isolate=isolate, items=items, largest=largest) as bank:
+        lines = list(time_items(bank, wanted, machine or open_machine(stand_in(wanted)), config.repeat))
+    write_times(config.out, lines)
+    note(f"{len(lines)} times are in {config.out}; fit costs to them with: hardcase costs {config.out}")
     return 0
 
 

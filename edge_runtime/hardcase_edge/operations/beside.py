@@ -18,13 +18,13 @@ from .repeats import Repeats
 from .systemd import Systemd
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from ..bundle.load import Loaded
     from ..device.device import Device
     from ..link.link import Link
+    from ..settings.config import RunConfig
     from .metrics import Metrics
     from .scrape import Page
 
@@ -38,7 +38,7 @@ class Beside:
 
     Parameters
     ----------
-    args : of ``run``
+    config : the settings of the run
     note : called with each line that a user should read
     version : of hardcase-edge
 
@@ -55,12 +55,12 @@ class Beside:
         A metrics file cannot be used.
     """
 
-    def __init__(self, args: argparse.Namespace, note: Callable[[str], None], version: str) -> None:
+    def __init__(self, config: RunConfig, note: Callable[[str], None], version: str) -> None:
         self.reload = Reload()
         self.systemd = Systemd()
         self.note = Repeats(note)
         self.goes_on = False
-        self._args, self._version = args, version
+        self._config, self._version = config, version
         self._device: Device | None = None
         self._link: Link | None = None
         self._metrics: Metrics | None = None
@@ -68,16 +68,16 @@ class Beside:
         self._file: Path | None = None
         self._write_at = float("-inf")
         self._trouble = ""
-        if args.metrics_file is not None:
+        if config.metrics_file is not None:
             from .scrape import checked_file
 
-            self._file = checked_file(args.metrics_file)
+            self._file = checked_file(config.metrics_file)
 
     def __enter__(self) -> Beside:
-        if self._args.metrics is not None:
+        if self._config.metrics is not None:
             from .scrape import Page
 
-            self._page = Page(self._args.metrics, self.text, is_public=self._args.metrics_public)
+            self._page = Page(self._config.metrics, self.text, is_public=self._config.metrics_public)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -92,13 +92,13 @@ class Beside:
     def linked(self, link: Link | None, loaded: Loaded) -> None:
         """There is a link, which is about to connect: Home Assistant's message goes out on each connection."""
         self._link = link
-        shown, removed = self._args.home_assistant, self._args.home_assistant_remove
+        shown, removed = self._config.home_assistant, self._config.home_assistant_remove
         if link is None or (shown is None and removed is None):
             return
         from .discovery import config_topic, payload
 
         message = b"" if shown is None else payload(link.device_id, loaded.manifest, self._version)
-        link.retain(config_topic(link.device_id, shown or removed), message)
+        link.retain(config_topic(link.device_id, shown or removed or ""), message)
 
     def begin(self, device: Device, loaded: Loaded, longest_s: float) -> None:
         """The first decision is about to be made.

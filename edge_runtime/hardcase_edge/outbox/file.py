@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from zlib import crc32
 
 from ..base.files import make_private
-from .flags import SAMPLE
+from ..settings.values import SAMPLE
 from .records import Made, Row
 
 if TYPE_CHECKING:

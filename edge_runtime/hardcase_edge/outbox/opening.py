@@ -13,13 +13,13 @@ from ..base.clock import RELEASED
 from ..base.files import remove_leftovers
 from ..errors import InputError
 from ..link.wire import ack_topic
+from ..settings.config import RunConfig
+from ..settings.values import ALL, OUTBOX_FOLDER, parse_bytes
 from .boot import next_boot, random_boot
-from .flags import ALL, FOLDER, parse_bytes
 from .outbox import Direct, Outbox
 from .records import Recorder, Rule
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable, Mapping, Sequence
 
     from ..link.link import Link
@@ -36,7 +36,7 @@ class Publisher:
 
     Parameters
     ----------
-    args : the command's, which have been checked (``flags.check``)
+    config : the command's, which have been checked by the run
     note : called with each line that a user should read
 
     Raises
@@ -45,18 +45,18 @@ class Publisher:
         The outbox's folder cannot be used or is in use.
     """
 
-    def __init__(self, args: argparse.Namespace, note: Callable[[str], None]) -> None:
-        self._rule = Rule(args.publish or ALL) if args.publish or args.outbox else None
+    def __init__(self, config: RunConfig, note: Callable[[str], None]) -> None:
+        self._rule = Rule(config.publish or ALL) if config.publish or config.outbox else None
         self._lock = -1
         self._recorder: Recorder | None = None
         self._too_long = 0
-        self._boot = self._start(args, note)
-        self._way: Outbox | Direct = self._open(args, note) if args.outbox else Direct(args.outbox_rate)
+        self._boot = self._start(config, note)
+        self._way: Outbox | Direct = self._open(config, note) if config.outbox else Direct(config.outbox_rate)
 
-    def _start(self, args: argparse.Namespace, note: Callable[[str], None]) -> int:
-        if args.outbox is None and args.store is None:
+    def _start(self, config: RunConfig, note: Callable[[str], None]) -> int:
+        if config.outbox is None and config.store is None:
             return random_boot()
-        self._folder = Path(args.outbox_folder or (Path(args.store) / "outbox" if args.store else FOLDER))
+        self._folder = Path(config.outbox_folder or (Path(config.store) / "outbox" if config.store else OUTBOX_FOLDER))
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             self._lock = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -71,17 +71,17 @@ class Publisher:
             note(f"{self._folder / 'boot'} cannot be written; this start has a random number")
         return boot
 
-    def _open(self, args: argparse.Namespace, note: Callable[[str], None]) -> Outbox:
+    def _open(self, config: RunConfig, note: Callable[[str], None]) -> Outbox:
         from .drain import DrainConfig
         from .queue import Queue, QueueConfig
 
-        config = QueueConfig(
-            limit=parse_bytes(args.outbox, "--outbox"),
-            drop=args.outbox_drop,
-            most_age_s=args.outbox_days * 86_400,
-            drain=DrainConfig(rate=args.outbox_rate),
+        queue = QueueConfig(
+            limit=parse_bytes(config.outbox or "", "--outbox"),
+            drop=config.outbox_drop,
+            most_age_s=config.outbox_days * 86_400,
+            drain=DrainConfig(rate=config.outbox_rate),
         )
-        return Outbox(Queue(self._folder / "outbox.sqlite", config, now=self._wall, note=note))
+        return Outbox(Queue(self._folder / "outbox.sqlite", queue, now=self._wall, note=note))
 
     def _wall(self) -> float | None:
         now = time.time()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..base.record import record
 from ..record_keys import COPIED
-from .flags import CHANGES, parse_which
+from ..settings.values import CHANGES, parse_which
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -67,7 +67,7 @@ class Rule:
 
     def __init__(self, which: str, draw: Callable[[], float] = random.random) -> None:
         self._is_changes = which == CHANGES
-        self._share = parse_which(which)
+        self._share = parse_which(which, "--publish")
         self._draw = draw
         self._last: Any = None
 

@@ -18,12 +18,12 @@ from ..device.audits import Audit, Audits
 from ..device.draws import Draws
 from ..device.output import note
 from ..link.wire import OK
-from ..outbox.flags import parse_share
 from ..program.cost import Meter, to_unit
 from ..sensors.specs import timeout_s_of
+from ..settings.config import RunConfig
+from ..settings.values import parse_share
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Mapping
 
     from ..bundle.load import Loaded
@@ -39,7 +39,7 @@ __all__ = ["Auditing", "agrees", "auditing_of", "is_told"]
 
 
 def auditing_of(
-    args: argparse.Namespace, loaded: Loaded, bank: ItemBank, publisher: Publisher | None, stored: Run | None
+    config: RunConfig, loaded: Loaded, bank: ItemBank, publisher: Publisher | None, stored: Run | None
 ) -> Auditing | None:
     """The audits that the flags and a trial ask for; None if there are none.
 
@@ -48,19 +48,19 @@ def auditing_of(
     InputError
         A share is not a number from 0 to 1.
     """
-    ask = parse_share(args.trial_audit_share, "--trial-audit-share")
-    keep = 0.0 if args.audit is None else parse_share(args.audit, "--audit")
-    is_trial = stored is not None and stored.is_trial and args.broker is not None
+    ask = parse_share(config.trial_audit_share, "--trial-audit-share")
+    keep = 0.0 if config.audit is None else parse_share(config.audit, "--audit")
+    is_trial = stored is not None and stored.is_trial and config.broker is not None
     if not keep and not (is_trial and _promised(loaded) is not None):
         return None
     draws = Draws()
-    audits = Audits(keep, ask, args.deadline_ms / 1000, draws)
-    audited = AuditedBank(bank, loaded.machine.program, args.item_size)
+    audits = Audits(keep, ask, config.deadline_ms / 1000, draws)
+    audited = AuditedBank(bank, loaded.machine.program, config.item_size)
     evidence = None
     if keep and (functions := getattr(bank, "witnesses", {})):
         from ..outbox.evidence import Evidence
 
-        evidence = Evidence(functions, timeout_s_of(args.sensor_timeout_ms), note)
+        evidence = Evidence(functions, timeout_s_of(config.sensor_timeout_ms), note)
     return Auditing(audits, draws, loaded, audited, publisher, stored, evidence)
 
 

@@ -9,34 +9,48 @@ from typing import TYPE_CHECKING, Any
 from ..bundle.load import Loaded
 from ..bundle.prices import LEVEL, Prices, can_move
 from ..errors import InputError
-from ..outbox.flags import parse_share
 from ..program.cost import to_micro, to_unit
 from ..program.definition import Opaque
 from ..program.inner import COIN, inner_sensors
 from ..sensors.trouble import Episode, some
 from ..servo.bucket import HOUR_MS
-from ..servo.flags import BUDGET_FILE, date_of, is_asked
 from ..servo.ledger import lock_ledger, read_ledger, unlock_ledger, write_ledger
 from ..servo.plan import Plan, energy_to_micro
 from ..servo.servo import FORWARD, MOST_STRETCH, Servo, forward_bucket, spending_bucket
 from ..session.session import DEGRADED, Machine
+from ..settings.config import RunConfig
+from ..settings.table import check_values
+from ..settings.values import BUDGET_FILE, parse_date, parse_share
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable, Mapping
 
     from ..base.clock import Clock
     from ..bundle.manifest import Manifest
     from ..device.surroundings import Case
 
-__all__ = ["Budgets", "budgets_of", "plan_of"]
+__all__ = ["Budgets", "budgets_of", "check_budgets", "plan_of"]
 
 PAID_IN_A_ROW = 20  # decisions after which a plan that could not pay is said to pay again
 SAVE_EVERY_MS = 600_000  # for the time that is left of a battery's plan; what is spent is saved before
 
 
+def check_budgets(config: RunConfig) -> None:
+    """Refuse running budgets of which no plan can be made, whatever the bundle.
+
+    Raises
+    ------
+    InputError
+        A setting is out of range, or one stands without the other that it needs.
+    """
+    check_values(config, ("budget_per_hour", "battery"))
+    if (config.battery is None) != (config.until is None):
+        raise InputError("--battery and --until need each other: an energy, and the date until which it is to last")
+    check_values(config, ("until", "max_forward_rate"))
+
+
 def budgets_of(
-    args: argparse.Namespace,
+    config: RunConfig,
     loaded: Loaded,
     clock: Clock,
     note: Callable[[str], None],
@@ -53,27 +67,28 @@ def budgets_of(
     InputError
         A flag cannot be used with this bundle, or the file cannot be.
     """
-    if not is_asked(args):
+    check_budgets(config)
+    if (config.budget_per_hour, config.battery, config.max_forward_rate) == (None, None, None):
         return None
     manifest, prices = loaded.manifest, loaded.manifest.prices
-    share = None if args.max_forward_rate is None else parse_share(args.max_forward_rate, "--max-forward-rate")
-    path = args.budget_file or (BUDGET_FILE if args.store is None else f"{args.store}/budget.json")
-    name = f"{args.budget_per_hour} {args.battery} {args.until} {share} {manifest.unit}"
+    share = None if config.max_forward_rate is None else parse_share(config.max_forward_rate, "--max-forward-rate")
+    path = config.budget_file or (BUDGET_FILE if config.store is None else f"{config.store}/budget.json")
+    name = f"{config.budget_per_hour} {config.battery} {config.until} {share} {manifest.unit}"
     lock_ledger(path)
     kept = read_ledger(path, name)
     if kept is None:
         note(f"budget file {path} is damaged: the budget begins with an empty purse, which fills with time")
-        if args.battery is not None:
+        if config.battery is not None:
             note("the battery is taken for full, because nobody knows what is left; if you do, name it with --battery")
     battery = None if kept is None else kept.get("battery")
-    if kept is None and args.until is not None and date_of(args.until) <= clock.now():
+    if kept is None and config.until is not None and parse_date(config.until, "--until") <= clock.now():
         battery = [0, 0]  # the plan is over, and a device that can start without energy starts
-    plan, until = plan_of(args, manifest, clock, battery, note)
+    plan, until = plan_of(config, manifest, clock, battery, note)
     if prices is None:
         note(f"the bundle has no prices, so no threshold moves and a budget only limits: {_why_no_prices(loaded)}")
     spending = None if plan is None else spending_bucket(plan.rate, loaded.report.worst_cost, prices)
     servo = Servo(prices, spending, None if share is None else forward_bucket(share, prices))
-    if plan is not None and (reason := _why_too_little(plan, loaded, args.interval)):
+    if plan is not None and (reason := _why_too_little(plan, loaded, config.interval)):
         note(reason)
     return Budgets(servo, plan, loaded, path, name, note, monotonic, kept, until=until, clock=clock)
 
@@ -107,7 +122,7 @@ def _why_no_prices(loaded: Loaded) -> str:
 
 
 def plan_of(
-    args: argparse.Namespace,
+    config: RunConfig,
     manifest: Manifest,
     clock: Clock,
     kept: list[int] | None = None,
@@ -125,18 +140,18 @@ def plan_of(
     InputError
         A flag cannot be used with this bundle, or the date is past.
     """
-    if args.budget_per_hour is None and args.battery is None:
+    if config.budget_per_hour is None and config.battery is None:
         return None, None
     if manifest.clock:
         raise InputError("this bundle decides by the clock, and time is not a budget to save; use --budget")
-    unit, per_hour = manifest.unit, None if args.budget_per_hour is None else to_micro(args.budget_per_hour)
-    if args.battery is None:
+    unit, per_hour = manifest.unit, None if config.budget_per_hour is None else to_micro(config.budget_per_hour)
+    if config.battery is None:
         return Plan(per_hour), None
-    left, until = energy_to_micro(args.battery, unit), date_of(args.until)
+    left, until = energy_to_micro(config.battery, unit), parse_date(config.until or "", "--until")
     if left is None:
         raise InputError(f"--battery is an energy, but this bundle's costs are in {unit!r}; use --budget-per-hour")
     left_ms = int((until - clock.now()) * 1000)
-    is_past = f"--until {args.until} is past by this device's clock"
+    is_past = f"--until {config.until} is past by this device's clock"
     if kept is None:
         if left_ms <= 0:
             raise InputError(f"{is_past}; name a later date, or set the clock")

@@ -10,43 +10,72 @@ from ..device.output import note
 from .signals import end_main_thread, switch_main_thread
 
 if TYPE_CHECKING:
-    import argparse
-
     from ..base.clock import Clock
     from ..bundle.load import Loaded
     from ..identity.keeper import Keeper
     from ..link.link import Link, LinkConfig
     from ..operations.beside import Beside
     from ..outbox.opening import Publisher
+    from ..settings.config import RunConfig
     from ..store.folder import Store
     from ..update.air import Air
 
-__all__ = ["connect", "keeper_of", "link_config", "own_facts", "publisher_of", "updates_of"]
+__all__ = ["OwnId", "connect", "keeper_of", "link_config", "own_facts", "publisher_of", "updates_of"]
 
 MAX_CERTIFICATE_BYTES = 65_536
 FIRST_CONNECT_S = 3.0  # how long the first decision waits for a broker that neither accepts nor refuses
 
 
-def publisher_of(args: argparse.Namespace) -> Publisher | None:
+class OwnId:
+    """The id that a device has which was given none: the same for the whole process, and told once.
+
+    Attributes
+    ----------
+    name : str
+        "": nobody has asked for it yet.
+    """
+
+    def __init__(self) -> None:
+        self.name, self._line = "", ""
+
+    def __call__(self) -> str:
+        """The id."""
+        if not self.name:
+            from ..link.identity import MACHINE_ID, default_id
+
+            self.name, is_lasting = default_id()
+            why = f", for this run only, because {MACHINE_ID} is missing; name one with --device-id"
+            self._line = f"the device id is {self.name}{'' if is_lasting else why}"
+        return self.name
+
+    def tell(self) -> None:
+        """Tell the log, unless it knows."""
+        if self._line:
+            note(self._line)
+            self._line = ""
+
+
+def publisher_of(config: RunConfig) -> Publisher | None:
     """What sends decisions to people, if any flag asks for it."""
-    if not (args.publish or args.outbox or args.audit):
+    if not (config.publish or config.outbox or config.audit):
         return None
     from ..outbox.opening import Publisher
 
-    return Publisher(args, note)
+    return Publisher(config, note)
 
 
-def updates_of(args: argparse.Namespace, store: Store) -> Air | None:
+def updates_of(config: RunConfig, store: Store) -> Air | None:
     """What takes bundles from the broker, if there is one, into the store."""
-    if args.broker is None:
+    if config.broker is None:
         return None
     from ..update.air import Air
 
-    return Air(store, key=args.trust, metered=args.metered, note=note, on_ready=switch_main_thread)
+    return Air(store, key=config.trust, metered=config.metered, note=note, on_ready=switch_main_thread)
 
 
 def connect(
-    args: argparse.Namespace,
+    config: RunConfig,
+    own_id: OwnId,
     loaded: Loaded | None,
     beside: Beside,
     publisher: Publisher | None,
@@ -57,6 +86,7 @@ def connect(
 
     Parameters
     ----------
+    own_id : of the process, which is used where the settings name none
     loaded : the bundle that decides; None: the device has none, and asks nothing
     publisher, air : what else goes over the connection
     clock : by which certificates expire
@@ -66,7 +96,7 @@ def connect(
     InputError
         The address, a certificate or the identity cannot be used.
     """
-    if args.broker is None:
+    if config.broker is None:
         return None
     import logging
 
@@ -78,10 +108,10 @@ def connect(
 
     logging.basicConfig(handlers=[Notes()], format="%(message)s", level=logging.WARNING)
     logging.getLogger(__package__.partition(".")[0]).setLevel(logging.INFO)
-    config, keeper = link_config(args, clock)
+    settings, keeper = link_config(config, own_id, clock)
     program, manifest = (None, None) if loaded is None else (loaded.machine.program, loaded.manifest)
     link = Link(
-        config, program, manifest, end_main_thread,
+        settings, program, manifest, end_main_thread,
         on_up=(lambda: None) if air is None else air.came_up,
     )  # fmt: skip
     if air is not None:
@@ -93,13 +123,12 @@ def connect(
     if keeper is not None:
         keeper.start(link, FIRST_CONNECT_S)
         return link
-    if text := vars(args).pop("id_note", ""):
-        note(text)
+    own_id.tell()
     link.start(FIRST_CONNECT_S)
     return link
 
 
-def link_config(args: argparse.Namespace, clock: Clock) -> tuple[LinkConfig, Keeper | None]:
+def link_config(config: RunConfig, own_id: OwnId, clock: Clock) -> tuple[LinkConfig, Keeper | None]:
     """The settings of a run's link, and the keeper of its certificate where there is one; nothing connects.
 
     Raises
@@ -109,14 +138,14 @@ def link_config(args: argparse.Namespace, clock: Clock) -> tuple[LinkConfig, Kee
     """
     from ..link.link import LinkConfig
 
-    keeper = keeper_of(args, clock)
+    keeper = keeper_of(config, clock)
     if keeper is None:
-        own: dict[str, Any] = {"cert": args.cert, "key": args.key}
-        device_id, ca = _device_id(args), args.ca
+        own: dict[str, Any] = {"cert": config.cert, "key": config.key, "ca": config.ca}
+        device_id = config.device_id or own_id()
     else:
-        own = {"certificates": keeper.certificates}
-        device_id, ca = keeper.device_id, keeper.ca
-    return LinkConfig.to_broker(args.broker, device_id, ca=ca, clock=clock, **own), keeper
+        own = {"certificates": keeper.certificates, "ca": keeper.ca}
+        device_id = keeper.device_id
+    return LinkConfig.to_broker(config.broker or "", device_id, clock=clock, **own), keeper
 
 
 def own_facts(link: Link | None) -> dict[str, Any]:
@@ -135,26 +164,15 @@ def own_facts(link: Link | None) -> dict[str, Any]:
     return facts
 
 
-def keeper_of(args: argparse.Namespace, clock: Clock) -> Keeper | None:
+def keeper_of(config: RunConfig, clock: Clock) -> Keeper | None:
     """The keeper of the device's own certificate, where it has or is to get one."""
     from ..identity.folder import folder_of
 
-    folder = folder_of(args.identity, args.store, args.cert)
+    folder = folder_of(config.identity, config.store, config.cert)
     if folder is None:
         return None
     from ..identity.keeper import Keeper
     from ..link.identity import default_id
 
-    names = {"device_id": args.device_id or "", "fallback_id": default_id()[0]}
-    return Keeper(folder, args.broker, **names, ca=args.ca, clock=clock, note=note)
-
-
-def _device_id(args: argparse.Namespace) -> str:
-    """The device's id, which stays the same for the whole process; ``args.id_note`` is what to tell of a new one."""
-    if not args.device_id:
-        from ..link.identity import MACHINE_ID, default_id
-
-        args.device_id, is_lasting = default_id()
-        why = "" if is_lasting else f", for this run only, because {MACHINE_ID} is missing; name one with --device-id"
-        args.id_note = f"the device id is {args.device_id}{why}"
-    return str(args.device_id)
+    names = {"device_id": config.device_id or "", "fallback_id": default_id()[0]}
+    return Keeper(folder, config.broker or "", **names, ca=config.ca, clock=clock, note=note)

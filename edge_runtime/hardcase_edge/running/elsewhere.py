@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import HardcaseError, InputError
-from .arguments import check_arguments, config_of
+from ..settings.config import RunConfig, changed
+from ..settings.table import flag_of
+from .arguments import check_settings, loop_of
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterator
 
     from ..bundle.load import Loaded
@@ -27,7 +28,7 @@ MODULES = "usr/local/lib/hardcase"  # where the flashed command looks for them f
 WRITABLE = ("/var/lib/hardcase", "/run/hardcase", "/tmp", "/var/tmp")  # for the service alone
 
 
-def check_service(args: argparse.Namespace) -> None:
+def check_service(config: RunConfig) -> None:
     """Refuse arguments of ``run`` with which no service starts, whatever the machine and the bundle.
 
     Raises
@@ -35,12 +36,12 @@ def check_service(args: argparse.Namespace) -> None:
     InputError
         ``run`` refuses them, or would read standard input, which a service has none of.
     """
-    check_arguments(args, is_here=False)
-    if flag := next((flag for flag, name in _files(args) if name in ("-", "/dev/stdin")), ""):
+    check_settings(config, is_here=False)
+    if flag := next((flag for flag, name in _files(config) if name in ("-", "/dev/stdin")), ""):
         raise InputError(f"{flag} reads standard input, and a service has none; name a file")
 
 
-def check_files(args: argparse.Namespace, root: str, *, is_whole: bool, remedy: str) -> None:
+def check_files(config: RunConfig, root: str, *, is_whole: bool, remedy: str) -> None:
     """Refuse files that a service names and that are not there.
 
     Parameters
@@ -53,13 +54,13 @@ def check_files(args: argparse.Namespace, root: str, *, is_whole: bool, remedy: 
     InputError
         One is missing.
     """
-    for flag, name in _files(args):
+    for flag, name in _files(config):
         path = absolute(name)
         if (is_whole or not path.startswith(f"{STATE}/")) and not os.path.exists(f"{root}{path}"):
             raise InputError(f"{flag} needs {path}, which is not there; {remedy}")
 
 
-def check_on(args: argparse.Namespace, loaded: Loaded, root: Path) -> None:
+def check_on(config: RunConfig, loaded: Loaded, root: Path) -> None:
     """Refuse what keeps a run of this bundle from starting on a machine that has the files below a folder.
 
     Raises
@@ -67,53 +68,50 @@ def check_on(args: argparse.Namespace, loaded: Loaded, root: Path) -> None:
     HardcaseError
         The bundle, a file, a module or the identity is not for these arguments.
     """
-    import argparse
 
-    there = argparse.Namespace(**vars(args))
-    for name in ("ca", "cert", "key", "identity", "store"):
-        if (value := getattr(args, name)) is not None:
-            setattr(there, name, f"{root}{absolute(value)}")
+    named = {name: getattr(config, name) for name in ("ca", "cert", "key", "identity", "store")}
+    there = changed(config, **{name: f"{root}{absolute(value)}" for name, value in named.items() if value is not None})
     try:
-        _check_bundle(args, loaded, root)
-        if args.broker is not None:
+        _check_bundle(config, loaded, root)
+        if config.broker is not None:
             from ..base.clock import Clock
             from ..link.address import tls_context
-            from .connecting import link_config
+            from .connecting import OwnId, link_config
 
-            tls_context(link_config(there, Clock())[0].connection.address)
+            tls_context(link_config(there, OwnId(), Clock())[0].connection.address)
     except HardcaseError as error:
         raise InputError(str(error).replace(str(root), "")) from error
-    for flag, name in (("--outbox-folder", args.outbox_folder), ("--budget-file", args.budget_file)):
+    for flag, name in (("--outbox-folder", config.outbox_folder), ("--budget-file", config.budget_file)):
         if name is not None and not f"{absolute(name)}/".startswith(tuple(f"{folder}/" for folder in WRITABLE)):
             raise InputError(f"{flag} is {name}, which the service may not write; name a place below {STATE}")
-    if args.metrics_file is not None and os.path.dirname(absolute(args.metrics_file)) not in WRITABLE:
-        raise InputError(f"--metrics-file is {args.metrics_file}, which the service cannot write; use /run/hardcase")
+    if config.metrics_file is not None and os.path.dirname(absolute(config.metrics_file)) not in WRITABLE:
+        raise InputError(f"--metrics-file is {config.metrics_file}, which the service cannot write; use /run/hardcase")
 
 
-def _check_bundle(args: argparse.Namespace, loaded: Loaded, root: Path) -> None:
+def _check_bundle(config: RunConfig, loaded: Loaded, root: Path) -> None:
     from ..base.clock import Clock
     from ..sensors.bank import wanted_of
     from ..sensors.csv_replay import Replay
     from ..sensors.specs import check_specs, kinds_of
 
-    config_of(args).check_size(loaded)
+    loop_of(config).check_size(loaded)
     wanted, replay = wanted_of(loaded.machine.program, loaded.manifest), Replay
     if loaded.joint is not None:
         from ..device.joint import check_flags
         from ..device.parts import NO_PARTS, PartReplay
 
-        check_flags(args)
+        check_flags(config)
         wanted, replay = [w for s, w in enumerate(wanted) if s not in loaded.joint.inner], PartReplay
-        if args.items is None and "replay" not in kinds_of(args.sensors):
+        if config.items is None and "replay" not in kinds_of(config.sensors):
             raise InputError(NO_PARTS)
     folders = [root / MODULES, root / STATE.lstrip("/")]
     check_specs(
-        args.sensors, wanted, items=args.items, local=lambda name: f"{root}{absolute(name)}", folders=folders,
+        config.sensors, wanted, items=config.items, local=lambda name: f"{root}{absolute(name)}", folders=folders,
         replay=replay,
     )  # fmt: skip
     from .budgeting import plan_of
 
-    plan_of(args, loaded.manifest, Clock())
+    plan_of(config, loaded.manifest, Clock())
 
 
 def absolute(name: str) -> str:
@@ -125,12 +123,12 @@ def absolute(name: str) -> str:
     return os.path.normpath(os.path.join(STATE, name))
 
 
-def _files(args: argparse.Namespace) -> Iterator[tuple[str, str]]:
+def _files(config: RunConfig) -> Iterator[tuple[str, str]]:
     """The files that a run reads, with the flags that name them."""
     for name in ("bundle", "trust", "ca", "cert", "key", "identity"):
-        if (value := getattr(args, name)) is not None:
-            yield (name if name == "bundle" else f"--{name}"), value
-    for spec in args.sensors:
+        if (value := getattr(config, name)) is not None:
+            yield flag_of(name), value
+    for spec in config.sensors:
         for text in (spec, spec.partition("=")[2]):
             kind, _, rest = text.partition(":")
             if kind in ("replay", "senml") and rest:

@@ -24,10 +24,10 @@ from ..release.content import AUTHORITY, DEVICE_KEYS, SETTINGS, unpacked_files
 from ..release.unpacked import command_of, try_command, unpack
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from ..settings.config import RunConfig
     from ..store.folder import Started, Store
 
 __all__ = ["Launch", "Plan", "launched", "launched_by", "plan_for"]
@@ -96,13 +96,14 @@ def launched_by(launch: Launch) -> Plan:
 
 
 def plan_for(
-    args: argparse.Namespace, store: Store, started: Started, alive: Callable[[], object]
+    config: RunConfig, words: Sequence[str] | None, store: Store, started: Started, alive: Callable[[], object]
 ) -> tuple[Plan | None, str]:
     """Unpack what a slot has and, if it is on trial, try it.
 
     Parameters
     ----------
-    args : of ``run``, with its own words in ``words``
+    config : the device's own settings
+    words : of the command ``run``; None: a function runs, and no command
     alive : called about four times a second meanwhile
 
     Returns
@@ -119,7 +120,7 @@ def plan_for(
     content = store.content_of(started.name)
     if not content.archive:
         return None, ""
-    if not args.is_process:
+    if words is None:
         raise StoreError(
             f"slot {started.name} has a release, which the command hardcase-edge run starts, and no function"
         )
@@ -130,27 +131,27 @@ def plan_for(
     path = [str(folder), *([own["PYTHONPATH"]] if own["PYTHONPATH"] else [])]
     try:
         unpack(folder, files)
-        words = _words(args, folder, files)
+        own_words = _words(config, words, folder, files)
     except (StoreError, InputError) as error:  # a full disk must not keep the other slot from running
         return None, f"its files cannot be put down: {error}"
-    command, environment = command_of(path, words)
+    command, environment = command_of(path, own_words)
     if started.slot.state == "trial":
-        for tried in (["verify", str(started.path), "--json"], ["service", "--program", "/hardcase-edge", *words]):
+        for tried in (["verify", str(started.path), "--json"], ["service", "--program", "/hardcase-edge", *own_words]):
             reason = try_command(command_of(path, tried)[0], environment, TRY_S, alive)[1]
             if reason:
                 version = archive.manifest["runtime"]
                 return None, f"hardcase-edge {version} with {tried[0]}: {reason}" if version else reason
-    factory = [sys.executable, "-P", "-m", "hardcase_edge.cli", *args.words]
+    factory = [sys.executable, "-P", "-m", "hardcase_edge.cli", *words]
     launch = {"slot": started.name, "sha256": started.slot.sha256, "command": factory, "environment": own}
     return Plan(command, {**environment, VARIABLE: json.dumps(launch)}), ""
 
 
-def _words(args: argparse.Namespace, folder: Path, files: Mapping[str, bytes]) -> list[str]:
+def _words(config: RunConfig, words: Sequence[str], folder: Path, files: Mapping[str, bytes]) -> list[str]:
     """The words of ``run`` for a slot: by its settings, with what is the device's own, or by the device's words."""
     authority = {"ca": str(folder / AUTHORITY)} if AUTHORITY in files else {}
     if SETTINGS not in files:
-        return [*args.words, *(["--ca", authority["ca"]] if authority else [])]
-    own = {key: getattr(args, key) for key in (*DEVICE_KEYS, "ca") if getattr(args, key) is not None}
+        return [*words, *(["--ca", authority["ca"]] if authority else [])]
+    own = {key: getattr(config, key) for key in (*DEVICE_KEYS, "ca") if getattr(config, key) is not None}
     given = parse_toml("run.toml", files[SETTINGS])
     text = toml_text({**own, **given, **{key: own[key] for key in DEVICE_KEYS if key in own}, **authority}).encode()
     path = folder.with_name("run.toml")

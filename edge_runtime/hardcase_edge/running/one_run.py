@@ -16,11 +16,10 @@ from ..device.output import BLOCKED_S, Lines, note
 from ..errors import InputError
 from ..operations.complaints import Complaints
 from ..program.inner import inner_sensors
-from .connecting import connect, own_facts, publisher_of, updates_of
+from .connecting import OwnId, connect, own_facts, publisher_of, updates_of
 from .signals import on_end, switch_main_thread
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable, Iterator
 
     from ..bundle.load import Loaded
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from ..link.link import Link
     from ..operations.beside import Beside
     from ..outbox.opening import Publisher
+    from ..settings.config import RunConfig
     from ..store.folder import Store
     from ..store.run import Run
     from .auditing import Auditing
@@ -42,10 +42,11 @@ __all__ = ["Process", "run_bundle"]
 class Process:
     """What the runs of one process have in common."""
 
-    args: argparse.Namespace
-    config: RuntimeConfig
+    config: RunConfig
+    loop: RuntimeConfig
     lines: Lines
     beside: Beside
+    own_id: OwnId
 
 
 def run_bundle(
@@ -72,10 +73,10 @@ def run_bundle(
     from ..device.by_clock import short_switches
     from ..sensors.specs import timeout_s_of
 
-    args, beside = process.args, process.beside
-    timeout_s = timeout_s_of(args.sensor_timeout_ms)
+    config, beside = process.config, process.beside
+    timeout_s = timeout_s_of(config.sensor_timeout_ms)
     try:
-        bank = _bank(args, loaded, timeout_s, beside.note)
+        bank = _bank(config, loaded, timeout_s, beside.note)
     except InputError as error:
         if stored is not None:  # its sensors are not those of this device
             stored.fail(str(error))
@@ -83,12 +84,12 @@ def run_bundle(
     with bank, short_switches() if loaded.manifest.clock else nullcontext():
         for k in sorted(bank.dead):
             note(f"sensor {loaded.manifest.sensors[k]} has no source and counts as dead")
-        publisher = publisher_of(args)
-        auditing = _auditing(args, loaded, bank, publisher, stored)
-        air = updates_of(args, store) if store is not None else None
+        publisher = publisher_of(config)
+        auditing = _auditing(config, loaded, bank, publisher, stored)
+        air = updates_of(config, store) if store is not None else None
         clock = stored.clock() if stored is not None else Clock()
-        budgets = _budgets(args, loaded, clock)
-        link = connect(args, loaded, beside, publisher, air, clock)
+        budgets = _budgets(config, loaded, clock)
+        link = connect(config, process.own_id, loaded, beside, publisher, air, clock)
         watching = _watching(process, loaded, bank, auditing, link)
         sources = [s.facts for s in (stored, publisher, air, auditing, watching, budgets) if s is not None]
         sources.append(lambda: own_facts(link))
@@ -97,7 +98,7 @@ def run_bundle(
         identity = identity_of(loaded.manifest, loaded.bundle.program, is_joint=loaded.joint is not None)
         about = {"program": identity.told()}
         device = _device_class(loaded)(
-            loaded, bank if seen_by is None else seen_by.bank, link, process.config,
+            loaded, bank if seen_by is None else seen_by.bank, link, process.loop,
             facts=lambda: {**about, **{key: value for facts in sources for key, value in facts().items()}},
             tell=beside.note, companions=[c for c in (watching, budgets) if c is not None],
         )  # fmt: skip
@@ -106,7 +107,7 @@ def run_bundle(
         gc.freeze()
         gc.enable()
         parts = 1 if loaded.joint is None else loaded.joint.joint.max_parts
-        longest_s = parts * (len(loaded.manifest.sensors) * timeout_s + process.config.deadline_ms / 1000)
+        longest_s = parts * (len(loaded.manifest.sensors) * timeout_s + config.deadline_ms / 1000)
         beside.begin(device, loaded, longest_s)
         try:
             _begin(process, device, link, stored, has_news)
@@ -140,22 +141,23 @@ def run_bundle(
             link.check()
 
 
-def _bank(args: argparse.Namespace, loaded: Loaded, timeout_s: float, tell: Callable[[str], None]) -> Any:
+def _bank(config: RunConfig, loaded: Loaded, timeout_s: float, tell: Callable[[str], None]) -> Any:
     """The bank of sensors, or of parts of items."""
     program, manifest = loaded.machine.program, loaded.manifest
     if loaded.joint is None:
         from ..sensors.specs import open_bank
 
         return open_bank(
-            args.sensors, program, manifest, timeout_s=timeout_s, isolate=args.isolate, items=args.items, tell=tell
-        )
+            config.sensors, program, manifest, timeout_s=timeout_s, isolate=config.isolate, items=config.items,
+            tell=tell,
+        )  # fmt: skip
     from ..device.joint import check_flags
     from ..device.parts import open_part_bank
 
-    check_flags(args)
+    check_flags(config)
     return open_part_bank(
-        args.sensors, program, manifest, loaded.joint.inner, timeout_s=timeout_s, items=args.items,
-        isolate=args.isolate, tell=tell,
+        config.sensors, program, manifest, loaded.joint.inner, timeout_s=timeout_s, items=config.items,
+        isolate=config.isolate, tell=tell,
     )  # fmt: skip
 
 
@@ -214,44 +216,44 @@ def _begin(
 
 
 def _auditing(
-    args: argparse.Namespace, loaded: Loaded, bank: ItemBank, publisher: Publisher | None, stored: Run | None
+    config: RunConfig, loaded: Loaded, bank: ItemBank, publisher: Publisher | None, stored: Run | None
 ) -> Auditing | None:
     """The audits, if a flag or a trial asks for any."""
     if loaded.joint is not None:  # a trial of items passes without audits
         return None
-    if not (args.audit or (stored is not None and stored.is_trial and args.broker is not None)):
+    if not (config.audit or (stored is not None and stored.is_trial and config.broker is not None)):
         return None
     from .auditing import auditing_of
 
-    return auditing_of(args, loaded, bank, publisher, stored)
+    return auditing_of(config, loaded, bank, publisher, stored)
 
 
 def _watching(
     process: Process, loaded: Loaded, bank: ItemBank, auditing: Auditing | None, link: Link | None
 ) -> Watching | None:
     """The promise that is tested again, and the drift monitors, if a flag asks for them."""
-    args = process.args
-    if args.drift is None:
+    config = process.config
+    if config.drift is None:
         return None
     from .watching import watching_of
 
-    return watching_of(args, loaded, bank, auditing, link, process.beside.note)
+    return watching_of(config, loaded, bank, auditing, link, process.beside.note)
 
 
-def _budgets(args: argparse.Namespace, loaded: Loaded, clock: Clock) -> Budgets | None:
+def _budgets(config: RunConfig, loaded: Loaded, clock: Clock) -> Budgets | None:
     """The running budgets, if a flag asks for any."""
-    if (args.budget_per_hour, args.battery, args.until, args.max_forward_rate) == (None, None, None, None):
+    if (config.budget_per_hour, config.battery, config.until, config.max_forward_rate) == (None, None, None, None):
         return None
     from .budgeting import budgets_of
 
-    return budgets_of(args, loaded, clock, note)
+    return budgets_of(config, loaded, clock, note)
 
 
 def _decisions(process: Process, device: Device, link: Link | None, stored: Run | None) -> Iterator[dict[str, Any]]:
     """Make decisions, write their lines, and yield each; a trial that has failed ends them."""
     from ..operations.beside import resident_bytes
 
-    make_line = line_format(process.args.record, process.args.device_id)
+    make_line = line_format(process.config.record, process.config.device_id or process.own_id.name)
     for decision in device.run():
         device.counters["unwritten"] += not process.lines.write(make_line(decision))
         process.beside.decided(decision)

@@ -12,17 +12,18 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..device.output import Lines, note
 from ..errors import HardcaseError
+from ..settings.config import RunConfig
+from .connecting import OwnId
 from .one_run import Process, run_bundle
 from .signals import interrupt, on_end, on_reload
 
 if TYPE_CHECKING:
-    import argparse
-
     from ..bundle.load import Loaded
     from ..errors import NoBundleError
     from ..store.folder import Store
@@ -35,8 +36,14 @@ LOOK_S = 60.0  # between two looks into its store, and two messages of facts at 
 MAX_WHY = 300  # characters in the facts
 
 
-def run(args: argparse.Namespace) -> int:
+def run(config: RunConfig, words: Sequence[str], *, is_process: bool) -> int:
     """Decide until the items end, until somebody ends it, or for a number of decisions; returns the exit status.
+
+    Parameters
+    ----------
+    config : the settings
+    words : of the command, with which it may be started again
+    is_process : whether the whole process runs it, and may become another program
 
     Raises
     ------
@@ -48,22 +55,22 @@ def run(args: argparse.Namespace) -> int:
     from .. import __version__
     from ..bundle.load import load_bundle
     from ..operations.beside import Beside
-    from .arguments import anchor, check_arguments, config_of
+    from .arguments import anchored, check_settings, loop_of
 
-    check_arguments(args)
+    check_settings(config)
     on_end(interrupt)
-    beside = Beside(args, note, __version__)
+    beside = Beside(config, note, __version__)
     on_reload(beside.reload.ask)
-    config = config_of(args)
-    loaded = load_bundle(args.bundle, trust=args.trust, allow_joint=True) if args.store is None else None
-    anchor(args)
-    output, plan = Lines(ends_with_reader=args.broker is None, is_last=args.is_process, tell=beside.note), None
+    loop = loop_of(config)
+    loaded = load_bundle(config.bundle or "", trust=config.trust, allow_joint=True) if config.store is None else None
+    config = anchored(config)
+    output, plan = Lines(ends_with_reader=config.broker is None, is_last=is_process, tell=beside.note), None
     with output as lines, beside:
-        process = Process(args, config, lines, beside)
+        process = Process(config, loop, lines, beside, OwnId())
         if loaded is not None:
             _run_file(process, loaded)
         else:
-            plan = _run_store(process)
+            plan = _run_store(process, words if is_process else None)
             beside.goes_on = plan is not None
             output.is_last &= plan is None
     if plan is not None:
@@ -75,11 +82,11 @@ def _run_file(process: Process, loaded: Loaded) -> None:
     """Run a bundle, and after a reload what its file holds then."""
     from ..operations.reload import newer
 
-    args, reload = process.args, process.beside.reload
+    config, reload = process.config, process.beside.reload
     news: list[Loaded] = [loaded]
 
     def has_news() -> bool:
-        new = newer(args.bundle, args.trust, news[-1], note)
+        new = newer(config.bundle or "", config.trust, news[-1], note)
         news.extend([new] if new is not None else [])
         return new is not None
 
@@ -90,8 +97,12 @@ def _run_file(process: Process, loaded: Loaded) -> None:
             return
 
 
-def _run_store(process: Process) -> Plan | None:
+def _run_store(process: Process, words: Sequence[str] | None) -> Plan | None:
     """Run what the store has, and after a trial that has failed or a reload what it has then.
+
+    Parameters
+    ----------
+    words : of the command; None: it was called as a function
 
     Returns
     -------
@@ -106,13 +117,13 @@ def _run_store(process: Process) -> Plan | None:
     from .arguments import rules_of
     from .launching import launched, launched_by, plan_for
 
-    args, beside = process.args, process.beside
-    rules, store, launch = rules_of(args), Store(args.store), launched()
+    config, beside = process.config, process.beside
+    rules, store, launch = rules_of(config), Store(config.store or ""), launched()
     while True:
         try:
             started = store.start() if launch is None else store.resumed(launch.slot, launch.sha256)
         except NoBundleError as error:
-            if not _can_wait(args, store):
+            if not _can_wait(config, store):
                 raise
             if not _wait_for_bundle(process, store, error):
                 return None
@@ -120,14 +131,14 @@ def _run_store(process: Process) -> Plan | None:
         stored = Run(store, started, rules, beside.note)
         try:
             if launch is None:
-                plan, reason = plan_for(args, store, started, beside.systemd.feed)
+                plan, reason = plan_for(config, words, store, started, beside.systemd.feed)
                 if reason:
                     stored.fail(reason)
                     raise StoreError(f"slot {started.name} cannot be started: {reason}")
                 if plan is not None:
                     return plan
             try:
-                loaded = load_bundle(stored.started.path, trust=args.trust, allow_joint=True)
+                loaded = load_bundle(stored.started.path, trust=config.trust, allow_joint=True)
             except BundleError as error:
                 if not isinstance(error, SignatureError):  # a wrong --trust is not the bundle's fault
                     stored.fail(str(error), is_useless=True)
@@ -154,7 +165,7 @@ def _run_store(process: Process) -> Plan | None:
 # ---------------------------------------------------------------- a store without a bundle
 
 
-def _can_wait(args: argparse.Namespace, store: Store) -> bool:
+def _can_wait(config: RunConfig, store: Store) -> bool:
     """Whether a device with such a store can be given a bundle by its broker, or has had one.
 
     Raises
@@ -164,10 +175,10 @@ def _can_wait(args: argparse.Namespace, store: Store) -> bool:
     """
     from ..store.slots import NAMES
 
-    if args.broker is None:
+    if config.broker is None:
         return False
     slots = store.slots()
-    return args.trust is not None or store.trust() is not None or any(slots[n].state != "empty" for n in NAMES)
+    return config.trust is not None or store.trust() is not None or any(slots[n].state != "empty" for n in NAMES)
 
 
 def _wait_for_bundle(process: Process, store: Store, error: NoBundleError) -> bool:
@@ -186,7 +197,7 @@ def _wait_for_bundle(process: Process, store: Store, error: NoBundleError) -> bo
     from ..store.run import clock_or_noted
     from .connecting import connect, updates_of
 
-    args, beside = process.args, process.beside
+    config, beside = process.config, process.beside
     store.make()
     bell, ends = threading.Lock(), list[bool]()
     bell.acquire()
@@ -200,8 +211,8 @@ def _wait_for_bundle(process: Process, store: Store, error: NoBundleError) -> bo
         ring()
 
     on_end(end)
-    air = updates_of(args, store)
-    link = connect(args, None, beside, None, air, clock_or_noted(store))
+    air = updates_of(config, store)
+    link = connect(config, process.own_id, None, beside, None, air, clock_or_noted(store))
     assert air is not None
     assert link is not None
     beside.watch()

@@ -1,43 +1,47 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verb ``service``: the unit of a run, whose arguments have been checked as ``run`` checks its own."""
+"""The verb ``service``: the unit of a run, whose settings have been checked as ``run`` checks its own."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ..base.files import write_whole
-from ..operations.unit import program, unit
-from ..settings.run_toml import RUN_TOML
+from ..operations.unit import program as program_of
+from ..operations.unit import unit
+from ..settings.config import RunConfig
+from ..settings.run_toml import text_of
+from ..settings.table import RUN_TOML
 from .elsewhere import check_files, check_service
-
-if TYPE_CHECKING:
-    import argparse
 
 __all__ = ["unit_of"]
 
 
-def unit_of(run: argparse.Namespace, args: argparse.Namespace, argv0: str, settings: str) -> str:
-    """The text of the unit. With ``--config``, the settings are written there, and the unit names their file.
+def unit_of(
+    run: RunConfig, words: Sequence[str], *, program: str | None, argv0: str, settings: str | None,
+    devices: Sequence[str], groups: Sequence[str],
+) -> str:  # fmt: skip
+    """The text of the unit. With a file for the settings, they are written there, and the unit names that file.
 
     Parameters
     ----------
-    run : the arguments of ``run``
-    args : those of ``service``
-    argv0 : the program that runs now, which the unit starts unless ``args`` names another machine's
-    settings : the text of a ``run.toml`` with the arguments of ``run``
+    run : the settings
+    words : of the command that the unit starts
+    program : of another machine, which the unit starts; None: ``argv0``, the program that runs now
+    settings : the file to write
+    devices, groups : what the service may open below /dev, as of ``unit``
 
     Raises
     ------
     InputError
-        An argument cannot be used, a file that it names is not on this machine, or the settings cannot be written.
+        A setting cannot be used, a file that it names is not on this machine, or the file cannot be written.
     """
     check_service(run)
-    if args.program is None:
+    if program is None:
         check_files(run, "", is_whole=False, remedy="put it there first")
-    words = args.run if args.config is None else ["run", "--config", RUN_TOML]
-    command = [args.program or program(argv0), *words]
-    text = unit(command, devices=args.device, groups=args.group, sensors=run.sensors, named=args.run)
-    if args.config is not None:
-        write_whole(Path(args.config), settings.encode())
+    started = words if settings is None else ["run", "--config", RUN_TOML]
+    command = [program or program_of(argv0), *started]
+    text = unit(command, devices=devices, groups=groups, sensors=run.sensors, named=words)
+    if settings is not None:
+        write_whole(Path(settings), text_of(run).encode())
     return text

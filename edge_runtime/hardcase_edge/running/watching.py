@@ -16,7 +16,6 @@ from ..base.files import read_bounded, remove_leftovers, write_whole
 from ..bundle.agreement import above_shipped
 from ..device.audit import AuditedBank
 from ..device.draws import Draws
-from ..drift.flags import ACT, ALARM, FORWARD
 from ..drift.promise import BROKEN, Promise, promise_of
 from ..drift.reaction import place_of
 from ..drift.stability import LARGE, LASTING, WINDOW
@@ -25,10 +24,11 @@ from ..errors import InputError
 from ..link.wire import OK
 from ..program.cost import Meter, to_micro, to_unit
 from ..sensors.trouble import Episode
+from ..settings.config import RunConfig
+from ..settings.values import ACT, ALARM, FORWARD
 from .auditing import agrees, is_told
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable
 
     from ..bundle.load import Loaded
@@ -50,7 +50,7 @@ Record = dict[str, Any]
 
 
 def watching_of(
-    args: argparse.Namespace, loaded: Loaded, bank: ItemBank, auditing: Auditing | None, link: Link | None,
+    config: RunConfig, loaded: Loaded, bank: ItemBank, auditing: Auditing | None, link: Link | None,
     note: Callable[[str], None],
 ) -> Watching | None:  # fmt: skip
     """What the flags and the bundle ask for; None if there is nothing to watch."""
@@ -59,17 +59,19 @@ def watching_of(
     if monitors is None:
         note("the bundle says nothing of its readings, so none are watched; export it again with --monitors")
     can_ask = auditing is not None and auditing.promised is not None
-    promise = promise_of(manifest.claims if can_ask else {**manifest.claims, "audits": None}, args.on_broken or ALARM)
-    if args.on_broken == FORWARD and (reason := _why_idle(loaded, promise)):
+    promise = promise_of(manifest.claims if can_ask else {**manifest.claims, "audits": None}, config.on_broken or ALARM)
+    if config.on_broken == FORWARD and (reason := _why_idle(loaded, promise)):
         note(f"--on-broken {FORWARD} has no effect: {reason}")
     if promise is None and monitors is None:
         return None
-    audited = AuditedBank(bank, program, args.item_size) if auditing is None else auditing.bank
-    memory = None if args.store is None or promise is None else Memory(args.store, loaded.bundle.sha256, promise, note)
-    if auditing is not None and promise is not None and promise.agreement is not None and args.audit:
+    audited = AuditedBank(bank, program, config.item_size) if auditing is None else auditing.bank
+    memory = None
+    if config.store is not None and promise is not None:
+        memory = Memory(config.store, loaded.bundle.sha256, promise, note)
+    if auditing is not None and promise is not None and promise.agreement is not None and config.audit:
         auditing.retest = promise
     watch = None if monitors is None else Watch(monitors, program, manifest.shipped)
-    return Watching(args, loaded, audited, link, promise, watch, memory, note)
+    return Watching(config, loaded, audited, link, promise, watch, memory, note)
 
 
 def _why_idle(loaded: Loaded, promise: Promise | None) -> str:
@@ -88,7 +90,7 @@ class Watching:
 
     Parameters
     ----------
-    args : the command's
+    config : the command's
     loaded : the bundle that decides
     bank : for the device, in place of its own
     link : to the cloud, where there is one
@@ -97,13 +99,13 @@ class Watching:
     """
 
     def __init__(
-        self, args: argparse.Namespace, loaded: Loaded, bank: AuditedBank, link: Link | None, promise: Promise | None,
+        self, config: RunConfig, loaded: Loaded, bank: AuditedBank, link: Link | None, promise: Promise | None,
         watch: Watch | None, memory: Memory | None, note: Callable[[str], None],
     ) -> None:  # fmt: skip
         self.bank, self._link, self._manifest = bank, link, loaded.manifest
         self._promise, self._watch, self._memory, self._note = promise, watch, memory, note
-        self._acts = args.drift == ACT
-        self._deadline_s = args.deadline_ms / 1000
+        self._acts = config.drift == ACT
+        self._deadline_s = config.deadline_ms / 1000
         self._request_cost = to_unit(Meter(loaded.machine.program).request_cost)
         self._draws = Draws()  # of probes
         self._moved = Episode(BACK_LOOKS)

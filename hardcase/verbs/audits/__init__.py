@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     """Check all devices; the exit status."""
     from hardcase_cloud.records.database import Database
     from hardcase_cloud.rollouts.drawn import checked_audits
-    from hardcase_edge.outbox.flags import parse_share
+    from hardcase_edge.settings.values import parse_share
 
     share = None if args.audit is None else parse_share(args.audit, "--audit")
     told = {} if args.told is None else _told(args.told)

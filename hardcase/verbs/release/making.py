@@ -14,6 +14,7 @@ from hardcase_edge.bundle.signature import MAX_KEY_BYTES, MAX_SIGNATURES, SIGNAT
 from hardcase_edge.errors import InputError
 from hardcase_edge.release.archive import pack_archive
 from hardcase_edge.release.content import AUTHORITY, BUNDLE, DEVICE_KEYS, SETTINGS, STORE_FORMAT
+from hardcase_edge.settings.config import changed
 from hardcase_edge.settings.run_toml import text_of
 
 from ...flashing.contents import extra_files, paho_files, parsed_arguments, runtime_files
@@ -81,11 +82,8 @@ def make_release(
 
 def _fleet_settings(arguments: Sequence[str]) -> str:
     """The text of the settings that a whole fleet gets, without what is each device's own."""
-    from hardcase_edge.cli import make_parser
-
-    args = parsed_arguments(arguments)
-    given = [key for key in DEVICE_KEYS if key != "store" and getattr(args, key) is not None]
+    config = parsed_arguments(arguments)
+    given = [key for key in DEVICE_KEYS if key != "store" and getattr(config, key) is not None]
     if given:
         raise InputError(f"--run names --{given[0].replace('_', '-')}, which is each device's own; leave it out")
-    args.store = None
-    return text_of(make_parser(), args)
+    return text_of(changed(config, store=None))

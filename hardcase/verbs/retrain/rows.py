@@ -170,7 +170,7 @@ def _weights(audited: str | None, rows: Sequence[CameBack]) -> NDArray[np.float6
     """How many decisions each row stands for, (n,)."""
     import numpy as np
 
-    from hardcase_edge.outbox.flags import parse_share
+    from hardcase_edge.settings.values import parse_share
 
     share = 1.0 if audited is None else parse_share(audited, "--audited")
     return np.array([1 / row.share if row.is_case else 1 / share for row in rows])

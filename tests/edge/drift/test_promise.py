@@ -9,9 +9,9 @@ import random
 import pytest
 
 from hardcase_edge.base.change import Change, stake_at, stakes
-from hardcase_edge.drift.flags import ALARM, FORWARD
 from hardcase_edge.drift.promise import ALPHA, BROKEN, HOLDS, MOST_BREAKS, UNKNOWN, Promise, promise_of
 from hardcase_edge.drift.reaction import LOOK, PROBE
+from hardcase_edge.settings.values import ALARM, FORWARD
 
 
 def audits(promise: Promise, share: float, n: int, seed: int) -> Promise:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import signal
 from dataclasses import replace
@@ -26,6 +25,7 @@ from hardcase_edge.link.wire import OK, Reply
 from hardcase_edge.operations.metrics import Metrics
 from hardcase_edge.running.auditing import Auditing
 from hardcase_edge.running.watching import FILE, Memory, Watching, watching_of
+from hardcase_edge.settings.config import RunConfig
 from tests.helpers.cloud.brokers import retained, running_mosquitto
 from tests.helpers.edge.device import (
     EASY,
@@ -121,9 +121,7 @@ def test_a_rule_that_no_audit_could_start_is_refused_in_one_line(broker, has_bro
 def test_a_rule_that_a_bundle_never_starts_is_told_in_one_line(manifest, why):
     loaded, notes = make_loaded(claims=CLAIM), list[str]()
     loaded = replace(loaded, manifest=replace(loaded.manifest, **manifest))
-    args = argparse.Namespace(
-        drift="watch", on_broken="forward", audit="1%", store=None, item_size=1, deadline_ms=1_000, budget=None
-    )
+    args = RunConfig(drift="watch", on_broken="forward", audit="1%", deadline_ms=1_000)
     audits = Auditing(Audits(0.01, 0.0, 2.0, Draws()), Draws(), loaded, make_bank([]), None, None)
     watching_of(args, loaded, FakeBank([]), audits, FakeLink([]), notes.append)
     told = [f"--on-broken forward has no effect: {why}"] if why else []
@@ -140,7 +138,7 @@ def make_device(
 ) -> tuple[Device, Watching, FakeLink]:  # fmt: skip
     loaded = make_loaded(claims=CLAIM, **({} if monitors is None else {"monitors": monitors}))
     link, bank = FakeLink(replies), make_bank(xs)
-    args = argparse.Namespace(drift=drift, deadline_ms=1_000, budget=budget)
+    args = RunConfig(drift=drift, deadline_ms=1_000, budget=budget)
     watch = None if monitors is None else kind(monitors, loaded.machine.program)
     told = [] if notes is None else notes
     watching = Watching(args, loaded, bank, link, promise, watch, None, told.append)
@@ -150,7 +148,7 @@ def make_device(
 @pytest.mark.parametrize(("price", "is_broken"), [(0.5, False), (1.0, True), (1.7, True), (None, True)])
 def test_only_a_price_below_the_shipped_one_may_forward_more_than_promised(price, is_broken):
     loaded, promise = make_loaded(prices=PRICES), Promise(None, 0.1)
-    args = argparse.Namespace(drift="watch", deadline_ms=1_000)
+    args = RunConfig(drift="watch", deadline_ms=1_000)
     watching = Watching(args, loaded, make_bank([]), FakeLink([]), promise, None, None, [].append)
     for _ in range(200):
         watching.decided({"route": "cloud", "failed": [], "price": price})

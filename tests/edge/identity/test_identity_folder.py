@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import stat
 import time
-from argparse import Namespace
 
 import pytest
 
@@ -21,6 +20,7 @@ from hardcase_edge.identity.folder import Identities
 from hardcase_edge.identity.keeper import Keeper
 from hardcase_edge.link.link import Link, LinkConfig
 from hardcase_edge.running.connecting import keeper_of, own_facts
+from hardcase_edge.settings.config import RunConfig, changed
 from tests.helpers.cloud.certificates import Authority
 from tests.helpers.edge.device import EASY, make_bundle_bytes, write_replay
 
@@ -145,13 +145,11 @@ def test_what_cannot_be_used_ends_the_run_with_one_line(folder, tmp_path, capfd)
 def test_the_identity_of_a_store_is_taken_unless_another_is_named(folder, tmp_path):
     folder.rename(tmp_path / "store-identity")
     (tmp_path / "store").mkdir()
-    values = {"identity": None, "store": str(tmp_path / "store"), "cert": None, "device_id": None, "ca": None}
-    args = Namespace(**values, broker="mqtts://broker.example")
-    assert keeper_of(args, Clock()) is None
+    config = RunConfig(store=str(tmp_path / "store"), broker="mqtts://broker.example")
+    assert keeper_of(config, Clock()) is None
     (tmp_path / "store-identity").rename(tmp_path / "store" / "identity")
-    assert keeper_of(args, Clock()).device_id.startswith("pi-")
-    args.cert = "own.pem"
-    assert keeper_of(args, Clock()) is None
+    assert keeper_of(config, Clock()).device_id.startswith("pi-")
+    assert keeper_of(changed(config, cert="own.pem"), Clock()) is None
 
 
 def test_a_device_takes_its_name_from_its_certificate(folder):

@@ -20,7 +20,7 @@ from hardcase_edge.cli import main, make_parser
 from hardcase_edge.errors import InputError
 from hardcase_edge.measuring.costs import lines_of, patch_of, rounded
 from hardcase_edge.measuring.energy import ROUNDS, Round, energy_per_read, weigh
-from hardcase_edge.measuring.measure import measure, policy_of
+from hardcase_edge.measuring.measure import MeasureConfig, measure, policy_of
 from hardcase_edge.measuring.timing import Timing, time_reads
 from hardcase_edge.sensors.bank import SensorBank, Wanted
 from hardcase_edge.sensors.plugin import Plugin
@@ -275,6 +275,11 @@ def test_a_bundle_is_measured_and_a_dead_sensor_is_not(folder: Path, capfd: pyte
     assert "sensor x has no source and is not measured" in err
 
 
+def measure_config(words: list[str]) -> MeasureConfig:
+    args = vars(make_parser().parse_args(words))
+    return MeasureConfig(**{key: value for key, value in args.items() if key != "verb"}, is_process=False)
+
+
 def test_with_a_power_sensor_an_energy_is_proposed(
     folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -287,9 +292,7 @@ def test_with_a_power_sensor_an_energy_is_proposed(
     )
     monkeypatch.setattr("hardcase_edge.measuring.energy.weigh.__kwdefaults__", {"phase_s": 0.08})
     words = ["measure", "toy.hcb", "--sensors", "x=hardcase_drawing:read", "--reads", "3", "--json"]
-    args = make_parser().parse_args([*words, "--power", "hwmon:ina219/power1"])
-    args.is_process = False
-    assert measure(args, root) == 0
+    assert measure(measure_config([*words, "--power", "hwmon:ina219/power1"]), root) == 0
     report = json.loads(capfd.readouterr()[0])
     (row,) = report["sensors"]
     assert report["unit"] == "mJ"
@@ -328,10 +331,8 @@ def test_what_cannot_be_measured_is_told_in_one_line(
 
 def test_a_power_sensor_that_measures_no_power_is_refused(folder: Path) -> None:
     words = ["measure", "toy.hcb", "--sensors", "x=none", "--power", "hwmon:ina219/in1"]
-    args = make_parser().parse_args(words)
-    args.is_process = False
     with pytest.raises(InputError, match="'hwmon:ina219/in1' measures V; name a channel in W"):
-        measure(args, plant(folder / "machine"))
+        measure(measure_config(words), plant(folder / "machine"))
 
 
 def test_a_toml_of_any_other_shape_is_one_line(tmp_path: Path) -> None:

@@ -13,53 +13,68 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hardcase_edge.base.toml import parse_toml, toml_text
-from hardcase_edge.cli import main, make_parser
+from hardcase_edge.cli import main, make_parser, run_config
+from hardcase_edge.settings.config import RunConfig
 from hardcase_edge.settings.run_toml import text_of
+from hardcase_edge.settings.table import GROUPS, OWN, SETTINGS, Setting, flag_of
 from tests.helpers.edge.device import make_bundle_bytes
+from tests.helpers.places import ROOT
 
 from .test_run_arguments import said_by
 
 SENSORS = 'sensors = ["a:b"]\n'
 
 
-def run_with(text: str, tmp_path: Path, *words: str) -> argparse.Namespace:
+def run_with(text: str, tmp_path: Path, *words: str) -> RunConfig:
     (tmp_path / "run.toml").write_text(text)
-    return make_parser().parse_args(["run", "--config", str(tmp_path / "run.toml"), *words])
+    return run_config(["run", "--config", str(tmp_path / "run.toml"), *words])
 
 
-def flags_of_run() -> list[argparse.Action]:
+def words_for(setting: Setting) -> list[str]:
+    """A command line with another value than the default."""
+    flag = [] if setting.key == "bundle" else [flag_of(setting.key)]
+    if setting.type is bool:
+        return flag
+    if setting.words:
+        return [*flag, next(word for word in setting.words if word != getattr(RunConfig(), setting.key))]
+    return [*flag, {int: "7", float: "0.5"}.get(setting.type, 'a b "c" \\ é')]
+
+
+def test_every_setting_is_in_the_table_once_and_is_a_flag_of_run() -> None:
+    assert set(SETTINGS) == set(RunConfig.__annotations__)
+    assert len(SETTINGS) == len(OWN) + sum(map(len, GROUPS.values()))
     parser = make_parser()
     (verbs,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
-    return [a for a in verbs.choices["run"]._actions if a.dest not in ("help", "config")]
+    assert {a.dest for a in verbs.choices["run"]._actions} == {*SETTINGS, "help", "config"}
 
 
-def word_for(action: argparse.Action) -> list[str]:
-    """A command line with another value than the flag's default."""
-    flag = list(action.option_strings[-1:])
-    if action.nargs == 0:
-        return flag
-    if action.choices:
-        return [*flag, next(str(c) for c in action.choices if c != action.default)]
-    return [*flag, {int: "7", float: "0.5"}.get(action.type, 'a b "c" \\ é')]  # type: ignore[call-overload]
+@pytest.mark.parametrize("setting", SETTINGS.values(), ids=lambda setting: setting.key)
+def test_every_flag_is_a_key_and_the_file_gives_what_the_flag_gives(setting: Setting, tmp_path: Path) -> None:
+    sensors = [] if setting.key == "sensors" else ["--sensors", "a:b"]
+    by_flag = run_config(["run", *sensors, *words_for(setting)])
+    assert type(getattr(by_flag, setting.key)) is {list: tuple}.get(setting.type, setting.type)
+    text = text_of(by_flag)
+    assert set(tomllib.loads(text)) == {"sensors", setting.key}
+    assert run_with(text, tmp_path) == by_flag
 
 
-@pytest.mark.parametrize("action", flags_of_run(), ids=lambda action: action.dest)
-def test_every_flag_is_a_key_and_the_file_gives_what_the_flag_gives(action: argparse.Action, tmp_path: Path) -> None:
-    sensors = [] if action.dest == "sensors" else ["--sensors", "a:b"]
-    by_flag = make_parser().parse_args(["run", *sensors, *word_for(action)])
-    text = text_of(make_parser(), by_flag)
-    assert set(tomllib.loads(text)) == {"sensors", action.dest}
-    by_file = vars(run_with(text, tmp_path))
-    assert {**by_file, "config": None} == vars(by_flag)
+@pytest.mark.parametrize("setting", SETTINGS.values(), ids=lambda setting: setting.key)
+def test_every_flag_stands_in_a_table_of_its_page_with_its_default(setting: Setting) -> None:
+    rows = [line for line in (ROOT / "docs" / setting.page).read_text().splitlines() if line.startswith("| `--")]
+    own = [row for row in rows if f"`{flag_of(setting.key)}" in row.split(" | ")[0]]
+    assert own or setting.key == "bundle", setting.key
+    default = getattr(RunConfig(), setting.key)
+    is_told = type(default) in (int, float) and default and setting.page == "devices.md"
+    assert not is_told or any(f"{default:g}" in row for row in own), own
 
 
 def test_a_flag_overrides_its_key_and_a_list_replaces_a_list(tmp_path: Path) -> None:
     text = 'sensors = ["a:b", "c:d"]\ninterval = 60\nrecord = "senml"\nhome_assistant = true\n'
     args = run_with(text, tmp_path)
-    assert (args.sensors, args.interval, args.record) == (["a:b", "c:d"], 60.0, "senml")
+    assert (args.sensors, args.interval, args.record) == (("a:b", "c:d"), 60.0, "senml")
     assert args.home_assistant == "homeassistant"
     args = run_with(text, tmp_path, "--sensors", "x:y", "--interval", "0", "--record", "json")
-    assert (args.sensors, args.interval, args.record) == (["x:y"], 0.0, "json")
+    assert (args.sensors, args.interval, args.record) == (("x:y",), 0.0, "json")
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,12 @@ from types import SimpleNamespace
 import pytest
 
 from hardcase_edge.bundle.signature import make_keys
-from hardcase_edge.cli import main, make_parser
+from hardcase_edge.cli import main
 from hardcase_edge.errors import InputError
 from hardcase_edge.operations.beside import Beside
 from hardcase_edge.operations.systemd import Systemd
 from hardcase_edge.operations.unit import NAME, unit
+from hardcase_edge.settings.config import RunConfig
 from hardcase_edge.store.folder import Store
 from tests.helpers.attack.operations import attack
 from tests.helpers.edge.device import make_bundle_bytes, make_loaded
@@ -164,8 +165,7 @@ def test_a_sensor_that_holds_the_loop_is_silence_and_the_next_start_decides(fold
 
 def test_a_timer_feeds_a_loop_that_waits_and_none_that_is_at_work(tmp_path):
     with Manager(str(tmp_path / "s"), WATCHDOG_USEC="0001") as manager:
-        args = make_parser().parse_args(["run", "toy.hcb", "--sensors", "mine:read"])
-        beside = Beside(args, print, "1")
+        beside = Beside(RunConfig(), print, "1")
         beside.systemd = Systemd(manager.environment)
         device = SimpleNamespace(is_idle=False, counters={})
         beside.begin(device, make_loaded(), 0.0)

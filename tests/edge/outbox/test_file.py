@@ -11,7 +11,7 @@ import pytest
 
 from hardcase_edge.outbox import file as outbox_file
 from hardcase_edge.outbox.file import OVERHEAD, DamagedError, RecordFile
-from hardcase_edge.outbox.flags import OLDEST_FIRST, SAMPLE
+from hardcase_edge.settings.values import OLDEST_FIRST, SAMPLE
 from tests.helpers.edge.outbox import make_made
 
 PAYLOAD = b"x" * (1000 - OVERHEAD)

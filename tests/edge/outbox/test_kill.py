@@ -9,7 +9,7 @@ import sys
 import time
 
 from hardcase_edge.outbox.file import RecordFile
-from hardcase_edge.outbox.flags import OLDEST_FIRST
+from hardcase_edge.settings.values import OLDEST_FIRST
 
 WRITER = """
 import sys

@@ -8,8 +8,8 @@ import json
 import pytest
 
 from hardcase_edge.errors import InputError
-from hardcase_edge.outbox.flags import parse_bytes, parse_share
 from hardcase_edge.outbox.records import MAX_RECORD_BYTES, Recorder, Rule
+from hardcase_edge.settings.values import parse_bytes, parse_share
 
 DECISION = {
     "t": 5.0, "label": "low", "confidence": 0.9, "route": "local", "cost": 1.0, "sensors": ["x"], "failed": [],

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -25,7 +24,6 @@ from hardcase_edge.device.audit import AuditedBank
 from hardcase_edge.device.audits import Audits
 from hardcase_edge.device.device import Device, RuntimeConfig
 from hardcase_edge.device.draws import Draws
-from hardcase_edge.drift.flags import FORWARD
 from hardcase_edge.drift.promise import Promise
 from hardcase_edge.errors import InputError
 from hardcase_edge.kernel.machine import EVALUATORS, PYTHON, VARIABLE
@@ -37,8 +35,9 @@ from hardcase_edge.running.auditing import Auditing
 from hardcase_edge.running.budgeting import budgets_of
 from hardcase_edge.running.watching import Watching
 from hardcase_edge.servo.bucket import Bucket
-from hardcase_edge.servo.flags import date_of
 from hardcase_edge.servo.ledger import MAX_BYTES, MOST, read_ledger, write_ledger
+from hardcase_edge.settings.config import RunConfig, changed
+from hardcase_edge.settings.values import FORWARD, parse_date
 from tests.helpers.edge import streams
 from tests.helpers.edge.device import (
     EASY,
@@ -57,14 +56,6 @@ from tests.helpers.edge.evaluators import needs_kernel
 
 PRICES = Prices((1,), ((900,), (256,), (0,)), (300.0, 30.0, 1.0), (0.9, 0.1, 0.0), 1)
 REPLY = Reply(bytes(16), HPC, OK, 1, 9_000)
-CLOSED = {
-    "budget_per_hour": None,
-    "battery": None,
-    "until": None,
-    "max_forward_rate": None,
-    "store": None,
-    "interval": 0.0,
-}
 
 
 def kept(path: Path) -> dict[str, Any]:
@@ -82,7 +73,7 @@ class World:
     ) -> None:
         self.manifest = {"prices": PRICES} if manifest is None else manifest
         self.at, self.notes, self.clock = 50.0, list[str](), Clock()
-        self.args = argparse.Namespace(**CLOSED | {"budget_file": str(folder / "b.json")} | flags)
+        self.args = RunConfig(budget_file=str(folder / "b.json"), **flags)
         self.start(loaded)
 
     def start(self, loaded: Loaded | None = None) -> None:
@@ -193,7 +184,7 @@ def test_what_a_broken_promise_forwards_stays_within_the_budget(flags: Any, n_cl
         promise.audited(False)
     assert promise.forwarded_share == 1.0
     bank = AuditedBank(FakeBank([EASY] * 100), world.loaded.machine.program, 1)
-    link, args = FakeLink([REPLY] * 100), argparse.Namespace(drift="watch", deadline_ms=1_000)
+    link, args = FakeLink([REPLY] * 100), RunConfig(drift="watch", deadline_ms=1_000)
     watching = Watching(args, world.loaded, bank, link, promise, None, None, world.notes.append)  # type: ignore[arg-type]
     device = Device(world.loaded, bank, link, monotonic=lambda: world.at, companions=[watching, world.budgets])
     assert [r["route"] for r in device.run()].count("cloud") == n_cloud
@@ -243,7 +234,7 @@ def test_a_run_that_ends_in_order_goes_on_where_it_was(tmp_path: Path) -> None:
     assert (world.budgets.servo.spending.state, world.budgets.servo.forwards.state) == (
         servo.spending.state, servo.forwards.state,
     )  # fmt: skip
-    world.args.budget_per_hour = 10_000.0
+    world.args = changed(world.args, budget_per_hour=10_000.0)
     world.start()
     assert world.budgets.servo.spending.state != servo.spending.state, "another plan begins anew"
 
@@ -260,7 +251,7 @@ def test_a_battery_goes_on_at_what_was_left_of_it_and_of_its_time(tmp_path: Path
 
 def test_a_restart_late_in_a_plan_keeps_to_the_plan_and_the_burst_that_are_left(tmp_path: Path) -> None:
     world = World(tmp_path, battery=100.0, until="2099-01-31")
-    world.clock = SimpleNamespace(now=lambda: date_of("2099-01-01") + world.at - 50.0)  # type: ignore[assignment]
+    world.clock = SimpleNamespace(now=lambda: parse_date("2099-01-01", "--until") + world.at - 50.0)  # type: ignore[assignment]
     world.start()
     burst = world.budgets.servo.spending.burst
     for _ in range(29):
@@ -292,7 +283,7 @@ def test_a_restart_after_the_date_goes_on_with_what_is_left(is_cut: bool, tmp_pa
     if not is_cut:
         world.budgets.stop()
     left = kept(tmp_path / "b.json")["battery"]
-    world.clock = SimpleNamespace(now=lambda: date_of("2150-01-01"))  # type: ignore[assignment]
+    world.clock = SimpleNamespace(now=lambda: parse_date("2150-01-01", "--until"))  # type: ignore[assignment]
     world.start()
     plan, notes = world.budgets.plan, [line for line in world.notes if "is past" in line]
     assert [plan.left, plan.left_ms] == left
@@ -365,7 +356,7 @@ def test_a_battery_needs_costs_in_energy_and_time_is_not_saved(tmp_path: Path) -
     with pytest.raises(InputError, match="costs are in 'cents'"):
         World(tmp_path, {"unit": "cents"}, battery=5.0, until="2099-01-01")
     notes: list[str] = []
-    args = argparse.Namespace(**CLOSED | {"budget_file": str(tmp_path / "b.json"), "budget_per_hour": 5.0})
+    args = RunConfig(budget_file=str(tmp_path / "b.json"), budget_per_hour=5.0)
     with pytest.raises(InputError, match="by the clock"):
         budgets_of(args, make_loaded(unit="ms", clock=True), Clock(), notes.append)
     assert notes == [], "no advice about prices before it"
@@ -491,7 +482,7 @@ def test_the_command_takes_the_flags_and_keeps_the_file(tmp_path: Path, capfd: A
     records = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     assert [r["price"] for r in records] == [1.0, pytest.approx(1.0, abs=0.05)]
     assert kept(Path("hardcase-budget.json"))["spending"]
-    assert date_of("2099-01-01") == 4_070_908_800
+    assert parse_date("2099-01-01", "--until") == 4_070_908_800
 
 
 @pytest.mark.parametrize(("price", "is_asked"), [(0.5, True), (1.0, True), (1.016, False), (2.0, False), (None, True)])

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import argparse
 import random
 import tempfile
 import time
@@ -19,6 +18,7 @@ from hardcase_edge.program.cost import to_unit
 from hardcase_edge.running.budgeting import Budgets, budgets_of
 from hardcase_edge.servo.ledger import MOST, read_ledger
 from hardcase_edge.session.session import CLOUD, DEGRADED, LOCAL, Decision
+from hardcase_edge.settings.config import RunConfig
 from tests.helpers.attack.outcome import Outcome
 from tests.helpers.edge.device import make_loaded, make_program
 
@@ -47,15 +47,15 @@ def _lives(rng: random.Random, seconds: float) -> Outcome:
 
 def _life(rng: random.Random, folder: Path, loaded: Any) -> bool:
     per_hour = rng.choice([1.0, 100.0, 5_000.0, 1e6, 1e9])
-    args = argparse.Namespace(
-        budget_per_hour=per_hour, battery=rng.choice([None, 0.001, 10.0]), until=None, store=None,
-        max_forward_rate=rng.choice([None, "1%", "50%"]), budget_file=str(folder / "b.json"), interval=0.0,
+    battery_mwh = rng.choice([None, 0.001, 10.0])
+    config = RunConfig(
+        budget_per_hour=per_hour, battery=battery_mwh, until=None if battery_mwh is None else "2099-01-01",
+        max_forward_rate=rng.choice([None, "1%", "50%"]), budget_file=str(folder / "b.json"),
     )  # fmt: skip
-    args.until = None if args.battery is None else "2099-01-01"
     at, spent, began = 0.0, 0, 0.0
 
     def start() -> Budgets:
-        budgets = budgets_of(args, loaded, Clock(), lambda line: None, lambda: at)
+        budgets = budgets_of(config, loaded, Clock(), lambda line: None, lambda: at)
         assert budgets is not None
         return budgets
 

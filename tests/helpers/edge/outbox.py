@@ -16,9 +16,9 @@ from hardcase_cloud.records.incoming import Incoming, parse_record
 from hardcase_edge.link.wire import decision_topic
 from hardcase_edge.outbox.acks import pack_acks
 from hardcase_edge.outbox.boot import next_boot
-from hardcase_edge.outbox.flags import OLDEST_FIRST
 from hardcase_edge.outbox.queue import Queue, QueueConfig
 from hardcase_edge.outbox.records import Made, Recorder
+from hardcase_edge.settings.values import OLDEST_FIRST
 
 __all__ = ["FakeChannel", "World", "make_config", "make_made", "seconds"]
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from hardcase_edge.outbox.boot import next_boot
 from hardcase_edge.outbox.file import DamagedError, RecordFile
-from hardcase_edge.outbox.flags import OLDEST_FIRST
 from hardcase_edge.outbox.records import Made
+from hardcase_edge.settings.values import OLDEST_FIRST
 
 from .cut_runs import CutRuns
 from .outbox import make_made
