@@ -1,6 +1,7 @@
 # make demo · make test · make venv · make check · make docs · make wheels · make toolchains · make bench-edge · make bench-learning ·
 # make bench-booster · make bench-promise · make bench-exports · make bench-import · make bench-mcu · make bench-start ·
-# make bench-cuts · make card · make boot · make machine · make fuzz · make freeze · make mutants · make replay · make stack · make mlserver
+# make bench-cuts · make card · make boot · make machine · make fuzz · make freeze · make layout · make mutants · make replay ·
+# make stack · make mlserver
 #
 # Everything lives in .venv. What only a system package can give (mosquitto, for the system tests) is installed by apt
 # when run as root, and otherwise named in one line. Tests for other processors run where `make toolchains` has been;
@@ -12,7 +13,7 @@ READY := .venv/.ready
 PACKAGES := edge_runtime train export cloud_stub .
 SOURCES := hardcase edge_runtime train export cloud_stub tests benchmarks docs
 
-.PHONY: demo test venv check docs wheels golden toolchains tflite-runtime bench-edge bench-learning bench-booster bench-promise bench-exports \
+.PHONY: demo test venv check docs wheels golden layout toolchains tflite-runtime bench-edge bench-learning bench-booster bench-promise bench-exports \
 	bench-import bench-mcu bench-start bench-cuts card boot machine freeze fuzz mutants replay stack clean mosquitto mlserver
 
 demo: $(READY)
@@ -52,6 +53,10 @@ wheels: $(READY)
 
 golden: $(READY)
 	@$(BIN)/python tests/golden/make_golden.py
+
+# The words of an image: hc_layout.h and the tables of docs/SPEC-image-v1.md, of kernel/layout.py.
+layout: $(READY)
+	@$(BIN)/python -m tests.golden.make_layout
 
 # What the program writes, before and after a change that must change none of it: make freeze SAVE=FOLDER, and later
 # make freeze COMPARE=FOLDER; some five minutes each.

@@ -10,20 +10,19 @@ thresholds of trees are translated too: ``Cells.split`` gives the cell and the t
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Sequence
 
 from ..base.record import record
 from ..program.definition import CODE_MAX, Affine, Program, Rank
 from ..program.format import to_keys
 from ..program.readings import DTYPES
+from .layout import COLUMN, RULE
 from .sections import Sections
 
 __all__ = ["SMALL_CELLS", "SMALL_VALUES", "Cell", "Cells", "Splits"]
 
 SMALL_CELLS = 256  # a tree names a small cell by one byte
 SMALL_VALUES = 254  # 1 to 254; 0 and 255 stand for missing
-AFFINE, RANK, DIRECT, COPY = range(4)
 
 
 @record(frozen=True, slots=True)
@@ -156,10 +155,14 @@ class Cells:
         records: list[bytes] = []
         before: Cell | None = None
         for cell in self._by_feature.get(feature, []):
-            rule = (COPY, 0, 0) if before is not None and before.is_as(cell) else self._rule(cell, out)
+            rule = (RULE.COPY, 0, 0) if before is not None and before.is_as(cell) else self._rule(cell, out)
             kind, a, b = rule
-            flags = cell.is_wide | 2 * DTYPES[self._p.features[feature].dtype].number
-            records.append(struct.pack("<BBHIHH", kind, flags, self._number[cell], a & 0xFFFF_FFFF, b, at_reading // 4))
+            flags = cell.is_wide | DTYPES[self._p.features[feature].dtype].number << 1
+            records.append(
+                COLUMN.pack(
+                    rule=kind, flags=flags, cell=self._number[cell], a=a & 0xFFFF_FFFF, b=b, reading=at_reading // 4
+                )
+            )
             before = cell
         return records
 
@@ -168,11 +171,11 @@ class Cells:
         column = self._p.columns[cell.column]
         rule, dtype = column.rule, self._p.features[column.feature].dtype
         if isinstance(rule, Affine):
-            return AFFINE, out.i64([rule.frac, rule.mul, rule.add, rule.shift, rule.low, rule.high]), 0
+            return RULE.AFFINE, out.i64([rule.frac, rule.mul, rule.add, rule.shift, rule.low, rule.high]), 0
         if self._is_direct(cell.column) and not cell.is_exact:
-            return DIRECT, int(rule.thresholds[0]), self._span(cell.column)
+            return RULE.DIRECT, int(rule.thresholds[0]), self._span(cell.column)
         keys = to_keys(rule.thresholds, dtype)
-        return RANK, out.i64(keys) if dtype == "f64" else out.i32(keys), len(keys)
+        return RULE.RANK, out.i64(keys) if dtype == "f64" else out.i32(keys), len(keys)
 
 
 class Splits(dict[tuple[int, int, bool], tuple[int, int]]):

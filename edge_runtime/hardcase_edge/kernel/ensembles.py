@@ -18,11 +18,11 @@ from ..program.definition import Number, Tree, Trees
 from ..program.stored_trees import children_of
 from ..verifier.tree_shapes import Outline, Shape
 from .cells import Cells, Splits
+from .layout import GROUP, LAYOUT, TREE
 from .sections import Sections, packed
 
 __all__ = ["Ensemble", "plan_ensemble"]
 
-SMALL_HEAP, WIDE_HEAP, SMALL_POINTERS, WIDE_POINTERS = range(4)
 MAX_HEAP_DEPTH = 10
 HEAP_GROWTH = 2.0  # a heap may be this many times larger than the same tree with pointers
 PADDING_GROWTH = 1.25  # heaps padded to one depth may be this many times larger than heaps of the trees' own depths
@@ -52,9 +52,11 @@ class Ensemble:
         """The words of all groups; their trees are appended to ``out``."""
         words: list[int] = []
         for g in self.groups:
-            layout = (SMALL_HEAP if g.is_heap else SMALL_POINTERS) + (not self.is_small)
+            layout = (LAYOUT.SMALL_HEAP if g.is_heap else LAYOUT.SMALL_POINTERS) + (not self.is_small)
             data = self._heaps(g, splits, out) if g.is_heap else self._pointers(g, splits, out)
-            words += [layout, g.output, g.width, len(g.trees), g.depth, data]
+            words += GROUP.words(
+                layout=layout, output=g.output, width=g.width, trees=len(g.trees), depth=g.depth, data=data
+            )
         return words
 
     def _heaps(self, group: Group, splits: Splits, out: Sections) -> int:
@@ -72,14 +74,14 @@ class Ensemble:
         return out.raw(bytes(data), 8)
 
     def _pointers(self, group: Group, splits: Splits, out: Sections) -> int:
-        places = []
+        places: list[int] = []
         code = "BBhh" if self.is_small else "Hhhh"
         for k in group.trees:
             tree = self.scorer.trees[k]
             n = len(tree.splits)
             nodes = map(add, self._splits(tree, splits), children_of(tree))
             data = packed(code * n, chain.from_iterable(nodes))
-            places += [out.raw(data, 2), out.i16(tree.leaves), n]
+            places += TREE.words(nodes=out.raw(data, 2), leaves=out.i16(tree.leaves), count=n)
         return out.i32(places)
 
     def _splits(self, tree: Tree, splits: Splits) -> list[tuple[int, int]]:

@@ -16,7 +16,7 @@ uint32_t hc_largest_item(const void *image) { return word(image, H_ITEM_SIZE); }
 size_t hc_readings_bytes(const void *image, int sensor)
 {
     if (sensor < 0 || (uint32_t)sensor >= word(image, H_SENSORS)) return 0;
-    return word(sensor_record(image, (uint32_t)sensor), N_READING_BYTES);
+    return word(sensor_record(image, (uint32_t)sensor), SENSOR_READING_BYTES);
 }
 
 int hc_move(void *image, uint32_t node, int64_t threshold)
@@ -24,8 +24,8 @@ int hc_move(void *image, uint32_t node, int64_t threshold)
     bytes_in record;
     if (node >= word(image, H_NODES)) return HC_ERROR_ARGUMENT;
     record = node_record(image, node);
-    if (word(record, B_KIND) != BRANCH || word(record, B_RULE) > MARGIN) return HC_ERROR_ARGUMENT;
-    put_i64((unsigned char *)image + word(record, B_THRESHOLD), threshold);
+    if (word(record, NODE_KIND) != BRANCH || word(record, BRANCH_RULE) > MARGIN) return HC_ERROR_ARGUMENT;
+    put_i64((unsigned char *)image + word(record, BRANCH_THRESHOLD), threshold);
     return 0;
 }
 
@@ -75,7 +75,7 @@ int hc_next(hc_session *s)
     while (s->phase == RUNNING) {
         bytes_in node = node_record(image, s->at);
         uint32_t before = s->at;
-        uint32_t kind = word(node, 0);
+        uint32_t kind = word(node, NODE_KIND);
         if (kind == ACQUIRE) acquire(s, node);
         else if (HAS(HC_BRANCHES) && kind == BRANCH) s->at = branch(s, node);
         else if (HAS(HC_SELECTS) && kind == SELECT) s->at = select_model(s, node);
@@ -91,8 +91,8 @@ int hc_wanted_next(const hc_session *s, int *from)
     bytes_in node = node_record(image_of(s), s->at);
     const unsigned char *flags = part_of(s, S_SENSORS);
     if (s->phase != WAIT_SENSORS) return -1;
-    for (uint32_t k = (uint32_t)*from; k < word(node, Q_SENSORS); k++) {
-        uint32_t sensor = word(node, Q_WORDS + k);
+    for (uint32_t k = (uint32_t)*from; k < word(node, BUY_SENSORS); k++) {
+        uint32_t sensor = word(node, BUY_WORDS + k);
         if (flags[sensor] & WANTED) {
             *from = (int)k + 1;
             return (int)sensor;
@@ -125,8 +125,8 @@ int hc_feed_at(hc_session *s, int sensor, const void *readings, int64_t cost)
         *flags |= FAILED;
         s->has_failed = 1;
     }
-    for (uint32_t k = 0; k < word(record, N_SCORERS_COUNT); k++)
-        part(s, S_IS_SCORED)[get_u16(image + word(record, N_SCORERS) + 2 * (size_t)k)] = 0;
+    for (uint32_t k = 0; k < word(record, SENSOR_SCORERS_COUNT); k++)
+        part(s, S_IS_SCORED)[get_u16(image + word(record, SENSOR_SCORERS) + 2 * (size_t)k)] = 0;
     return 0;
 }
 
@@ -149,7 +149,7 @@ int hc_no_reply(hc_session *s)
 {
     if (s->phase != WAIT_REPLY) return HC_ERROR_ORDER;
     s->is_degraded = 1;
-    s->at = word(node_record(image_of(s), s->at), Q_THEN);
+    s->at = word(node_record(image_of(s), s->at), BUY_THEN);
     s->phase = RUNNING;
     if (s->steps < word(image_of(s), H_STEPS)) put_i16(part(s, S_TRACE) + 2 * (size_t)s->steps++, (int16_t)s->at);
     return 0;
@@ -200,7 +200,7 @@ int hc_check(const void *image, size_t n_bytes)
 {
     checked c;
     c.image = image;
-    if (n_bytes < 4 * H_WORDS || n_bytes > UINT32_MAX || word(image, H_MAGIC) != MAGIC) return 0;
+    if (n_bytes < 4 * S_WORDS || n_bytes > UINT32_MAX || word(image, H_MAGIC) != MAGIC) return 0;
     if (word(image, H_IMAGE_BYTES) != n_bytes || n_bytes % 8) return 0;
     c.n_bytes = (uint32_t)n_bytes;
     c.work = MOST_WORK;

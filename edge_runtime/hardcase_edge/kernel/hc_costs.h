@@ -15,7 +15,7 @@ static int64_t polynomial(bytes_in coefficients, uint32_t n, int64_t size)
 static int64_t cost_of(const hc_session *s, uint32_t sensor)
 {
     bytes_in record = sensor_record(image_of(s), sensor);
-    return polynomial(image_of(s) + word(record, N_COST), word(record, N_COSTS), s->item_size);
+    return polynomial(image_of(s) + word(record, SENSOR_COST), word(record, SENSOR_COSTS), s->item_size);
 }
 
 static int64_t request_cost(const hc_session *s) { return get_i64(image_of(s) + 4 * H_REQUEST_COST); }
@@ -30,8 +30,8 @@ static int64_t price(const hc_session *s, bytes_in node)
 {
     const unsigned char *flags = part_of(s, S_SENSORS);
     int64_t total = 0;
-    for (uint32_t k = 0; k < word(node, Q_SENSORS); k++) {
-        uint32_t sensor = word(node, Q_WORDS + k);
+    for (uint32_t k = 0; k < word(node, BUY_SENSORS); k++) {
+        uint32_t sensor = word(node, BUY_WORDS + k);
         if (!(flags[sensor] & (BOUGHT | FAILED))) total = add64(total, cost_of(s, sensor));
     }
     return total;
@@ -43,8 +43,8 @@ static int can_buy(const hc_session *s, bytes_in node, unsigned without)
     const unsigned char *flags = part_of(s, S_SENSORS);
     int64_t total = 0;
     int any = 0;
-    for (uint32_t k = 0; k < word(node, Q_SENSORS); k++) {
-        uint32_t sensor = word(node, Q_WORDS + k);
+    for (uint32_t k = 0; k < word(node, BUY_SENSORS); k++) {
+        uint32_t sensor = word(node, BUY_WORDS + k);
         if (flags[sensor] & without) return 0;
         if (flags[sensor] & BOUGHT) continue;
         total = add64(total, cost_of(s, sensor));
@@ -57,8 +57,8 @@ static int can_buy(const hc_session *s, bytes_in node, unsigned without)
 static void note(hc_session *s, bytes_in node, unsigned mark)
 {
     unsigned char *flags = part(s, S_SENSORS);
-    for (uint32_t k = 0; k < word(node, Q_SENSORS); k++) {
-        unsigned char *flag = flags + word(node, Q_WORDS + k);
+    for (uint32_t k = 0; k < word(node, BUY_SENSORS); k++) {
+        unsigned char *flag = flags + word(node, BUY_WORDS + k);
         if (mark == LACKED ? *flag & FAILED : !(*flag & BOUGHT)) *flag |= (unsigned char)mark;
     }
 }

@@ -12,16 +12,16 @@ static int can_have(const hc_session *s, uint32_t target, unsigned without)
 {
     bytes_in node = node_record(image_of(s), target);
     if (without == ANYTHING) return 1;
-    if (word(node, Q_KIND) == ACQUIRE) return can_buy(s, node, without);
-    if (HAS(HC_FORWARDS) && word(node, Q_KIND) == FORWARD)
+    if (word(node, NODE_KIND) == ACQUIRE) return can_buy(s, node, without);
+    if (HAS(HC_FORWARDS) && word(node, NODE_KIND) == FORWARD)
         return fits(s, add64(price(s, node), request_cost(s)));
     return 1;
 }
 
 static uint32_t tournament(hc_session *s, bytes_in node, const unsigned char *scores, unsigned without)
 {
-    uint32_t n = word(node, B_TARGETS), none = 1;
-    bytes_in target = node + 4 * B_WORDS, match = target + 4 * (size_t)n;
+    uint32_t n = word(node, BRANCH_TARGETS), none = 1;
+    bytes_in target = node + 4 * BRANCH_WORDS, match = target + 4 * (size_t)n;
     unsigned char *winners = part(s, S_WINNERS); /* entrants are targets, none of them is UINT16_MAX */
     for (uint32_t k = 0; k < n; k++) {
         int16_t entrant = can_have(s, word(target, k), without) ? (int16_t)k : -1;
@@ -39,8 +39,8 @@ static uint32_t tournament(hc_session *s, bytes_in node, const unsigned char *sc
 
 static uint32_t choose(hc_session *s, bytes_in node, const unsigned char *scores, unsigned without)
 {
-    uint32_t n = word(node, B_TARGETS), width = word(node, B_WIDTH), rule = word(node, B_RULE), best;
-    bytes_in target = node + 4 * B_WORDS;
+    uint32_t n = word(node, BRANCH_TARGETS), width = word(node, BRANCH_WIDTH), rule = word(node, BRANCH_RULE), best;
+    bytes_in target = node + 4 * BRANCH_WORDS;
     int64_t margin;
     if (HAS(HC_TOURNAMENTS) && rule == TOURNAMENT) {
         best = tournament(s, node, scores, without);
@@ -48,7 +48,7 @@ static uint32_t choose(hc_session *s, bytes_in node, const unsigned char *scores
     }
     margin = margin_of(scores, width, &best);
     if (rule != ARGMAX) {
-        int64_t threshold = get_i64(image_of(s) + word(node, B_THRESHOLD));
+        int64_t threshold = get_i64(image_of(s) + word(node, BRANCH_THRESHOLD));
         best = rule == THRESHOLD ? score(scores, 0) > threshold : margin >= threshold;
     }
     if (!can_have(s, word(target, best), without)) {
@@ -64,28 +64,29 @@ static uint32_t choose(hc_session *s, bytes_in node, const unsigned char *scores
 
 static uint32_t branch(hc_session *s, bytes_in node)
 {
-    const unsigned char *scores = scores_of(s, word(node, B_SCORER)) + 8 * (size_t)word(node, B_START);
+    const unsigned char *scores = scores_of(s, word(node, BRANCH_SCORER)) + 8 * (size_t)word(node, BRANCH_START);
     uint32_t chosen = choose(s, node, scores, FAILED);
     if (s->has_failed) {
         bytes_in wanted = node_record(image_of(s), choose(s, node, scores, 0));
-        if (word(wanted, Q_KIND) == ACQUIRE) note(s, wanted, LACKED);
+        if (word(wanted, NODE_KIND) == ACQUIRE) note(s, wanted, LACKED);
     }
     if (s->budget != HC_NO_BUDGET) {
         bytes_in own = node_record(image_of(s), choose(s, node, scores, ANYTHING));
-        if (word(own, Q_KIND) == ACQUIRE && !can_buy(s, own, 0)) note(s, own, UNPAID);
+        if (word(own, NODE_KIND) == ACQUIRE && !can_buy(s, own, 0)) note(s, own, UNPAID);
     }
     return chosen;
 }
 
 static uint32_t select_model(const hc_session *s, bytes_in node)
 {
-    bytes_in candidate = node + 4 * X_WORDS;
-    for (uint32_t k = word(node, X_CANDIDATES); k > 0; k--, candidate += 4 * CANDIDATE_WORDS) {
-        if ((uint32_t)s->item_size > word(candidate, Y_SIZE)) continue;
-        if (fits(s, polynomial(image_of(s) + word(candidate, Y_COST), word(candidate, Y_COSTS), s->item_size)))
-            return word(candidate, Y_TARGET);
+    bytes_in candidate = node + 4 * SELECT_WORDS, coefficients;
+    for (uint32_t k = word(node, SELECT_CANDIDATES); k > 0; k--, candidate += 4 * CANDIDATE_WORDS) {
+        if ((uint32_t)s->item_size > word(candidate, CANDIDATE_SIZE)) continue;
+        coefficients = image_of(s) + word(candidate, CANDIDATE_COST);
+        if (fits(s, polynomial(coefficients, word(candidate, CANDIDATE_COSTS), s->item_size)))
+            return word(candidate, CANDIDATE_TARGET);
     }
-    return word(node, X_OTHERWISE);
+    return word(node, SELECT_OTHERWISE);
 }
 
 static void decide(hc_session *s, int64_t result, int confidence, unsigned route)
@@ -106,16 +107,16 @@ static int64_t shifted(int64_t v, uint32_t value)
 
 static void answer(hc_session *s, bytes_in node)
 {
-    const unsigned char *scores = scores_of(s, word(node, A_SCORER)) + 8 * (size_t)word(node, A_START);
-    bytes_in image = image_of(s), margins = image + word(node, A_AT_MARGINS);
+    const unsigned char *scores = scores_of(s, word(node, ANSWER_SCORER)) + 8 * (size_t)word(node, ANSWER_START);
+    bytes_in image = image_of(s), margins = image + word(node, ANSWER_AT_MARGINS);
     uint32_t best, k = 0;
-    int64_t margin = margin_of(scores, word(node, A_WIDTH), &best), result = best;
-    if (word(node, A_VALUE)) {
+    int64_t margin = margin_of(scores, word(node, ANSWER_WIDTH), &best), result = best;
+    if (word(node, ANSWER_KIND)) {
         margin = score(scores, 0);
-        result = shifted(margin, word(node, A_VALUE));
+        result = shifted(margin, word(node, ANSWER_KIND));
     }
-    while (k < word(node, A_MARGINS) && get_i64(margins + 8 * (size_t)k) <= margin) k++;
-    decide(s, result, get_u16(image + word(node, A_AT_CONFIDENCES) + 2 * (size_t)k),
+    while (k < word(node, ANSWER_MARGINS) && get_i64(margins + 8 * (size_t)k) <= margin) k++;
+    decide(s, result, get_u16(image + word(node, ANSWER_AT_CONFIDENCES) + 2 * (size_t)k),
            s->is_degraded ? HC_ROUTE_DEGRADED : HC_ROUTE_LOCAL);
 }
 
@@ -124,8 +125,8 @@ static int want(hc_session *s, bytes_in node, unsigned without)
 {
     unsigned char *flags = part(s, S_SENSORS);
     int any = 0;
-    for (uint32_t k = 0; k < word(node, Q_SENSORS); k++) {
-        unsigned char *flag = flags + word(node, Q_WORDS + k);
+    for (uint32_t k = 0; k < word(node, BUY_SENSORS); k++) {
+        unsigned char *flag = flags + word(node, BUY_WORDS + k);
         if (*flag & without) continue;
         *flag |= WANTED;
         any = 1;
@@ -138,11 +139,11 @@ static int want(hc_session *s, bytes_in node, unsigned without)
 static void acquire(hc_session *s, bytes_in node)
 {
     if (can_buy(s, node, FAILED)) {
-        if (!want(s, node, BOUGHT)) s->at = word(node, Q_THEN);
+        if (!want(s, node, BOUGHT)) s->at = word(node, BUY_THEN);
     } else {
         if (!can_buy(s, node, 0)) note(s, node, UNPAID);
         note(s, node, LACKED);
-        s->at = word(node, Q_OTHERWISE);
+        s->at = word(node, BUY_OTHERWISE);
     }
 }
 
@@ -152,9 +153,10 @@ static void write_missing(hc_session *s)
     const unsigned char *flags = part(s, S_SENSORS);
     for (uint32_t k = 0; k < word(image, H_SENSORS); k++) {
         bytes_in record = sensor_record(image, k);
-        bytes_in feature = at(image, H_AT_FEATURES) + (size_t)FEATURE_BYTES * word(record, N_FEATURE);
+        bytes_in feature = at(image, H_AT_FEATURES) + (size_t)FEATURE_BYTES * word(record, SENSOR_FEATURE);
         if ((flags[k] & (BOUGHT | FAILED)) == BOUGHT) continue;
-        for (uint32_t f = word(record, N_FEATURES); f > 0; f--, feature += FEATURE_BYTES) put_request(s, feature, NULL);
+        for (uint32_t f = word(record, SENSOR_FEATURES); f > 0; f--, feature += FEATURE_BYTES)
+            put_request(s, feature, NULL);
     }
 }
 
@@ -162,9 +164,9 @@ static void forward(hc_session *s, bytes_in node)
 {
     if (!s->has_cloud) {
         s->is_degraded = 1;
-        s->at = word(node, Q_THEN);
+        s->at = word(node, BUY_THEN);
     } else if (!fits(s, add64(price(s, node), request_cost(s)))) {
-        s->at = word(node, Q_THEN);
+        s->at = word(node, BUY_THEN);
     } else if (!want(s, node, BOUGHT | FAILED)) {
         note(s, node, LACKED);
         s->spent = add64(s->spent, request_cost(s));

@@ -16,7 +16,7 @@ typedef int32_t reading_key;
 #define NOTHING INT32_MIN
 #endif
 
-static inline int is_f64(unsigned type) { return HAS(HC_F64) && type == T_F64; }
+static inline int is_f64(unsigned type) { return HAS(HC_F64) && type == F64; }
 
 static inline int is_finite(uint32_t bits) { return (bits & 0x7FFFFFFFu) < 0x7F800000u; }
 static inline int32_t ordered(uint32_t bits) { return (int32_t)(bits ^ (0u - (bits >> 31)) >> 1); }
@@ -25,7 +25,7 @@ static inline reading_key key_of(unsigned type, bytes_in p)
 {
     if (!is_f64(type)) {
         uint32_t bits = get_u32(p);
-        if (type == T_I32) return bits == 0x80000000u ? NOTHING : (int32_t)bits;
+        if (type == I32) return bits == 0x80000000u ? NOTHING : (int32_t)bits;
         return is_finite(bits) ? ordered(bits) : NOTHING;
     }
 #if HC_PARTS & HC_F64
@@ -43,7 +43,7 @@ static inline reading_key key_of(unsigned type, bytes_in p)
 static int64_t fixed(unsigned type, int64_t key, int64_t frac)
 {
     int64_t v = key < 0 ? -(key + 1) : key, exponent;
-    if (type == T_I32) {
+    if (type == I32) {
         v = key;
         exponent = frac;
     } else {
@@ -67,9 +67,10 @@ static int64_t fixed(unsigned type, int64_t key, int64_t frac)
 
 static int64_t affine(unsigned type, int64_t key, bytes_in rule)
 {
-    int64_t low = get_i64(rule + 32), high = get_i64(rule + 40);
-    int64_t v = add64(mul64(fixed(type, key, get_i64(rule)), get_i64(rule + 8)), get_i64(rule + 16));
-    v = shift_down(v, (unsigned)get_i64(rule + 24));
+    int64_t low = get_i64(rule + AFFINE_LOW), high = get_i64(rule + AFFINE_HIGH);
+    int64_t v = add64(mul64(fixed(type, key, get_i64(rule + AFFINE_FRAC)), get_i64(rule + AFFINE_MUL)),
+                      get_i64(rule + AFFINE_ADD));
+    v = shift_down(v, (unsigned)get_i64(rule + AFFINE_SHIFT));
     return v < low ? low : v > high ? high : v;
 }
 
@@ -112,13 +113,13 @@ static inline uint32_t direct(int32_t v, int32_t lowest, uint32_t most)
 /* The code of a present reading through a column; small cells count from 1. */
 static inline int32_t code_of(bytes_in image, bytes_in column, unsigned type, reading_key key)
 {
-    uint32_t a = get_u32(column + C_A), b = get_u16(column + C_B);
-    int is_wide = HAS(HC_WIDE | HC_POLYNOMIALS) && (column[C_FLAGS] & C_IS_WIDE);
+    uint32_t a = get_u32(column + COLUMN_A), b = get_u16(column + COLUMN_B);
+    int is_wide = HAS(HC_WIDE | HC_POLYNOMIALS) && (column[COLUMN_FLAGS] & COLUMN_IS_WIDE);
     int32_t floor = is_wide ? -CODE_MAX : 1;
-    if (column[C_RULE] == R_DIRECT) return floor + (int32_t)direct((int32_t)key, (int32_t)a, b);
-    if (!HAS(HC_AFFINE) || column[C_RULE] == R_RANK)
+    if (column[COLUMN_RULE] == DIRECT) return floor + (int32_t)direct((int32_t)key, (int32_t)a, b);
+    if (!HAS(HC_AFFINE) || column[COLUMN_RULE] == RANK)
         return floor + (int32_t)(is_f64(type) ? rank64(image + a, b, key) : rank32(image + a, b, (int32_t)key));
-    return (int32_t)(affine(type, key, image + a) - (is_wide ? 0 : get_i64(image + a + 32) - 1));
+    return (int32_t)(affine(type, key, image + a) - (is_wide ? 0 : get_i64(image + a + AFFINE_LOW) - 1));
 }
 
 static const unsigned char TYPE_BYTES[3] = {4, 4, 8};
@@ -129,13 +130,13 @@ static void put_request(hc_session *s, bytes_in feature, bytes_in value)
     static const unsigned char MISSING_MARK[3][8] = {
         {0, 0, 0, 0x80}, {0, 0, 0xC0, 0x7F}, {0, 0, 0, 0, 0, 0, 0xF8, 0x7F}};
     static const unsigned char MINUS_ZERO[8] = {0, 0, 0, 0, 0, 0, 0, 0x80};
-    unsigned type = feature[F_TYPE];
+    unsigned type = feature[FEATURE_TYPE];
     size_t n = TYPE_BYTES[type];
     unsigned char *out;
-    if (get_u16(feature + F_UPLINK) == NOT_SENT) return;
-    out = part(s, S_REQUEST) + get_u16(feature + F_UPLINK);
+    if (get_u16(feature + FEATURE_UPLINK) == NOT_SENT) return;
+    out = part(s, S_REQUEST) + get_u16(feature + FEATURE_UPLINK);
     if (value == NULL) memcpy(out, MISSING_MARK[type], n);
-    else if (type != T_I32 && memcmp(value, MINUS_ZERO + 8 - n, n) == 0) memset(out, 0, n);
+    else if (type != I32 && memcmp(value, MINUS_ZERO + 8 - n, n) == 0) memset(out, 0, n);
     else memcpy(out, value, n);
 }
 
@@ -165,12 +166,12 @@ INLINE int keep_all(int is_f32, bytes_in from, uint32_t n, unsigned char *to)
 /* The same for readings all of one type of four bytes, none of which may be missing, and that are not sent. */
 static int is_plain_whole(bytes_in record, bytes_in readings, unsigned char *keys)
 {
-    uint32_t n = word(record, N_FEATURES), any = 0;
+    uint32_t n = word(record, SENSOR_FEATURES), any = 0;
     if (HAS(HC_INLINE) && keys != NULL) {
-        if (word(record, N_PLAIN) == ALL_F32) return keep_all(1, readings, n, keys);
+        if (word(record, SENSOR_PLAIN) == ALL_F32) return keep_all(1, readings, n, keys);
         return keep_all(0, readings, n, keys);
     }
-    if (word(record, N_PLAIN) == ALL_F32)
+    if (word(record, SENSOR_PLAIN) == ALL_F32)
         for (; n > 0; n--, readings += 4) { if (!is_finite(get_u32(readings))) return 0; }
     UNROLLED
     for (; n > 0; n--, readings += 4) any |= get_u32(readings) == 0x80000000u;
@@ -180,25 +181,27 @@ static int is_plain_whole(bytes_in record, bytes_in readings, unsigned char *key
 /* Is no reading missing that may not be? On the way the request gets them all, and ensembles that are code their keys. */
 static int is_whole(hc_session *s, bytes_in record, bytes_in readings)
 {
-    bytes_in image = image_of(s), feature = at(image, H_AT_FEATURES) + (size_t)FEATURE_BYTES * word(record, N_FEATURE);
-    unsigned char *keys = HAS(HC_INLINE) && word(record, N_KEYS) ? (unsigned char *)s + word(record, N_KEYS) : NULL;
-    uint32_t n = word(record, N_FEATURES);
+    bytes_in image = image_of(s);
+    bytes_in feature = at(image, H_AT_FEATURES) + (size_t)FEATURE_BYTES * word(record, SENSOR_FEATURE);
+    uint32_t at_keys = HAS(HC_INLINE) ? word(record, SENSOR_KEYS) : 0;
+    unsigned char *keys = at_keys ? (unsigned char *)s + at_keys : NULL;
+    uint32_t n = word(record, SENSOR_FEATURES);
     int is_sent = HAS(HC_FORWARDS) && word(image, H_REQUEST_BYTES) > 0, is_good = 1;
     size_t offset = 0;
-    if (word(record, N_PLAIN) && !is_sent) return is_plain_whole(record, readings, keys);
+    if (word(record, SENSOR_PLAIN) && !is_sent) return is_plain_whole(record, readings, keys);
     for (; n > 0; n--, feature += FEATURE_BYTES) {
-        size_t size = is_f64(feature[F_TYPE]) ? 8 : 4;
+        size_t size = is_f64(feature[FEATURE_TYPE]) ? 8 : 4;
         reading_key key;
         int is_there;
         offset = (offset + size - 1) & ~(size - 1);
-        key = key_of(feature[F_TYPE], readings + offset);
+        key = key_of(feature[FEATURE_TYPE], readings + offset);
         is_there = key != NOTHING;
         if (HAS(HC_INLINE) && keys != NULL) {
             if (size == 8) put_i64(keys + offset, key);
             else put_i32(keys + offset, is_there ? (int32_t)key : INT32_MIN);
         }
         if (is_sent) put_request(s, feature, is_there ? readings + offset : NULL);
-        if (!is_there && !feature[F_NULLABLE]) is_good = 0;
+        if (!is_there && !feature[FEATURE_NULLABLE]) is_good = 0;
         offset += size;
     }
     return is_good;
@@ -208,28 +211,28 @@ static int is_whole(hc_session *s, bytes_in record, bytes_in readings)
 static int take(hc_session *s, uint32_t sensor, bytes_in readings)
 {
     bytes_in image = image_of(s), record = sensor_record(image, sensor);
-    bytes_in column = at(image, H_AT_COLUMNS) + (size_t)COLUMN_BYTES * word(record, N_COLUMN);
+    bytes_in column = at(image, H_AT_COLUMNS) + (size_t)COLUMN_BYTES * word(record, SENSOR_COLUMN);
     unsigned char *small = part(s, S_SMALL), *wide = part(s, S_WIDE);
     int32_t code = 0;
     if (!is_whole(s, record, readings)) return 0;
-    if (HAS(HC_INLINE) && word(record, N_COLUMNS) == 0) return 1;
-    if (word(record, N_PLAIN) == ALL_DIRECT) { /* a common case, kept short */
+    if (HAS(HC_INLINE) && word(record, SENSOR_COLUMNS) == 0) return 1;
+    if (word(record, SENSOR_PLAIN) == ALL_DIRECT) { /* a common case, kept short */
         UNROLLED
-        for (uint32_t k = word(record, N_COLUMNS); k > 0; k--, column += COLUMN_BYTES) {
-            int32_t v = get_i32(readings + 4 * (size_t)get_u16(column + C_READING));
-            uint32_t rise = direct(v, get_i32(column + C_A), get_u16(column + C_B));
-            small[get_u16(column + C_CELL)] = (unsigned char)(1 + rise);
+        for (uint32_t k = word(record, SENSOR_COLUMNS); k > 0; k--, column += COLUMN_BYTES) {
+            int32_t v = get_i32(readings + 4 * (size_t)get_u16(column + COLUMN_READING));
+            uint32_t rise = direct(v, get_i32(column + COLUMN_A), get_u16(column + COLUMN_B));
+            small[get_u16(column + COLUMN_CELL)] = (unsigned char)(1 + rise);
         }
         return 1;
     }
-    for (uint32_t k = word(record, N_COLUMNS); k > 0; k--, column += COLUMN_BYTES) {
-        unsigned flags = column[C_FLAGS], type = flags >> C_TYPE;
-        uint32_t cell = get_u16(column + C_CELL);
-        bytes_in value = readings + 4 * (size_t)get_u16(column + C_READING);
+    for (uint32_t k = word(record, SENSOR_COLUMNS); k > 0; k--, column += COLUMN_BYTES) {
+        unsigned flags = column[COLUMN_FLAGS], type = flags >> COLUMN_TYPE;
+        uint32_t cell = get_u16(column + COLUMN_CELL);
+        bytes_in value = readings + 4 * (size_t)get_u16(column + COLUMN_READING);
         reading_key key = key_of(type, value);
         if (key == NOTHING) continue; /* the cell says so already */
-        if (column[C_RULE] != R_COPY) code = code_of(image, column, type, key);
-        if (HAS(HC_WIDE | HC_POLYNOMIALS) && (flags & C_IS_WIDE)) put_i16(wide + 2 * (size_t)cell, (int16_t)code);
+        if (column[COLUMN_RULE] != COPY) code = code_of(image, column, type, key);
+        if (HAS(HC_WIDE | HC_POLYNOMIALS) && (flags & COLUMN_IS_WIDE)) put_i16(wide + 2 * (size_t)cell, (int16_t)code);
         else small[cell] = (unsigned char)code;
     }
     return 1;

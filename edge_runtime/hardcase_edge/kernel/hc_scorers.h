@@ -8,13 +8,13 @@
 
 static void polynomial_scores(hc_session *s, bytes_in image, bytes_in scorer, unsigned char *scores)
 {
-    bytes_in cells = image + word(scorer, P_CELLS), substitutes = image + word(scorer, P_SUBSTITUTES);
-    bytes_in position = image + word(scorer, P_POSITIONS), weights = image + word(scorer, P_WEIGHTS);
-    bytes_in bias = image + word(scorer, P_BIAS), codes = part(s, S_WIDE);
-    uint32_t n_outputs = word(scorer, P_OUTPUTS), n_columns = word(scorer, P_COLUMNS), n_terms = word(scorer, P_TERMS);
-    uint32_t degree = word(scorer, P_DEGREE);
-    int is_byte = word(scorer, P_WEIGHT_BYTES) == 1;
-    int32_t constant = get_i32(scorer + 4 * P_CONSTANT);
+    bytes_in cells = image + word(scorer, POLYNOMIAL_CELLS), substitutes = image + word(scorer, POLYNOMIAL_SUBSTITUTES);
+    bytes_in position = image + word(scorer, POLYNOMIAL_POSITIONS), weights = image + word(scorer, POLYNOMIAL_WEIGHTS);
+    bytes_in bias = image + word(scorer, POLYNOMIAL_BIAS), codes = part(s, S_WIDE);
+    uint32_t n_outputs = word(scorer, SCORER_OUTPUTS), n_columns = word(scorer, POLYNOMIAL_COLUMNS);
+    uint32_t n_terms = word(scorer, POLYNOMIAL_TERMS), degree = word(scorer, POLYNOMIAL_DEGREE);
+    int is_byte = word(scorer, POLYNOMIAL_WEIGHT_BYTES) == 1;
+    int32_t constant = get_i32(scorer + 4 * POLYNOMIAL_CONSTANT);
     for (uint32_t o = 0; o < n_outputs; o++) put_i64(scores + 8 * (size_t)o, get_i64(bias + 8 * (size_t)o));
     for (uint32_t t = 0; t < n_terms; t++) {
         int64_t product = 1;
@@ -39,16 +39,17 @@ static void polynomial_scores(hc_session *s, bytes_in image, bytes_in scorer, un
 /* The value of tree ``tree`` of a group of ensemble ``trees``, for the session's codes. */
 static int32_t member_value(const hc_session *s, bytes_in image, uint32_t trees, uint32_t group, uint32_t tree)
 {
-    bytes_in record = scorer_record(image, trees) + 4 * (E_WORDS + GROUP_WORDS * (size_t)group);
+    bytes_in record = scorer_record(image, trees) + 4 * (TREES_WORDS + GROUP_WORDS * (size_t)group);
     return get_i16(leaf_of(s, image, record, tree));
 }
 
 /* The same of a tree that several stacks share: walked once, until a sensor that it reads has been fed. */
 static int32_t shared_value(hc_session *s, bytes_in image, bytes_in leaf, uint32_t number)
 {
-    unsigned char *value = part(s, S_SCORES) + 8 * (size_t)word(leaf, M_FIRST), *is_scored = part(s, S_IS_SCORED) + number;
+    unsigned char *value = part(s, S_SCORES) + 8 * (size_t)word(leaf, SCORER_FIRST);
+    unsigned char *is_scored = part(s, S_IS_SCORED) + number;
     if (!*is_scored) {
-        put_i64(value, member_value(s, image, word(leaf, M_TREES), word(leaf, M_GROUP), word(leaf, M_TREE)));
+        put_i64(value, member_value(s, image, word(leaf, LEAF_TREES), word(leaf, LEAF_GROUP), word(leaf, LEAF_TREE)));
         *is_scored = 1;
     }
     return (int32_t)get_i64(value);
@@ -56,13 +57,16 @@ static int32_t shared_value(hc_session *s, bytes_in image, bytes_in leaf, uint32
 
 static void stack_scores(hc_session *s, bytes_in image, bytes_in scorer, unsigned char *scores)
 {
-    bytes_in member = scorer + 4 * Z_WORDS, weights = image + word(scorer, Z_WEIGHTS), bias = image + word(scorer, Z_BIAS);
-    uint32_t n_outputs = word(scorer, Z_OUTPUTS), n = word(scorer, Z_MEMBERS);
+    bytes_in member = scorer + 4 * STACK_WORDS;
+    bytes_in weights = image + word(scorer, STACK_WEIGHTS), bias = image + word(scorer, STACK_BIAS);
+    uint32_t n_outputs = word(scorer, SCORER_OUTPUTS), n = word(scorer, STACK_MEMBERS);
     for (uint32_t o = 0; o < n_outputs; o++) put_i64(scores + 8 * (size_t)o, get_i64(bias + 8 * (size_t)o));
-    for (uint32_t m = 0; m < n; m++, member += 12) {
-        bytes_in below = scorer_record(image, word(member, 0));
-        int32_t z = word(below, M_KIND) == K_LEAF ? shared_value(s, image, below, word(member, 0))
-                                                  : member_value(s, image, word(member, 0), word(member, 1), word(member, 2));
+    for (uint32_t m = 0; m < n; m++, member += 4 * MEMBER_WORDS) {
+        uint32_t number = word(member, MEMBER_SCORER);
+        bytes_in below = scorer_record(image, number);
+        int32_t z = word(below, SCORER_KIND) == LEAF
+                        ? shared_value(s, image, below, number)
+                        : member_value(s, image, number, word(member, MEMBER_GROUP), word(member, MEMBER_TREE));
         for (uint32_t o = 0; o < n_outputs; o++) {
             int32_t w = get_i16(weights + 2 * ((size_t)o * n + m));
             add_score(scores, o, (int64_t)w * z);
@@ -75,13 +79,13 @@ static void stack_scores(hc_session *s, bytes_in image, bytes_in scorer, unsigne
  * missing. Two of the lowest words are below the key of every f64, too. */
 static void inline_scores(hc_session *s, uint32_t number, bytes_in scorer, unsigned char *scores)
 {
-    bytes_in image = image_of(s), sensor = image + word(scorer, I_SENSORS);
+    bytes_in image = image_of(s), sensor = image + word(scorer, INLINED_SENSORS);
     const unsigned char *flags = part(s, S_SENSORS);
-    for (uint32_t n = word(scorer, I_COUNT); n > 0; n--, sensor += 2) {
+    for (uint32_t n = word(scorer, INLINED_COUNT); n > 0; n--, sensor += 2) {
         bytes_in record = sensor_record(image, get_u16(sensor));
-        unsigned char *key = (unsigned char *)s + word(record, N_KEYS);
+        unsigned char *key = (unsigned char *)s + word(record, SENSOR_KEYS);
         if (flags[get_u16(sensor)] == BOUGHT) continue;
-        for (uint32_t k = word(record, N_READING_BYTES) / 4; k > 0; k--, key += 4) put_i32(key, INT32_MIN);
+        for (uint32_t k = word(record, SENSOR_READING_BYTES) / 4; k > 0; k--, key += 4) put_i32(key, INT32_MIN);
     }
     hc_inline(number, (unsigned char *)s + sizeof *s, part(s, S_SMALL), part(s, S_WIDE), scores);
 }
@@ -91,15 +95,15 @@ static void inline_scores(hc_session *s, uint32_t number, bytes_in scorer, unsig
 static const unsigned char *scores_of(hc_session *s, uint32_t scorer)
 {
     bytes_in image = image_of(s), record = scorer_record(image, scorer);
-    unsigned char *scores = part(s, S_SCORES) + 8 * (size_t)word(record, P_FIRST);
+    unsigned char *scores = part(s, S_SCORES) + 8 * (size_t)word(record, SCORER_FIRST);
     unsigned char *is_scored = part(s, S_IS_SCORED) + scorer;
     if (!*is_scored) {
-        uint32_t kind = word(record, P_KIND);
-        if (kind == K_TREES) tree_scores(s, image, record, scores);
-        if (HAS(HC_POLYNOMIALS) && kind == K_POLYNOMIAL) polynomial_scores(s, image, record, scores);
-        if (HAS(HC_STACKS) && kind == K_STACK) stack_scores(s, image, record, scores);
+        uint32_t kind = word(record, SCORER_KIND);
+        if (kind == TREES) tree_scores(s, image, record, scores);
+        if (HAS(HC_POLYNOMIALS) && kind == POLYNOMIAL) polynomial_scores(s, image, record, scores);
+        if (HAS(HC_STACKS) && kind == STACK) stack_scores(s, image, record, scores);
 #if HC_PARTS & HC_INLINE
-        if (kind == K_INLINE) inline_scores(s, scorer, record, scores);
+        if (kind == INLINED) inline_scores(s, scorer, record, scores);
 #endif
         *is_scored = 1;
     }

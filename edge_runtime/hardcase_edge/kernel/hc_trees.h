@@ -22,7 +22,7 @@ INLINE size_t step(int is_wide, bytes_in codes, bytes_in cells, bytes_in thresho
 
 #define BEGIN(k) size_t at##k = 1;
 #define STEP(k) at##k = step(is_wide, codes, tree + k * stride, thresholds + k * stride, at##k);
-#define LEAF(k) bytes_in leaf##k = tree + k * stride + inner + 2 * width * (at##k - size);
+#define ARRIVED(k) bytes_in leaf##k = tree + k * stride + inner + 2 * width * (at##k - size);
 #define VALUE(k) +get_i16(leaf##k + 2 * j)
 
 /* Walk n complete trees, many side by side so that their loads overlap, and add their leaves up. It is inlined where
@@ -38,7 +38,7 @@ INLINE void walk(int is_wide, unsigned depth, size_t width, bytes_in codes, byte
         EIGHT(BEGIN)
         for (unsigned d = 0; d < depth; d++) { EIGHT(STEP) }
         {
-            EIGHT(LEAF)
+            EIGHT(ARRIVED)
             for (size_t j = 0; j < width; j++) {
                 int32_t value = EIGHT(VALUE);
                 if (width == 1) sum += (uint32_t)value;
@@ -52,7 +52,7 @@ INLINE void walk(int is_wide, unsigned depth, size_t width, bytes_in codes, byte
         UNROLLED
         for (unsigned d = 0; d < depth; d++) STEP(0)
         {
-            LEAF(0)
+            ARRIVED(0)
             for (size_t j = 0; j < width; j++) {
                 if (width == 1) sum += (uint32_t)get_i16(leaf0);
                 else add_score(scores, j, get_i16(leaf0 + 2 * j));
@@ -88,17 +88,18 @@ INLINE int32_t follow(int is_wide, bytes_in cells, bytes_in nodes, int32_t node)
     return node < 0 ? node : child;
 }
 
-#define ENTER(k) int32_t at##k = 0; bytes_in nodes##k = image + word(tree + 4 * POINTER_WORDS * k, T_NODES);
+#define ENTER(k) int32_t at##k = 0; bytes_in nodes##k = image + word(tree + 4 * TREE_WORDS * k, TREE_NODES);
 #define FOLLOW(k) at##k = follow(is_wide, cells, nodes##k, at##k);
 #define REACHED(k) & at##k
-#define POINTED(k) bytes_in leaf##k = image + word(tree + 4 * POINTER_WORDS * k, T_LEAVES) + 2 * width * (size_t)(-1 - at##k);
+#define POINTED(k)                                                                      \
+    bytes_in leaf##k = image + word(tree + 4 * TREE_WORDS * k, TREE_LEAVES) + 2 * width * (size_t)(-1 - at##k);
 
 /* As walk, for trees with pointers. */
 INLINE void wander(int is_wide, size_t width, bytes_in cells, bytes_in image, bytes_in tree, uint32_t n,
                    unsigned char *scores)
 {
 #if HC_LANES == 8
-    for (; n >= 4; n -= 4, tree += 4 * 4 * POINTER_WORDS) {
+    for (; n >= 4; n -= 4, tree += 4 * 4 * TREE_WORDS) {
         FOUR(ENTER)
         do { FOUR(FOLLOW) } while ((-1 FOUR(REACHED)) >= 0);
         {
@@ -107,7 +108,7 @@ INLINE void wander(int is_wide, size_t width, bytes_in cells, bytes_in image, by
         }
     }
 #endif
-    for (; n > 0; n--, tree += 4 * POINTER_WORDS) {
+    for (; n > 0; n--, tree += 4 * TREE_WORDS) {
         ENTER(0)
         do { FOLLOW(0) } while (at0 >= 0);
         {
@@ -120,32 +121,32 @@ INLINE void wander(int is_wide, size_t width, bytes_in cells, bytes_in image, by
 /* The leaf that the session's codes reach in tree k of a group: its first value. */
 static bytes_in leaf_of(const hc_session *s, bytes_in image, bytes_in group, uint32_t k)
 {
-    uint32_t width = word(group, G_WIDTH), depth = word(group, G_DEPTH), layout = word(group, G_LAYOUT);
-    int is_wide = layout == L_WIDE_HEAP || layout == L_WIDE_POINTERS;
-    bytes_in data = image + word(group, G_DATA), cells = part_of(s, is_wide ? S_WIDE : S_SMALL);
-    if (layout == L_SMALL_HEAP || layout == L_WIDE_HEAP) {
+    uint32_t width = word(group, GROUP_WIDTH), depth = word(group, GROUP_DEPTH), layout = word(group, GROUP_LAYOUT);
+    int is_wide = layout == WIDE_HEAP || layout == WIDE_POINTERS;
+    bytes_in data = image + word(group, GROUP_DATA), cells = part_of(s, is_wide ? S_WIDE : S_SMALL);
+    if (layout == SMALL_HEAP || layout == WIDE_HEAP) {
         size_t size = (size_t)1 << depth, inner = (is_wide ? 4 : 2) * size, node = 1;
         data += k * (inner + 2 * width * size);
         for (uint32_t d = 0; d < depth; d++) node = step(is_wide, cells, data, data + inner / 2, node);
         return data + inner + 2 * width * (node - size);
     } else {
-        bytes_in tree = data + 4 * (size_t)POINTER_WORDS * k;
+        bytes_in tree = data + 4 * (size_t)TREE_WORDS * k;
         int32_t node = 0;
-        do node = follow(is_wide, cells, image + word(tree, T_NODES), node); while (node >= 0);
-        return image + word(tree, T_LEAVES) + 2 * (size_t)width * (size_t)(-1 - node);
+        do node = follow(is_wide, cells, image + word(tree, TREE_NODES), node); while (node >= 0);
+        return image + word(tree, TREE_LEAVES) + 2 * (size_t)width * (size_t)(-1 - node);
     }
 }
 
 static void add_group(const hc_session *s, bytes_in image, bytes_in group, unsigned char *scores)
 {
-    uint32_t width = word(group, G_WIDTH), depth = word(group, G_DEPTH), n = word(group, G_TREES);
-    bytes_in data = image + word(group, G_DATA);
-    uint32_t layout = word(group, G_LAYOUT);
-    if (layout == L_SMALL_HEAP)
+    uint32_t width = word(group, GROUP_WIDTH), depth = word(group, GROUP_DEPTH), n = word(group, GROUP_TREES);
+    bytes_in data = image + word(group, GROUP_DATA);
+    uint32_t layout = word(group, GROUP_LAYOUT);
+    if (layout == SMALL_HEAP)
         walk_small(depth, width, part_of(s, S_SMALL), data, n, scores);
-    else if (HAS(HC_WIDE) && layout == L_WIDE_HEAP)
+    else if (HAS(HC_WIDE) && layout == WIDE_HEAP)
         walk_wide(depth, width, part_of(s, S_WIDE), data, n, scores);
-    else if (HAS(HC_POINTERS) && layout == L_SMALL_POINTERS)
+    else if (HAS(HC_POINTERS) && layout == SMALL_POINTERS)
         wander(0, width, part_of(s, S_SMALL), image, data, n, scores);
     else if (HAS(HC_POINTERS) && HAS(HC_WIDE))
         wander(1, width, part_of(s, S_WIDE), image, data, n, scores);
@@ -153,10 +154,11 @@ static void add_group(const hc_session *s, bytes_in image, bytes_in group, unsig
 
 static void tree_scores(const hc_session *s, bytes_in image, bytes_in scorer, unsigned char *scores)
 {
-    bytes_in base = image + word(scorer, E_BASE), group = scorer + 4 * E_WORDS;
-    for (uint32_t o = 0; o < word(scorer, E_OUTPUTS); o++) put_i64(scores + 8 * (size_t)o, get_i32(base + 4 * (size_t)o));
-    for (uint32_t g = word(scorer, E_GROUPS); g > 0; g--, group += 4 * GROUP_WORDS)
-        add_group(s, image, group, scores + 8 * (size_t)word(group, G_OUTPUT));
+    bytes_in base = image + word(scorer, TREES_BASE), group = scorer + 4 * TREES_WORDS;
+    for (uint32_t o = 0; o < word(scorer, SCORER_OUTPUTS); o++)
+        put_i64(scores + 8 * (size_t)o, get_i32(base + 4 * (size_t)o));
+    for (uint32_t g = word(scorer, TREES_GROUPS); g > 0; g--, group += 4 * GROUP_WORDS)
+        add_group(s, image, group, scores + 8 * (size_t)word(group, GROUP_OUTPUT));
 }
 
 #endif

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The image: a verified program as one flat, aligned array of bytes that the C kernel executes in place.
 
-docs/SPEC-image-v1.md defines every word, and ``hc_image.h`` names them in C. An image makes the same decisions as its
+``layout.py`` names every word, and docs/SPEC-image-v1.md says what they mean. An image makes the same decisions as its
 program, but it is not an exchange format: each machine makes it from the bundle, for its own version of the kernel.
 
 ``Image`` works in two passes. The first, in ``__init__``, looks at every scorer: it groups the trees of ensembles and
@@ -29,7 +29,6 @@ kernel resets each kind by filling one range.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Collection, Iterable, Sequence
 from itertools import accumulate
 from typing import assert_never
@@ -58,7 +57,8 @@ from ..program.limits import MAX_SCORERS
 from ..program.readings import DTYPES
 from ..program.reads import indices_of, read_by_trees, readers_of, shared_trees
 from ..verifier.tree_shapes import Outline, outline_of
-from .cells import DIRECT, Cells, Splits
+from . import layout
+from .cells import Cells, Splits
 from .ensembles import Ensemble, plan_ensemble
 from .reading_keys import Keys
 from .sections import Sections
@@ -67,10 +67,6 @@ __all__ = ["IMAGE_VERSION", "KERNEL_BYTES", "Image", "make_image"]
 
 IMAGE_VERSION = 1
 KERNEL_BYTES = 10_240  # of flash at most, for the kernel and the loop of a decision on any Cortex-M core
-MAGIC = 0x31494348  # "HCI1" in ASCII
-HEADER_BYTES = 128
-SESSION_BYTES = 64  # size of the struct hc_session, which begins a session's memory
-NOT_SENT = 0xFFFF  # a feature that requests do not carry
 
 
 def make_image(program: Program, outlines: Sequence[Outline] | None = None, moved: Collection[int] = ()) -> bytes:
@@ -104,7 +100,7 @@ class Image:
         self.moved = frozenset(moved)
         self.inlined = frozenset(inlined)
         self.session_bytes = 0  # known after pack
-        self.out = Sections(HEADER_BYTES)
+        self.out = Sections(layout.PARTS.n_bytes)
         self.cells = Cells(program)
         self.keys = Keys(program, sorted(self.inlined))
         self.ensembles: dict[int, Ensemble] = {}
@@ -132,7 +128,8 @@ class Image:
         n_scorers, n_scores = len(p.scorers) + len(self.leaves), first[-1] + len(self.leaves)
         records = [self._scorer(k, first[k]) for k in range(len(p.scorers))]
         records += [
-            out.i32([4, 1, first[-1] + i, k, *self.ensembles[k].place[m]]) for i, (k, m) in enumerate(self.leaves)
+            out.i32([*_head(layout.SCORER.LEAF, 1, first[-1] + i), k, *self.ensembles[k].place[m]])
+            for i, (k, m) in enumerate(self.leaves)
         ]
         at_scorers = out.i32(records)
         at_nodes = out.i32([self._node(k, node) for k, node in enumerate(p.nodes)])
@@ -142,27 +139,22 @@ class Image:
         small_left, small, wide_left, wide = self.cells.counts
         memory = Memory()
         memory.take(self.keys.n_bytes, 8)
-        places = [
-            memory.take(8 * n_scores, 8),
-            memory.take(request, 8),
-            memory.take(2 * wide, 2),
-            memory.take(2 * steps, 2),
-            memory.take(2 * entrants, 2),
-            memory.take(len(p.sensors), 1),
-            memory.take(n_scorers, 1),
-            memory.take(small, 1),
-        ]
+        parts = layout.PARTS.pack(
+            scores=memory.take(8 * n_scores, 8), request=memory.take(request, 8), wide=memory.take(2 * wide, 2),
+            trace=memory.take(2 * steps, 2), winners=memory.take(2 * entrants, 2),
+            sensors=memory.take(len(p.sensors), 1), is_scored=memory.take(n_scorers, 1), small=memory.take(small, 1),
+        )  # fmt: skip
         self.session_bytes = memory.total()
         size = out.close()
-        cost = Meter(p).request_cost
-        head = struct.pack(
-            "<16Iq14I",
-            MAGIC, size, memory.total(), len(p.features), len(p.sensors), len(self.cells.columns), n_scorers,
-            len(p.nodes), p.n_classes, p.max_item_size, self.at_features, at_sensors, self.at_columns, at_scorers,
-            at_nodes, request, cost, small_left, small, wide_left, wide, steps, entrants, *places,
+        head = layout.HEADER.pack(
+            magic=layout.MAGIC, image_bytes=size, session_bytes=self.session_bytes,
+            features=len(p.features), sensors=len(p.sensors), columns=len(self.cells.columns), scorers=n_scorers,
+            nodes=len(p.nodes), classes=p.n_classes, item_size=p.max_item_size,
+            at_features=self.at_features, at_sensors=at_sensors, at_columns=self.at_columns, at_scorers=at_scorers,
+            at_nodes=at_nodes, request_bytes=request, request_cost=Meter(p).request_cost,
+            small_left=small_left, small=small, wide_left=wide_left, wide=wide, steps=steps, entrants=entrants,
         )  # fmt: skip
-        assert len(head) == HEADER_BYTES
-        return out.pack(head)
+        return out.pack(head + parts)
 
     # ------------------------------------------------------------ sensors, features, columns
 
@@ -184,34 +176,35 @@ class Image:
             n_bytes, before, is_direct = 0, n_columns, True
             for f in s.features:
                 feature, dtype = p.features[f], DTYPES[p.features[f].dtype]
-                features += struct.pack("<HBB", sent.get(f, NOT_SENT), dtype.number, feature.nullable)
+                features += layout.FEATURE.pack(
+                    uplink=sent.get(f, layout.NOT_SENT), type=dtype.number, nullable=feature.nullable
+                )
                 n_bytes += -n_bytes % dtype.size
                 for record in self.cells.records(f, n_bytes, out):
                     columns += record
-                    is_direct = is_direct and record[:2] == bytes([DIRECT, 0])
+                    is_direct = is_direct and record[:2] == bytes([layout.RULE.DIRECT, 0])
                     n_columns += 1
                 n_bytes += dtype.size
             scorers = [*readers[k], *leaf_readers[k]]  # feeding it invalidates their scores
-            records += [n_features, len(s.features), before, n_columns - before, out.i64(s.cost), len(s.cost)]
-            records += [out.i16(scorers), len(scorers), n_bytes, self._plain(s, is_direct), self._keys(k)]
+            records += layout.SENSOR.words(
+                feature=n_features, features=len(s.features), column=before, columns=n_columns - before,
+                cost=out.i64(s.cost), costs=len(s.cost), scorers=out.i16(scorers), scorers_count=len(scorers),
+                reading_bytes=n_bytes, plain=self._plain(s, is_direct), keys=self._keys(k),
+            )  # fmt: skip
             n_features += len(s.features)
         self.at_features, self.at_columns = out.raw(bytes(features), 4), out.raw(bytes(columns), 4)
         return out.i32(records)
 
     def _plain(self, sensor: Sensor, is_direct: bool) -> int:
-        """How the kernel may feed a sensor faster.
-
-        1: all readings are i32 and never missing; 2: the same with f32; 3: as 1, and all its cells are direct and
-        small; 0: none of these.
-        """
+        """How the kernel may feed a sensor faster: a ``layout.PLAIN``, or 0."""
         kinds = {(self.p.features[f].dtype, self.p.features[f].nullable) for f in sensor.features}
         if kinds == {("i32", False)}:
-            return 3 if is_direct else 1
-        return 2 if kinds == {("f32", False)} else 0
+            return layout.PLAIN.ALL_DIRECT if is_direct else layout.PLAIN.ALL_I32
+        return layout.PLAIN.ALL_F32 if kinds == {("f32", False)} else 0
 
     def _keys(self, sensor: int) -> int:
         """The offset of the keys of a sensor's readings in a session; 0: the session stores no keys of this sensor."""
-        return SESSION_BYTES + self.keys.sensors[sensor] if sensor in self.keys.sensors else 0
+        return layout.STRUCT_BYTES + self.keys.sensors[sensor] if sensor in self.keys.sensors else 0
 
     # ------------------------------------------------------------ scorers
 
@@ -219,22 +212,29 @@ class Image:
         s, out = self.p.scorers[k], self.out
         if isinstance(s, Trees) and k in self.inlined:
             sensors = self.keys.sensors_of(k)
-            return out.i32([3, len(s.base), first, len(sensors), out.i16(sensors)])
+            words = layout.INLINED.words(count=len(sensors), sensors=out.i16(sensors))
+            return out.i32(_head(layout.SCORER.INLINED, len(s.base), first) + words)
         if isinstance(s, Trees):
-            head = [1, len(s.base), first, out.i32(s.base), len(self.ensembles[k].groups)]
-            return out.i32(head + self.ensembles[k].records(self._splits[self.ensembles[k].is_small], out))
+            ensemble = self.ensembles[k]
+            words = layout.TREES.words(base=out.i32(s.base), groups=len(ensemble.groups))
+            groups = ensemble.records(self._splits[ensemble.is_small], out)
+            return out.i32(_head(layout.SCORER.TREES, len(s.base), first) + words + groups)
         if isinstance(s, Stack):
             members = [w for m in s.members for w in self._member(s.trees, m)]
             weights = out.i16([w for row in s.weights for w in row])
-            return out.i32([2, len(s.bias), first, len(s.members), weights, out.i64(s.bias), *members])
+            words = layout.STACK.words(members=len(s.members), weights=weights, bias=out.i64(s.bias))
+            return out.i32(_head(layout.SCORER.STACK, len(s.bias), first) + words + members)
         assert isinstance(s, Polynomial)
         cells, substitutes = [self.cells.wide(c) for c in s.columns], [x or 0 for x in s.substitutes]
         positions = [k for term in s.terms for k in term]
         values = [w for row in s.weights for w in row]
         at_weights = out.i8(values) if s.weight_bits == 8 else out.i16(values)
-        words = [0, len(s.bias), first, len(s.columns), out.i16(cells), out.i16(substitutes)]
-        words += [len(s.terms), len(s.terms[0]) if s.terms else 1, out.i16(positions), at_weights]
-        return out.i32([*words, s.weight_bits // 8, out.i64(s.bias), s.constant])
+        words = layout.POLYNOMIAL.words(
+            columns=len(s.columns), cells=out.i16(cells), substitutes=out.i16(substitutes), terms=len(s.terms),
+            degree=len(s.terms[0]) if s.terms else 1, positions=out.i16(positions), weights=at_weights,
+            weight_bytes=s.weight_bits // 8, bias=out.i64(s.bias), constant=s.constant,
+        )  # fmt: skip
+        return out.i32(_head(layout.SCORER.POLYNOMIAL, len(s.bias), first) + words)
 
     def _member(self, ensemble: int, tree: int) -> tuple[int, int, int]:
         """What a stack says of a member: the leaf that it shares, or its scorer, group and tree."""
@@ -246,24 +246,35 @@ class Image:
     def _node(self, k: int, node: Node) -> int:
         out = self.out
         if isinstance(node, Acquire):
-            return out.i32([0, node.then, node.otherwise, len(node.sensors), *node.sensors])
+            words = layout.ACQUIRE.words(then=node.then, otherwise=node.otherwise, sensors=len(node.sensors))
+            return out.i32([layout.NODE.ACQUIRE, *words, *node.sensors])
         if isinstance(node, Branch):
             s = node.scores
             at_threshold = out.own_i64(node.threshold) if k in self.moved else out.i64([node.threshold])
-            head = [1, s.scorer, s.start, s.stop - s.start, RULES.index(node.rule), at_threshold]
-            return out.i32([*head, len(node.targets), *node.targets, *(e for pair in node.bracket for e in pair)])
+            words = layout.BRANCH.words(
+                scorer=s.scorer, start=s.start, width=s.stop - s.start, rule=RULES.index(node.rule),
+                threshold=at_threshold, targets=len(node.targets),
+            )  # fmt: skip
+            entrants = (e for pair in node.bracket for e in pair)
+            return out.i32([layout.NODE.BRANCH, *words, *node.targets, *entrants])
         if isinstance(node, Select):
-            words = [2, node.otherwise, len(node.candidates)]
+            words = layout.SELECT.words(otherwise=node.otherwise, candidates=len(node.candidates))
             for c in node.candidates:
-                words += [c.max_size, c.target, out.i64(c.cost), len(c.cost)]
-            return out.i32(words)
+                words += layout.CANDIDATE.words(
+                    size=c.max_size, target=c.target, cost=out.i64(c.cost), costs=len(c.cost)
+                )
+            return out.i32([layout.NODE.SELECT, *words])
         if isinstance(node, Answer):
             s = node.scores
-            at = [len(node.margins), out.i64(node.margins), out.i16(node.confidences)]
-            kind = ANSWERS.index(node.kind) | (node.shift & 0xFF) << 8
-            return out.i32([3, s.scorer, s.start, s.stop - s.start, kind, *at])
+            words = layout.ANSWER.words(
+                scorer=s.scorer, start=s.start, width=s.stop - s.start,
+                kind=ANSWERS.index(node.kind) | (node.shift & 0xFF) << 8, margins=len(node.margins),
+                at_margins=out.i64(node.margins), at_confidences=out.i16(node.confidences),
+            )  # fmt: skip
+            return out.i32([layout.NODE.ANSWER, *words])
         if isinstance(node, Forward):
-            return out.i32([4, node.fallback, node.fallback, len(node.sensors), *node.sensors])
+            words = layout.FORWARD.words(then=node.fallback, otherwise=node.fallback, sensors=len(node.sensors))
+            return out.i32([layout.NODE.FORWARD, *words, *node.sensors])
         assert_never(node)
 
 
@@ -271,7 +282,7 @@ class Memory:
     """Assigns places to the parts of a session's memory, after its struct."""
 
     def __init__(self) -> None:
-        self._end = SESSION_BYTES
+        self._end = layout.STRUCT_BYTES
 
     def take(self, size: int, alignment: int) -> int:
         """Reserve ``size`` more bytes, aligned; returns their offset."""
@@ -282,6 +293,11 @@ class Memory:
     def total(self) -> int:
         """The number of all bytes, rounded up to a multiple of 8."""
         return -(-self._end // 8) * 8
+
+
+def _head(kind: int, outputs: int, first: int) -> list[int]:
+    """The words with which a scorer begins."""
+    return layout.SCORER_HEAD.words(kind=kind, outputs=outputs, first=first)
 
 
 def _width(scorer: Scorer) -> int:

@@ -29,7 +29,8 @@ int hc_scores(hc_session *s, int scorer, int start, int n, int64_t *out)
     const unsigned char *scores;
     if (scorer < 0 || (uint32_t)scorer >= word(image, H_SCORERS) || start < 0 || n < 1) return HC_ERROR_ARGUMENT;
     record = scorer_record(image, (uint32_t)scorer);
-    if (word(record, P_KIND) == K_LEAF || (uint64_t)start + (uint64_t)n > word(record, P_OUTPUTS)) return HC_ERROR_ARGUMENT;
+    if (word(record, SCORER_KIND) == LEAF) return HC_ERROR_ARGUMENT;
+    if ((uint64_t)start + (uint64_t)n > word(record, SCORER_OUTPUTS)) return HC_ERROR_ARGUMENT;
     scores = scores_of(s, (uint32_t)scorer);
     for (int k = 0; k < n; k++) out[k] = score(scores, (uint32_t)(start + k));
     return 0;

@@ -9,9 +9,8 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include "hc_layout.h"
 #include "parts.h"
-
-enum type { I32, F32, F64 };
 
 typedef struct {
     unsigned char *types; /* of its readings */

@@ -17,6 +17,7 @@ FIRMWARE = (
     "hardcase.c",
     "hardcase.h",
     "hc_portable.h",
+    "hc_layout.h",
     "hc_image.h",
     "hc_costs.h",
     "hc_readings.h",

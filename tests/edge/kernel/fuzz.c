@@ -7,9 +7,9 @@
 #include <stdio.h>
 
 #include "drive.h"
+#include "hc_layout.h"
 
-enum { MOST_BYTES = 1 << 20, CHOICES = 8, HEADER = 128, MOST_TURNS = 100000 };
-enum { AT_SENSORS = 11, AT_COLUMNS, AT_SCORERS, AT_NODES, N_SENSORS = 4, N_COLUMNS, N_SCORERS, N_NODES };
+enum { MOST_BYTES = 1 << 20, CHOICES = 8, HEADER = 4 * S_WORDS, MOST_TURNS = 100000 };
 enum { WRONG_CALLS = 16, MOVES = 32 }; /* of the first choice, above those that run() names */
 
 int LLVMFuzzerInitialize(int *count, char ***values);
@@ -91,7 +91,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     uint32_t size;
     void *image;
     if (n < CHOICES + HEADER) return -1;
-    memcpy(&size, data + CHOICES + 4, 4);
+    memcpy(&size, data + CHOICES + 4 * H_IMAGE_BYTES, 4);
     if (size > n - CHOICES) return -1;
     image = copy_of(data + CHOICES, size);
     if (hc_check(image, size) && hc_session_bytes(image) <= MOST_BYTES) {
@@ -125,11 +125,11 @@ static size_t some_word(const uint8_t *image, uint32_t n_bytes)
 {
     uint32_t at = 0, kind = below(6);
     if (kind == 0) return 4 * (size_t)below(HEADER / 4);
-    if (kind == 1) at = get(image, 4 * AT_SENSORS) + 4 * below(11 * get(image, 4 * N_SENSORS));
-    if (kind == 2) at = get(image, 4 * AT_COLUMNS) + 4 * below(3 * get(image, 4 * N_COLUMNS));
+    if (kind == 1) at = get(image, 4 * H_AT_SENSORS) + 4 * below(SENSOR_WORDS * get(image, 4 * H_SENSORS));
+    if (kind == 2) at = get(image, 4 * H_AT_COLUMNS) + 4 * below(COLUMN_BYTES / 4 * get(image, 4 * H_COLUMNS));
     if (kind == 3 || kind == 4) {
-        uint32_t table = get(image, 4 * (kind == 3 ? AT_SCORERS : AT_NODES));
-        table += 4 * below(get(image, 4 * (kind == 3 ? N_SCORERS : N_NODES)));
+        uint32_t table = get(image, 4 * (kind == 3 ? H_AT_SCORERS : H_AT_NODES));
+        table += 4 * below(get(image, 4 * (kind == 3 ? H_SCORERS : H_NODES)));
         if (table % 4 == 0 && table <= n_bytes - 4) at = below(8) ? get(image, table) + 4 * below(16) : table;
     }
     if (kind == 5) at = 4 * below(n_bytes / 4);
@@ -156,7 +156,7 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t most, unsigned se
     uint32_t n_bytes;
     state = seed;
     if (n < CHOICES + HEADER || below(16) == 0) return LLVMFuzzerMutate(data, n, most);
-    n_bytes = get(image, 4);
+    n_bytes = get(image, 4 * H_IMAGE_BYTES);
     if (n_bytes < HEADER || n_bytes > n - CHOICES || n_bytes % 4) return LLVMFuzzerMutate(data, n, most);
     if (below(3) == 0) data[below(CHOICES)] = (uint8_t)below(256);
     if (below(3) == 0) { /* mostly a threshold, a leaf or a weight: the image stays sound */
@@ -170,7 +170,7 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t most, unsigned se
     for (uint32_t k = 1 + below(2) * below(2); k > 0; k--) {
         size_t at = some_word(image, n_bytes);
         uint32_t v = other_word(image, n_bytes, get(image, at));
-        if (at != 0 && at != 4) memcpy(image + at, &v, 4); /* magic and length stay */
+        if (at != 4 * H_MAGIC && at != 4 * H_IMAGE_BYTES) memcpy(image + at, &v, 4); /* magic and length stay */
     }
     return n;
 }
