@@ -7,6 +7,11 @@ Instructions are those of the whole process (valgrind --tool=callgrind), nearly 
 are medians of processes that take turns. The start is ``hardcase-edge run`` on tests/golden/v1.hcb to its first
 decision, in pure Python, so that no kernel has to be built for each clone. The last columns compare with the first.
 
+    python benchmarks/start.py --modules CLONE [CLONE ...]
+
+What such a start loads of hardcase, with and without a broker that is away: modules and their lines, resident memory,
+and CPU milliseconds to the end of the first decision, the least of ten processes of each clone that take turns.
+
     python benchmarks/start.py --trust
 
 What a trusted key adds to that start in this clone: CPU milliseconds and the most memory that the process had, medians
@@ -30,6 +35,17 @@ from hardcase_edge.cli import main
 status = main(sys.argv[1:])
 sys.stderr.write(open("/proc/self/status").read())
 sys.exit(status)
+"""
+
+LOADED = """
+import os, sys
+from hardcase_edge.cli import main
+main(sys.argv[1:])
+files = [m.__file__ for n, m in list(sys.modules.items()) if n.partition(".")[0] == "hardcase_edge" and m.__file__]
+lines = sum(len(open(f, "rb").read().splitlines()) for f in files if f.endswith(".py"))
+with open("/proc/self/statm") as file:
+    kb = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1024
+print(len(files), lines, kb, round(sum(os.times()[:2]) * 1000))
 """
 
 
@@ -119,6 +135,26 @@ def trust(clone: Path) -> None:
     print(f"{'a key adds':14s} {more[0]:6.1f} ms CPU  {more[1]:6.2f} MB")
 
 
+def loaded(clones: list[Path]) -> None:
+    """Measure and print what a start loads, of a job with a plug-in."""
+    with tempfile.TemporaryDirectory() as holder:
+        (Path(holder) / "mine.py").write_text("def read(sensor):\n    return 0.5\n")
+        ways = {"alone": [], "with a broker": ["--broker", "mqtt://127.0.0.1:9"]}
+        for name, more in ways.items():
+            rows: dict[Path, list[list[int]]] = {clone: [] for clone in clones}
+            for _ in range(10):
+                for clone in clones:
+                    bundle = str(clone / "tests" / "golden" / "v1.hcb")
+                    words = ["-c", LOADED, "run", bundle, "--sensors", "mine:read", "--count", "1", *more]
+                    told = run(clone, words, "env", f"PYTHONPATH={clone / 'edge_runtime'}:{holder}")
+                    rows[clone].append([int(word) for word in told.splitlines()[-1].split()])
+            for clone in clones:
+                modules, lines, kb, ms = (min(column) for column in zip(*rows[clone], strict=True))
+                print(
+                    f"{name:14s} {clone.name:12s} {modules} modules {lines:6,d} lines {kb / 1024:5.1f} MB {ms} ms CPU"
+                )
+
+
 def main(clones: list[Path]) -> None:
     """Measure and print."""
     with tempfile.TemporaryDirectory() as holder:
@@ -145,4 +181,6 @@ def main(clones: list[Path]) -> None:
 if __name__ == "__main__":
     if sys.argv[1:] == ["--trust"]:
         sys.exit(trust(Path(__file__).resolve().parents[1]))
+    if sys.argv[1:2] == ["--modules"]:
+        sys.exit(loaded([Path(word).resolve() for word in sys.argv[2:]]))
     main([Path(word).resolve() for word in sys.argv[1:]] or [Path(__file__).resolve().parents[1]])

@@ -21,7 +21,6 @@ from ..base.sha256 import sha256, sha256_twice
 from ..errors import BundleError, BundleVersionError
 from ..program.decode import decode
 from ..program.definition import Program
-from ..program.encode import encode
 from ..program.format import POOLS, Pools, Tensor
 from .golden import GoldenCase, decode_golden, encode_golden
 
@@ -72,6 +71,8 @@ def pack_bundle(bundle: Bundle) -> bytes:
     ProgramError
         A number does not fit its field.
     """
+    from ..program.encode import encode  # imported here, because no device writes a bundle
+
     tensors = encode(bundle.program, is_draft=bundle.is_draft)
     tensors |= encode_golden(bundle.golden, bundle.program)
     if bundle.joint is not None:

@@ -25,7 +25,6 @@ from ..link.wire import MAX_DEADLINE_MS, OK
 from ..program.cost import evaluate_polynomial, to_micro, to_unit
 from ..program.inner import COIN, MEMORY
 from ..program.readings import Reading
-from ..sensors.items import Item
 from ..session.drive import drive
 from ..session.session import DEGRADED, Decision, NeedReply, Session
 from .by_clock import NS, ItemClock, RoundTrips
@@ -33,6 +32,7 @@ from .lines import LineMaker
 from .surroundings import Case
 
 if TYPE_CHECKING:
+    from ..sensors.items import Item
     from .remembering import Remembering, Tossing
     from .surroundings import Bank, Cloud, Companion, ItemBank
 

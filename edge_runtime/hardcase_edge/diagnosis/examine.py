@@ -87,12 +87,13 @@ def _sensors(loaded: Loaded, run: RunConfig) -> Iterator[Fault]:
 
 
 def _broker(run: RunConfig) -> Iterator[Fault]:
-    from ..identity.folder import Identities, folder_of
+    from ..identity.folder import Identities
     from ..link.address import parse_address
+    from ..settings.config import identity_folder
     from .broker import broker
 
     own: dict[str, Any] = {"ca": run.ca, "cert": run.cert, "key": run.key}
-    folder = folder_of(run.identity, run.store, run.cert)
+    folder = identity_folder(run)
     try:
         if folder is not None:
             held = Identities(folder).held()

@@ -26,7 +26,7 @@ from .exchange import plan
 from .keys import check_issued, make_key, make_request
 
 __all__ = [
-    "Held", "Identities", "Identity", "Open", "folder_of", "is_file_of_identity", "make_folders", "put_claim",
+    "Held", "Identities", "Identity", "Open", "is_file_of_identity", "make_folders", "put_claim",
     "put_identity", "read_files",
 ]  # fmt: skip
 
@@ -238,15 +238,6 @@ class Identities:
 def _read_certificate(folder: Path) -> Identity:
     pem = read_bounded(folder / "cert.pem", MAX_FILE_BYTES, "certificate", remedy=_REMEDY)
     return Identity(folder, read_certificate(from_pem(pem)))
-
-
-def folder_of(identity: str | None, store: str | None, cert: str | None) -> str | None:
-    """The identity folder of a run with these flags; None without one.
-
-    It is the one that is named, or that of the store, unless a certificate is named.
-    """
-    own = None if store is None or cert is not None else f"{store}/identity"
-    return identity if identity is not None or own is None or not os.path.isdir(own) else own
 
 
 def is_file_of_identity(name: str) -> bool:

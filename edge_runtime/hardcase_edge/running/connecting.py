@@ -6,7 +6,9 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from .. import __version__
 from ..device.output import note
+from ..settings.config import identity_folder
 from .signals import end_main_thread, switch_main_thread
 
 if TYPE_CHECKING:
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from ..store.folder import Store
     from ..update.air import Air
 
-__all__ = ["OwnId", "connect", "keeper_of", "link_config", "own_facts", "publisher_of", "updates_of"]
+__all__ = ["OwnId", "connect", "keeper_of", "link_config", "own_facts", "updates_of"]
 
 MAX_CERTIFICATE_BYTES = 65_536
 FIRST_CONNECT_S = 3.0  # how long the first decision waits for a broker that neither accepts nor refuses
@@ -55,19 +57,8 @@ class OwnId:
             self._line = ""
 
 
-def publisher_of(config: RunConfig) -> Publisher | None:
-    """What sends decisions to people, if any flag asks for it."""
-    if not (config.publish or config.outbox or config.audit):
-        return None
-    from ..outbox.opening import Publisher
-
-    return Publisher(config, note)
-
-
-def updates_of(config: RunConfig, store: Store) -> Air | None:
-    """What takes bundles from the broker, if there is one, into the store."""
-    if config.broker is None:
-        return None
+def updates_of(config: RunConfig, store: Store) -> Air:
+    """What takes bundles from the broker into the store."""
     from ..update.air import Air
 
     return Air(store, key=config.trust, metered=config.metered, note=note, on_ready=switch_main_thread)
@@ -81,8 +72,8 @@ def connect(
     publisher: Publisher | None,
     air: Air | None,
     clock: Clock,
-) -> Link | None:
-    """The link of a run, which begins to connect; None without a broker.
+) -> Link:
+    """The link of a run, which begins to connect.
 
     Parameters
     ----------
@@ -96,8 +87,6 @@ def connect(
     InputError
         The address, a certificate or the identity cannot be used.
     """
-    if config.broker is None:
-        return None
     import logging
 
     from ..link.link import Link
@@ -148,27 +137,24 @@ def link_config(config: RunConfig, own_id: OwnId, clock: Clock) -> tuple[LinkCon
     return LinkConfig.to_broker(config.broker or "", device_id, clock=clock, **own), keeper
 
 
-def own_facts(link: Link | None) -> dict[str, Any]:
+def own_facts(link: Link) -> dict[str, Any]:
     """What a device says of itself whatever it decides: the version that runs, and when its certificate ends."""
-    from .. import __version__
-
     facts: dict[str, Any] = {"runtime": __version__}
-    if link is not None and link.certificate is not None:
-        from ..base.files import read_bounded
-        from ..errors import HardcaseError
-        from ..identity.der import from_pem, read_certificate
+    if link.certificate is None:
+        return facts
+    from ..base.files import read_bounded
+    from ..errors import HardcaseError
+    from ..identity.der import from_pem, read_certificate
 
-        with suppress(HardcaseError):  # whatever is wrong with it, the broker says so
-            pem = read_bounded(link.certificate, MAX_CERTIFICATE_BYTES, "certificate", remedy="get another")
-            facts["certificate"] = {"ends": read_certificate(from_pem(pem)).ends}
+    with suppress(HardcaseError):  # whatever is wrong with it, the broker says so
+        pem = read_bounded(link.certificate, MAX_CERTIFICATE_BYTES, "certificate", remedy="get another")
+        facts["certificate"] = {"ends": read_certificate(from_pem(pem)).ends}
     return facts
 
 
 def keeper_of(config: RunConfig, clock: Clock) -> Keeper | None:
     """The keeper of the device's own certificate, where it has or is to get one."""
-    from ..identity.folder import folder_of
-
-    folder = folder_of(config.identity, config.store, config.cert)
+    folder = identity_folder(config)
     if folder is None:
         return None
     from ..identity.keeper import Keeper

@@ -7,8 +7,10 @@ import gc
 import signal
 import time
 from contextlib import nullcontext
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
+from .. import __version__
 from ..base.clock import Clock
 from ..base.record import record
 from ..device.lines import line_format
@@ -16,7 +18,6 @@ from ..device.output import BLOCKED_S, Lines, note
 from ..errors import InputError
 from ..operations.complaints import Complaints
 from ..program.inner import inner_sensors
-from .connecting import OwnId, connect, own_facts, publisher_of, updates_of
 from .signals import on_end, switch_main_thread
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from ..store.run import Run
     from .auditing import Auditing
     from .budgeting import Budgets
+    from .connecting import OwnId
     from .watching import Watching
 
 __all__ = ["Process", "run_bundle"]
@@ -46,7 +48,7 @@ class Process:
     loop: RuntimeConfig
     lines: Lines
     beside: Beside
-    own_id: OwnId
+    own_id: OwnId | None  # None: without a broker, nobody hears it
 
 
 def run_bundle(
@@ -69,7 +71,6 @@ def run_bundle(
     HardcaseError
         It cannot start, or another device uses its id.
     """
-    from ..bundle.compatible import identity_of
     from ..device.by_clock import short_switches
     from ..sensors.specs import timeout_s_of
 
@@ -84,22 +85,22 @@ def run_bundle(
     with bank, short_switches() if loaded.manifest.clock else nullcontext():
         for k in sorted(bank.dead):
             note(f"sensor {loaded.manifest.sensors[k]} has no source and counts as dead")
-        publisher = publisher_of(config)
+        own_id, publisher, air, link = process.own_id, _publisher(config), None, None
         auditing = _auditing(config, loaded, bank, publisher, stored)
-        air = updates_of(config, store) if store is not None else None
         clock = stored.clock() if stored is not None else Clock()
         budgets = _budgets(config, loaded, clock)
-        link = connect(config, process.own_id, loaded, beside, publisher, air, clock)
+        if own_id is not None:
+            from .connecting import connect, own_facts, updates_of
+
+            air = updates_of(config, store) if store is not None else None
+            link = connect(config, own_id, loaded, beside, publisher, air, clock)
         watching = _watching(process, loaded, bank, auditing, link)
         sources = [s.facts for s in (stored, publisher, air, auditing, watching, budgets) if s is not None]
-        sources.append(lambda: own_facts(link))
-        sources += [link.served.facts] if link is not None else []
-        seen_by = watching or auditing
-        identity = identity_of(loaded.manifest, loaded.bundle.program, is_joint=loaded.joint is not None)
-        about = {"program": identity.told()}
+        sources += [lambda: {"runtime": __version__}] if link is None else [partial(own_facts, link), link.served.facts]
+        seen_by, about = watching or auditing, cache(partial(_about, loaded))
         device = _device_class(loaded)(
             loaded, bank if seen_by is None else seen_by.bank, link, process.loop,
-            facts=lambda: {**about, **{key: value for facts in sources for key, value in facts().items()}},
+            facts=lambda: {**about(), **{key: value for facts in sources for key, value in facts().items()}},
             tell=beside.note, companions=[c for c in (watching, budgets) if c is not None],
         )  # fmt: skip
         inner = inner_sensors(loaded.machine.program, loaded.manifest.features, loaded.manifest.sensors)
@@ -139,6 +140,23 @@ def run_bundle(
             stored.waited(time.monotonic())
         if link is not None:
             link.check()
+
+
+def _about(loaded: Loaded) -> dict[str, Any]:
+    """What a device says of its program; a device that nobody asks for its facts never works it out."""
+    from ..bundle.compatible import identity_of
+
+    identity = identity_of(loaded.manifest, loaded.bundle.program, is_joint=loaded.joint is not None)
+    return {"program": identity.told()}
+
+
+def _publisher(config: RunConfig) -> Publisher | None:
+    """What sends decisions to people, if any setting asks for it."""
+    if not (config.publish or config.outbox or config.audit):
+        return None
+    from ..outbox.opening import Publisher
+
+    return Publisher(config, note)
 
 
 def _bank(config: RunConfig, loaded: Loaded, timeout_s: float, tell: Callable[[str], None]) -> Any:
@@ -253,7 +271,8 @@ def _decisions(process: Process, device: Device, link: Link | None, stored: Run 
     """Make decisions, write their lines, and yield each; a trial that has failed ends them."""
     from ..operations.beside import resident_bytes
 
-    make_line = line_format(process.config.record, process.config.device_id or process.own_id.name)
+    own = process.own_id.name if process.own_id is not None else ""
+    make_line = line_format(process.config.record, process.config.device_id or own)
     for decision in device.run():
         device.counters["unwritten"] += not process.lines.write(make_line(decision))
         process.beside.decided(decision)

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 from ..device.output import Lines, note
 from ..errors import HardcaseError
 from ..settings.config import RunConfig
-from .connecting import OwnId
 from .one_run import Process, run_bundle
 from .signals import interrupt, on_end, on_reload
 
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from ..bundle.load import Loaded
     from ..errors import NoBundleError
     from ..store.folder import Store
+    from .connecting import OwnId
     from .launching import Plan
 
 __all__ = ["run"]
@@ -66,7 +66,7 @@ def run(config: RunConfig, words: Sequence[str], *, is_process: bool) -> int:
     config = anchored(config)
     output, plan = Lines(ends_with_reader=config.broker is None, is_last=is_process, tell=beside.note), None
     with output as lines, beside:
-        process = Process(config, loop, lines, beside, OwnId())
+        process = Process(config, loop, lines, beside, _own_id(config))
         if loaded is not None:
             _run_file(process, loaded)
         else:
@@ -76,6 +76,14 @@ def run(config: RunConfig, words: Sequence[str], *, is_process: bool) -> int:
     if plan is not None:
         plan.begin()
     return 0
+
+
+def _own_id(config: RunConfig) -> OwnId | None:
+    if config.broker is None:
+        return None
+    from .connecting import OwnId
+
+    return OwnId()
 
 
 def _run_file(process: Process, loaded: Loaded) -> None:
@@ -211,10 +219,9 @@ def _wait_for_bundle(process: Process, store: Store, error: NoBundleError) -> bo
         ring()
 
     on_end(end)
+    assert process.own_id is not None
     air = updates_of(config, store)
     link = connect(config, process.own_id, None, beside, None, air, clock_or_noted(store))
-    assert air is not None
-    assert link is not None
     beside.watch()
     beside.systemd.ready("has no bundle to run, and waits for one")
     beside.reload.begin(ring)

@@ -25,7 +25,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import isfinite
 from time import monotonic
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ..base.record import record
 from ..bundle.manifest import Manifest
@@ -34,10 +34,12 @@ from ..program.definition import Program
 from ..program.inner import inner_sensors
 from ..program.readings import Reading
 from ..program.window import window_features
-from .items import Item, ItemSource
 from .timeout import Ticket, TimedCall
 from .trouble import Troubles, some
 from .values import NEITHER, Codes, Plain, as_plain, code_of, codes_of
+
+if TYPE_CHECKING:
+    from .items import Item, ItemSource
 
 __all__ = ["FAILURES", "Features", "SensorBank", "Source", "Wanted", "features_of", "wanted_of"]
 

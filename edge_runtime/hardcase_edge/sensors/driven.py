@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..drivers.channel import Channel, Device, choose
+from ..drivers.channel import Channel, Device, choose, driver_of
 from ..errors import InputError
 from .bank import Wanted
 
-__all__ = ["Driven"]
+__all__ = ["Driven", "Undriven"]
 
 
 class Driven:
@@ -70,3 +70,22 @@ class Driven:
     def _find(self, wanted: Wanted) -> None:
         self._wanted[wanted.name] = wanted
         self._devices[wanted.name] = choose(self._kind, self._text or wanted.name, wanted.features, self._root)
+
+
+class Undriven(Driven):
+    """Stands for devices that another machine may have."""
+
+    def checked(self) -> Undriven:
+        """Itself, if a machine may have what it names."""
+        check, name = getattr(driver_of(self._kind), "check", None), self._text
+        if check is not None and name:
+            try:
+                check(name)
+            except InputError:  # as ``choose``: behind the last slash may be channels
+                if "/" not in name:
+                    raise
+                check(name.rpartition("/")[0])
+        return self
+
+    def _find(self, wanted: Wanted) -> None:
+        pass

@@ -18,18 +18,17 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ..bundle.manifest import Manifest
-from ..drivers.channel import DRIVERS, driver_of
+from ..drivers.channel import DRIVERS
 from ..errors import InputError
 from ..program.definition import Program
 from .bank import SensorBank, Source, Wanted, wanted_of
-from .csv_replay import Replay
-from .driven import Driven
-from .items import ItemFunction, ItemSource
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from .csv_replay import Replay
     from .isolated import Isolated
+    from .items import ItemFunction, ItemSource
 
 __all__ = ["check_specs", "kinds_of", "open_bank", "open_sources", "timeout_s_of"]
 
@@ -85,14 +84,15 @@ def open_sources(
     largest: int | None = None,
     sequence: str = "",
     root: str | Path = "",
-    replay: type[Replay] = Replay,
-    function: type[ItemFunction] = ItemFunction,
+    replay: type[Replay] | None = None,
+    function: type[ItemFunction] | None = None,
     tell: Callable[[str], object] = lambda line: None,
 ) -> SensorBank:
     """The same for sensors that are known without a bundle; see ``open_bank``. ``largest`` is that of items.
 
     ``sequence``: the column of a replay that names each row's stream; empty: all rows are one stream.
-    ``replay`` and ``function`` open files and functions of items; items of several parts have their own.
+    ``replay`` and ``function`` open files and functions of items; items of several parts have their own, others those
+    of single decisions.
     """
     opener = _Opener(
         root,
@@ -110,8 +110,8 @@ def open_sources(
     item_source: ItemSource | None = opener.items
     if item_source is None and largest is not None:
         names = {name for w in wanted for name in w.features}
-        item_source = next((r for r in sources.values() if isinstance(r, Replay) and r.has_items(largest, names)), None)
-    named = next((r for r in sources.values() if sequence and isinstance(r, Replay) and r.has_column(sequence)), None)
+        item_source = next((r for r in opener.replays if r.has_items(largest, names)), None)
+    named = next((r for r in opener.replays if sequence and r.has_column(sequence)), None)
     stream: Callable[[], object] = (lambda: None) if named is None else partial(named.cell, sequence)
     return SensorBank(wanted, sources, timeout_s=timeout_s, items=item_source, stream=stream, tell=tell)
 
@@ -123,7 +123,7 @@ def check_specs(
     items: str | None = None,
     local: Callable[[str], str] | None = None,
     folders: Sequence[Path] = (),
-    replay: type[Replay] = Replay,
+    replay: type[Replay] | None = None,
 ) -> None:
     """Refuse what ``open_sources`` would refuse, as far as that can be told without a sensor.
 
@@ -167,6 +167,8 @@ def _is_source(looker: _Looker, text: str) -> bool:
 
 def _check_assignment(bound: dict[str, Source | None], free: Sequence[Source], wanted: Sequence[Wanted]) -> None:
     """Refuse sources that serve no sensor whatever drivers find, and replays that lack a column that all others do."""
+    from .driven import Driven
+
     left = [w for w in wanted if w.name not in bound and not w.is_inner]
     for w in left:
         _first_that_serves(w, free)
@@ -270,6 +272,8 @@ def _first_that_serves(wanted: Wanted, sources: Sequence[Source]) -> Source | No
     for reason, source in reasons:
         if not reason:
             return source
+    from .csv_replay import Replay
+
     for reason, source in reasons:
         if isinstance(source, Replay):
             raise InputError(f"{reason}; add it, name another source, or use --sensors {wanted.name}=none")
@@ -281,22 +285,25 @@ def _why_idle(source: Source, wanted: Sequence[Wanted]) -> str:
     return f"a sensor source serves no sensor: {reasons[0] if reasons else 'all have another source already'}"
 
 
-def _item_function(function: type[ItemFunction], name: str, largest: int) -> ItemFunction:
+def _item_function(function: type[ItemFunction] | None, name: str, largest: int) -> ItemFunction:
+    from .items import ItemFunction
     from .plugin import load_function
 
-    return function(load_function(name, "item source"), name, largest)
+    return (function or ItemFunction)(load_function(name, "item source"), name, largest)
 
 
 class _Opener:
     """Opens each source once, even if many sensors name it, so that a file advances by one row per item."""
 
     def __init__(
-        self, root: str | Path, isolated_timeout_s: float | None, items: ItemFunction | None, replay: type[Replay]
-    ) -> None:
+        self, root: str | Path, isolated_timeout_s: float | None, items: ItemFunction | None,
+        replay: type[Replay] | None,
+    ) -> None:  # fmt: skip
         self._root = str(root)
         self._replay = replay
         self._isolated_timeout_s = isolated_timeout_s  # None: plug-ins run in this process
         self.isolated: list[Isolated] = []
+        self.replays: list[Replay] = []
         self.items = items
         self._opened: dict[str, Source] = {}
 
@@ -314,12 +321,17 @@ class _Opener:
     def _make(self, text: str) -> Source:
         kind, colon, rest = text.partition(":")
         if kind == "replay" and rest:
-            return self._replay(rest)
+            from .csv_replay import Replay
+
+            self.replays.append((self._replay or Replay)(rest))
+            return self.replays[-1]
         if kind == "senml" and rest:
             from .packs import Packs
 
             return Packs(rest)
         if kind in DRIVERS:
+            from .driven import Driven
+
             return Driven(kind, rest, self._root)
         if colon and kind:
             return self._make_plugin(text)
@@ -340,7 +352,9 @@ class _Opener:
 class _Looker(_Opener):
     """Looks for what specs name on another machine, or at their form alone, and opens no sensor."""
 
-    def __init__(self, local: Callable[[str], str] | None, folders: Sequence[Path], replay: type[Replay]) -> None:
+    def __init__(
+        self, local: Callable[[str], str] | None, folders: Sequence[Path], replay: type[Replay] | None
+    ) -> None:
         super().__init__("", None, None, replay)
         self._local, self._folders = local, folders
 
@@ -351,7 +365,9 @@ class _Looker(_Opener):
         if kind in ("replay", "senml") and rest:
             return _Unopened() if self._local is None else super()._make(f"{kind}:{self._local(rest)}")
         if kind in DRIVERS:
-            return _Undriven(kind, rest).checked()
+            from .driven import Undriven
+
+            return Undriven(kind, rest).checked()
         if not (colon and kind):
             return super()._make(text)
         checked_name(text, "sensor source")
@@ -375,23 +391,4 @@ class _Unopened:
         return None
 
     def close(self) -> None:
-        pass
-
-
-class _Undriven(Driven):
-    """Stands for devices that another machine may have."""
-
-    def checked(self) -> _Undriven:
-        """Itself, if a machine may have what it names."""
-        check, name = getattr(driver_of(self._kind), "check", None), self._text
-        if check is not None and name:
-            try:
-                check(name)
-            except InputError:  # as ``choose``: behind the last slash may be channels
-                if "/" not in name:
-                    raise
-                check(name.rpartition("/")[0])
-        return self
-
-    def _find(self, wanted: Wanted) -> None:
         pass

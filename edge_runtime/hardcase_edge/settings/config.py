@@ -7,11 +7,12 @@ A field's name is the key in ``run.toml``, and its flag has a dash for each unde
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from ..base.record import record
 
-__all__ = ["RunConfig", "changed"]
+__all__ = ["RunConfig", "changed", "identity_folder"]
 
 
 @record(frozen=True, slots=True, kw_only=True)
@@ -75,3 +76,12 @@ class RunConfig:
 def changed(config: RunConfig, **values: Any) -> RunConfig:
     """The same settings but for these."""
     return RunConfig(**{key: getattr(config, key) for key in RunConfig.__annotations__} | values)
+
+
+def identity_folder(config: RunConfig) -> str | None:
+    """The identity folder of a run; None without one.
+
+    It is the one that is named, or that of the store, unless a certificate is named.
+    """
+    own = None if config.store is None or config.cert is not None else f"{config.store}/identity"
+    return config.identity if config.identity is not None or own is None or not os.path.isdir(own) else own

@@ -80,6 +80,12 @@ def test_to_decide_alone_it_loads_no_module_that_it_can_do_without(bundle, tmp_p
     assert "hardcase_edge.device.device" in loaded
     heavy = {"asyncio", "dataclasses", "hashlib", "inspect", "logging", "paho", "pathlib", "shutil", "socket", "ssl"}
     assert not heavy & loaded
+    ours = {name.removeprefix("hardcase_edge.") for name in loaded if name.startswith("hardcase_edge.")}
+    rooms = {"identity", "outbox", "servo", "drift", "update", "store", "exchange", "diagnosis", "joint", "stream"}
+    assert not rooms & {name.partition(".")[0] for name in ours}
+    spared = {"settings.run_toml", "base.toml", "running.connecting", "bundle.compatible", "program.encode"}
+    assert not {*spared, "sensors.driven"} & ours
+    assert len(ours) <= 88, "a replay, and the kernel where it is built, load more modules than they did"
 
 
 def test_without_paho_a_broker_is_told_in_one_line_what_to_install(bundle, tmp_path, monkeypatch):
