@@ -116,7 +116,8 @@ def hard_part(results: dict[str, Runs]) -> str:
 def _conditions(results: dict[str, Runs]) -> str:
     """Commits, versions and machines of all runs."""
     runs = [r["with"] for n in HARD_CASES for ss in results.get(n, {}).values() for r in ss.values() if "with" in r]
-    found = {key: sorted({str(w[key]) for w in runs}) for key in sorted({key for w in runs for key in w})}
+    keys = sorted({key for w in runs for key, value in w.items() if value is not None})
+    found = {key: sorted({str(w[key]) for w in runs if w.get(key) is not None}) for key in keys}
     said = "; ".join(f"{key} {', '.join(values)}" for key, values in found.items())
     return (
         f"Measured with: {said}.\n"
