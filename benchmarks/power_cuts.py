@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -27,8 +28,13 @@ from pages import ROOT, markdown, options, results
 
 sys.path.insert(0, str(ROOT))
 
-from tests.helpers.edge import identity_cuts, outbox_cuts, store_cuts, store_lives, update_cuts
-from tests.helpers.flash_cuts import FolderCuts, ImageCuts
+from tests.helpers.edge import store_lives
+from tests.helpers.edge.cut_runs import Cuts
+from tests.helpers.edge.identity_cuts import identity_runs, without_openssl
+from tests.helpers.edge.outbox_cuts import outbox_runs
+from tests.helpers.edge.store_cuts import MEMORY, store_runs
+from tests.helpers.edge.update_cuts import update_runs
+from tests.helpers.flash_cuts import ImageCuts, folder_runs
 
 PAGE = ROOT / "docs" / "benchmarks" / "power_cuts.md"
 TRIES = 8  # runs until a missing call counts as not found
@@ -44,17 +50,16 @@ class Routine(Protocol):
     kinds: set[str]
 
     def sample(self, seed: int) -> None: ...
-    def forget(self) -> None: ...
 
 
 Make = Callable[[Path, Callable[[str], bool]], Routine]
 ROUTINES: dict[str, tuple[Make, float]] = {  # and their share of the time
-    "store: put, trial, rotation": (store_cuts.Cuts, 0.4),
-    "update over the air": (update_cuts.Cuts, 0.2),
-    "identity: enrolment, renewal": (identity_cuts.Cuts, 0.15),
-    "flash of a boot folder": (FolderCuts, 0.1),
+    "store: put, trial, rotation": (partial(Cuts, routine=store_runs), 0.4),
+    "update over the air": (partial(Cuts, routine=update_runs), 0.2),
+    "identity: enrolment, renewal": (partial(Cuts, routine=identity_runs), 0.15),
+    "flash of a boot folder": (partial(Cuts, routine=folder_runs), 0.1),
     "flash of an image (FAT)": (ImageCuts, 0.15),
-    "outbox: SQLite's own calls": (outbox_cuts.Cuts, 0.3),
+    "outbox: SQLite's own calls": (partial(Cuts, routine=outbox_runs), 0.3),
 }
 HEAD = """# Power cuts
 
@@ -129,7 +134,7 @@ Not covered are a flash over ssh, the files of training and exports, and those o
 def measure(seconds: float, seed: int, only: str = "") -> dict[str, Any]:
     """All figures, or those of the routines whose names begin so."""
     chosen = {name: routine for name, routine in ROUTINES.items() if name.startswith(only)}
-    with pytest.MonkeyPatch.context() as patch, identity_cuts.without_openssl():
+    with pytest.MonkeyPatch.context() as patch, without_openssl():
         patch.setattr(os, "fsync", lambda descriptor: None)  # these files need not outlive the machine
         rows = {name: measured(make, seconds * share, seed) for name, (make, share) in chosen.items()}
     return {"machine": platform.machine(), "rows": rows}
@@ -137,11 +142,10 @@ def measure(seconds: float, seed: int, only: str = "") -> dict[str, Any]:
 
 def measured(make: Make, seconds: float, seed: int) -> dict[str, Any]:
     """The figures of one routine."""
-    with tempfile.TemporaryDirectory(dir=store_cuts.MEMORY) as folder:
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
         cuts, began, runs = make(Path(folder), lambda kind: False), time.monotonic(), 0
         while time.monotonic() < began + seconds:
             cuts.sample(seed + runs)
-            cuts.forget()
             runs += 1
         elapsed = time.monotonic() - began
         missing = {call: tried(make, seed, call) for call in sorted(cuts.kinds) if call.startswith(("sync", "rename"))}
@@ -152,11 +156,10 @@ def measured(make: Make, seconds: float, seed: int) -> dict[str, Any]:
 def tried(make: Make, seed: int, call: str) -> dict[str, Any]:
     """How many runs and states it took to find that a call is missing; ``found`` is false if none did."""
     end = time.monotonic() + MOST_S
-    with tempfile.TemporaryDirectory(dir=store_cuts.MEMORY) as folder:
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
         cuts = make(Path(folder), lambda kind: kind == call)
         for runs in range(1, TRIES + 1):
             cuts.sample(seed + runs - 1)
-            cuts.forget()
             if cuts.wrong or time.monotonic() > end:
                 break
     return {"found": bool(cuts.wrong), "runs": runs, "states": cuts.n_states}
@@ -165,7 +168,7 @@ def tried(make: Make, seed: int, call: str) -> dict[str, Any]:
 def lived(n: int, seed: int) -> dict[str, int]:
     """What random lives of a store came to: states that were judged, and how many of them had lost what had worked."""
     seen: Counter[str] = Counter()
-    with store_lives.world(), tempfile.TemporaryDirectory(dir=store_cuts.MEMORY) as folder:
+    with store_lives.world(), tempfile.TemporaryDirectory(dir=MEMORY) as folder:
         for k in range(n):
             life = store_lives.live(Path(folder), store_lives.random_events(seed + k))
             stuck = [line for line in life.wrong if line == store_lives.STUCK]

@@ -46,7 +46,6 @@ from tests.helpers.cards import (
 from tests.helpers.cloud.brokers import running_mosquitto
 from tests.helpers.cloud.certificates import Authority
 from tests.helpers.edge.power_cuts import read_tree
-from tests.helpers.flash_cuts import FolderCuts, small_card
 from tests.helpers.places import GOLDEN
 from tests.helpers.tools import need
 
@@ -197,19 +196,6 @@ def test_a_cut_at_any_write_to_an_image_is_mended_by_a_repeat(tmp_path: Path) ->
 def test_a_card_with_a_damaged_file_system_is_one_line_or_flashed(tmp_path: Path) -> None:
     done = damage(tmp_path, 0.2, 1)
     assert (done.inputs > 3, done.crashes, done.wrong) == (True, 0, 0)
-
-
-def test_a_cut_at_any_call_on_a_mounted_partition_is_mended_by_a_repeat(tmp_path: Path) -> None:
-    done = FolderCuts(tmp_path)
-    done.run(CLOUD_INIT, [small_card("one")])
-    assert (done.wrong, done.n_states > 50) == (set(), True)
-
-
-@pytest.mark.parametrize("flush", ["sync .card.pyz", "sync hardcase", "sync .user-data"])
-def test_without_one_kind_of_flush_a_cut_is_found(tmp_path: Path, flush: str) -> None:
-    done = FolderCuts(tmp_path, lambda kind: kind == flush)
-    done.run(CLOUD_INIT, [small_card("one")])
-    assert done.wrong
 
 
 def fail_at(patch: pytest.MonkeyPatch, n: int) -> None:

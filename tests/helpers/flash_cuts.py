@@ -11,6 +11,7 @@ import json
 import random
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import patch
 
@@ -27,11 +28,15 @@ from hardcase_edge.card.places import RUNTIME
 from hardcase_edge.errors import HardcaseError
 from hardcase_edge.release.archive import MANIFEST, zip_of
 from tests.helpers.cards import CLOUD_INIT, RASPBERRY_PI, Disk, boot_image, plain_card
-from tests.helpers.edge.cut_runs import CutRuns
-from tests.helpers.edge.power_cuts import Tree, cuts, cuts_behind, read_tree, without_leftovers
+from tests.helpers.edge.cut_runs import Act, Run, State, Step
+from tests.helpers.edge.power_cuts import read_tree, without_leftovers
 
-__all__ = ["SIZE", "FolderCuts", "ImageCuts", "is_root_right", "opener", "root_flashes", "root_seen", "small_card"]
+__all__ = [
+    "SIZE", "FolderRun", "ImageCuts", "folder_runs", "is_root_right", "opener", "root_flashes", "root_seen",
+    "small_card",
+]  # fmt: skip
 
+Seen = tuple[frozenset[tuple[str, bytes | None]], frozenset[tuple[str, bytes | None]] | str]
 Opener = Callable[[bool], AbstractContextManager[Volume]]
 FEW = {"hardcase_edge/errors.py": b"# errors", "hardcase_edge/cli.py": b"# cli"}  # in place of the device's program
 ROOT_CARDS = ("one:", "two:")  # by what they run
@@ -40,56 +45,57 @@ SIZE = 2_300_000  # of an image's partition
 HOOKS = {"user-data": b"first.sh", "cmdline.txt": b"systemd.run="}  # what starts the script, once the file has this
 
 
-class FolderCuts(CutRuns[str]):
-    """Cuts of a flash to a folder, and of another one over it."""
+@dataclass
+class FolderRun(Run):
+    """A flash to a folder of a system, over other cards that were flashed before."""
 
-    def sample(self, seed: int) -> None:
-        """Two flashes of one system."""
-        rng = random.Random(seed)
-        self.run(rng.choice([CLOUD_INIT, RASPBERRY_PI]), [small_card(name) for name in ("one", "two")])
+    files: dict[str, bytes]
+    card: Card
+    over: tuple[Card, ...] = ()
 
-    def run(self, files: dict[str, bytes], cards: list[Card]) -> None:
-        """Flash these cards, one over the other."""
-        root = self.new_folder()
-        for name, data in files.items():
+    def steps(self, root: Path) -> Iterator[tuple[str, Act]]:
+        for name, data in self.files.items():
             (root / name).write_bytes(data)
-        archives: list[bytes | None] = [None]
-        for card in cards:
-            before, recorder = self.recorder(root)
-            with recorder.recording():
-                _flash(root, card)
-            after = read_tree(root)
-            self.forget()
-            self._card, self._after = card, without_leftovers(after)
-            archives.append(card.archive)
-            for tree in cuts(before, recorder.log):
-                self.n_states += 1
-                self._check(card.name, tree, before, after, archives)
-            if any(without_leftovers(tree) != self._after for tree in cuts_behind(before, recorder.log)):
-                self.wrong.add(f"{card.name}: lost what was flashed")
-            if self.wrong:
-                break
+        for card in self.over:
+            _flash(root, card)
+        yield self.card.name, lambda _: _flash(root, self.card)
 
-    def _check(self, name: str, tree: Tree, before: Tree, after: Tree, archives: list[bytes | None]) -> None:
-        kept = [path for path in before if "/" not in path and not path.startswith(".")]
-        is_hooked = any(text in (tree.get(path) or b"") for path, text in HOOKS.items())
-        archive, script = tree.get("hardcase/card.pyz"), tree.get("hardcase/first.sh")
-        if any(tree.get(path) not in (before[path], after[path]) for path in kept):
-            self.wrong.add(f"{name}: the system's files")
-        elif archive not in archives or (is_hooked and archive is None):
-            self.wrong.add(f"{name}: the archive")
-        elif script not in (FIRST.encode(), None) or (is_hooked and script is None):
-            self.wrong.add(f"{name}: the script")
-        elif self.view(tree):
-            self.wrong.add(f"{name}: {self.view(tree)}")
-
-    def look(self, root: Path) -> str:
-        """What is wrong when the flash is repeated."""
+    def look(self, root: Path) -> Seen:
+        """What is there, and what is there when the flash is repeated, or why it is not."""
+        before = without_leftovers(read_tree(root))
         try:
-            _flash(root, self._card)
+            _flash(root, self.card)
         except HardcaseError as error:
-            return str(error)
-        return "" if without_leftovers(read_tree(root)) == self._after else "is not mended"
+            return before, str(error)
+        return before, without_leftovers(read_tree(root))
+
+    def wrong(self, step: Step, started: object = None) -> Callable[[State], str]:
+        """Damage to the system's own files, a start of what is not whole, and what a repeat does not mend."""
+        before, after, archives = step.before, step.after, [None, *(card.archive for card in (*self.over, self.card))]
+        kept = [path for path in before if "/" not in path and not path.startswith(".")]
+
+        def what(state: State) -> str:
+            tree, mended = state.tree, state.seen[1]
+            is_hooked = any(text in (tree.get(path) or b"") for path, text in HOOKS.items())
+            archive, script = tree.get("hardcase/card.pyz"), tree.get("hardcase/first.sh")
+            if any(tree.get(path) not in (before[path], after[path]) for path in kept):
+                return "the system's files"
+            if archive not in archives or (is_hooked and archive is None):
+                return "the archive"
+            if script not in (FIRST.encode(), None) or (is_hooked and script is None):
+                return "the script"
+            if state.is_last and state.seen != step.new:
+                return "lost what was flashed"
+            return "" if mended == step.new[0] else f"is not mended: {mended if isinstance(mended, str) else ''}"
+
+        return what
+
+
+def folder_runs(rng: random.Random) -> Iterator[Run]:
+    """Two flashes of one system."""
+    system, one, two = rng.choice([CLOUD_INIT, RASPBERRY_PI]), small_card("one"), small_card("two")
+    yield FolderRun(system, one)
+    yield FolderRun(system, two, (one,))
 
 
 class ImageCuts:
@@ -107,9 +113,6 @@ class ImageCuts:
             self._disk.record(context, is_flush_left_out=self._is_flush_left_out)
             for card in (self._one, self._two):
                 flash_partition(opener(self._image), "card", card)
-
-    def forget(self) -> None:
-        """Nothing is remembered."""
 
     def sample(self, seed: int) -> None:
         """A state at each call."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.edge.outbox_cuts import Cuts, commits, seen_in
+from tests.helpers.edge.outbox_cuts import commits, seen_in
 from tests.helpers.edge.store_cuts import MEMORY
 
 
@@ -48,22 +48,3 @@ def test_a_lost_record_or_page_is_seen(memory: Path) -> None:
     path = memory / "run" / "outbox.sqlite"
     path.write_bytes(path.read_bytes()[:20_000])
     assert seen_in(memory / "run") != expected
-
-
-def cut(memory: Path, left_out: str = "") -> Cuts:
-    """A short run, without the calls of one kind."""
-    cuts = Cuts(memory / "cuts", lambda kind: kind == left_out)
-    cuts.longest, cuts.n_cuts = 6, 25
-    cuts.sample(1)
-    return cuts
-
-
-def test_a_cut_within_sqlites_own_writes_leaves_what_was_committed(memory: Path) -> None:
-    done = cut(memory)
-    assert (done.wrong, done.n_states) == (set(), 25)
-    assert {"patch outbox.sqlite-wal", "sync outbox.sqlite-wal", "sync outbox.sqlite", "sync top"} <= done.kinds
-
-
-@pytest.mark.parametrize("left_out", ["sync outbox.sqlite-wal", "sync outbox.sqlite", "sync top"])
-def test_without_one_of_its_flushes_something_is_lost(memory: Path, left_out: str) -> None:
-    assert cut(memory, left_out).wrong

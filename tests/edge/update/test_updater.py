@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +18,7 @@ from hardcase_edge.store import folder, receive
 from hardcase_edge.store.folder import Store
 from hardcase_edge.store.receive import begin_trust
 from hardcase_edge.store.slots import failed
-from hardcase_edge.update.incoming import GROUP, MOST_TRIES, Incoming
+from hardcase_edge.update.incoming import MOST_TRIES, Incoming
 from hardcase_edge.update.messages import (
     Chunk,
     name_of,
@@ -28,8 +27,6 @@ from hardcase_edge.update.messages import (
 from hardcase_edge.update.metered import Metered
 from tests.helpers.edge.device import FEATURES, make_bundle_bytes
 from tests.helpers.edge.repository import NOW, Repository
-from tests.helpers.edge.store_cuts import MEMORY
-from tests.helpers.edge.update_cuts import Cuts, Plan
 from tests.helpers.edge.update_rig import NEW, NEWER, OLD, SIZE, Rig
 
 
@@ -229,30 +226,6 @@ def test_a_disk_without_room_for_two_copies_takes_no_offer(rig, monkeypatch):
     monkeypatch.setattr(os, "statvfs", lambda path: full)
     rig.offer(rig.offer_of(NEW))
     assert (rig.fetched, rig.updater.counters["unwritten"]) == ([], 1)
-
-
-@pytest.fixture
-def memory(tmp_path: Path) -> Iterator[Path]:
-    """A folder in memory, where there is one."""
-    with tempfile.TemporaryDirectory(dir=MEMORY if Path(MEMORY).is_dir() else tmp_path) as folder:
-        yield Path(folder)
-
-
-SMALL = Plan(n_chunks=GROUP + 1)
-
-
-def test_whatever_a_power_cut_leaves_of_an_update_the_next_start_goes_on(memory):
-    done = Cuts(memory)
-    done.run(SMALL)
-    assert done.wrong == set()
-    assert done.n_states > 100
-
-
-@pytest.mark.parametrize("flush", ["sync SHA256", "sync store"])
-def test_without_one_kind_of_flush_a_cut_is_found(memory, flush):
-    done = Cuts(memory, lambda kind: kind == flush)
-    done.run(SMALL)
-    assert done.wrong
 
 
 # ---------------------------------------------------------------- a bundle whose check does not end

@@ -1,89 +1,189 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all runs with power cuts have in common: calls that are recorded, or left out, and states that are looked at."""
+"""The one property of power cuts: whatever a cut leaves of a run, the next start shows what is allowed.
+
+A ``Run`` says what is written, what a folder shows, and what is allowed; ``Cuts`` replays each prefix of its calls in a
+model of what a disk keeps.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import itertools
+import random
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any
 
-from hardcase_edge.errors import HardcaseError
-from tests.helpers.edge.power_cuts import Operation, Recorder, Tree, kind_of, materialise, read_tree, without_leftovers
+from tests.helpers.edge.power_cuts import (
+    Disk,
+    Operation,
+    Recorder,
+    Tree,
+    kind_of,
+    materialise,
+    read_tree,
+    without_leftovers,
+)  # fmt: skip
 
-__all__ = ["CutRuns"]
+__all__ = ["Act", "Cuts", "Run", "State", "Step", "every", "some"]
 
-View = TypeVar("View")
+Act = Callable[[Recorder], object]  # makes the calls of a step, and marks what it promises
 
 
-class CutRuns(ABC, Generic[View]):
-    """Runs some routine and cuts the power at every call of it.
+@dataclass(frozen=True)
+class Step:
+    """What a run has written until it acknowledged it; ``marks``: promises, each from so many calls on."""
+
+    name: str
+    before: Tree
+    after: Tree
+    log: list[tuple[Operation, bytes]]
+    marks: list[tuple[int, Any]]
+    old: Any  # views of ``before`` and ``after``
+    new: Any
+
+
+@dataclass(frozen=True)
+class State:
+    """What a cut behind ``at`` calls has left, and what it shows; ``is_last``: the step has been acknowledged."""
+
+    at: int
+    tree: Tree
+    seen: Any
+    is_last: bool
+
+
+def every(step: Step) -> Iterator[tuple[int, Tree]]:
+    """Every folder that a cut may leave before, between and behind the calls."""
+    disk = Disk(step.before)
+    for at in range(len(step.log) + 1):
+        if at:
+            disk.do(*step.log[at - 1])
+        yield from ((at, tree) for tree in disk.cuts())
+
+
+def some(step: Step, n: int, rng: random.Random) -> Iterator[tuple[int, Tree]]:
+    """So many folders, each behind calls that are drawn: what was not flushed is there or not by a coin."""
+    disk, done = Disk(step.before), 0
+    for at in sorted(rng.choices(range(1, len(step.log) + 1), k=n)):
+        for call in step.log[done:at]:
+            disk.do(*call)
+        done = at
+        yield at, disk.random_cut(rng)
+
+
+class Run(ABC):
+    """One run, and what is allowed of the states of it."""
+
+    is_deep = False
+
+    @abstractmethod
+    def steps(self, root: Path) -> Iterable[tuple[str, Act]]:
+        """Puts into an empty folder what is there before, and yields the name of each step and what it does."""
+
+    @abstractmethod
+    def look(self, root: Path) -> Any:
+        """What a folder shows after a cut; may change it."""
+
+    @abstractmethod
+    def wrong(self, step: Step, started: Any = None) -> Callable[[State], str]:
+        """Says what is wrong of a state of this step; "": it is allowed.
+
+        started : what ``again`` has led to, which is allowed in what is left of it
+        """
+
+    def states(self, step: Step) -> Iterator[tuple[int, Tree]]:
+        """The model of what a disk keeps: folders that a cut behind so many calls may leave."""
+        return every(step)
+
+    def again(self, root: Path) -> Act:
+        """The start behind a state, which is cut, too, if the run ``is_deep``."""
+        raise NotImplementedError
+
+
+class Cuts:
+    """Replays runs until a state is wrong.
 
     Parameters
     ----------
     tmp : a folder for the states; in memory it is fastest
     is_left_out : kinds of calls that are made and not recorded, as if the code did not have them; a file whose rename
         is left out is written in place
+    routine : draws runs
 
     Attributes
     ----------
     n_states : how many states were looked at
-    wrong : names of what was under way where one was wrong
-    kinds : every kind of call that the routine made
+    wrong : names of what was under way where one was wrong, and what was
+    kinds : every kind of call that the runs made
     """
 
-    def __init__(self, tmp: Path, is_left_out: Callable[[str], bool] = lambda kind: False) -> None:
-        self.tmp = tmp
+    def __init__(
+        self,
+        tmp: Path,
+        is_left_out: Callable[[str], bool] = lambda kind: False,
+        routine: Callable[[random.Random], Iterable[Run]] = lambda rng: (),
+    ) -> None:
         self.n_states, self.wrong, self.kinds = 0, set[str](), set[str]()
-        self._is_kind_left_out = is_left_out
+        self._tmp, self._is_kind_left_out, self._routine = tmp, is_left_out, routine
         self._numbers = itertools.count()
-        self._views: dict[frozenset[tuple[str, bytes | None]], View] = {}
+        self._views: dict[frozenset[tuple[str, bytes | None]], Any] = {}
 
-    @abstractmethod
     def sample(self, seed: int) -> None:
-        """One random run; it may end at the first wrong state."""
+        for run in self._routine(random.Random(seed)):
+            self.replay(run)
 
-    @abstractmethod
-    def look(self, root: Path) -> View:
-        """What a folder shows after a cut; may change it."""
-
-    def forget(self) -> None:
-        """Drop what was remembered of states, before another run."""
+    def replay(self, run: Run) -> Cuts:
         self._views.clear()
+        root = self._folder({})
+        for name, act in run.steps(root):
+            if self.wrong:
+                break
+            before, recorder = self._record(root, act)
+            after = read_tree(root)
+            views = self._view(run, before), self._view(run, after)
+            step = Step(name, before, after, recorder.log, recorder.marks, *views)
+            self._check(run, step, run.wrong(step), is_first=True)
+        shutil.rmtree(root)
+        return self
 
-    def new_folder(self) -> Path:
-        """An empty folder."""
-        root = self.tmp / str(next(self._numbers))
-        root.mkdir(parents=True)
-        return root
+    def _check(self, run: Run, step: Step, wrong: Callable[[State], str], *, is_first: bool) -> None:
+        behind: dict[frozenset[tuple[str, bytes | None]], Tree] = {}
+        for at, tree in run.states(step):
+            self.n_states += 1
+            if what := wrong(State(at, tree, self._view(run, tree), is_first and at == len(step.log))):
+                self.wrong.add(f"{step.name}: {what}")
+                return
+            behind[without_leftovers(tree)] = tree
+        for tree in behind.values() if run.is_deep and is_first else ():
+            root = self._folder(tree)
+            before, recorder = self._record(root, run.again(root))
+            after = read_tree(root)
+            shutil.rmtree(root)
+            second = Step(step.name, before, after, recorder.log, recorder.marks, step.old, step.new)
+            self._check(run, second, run.wrong(step, self._view(run, after)), is_first=False)
 
-    def folder_of(self, tree: Tree) -> Path:
-        """A folder with these files."""
-        root = self.tmp / str(next(self._numbers))
-        materialise(tree, root)
-        return root
-
-    def view(self, tree: Tree) -> View:
-        """What ``look`` shows of these files, temporary ones apart."""
+    def _view(self, run: Run, tree: Tree) -> Any:
+        """What a folder of these files shows, temporary ones apart."""
         key = without_leftovers(tree)
         if key not in self._views:
-            root = self.folder_of(dict(key))
-            self._views[key] = self.look(root)
+            root = self._folder(dict(key))
+            self._views[key] = run.look(root)
             shutil.rmtree(root)
         return self._views[key]
 
-    def recorder(self, root: Path) -> tuple[Tree, Recorder]:
-        """What is there, and what notes the calls from now on."""
-        return read_tree(root), Recorder(root, self._is_left_out)
+    def _folder(self, tree: Tree) -> Path:
+        root = self._tmp / str(next(self._numbers))
+        materialise(tree, root)
+        return root
 
-    def record(self, root: Path, act: Callable[[], object]) -> tuple[Tree, Recorder]:
+    def _record(self, root: Path, act: Act) -> tuple[Tree, Recorder]:
         """What was there, and the calls that an act made."""
-        before, recorder = self.recorder(root)
-        with recorder.recording(), contextlib.suppress(HardcaseError):
-            act()
+        before, recorder = read_tree(root), Recorder(root, self._is_left_out)
+        with recorder.recording():
+            act(recorder)
         return before, recorder
 
     def _is_left_out(self, operation: Operation) -> bool:

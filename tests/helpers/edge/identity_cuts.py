@@ -6,7 +6,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import patch
@@ -19,10 +19,11 @@ from hardcase_edge.identity import folder as module
 from hardcase_edge.identity.der import from_pem, to_pem
 from hardcase_edge.identity.folder import Identities, put_claim, put_identity
 from tests.helpers.cloud.enrolment import NOW, key, request
-from tests.helpers.edge.cut_runs import CutRuns
-from tests.helpers.edge.power_cuts import Tree, cuts, cuts_behind, read_tree
+from tests.helpers.edge import cut_runs
+from tests.helpers.edge.cut_runs import Act, Run, State
+from tests.helpers.edge.power_cuts import Recorder
 
-__all__ = ["BY", "CERTIFICATES", "KEYS", "STEPS", "Cuts", "Step", "whole", "without_openssl"]
+__all__ = ["STEPS", "CardRun", "IdentityRun", "identity_runs", "without_openssl"]
 
 BY = make_authority("test", now=NOW, days=9)
 KEYS = [key_pem(key(k)) for k in range(6)]
@@ -89,49 +90,42 @@ def whole(identity: module.Identity | None) -> int:
     return number if is_right else -2
 
 
-class Cuts(CutRuns[View]):
-    """Cuts the power at every call of every step; ``wrong`` has the names of the steps in which a state was wrong."""
+@dataclass
+class IdentityRun(Run):
+    """Steps of one device; ``first``: "claim", "identity" or "", what it has before."""
 
-    def sample(self, seed: int) -> None:
-        """Some renewals, of a device that begins with nothing, with a claim or with an identity of its image."""
-        rng = random.Random(seed)
-        steps = [
-            step
-            for _ in range(RENEWALS)
-            for step in (*[("begin", begin)] * rng.randint(1, 2), ("finish", finish), ("accept", accept))
-        ]
-        self.run(steps, rng.choice(["", "claim", "identity"]))
+    named: Iterable[tuple[str, Step]] = tuple(STEPS)
+    first: str = ""
 
-    def run(self, steps: Iterable[tuple[str, Step]] = STEPS, first: str = "") -> Cuts:
-        """Until a state is wrong; ``first``: "claim", "identity" or "", what the device has before."""
-        root = self.new_folder()
+    def steps(self, root: Path) -> Iterator[tuple[str, Act]]:
         (root / "ca.pem").write_bytes(BY.pem)
-        if first == "claim":
+        if self.first == "claim":
             put_claim(root / "identity", KEYS[5], to_pem(CERTIFICATES[5]), BY.pem, BROKER)
-        elif first == "identity":
+        elif self.first == "identity":
             put_identity(root / "identity", KEYS[5], to_pem(CERTIFICATES[5]), BY.pem)
-        for name, step in steps:
-            before, recorder = self.record(root, lambda step=step: step(Identities(root / "identity")))  # type: ignore[misc]
-            self._check(name, before, recorder.log, read_tree(root))
-            if self.wrong:
-                break
-        return self
+        for name, step in self.named:
 
-    def _check(self, name: str, before: Tree, log: list, after: Tree) -> None:
-        old, new = self.view(before), self.view(after)
-        for tree in cuts(before, log):
-            self.n_states += 1
-            seen = self.view(tree)
+            def act(_: Recorder, step: Step = step) -> None:
+                with suppress(HardcaseError):
+                    step(Identities(root / "identity"))
+
+            yield name, act
+
+    def wrong(self, step: cut_runs.Step, started: object = None) -> Callable[[State], str]:
+        """All but the old and the new identity, each with its request; behind the step, all but the new."""
+        old, new = step.old, step.new
+
+        def what(state: State) -> str:
+            seen = state.seen
             is_one = seen.current in (old.current, new.current) and seen.pending in (old.pending, new.pending)
             is_known = seen.claim == old.claim or max(seen.current, seen.pending) >= 0
-            keeps_key = name != "finish" or seen.pending == new.pending or seen.asked == old.asked
-            if not (is_one and is_known and keeps_key and seen.goes_on):
-                self.wrong.add(name)
-        if {self.view(tree) for tree in cuts_behind(before, log)} != {new}:  # what was acknowledged stays
-            self.wrong.add(f"behind {name}")
+            keeps_key = step.name != "finish" or seen.pending == new.pending or seen.asked == old.asked
+            is_kept = not state.is_last or seen == new  # what was acknowledged stays
+            return "" if is_one and is_known and keeps_key and seen.goes_on and is_kept else str(seen)
+
+        return what
 
     def look(self, root: Path) -> View:
-        """What a device has, and what comes of its next request."""
         identities = Identities(root / "identity")
         try:
             current, pending = whole(identities.current()), whole(identities.pending())
@@ -142,6 +136,36 @@ class Cuts(CutRuns[View]):
             return View(current, pending, claim, asked, whole(identities.current()) >= 0)
         except (HardcaseError, ValueError, OSError, AssertionError):
             return DAMAGED
+
+
+def identity_runs(rng: random.Random) -> Iterator[Run]:
+    """Some renewals, of a device that begins with nothing, with a claim or with an identity of its image."""
+    steps = [
+        step
+        for _ in range(RENEWALS)
+        for step in (*[("begin", begin)] * rng.randint(1, 2), ("finish", finish), ("accept", accept))
+    ]
+    yield IdentityRun(steps, rng.choice(["", "claim", "identity"]))
+
+
+class CardRun(IdentityRun):
+    """An identity and a claim that are put on a card, each whole or not there."""
+
+    def steps(self, root: Path) -> Iterator[tuple[str, Act]]:
+
+        def act(_: Recorder) -> None:
+            put_identity(root / "identity", KEYS[0], to_pem(CERTIFICATES[0]), BY.pem)
+            put_claim(root / "claim", KEYS[1], to_pem(CERTIFICATES[1]), BY.pem, BROKER)
+
+        yield "put", act
+
+    def look(self, root: Path) -> tuple[int, int, int]:
+        own, claim = Identities(root / "identity"), Identities(root / "claim").claim()
+        return whole(own.current()), whole(own.pending()), whole(claim)
+
+    def wrong(self, step: cut_runs.Step, started: object = None) -> Callable[[State], str]:
+        allowed = [(a, b, c) for a in (-1, 0) for b in (-1, 0) for c in (-1, 1)]
+        return lambda state: "" if state.seen in allowed else str(state.seen)
 
 
 def is_open(identities: Identities) -> bool:

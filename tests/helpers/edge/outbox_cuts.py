@@ -13,12 +13,12 @@ from hardcase_edge.outbox.file import DamagedError, RecordFile
 from hardcase_edge.outbox.records import Made
 from hardcase_edge.settings.values import OLDEST_FIRST
 
-from .cut_runs import CutRuns
+from .cut_runs import Act, Run, State, Step, some
 from .outbox import make_made
-from .power_cuts import Disk
+from .power_cuts import Recorder, Tree
 from .sqlite_calls import library, noting
 
-__all__ = ["RUNS", "Cuts", "View", "commits", "seen_in"]
+__all__ = ["RUNS", "OutboxRun", "View", "commits", "outbox_runs", "seen_in"]
 
 View = tuple[int, frozenset[tuple[int, int]], bool]  # the last boot number, the records, whether the next one goes in
 RUNS = 3  # starts of the device in a run
@@ -82,33 +82,40 @@ def _made(boot: int, sequence: int) -> Made:
     return make_made(sequence, boot=boot, payload=b"x" * (3_000 + sequence))
 
 
-class Cuts(CutRuns[View]):
-    """Cuts the power at calls of SQLite and of the device, chosen at random, in some starts of a device."""
+class OutboxRun(Run):
+    """Some starts of a device; the power is cut at calls of SQLite and of the device that are drawn."""
 
-    longest, n_cuts = 25, 120  # commits of a start, and states of a run
+    def __init__(self, rng: random.Random, longest: int = 25, n_cuts: int = 120) -> None:
+        """Commits of a start, at most, and states."""
+        self._rng, self._longest, self._n_cuts = rng, longest, n_cuts
 
-    def sample(self, seed: int) -> None:
-        """Some starts, and some of the states that a cut may leave of them."""
-        rng, root = random.Random(seed), self.new_folder()
-        before, recorder = self.recorder(root)
+    def steps(self, root: Path) -> Iterator[tuple[str, Act]]:
+        """All as one step, as nothing flushes SQLite's log between commits; it promises each view."""
         sqlite = library()
         assert sqlite is not None, "this Python has SQLite within itself"
-        ends, views = list[int](), list[View]()
-        with recorder.recording(), noting(sqlite, recorder):
-            for view in commits(root, [rng.randint(1, self.longest) for _ in range(RUNS)]):
-                ends.append(len(recorder.log))
-                views.append(view())
-        chosen = sorted(rng.choices(range(1, len(recorder.log) + 1), k=self.n_cuts))
-        disk, at = Disk(before), 0
-        for n in chosen:
-            for operation, data in recorder.log[at:n]:
-                disk.do(operation, data)
-            at, done = n, bisect_right(ends, n) - 1
-            self.n_states += 1
-            if self.view(disk.random_cut(rng)) not in views[done : done + 2]:
-                self.wrong.add(f"step {done}")
-                return
+
+        def act(recorder: Recorder) -> None:
+            with noting(sqlite, recorder):
+                for view in commits(root, [self._rng.randint(1, self._longest) for _ in range(RUNS)]):
+                    recorder.mark(view())
+
+        yield "commits", act
+
+    def states(self, step: Step) -> Iterator[tuple[int, Tree]]:
+        return some(step, self._n_cuts, self._rng)
 
     def look(self, root: Path) -> View:
-        """What the outbox holds."""
         return seen_in(root)
+
+    def wrong(self, step: Step, started: object = None) -> Callable[[State], str]:
+        """All but the last view that was promised, and the one behind it."""
+
+        def what(state: State) -> str:
+            done = bisect_right(step.marks, state.at, key=lambda mark: mark[0]) - 1
+            return "" if state.seen in [view for _, view in step.marks[done : done + 2]] else f"commit {done}"
+
+        return what
+
+
+def outbox_runs(rng: random.Random) -> Iterator[Run]:
+    yield OutboxRun(rng)

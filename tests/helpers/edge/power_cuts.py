@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A model of what a power cut leaves of a folder, from the calls that a real run made to change it.
 
-``Recorder`` notes the calls; ``cuts`` gives every folder that a cut may leave behind any prefix of them. The model is
-weaker than file systems are: a name that was made, removed or renamed since its folder was last flushed may be there or
+``Recorder`` notes the calls; ``Disk`` takes them and gives every folder that a cut may leave. The model is weaker than
+file systems are: a name that was made, removed or renamed since its folder was last flushed may be there or
 not, each by itself, in any combination; the bytes of a file since it was last flushed may be cut off anywhere, or be
 zeros in part, as where a disk has the length and not the data. Of the writes to places within a file one may be
 missing, or all behind one, or all but one, and the last may be torn; not every combination is tried.
@@ -18,13 +18,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-__all__ = [
-    "Disk", "Operation", "Recorder", "Tree", "cuts", "cuts_behind", "kind_of", "materialise", "read_tree",
-    "without_leftovers",
-]  # fmt: skip
+__all__ = ["Disk", "Operation", "Recorder", "Tree", "kind_of", "materialise", "read_tree", "without_leftovers"]
 
 CALLS = ("open", "close", "pwrite", "ftruncate", "fsync", "replace", "unlink", "mkdir", "rmdir")
 PARTS = 16  # lengths at which a write is cut off
@@ -43,8 +41,13 @@ class Recorder:
     root: Path
     is_left_out: Callable[[Operation], bool] = lambda operation: False
     log: list[tuple[Operation, bytes]] = field(default_factory=list)
+    marks: list[tuple[int, Any]] = field(default_factory=list)
     _open: dict[int, Path] = field(default_factory=dict)
     _content: dict[Path, bytes] = field(default_factory=dict)
+
+    def mark(self, promise: Any) -> None:
+        """From now on this is promised."""
+        self.marks.append((len(self.log), promise))
 
     def note(self, what: str, *paths: Path, data: bytes = b"") -> None:
         operation = self._operation(what, *paths)
@@ -257,23 +260,6 @@ def apply(names: dict[str, int | None], change: tuple[str, str, str, int | None]
     names.pop(gone, None)
     if comes:
         names[comes] = file
-
-
-def cuts(tree: Tree, log: list[tuple[Operation, bytes]]) -> Iterator[Tree]:
-    """Every folder that a cut may leave before, between and behind these calls."""
-    disk = Disk(tree)
-    yield from disk.cuts()
-    for operation, data in log:
-        disk.do(operation, data)
-        yield from disk.cuts()
-
-
-def cuts_behind(tree: Tree, log: list[tuple[Operation, bytes]]) -> Iterator[Tree]:
-    """Every folder that a cut may leave behind the last of these calls."""
-    disk = Disk(tree)
-    for operation, data in log:
-        disk.do(operation, data)
-    return disk.cuts()
 
 
 def without_leftovers(tree: Tree) -> frozenset[tuple[str, bytes | None]]:

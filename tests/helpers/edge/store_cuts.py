@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Power cuts at every call of a store's steps: what runs, what is trusted, and whether it can go on after them.
 
-``Cuts`` takes steps in any order. A cut within a step must leave what the store had before it or has behind it, or what
-runs while a bundle that nobody has started is replaced; behind a step, only what it acknowledged.
+Steps come in any order. A cut within a step must leave what the store had before it or has behind it, or what runs
+while a bundle that nobody has started is replaced; behind a step, only what it acknowledged.
 """
 
 from __future__ import annotations
 
 import json
 import random
-import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from hardcase_edge.base.sha256 import sha256
@@ -18,10 +19,11 @@ from hardcase_edge.errors import HardcaseError
 from hardcase_edge.release.content import Content
 from hardcase_edge.store.folder import Store
 from hardcase_edge.store.slots import Slots, failed, passed, saw_cloud, slots_from, stopped, worked
-from tests.helpers.edge.cut_runs import CutRuns
-from tests.helpers.edge.power_cuts import Recorder, Tree, cuts, cuts_behind, read_tree, without_leftovers
+from tests.helpers.edge import cut_runs
+from tests.helpers.edge.cut_runs import Act, Run, State
+from tests.helpers.edge.power_cuts import Recorder, Tree
 
-__all__ = ["MEMORY", "Cuts", "Step", "bundle", "random_steps", "release", "view_of"]
+__all__ = ["MEMORY", "Step", "StoreRun", "bundle", "random_steps", "release", "store_runs", "view_of"]
 
 Step = Callable[[Store], object]
 View = tuple[str, bytes, bool]
@@ -47,51 +49,45 @@ def _whole(content: Content) -> tuple[Content, Content]:
     return Content(sha256(bundle(k)).hex(), bundle(k), content.signature), release(k, content.signature)
 
 
-class Cuts(CutRuns[View]):
-    """Cuts the power at every call of every step; ``wrong`` has the names of the steps in which a state was wrong."""
+@dataclass
+class StoreRun(Run):
+    """Steps on a store of their own; ``is_deep``: the start after each cut is cut, too."""
 
-    def sample(self, seed: int) -> None:
-        """Random steps on a store of their own; the start after each cut is cut, too."""
-        self.run(random_steps(STEPS, seed), until_wrong=True, is_deep=True)
+    named: Iterable[tuple[str, Step]]
+    is_deep: bool = False
 
-    def run(self, steps: Iterable[tuple[str, Step]], *, until_wrong: bool = False, is_deep: bool = False) -> Cuts:
-        """All steps, on a store of their own; ``is_deep``: the start after each cut is cut, too."""
-        root = self.new_folder()
-        for name, step in steps:
-            before, recorder = self._step(root, step)
-            old, new = self.view(before), self.view(read_tree(root))
-            if any(self.view(tree) != new for tree in cuts_behind(before, recorder.log)):
-                self.wrong.add(name)  # what has been acknowledged stays
-            runs = {old[0], new[0], *_behind(before)}
-            self._check(name, before, recorder, runs, {old[1], new[1]}, is_deep=is_deep)
-            if until_wrong and self.wrong:
-                break
-        shutil.rmtree(root)
-        return self
+    def steps(self, root: Path) -> Iterator[tuple[str, Act]]:
+        for name, step in self.named:
+            yield name, _on_store(root, step)
 
-    def _check(
-        self, name: str, before: Tree, recorder: Recorder, runs: set[str], trust: set[bytes], *, is_deep: bool
-    ) -> None:
-        """That each state is one of these; a start counts, so what a trial's last start leads to is right, too."""
-        trees = list(cuts(before, recorder.log))
-        self.n_states += len(trees)
-        for tree in {without_leftovers(tree): tree for tree in trees}.values():
-            seen = self.view(tree)
-            if seen[0] not in runs or seen[1] not in trust or not seen[2]:
-                self.wrong.add(name)
-            elif is_deep:
-                root = self.folder_of(tree)
-                again, second = self._step(root, Store.start)
-                started = self.view(read_tree(root))[0]
-                shutil.rmtree(root)
-                self._check(name, again, second, runs | {started}, trust, is_deep=False)
+    def again(self, root: Path) -> Act:
+        """The start, which counts, so what a trial's last start leads to is right, too."""
+        return _on_store(root, Store.start)
 
     def look(self, root: Path) -> View:
-        """What runs after a start, what is trusted, and whether the next bundle can be put and runs."""
         return view_of(root / "store")
 
-    def _step(self, root: Path, step: Step) -> tuple[Tree, Recorder]:
-        return self.record(root, lambda: step(Store(root / "store")))
+    def wrong(self, step: cut_runs.Step, started: View | None = None) -> Callable[[State], str]:
+        """All but what ran, what the step brings and what runs meanwhile; behind the step, all but what it brings."""
+        runs = {view[0] for view in (step.old, step.new, started) if view} | _behind(step.before)
+
+        def what(state: State) -> str:
+            is_right = state.seen[0] in runs and state.seen[1] in (step.old[1], step.new[1]) and state.seen[2]
+            return "" if is_right and not (state.is_last and state.seen != step.new) else str(state.seen)
+
+        return what
+
+
+def store_runs(rng: random.Random) -> Iterator[Run]:
+    yield StoreRun(random_steps(STEPS, rng), is_deep=True)
+
+
+def _on_store(root: Path, step: Step) -> Act:
+    def act(_: Recorder) -> None:
+        with suppress(HardcaseError):
+            step(Store(root / "store"))
+
+    return act
 
 
 def _behind(tree: Tree) -> set[str]:
@@ -127,9 +123,8 @@ def view_of(folder: str | Path) -> View:
         return runs, b"damaged", False
 
 
-def random_steps(n: int, seed: int) -> list[tuple[str, Step]]:
+def random_steps(n: int, rng: random.Random) -> list[tuple[str, Step]]:
     """So many steps in an order that may be: mostly bundles and starts, some verdicts, the cloud, and rotations."""
-    rng = random.Random(seed)
     steps: list[tuple[str, Step]] = [("put 0", lambda s: s.put(bundle(0)))]
     for k in range(1, n):
         what = rng.choice([*["put"] * 2, *["start"] * 3, *["passed"] * 2, *["worked"] * 2, "failed", "stopped", "more"])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -22,14 +22,13 @@ from hardcase_edge.errors import HardcaseError
 from hardcase_edge.store import metadata
 from hardcase_edge.store.folder import Store
 from hardcase_edge.update.incoming import GROUP, Incoming
-from hardcase_edge.update.messages import Offer
-from tests.helpers.edge.cut_runs import CutRuns
+from tests.helpers.edge.cut_runs import Act, Run, State, Step
 from tests.helpers.edge.device import make_bundle_bytes
-from tests.helpers.edge.power_cuts import Tree, cuts_behind, read_tree, without_leftovers
+from tests.helpers.edge.power_cuts import Recorder, read_tree, without_leftovers
 from tests.helpers.edge.repository import Repository
 from tests.helpers.edge.update_rig import OLD, SIZE, Rig
 
-__all__ = ["Cuts", "Plan"]
+__all__ = ["Plan", "UpdateRun", "update_runs"]
 
 
 @dataclass(frozen=True)
@@ -61,94 +60,65 @@ def bundle_of(n_chunks: int) -> bytes:
     return make_bundle_bytes(name=f"new {n_chunks}", trained={"notes": "n" * (SIZE * (n_chunks - 1))})
 
 
-class Cuts(CutRuns[View]):
-    """Cuts the power at every call of one update after another; ``wrong`` has what was wrong of a state."""
+class UpdateRun(Run):
+    """One update, from a store with a good bundle to one whose next start tries the new one."""
 
-    def __init__(self, *args, **named) -> None:
-        super().__init__(*args, **named)
-        self.repository = Repository()
-        self._offer: Offer | None = None
-        self._data = b""
+    def __init__(self, plan: Plan) -> None:
+        self._plan, self._data, self._repository = plan, bundle_of(plan.n_chunks), Repository()
         self._ends: dict[object, str] = {}
 
-    def sample(self, seed: int) -> None:
-        """One update."""
-        rng = random.Random(seed)
-        n = rng.randint(4, 2 * GROUP + 4)
-        self.run(Plan(n, rng.randrange(3), rng.random() < 0.3, rng.choice([0, rng.randrange(n)])))
-
-    def forget(self) -> None:
-        """Drop what was remembered of states."""
-        super().forget()
-        self._ends.clear()
-
-    def run(self, plan: Plan) -> None:
-        """One update, from a store with a good bundle to one whose next start tries the new one."""
+    def steps(self, root: Path) -> Iterator[tuple[str, Act]]:
+        """All as one step, which promises how many chunks are on the disk."""
+        plan, data = self._plan, self._data
         with (
             patch.object(os, "posix_fallocate", lambda *args: None),
             patch.object(metadata, "is_signed", verdict_of),
         ):
-            self._run(plan)
+            rig = Rig(root, self._repository)
+            if plan.is_after_another:
+                other = bundle_of(plan.n_chunks + 1)
+                rig.offer(rig.offer_of(other))
+                rig.feed(other, 3)
+                rig.restart()
+                rig.fetched.clear()
+            offer = self._offer = rig.offer_of(data)
 
-    def _run(self, plan: Plan) -> None:
-        root, data = self.new_folder(), bundle_of(plan.n_chunks)
-        rig = Rig(root, self.repository)
-        if plan.is_after_another:
-            other = bundle_of(plan.n_chunks + 1)
-            rig.offer(rig.offer_of(other))
-            rig.feed(other, 3)
-            rig.restart()
-            rig.fetched.clear()
-        self._offer, self._data = rig.offer_of(data), data
-        offer = self._offer
-        marks: list[tuple[int, int]] = []  # how many calls there were when so many chunks were on the disk
-        before, recorder = self.recorder(root)
-        with recorder.recording():
-            rig.offer(offer)
-            marks.append((len(recorder.log), 0))
-            rng, since = random.Random(plan.order), 0
-            for n_written in range(1, plan.n_chunks + 1):
-                if plan.order:
-                    rng.shuffle(rig.fetched)
-                rig.feed(data, 1)
-                if n_written == plan.restart_after:
-                    rig.incoming.close()
-                    rig.restart()
-                    rig.fetched.clear()
-                    rig.offer(offer)
-                    since = n_written
-                if n_written == plan.restart_after or (n_written - since) % GROUP == 0:
-                    marks.append((len(recorder.log), n_written))
-        assert rig.updater.is_ready
-        self._check(before, recorder.log, marks, rig.store.trust() or b"")
-        shutil.rmtree(root)
+            def act(recorder: Recorder) -> None:
+                rig.offer(offer)
+                recorder.mark(0)
+                rng, since = random.Random(plan.order), 0
+                for n_written in range(1, plan.n_chunks + 1):
+                    if plan.order:
+                        rng.shuffle(rig.fetched)
+                    rig.feed(data, 1)
+                    if n_written == plan.restart_after:
+                        rig.incoming.close()
+                        rig.restart()
+                        rig.fetched.clear()
+                        rig.offer(offer)
+                        since = n_written
+                    if n_written == plan.restart_after or (n_written - since) % GROUP == 0:
+                        recorder.mark(n_written)
+                assert rig.updater.is_ready
 
-    def _check(self, before: Tree, log: list, marks: list[tuple[int, int]], trust: bytes) -> None:
-        new, old_trust = self._sha256, self.view(before).trust
-        for k in range(len(log) + 1):
-            promised = [n for at, n in marks if at <= k]
-            for tree in cuts_behind(before, log[:k]):
-                self.n_states += 1
-                seen = self.view(tree)
-                if seen.trust not in ({trust} if promised else {trust, old_trust}):
-                    self.wrong.add("older metadata")
-                if seen.runs != f"{sha256(OLD).hex()} {new}" and seen.n_here < max(promised, default=0):
-                    self.wrong.add("lost chunks")
-                if seen.ends != new:
-                    self.wrong.add("does not go on")
-                if k == len(log) and seen.runs != f"{sha256(OLD).hex()} {new}":
-                    self.wrong.add("lost the bundle")
-            if self.wrong:
-                break
+            yield "update", act
 
-    @property
-    def _sha256(self) -> str:
-        assert self._offer is not None
-        return self._offer.sha256.hex()
+    def wrong(self, step: Step, started: object = None) -> Callable[[State], str]:
+        """Older metadata than were promised, fewer chunks, another bundle than the new one in the end."""
+        new, trust = self._offer.sha256.hex(), step.new.trust
+        has_it = f"{sha256(OLD).hex()} {new}"
+
+        def what(state: State) -> str:
+            seen, promised = state.seen, [n for at, n in step.marks if at <= state.at]
+            if seen.trust not in ({trust} if promised else {trust, step.old.trust}):
+                return "older metadata"
+            if seen.runs != has_it and (state.is_last or seen.n_here < max(promised, default=0)):
+                return "lost the bundle" if state.is_last else "lost chunks"
+            return "" if seen.ends == new else "does not go on"
+
+        return what
 
     def look(self, root: Path) -> View:
-        """What a device has, and what comes of the same offer in the end."""
-        assert self._offer is not None
         try:
             store = Store(root / "store")
             slots, trust = store.slots(), store.trust() or b""
@@ -165,8 +135,12 @@ class Cuts(CutRuns[View]):
             return View(f"damaged: {error}", b"", 0, "")
 
     def _end(self, root: Path) -> str:
-        assert self._offer is not None
-        rig = Rig(root, self.repository)
+        rig = Rig(root, self._repository)
         rig.offer(self._offer)
         rig.feed(self._data)
         return rig.store.start().slot.sha256 if rig.updater.is_ready else "not ready"
+
+
+def update_runs(rng: random.Random) -> Iterator[Run]:
+    n = rng.randint(4, 2 * GROUP + 4)
+    yield UpdateRun(Plan(n, rng.randrange(3), rng.random() < 0.3, rng.choice([0, rng.randrange(n)])))
