@@ -28,7 +28,6 @@ from pages import ROOT, command, markdown, options, results
 from hardcase_cloud.answering.onnx_model import Hpc
 from hardcase_edge.base.change import Change, stake_at, stakes
 from hardcase_edge.bundle.load import Loaded, load_bundle
-from hardcase_edge.drift.arithmetic import arithmetic
 from hardcase_edge.drift.promise import ALPHA, BROKEN, DELTA, HOLDS, Promise, promise_of
 from hardcase_edge.drift.reaction import place_of
 from hardcase_edge.kernel.machine import decide, open_machine
@@ -198,12 +197,12 @@ def measure(build: Path, confirm: Path, lives: int) -> dict[str, Any]:
 
 def _small(m: float) -> dict[str, Any]:
     """How soon one notices that more is forwarded than m, and how often although it is not."""
-    bet, found = arithmetic().bet, dict[str, Any]()
+    found = dict[str, Any]()
     for times in MORE:
-        delays = [_noticed(Change(m, ALPHA, bet), times * m, EARLIER, k) for k in range(SMALL_LIVES)]
+        delays = [_noticed(Change(m, ALPHA), times * m, EARLIER, k) for k in range(SMALL_LIVES)]
         late = values_until(m, times * m, EARLIER)
         found[f"{times:g}"] = {"after": float(np.mean(delays)), "most": max(delays), "bound": late}
-    exact = [_noticed(Change(m, ALPHA, bet), m, 0, k, SOUND) < math.inf for k in range(SOUND_LIVES)]
+    exact = [_noticed(Change(m, ALPHA), m, 0, k, SOUND) < math.inf for k in range(SOUND_LIVES)]
     return {"bound": m, "more": found, "alarms": sum(exact)}
 
 

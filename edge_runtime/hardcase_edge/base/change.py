@@ -20,11 +20,9 @@ from math import inf, log, sqrt
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    Bet = Callable[..., tuple[int, int, int, list[float]]]
-
-__all__ = ["Change", "bet_in_python", "stake_at", "stakes"]
+__all__ = ["Change", "stake_at", "stakes"]
 
 N_STAKES = 5
 LARGEST = 0.35  # share of what is staked that goes on the next value ...
@@ -71,7 +69,6 @@ class Change:
     ----------
     bound : float in (0, 1)
     delta : probability at most with which it ever says that the mean is above a bound that holds
-    bet : ``bet_in_python``, or the same in C (``kernel/py_drift.c``), which gives the same bits
 
     Attributes
     ----------
@@ -91,9 +88,8 @@ class Change:
     (True, 101)
     """
 
-    def __init__(self, bound: float, delta: float, bet: Bet | None = None) -> None:
+    def __init__(self, bound: float, delta: float) -> None:
         self.bound, self.delta = bound, delta
-        self._bet = bet or bet_in_python
         self.n, self.is_noticed, self.since = 0, False, 0
         self._shares = [min(RISE, bound), *stakes(bound)]
         self._staked = [0.0] * N_STAKES
@@ -114,9 +110,7 @@ class Change:
         n, purse = self.n, [self._left if self.n else 1.0, self._rise, *self._staked]
         lefts = [LEFT / log(k + SLOW) for k in range(n + 1, n + len(values) + 1)]
         needed = 1 / self.delta
-        n_taken, self.since, at, purse = self._bet(
-            purse, self.since, values, marks, lefts, self.bound, self._shares, needed
-        )
+        n_taken, self.since, at, purse = _bet(purse, self.since, values, marks, lefts, self.bound, self._shares, needed)
         if n_taken:
             self.n, self._left, self._rise, self._staked = n + n_taken, purse[0], purse[1], purse[2:]
         self.is_noticed = at >= 0
@@ -144,7 +138,7 @@ class Change:
         return True
 
 
-def bet_in_python(
+def _bet(
     purse: list[float], since: int, values: Sequence[float], marks: Sequence[int], lefts: Sequence[float],
     bound: float, shares: Sequence[float], needed: float,
 ) -> tuple[int, int, int, list[float]]:  # fmt: skip

@@ -1,23 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The arithmetic of drift monitors on columns of readings: in C where the kernel is, otherwise in Python.
-
-``kernel/py_drift.c`` has the same functions. Each does the same operations on doubles in the same order, so results
-are the same bits.
-"""
+"""The arithmetic of drift monitors on columns of readings, a number or NaN for each decision."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from math import nan
 
-from ..base.change import bet_in_python
-from ..base.record import record
-from ..kernel.machine import extension
 from ..program.readings import Reading
 
-__all__ = ["PYTHON", "Arithmetic", "Expectation", "Readings", "arithmetic"]
+__all__ = ["Expectation", "Readings", "below", "columns", "judged"]
 
 LATELY = 8  # decisions over which misses are averaged
 MOST_MISS = 10.0  # limits; a larger miss counts as this
@@ -28,22 +21,6 @@ Readings = Mapping[int, Sequence[Reading] | None]  # of one decision, by sensor;
 # must change until the reading must change, too, and what was expected last.
 Expectation = tuple[list[float], float, tuple[tuple[list[float], float], ...], float, float, float]
 Judgement = tuple[list[float], list[float], list[float], float]
-
-
-@record(frozen=True, slots=True)
-class Arithmetic:
-    """The functions."""
-
-    columns: Callable[[Sequence[Readings], int, int], list[list[float]]]
-    judged: Callable[[float, int, Sequence[object], list[Expectation]], Judgement]
-    below: Callable[[Sequence[float], Sequence[float]], list[int]]
-    bet: Callable[..., tuple[int, int, int, list[float]]]
-
-
-def arithmetic() -> Arithmetic:
-    """Those of the kernel; those of this module where it was not built, or where the environment asks for Python."""
-    kernel = extension()
-    return PYTHON if kernel is None else Arithmetic(kernel.columns, kernel.judged, kernel.below, kernel.bet)
 
 
 def columns(rows: Sequence[Readings], sensor: int, n: int) -> list[list[float]]:
@@ -81,8 +58,9 @@ def judged(average: float, n: int, readings: Sequence[object], expectations: lis
             expected = [sum_ + weight * x for sum_, x in zip(expected, other, strict=True)]
         misses = [abs(x - sum_) / limit for x, sum_ in zip(own, expected, strict=True)]
         worst = [miss if miss > most else most for miss, most in zip(misses, worst, strict=True)]
-        steps = pairwise([before, *expected])
-        moved = [known or abs(b - a) > clearly for known, (a, b) in zip(moved, steps, strict=True)]
+        if readings:
+            steps = pairwise([before, *expected])
+            moved = [known or abs(b - a) > clearly for known, (a, b) in zip(moved, steps, strict=True)]
         last.append(expected[-1])
     for miss in worst:
         if miss >= 0:
@@ -100,6 +78,3 @@ def below(values: Sequence[float], edges: Sequence[float]) -> list[int]:
     """
     values = sorted(values)
     return [bisect_left(values, edge) for edge in edges]
-
-
-PYTHON = Arithmetic(columns, judged, below, bet_in_python)

@@ -6,11 +6,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .arithmetic import PYTHON, Readings
+from .arithmetic import Readings, columns
 
 if TYPE_CHECKING:
     from ..program.definition import Program
-    from .arithmetic import Arithmetic
 
 __all__ = ["Columns"]
 
@@ -22,7 +21,6 @@ class Columns(dict[int, list[float]]):
     ----------
     rows : the readings of each decision
     program : Program
-    functions : in Python or in C
 
     >>> from hardcase_edge.program.definition import Feature, Program, Sensor, Uplink
     >>> program = Program((Feature("f32"),), (Sensor((0,), (1,)),), Uplink(), (), (), (), 2)
@@ -30,14 +28,14 @@ class Columns(dict[int, list[float]]):
     [1.5, nan, nan, nan]
     """
 
-    def __init__(self, rows: Sequence[Readings], program: Program, functions: Arithmetic = PYTHON) -> None:
+    def __init__(self, rows: Sequence[Readings], program: Program) -> None:
         super().__init__()
-        self.rows, self._program, self._functions = rows, program, functions
+        self.rows, self._program = rows, program
 
     def __missing__(self, feature: int) -> list[float]:
         sensor = self._program.sensor_of[feature]
         features = self._program.sensors[sensor].features
-        self.update(zip(features, self._functions.columns(self.rows, sensor, len(features)), strict=True))
+        self.update(zip(features, columns(self.rows, sensor, len(features)), strict=True))
         return self[feature]
 
     def where_read(self, sensor: int) -> tuple[Columns, list[int]]:
@@ -45,4 +43,4 @@ class Columns(dict[int, list[float]]):
         at = [k for k, row in enumerate(self.rows) if row.get(sensor) is not None]
         if len(at) == len(self.rows):
             return self, at
-        return Columns([self.rows[k] for k in at], self._program, self._functions), at
+        return Columns([self.rows[k] for k in at], self._program), at

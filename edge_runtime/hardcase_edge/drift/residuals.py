@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from ..base.change import Change
 from ..bundle.monitors import MOVED
-from .arithmetic import PYTHON, Arithmetic
+from .arithmetic import judged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -62,14 +62,13 @@ class Residuals:
     """
 
     def __init__(
-        self, monitors: Monitors, sensor_of: Sequence[int], functions: Arithmetic = PYTHON,
-        moved: Callable[[], Collection[int]] = frozenset,
-    ) -> None:  # fmt: skip
+        self, monitors: Monitors, sensor_of: Sequence[int], moved: Callable[[], Collection[int]] = frozenset
+    ) -> None:
         self.suspects: dict[int, tuple[str, int]] = {}
         self.doubts: dict[int, frozenset[int]] = {}
         self._moved = moved
-        self._watches = {r.sensor: _Watch(r, sensor_of, functions) for r in monitors.residuals}
-        self._pairs = [_Pair(p, sensor_of, functions) for p in monitors.pairs]
+        self._watches = {r.sensor: _Watch(r, sensor_of) for r in monitors.residuals}
+        self._pairs = [_Pair(p, sensor_of) for p in monitors.pairs]
         self._name_in = 0  # decisions until a suspect is named; 0: nothing has failed
 
     @property
@@ -138,8 +137,8 @@ class _Expected:
 class _Pair:
     """One sensor, predicted from one other."""
 
-    def __init__(self, p: Prediction, sensor_of: Sequence[int], functions: Arithmetic) -> None:
-        self._expected, self._judged = _Expected(p, sensor_of), functions.judged
+    def __init__(self, p: Prediction, sensor_of: Sequence[int]) -> None:
+        self._expected = _Expected(p, sensor_of)
         self.sensors = {sensor_of[p.feature], *self._expected.sources}
         self.misses = 0.0
 
@@ -150,15 +149,15 @@ class _Pair:
 
     def see(self, columns: Columns) -> None:
         """All that was read."""
-        self.misses = self._judged(self.misses, len(columns.rows), (), [self._expected.of(columns)])[3]
+        self.misses = judged(self.misses, len(columns.rows), (), [self._expected.of(columns)])[3]
 
 
 class _Watch:
     """One sensor."""
 
-    def __init__(self, residual: Residual, sensor_of: Sequence[int], functions: Arithmetic) -> None:
+    def __init__(self, residual: Residual, sensor_of: Sequence[int]) -> None:
         self.sensor = residual.sensor
-        self._residual, self._functions = residual, functions
+        self._residual = residual
         self._all = [_Expected(p, sensor_of) for p in residual.predictions]
         self._last: object = None  # its readings of the last decision
         self.begin(())
@@ -173,7 +172,7 @@ class _Watch:
         self._predictions = [p for p in self._all if p.sources.isdisjoint(suspects)]
         shares = (self._residual.beyond, self._residual.same)
         bounds = [min(0.9, OFTEN * share / 1000 + SLACK) for share in shares]
-        self.beyond, self.same = [Change(bound, DELTA, self._functions.bet) for bound in bounds]
+        self.beyond, self.same = [Change(bound, DELTA) for bound in bounds]
         self.misses = 0.0  # how far residuals lie from 0 in units of their limits, lately
 
     def see(self, columns: Columns, first: int) -> list[int]:
@@ -185,7 +184,7 @@ class _Watch:
         values = [self._last, *[row[self.sensor] for row in columns.rows]]
         self._last = values[-1]
         expectations = [p.of(columns) for p in self._predictions]
-        beyond, repeats, last, self.misses = self._functions.judged(self.misses, len(at), values, expectations)
+        beyond, repeats, last, self.misses = judged(self.misses, len(at), values, expectations)
         for p, expected in zip(self._predictions, last, strict=True):
             p.last = expected
         since = min(self.beyond.see_all(beyond, marks), self.same.see_all(repeats, marks))

@@ -16,7 +16,7 @@ from itertools import pairwise
 from math import log, sqrt
 from typing import TYPE_CHECKING
 
-from .arithmetic import PYTHON
+from .arithmetic import below
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -64,7 +64,6 @@ class Stability:
     Parameters
     ----------
     reference : of training
-    below : ``arithmetic.below``, in Python or in C
 
     Attributes
     ----------
@@ -77,10 +76,10 @@ class Stability:
         many.
     """
 
-    __slots__ = ("_below", "_edges", "_last", "_reference", "_values", "index", "lasting", "limit")
+    __slots__ = ("_edges", "_last", "_reference", "_values", "index", "lasting", "limit")
 
-    def __init__(self, reference: Histogram, below: Below = PYTHON.below) -> None:
-        self._edges, self._reference, self._below = reference.edges, reference.counts, below
+    def __init__(self, reference: Histogram) -> None:
+        self._edges, self._reference = reference.edges, reference.counts
         self._values: list[float] = []
         self._last: list[list[int]] = []
         self.index: float | None = None
@@ -91,9 +90,9 @@ class Stability:
         """More values, in their order."""
         self._values += values
         while len(self._values) >= WINDOW:
-            below = [0, *self._below(self._values[:WINDOW], self._edges), WINDOW]
+            counts = [0, *below(self._values[:WINDOW], self._edges), WINDOW]
             del self._values[:WINDOW]
-            self._last = [*self._last[1 - LASTING :], [b - a for a, b in pairwise(below)]]
+            self._last = [*self._last[1 - LASTING :], [b - a for a, b in pairwise(counts)]]
             self.index = stability_index(self._last[-1], self._reference)
             if len(self._last) == LASTING:
                 self.lasting = stability_index(

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from ..bundle.agreement import above_shipped
 from ..bundle.monitors import Histogram
 from ..session.session import LOCAL
-from .arithmetic import arithmetic
 from .columns import Columns
 from .residuals import Residuals
 from .stability import Stability
@@ -57,16 +56,15 @@ class Watch:
     """
 
     def __init__(self, monitors: Monitors, program: Program, shipped: int | None = None) -> None:
-        self._program, self._functions, self._shipped = program, arithmetic(), shipped
-        below = self._functions.below
+        self._program, self._shipped = program, shipped
         self.n = 0
         self._may_be_dead = frozenset(monitors.treat_as_dead)
-        self._features = {f: Stability(histogram, below) for f, histogram in monitors.features}
-        self._confidence = None if monitors.confidence is None else Stability(monitors.confidence, below)
+        self._features = {f: Stability(histogram) for f, histogram in monitors.features}
+        self._confidence = None if monitors.confidence is None else Stability(monitors.confidence)
         self._forwarded = _shares(monitors.forwarded)
         self._lines: list[Mapping[str, Any]] = []  # of the decisions that wait, ...
         self._rows: list[Readings] = []  # ... and their readings
-        self._residuals = Residuals(monitors, program.sensor_of, self._functions, self._moved)
+        self._residuals = Residuals(monitors, program.sensor_of, self._moved)
         self._next_look = self._residuals.may_wait
 
     def decided(self, decision: Mapping[str, Any], readings: Readings) -> bool:
@@ -82,7 +80,7 @@ class Watch:
 
     def _see(self) -> None:
         """Look at all decisions that have waited: together they take less time than one by one."""
-        lines, columns = self._lines, Columns(self._rows, self._program, self._functions)
+        lines, columns = self._lines, Columns(self._rows, self._program)
         self._lines, self._rows = [], []
         for f, stability in self._features.items():
             column = columns[f]

@@ -17,7 +17,7 @@ chain gives all labels.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import index, itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -91,28 +91,19 @@ class JointMachine:
     joint : Joint
     machine : of the part program, of either evaluator
     chain : decodes; None: ``ChainDecoder``, in Python
-    in_c : opens sessions of items that run in the kernel as a whole; None: ``JointSession``
     """
 
-    def __init__(
-        self, joint: Joint, machine: Machine | CompiledMachine, chain: Any = None,
-        in_c: Callable[..., JointSession] | None = None,
-    ) -> None:  # fmt: skip
+    def __init__(self, joint: Joint, machine: Machine | CompiledMachine, chain: Any = None) -> None:
         self.joint, self.machine = joint, machine
         self.program: Program = machine.program
         self.chain = ChainDecoder(joint.chain) if chain is None else chain
         self.inner = joint.inner(self.program)
         self.waits = {w.node: w for w in joint.waits}
-        self._in_c = in_c
         self._meters: dict[int, Meter] = {}
 
     def session(self, parts: int, **settings: Any) -> JointSession:
         """A session of an item of so many parts; ``settings`` are those of ``JointSession``."""
-        if self._in_c is None:
-            return JointSession(self, parts, **settings)
-        if dead := settings.get("dead"):
-            settings["dead"] = [s for s in dead if s not in self.inner]
-        return self._in_c(parts, **settings)
+        return JointSession(self, parts, **settings)
 
     def part(self, **settings: Any) -> PartSession:
         """A session of one part."""
@@ -163,7 +154,7 @@ class JointSession:
         self._costs = machine.meter(item_size).sensor_costs
         self._spent = [0] * parts
         self._reserved = 0  # declared, of what has been asked for and not yet been fed
-        self._active = list(range(parts))
+        self._active: Sequence[int] = range(parts)
         self._asked: dict[int, tuple[int, ...]] = {}
         self._requests: dict[int, tuple[Reading, ...]] = {}
         self._waiting: dict[int, int] = {}  # node of each part at a barrier
@@ -201,10 +192,9 @@ class JointSession:
         """
         if not isinstance(self._action, NeedParts):
             raise SessionError("readings were fed, but the session did not ask for any; call next_action first")
-        if readings.keys() != set(self._action.sensors):
-            raise SessionError(
-                f"readings of {sorted(readings)} were fed, {sorted(self._action.sensors)} were asked for"
-            )
+        asked = self._action.sensors
+        if len(readings) != len(asked) or not all(key in readings for key in asked):
+            raise SessionError(f"readings of {sorted(readings)} were fed, {sorted(asked)} were asked for")
         for part, sensors in self._asked.items():
             self._parts[part].feed({s: readings[part, s] for s in sensors})
             self._spent[part] = self._parts[part].spent()

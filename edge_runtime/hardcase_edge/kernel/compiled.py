@@ -7,7 +7,6 @@ another version of this package.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CompiledMachine"]
 
-INTERFACE = 6  # as in py_module.c
+INTERFACE = 7  # as in py_module.c
 if getattr(_kernel, "INTERFACE", 1) != INTERFACE:
     raise ImportError("the kernel was built for another version; run hardcase-edge doctor --build")
 
@@ -98,17 +97,3 @@ class CompiledMachine:
         if node not in self._moved or not -SAFE <= threshold <= SAFE:
             raise ValueError(f"a threshold of {threshold} cannot be set there")
         self._move(node, threshold)
-
-    def table(self, nodes: Sequence[int], levels: Sequence[Sequence[int]]) -> Callable[[int], None]:
-        """A function that moves the thresholds of these nodes to where they stand at a position between the levels.
-
-        Raises
-        ------
-        ValueError
-            The machine was not opened for one of the nodes.
-        """
-        if not self._moved.issuperset(nodes):
-            raise ValueError("a node of the table cannot be moved there")
-        thresholds = array("q", [threshold for level in levels for threshold in level])
-        move: Callable[[int], None] = _kernel.Table(self.image, array("I", nodes).tobytes(), thresholds.tobytes()).move
-        return move

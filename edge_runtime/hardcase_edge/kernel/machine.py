@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import ImageError, InputError
 from ..program.definition import Program
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..verifier.tree_shapes import Outline
     from .compiled import CompiledMachine
 
-__all__ = ["EVALUATORS", "KERNEL", "PYTHON", "VARIABLE", "decide", "extension", "has_kernel", "name_of", "open_machine"]
+__all__ = ["EVALUATORS", "KERNEL", "PYTHON", "VARIABLE", "decide", "has_kernel", "name_of", "open_machine"]
 
 KERNEL, PYTHON = "kernel", "python"
 EVALUATORS = (KERNEL, PYTHON)
@@ -41,18 +41,6 @@ def _compiled() -> type[CompiledMachine] | None:
 def has_kernel() -> bool:
     """Whether the compiled kernel is there to import."""
     return _compiled() is not None
-
-
-def extension() -> Any:
-    """The module of the kernel, for what a run computes beside its decisions.
-
-    None where the kernel was not built, or where the environment asks for Python.
-    """
-    if os.environ.get(VARIABLE) == PYTHON or not has_kernel():
-        return None
-    from . import _kernel  # type: ignore[attr-defined]
-
-    return _kernel
 
 
 def open_machine(

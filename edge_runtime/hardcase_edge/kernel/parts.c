@@ -4,8 +4,6 @@
 
 #include "parts.h"
 
-uint32_t hc_nodes(const void *image) { return word(image, H_NODES); }
-
 int hc_node(const hc_session *s) { return (int)s->at; }
 
 void hc_afford(hc_session *s, int64_t left)

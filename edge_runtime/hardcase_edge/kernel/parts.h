@@ -9,9 +9,6 @@
 extern "C" {
 #endif
 
-/* How many nodes an image has. */
-uint32_t hc_nodes(const void *image);
-
 /* The node at which the session stands. */
 int hc_node(const hc_session *s);
 

@@ -43,13 +43,5 @@ EXTENSION = (
     "py_records.c",
     "py_readings.c",
     "py_chain.c",
-    "py_items.c",
-    "py_item_session.c",
-    "py_item_parts.c",
-    "py_item_records.c",
-    "hardcase_servo.c",
-    "py_servo.c",
-    "py_drift.c",
 )
-# Without contraction: a multiplication and an addition are rounded each, as Python rounds them.
-FLAGS = ("-std=c99", "-O2", "-ffp-contract=off", "-fvisibility=hidden", "-DPy_LIMITED_API=0x030B0000")
+FLAGS = ("-std=c99", "-O2", "-fvisibility=hidden", "-DPy_LIMITED_API=0x030B0000")

@@ -17,7 +17,7 @@ from ..servo.bucket import HOUR_MS
 from ..servo.ledger import lock_ledger, read_ledger, unlock_ledger, write_ledger
 from ..servo.plan import Plan, energy_to_micro
 from ..servo.servo import FORWARD, MOST_STRETCH, Servo, forward_bucket, spending_bucket
-from ..session.session import DEGRADED, Machine
+from ..session.session import DEGRADED
 from ..settings.config import RunConfig
 from ..settings.table import check_values
 from ..settings.values import BUDGET_FILE, parse_date, parse_share
@@ -350,12 +350,10 @@ class Budgets:
 
 def _mover(loaded: Loaded, prices: Prices) -> Callable[[int], None]:
     """A function that sets the machine's thresholds to those of a position of the price."""
-    machine = loaded.machine
-    if not isinstance(machine, Machine):
-        return machine.table(prices.nodes, prices.levels)
+    set_threshold = loaded.machine.move
 
     def move(position: int) -> None:
         for node, threshold in zip(prices.nodes, prices.at(position), strict=True):
-            machine.move(node, threshold)
+            set_threshold(node, threshold)
 
     return move

@@ -7,19 +7,12 @@ that follows slowly, so that the bucket comes back to its middle whatever the ca
 (135)). Near the middle it moves little, because a price that jumps with each dear case loses accuracy. What is
 spent never exceeds what the bucket holds: the owner gives a decision no more than ``left``.
 
-``kernel/hardcase_servo.c`` is the same machine in C, bit for bit; where the kernel is, ``open_bucket`` opens that one.
+``kernel/hardcase_servo.c`` is the same machine in C, bit for bit, for microcontrollers.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ..kernel.machine import extension
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-__all__ = ["HOUR_MS", "MOST_AMOUNT", "MOST_MS", "MOST_STEPS", "Bucket", "open_bucket"]
+__all__ = ["HOUR_MS", "MOST_AMOUNT", "MOST_MS", "MOST_STEPS", "Bucket"]
 
 HOUR_MS = 3_600_000
 MOST_AMOUNT = 1 << 50  # of a rate and of a burst: 1.1e9 units an hour; products then fit 64 bits
@@ -32,13 +25,6 @@ BASE_MOST = HALF * SETTLE_MS
 PARTS = [b * (HALF**2 + 3 * b**2) // (4 * HALF**2) for b in range(HALF + 1)]  # of HALF: a quarter near the middle
 
 
-def open_bucket(rate: int, burst: int, steps: int, begin: int) -> Bucket:
-    """A ``Bucket``, in C where the kernel is."""
-    kernel = extension()
-    bucket: Callable[[int, int, int, int], Bucket] = Bucket if kernel is None else kernel.Bucket
-    return bucket(rate, burst, steps, begin)
-
-
 class Bucket:
     """One running budget.
 
@@ -48,6 +34,11 @@ class Bucket:
     burst : micro-units that may be spent ahead of the plan, and may lie behind it, 1 to 2^50
     steps : the highest position of the price, 1 to 2^22
     begin : the position of the price where the bucket stands in the middle at first, 0 to ``steps``
+
+    Raises
+    ------
+    ValueError
+        A number is outside its range; ``rate`` also when it is set later.
 
     Examples
     --------
@@ -61,9 +52,12 @@ class Bucket:
     (90000000, 400)
     """
 
-    __slots__ = ("_base", "_carry", "burst", "left", "rate", "steps")
+    __slots__ = ("_base", "_carry", "_rate", "burst", "left", "steps")
 
     def __init__(self, rate: int, burst: int, steps: int, begin: int) -> None:
+        are_inside = 0 <= rate <= MOST_AMOUNT and 1 <= burst <= MOST_AMOUNT
+        if not (are_inside and 1 <= steps <= MOST_STEPS and 0 <= begin <= steps):
+            raise ValueError("a bucket with numbers outside their ranges")
         self.rate, self.burst, self.steps = rate, burst, steps
         self.left = burst
         self._carry = 0
@@ -72,8 +66,10 @@ class Bucket:
     def passed(self, ms: int) -> None:
         """Time has passed: ``ms`` milliseconds, of which at most 2^32 - 1 count."""
         ms = 0 if ms < 0 else MOST_MS if ms > MOST_MS else ms
-        self._follow(ms if ms < LONGEST_MS else LONGEST_MS)
-        filled, self._carry = divmod(self.rate * ms + self._carry, HOUR_MS)
+        beside = HALF - self.left * HALF // self.burst
+        if beside and ms:
+            self._follow(beside, ms if ms < LONGEST_MS else LONGEST_MS)
+        filled, self._carry = divmod(self._rate * ms + self._carry, HOUR_MS)
         filled, most = self.left + filled, 2 * self.burst
         self.left = filled if filled < most else most
 
@@ -83,9 +79,24 @@ class Bucket:
             self.left = self.left - cost if cost < self.left else 0
 
     @property
+    def rate(self) -> int:
+        """Micro-units in an hour."""
+        return self._rate
+
+    @rate.setter
+    def rate(self, rate: int) -> None:
+        if not 0 <= rate <= MOST_AMOUNT:
+            raise ValueError("a rate is 0 to 2^50")
+        self._rate = rate
+
+    @property
     def position(self) -> int:
         """The price that the bucket asks for: 0, at which most is spent, to ``steps``."""
-        steps, beside = self.steps, HALF - self.left * HALF // self.burst
+        return self._at(HALF - self.left * HALF // self.burst)
+
+    def _at(self, beside: int) -> int:
+        """The price where the bucket's level lies so many parts below its middle."""
+        steps = self.steps
         away = steps * PARTS[abs(beside)] // HALF
         at = steps * self._base // BASE_MOST + (away if beside > 0 else -away)
         return 0 if at < 0 else steps if at > steps else at
@@ -99,9 +110,8 @@ class Bucket:
         """Go on from a state that was kept; numbers outside their ranges are moved to the nearest."""
         self.left, self._base = min(max(left, 0), 2 * self.burst), min(max(base, 0), BASE_MOST)
 
-    def _follow(self, ms: int) -> None:
+    def _follow(self, beside: int, ms: int) -> None:
         """Move the base of the price, except where the price is at its end already."""
-        change = (HALF - self.left * HALF // self.burst) * ms
-        if change and (self.position < self.steps if change > 0 else self.position > 0):
-            base = self._base + change
+        if self._at(beside) < self.steps if beside > 0 else self._at(beside) > 0:
+            base = self._base + beside * ms
             self._base = 0 if base < 0 else BASE_MOST if base > BASE_MOST else base

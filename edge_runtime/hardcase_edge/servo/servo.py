@@ -16,7 +16,7 @@ A bundle without prices has no threshold to move; its budgets then only limit.
 from __future__ import annotations
 
 from ..bundle.prices import LEVEL, Prices
-from .bucket import HOUR_MS, MOST_AMOUNT, Bucket, open_bucket
+from .bucket import HOUR_MS, MOST_AMOUNT, Bucket
 
 __all__ = ["FORWARD", "Servo", "forward_bucket", "spending_bucket"]
 
@@ -36,13 +36,13 @@ def spending_bucket(rate: int, worst_cost: int, prices: Prices | None) -> Bucket
     worst_cost : of a decision, as the verifier proved it: a bucket holds two at least
     """
     burst = min(max(rate // PARTS_OF_HOUR, worst_cost, 1), MOST_AMOUNT)
-    return open_bucket(min(rate, MOST_AMOUNT), burst, *_range(prices))
+    return Bucket(min(rate, MOST_AMOUNT), burst, *_range(prices))
 
 
 def forward_bucket(share: float, prices: Prices | None) -> Bucket:
     """The bucket of forwards: at most this share of the decisions, 0 to 1."""
     rate = round(share * FORWARD) * (HOUR_MS // DECISION_MS)
-    return open_bucket(rate, max(rate // PARTS_OF_HOUR, FEWEST_FORWARDS * FORWARD), *_range(prices))
+    return Bucket(rate, max(rate // PARTS_OF_HOUR, FEWEST_FORWARDS * FORWARD), *_range(prices))
 
 
 def _range(prices: Prices | None) -> tuple[int, int]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The servo in C is that of Python, bit for bit, in a firmware and in the kernel: prices, what is left, thresholds."""
+"""The servo in C is that of Python, bit for bit: prices, what is left, thresholds."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import hardcase_edge
 from hardcase_edge.bundle.prices import LEVEL, MOST_THRESHOLD, Prices
 from hardcase_edge.kernel.machine import KERNEL as COMPILED
-from hardcase_edge.kernel.machine import PYTHON, VARIABLE, decide, open_machine
-from hardcase_edge.servo.bucket import MOST_AMOUNT, MOST_MS, MOST_STEPS, Bucket, open_bucket
+from hardcase_edge.kernel.machine import PYTHON, decide, open_machine
+from hardcase_edge.servo.bucket import MOST_AMOUNT, MOST_MS, MOST_STEPS, Bucket
 from tests.helpers.edge.device import make_program
 from tests.helpers.edge.evaluators import needs_kernel
 from tests.helpers.tools import need
@@ -95,40 +95,6 @@ def test_a_table_of_another_image_is_told(servo) -> None:
     assert servo.hc_set_price(None, ctypes.byref(theirs), I32(0)) != 0
 
 
-states = st.tuples(st.integers(-(2**70), 2**70), st.integers(-(2**70), 2**70))
-far_events = st.tuples(
-    st.one_of(st.integers(-(2**70), 2**70), events.map(lambda e: e[0])), st.integers(-(2**70), 2**70)
-)
-
-
-@needs_kernel
-@given(
-    amounts, amounts, steps, st.integers(0, 1000), st.lists(st.one_of(events, far_events), max_size=30), states, amounts
-)
-def test_a_bucket_of_the_kernel_is_that_of_python(rate, burst, steps, begin, events, state, then) -> None:
-    numbers = (rate, max(burst, 1), steps, steps * begin // 1000)
-    mine, theirs = Bucket(*numbers), open_bucket(*numbers)
-    assert not isinstance(theirs, Bucket)
-    for k, (ms, cost) in enumerate(events):
-        if k == 20:
-            mine.resume(*state)
-            theirs.resume(*state)
-            mine.rate = theirs.rate = then
-        mine.passed(ms)
-        theirs.passed(ms)
-        assert theirs.state == mine.state
-        mine.spent(cost)
-        theirs.spent(cost)
-        for name in ("rate", "burst", "steps", "left", "position", "state"):
-            assert getattr(theirs, name) == getattr(mine, name)
-
-
-def test_the_environment_chooses_the_bucket_of_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, PYTHON)
-    assert isinstance(open_bucket(1, 1, 1, 1), Bucket)
-
-
-@needs_kernel
 @pytest.mark.parametrize(
     "numbers",
     [(-1, 1, 1, 0), (2**50 + 1, 1, 1, 0), (1, 0, 1, 0), (1, 2**50 + 1, 1, 0), (1, 1, 0, 0), (1, 1, 2**22 + 1, 0),
@@ -136,50 +102,38 @@ def test_the_environment_chooses_the_bucket_of_python(monkeypatch: pytest.Monkey
 )  # fmt: skip
 def test_a_bucket_outside_its_ranges_is_refused(numbers: tuple[int, int, int, int]) -> None:
     with pytest.raises(ValueError, match="outside their ranges"):
-        open_bucket(*numbers)
-    bucket = open_bucket(1, 1, 1, 1)
+        Bucket(*numbers)
+    bucket = Bucket(1, 1, 1, 1)
     for rate in (-1, 2**50 + 1):
         with pytest.raises(ValueError, match="a rate is"):
             bucket.rate = rate
 
 
 @needs_kernel
-@given(st.lists(st.integers(-2000, 2000), min_size=2, max_size=9), st.lists(st.integers(-(2**70), 2**70), max_size=3))
-def test_a_table_moves_the_thresholds_of_a_machine(levels: list[int], far: list[int]) -> None:
+@given(st.lists(st.integers(-2000, 2000), min_size=2, max_size=9))
+def test_a_table_moves_the_thresholds_of_both_machines_alike(levels: list[int]) -> None:
     table = Prices((1,), tuple([(level,) for level in levels]), (), (), 0)
     slow, fast = open_machine(make_program(), PYTHON), open_machine(make_program(), COMPILED, moved=[1])
-    move = fast.table(table.nodes, table.levels)  # type: ignore[union-attr]
     rows = [[x, 0, 0, 0, 0] for x in range(-20, 40, 3)]
-    for position in [*far, *range(0, table.last + 1, LEVEL // 3), table.last]:
-        move(position)
-        slow.move(1, table.at(position)[0])
+    for position in [*range(0, table.last + 1, LEVEL // 3), table.last]:
+        for machine in (slow, fast):
+            machine.move(1, table.at(position)[0])
         assert [decide(fast, row) for row in rows] == [decide(slow, row) for row in rows]
 
 
 @needs_kernel
-def test_a_table_of_another_program_is_refused() -> None:
+def test_a_node_that_may_not_move_is_refused() -> None:
     machine = open_machine(make_program(), COMPILED, moved=[0, 1])
-    for nodes, levels in (((2,), ((1,), (2,))), ((1,), ((1,),)), ((), ((), ()))):
-        with pytest.raises(ValueError, match=r"cannot be moved|a table has"):
-            machine.table(nodes, levels)  # type: ignore[union-attr]
+    with pytest.raises(ValueError, match="cannot be set there"):
+        machine.move(2, 1)
     with pytest.raises(ValueError, match="no threshold"):
-        machine.table((0,), ((1,), (2,)))(0)  # type: ignore[union-attr]
+        machine.move(0, 1)
 
 
 @needs_kernel
-@pytest.mark.parametrize("threshold", [MOST_THRESHOLD + 1, -MOST_THRESHOLD - 1, 2**63 - 1, -(2**63)])
-def test_a_table_of_thresholds_beyond_their_range_is_refused(threshold: int) -> None:
+@pytest.mark.parametrize("threshold", [2**62 + 1, -(2**62) - 1, 2**63 - 1, -(2**63)])
+def test_a_threshold_beyond_its_range_is_refused(threshold: int) -> None:
     machine = open_machine(make_program(), COMPILED, moved=(1,))
-    machine.table((1,), ((MOST_THRESHOLD,), (-MOST_THRESHOLD,)))
-    with pytest.raises(ValueError, match="within 2"):
-        machine.table((1,), ((0,), (threshold,)))
-
-
-@needs_kernel
-def test_a_state_that_is_no_number_is_refused_by_its_first_mistake() -> None:
-    class Odd:
-        def __index__(self) -> int:
-            raise KeyError("odd")
-
-    with pytest.raises(KeyError, match="odd"):
-        open_bucket(100, 100, 10, 0).resume(Odd(), Odd())
+    machine.move(1, MOST_THRESHOLD)
+    with pytest.raises(ValueError, match="cannot be set there"):
+        machine.move(1, threshold)

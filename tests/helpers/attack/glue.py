@@ -10,7 +10,7 @@ from typing import Any
 
 from hardcase_edge.errors import SessionError
 from hardcase_edge.joint.machine import open_joint
-from hardcase_edge.kernel.machine import KERNEL, decide, extension, open_machine
+from hardcase_edge.kernel.machine import KERNEL, decide, has_kernel, open_machine
 from tests.helpers.edge.joint_programs import random_joint
 from tests.helpers.edge.strategies import random_program
 
@@ -89,19 +89,17 @@ def odd(rng: random.Random, depth: int = 0) -> Any:
 
 
 def _calls(rng: random.Random) -> list[Callable[..., Any]]:
-    """Functions of C on one random program: of its image, sessions and items, and of what a run computes beside."""
-    kernel = extension()
+    """Functions of C on one random program, of its image, sessions and chain; and of items, which drive them."""
+    from hardcase_edge.kernel import _kernel as kernel  # type: ignore[attr-defined]
+
     machine = open_machine(random_program(rng.getrandbits(30), rng.randrange(5)), KERNEL)
     part, joint = random_joint(rng.getrandbits(30), rng.randrange(3))
     items = open_joint(part, joint, KERNEL)
     session, item = machine.session(), items.session(rng.randint(1, joint.max_parts))
-    bucket = kernel.Bucket(10, 100, 5, 2)
     row = [rng.choice([0.5, 1.0, None]) for _ in machine.program.features]
     image: Any = machine.image  # type: ignore[union-attr]
     calls = [
-        image.session, image.decide, image.move, items.session, kernel.Image, kernel.Items, kernel.Chain, kernel.Table,
-        kernel.Bucket, kernel.columns, kernel.judged, kernel.below, kernel.bet, bucket.passed, bucket.spent,
-        bucket.resume, kernel.Chain(2, bytes(64)).decode,
+        image.session, image.decide, image.move, kernel.Image, kernel.Chain, kernel.Chain(2, bytes(64)).decode,
     ]  # fmt: skip
     calls += [getattr(one, name) for one in (session, item) for name in dir(one) if not name.startswith("_")]
 
@@ -124,7 +122,7 @@ def attack(seconds: float, seed: int) -> list[Outcome]:
     rng, end = random.Random(seed), time.monotonic() + seconds
     inputs = crashes = 0
     names = ("budget", "item_size", "dead", "cloud", "reply", "costs")
-    if extension() is None:
+    if not has_kernel():
         return []
     while time.monotonic() < end or not inputs:
         calls = _calls(rng)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attack on items in C: the whole extension under sanitizers, with random items and calls in any order."""
+"""Attack on items whose parts run in C: the whole extension under sanitizers, random items, calls in any order."""
 
 from __future__ import annotations
 
