@@ -295,7 +295,7 @@ def _enrol(args: argparse.Namespace) -> int:
 def _doctor(args: argparse.Namespace) -> int:
     from .device.doctor import build_kernel, examine
     from .diagnosis.examine import faults
-    from .running.arguments import faults_of_settings
+    from .running.checks import faults_of_settings
 
     if args.build:
         note(f"built {build_kernel()}")

@@ -29,7 +29,7 @@ from hardcase_edge.errors import InputError
 from hardcase_edge.identity.folder import read_files
 from hardcase_edge.operations.unit import unit
 from hardcase_edge.release.archive import pack_archive, zip_of
-from hardcase_edge.running.elsewhere import STATE, check_files, check_on, check_service
+from hardcase_edge.running.service import STATE, check_files, check_on, check_service
 from hardcase_edge.settings.config import RunConfig, changed
 from hardcase_edge.settings.run_toml import text_of
 from hardcase_edge.settings.table import RUN_TOML

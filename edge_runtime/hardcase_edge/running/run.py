@@ -55,7 +55,7 @@ def run(config: RunConfig, words: Sequence[str], *, is_process: bool) -> int:
     from .. import __version__
     from ..bundle.load import load_bundle
     from ..operations.beside import Beside
-    from .arguments import anchored, check_settings, loop_of
+    from .checks import anchored, check_settings, loop_of
 
     check_settings(config)
     on_end(interrupt)
@@ -122,7 +122,7 @@ def _run_store(process: Process, words: Sequence[str] | None) -> Plan | None:
     from ..operations.reload import has_news
     from ..store.folder import Store
     from ..store.run import Run
-    from .arguments import rules_of
+    from .checks import rules_of
     from .launching import launched, launched_by, plan_for
 
     config, beside = process.config, process.beside

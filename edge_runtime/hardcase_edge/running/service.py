@@ -1,20 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verb ``service``: the unit of a run, whose settings have been checked as ``run`` checks its own."""
+"""The verb ``service``: the unit of a run, and what keeps it from starting: its settings, their files, its bundle.
+
+``service`` checks the unit that it prints in this way, and ``hardcase flash`` that of a device that nobody will be
+near, whose files it lays out below a folder.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..base.files import write_whole
+from ..errors import HardcaseError, InputError
 from ..operations.unit import program as program_of
 from ..operations.unit import unit
-from ..settings.config import RunConfig
+from ..settings.config import RunConfig, changed
 from ..settings.run_toml import text_of
-from ..settings.table import RUN_TOML
-from .elsewhere import check_files, check_service
+from ..settings.table import RUN_TOML, flag_of
+from .checks import check_settings, loop_of
 
-__all__ = ["unit_of"]
+if TYPE_CHECKING:
+    from ..bundle.load import Loaded
+
+__all__ = ["STATE", "check_files", "check_on", "check_service", "unit_of"]
+
+STATE = "/var/lib/hardcase"  # where the unit starts
+MODULES = "usr/local/lib/hardcase"  # where the flashed command looks for them first
+WRITABLE = ("/var/lib/hardcase", "/run/hardcase", "/tmp", "/var/tmp")  # for the service alone
 
 
 def unit_of(
@@ -45,3 +59,111 @@ def unit_of(
     if settings is not None:
         write_whole(Path(settings), text_of(run).encode())
     return text
+
+
+def check_service(config: RunConfig) -> None:
+    """Refuse arguments of ``run`` with which no service starts, whatever the machine and the bundle.
+
+    Raises
+    ------
+    InputError
+        ``run`` refuses them, or would read standard input, which a service has none of.
+    """
+    check_settings(config, is_here=False)
+    if flag := next((flag for flag, name in _files(config) if name in ("-", "/dev/stdin")), ""):
+        raise InputError(f"{flag} reads standard input, and a service has none; name a file")
+
+
+def check_files(config: RunConfig, root: str, *, is_whole: bool, remedy: str) -> None:
+    """Refuse files that a service names and that are not there.
+
+    Parameters
+    ----------
+    root : the folder that stands for "/"; empty: that itself
+    is_whole : whether all that the device will have is there; otherwise nobody looks below ``STATE``
+
+    Raises
+    ------
+    InputError
+        One is missing.
+    """
+    for flag, name in _files(config):
+        path = absolute(name)
+        if (is_whole or not path.startswith(f"{STATE}/")) and not os.path.exists(f"{root}{path}"):
+            raise InputError(f"{flag} needs {path}, which is not there; {remedy}")
+
+
+def check_on(config: RunConfig, loaded: Loaded, root: Path) -> None:
+    """Refuse what keeps a run of this bundle from starting on a machine that has the files below a folder.
+
+    Raises
+    ------
+    HardcaseError
+        The bundle, a file, a module or the identity is not for these arguments.
+    """
+
+    named = {name: getattr(config, name) for name in ("ca", "cert", "key", "identity", "store")}
+    there = changed(config, **{name: f"{root}{absolute(value)}" for name, value in named.items() if value is not None})
+    try:
+        _check_bundle(config, loaded, root)
+        if config.broker is not None:
+            from ..base.clock import Clock
+            from ..link.address import tls_context
+            from .connecting import OwnId, link_config
+
+            tls_context(link_config(there, OwnId(), Clock())[0].connection.address)
+    except HardcaseError as error:
+        raise InputError(str(error).replace(str(root), "")) from error
+    for flag, name in (("--outbox-folder", config.outbox_folder), ("--budget-file", config.budget_file)):
+        if name is not None and not f"{absolute(name)}/".startswith(tuple(f"{folder}/" for folder in WRITABLE)):
+            raise InputError(f"{flag} is {name}, which the service may not write; name a place below {STATE}")
+    if config.metrics_file is not None and os.path.dirname(absolute(config.metrics_file)) not in WRITABLE:
+        raise InputError(f"--metrics-file is {config.metrics_file}, which the service cannot write; use /run/hardcase")
+
+
+def _check_bundle(config: RunConfig, loaded: Loaded, root: Path) -> None:
+    from ..base.clock import Clock
+    from ..sensors.bank import wanted_of
+    from ..sensors.csv_replay import Replay
+    from ..sensors.specs import check_specs, kinds_of
+
+    loop_of(config).check_size(loaded)
+    wanted, replay = wanted_of(loaded.machine.program, loaded.manifest), Replay
+    if loaded.joint is not None:
+        from ..device.joint import check_flags
+        from ..device.parts import NO_PARTS, PartReplay
+
+        check_flags(config)
+        wanted, replay = [w for s, w in enumerate(wanted) if s not in loaded.joint.inner], PartReplay
+        if config.items is None and "replay" not in kinds_of(config.sensors):
+            raise InputError(NO_PARTS)
+    folders = [root / MODULES, root / STATE.lstrip("/")]
+    check_specs(
+        config.sensors, wanted, items=config.items, local=lambda name: f"{root}{absolute(name)}", folders=folders,
+        replay=replay,
+    )  # fmt: skip
+    from .budgeting import plan_of
+
+    plan_of(config, loaded.manifest, Clock())
+
+
+def absolute(name: str) -> str:
+    """The path of a file that a service names, which starts in ``STATE``.
+
+    >>> absolute("ca.pem"), absolute("/etc/../ca.pem")
+    ('/var/lib/hardcase/ca.pem', '/ca.pem')
+    """
+    return os.path.normpath(os.path.join(STATE, name))
+
+
+def _files(config: RunConfig) -> Iterator[tuple[str, str]]:
+    """The files that a run reads, with the flags that name them."""
+    for name in ("bundle", "trust", "ca", "cert", "key", "identity"):
+        if (value := getattr(config, name)) is not None:
+            yield flag_of(name), value
+    for spec in config.sensors:
+        for text in (spec, spec.partition("=")[2]):
+            kind, _, rest = text.partition(":")
+            if kind in ("replay", "senml") and rest:
+                yield "--sensors", rest
+                break

@@ -25,8 +25,8 @@ from hardcase_edge.link.wire import decision_topic
 from hardcase_edge.outbox.opening import Publisher
 from hardcase_edge.outbox.outbox import BURST, MOST_NEW, Direct, Outbox
 from hardcase_edge.outbox.queue import Queue
-from hardcase_edge.running.arguments import check_settings
 from hardcase_edge.running.auditing import auditing_of
+from hardcase_edge.running.checks import check_settings
 from hardcase_edge.settings.config import RunConfig
 from hardcase_export.joint.build import export_chain
 from hardcase_export.joint.model import decide_floats

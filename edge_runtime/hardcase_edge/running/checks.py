@@ -2,7 +2,7 @@
 """The settings of ``run``, checked without opening a sensor or a connection.
 
 ``run`` checks its own by this before it does anything; ``service`` and ``hardcase flash`` check by it what shall run
-elsewhere (``elsewhere.py``). Whatever is checked is checked by the code that uses it, or by the table of settings.
+elsewhere (``service.py``). Whatever is checked is checked by the code that uses it, or by the table of settings.
 """
 
 from __future__ import annotations
