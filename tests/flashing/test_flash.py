@@ -194,7 +194,7 @@ def test_a_cut_at_any_write_to_an_image_is_mended_by_a_repeat(tmp_path: Path) ->
 
 
 def test_a_card_with_a_damaged_file_system_is_one_line_or_flashed(tmp_path: Path) -> None:
-    done = damage(tmp_path, 0.2, 1)
+    (done,) = damage(tmp_path)(0.2, 1)
     assert (done.inputs > 3, done.crashes, done.wrong) == (True, 0, 0)
 
 

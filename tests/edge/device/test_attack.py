@@ -13,6 +13,6 @@ def test_a_hostile_broker_neither_ends_the_link_nor_delays_the_device() -> None:
 
 
 def test_no_value_of_a_plug_in_is_more_than_a_failed_sensor() -> None:
-    outcome = hostile_values(0.2, seed=1)
+    (outcome,) = hostile_values(0.2, seed=1)
     assert outcome.inputs > 100
     assert (outcome.crashes, outcome.wrong) == (0, 0), outcome

@@ -163,7 +163,7 @@ def test_a_microphone_that_hangs_is_killed_when_the_bank_is_closed(tmp_path: Pat
 
 
 def test_damaged_files_and_packs_give_a_reading_that_may_be_one_or_a_failure() -> None:
-    for outcome in (damaged_files(500, seed=1), damaged_packs(500, seed=1)):
+    for outcome in (*damaged_files(60.0, 1, n=500), *damaged_packs(60.0, 1, n=500)):
         assert outcome.inputs == 500
         assert (outcome.crashes, outcome.wrong) == (0, 0)
         assert outcome.slowest < 0.5

@@ -13,7 +13,7 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 from unittest import mock
@@ -25,7 +25,7 @@ from hardcase_edge.link import rivals
 from hardcase_edge.link.link import Link, LinkConfig
 from hardcase_edge.link.wire import Reply, reply_topic
 from hardcase_edge.sensors.bank import FAILURES, SensorBank, Wanted
-from tests.helpers.attack.outcome import Outcome
+from tests.helpers.attack.outcome import Attack, Outcome
 from tests.helpers.edge.device import HPC, make_manifest, make_program, usual_reply
 
 DEADLINE_S = 0.02
@@ -36,7 +36,7 @@ READINGS = (0.5, 1.0, 2.0, None, 4.0)
 
 def attack(seconds: float, seed: int) -> list[Outcome]:
     """Both attacks, half the time each."""
-    return [hostile_broker(seconds / 2, seed), hostile_values(seconds / 2, seed)]
+    return [hostile_broker(seconds / 2, seed), *hostile_values(seconds / 2, seed)]
 
 
 # ---------------------------------------------------------------- a hostile broker
@@ -247,32 +247,29 @@ class Odd:
     __hash__ = None  # type: ignore[assignment]
 
 
-def hostile_values(seconds: float, seed: int) -> Outcome:
-    """Inputs are reads. Wrong is a reading that is not a finite int or float, or a text among the numbers."""
-    rng = random.Random(seed)
+def values(rng: random.Random) -> Generator[tuple[SensorBank, list[Wanted]], None, None]:
+    """Reads of a plug-in that gives anything."""
     wanted = [
         Wanted("one", ("a",), (False,)),
         Wanted("two", ("a", "b"), (False, True), categories=({"dry": 0, "1": 1}, {})),
         Wanted("five", ("m", "d", "s", "r"), (False,) * 4, window=5),
     ]
-    values: dict[str, object] = {}
-    n = crashes = wrong = 0
-    slowest = 0.0
-    with SensorBank(wanted, dict.fromkeys([w.name for w in wanted], _Source(values.get)), timeout_s=5.0) as bank:
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            values.update({w.name: _value(rng, w.count) for w in wanted})
-            cpu = time.process_time()
-            try:
-                readings = bank.read([0, 1, 2])
-            except BaseException:
-                crashes += 1
-                continue
-            slowest = max(slowest, time.process_time() - cpu)
-            n += len(wanted)
-            wrong += sum(not _are_plain(readings[k], w) for k, w in enumerate(wanted))
-        wrong += not set(bank.counters) <= set(FAILURES)
-    return Outcome("values of a plug-in", n, crashes, wrong, slowest)
+    given: dict[str, object] = {}
+    with SensorBank(wanted, dict.fromkeys([w.name for w in wanted], _Source(given.get)), timeout_s=5.0) as bank:
+        while True:
+            given.update({w.name: _value(rng, w.count) for w in wanted})
+            yield bank, wanted
+
+
+def are_readings(case: tuple[SensorBank, list[Wanted]], readings: Any) -> bool:
+    """Finite ints and floats, no text among them, and failures that are counted."""
+    bank, wanted = case
+    return all(map(_are_plain, (readings[k] for k in range(3)), wanted)) and set(bank.counters) <= set(FAILURES)
+
+
+hostile_values = Attack(
+    "values of a plug-in", values, lambda case: case[0].read([0, 1, 2]), are_readings, caught=BaseException
+)
 
 
 class _Source:

@@ -7,6 +7,7 @@ import os
 import random
 import tempfile
 import time
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from hardcase_edge.errors import HardcaseError
 from tests.helpers.cards import RASPBERRY_PI, START, boot_image
 from tests.helpers.flash_cuts import SIZE, ImageCuts, opener, small_card
 
-from .outcome import Outcome
+from .outcome import Attack, Outcome
 
 __all__ = ["attack", "cuts"]
 
@@ -26,7 +27,10 @@ def attack(seconds: float, seed: int) -> list[Outcome]:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda descriptor: None)
         part = seconds / 3
-        return [cuts(Path(folder), part, seed), *[damage(Path(folder), part, seed, gpt_type=x) for x in ("", "uefi")]]
+        return [
+            cuts(Path(folder), part, seed),
+            *(row for x in ("", "uefi") for row in damage(Path(folder), x)(part, seed)),
+        ]
 
 
 def cuts(folder: Path, seconds: float, seed: int) -> Outcome:
@@ -38,33 +42,30 @@ def cuts(folder: Path, seconds: float, seed: int) -> Outcome:
     return Outcome("flashing: power cuts at every write", done.n_states, 0, len(done.wrong))
 
 
-def damage(folder: Path, seconds: float, seed: int, gpt_type: str = "") -> Outcome:
+def damage(folder: Path, gpt_type: str = "") -> Attack:
     """A few bytes of the table's or the file system's own changed: one line, or a card that verifies and reads back.
 
     ``gpt_type``: of the boot partition, where the card has a GPT.
     """
     image = boot_image(folder / "damaged.img", RASPBERRY_PI, n_bytes=SIZE, gpt_type=gpt_type)
-    whole, card, rng = image.read_bytes(), small_card("one"), random.Random(seed)
+    whole, card = image.read_bytes(), small_card("one")
     root = whole.index(b"CMDLINE TXT") // 512 * 512
     places = [*range(440, 512), *range(START + 11, START + 64), *range(START + 510, START + 560),
               *range(root, root + 256)]  # fmt: skip
-    tried = crashes = wrong = 0
-    slowest, end = 0.0, time.monotonic() + seconds
-    while time.monotonic() < end:
-        data = bytearray(whole)
-        for k in rng.sample(places, rng.choice([1, 1, 2, 5])):
-            data[k] = rng.randrange(256)
-        image.write_bytes(data)
-        tried += 1
-        started = time.process_time()
-        try:
-            flash_partition(opener(image), "card", card)
-            wrong += verify_partition(opener(image), "card")["name"] != "one"
-        except HardcaseError:
-            pass
-        except Exception:
-            crashes += 1
-        slowest = max(slowest, time.process_time() - started)
-    return Outcome(
-        f"flashing: damaged {'cards with a GPT' if gpt_type else 'file systems'}", tried, crashes, wrong, slowest
+
+    def images(rng: random.Random) -> Generator[Path, None, None]:
+        while True:
+            data = bytearray(whole)
+            for k in rng.sample(places, rng.choice([1, 1, 2, 5])):
+                data[k] = rng.randrange(256)
+            image.write_bytes(data)
+            yield image
+
+    def flash(path: Path) -> str:
+        flash_partition(opener(path), "card", card)
+        return str(verify_partition(opener(path), "card")["name"])
+
+    what = f"flashing: damaged {'cards with a GPT' if gpt_type else 'file systems'}"
+    return Attack(
+        what, images, flash, lambda _, name: isinstance(name, HardcaseError) or name == "one", (HardcaseError,)
     )

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import random
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from functools import partial
 from typing import Any
 
 from hardcase_edge.errors import SessionError
@@ -14,7 +14,7 @@ from hardcase_edge.kernel.machine import KERNEL, decide, has_kernel, open_machin
 from tests.helpers.edge.joint_programs import random_joint
 from tests.helpers.edge.strategies import random_program
 
-from .outcome import Outcome
+from .outcome import Attack, Outcome
 
 __all__ = ["Raises", "attack"]
 
@@ -117,22 +117,23 @@ def _calls(rng: random.Random) -> list[Callable[..., Any]]:
     return [*calls, *[forwarded, fed, fed_item] * 3, session.next_action, item.next_action]
 
 
-def attack(seconds: float, seed: int) -> list[Outcome]:
-    """Odd calls for so many seconds; a crash is an exception that does not say what is wrong with an argument."""
-    rng, end = random.Random(seed), time.monotonic() + seconds
-    inputs = crashes = 0
+def odd_calls(rng: random.Random) -> Generator[Callable[[], Any], None, None]:
+    """Calls of all functions with odd arguments."""
     names = ("budget", "item_size", "dead", "cloud", "reply", "costs")
-    if not has_kernel():
-        return []
-    while time.monotonic() < end or not inputs:
+    while True:
         calls = _calls(rng)
         for _ in range(CALLS):
-            inputs += 1
             keywords = {rng.choice(names): odd(rng) for _ in range(rng.choice([0, 0, 0, 1, 2]))}
-            try:
-                rng.choice(calls)(*[odd(rng) for _ in range(rng.choice([0, 1, 1, 2, 3, 4]))], **keywords)
-            except (OddError, SessionError, TypeError, ValueError, OverflowError, LookupError, AttributeError):
-                continue
-            except Exception:
-                crashes += 1
-    return [Outcome("odd arguments of the kernel's functions", inputs, crashes, 0)]
+            arguments = [odd(rng) for _ in range(rng.choice([0, 1, 1, 2, 3, 4]))]
+            yield partial(rng.choice(calls), *arguments, **keywords)
+
+
+DECLARED = (OddError, SessionError, TypeError, ValueError, OverflowError, LookupError, AttributeError)
+ATTACK = Attack(
+    "odd arguments of the kernel's functions", odd_calls, lambda call: call(), lambda *_: True, DECLARED, is_timed=False
+)
+
+
+def attack(seconds: float, seed: int) -> list[Outcome]:
+    """A crash is an exception that does not say what is wrong with an argument."""
+    return ATTACK(seconds, seed) if has_kernel() else []

@@ -3,79 +3,65 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 import tempfile
-import time
+from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 from hardcase_cloud.enrolment.certificates import key_digest
 from hardcase_cloud.enrolment.desk import Desk
 from hardcase_cloud.enrolment.folder import AuthorityFolder
-from hardcase_edge.errors import InputError
 from hardcase_edge.identity.der import read_certificate
 from hardcase_edge.identity.exchange import Exchange
 from hardcase_edge.identity.messages import ISSUED, enrol_topic, pack_enrol, unpack_enrolled
 
 from ..cloud.enrolment import DAY, NOW, key, request
-from .outcome import Outcome
+from .outcome import Attack, each, mutated
 
 __all__ = ["attack"]
 
 NAMES = ("pi-1", "pi-2", "claim-x", "+")
 
 
-def attack(seconds: float, seed: int) -> list[Outcome]:
-    """Half of the time for the desk, and half for devices."""
-    chance = random.Random(seed)
-    with tempfile.TemporaryDirectory() as folder:
-        return [_desk(Path(folder), seconds / 2, chance), _device(seconds / 2, chance)]
+def desk_cases(chance: random.Random) -> Generator[Any, None, None]:
+    """Messages to a desk of which each claim must serve as many as it says."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        authority = AuthorityFolder.init(folder / "authority", "test", NOW)
+        claims = [authority.claim(folder / f"claim {k}", now=NOW, uses=k + 1).name for k in range(3)]
+        authority.device("pi-1", folder / "pi-1", now=NOW)
+        desk, n, given = Desk(authority), 0, set[bytes]()
+        while True:
+            n += 1
+            number, name = chance.randrange(4), chance.choice([*NAMES, f"pi-{n}"])
+            sender, der = chance.choice([*claims, *NAMES, "claim-none"]), request(name, key(number))
+            payload = pack_enrol(der) if chance.random() < 0.5 else mutated(chance, pack_enrol(der))
+            yield desk, claims, sender, name, number, (authority, given), payload, NOW + chance.randrange(DAY)
 
 
-def _mutated(data: bytes, chance: random.Random) -> bytes:
-    kind, at = chance.randrange(5), chance.randrange(len(data))
-    if kind == 0:
-        return data[:at]
-    if kind == 1:
-        return data[:at] + chance.randbytes(chance.randrange(1, 400)) + data[at:]
-    if kind == 2:
-        return data[:at] + bytes((data[at] ^ 1 << chance.randrange(8),)) + data[at + 1 :]
-    return data if kind == 3 else data[:at] + chance.randbytes(1) + data[at + 1 :]
-
-
-def _desk(folder: Path, seconds: float, chance: random.Random) -> Outcome:
-    """No reply holds a certificate for another key or name than asked, and each claim serves as many as it says."""
-    authority = AuthorityFolder.init(folder / "authority", "test", NOW)
-    claims = [authority.claim(folder / f"claim {k}", now=NOW, uses=k + 1).name for k in range(3)]
-    authority.device("pi-1", folder / "pi-1", now=NOW)
-    desk, n, crashes, wrong, until = Desk(authority), 0, 0, 0, time.monotonic() + seconds
-    while time.monotonic() < until:
-        n += 1
-        number, name = chance.randrange(4), chance.choice([*NAMES, f"pi-{n}"])
-        sender, der = chance.choice([*claims, *NAMES, "claim-none"]), request(name, key(number))
-        payload = pack_enrol(der) if chance.random() < 0.5 else _mutated(pack_enrol(der), chance)
-        try:
-            reply = desk.receive(enrol_topic(sender), payload, NOW + chance.randrange(DAY))
-        except Exception:
-            crashes += 1
-            continue
-        if reply is None or (answer := unpack_enrolled(reply[1])).status != ISSUED:
-            continue
-        facts = read_certificate(answer.certificate)
-        is_own = sender in claims or facts.name == sender
-        wrong += not is_own or facts.name != name or not _is_for(facts.key, number) or name in NAMES[2:]
-    book = authority.read()
-    wrong += sum(book.n_uses(name) > k + 1 for k, name in enumerate(claims))
-    return Outcome("requests for certificates", n, crashes, wrong)
+def is_due(case: Any, reply: tuple[str, bytes] | None) -> bool:
+    """No reply holds a certificate for another key or name than asked, and no claim serves more than it says."""
+    _, claims, sender, name, number, (authority, given), *_ = case
+    if reply is None or (answer := unpack_enrolled(reply[1])).status != ISSUED:
+        return True
+    facts = read_certificate(answer.certificate)
+    is_own = (sender in claims or facts.name == sender) and facts.name == name and name not in NAMES[2:]
+    is_new, is_within = answer.certificate not in given, True
+    given.add(answer.certificate)
+    if is_new:
+        book = authority.read()
+        is_within = all(book.n_uses(claim) <= k + 1 for k, claim in enumerate(claims))
+    return is_own and is_within and _is_for(facts.key, number)
 
 
 def _is_for(der: bytes, number: int) -> bool:
-    import hashlib
-
     return hashlib.sha256(der).hexdigest() == key_digest(key(number).public_key())
 
 
-def _device(seconds: float, chance: random.Random) -> Outcome:
-    """No device takes a certificate for another key or name, or a reply to another request."""
+def device_cases(chance: random.Random) -> Generator[tuple[Exchange, bytes], None, None]:
+    """Replies to one device, for it and for others."""
     with tempfile.TemporaryDirectory() as folder:
         authority = AuthorityFolder.init(Path(folder) / "authority", "test", NOW)
         claim = authority.claim(Path(folder) / "claim", now=NOW, uses=99).name
@@ -85,18 +71,25 @@ def _device(seconds: float, chance: random.Random) -> Outcome:
             assert reply is not None
             replies.append(reply[1])
         own = request("pi-0", key(0))
-        n, crashes, wrong, until = 0, 0, 0, time.monotonic() + seconds
-        while time.monotonic() < until:
-            n += 1
-            exchange = Exchange(own)
-            payload = chance.choice(replies)
+        while True:
+            exchange, payload = Exchange(own), chance.choice(replies)
             if chance.random() < 0.5:  # somebody at the broker who knows the digest
                 payload = payload[:4] + exchange.digest + payload[36:]
-            try:
-                exchange.receive(_mutated(payload, chance))
-                if exchange.certificate:
-                    facts = read_certificate(exchange.certificate)
-                    wrong += facts.name != "pi-0" or not _is_for(facts.key, 0)
-            except InputError:
-                crashes += 1
-        return Outcome("replies with certificates", n, crashes, wrong)
+            yield exchange, mutated(chance, payload)
+
+
+def is_own(case: tuple[Exchange, bytes], _: object) -> bool:
+    """No device takes a certificate for another key or name, or a reply to another request."""
+    if not case[0].certificate:
+        return True
+    facts = read_certificate(case[0].certificate)
+    return facts.name == "pi-0" and _is_for(facts.key, 0)
+
+
+attack = each(
+    Attack(
+        "requests for certificates", desk_cases, lambda case: case[0].receive(enrol_topic(case[2]), *case[6:]), is_due,
+        is_timed=False,
+    ),
+    Attack("replies with certificates", device_cases, lambda case: case[0].receive(case[1]), is_own, is_timed=False),
+)  # fmt: skip

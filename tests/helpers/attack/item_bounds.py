@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 import time
 import tracemalloc
+from typing import Any
 
 from hardcase_edge.errors import BundleError
 from hardcase_edge.joint.definition import RELEASES
@@ -17,7 +18,7 @@ from hardcase_edge.kernel.machine import EVALUATORS, KERNEL, has_kernel
 from hardcase_edge.program.limits import worst_decision_ms
 from tests.helpers.edge.crafted_items import wide_items
 
-from .outcome import Outcome
+from .outcome import Attack, forever
 
 __all__ = ["attack", "most_seconds", "play_rising", "session_bytes"]
 
@@ -53,27 +54,28 @@ def session_bytes(machine: JointMachine) -> int:
     return taken
 
 
-def attack(seconds: float, seed: int) -> list[Outcome]:
-    """Sizes for so many seconds; wrong: an item that takes more time or memory than was proved of it."""
-    rng, end = random.Random(seed), time.monotonic() + seconds
-    inputs = crashes = wrong = 0
-    slowest = 0.0
-    while time.monotonic() < end or not inputs:
-        parts, scorers, outputs, columns = (int(most ** rng.random()) for most in LARGEST)
-        inputs += 1
-        try:
-            part, joint = wide_items(parts, scorers - 1, outputs, columns - 1, rng.choice(RELEASES))
-            proved = verify_joint(part, joint)
-        except BundleError:
-            continue
-        for name in EVALUATORS if has_kernel() else ("python",):
-            try:
-                machine = open_joint(part, joint, name)
-                took = most_seconds(machine)
-                is_large = name == KERNEL and session_bytes(machine) > proved.memory + OBJECT_BYTES
-            except Exception:
-                crashes += 1
-                continue
-            slowest = max(slowest, took)
-            wrong += is_large or took * 1e3 > SLACK * (worst_decision_ms(proved.operations, name) + BEGIN_MS)
-    return [Outcome("bounds: crafted items take what was proved", inputs, crashes, wrong, slowest)]
+def crafted(rng: random.Random) -> Any:
+    """An item of random sizes; None: it is refused."""
+    parts, scorers, outputs, columns = (int(most ** rng.random()) for most in LARGEST)
+    try:
+        part, joint = wide_items(parts, scorers - 1, outputs, columns - 1, rng.choice(RELEASES))
+        return part, joint, verify_joint(part, joint)
+    except BundleError:
+        return None
+
+
+def is_within(item: Any) -> bool:
+    """No evaluator takes more time or memory for it than was proved."""
+    if item is None:
+        return True
+    part, joint, proved = item
+    for name in EVALUATORS if has_kernel() else ("python",):
+        machine = open_joint(part, joint, name)
+        if name == KERNEL and session_bytes(machine) > proved.memory + OBJECT_BYTES:
+            return False
+        if most_seconds(machine) * 1e3 > SLACK * (worst_decision_ms(proved.operations, name) + BEGIN_MS):
+            return False
+    return True
+
+
+attack = Attack("bounds: crafted items take what was proved", forever(crafted), is_within)

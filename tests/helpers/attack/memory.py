@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 import random
-import time
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +18,7 @@ from hardcase_edge.stream.layout import Layout, layout_of
 from hardcase_edge.stream.memory import MOST_WINDOWS, Memory
 from tests.helpers.edge.streams import FEATURES, SENSORS, in_turn, layout, make_program, streams
 
-from .outcome import Outcome
+from .outcome import Attack, each, forever
 
 __all__ = ["attack"]
 
@@ -56,29 +55,6 @@ class Loud:
 
     def __float__(self) -> float:
         raise RuntimeError("odd")
-
-
-def attack(seconds: float, seed: int) -> list[Outcome]:
-    """A third of the time each: forged layouts, odd windows, and streams decided at once and one window at a time."""
-    rng = random.Random(seed)
-    counts = {
-        "memory: forged layouts": _forged,
-        "memory: odd windows": _odd,
-        "memory: streams at once and in turn": _walks,
-    }
-    outcomes = []
-    for what, one in counts.items():
-        end, inputs, crashes, wrong, slowest = time.monotonic() + seconds / len(counts), 0, 0, 0, 0.0
-        while time.monotonic() < end or not inputs:
-            inputs += 1
-            began = time.process_time()
-            try:
-                wrong += not one(rng)
-            except Exception:
-                crashes += 1
-            slowest = max(slowest, time.process_time() - began)
-        outcomes.append(Outcome(what, inputs, crashes, wrong, slowest))
-    return outcomes
 
 
 def _forged(rng: random.Random) -> bool:
@@ -148,3 +124,15 @@ def _walks(rng: random.Random) -> bool:
         outcome.cost, [d.cost / 1e6 for d in decisions]
     )
     return bool(same) and filled.shape == turned.shape
+
+
+attack = each(
+    *(
+        Attack(name, forever(lambda rng: rng), one)
+        for name, one in (
+            ("memory: forged layouts", _forged),
+            ("memory: odd windows", _odd),
+            ("memory: streams at once and in turn", _walks),
+        )
+    )
+)

@@ -9,45 +9,23 @@ from __future__ import annotations
 
 import random
 import socket
-import time
+from collections.abc import Generator
 from contextlib import suppress
+from unittest.mock import patch
 
 from hardcase_edge.errors import InputError
 from hardcase_edge.operations import scrape
 from hardcase_edge.operations.scrape import Page
 from hardcase_edge.operations.unit import unit
-from tests.helpers.attack.outcome import Outcome
+from tests.helpers.attack.outcome import Attack, each, forever
 
 __all__ = ["attack"]
 
 GOOD = b"GET /metrics HTTP/1.1\r\n\r\n"
 PIECES = (b"GET ", b"HEAD ", b"/metrics", b" HTTP/1.1", b"\r\n", b"\r\n\r\n", b"\n", b"\0", b"\xff", b"A" * 5_000, b"?")
 PROGRAM = "/usr/bin/hardcase-edge"
+N_LINES = unit([PROGRAM]).count("\n")
 SIGNS = "ab \"\\%$;#='\n\r\t\0\x7f\u00e9{}[]@*"
-
-
-def attack(seconds: float, seed: int) -> list[Outcome]:
-    """Requests for one half of the time, arguments for the other."""
-    rng = random.Random(seed)
-    return [_requests(seconds / 2, rng), _arguments(seconds / 2, rng)]
-
-
-def _requests(seconds: float, rng: random.Random) -> Outcome:
-    tried = crashes = wrong = 0
-    timeout_s, scrape.TIMEOUT_S = scrape.TIMEOUT_S, 0.05
-    page = Page("127.0.0.1:0", lambda: "x 1\n")
-    try:
-        until = time.monotonic() + seconds
-        while time.monotonic() < until or not tried:
-            tried += 1
-            request = b"".join(rng.choices(PIECES, k=rng.randint(0, 8)))
-            answer = _asked(page.port, request, is_cut=rng.random() < 0.3)
-            wrong += answer.endswith(b"x 1\n") and not request.startswith((b"GET /metrics ", b"GET /metrics?"))
-            crashes += not _asked(page.port, GOOD).endswith(b"x 1\n")
-    finally:
-        page.close()
-        scrape.TIMEOUT_S = timeout_s
-    return Outcome("requests to the page of metrics", tried, crashes, wrong)
 
 
 def _asked(port: int, request: bytes, *, is_cut: bool = False) -> bytes:
@@ -60,27 +38,6 @@ def _asked(port: int, request: bytes, *, is_cut: bool = False) -> bytes:
         while part := sock.recv(65_536):
             answer += part
     return answer
-
-
-def _arguments(seconds: float, rng: random.Random) -> Outcome:
-    tried = crashes = wrong = 0
-    n_lines = unit([PROGRAM]).count("\n")
-    until = time.monotonic() + seconds
-    while time.monotonic() < until or not tried:
-        tried += 1
-        words = [PROGRAM, *("".join(rng.choices(SIGNS, k=rng.randint(0, 6))) for _ in range(3))]
-        try:
-            text = unit(words)
-        except InputError:
-            wrong += not any(ord(sign) < 32 or ord(sign) == 127 for word in words for sign in word)
-            continue
-        except Exception:  # whatever it is, nobody declares it
-            crashes += 1
-            continue
-        (line,) = [x for x in text.split("\n") if x.startswith("ExecStart=")]
-        wrong += text.count("\n") != n_lines or len(text.splitlines()) != n_lines
-        wrong += _read_back(line.partition("=")[2]) != words
-    return Outcome("arguments in a unit", tried, crashes, wrong)
 
 
 def _read_back(line: str) -> list[str]:
@@ -96,3 +53,47 @@ def _read_back(line: str) -> list[str]:
         words.append(word.replace("%%", "%").replace("$$", "$"))
         at += 1 + is_quoted
     return words
+
+
+def requests(rng: random.Random) -> Generator[tuple[int, bytes, bool], None, None]:
+    """Requests to one page, of which some end early."""
+    with patch.object(scrape, "TIMEOUT_S", 0.05):
+        page = Page("127.0.0.1:0", lambda: "x 1\n")
+        try:
+            while True:
+                yield page.port, b"".join(rng.choices(PIECES, k=rng.randint(0, 8))), rng.random() < 0.3
+        finally:
+            page.close()
+
+
+def answered(case: tuple[int, bytes, bool]) -> bytes:
+    """The answer to a request; a page that does not answer a good one after it is a crash."""
+    port, request, is_cut = case
+    answer = _asked(port, request, is_cut=is_cut)
+    assert _asked(port, GOOD).endswith(b"x 1\n")
+    return answer
+
+
+def is_asked(case: tuple[int, bytes, bool], answer: bytes) -> bool:
+    """Figures go only to who asks for them."""
+    return not answer.endswith(b"x 1\n") or case[1].startswith((b"GET /metrics ", b"GET /metrics?"))
+
+
+def arguments(rng: random.Random) -> list[str]:
+    """The words of a command."""
+    return [PROGRAM, *("".join(rng.choices(SIGNS, k=rng.randint(0, 6))) for _ in range(3))]
+
+
+def is_the_command(words: list[str], text: str | InputError) -> bool:
+    """The very words, and no line more; only signs that no line may have are refused."""
+    if isinstance(text, InputError):
+        return any(ord(sign) < 32 or ord(sign) == 127 for word in words for sign in word)
+    (line,) = [x for x in text.split("\n") if x.startswith("ExecStart=")]
+    has_lines = text.count("\n") == len(text.splitlines()) == N_LINES
+    return has_lines and _read_back(line.partition("=")[2]) == words
+
+
+attack = each(
+    Attack("requests to the page of metrics", requests, answered, is_asked, is_timed=False),
+    Attack("arguments in a unit", forever(arguments), unit, is_the_command, (InputError,), is_timed=False),
+)

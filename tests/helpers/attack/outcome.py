@@ -1,15 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an attack on one part of the project found."""
+"""What every attack is and comes to: cases that are drawn, what is done to each, and what may come of it."""
 
+from __future__ import annotations
+
+import random
+import sys
+import time
+import traceback
+from collections.abc import Callable, Generator
+from contextlib import closing
 from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Attack", "Outcome", "each", "forever", "mutated"]
+
+PIECES = (b"", b"-", b"85000", b"nan", b"1e308", b"e9", b"0x1", b"null", b"\0", b"\xff", b"\n", b"YES", b"t=", b"[",
+          b"]", b",", b"9" * 20, b"9" * 600, b".", b"_")  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Outcome:
     """One row of the table that ``benchmarks/attack.py`` prints.
-
-    An attack is a module ``tests/helpers/attack/NAME.py`` with ``attack(seconds, seed) -> list[Outcome]``: short for
-    the tests, long for ``make fuzz``.
 
     what    : what was attacked, in a few words
     inputs  : how many inputs were tried
@@ -23,3 +34,88 @@ class Outcome:
     crashes: int
     wrong: int
     slowest: float = 0.0
+
+    def __add__(self, more: Outcome) -> Outcome:
+        """Both in one row."""
+        return Outcome(
+            self.what, self.inputs + more.inputs, self.crashes + more.crashes, self.wrong + more.wrong,
+            max(self.slowest, more.slowest),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Attack:
+    """One row of the table of attacks.
+
+    make : cases without an end; what they need stands around their ``yield``
+    run : what is done to a case, whose CPU time counts if it ``is_timed``; what it raises is a crash, but for
+        ``refusals``
+    allowed : whether the result or refusal may come of a case, or the result itself; an Outcome counts in one
+        of the ``rows``
+    """
+
+    name: str
+    make: Callable[[random.Random], Generator[Any, None, None]]
+    run: Callable[[Any], Any]
+    allowed: Callable[[Any, Any], bool | Outcome] = lambda case, result: bool(result)
+    refusals: tuple[type[Exception], ...] = ()
+    rows: tuple[str, ...] = ()
+    is_timed: bool = True
+    caught: type[BaseException] = Exception
+
+    def __call__(self, seconds: float, seed: int, n: int | None = None) -> list[Outcome]:
+        """Cases for so many seconds, but one at least, and at most n."""
+        end = time.monotonic() + seconds
+        inputs = crashes = wrong = 0
+        slowest = 0.0
+        rows = {name: Outcome(name, 0, 0, 0) for name in self.rows}
+        with closing(self.make(random.Random(seed))) as cases:
+            for case in cases:
+                inputs, began = inputs + 1, time.process_time()
+                try:
+                    try:
+                        result = self.run(case)
+                    except self.refusals as refusal:
+                        result = refusal
+                    finally:
+                        slowest = max(slowest, time.process_time() - began)
+                    verdict = self.allowed(case, result)
+                    if isinstance(verdict, Outcome):
+                        rows[verdict.what] += verdict
+                    else:
+                        wrong += not verdict
+                except self.caught:
+                    crashes += 1
+                    if crashes == 1:
+                        print(f"{self.name}: {str(case)[:500]}\n{traceback.format_exc()}", file=sys.stderr)
+                if time.monotonic() >= end or inputs == n:
+                    break
+        return [Outcome(self.name, inputs, crashes, wrong, slowest if self.is_timed else 0.0), *rows.values()]
+
+
+def mutated(rng: random.Random, data: bytes) -> bytes:
+    """These bytes as they are, or with some of them flipped, cut out, cut off or replaced."""
+    changed = bytearray(data)
+    for _ in range(rng.choice([0, 1, 1, 1, 2, 5])):
+        at = rng.randrange(len(changed) + 1)
+        if at < len(changed) and rng.random() < 0.3:
+            changed[at] ^= 1 << rng.randrange(8)
+        else:
+            piece = rng.choice(PIECES) if rng.random() < 0.5 else rng.randbytes(rng.choice([1, 1, 1, 400]))
+            changed[at : at + rng.choice([0, 1, 1, 2, len(changed)])] = piece
+    return bytes(changed)
+
+
+def each(*attacks: Callable[[float, int], list[Outcome]]) -> Callable[[float, int], list[Outcome]]:
+    """Several attacks, each for its share of the time."""
+    return lambda seconds, seed: [row for attack in attacks for row in attack(seconds / len(attacks), seed)]
+
+
+def forever(draw: Callable[[random.Random], Any]) -> Callable[[random.Random], Generator[Any, None, None]]:
+    """Cases of which each is drawn alone."""
+
+    def cases(rng: random.Random) -> Generator[Any, None, None]:
+        while True:
+            yield draw(rng)
+
+    return cases

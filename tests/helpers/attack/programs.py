@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import random
-import time
+from typing import Any
 
 from hardcase_edge.bundle.load import load_bytes
 from hardcase_edge.errors import BundleError
@@ -13,30 +13,30 @@ from tests.helpers.edge.from_spec import read
 from tests.helpers.edge.strategies import random_program
 from tests.helpers.edge.worlds import differences, random_world
 
-from .outcome import Outcome
+from .outcome import Attack, Outcome, forever
 
 __all__ = ["attack"]
 
+AGREE = "programs: Python, kernel and pages agree"
 WORLDS = 12
 
 
-def attack(seconds: float, seed: int) -> list[Outcome]:
-    """Programs for so many seconds; a valid one that is refused counts as wrong, as a different answer does."""
-    rng, end = random.Random(seed), time.monotonic() + seconds
-    programs = refused = cases = differing = 0
-    while time.monotonic() < end:
-        data = bundle_of(random_program(rng.getrandbits(40), rng.randrange(7)))
-        programs += 1
-        try:
-            loaded = load_bytes(data)
-        except BundleError:
-            refused += 1
-            continue
-        program, second = loaded.bundle.program, read(data)
-        for _ in range(WORLDS):
-            cases += 1
-            differing += bool(differences(program, second, random_world(rng, program), loaded.report.worst_cost))
-    return [
-        Outcome("programs: valid ones are accepted", programs, 0, refused),
-        Outcome("programs: Python, kernel and pages agree", cases, 0, differing),
-    ]
+def valid(rng: random.Random) -> tuple[bytes, random.Random]:
+    """A bundle, and the chance of its worlds."""
+    return bundle_of(random_program(rng.getrandbits(40), rng.randrange(7))), rng
+
+
+def agrees(case: tuple[bytes, random.Random], loaded: Any) -> bool | Outcome:
+    """A valid program must not be refused, and decides the same everywhere."""
+    if isinstance(loaded, BundleError):
+        return False
+    (data, rng), program = case, loaded.bundle.program
+    second, worst = read(data), loaded.report.worst_cost
+    worlds = [random_world(rng, program) for _ in range(WORLDS)]
+    return Outcome(AGREE, WORLDS, 0, sum(bool(differences(program, second, world, worst)) for world in worlds))
+
+
+attack = Attack(
+    "programs: valid ones are accepted", forever(valid), lambda case: load_bytes(case[0]), agrees, (BundleError,),
+    (AGREE,), is_timed=False,
+)  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 import tempfile
-import time
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -19,30 +19,13 @@ from hardcase_edge.running.budgeting import Budgets, budgets_of
 from hardcase_edge.servo.ledger import MOST, read_ledger
 from hardcase_edge.session.session import CLOUD, DEGRADED, LOCAL, Decision
 from hardcase_edge.settings.config import RunConfig
-from tests.helpers.attack.outcome import Outcome
+from tests.helpers.attack.outcome import Attack, each, forever, mutated
 from tests.helpers.edge.device import make_loaded, make_program
 
 __all__ = ["attack"]
 
 PRICES = Prices((1,), ((900,), (256,), (0,)), (300.0, 30.0, 1.0), (0.9, 0.1, 0.0), 1)
 ODD: list[Any] = [None, True, -1, 0, 1, 2**61, -(2**61), 2**63, 10**400, 0.5, float("nan"), "", "1", [], [1], {}]
-
-
-def attack(seconds: float, seed: int) -> list[Outcome]:
-    """Each kind for a third of the time."""
-    rng = random.Random(seed)
-    return [_lives(rng, seconds / 3), _tables(rng, seconds / 3), _files(rng, seconds / 3)]
-
-
-def _lives(rng: random.Random, seconds: float) -> Outcome:
-    """Devices that spend all they may, and lose their power: is more spent than the plan and two bursts?"""
-    loaded = make_loaded(prices=PRICES)
-    end, n, wrong = time.monotonic() + seconds, 0, 0
-    while time.monotonic() < end:
-        n += 1
-        with tempfile.TemporaryDirectory() as folder:
-            wrong += not _life(rng, Path(folder), loaded)
-    return Outcome("budgets: lives that spend all they may", n, 0, wrong)
 
 
 def _life(rng: random.Random, folder: Path, loaded: Any) -> bool:
@@ -82,30 +65,6 @@ def _life(rng: random.Random, folder: Path, loaded: Any) -> bool:
     return True
 
 
-def _tables(rng: random.Random, seconds: float) -> Outcome:
-    """Tables with anything in the place of anything: is one taken that could move a threshold outside its range?"""
-    end, n, crashes, wrong, program = time.monotonic() + seconds, 0, 0, 0, make_program()
-    while time.monotonic() < end:
-        n += 1
-        table: dict[str, Any] = PRICES.to_json()
-        for _ in range(rng.randint(1, 3)):
-            _spoil(rng, table)
-        try:
-            prices = prices_of(table, program)
-        except BundleError:
-            continue
-        except Exception:
-            crashes += 1
-            continue
-        columns = list(zip(*prices.levels, strict=True))
-        for _ in range(20):
-            at = prices.at(rng.randint(-(2**40), 2**40))
-            wrong += not all(
-                min(c) <= t <= max(c) and abs(t) <= MOST_THRESHOLD for c, t in zip(columns, at, strict=True)
-            )
-    return Outcome("budgets: forged tables of prices", n, crashes, wrong)
-
-
 def _spoil(rng: random.Random, table: dict[str, Any]) -> None:
     key = rng.choice([*table, "more"])
     value = table.get(key)
@@ -121,23 +80,57 @@ def _spoil(rng: random.Random, table: dict[str, Any]) -> None:
         table.pop(key, None)
 
 
-def _files(rng: random.Random, seconds: float) -> Outcome:
-    """Files of budgets with any bytes: is one taken that is none, or does one end the process?"""
-    end, n, crashes, wrong = time.monotonic() + seconds, 0, 0, 0
+def table(rng: random.Random) -> tuple[dict[str, Any], random.Random]:
+    """A table with anything in the place of anything, and chance."""
+    spoilt: dict[str, Any] = PRICES.to_json()
+    for _ in range(rng.randint(1, 3)):
+        _spoil(rng, spoilt)
+    return spoilt, rng
+
+
+def stays_within(case: tuple[dict[str, Any], random.Random], prices: Any) -> bool:
+    """No table is taken that could move a threshold outside its range."""
+    if isinstance(prices, BundleError):
+        return True
+    columns, rng = list(zip(*prices.levels, strict=True)), case[1]
+    moved = [prices.at(rng.randint(-(2**40), 2**40)) for _ in range(20)]
+    return all(
+        min(c) <= t <= max(c) and abs(t) <= MOST_THRESHOLD for at in moved for c, t in zip(columns, at, strict=True)
+    )
+
+
+def files(rng: random.Random) -> Generator[Path, None, None]:
+    """Files of budgets with any bytes, as a writer of wrong numbers or a bad disk leaves them."""
     good = b'{"plan":"p","spending":[123,456],"forwards":[1,2],"battery":[9,10]}'
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "b.json"
-        while time.monotonic() < end:
-            n += 1
-            data = bytearray(good)
-            for _ in range(rng.randint(1, 6)):
-                k = rng.randrange(len(data))
-                data[k : k + rng.randint(0, 2)] = rng.choice([rng.randbytes(1), b"[", b"9" * 9, b"-", b"e9", b"null"])
-            path.write_bytes(sealed(bytes(data)) if n % 2 else data)  # as a writer of wrong numbers, or a bad disk
-            try:
-                parts = read_ledger(path, "p") or {}
-            except Exception:
-                crashes += 1
-                continue
-            wrong += not all(type(x) is int and 0 <= x < MOST for numbers in parts.values() for x in numbers)
-    return Outcome("budgets: files of any bytes", n, crashes, wrong)
+        while True:
+            data = mutated(rng, good)
+            path.write_bytes(sealed(data) if rng.random() < 0.5 else data)
+            yield path
+
+
+def lives(rng: random.Random) -> bool:
+    """Whether a device that spends all it may, and loses its power, spends no more than the plan and two bursts."""
+    with tempfile.TemporaryDirectory() as folder:
+        return _life(rng, Path(folder), make_loaded(prices=PRICES))
+
+
+def are_numbers(case: Path, parts: Any) -> bool:
+    """Nothing is taken that is no count."""
+    return all(type(x) is int and 0 <= x < MOST for numbers in (parts or {}).values() for x in numbers)
+
+
+PROGRAM = make_program()
+attack = each(
+    Attack(
+        "budgets: lives that spend all they may", forever(lambda rng: rng), lives, is_timed=False
+    ),
+    Attack(
+        "budgets: forged tables of prices", forever(table), lambda case: prices_of(case[0], PROGRAM), stays_within,
+        (BundleError,), is_timed=False,
+    ),
+    Attack(
+        "budgets: files of any bytes", files, lambda path: read_ledger(path, "p"), are_numbers, is_timed=False
+    ),
+)  # fmt: skip

@@ -9,7 +9,6 @@ and other spellings of points for the key and R. The device may refuse more: key
 from __future__ import annotations
 
 import random
-import time
 from hashlib import sha512
 
 from cryptography.exceptions import InvalidSignature
@@ -17,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from hardcase_edge.bundle import ed25519
 from hardcase_edge.bundle.ed25519 import is_point, is_signed
-from tests.helpers.attack.outcome import Outcome
+from tests.helpers.attack.outcome import Attack, Outcome, forever
 
 __all__ = ["SMALL_Y", "L", "P", "attack", "case", "encodings", "openssl_accepts"]
 
@@ -25,29 +24,9 @@ P, L = 2**255 - 19, 2**252 + 27742317777372353535851937790883648493
 ORDER_8 = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD84D3D706A17C7  # y of a point of order 8
 SMALL_Y = (0, 1, P - 1, ORDER_8, P - ORDER_8)  # of all points whose order divides 8
 
+BOTH = "of these, accepted by both"
+ALONE = "of these, refused by the device alone, for a key in another spelling"
 Case = tuple[bytes, bytes, bytes]  # message, signature, public key
-
-
-def attack(seconds: float, seed: int) -> list[Outcome]:
-    """As many cases as the time allows; accepted without OpenSSL, or refused with a proper key, is wrong."""
-    rng, end = random.Random(seed), time.monotonic() + seconds
-    inputs = wrong = n_accepted = n_stricter = 0
-    slowest = 0.0
-    while time.monotonic() < end:
-        message, signature, public = case(rng)
-        inputs, began = inputs + 1, time.process_time()
-        is_accepted = is_signed(message, signature, public)
-        slowest = max(slowest, time.process_time() - began)
-        by_openssl = openssl_accepts(message, signature, public)
-        is_stricter = by_openssl and not is_accepted and not is_point(public)
-        wrong += is_accepted != by_openssl and not is_stricter
-        n_accepted += is_accepted
-        n_stricter += is_stricter
-    return [
-        Outcome("Ed25519 signatures beside OpenSSL", inputs, 0, wrong, slowest),
-        Outcome("of these, accepted by both", n_accepted, 0, 0),
-        Outcome("of these, refused by the device alone, for a key in another spelling", n_stricter, 0, 0),
-    ]
 
 
 def openssl_accepts(message: bytes, signature: bytes, public: bytes) -> bool:
@@ -115,3 +94,16 @@ def _shifted(rng: random.Random) -> Case:
 
 def _times(n: int) -> ed25519.Point:
     return ed25519._sum_of_multiples(n, ed25519._BASE, 0, ed25519._BASE)
+
+
+def as_openssl(case: Case, is_accepted: bool) -> bool | Outcome:
+    """Accepted without OpenSSL, or refused with a proper key, is wrong."""
+    by_openssl = openssl_accepts(*case)
+    if by_openssl and not is_accepted and not is_point(case[2]):
+        return Outcome(ALONE, 1, 0, 0)
+    return Outcome(BOTH, 1, 0, 0) if is_accepted and by_openssl else is_accepted == by_openssl
+
+
+attack = Attack(
+    "Ed25519 signatures beside OpenSSL", forever(case), lambda case: is_signed(*case), as_openssl, rows=(BOTH, ALONE)
+)
