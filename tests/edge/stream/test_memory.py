@@ -12,7 +12,6 @@ from hardcase_edge.program.definition import Feature, Sensor, Uplink
 from hardcase_edge.program.inner import inner_sensors
 from hardcase_edge.stream.layout import Layout, layout_of
 from hardcase_edge.stream.memory import MOST_WINDOWS, Memory, difference
-from tests.helpers.attack.memory import attack
 from tests.helpers.edge.streams import FEATURES, SENSORS, in_turn, layout, loaded, make_manifest, make_program, streams
 
 
@@ -144,9 +143,3 @@ def test_a_memory_of_another_type_is_refused() -> None:
     with pytest.raises(BundleError, match="is not a nullable f32"):
         layout_of(wide, FEATURES, SENSORS)
     assert make_manifest().sensors == SENSORS
-
-
-def test_forged_layouts_and_odd_windows_are_refused_or_harmless() -> None:
-    for outcome in attack(0.15, seed=20):
-        assert outcome.inputs
-        assert (outcome.crashes, outcome.wrong) == (0, 0), outcome.what

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Short runs of the attacks that need no broker; ``make fuzz`` runs all of them long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.helpers.attack import (
+    bundles,
+    crafted,
+    device,
+    glue,
+    identity,
+    item_bounds,
+    joint,
+    memory,
+    programs,
+    records,
+    servo,
+)
+from tests.helpers.attack.outcome import Outcome
+
+ATTACKS: dict[str, tuple[Callable[[float, int], list[Outcome]], float, int]] = {  # seconds, and inputs of each row
+    "bundles": (bundles.attack, 0.4, 1),
+    "programs": (programs.attack, 0.4, 1),
+    "crafted bundles": (crafted.attack, 0.4, 1),
+    "the kernel's functions": (glue.attack, 0.4, 1),
+    "a broker and plug-ins": (device.attack, 1.0, 21),
+    "values of a plug-in": (device.hostile_values, 0.2, 101),
+    "records and their files": (records.attack, 0.6, 1),
+    "budgets": (servo.attack, 0.15, 1),
+    "layouts and windows": (memory.attack, 0.15, 1),
+    "joint programs": (joint.attack, 0.25, 101),
+    "bounds of items": (item_bounds.attack, 0.3, 1),
+    "certificates": (identity.attack, 0.3, 21),
+}
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_a_short_attack_finds_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crafted, "LARGEST", 300)
+    attack, seconds, least = ATTACKS[name]
+    outcomes = attack(seconds, 1)
+    assert [(o.crashes, o.wrong) for o in outcomes] == [(0, 0)] * len(outcomes), outcomes
+    assert all(o.inputs >= least for o in outcomes), outcomes
