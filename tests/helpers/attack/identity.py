@@ -33,12 +33,16 @@ def desk_cases(chance: random.Random) -> Generator[Any, None, None]:
         claims = [authority.claim(folder / f"claim {k}", now=NOW, uses=k + 1).name for k in range(3)]
         authority.device("pi-1", folder / "pi-1", now=NOW)
         desk, n, given = Desk(authority), 0, set[bytes]()
-        while True:
-            n += 1
-            number, name = chance.randrange(4), chance.choice([*NAMES, f"pi-{n}"])
-            sender, der = chance.choice([*claims, *NAMES, "claim-none"]), request(name, key(number))
-            payload = pack_enrol(der) if chance.random() < 0.5 else mutated(chance, pack_enrol(der))
-            yield desk, claims, sender, name, number, (authority, given), payload, NOW + chance.randrange(DAY)
+        try:
+            while True:
+                n += 1
+                number, name = chance.randrange(4), chance.choice([*NAMES, f"pi-{n}"])
+                sender, der = chance.choice([*claims, *NAMES, "claim-none"]), request(name, key(number))
+                payload = pack_enrol(der) if chance.random() < 0.5 else mutated(chance, pack_enrol(der))
+                yield desk, claims, sender, name, number, (authority, given), payload, NOW + chance.randrange(DAY)
+        finally:
+            book = authority.read()
+            assert all(book.n_uses(claim) <= k + 1 for k, claim in enumerate(claims)), "a claim served too often"
 
 
 def is_due(case: Any, reply: tuple[str, bytes] | None) -> bool:
