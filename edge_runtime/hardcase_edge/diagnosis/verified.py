@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..kernel.machine import name_of
 from ..program.cost import to_unit
-from ..program.limits import worst_decision_ms
+from ..program.limits import worst_decision_ms, worst_item_ms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,8 +55,10 @@ def _of_items(loaded: Loaded) -> dict[str, Any]:
         "max_parts": joint.max_parts,
         "item_worst_cost": to_unit(proved.worst_cost),
         "item_operations": proved.operations,
+        "item_worst_ms": worst_item_ms(proved.operations, name_of(loaded.machine)),
         "item_rounds": proved.rounds,
         "item_bytes": proved.memory,
+        "item_held_bytes": proved.held,
     }
 
 

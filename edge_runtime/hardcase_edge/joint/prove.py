@@ -41,6 +41,8 @@ DECODE = 4  # operations of the chain for each pair of labels at each part
 LABEL = 16  # and for each label
 LABEL_BYTES, PART_BYTES = 16, 28  # that each part keeps for the chain, beside its session
 MAX_ITEM_BYTES = 33_554_432
+# What Python keeps beside them, which walks over the parts: of an item, of each part, and of each of its labels.
+WALK_BYTES, WALK_PART_BYTES, WALK_LABEL_BYTES = 2_000, 1_000, 100
 MAX_ITEM_COLUMNS = 2_097_152  # of all parts: Python keeps two codes of each column, whether a scorer reads it or not
 
 
@@ -53,6 +55,7 @@ class JointReport:
     rounds: int  # the most releases of one item
     operations: int  # the most of any item
     memory: int  # bytes that an item of the most parts takes in the kernel
+    held: int  # bytes that it takes with what Python keeps of it
 
 
 def verify_joint(part: Program, joint: Joint) -> JointReport:
@@ -82,7 +85,9 @@ def verify_joint(part: Program, joint: Joint) -> JointReport:
     )
     worst = parts * report.worst_cost
     need(worst < SAFE, f"an item of {parts} parts may cost {worst}, too much to add safely")
-    return JointReport(report, worst, rounds, operations, _memory(part, joint, report.session_bytes))
+    memory = _memory(part, joint, report.session_bytes)
+    held = memory + WALK_BYTES + parts * (WALK_PART_BYTES + WALK_LABEL_BYTES * k)
+    return JointReport(report, worst, rounds, operations, memory, held)
 
 
 # ---------------------------------------------------------------- J1, J2: the record

@@ -291,12 +291,16 @@ class JointSession:
         for part, values in features.items():
             policy = self._machine.waits[self._waiting[part]].policy
             assert policy is not None  # proved: the release is anytime
-            trial = self._parts[part].fork()
-            self._tell(trial, values)
-            score = trial.scores(policy.scorer, policy.start, policy.stop)[0]
+            score = self._tried(part, values, policy)
             if score > highest:
-                best, highest = part, score  # type: ignore[assignment]  # no draft
+                best, highest = part, score
         return best
+
+    def _tried(self, part: int, values: list[int], policy: Slice) -> int:
+        """The policy's score of a part that would be told these values: of a copy, one at a time (J9)."""
+        trial = self._parts[part].fork()
+        self._tell(trial, values)
+        return trial.scores(policy.scorer, policy.start, policy.stop)[0]  # type: ignore[return-value]  # no draft
 
     def _tell(self, session: PartSession, values: list[int]) -> None:
         """Feed a part that waits the readings of its inner sensor, as many as the sensor has."""

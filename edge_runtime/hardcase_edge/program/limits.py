@@ -30,6 +30,7 @@ __all__ = [
     "SAFE",
     "WORK",
     "worst_decision_ms",
+    "worst_item_ms",
 ]
 
 SAFE = 2**62  # sums stay below this, so that the difference of two fits 64 bits
@@ -70,6 +71,7 @@ WORK = {
 # measured on a computer, see docs/decisions/counted-work.md.
 NANOSECONDS = {"kernel": 25, "python": 500}
 CALL_NANOSECONDS = {"kernel": 2_000, "python": 10_000}
+ITEM_NANOSECONDS = 20_000  # to begin and to end an item of several parts
 
 
 def worst_decision_ms(operations: int, evaluator: str) -> float:
@@ -79,3 +81,12 @@ def worst_decision_ms(operations: int, evaluator: str) -> float:
     5.01
     """
     return round((operations * NANOSECONDS[evaluator] + CALL_NANOSECONDS[evaluator]) / 1e6, 3)
+
+
+def worst_item_ms(operations: int, evaluator: str) -> float:
+    """The longest that an item of several parts takes: Python begins and ends it, whoever evaluates its parts.
+
+    >>> worst_item_ms(10_000, "kernel")
+    0.272
+    """
+    return round(worst_decision_ms(operations, evaluator) + ITEM_NANOSECONDS / 1e6, 3)

@@ -17,7 +17,7 @@ from hardcase_edge.joint.prove import MAX_ITEM_BYTES, verify_joint
 from hardcase_edge.joint.session import JointMachine
 from hardcase_edge.kernel.machine import KERNEL, PYTHON
 from hardcase_edge.program.limits import worst_decision_ms
-from tests.helpers.attack.item_bounds import OBJECT_BYTES, SLACK, most_seconds, session_bytes
+from tests.helpers.attack.item_bounds import SLACK, item_bytes, most_seconds
 from tests.helpers.edge.crafted_items import bundle_of_items, out_of_order, wide_items
 from tests.helpers.edge.evaluators import evaluator, needs_kernel  # noqa: F401
 from tests.helpers.edge.joint_programs import play, random_joint, random_world
@@ -54,8 +54,7 @@ def test_an_item_takes_no_more_memory_than_was_proved() -> None:
     cases.append(wide_items(100, 19, 2_000))
     for part, joint in cases:
         proved, machine = verify_joint(part, joint), open_joint(part, joint, KERNEL)
-        taken = session_bytes(machine)
-        assert taken <= proved.memory + OBJECT_BYTES
+        assert item_bytes(machine) <= proved.held
     assert MAX_ITEM_BYTES * 0.9 < proved.memory <= MAX_ITEM_BYTES, "the last one is near the limit"
 
 
