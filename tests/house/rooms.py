@@ -2,9 +2,11 @@
 """The rooms of the house: which room may import which, and what the imports are in fact.
 
     python tests/house/rooms.py [FOLDER]      prints rooms, floors, arrows and circles of a clone (default: this one)
+    python tests/house/rooms.py --lines       writes lines.toml anew: how many lines each room has
 
 A room is a sub-package, or a module that stands beside the rooms. ``FLOORS`` is the plan: a room imports only from the
-floors below its own, never from a neighbour on the same floor.
+floors below its own, never from a neighbour on the same floor. ``lines.toml`` holds the most lines that a room may
+have, C and the scripts of pages among them: a number falls with its room, or rises with a reason in the commit.
 """
 
 from __future__ import annotations
@@ -51,6 +53,9 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
 }  # fmt: skip
 
 Graph = dict[str, set[str]]
+LINES = HERE / "tests" / "house" / "lines.toml"
+SOURCES = (".py", ".c", ".h", ".js", ".css", ".html")
+SLACK = 30  # lines that a room may have fewer than its number
 
 
 @cache
@@ -149,6 +154,32 @@ def wrong_arrows(graph: Mapping[str, set[str]], plan: tuple[tuple[str, ...], ...
     return unknown + [f"{a} imports {b}" for a, b in arrows if floor[b] >= floor[a]]
 
 
+def lines_of(root: Path) -> dict[str, dict[str, int]]:
+    """The lines of each room of each distribution, modules above the rooms as "" and the folders of tests as rooms."""
+    return {name: lines_in(root / folder) for name, folder in {**FOLDERS, "tests": "tests"}.items()}
+
+
+def lines_in(folder: Path) -> dict[str, int]:
+    """The lines of each room of a folder."""
+    counts: dict[str, int] = {}
+    for path in sorted(folder.rglob("*")):
+        if path.suffix in SOURCES and "__pycache__" not in path.parts:
+            room = room_of(module_name(path, folder)) if len(path.relative_to(folder).parts) > 1 else "."
+            counts[room] = counts.get(room, 0) + len(path.read_text(encoding="utf-8").splitlines())
+    return dict(sorted(counts.items()))
+
+
+def grown(lines: Mapping[str, Mapping[str, int]], most: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """Rooms that have more lines than their number, or far fewer, and numbers of rooms that are gone."""
+    wrong = []
+    for part in sorted({*lines, *most}):
+        for room in sorted({*lines.get(part, {}), *most.get(part, {})}):
+            n, number = lines.get(part, {}).get(room, 0), most.get(part, {}).get(room, 0)
+            if n > number or n < number - SLACK or not n:
+                wrong.append(f"{part}: {room} has {n:,} lines, and {LINES.name} says {number:,}")
+    return wrong
+
+
 def report(root: Path) -> str:
     """A line per distribution."""
     title = ("distribution", "modules", "lines", "floors", "arrows", "circles", "rooms", "floors", "arrows", "largest")
@@ -168,4 +199,11 @@ def report(root: Path) -> str:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:] == ["--lines"]:
+        parts = [
+            f"[{name}]\n" + "".join(f'"{room}" = {n}\n' for room, n in rooms.items())
+            for name, rooms in lines_of(HERE).items()
+        ]
+        LINES.write_text("\n".join(parts), encoding="utf-8")
+        sys.exit()
     print(report(Path(sys.argv[1]) if len(sys.argv) > 1 else HERE))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,11 @@ from tests.helpers.places import ROOT
 from tests.house.rooms import (
     FLOORS,
     FOLDERS,
+    LINES,
     circles,
     floors,
+    grown,
+    lines_of,
     module_graph,
     module_name,
     parsed,
@@ -207,3 +211,16 @@ def test_help_imports_nothing_heavy(command: str) -> None:
     )
     words = run(code).split("MODULES")[-1].split()
     assert not {name.split(".")[0] for name in words} & HEAVY
+
+
+def test_no_room_has_grown_without_a_word() -> None:
+    found = grown(lines_of(ROOT), tomllib.loads(LINES.read_text(encoding="utf-8")))
+    assert not found, "; ".join(found) + "; delete lines, or write lines.toml anew and say why in the commit"
+
+
+def test_a_room_that_grows_shrinks_or_goes_is_named() -> None:
+    most = {"hardcase": {"cli": 100, "gone": 7}}
+    lines = {"hardcase": {"cli": 101}}
+    assert [line.split()[1] for line in grown(lines, most)] == ["cli", "gone"]
+    assert grown({"hardcase": {"cli": 60}}, {"hardcase": {"cli": 100}})
+    assert not grown({"hardcase": {"cli": 90}}, {"hardcase": {"cli": 100}})
