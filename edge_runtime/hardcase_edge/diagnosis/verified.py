@@ -55,7 +55,7 @@ def _of_items(loaded: Loaded) -> dict[str, Any]:
         "max_parts": joint.max_parts,
         "item_worst_cost": to_unit(proved.worst_cost),
         "item_operations": proved.operations,
-        "item_worst_ms": worst_item_ms(proved.operations, name_of(loaded.machine)),
+        "item_worst_ms": worst_item_ms(proved.operations, proved.steps, name_of(loaded.machine)),
         "item_rounds": proved.rounds,
         "item_bytes": proved.memory,
         "item_held_bytes": proved.held,

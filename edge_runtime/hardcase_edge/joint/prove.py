@@ -54,6 +54,7 @@ class JointReport:
     worst_cost: int
     rounds: int  # the most releases of one item
     operations: int  # the most of any item
+    steps: int  # the most that Python takes over its parts: one for each part at each release, and one more
     memory: int  # bytes that an item of the most parts takes in the kernel
     held: int  # bytes that it takes with what Python keeps of it
 
@@ -87,7 +88,7 @@ def verify_joint(part: Program, joint: Joint) -> JointReport:
     need(worst < SAFE, f"an item of {parts} parts may cost {worst}, too much to add safely")
     memory = _memory(part, joint, report.session_bytes)
     held = memory + WALK_BYTES + parts * (WALK_PART_BYTES + WALK_LABEL_BYTES * k)
-    return JointReport(report, worst, rounds, operations, memory, held)
+    return JointReport(report, worst, rounds, operations, (rounds + 1) * parts, memory, held)
 
 
 # ---------------------------------------------------------------- J1, J2: the record

@@ -71,7 +71,8 @@ WORK = {
 # measured on a computer, see docs/decisions/counted-work.md.
 NANOSECONDS = {"kernel": 25, "python": 500}
 CALL_NANOSECONDS = {"kernel": 2_000, "python": 10_000}
-ITEM_NANOSECONDS = 20_000  # to begin and to end an item of several parts
+# What Python takes to begin and to end an item of several parts, and for each part at each release, for the kernel too.
+ITEM_NANOSECONDS, STEP_NANOSECONDS = 20_000, 4_000
 
 
 def worst_decision_ms(operations: int, evaluator: str) -> float:
@@ -83,10 +84,13 @@ def worst_decision_ms(operations: int, evaluator: str) -> float:
     return round((operations * NANOSECONDS[evaluator] + CALL_NANOSECONDS[evaluator]) / 1e6, 3)
 
 
-def worst_item_ms(operations: int, evaluator: str) -> float:
-    """The longest that an item of several parts takes: Python begins and ends it, whoever evaluates its parts.
+def worst_item_ms(operations: int, steps: int, evaluator: str) -> float:
+    """The longest that an item of several parts takes: Python walks over its parts, whoever evaluates them.
 
-    >>> worst_item_ms(10_000, "kernel")
-    0.272
+    ``steps``: of parts at releases, which count among the operations of the evaluator in Python.
+
+    >>> worst_item_ms(10_000, 100, "kernel")
+    0.672
     """
-    return round(worst_decision_ms(operations, evaluator) + ITEM_NANOSECONDS / 1e6, 3)
+    walk = ITEM_NANOSECONDS + (steps * STEP_NANOSECONDS if evaluator == "kernel" else 0)
+    return round(worst_decision_ms(operations, evaluator) + walk / 1e6, 3)

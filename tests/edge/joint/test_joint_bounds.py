@@ -16,7 +16,7 @@ from hardcase_edge.joint.machine import open_joint
 from hardcase_edge.joint.prove import MAX_ITEM_BYTES, verify_joint
 from hardcase_edge.joint.session import JointMachine
 from hardcase_edge.kernel.machine import KERNEL, PYTHON
-from hardcase_edge.program.limits import worst_decision_ms
+from hardcase_edge.program.limits import worst_item_ms
 from tests.helpers.attack.item_bounds import SLACK, item_bytes, most_seconds
 from tests.helpers.edge.crafted_items import bundle_of_items, out_of_order, wide_items
 from tests.helpers.edge.evaluators import evaluator, needs_kernel  # noqa: F401
@@ -63,7 +63,7 @@ def test_an_item_takes_no_longer_than_its_proved_operations(evaluator: str) -> N
     for parts, *sizes in ((60, 30, 2_000), (150, 8, 2_000), (60, 500), (20, 0, 1, 5_000)):
         part, joint = wide_items(parts // fewer, *sizes)
         proved, machine = verify_joint(part, joint), open_joint(part, joint)
-        assert most_seconds(machine) * 1e3 <= SLACK * worst_decision_ms(proved.operations, evaluator)
+        assert most_seconds(machine) * 1e3 <= SLACK * worst_item_ms(proved.operations, proved.steps, evaluator)
 
 
 def test_memory_that_runs_out_while_a_bundle_loads_refuses_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,7 +71,7 @@ def is_within(item: Any) -> bool:
         machine = open_joint(part, joint, name)
         if name == KERNEL and item_bytes(machine) > proved.held:
             return False
-        if most_seconds(machine) * 1e3 > SLACK * worst_item_ms(proved.operations, name):
+        if most_seconds(machine) * 1e3 > SLACK * worst_item_ms(proved.operations, proved.steps, name):
             return False
     return True
 
