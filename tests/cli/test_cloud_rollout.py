@@ -97,8 +97,7 @@ class FakeDevice:
 
     def close(self) -> None:
         for topic in (status_topic(self.name), facts_topic(self.name)):
-            self._line.publish(topic, b"", retain=True)
-        self._line.flush(2)
+            self._line.publish(topic, b"", retain=True, wait_s=2)
         self._line.stop()
 
 

@@ -28,7 +28,7 @@ FOLDERS = {
 }
 FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     "hardcase_edge": (
-        ("errors",), ("base",), ("program", "drivers", "record_keys", "settings"), ("stream",),
+        ("errors",), ("base", "framing"), ("program", "drivers", "record_keys", "settings"), ("stream",),
         ("verifier", "session", "batch", "exchange"), ("kernel",), ("joint",), ("bundle",), ("release",),
         ("sensors", "link", "store", "drift", "servo"), ("update", "device", "outbox", "identity"),
         ("operations", "card", "diagnosis"), ("running", "measuring"), ("cli",),

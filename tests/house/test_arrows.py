@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 import tomllib
@@ -47,10 +48,7 @@ CLOUD_EXTRAS = {
 }
 # what single modules of the device may import
 DEVICE_EXTRAS = {
-    "link/connection.py": {"paho"},
     "link/paho_client.py": {"paho"},
-    "diagnosis/probe.py": {"paho"},
-    "link/websocket.py": {"paho"},
     "bundle/signature.py": {"cryptography"},
     "base/parcel.py": {"numpy"},  # where an item holds an array
     "session/tflite.py": {"ai_edge_litert", "tflite_runtime", "numpy"},
@@ -188,6 +186,41 @@ def test_every_module_of_the_device_imports_with_the_standard_library_alone() ->
     assert roots - site - editable <= {"hardcase_edge", "paho"}
 
 
+def private_names(code: str) -> list[str]:
+    """What in a module that imports paho may be a name that paho keeps to itself: an attribute with an underscore.
+
+    Only ``self`` has attributes of ours, in classes that do not inherit from paho.
+    """
+    found, foreign = [], set()
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Import):
+            foreign |= {(alias.asname or alias.name).split(".")[0] for alias in node.names if alias.name[:4] == "paho"}
+            found += [alias.name for alias in node.names if alias.name[:4] == "paho" and "._" in alias.name]
+        elif isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] == "paho":
+            foreign |= {alias.asname or alias.name for alias in node.names}
+            found += [n for n in (*str(node.module).split("."), *(a.name for a in node.names)) if n[0] == "_"]
+        elif isinstance(node, ast.Attribute) and node.attr[0] == "_" and ast.unparse(node.value) != "self":
+            found.append(ast.unparse(node))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and re.fullmatch(r"_\w+", node.value):
+            found.append(repr(node.value))  # of ``getattr``
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.ClassDef):
+            found += [ast.unparse(b) for b in node.bases if ast.unparse(b).split(".")[0] in foreign]
+    return found
+
+
+def test_paho_is_reached_in_one_file_and_through_its_public_names() -> None:
+    paths = [path for path in modules("edge_runtime/hardcase_edge") if "paho" in imported_roots(path)]
+    assert [path.name for path in paths] == ["paho_client.py"]
+    assert private_names(paths[0].read_text()) == []
+    assert private_names(
+        "import paho.mqtt.client as paho\nfrom paho.mqtt._packet import decode\n"
+        "from paho.mqtt.client import Client as C\n"
+        "class A(paho.Client):\n    pass\nclass B(C):\n    pass\ndef f(c):\n    c._sock = getattr(c, '_thread')\n"
+        "class D:\n    def g(self):\n        return self._client.loop(self._client._sock)\n"
+    ) == ["_packet", "c._sock", "'_thread'", "self._client._sock", "paho.Client", "C"]
+
+
 def test_deciding_without_a_broker_imports_no_paho() -> None:
     golden = ROOT / "tests" / "golden" / "v1.hcb"
     load = f"from hardcase_edge.bundle.load import load_bundle\nload_bundle({str(golden)!r})"
@@ -198,7 +231,8 @@ def test_deciding_without_a_broker_imports_no_paho() -> None:
 
 def test_the_cloud_has_one_client_of_mqtt() -> None:
     rooms = "records.keeper updates.serve updates.served enrolment.worker answering.worker fleet.sockets mqtt.check"
-    code = "".join(f"import hardcase_cloud.{name}\n" for name in rooms.split()) + "import sys\nprint(*sys.modules)"
+    code = "".join(f"import hardcase_cloud.{name}\n" for name in rooms.split())
+    code += "import hardcase_edge.framing.websocket, sys\nprint(*sys.modules)"
     loaded = run(code).split()
     assert not [name for name in loaded if name.startswith("paho") or name == "hardcase_edge.link.connection"]
 

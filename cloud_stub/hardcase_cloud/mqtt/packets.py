@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """MQTT 5 and 3.1.1 packets of a client as bytes: those that hardcase sends, and bounded reading of a broker's.
 
-Nothing here has a socket or a clock. ``Reader`` cuts a stream into packets and refuses one that is longer than allowed
-before it is there; the ``read_`` functions take a packet's body apart. Section numbers are those of MQTT 5.0 (OASIS).
+Nothing here has a socket or a clock. ``Reader`` is the device's, too; the ``read_`` functions take a packet's body
+apart. Section numbers are those of MQTT 5.0 (OASIS).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hardcase_edge.errors import WireError
+from hardcase_edge.framing.packets import MAX_LENGTH_BYTES, Reader, length, packet
 
 __all__ = [
     "CONNACK", "DISCONNECT", "PINGREQ", "PUBACK", "PUBLISH", "SUBACK", "UNSUBACK", "V5", "V311", "Published", "Reader",
@@ -27,7 +28,6 @@ QOS_1, RETAIN = 0x02, 0x01
 QOS_BITS = 0x06
 NO_RETAINED, RETAINED = 0x20, 0x00  # of a subscription on MQTT 5: whether retained messages are wanted
 MAX_PACKET_ID = 65_535
-MAX_LENGTH_BYTES = 4  # of a packet's length, section 1.5.5
 
 EXPIRY, RESPONSE_TOPIC, CORRELATION, SESSION_EXPIRY = 0x02, 0x08, 0x09, 0x11
 RECEIVE_MAXIMUM, TOPIC_ALIAS, USER_PROPERTY, MAXIMUM_PACKET = 0x21, 0x23, 0x26, 0x27
@@ -84,20 +84,20 @@ def connect(
         parts += [b"\0"] if version == V5 else []
         parts += [_text(will[0]), _bytes(will[1])]
     parts += [_text(word) for word in (user, password) if word]
-    return _packet(0x10, b"".join(parts))
+    return packet(0x10, b"".join(parts))
 
 
 def subscribe(packet_id: int, topics: Sequence[str], version: int = V5, *, retained: bool = False) -> bytes:
     """A SUBSCRIBE at QoS 1; ``retained`` only counts on MQTT 5, where it says whether retained messages are wanted."""
     option = bytes((1 | (RETAINED if retained else NO_RETAINED) if version == V5 else 1,))
     body = _U16.pack(packet_id) + (b"\0" if version == V5 else b"")
-    return _packet(0x82, body + b"".join([_text(topic) + option for topic in topics]))
+    return packet(0x82, body + b"".join([_text(topic) + option for topic in topics]))
 
 
 def unsubscribe(packet_id: int, topics: Sequence[str], version: int = V5) -> bytes:
     """An UNSUBSCRIBE."""
     body = _U16.pack(packet_id) + (b"\0" if version == V5 else b"")
-    return _packet(0xA2, body + b"".join([_text(topic) for topic in topics]))
+    return packet(0xA2, body + b"".join([_text(topic) for topic in topics]))
 
 
 def publish(
@@ -124,8 +124,8 @@ def publish(
             some += b"\x08" + _text(response_topic)
         if correlation is not None:
             some += b"\x09" + _bytes(correlation)
-        head += _length(len(some)) + some
-    return _packet(PUBLISH | (QOS_1 if packet_id else 0) | retain, head + payload)
+        head += length(len(some)) + some
+    return packet(PUBLISH | (QOS_1 if packet_id else 0) | retain, head + payload)
 
 
 def puback(packet_id: int) -> bytes:
@@ -139,60 +139,6 @@ def disconnect(version: int = V5, *, with_will: bool = False) -> bytes:
 
 
 # ---------------------------------------------------------------- reading
-
-
-class Reader:
-    """Cuts a stream of bytes into packets.
-
-    Parameters
-    ----------
-    max_packet_bytes : a longer packet raises an error before it is read
-    """
-
-    __slots__ = ("_max", "_rest")
-
-    def __init__(self, max_packet_bytes: int) -> None:
-        self._max = max_packet_bytes
-        self._rest = b""
-
-    def feed(self, data: bytes) -> list[tuple[int, bytes]]:
-        """First byte and body of each packet that is whole now.
-
-        Raises
-        ------
-        WireError
-            A packet is longer than allowed, or its length is not MQTT's.
-        """
-        if self._rest:
-            data = self._rest + data
-        packets, at, end = [], 0, len(data)
-        while end - at >= 2:
-            length, start = data[at + 1], at + 2
-            if length & 0x80:
-                long = self._long(data, at, end)
-                if long is None:
-                    break
-                length, start = long
-            if length > self._max:
-                raise WireError("oversized", f"a packet of {length} bytes, at most {self._max} are read")
-            if start + length > end:
-                break
-            packets.append((data[at], data[start : start + length]))
-            at = start + length
-        self._rest = data[at:]
-        return packets
-
-    def _long(self, data: bytes, at: int, end: int) -> tuple[int, int] | None:
-        """The length of more than 127 bytes, and where the body starts; None if not all of it is here."""
-        length = 0
-        for k in range(MAX_LENGTH_BYTES):
-            if at + 1 + k >= end:
-                return None
-            byte = data[at + 1 + k]
-            length |= (byte & 0x7F) << 7 * k
-            if not byte & 0x80:
-                return length, at + 2 + k
-        raise WireError("malformed", "the length of a packet has more than four bytes")
 
 
 def read_publish(first: int, body: bytes, version: int = V5) -> Published:
@@ -315,21 +261,6 @@ def _read_length(body: bytes, at: int) -> tuple[int, int]:
     raise WireError("malformed", "a length that is cut, or has more than four bytes")
 
 
-def _length(n: int) -> bytes:
-    if n < 128:
-        return bytes((n,))
-    out = bytearray()
-    while True:
-        n, low = divmod(n, 128)
-        out.append(low | (0x80 if n else 0))
-        if not n:
-            return bytes(out)
-
-
-def _packet(first: int, body: bytes) -> bytes:
-    return bytes((first,)) + _length(len(body)) + body
-
-
 def _bytes(data: bytes) -> bytes:
     return _U16.pack(len(data)) + data
 
@@ -340,4 +271,4 @@ def _text(text: str) -> bytes:
 
 def _properties(values: Mapping[int, int]) -> bytes:
     some = b"".join([bytes((key,)) + value.to_bytes(SIZES[key], "big") for key, value in values.items()])
-    return _length(len(some)) + some
+    return length(len(some)) + some

@@ -11,9 +11,12 @@ from __future__ import annotations
 import select
 import socket
 import ssl
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hardcase_edge.link.address import Address, tls_context
+
+if TYPE_CHECKING:
+    from hardcase_edge.framing.websocket import Frames
 
 __all__ = ["Line", "open_line"]
 
@@ -28,10 +31,11 @@ class Line:
     Parameters
     ----------
     sock : connected, after every handshake; this object owns it
+    frames : those of a WebSocket, if it is one
     """
 
-    def __init__(self, sock: Any) -> None:
-        self._sock = sock
+    def __init__(self, sock: Any, frames: Frames | None = None) -> None:
+        self._sock, self._frames = sock, frames
         self._sock.setblocking(False)
         self._unsent = bytearray()
         self._poll = select.poll()
@@ -44,7 +48,7 @@ class Line:
 
     def send(self, data: bytes) -> None:
         """Send these bytes, now or as soon as the broker takes them."""
-        self._unsent += data
+        self._unsent += data if self._frames is None else self._frames.wrap(data)
 
     def flush(self) -> bool:
         """Give the broker what it takes now; returns whether that was all.
@@ -75,12 +79,15 @@ class Line:
             self.flush()
             return b""
         try:
-            data = self._sock.recv(READ_BYTES)
+            data: bytes = self._sock.recv(READ_BYTES)
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return b""
         if not data:
             raise ConnectionError("the broker hung up")
-        return bytes(data)
+        if self._frames is not None:
+            data, answer = self._frames.feed(data)
+            self._unsent += answer
+        return data
 
     def close(self) -> None:
         """Close the socket."""
@@ -94,7 +101,7 @@ class Line:
 
     @property
     def is_ready(self) -> bool:
-        """Whether TLS or the WebSocket have bytes that the socket has not."""
+        """Whether TLS has bytes that the socket has not."""
         pending = getattr(self._sock, "pending", None)
         return pending is not None and bool(pending())
 
@@ -111,15 +118,16 @@ def open_line(address: Address, timeout_s: float, max_packet_bytes: int, tls: ss
     """
     tls = tls or tls_context(address)
     sock: Any = socket.create_connection((address.host, address.port), timeout_s)
+    frames = None
     try:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # otherwise a reply waits 44 ms for an earlier ACK
         if tls is not None:
             sock = tls.wrap_socket(sock, server_hostname=address.host)
         if address.path:
-            from hardcase_edge.link.websocket import open_websocket
+            from hardcase_edge.framing.websocket import open_websocket
 
-            sock = open_websocket(sock, address, timeout_s, max_packet_bytes)
+            frames = open_websocket(sock, address.url, timeout_s, max_packet_bytes)
     except BaseException:
         sock.close()
         raise
-    return Line(sock)
+    return Line(sock, frames)

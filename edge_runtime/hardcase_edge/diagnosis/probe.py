@@ -9,8 +9,6 @@ from __future__ import annotations
 import os
 from time import monotonic
 
-from paho.mqtt.enums import MQTTErrorCode
-
 from ..link.address import Address, tls_context
 from ..link.paho_client import V5, V311, Client, ConnectionConfig
 
@@ -31,12 +29,14 @@ def connect_reason(address: Address, timeout_s: float = 5.0) -> int | None:
     reasons: list[int] = []
     for version in (V5, V311):
         client = Client(config, version, tls_context(address), None)
-        client.on_connect = lambda _c, _d, _f, reason, _p: reasons.append(reason.value)
-        client.connect(address.host, address.port, 30)
-        until = monotonic() + timeout_s
-        while not reasons and monotonic() < until and client.loop(0.25) == MQTTErrorCode.MQTT_ERR_SUCCESS:
-            pass
-        client.disconnect()
+        client.on_connect = lambda _client, reason, _words, _has_session: reasons.append(reason)
+        try:
+            client.connect()
+            until = monotonic() + timeout_s
+            while not reasons and monotonic() < until and client.loop(0.25):
+                pass
+        finally:
+            client.close()
         if reasons and reasons[-1] != WRONG_VERSION:
             break
     return reasons[-1] if reasons else None

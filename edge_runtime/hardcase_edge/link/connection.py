@@ -6,28 +6,19 @@ request that nobody waits for any more costs energy that no budget allowed; with
 what is sent twice. The thread tries MQTT 5 first, and 3.1.1 if the broker refuses version 5 or hangs up without an
 answer. If a broker cannot be reached, the pauses between attempts grow and are jittered; if it refuses the connection,
 the next attempt comes after a long pause. Two clients with one id throw each other off; ``rivals`` says when to give
-up. Only this room imports paho.
+up.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from random import SystemRandom
 from time import monotonic
-from typing import Any
 
-import paho.mqtt.client as paho
-from paho.mqtt.enums import MQTTErrorCode, MQTTProtocolVersion
-from paho.mqtt.packettypes import PacketTypes
-from paho.mqtt.reasoncodes import ReasonCode
-from paho.mqtt.subscribeoptions import SubscribeOptions
-
-from ..base.record import record
-from ..errors import LinkError
 from .address import tls_context
-from .paho_client import V5, V311, Client, ConnectionConfig, Will, make_properties
+from .paho_client import V5, V311, Client, ConnectionConfig, Message, Will, is_acknowledged
 from .rivals import SESSION_S, SHORT_S, Rivals
 
 __all__ = ["Connection", "ConnectionConfig", "Message", "Will"]
@@ -35,19 +26,8 @@ __all__ = ["Connection", "ConnectionConfig", "Message", "Will"]
 logger = logging.getLogger(__name__)
 
 UNSUPPORTED_VERSION = 132  # CONNACK reason; paho also translates the return code 1 of a 3.1.1 broker into it
-POLL_S = 1.0  # how often paho checks its keepalive timer
+POLL_S = 1.0  # how often the keepalive timer is looked at
 STABLE_S = 5.0  # a connection that lasted this long resets the pause before the next attempt
-NO_SUBSCRIBERS = 16  # PUBACK reason: the broker took the message, but has nobody to give it to
-
-
-@record(frozen=True, slots=True)
-class Message:
-    """A received message. ``correlation`` and ``response_topic`` are None on MQTT 3.1.1."""
-
-    topic: str
-    payload: bytes
-    correlation: bytes | None = None
-    response_topic: str | None = None
 
 
 class Connection:
@@ -56,14 +36,10 @@ class Connection:
     Parameters
     ----------
     config : ConnectionConfig
-    subscribe : topic filter; the connection counts as up once the broker has granted it, and those of ``also``
-    subscribe_v5 : another filter for MQTT 5, such as a shared subscription; empty: the same filter
-    also : further topic filters
-    wants_retained : whether retained messages are wanted, too
+    subscribe : topic filter; the connection counts as up once the broker has granted it. Retained messages are not
+        wanted
     on_up : called on the connection's thread each time the connection comes up
     on_message : called on the connection's thread with each message; its exceptions are logged and dropped
-    admits : called on the connection's thread with the topic of each message before it is parsed; False drops it.
-        None: every message is admitted
     on_refused : called on the connection's thread with the packet id of a published message that the broker refuses or
         has nobody to give to, and the reason; never called on MQTT 3.1.1
     on_taken_over : called on the connection's thread, which then ends, when it is sure that another client uses the
@@ -86,29 +62,22 @@ class Connection:
         config: ConnectionConfig,
         *,
         subscribe: str,
-        subscribe_v5: str = "",
-        also: Sequence[str] = (),
-        wants_retained: bool = False,
         on_message: Callable[[Message], None],
         on_up: Callable[[], None] = lambda: None,
-        admits: Callable[[str], bool] | None = None,
         on_refused: Callable[[int, str], None] | None = None,
         on_taken_over: Callable[[], None] | None = None,
         will: Will | None = None,
     ) -> None:
         self._config = config
-        self._filters = {V311: [subscribe, *also], V5: [subscribe_v5 or subscribe, *also]}
-        self._wants_retained = wants_retained
+        self._topic = subscribe
         self._on_up = on_up
         self._on_message = on_message
-        self._admits = admits
         self._on_refused = on_refused
         self._on_taken_over = on_taken_over
         self._will = will
         self._tls = tls_context(config.address, config.clock)
-        self._protocol = MQTTProtocolVersion(config.protocol or V5)
+        self._protocol = config.protocol or V5
         self._client: Client | None = None
-        self._last: paho.MQTTMessageInfo | None = None
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
         self._tried = threading.Event()
@@ -126,11 +95,6 @@ class Connection:
         return self._up.is_set()
 
     @property
-    def protocol(self) -> int:
-        """The MQTT version in use, or the one to try next: 5, or 4 for MQTT 3.1.1."""
-        return int(self._protocol)
-
-    @property
     def trouble(self) -> str:
         """Why the connection is not up, in one line; empty while it is up."""
         return self._trouble
@@ -142,19 +106,6 @@ class Connection:
         self._tried.wait(wait_s)
         return self.is_up
 
-    def open(self, wait_s: float) -> None:
-        """As ``start``, for those who are nothing without a broker.
-
-        Raises
-        ------
-        LinkError
-            The broker cannot be reached in this time, or it refuses the connection or a subscription.
-        """
-        if not self.start(wait_s):
-            trouble, url = self.trouble or f"no answer in {wait_s:g} s", self._config.address.url
-            self.stop()
-            raise LinkError(f"broker {url}: {trouble}; start it, or correct its URL or the credentials")
-
     def stop(self, wait_s: float = 2.0) -> None:
         """Disconnect cleanly, so that the broker does not send the will, and end the thread."""
         self._stopping.set()
@@ -162,7 +113,7 @@ class Connection:
             self._client.disconnect()
         if self._thread is not None:
             self._thread.join(wait_s)
-        self._client = None  # the last reference: paho then closes its sockets
+        self._client = None
 
     def publish(
         self,
@@ -188,39 +139,22 @@ class Connection:
         client = self._client
         if client is None or not self.is_up:
             return 0
-        properties = None
-        if client.protocol == V5:
-            fields = {
-                "ResponseTopic": response_topic,
-                "CorrelationData": correlation,
-                "MessageExpiryInterval": expiry_s,
-            }
-            properties = make_properties(PacketTypes.PUBLISH, fields)
-        info = client.publish(topic, payload, qos=1, retain=retain, properties=properties)
-        if info.rc != MQTTErrorCode.MQTT_ERR_SUCCESS:
-            return 0
-        self._last = info
-        return 0 if wait_s and not _is_acknowledged(info, wait_s) else info.mid
-
-    def unsubscribe(self) -> None:
-        """Ask the broker to send nothing more; messages that are already on their way still arrive."""
-        if self._client is not None and self.is_up:
-            self._client.unsubscribe(self._filters[self._client.protocol])
+        sent = client.publish(
+            topic, payload, retain, ResponseTopic=response_topic, CorrelationData=correlation,
+            MessageExpiryInterval=expiry_s,
+        )  # fmt: skip
+        return 0 if sent is None or (wait_s and not is_acknowledged(sent, wait_s)) else sent.mid
 
     def subscribe(self, topic: str) -> None:
         """Ask for one more topic on the present connection; a new connection does not have it."""
         if self._client is not None and self.is_up:
-            self._client.subscribe(topic, qos=1)
+            self._client.subscribe(topic)
 
     def reconnect(self) -> None:
         """End the present connection in order; the thread makes the next one."""
         if self._client is not None and self.is_up:
             self._client.end = "this device closed the connection"
             self._client.disconnect()
-
-    def flush(self, wait_s: float) -> bool:
-        """Wait until the broker acknowledges the last published message; returns whether it has."""
-        return self._last is None or _is_acknowledged(self._last, wait_s)
 
     # ------------------------------------------------------------ the thread
 
@@ -241,6 +175,8 @@ class Connection:
         except Exception as error:  # no network, unknown host, TLS, or a packet that paho cannot read
             client.end = f"cannot be reached: {error}"
             self._rivals.is_away()
+        finally:
+            client.close()
         if self._stopping.is_set() or self._changes_protocol(client):
             return 0.0
         pause_s = self._lost(client)
@@ -257,24 +193,16 @@ class Connection:
 
     def _serve(self, client: Client) -> None:
         config = self._config
-        v5: dict[str, Any] = {}
-        if client.protocol == V5:
-            # no session behind a certificate: mosquitto 2.0.11 crashes if it is reloaded, as after a revocation, while
-            # it keeps the session of such a client that has left
-            has_certificate = config.certificates is not None or config.address.cert is not None
-            client.looks_for_session = self._rivals.looks_for_session and not has_certificate
-            expiry_s = 0 if has_certificate else SESSION_S
-            limits = {"MaximumPacketSize": config.max_packet_bytes, "SessionExpiryInterval": expiry_s}
-            v5["clean_start"] = not client.looks_for_session
-            v5["properties"] = make_properties(PacketTypes.CONNECT, limits)
-        client.connect(config.address.host, config.address.port, config.keepalive_s, **v5)
+        # no session behind a certificate: mosquitto 2.0.11 crashes if it is reloaded, as after a revocation, while it
+        # keeps the session of such a client that has left
+        has_certificate = config.certificates is not None or config.address.cert is not None
+        client.looks_for_session = client.protocol == V5 and self._rivals.looks_for_session and not has_certificate
+        client.connect(is_clean=not client.looks_for_session, session_s=0 if has_certificate else SESSION_S)
         client.was_hung_up = True  # until its CONNACK arrives
         give_up_at = monotonic() + 2 * config.connect_timeout_s
-        while (code := client.loop(POLL_S)) == MQTTErrorCode.MQTT_ERR_SUCCESS:
+        while client.loop(POLL_S):
             if self._stopping.is_set() or (client.up_since is None and monotonic() > give_up_at):
                 client.disconnect()
-        if not client.end:
-            client.end = f"connection lost: {paho.error_string(code).lower().rstrip('.')}"
 
     def _next_pause(self, client: Client) -> float:
         if client.up_since is not None and monotonic() - client.up_since > STABLE_S:
@@ -311,7 +239,7 @@ class Connection:
             logger.warning("broker %s: %s; trying again", self._config.address.url, " ".join(trouble.split())[:300])
         self._trouble = trouble
 
-    # ------------------------------------------------------------ paho's callbacks, on the connection's thread
+    # ------------------------------------------------------------ the client's callbacks, on the connection's thread
 
     def _make_client(self) -> Client:
         tls, certificates = self._tls, self._config.certificates
@@ -320,34 +248,31 @@ class Connection:
         client = Client(self._config, self._protocol, tls, self._will)
         client.on_connect = self._connected
         client.on_subscribe = self._subscribed
-        client.on_message = self._received
-        client.admits = self._admits
-        if self._on_refused is not None:
-            client.on_publish = self._published
+        client.on_message = lambda message: self._guard(lambda: self._on_message(message))
+        client.on_refused = self._on_refused
         return client
 
-    def _connected(self, client: Any, _data: Any, flags: Any, reason: ReasonCode, _properties: Any) -> None:
+    def _connected(self, client: Client, reason: int, words: str, has_session: bool) -> None:
         client.was_hung_up = False
-        if reason.is_failure:
-            client.is_refused_version = reason.value == UNSUPPORTED_VERSION
-            self._refuse(client, f"refused the connection: {str(reason).lower()}")
+        if reason:
+            client.is_refused_version = reason == UNSUPPORTED_VERSION
+            self._refuse(client, f"refused the connection: {words}")
             return
-        if client.looks_for_session and flags.session_present:
+        if client.looks_for_session and has_session:
             self._rivals.prove()
             self._give_up_if_sure()
-        handling = 0 if self._wants_retained else 2  # 2: send no retained messages
-        how = SubscribeOptions(qos=1, retainHandling=handling) if client.protocol == V5 else 1
-        client.subscribe([(topic, how) for topic in self._filters[client.protocol]])
+        if self._stopping.is_set():
+            return
+        client.subscribe(self._topic, wants_retained=False)
 
-    def _subscribed(self, client: Any, _data: Any, _mid: int, reasons: list[ReasonCode], _properties: Any) -> None:
+    def _subscribed(self, client: Client, is_granted: bool) -> None:
         if client.up_since is not None:  # an answer to ``subscribe``
-            if any(reason.is_failure for reason in reasons):
+            if not is_granted:
                 logger.warning("broker %s: refused a subscription", self._config.address.url)
             return
-        for topic, reason in zip(self._filters[client.protocol], reasons, strict=False):  # as many as the broker gave
-            if reason.is_failure:
-                self._refuse(client, f"refused the subscription to {topic}")
-                return
+        if not is_granted:
+            self._refuse(client, f"refused the subscription to {self._topic}")
+            return
         client.up_since = monotonic()
         self._rivals.came_up()
         self.connects += 1
@@ -360,33 +285,12 @@ class Connection:
         self._guard(self._on_up)
         self._tried.set()
 
-    def _published(self, _client: Any, _data: Any, mid: int, reason: ReasonCode, _properties: Any) -> None:
-        if (reason.is_failure or reason.value == NO_SUBSCRIBERS) and self._on_refused is not None:
-            self._on_refused(mid, str(reason).lower())
-
     def _refuse(self, client: Client, why: str) -> None:
         client.is_refused, client.end = True, why
         client.disconnect()
-
-    def _received(self, _client: Any, _data: Any, raw: paho.MQTTMessage) -> None:
-        message = Message(
-            topic=raw.topic,
-            payload=bytes(raw.payload),
-            correlation=getattr(raw.properties, "CorrelationData", None),
-            response_topic=getattr(raw.properties, "ResponseTopic", None),
-        )
-        self._guard(lambda: self._on_message(message))
 
     def _guard(self, call: Callable[[], None]) -> None:
         try:
             call()
         except Exception:  # a bug in the owner must not end the connection
             logger.exception("a message could not be handled")
-
-
-def _is_acknowledged(info: paho.MQTTMessageInfo, wait_s: float) -> bool:
-    try:
-        info.wait_for_publish(wait_s)
-        return info.is_published()
-    except (RuntimeError, ValueError):  # the connection was lost in the meantime
-        return False

@@ -1,23 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The paho client of one connection attempt: bounded reads and queues, TLS, and the state of the attempt.
+"""The paho client of one attempt to connect, through paho's public names, and the state of the attempt.
 
-It reads ahead, and drops the messages that its owner has no room for before paho parses them: paho alone takes 30 us a
-message, and so a flood would fill the broker's queue and delay whatever is behind it.
+This file alone imports paho-mqtt. The client of an attempt neither connects again nor queues: whatever is behind it
+goes with it. Its sockets are a ``Gate``, which bounds what is read.
 """
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
+from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
+from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from ..base.record import record
 from .address import Address
+from .gate import Gate
 
 if TYPE_CHECKING:
     import ssl
@@ -25,13 +27,14 @@ if TYPE_CHECKING:
     from ..base.clock import Clock
     from .certificates import Certificates
 
-__all__ = ["V5", "V311", "Client", "ConnectionConfig", "Will", "make_properties"]
+__all__ = ["V5", "V311", "Client", "ConnectionConfig", "Message", "Sent", "Will", "is_acknowledged"]
 
 UNSPECIFIED, TAKEN_OVER = 0x80, 0x8E  # reasons of a disconnection; paho gives the first if the broker gave none
-READ_AHEAD = 65_536  # bytes read at once
-QOS_BITS = 0b110  # in the first byte of a PUBLISH
-PUBACK = 0x40  # first byte; the length 2 and the message's id follow
-V5, V311 = MQTTProtocolVersion.MQTTv5, MQTTProtocolVersion.MQTTv311
+NO_SUBSCRIBERS = 16  # PUBACK reason: the broker took the message, but has nobody to give it to
+NO_RETAINED = 2  # of a subscription on MQTT 5
+V5, V311 = 5, 4
+GOOD = MQTTErrorCode.MQTT_ERR_SUCCESS
+Sent = paho.MQTTMessageInfo
 
 
 @record(frozen=True, slots=True, kw_only=True)
@@ -60,21 +63,24 @@ class Will:
     payload: bytes
 
 
-class Client(paho.Client):
-    """paho's client without its own retries, and with bounds on what it reads and queues."""
+@record(frozen=True, slots=True)
+class Message:
+    """A received message. ``correlation`` and ``response_topic`` are None on MQTT 3.1.1."""
 
-    def __init__(
-        self, config: ConnectionConfig, protocol: MQTTProtocolVersion, tls: ssl.SSLContext | None, will: Will | None
-    ) -> None:
-        super().__init__(
-            CallbackAPIVersion.VERSION2,
-            client_id=config.client_id,
-            protocol=protocol,
-            clean_session=None if protocol == V5 else True,
-            reconnect_on_failure=False,
-            transport="websockets" if config.address.path else "tcp",
-        )
-        self._address = config.address
+    topic: str
+    payload: bytes
+    correlation: bytes | None = None
+    response_topic: str | None = None
+
+
+class Client:
+    """One attempt to connect, and its connection.
+
+    The callbacks below are called in ``loop``, with a reason's code and words.
+    """
+
+    def __init__(self, config: ConnectionConfig, protocol: int, tls: ssl.SSLContext | None, will: Will | None) -> None:
+        self.protocol = protocol
         self.up_since: float | None = None  # monotonic seconds at which the subscription was granted
         self.was_hung_up = False  # the broker closed the connection before it answered
         self.is_refused = False
@@ -83,107 +89,124 @@ class Client(paho.Client):
         self.is_dropped = False  # the broker hung up and gave no reason
         self.looks_for_session = False  # it did not ask for a clean start
         self.end = ""  # why the attempt ended, in one line
-        self.admits: Callable[[str], bool] | None = None  # whether to read a message on this topic, or drop it
-        self._ahead, self._next = b"", 0  # what was read ahead, and the place of the next byte in it
-        self._may_recv = False  # at most once in each ``loop_read``, so that writing has its turn
-        self._acks = bytearray()  # packets that acknowledge dropped messages
-        self._max_bytes = config.max_packet_bytes
-        self._tls = tls
-        self.connect_timeout = config.connect_timeout_s
-        self.max_inflight_messages_set(config.max_in_flight)
-        self.max_queued_messages_set(config.max_in_flight)
-        if tls is not None:
-            self.tls_set_context(tls)
+        self.on_connect: Callable[[Client, int, str, bool], None] = lambda *_: None  # and whether there was a session
+        self.on_subscribe: Callable[[Client, bool], None] = lambda *_: None  # whether it is granted
+        self.on_message: Callable[[Message], None] = lambda _: None
+        self.on_refused: Callable[[int, str], None] | None = None  # with packet id and words
+        self._config = config
+        self._gate = Gate(config.address, tls, config.connect_timeout_s, config.max_packet_bytes)
+        self._paho = client = paho.Client(
+            CallbackAPIVersion.VERSION2,
+            client_id=config.client_id,
+            protocol=MQTTProtocolVersion(protocol),
+            clean_session=None if protocol == V5 else True,
+            reconnect_on_failure=False,
+        )
+        client.connect_timeout = config.connect_timeout_s
+        client.max_inflight_messages_set(config.max_in_flight)
+        client.max_queued_messages_set(config.max_in_flight)
+        context: Any = self._gate
+        client.tls_set_context(context)  # paho asks nothing of it but ``wrap_socket``
         if config.address.user:
-            self.username_pw_set(config.address.user, config.address.password)
+            client.username_pw_set(config.address.user, config.address.password)
         if will is not None:
-            self.will_set(will.topic, will.payload, qos=1, retain=True)
-        self.on_socket_open = _set_no_delay
-        self.on_socket_register_write = _leave_writing_to_the_loop
-        self.on_disconnect = _disconnected
+            client.will_set(will.topic, will.payload, qos=1, retain=True)
+        client.on_connect = self._connected
+        client.on_subscribe = lambda _c, _d, _m, whys, _p: self.on_subscribe(
+            self, not any(why.is_failure for why in whys)
+        )
+        client.on_message = lambda _c, _d, raw: self.on_message(_message(raw))
+        client.on_publish = self._published
+        client.on_disconnect = self._disconnected
+        client.on_socket_register_write = lambda *_: None  # because it is set, ``publish`` leaves writing to ``loop``
 
-    def loop_read(self, max_packets: int = 1) -> MQTTErrorCode:
-        """Read once from the socket and handle all packets of that; paho's method reads one, or without an end."""
-        self._may_recv = True
-        code = MQTTErrorCode.MQTT_ERR_SUCCESS
-        while self._sock is not None and code == MQTTErrorCode.MQTT_ERR_SUCCESS:
-            code = self._packet_read()
-        if self._acks:  # in one write, because each lets another thread have the interpreter
-            self._packet_queue(PUBACK, bytes(self._acks), 0, 0)
-            self._acks.clear()
-        if code > 0:
-            return self._loop_rc_handle(code)
-        return MQTTErrorCode.MQTT_ERR_SUCCESS  # negative: no more to read now
+    def connect(self, *, is_clean: bool = True, session_s: int = 0) -> None:
+        """Connect, and say CONNECT; both settings are of MQTT 5 alone.
 
-    def _sock_recv(self, bufsize: int) -> bytes:
-        """As paho's method, which alone would read up to 256 MB if a packet claims that length, and byte by byte."""
-        if bufsize > self._max_bytes:
-            self.end = f"a packet claims {bufsize} bytes, at most {self._max_bytes} are read"
-            raise ConnectionError(self.end)
-        if self._next == len(self._ahead):
-            if not self._may_recv:
-                raise BlockingIOError
-            self._may_recv = False
-            self._ahead, self._next = super()._sock_recv(READ_AHEAD), 0
-        part = self._ahead[self._next : self._next + bufsize]
-        self._next += len(part)
-        return part
+        Raises
+        ------
+        OSError, ValueError
+            There is no connection.
+        """
+        config = self._config
+        v5: dict[str, Any] = {}
+        if self.protocol == V5:
+            limits = {"MaximumPacketSize": config.max_packet_bytes, "SessionExpiryInterval": session_s}
+            v5 = {"clean_start": is_clean, "properties": _properties(PacketTypes.CONNECT, limits)}
+        self._paho.connect(config.address.host, config.address.port, config.keepalive_s, **v5)
 
-    def _handle_publish(self) -> MQTTErrorCode:
-        """As paho's method, unless the owner does not admit the message: then it is acknowledged and dropped."""
-        packet, has_id = self._in_packet["packet"], self._in_packet["command"] & QOS_BITS != 0
-        end = 2 + int.from_bytes(packet[:2], "big")
-        is_cut = len(packet) < end + 2 * has_id
-        if self.admits is None or is_cut or self.admits(packet[2:end].decode(errors="replace")):
-            return super()._handle_publish()
-        if has_id:  # of QoS 1, as no higher one is subscribed to
-            self._acks += bytes((PUBACK, 2)) + packet[end : end + 2]
-        return MQTTErrorCode.MQTT_ERR_SUCCESS
+    def loop(self, wait_s: float) -> bool:
+        """Wait at most so long for the network, and do what there is to do; False, and ``end``, at the end."""
+        self._gate.may_read = True
+        code = self._paho.loop(wait_s)
+        while code == GOOD and self._gate.has_more:
+            code = self._paho.loop_read()
+        if code != GOOD and not self.end:
+            self.end = f"connection lost: {paho.error_string(code).lower().rstrip('.')}"
+        return code == GOOD
 
-    def _create_socket(self) -> Any:
-        """As paho's method, but a WebSocket has bounds."""
-        if not self._address.path:
-            return super()._create_socket()
-        from .websocket import open_websocket
+    def publish(self, topic: str, payload: bytes, retain: bool = False, **fields: Any) -> Sent | None:
+        """Have ``loop`` send a message at QoS 1; None if too many wait for their acknowledgement.
 
-        sock = self._create_socket_connection()
-        tls = self._ssl_wrap_socket(sock) if self._ssl else sock
-        return open_websocket(tls, self._address, self.connect_timeout, self._max_bytes)
+        ``fields``: properties by their names in MQTT 5, dropped on 3.1.1.
+        """
+        properties = _properties(PacketTypes.PUBLISH, fields) if self.protocol == V5 else None
+        sent = self._paho.publish(topic, payload, qos=1, retain=retain, properties=properties)
+        return sent if sent.rc == GOOD else None
 
-    def _ssl_wrap_socket(self, tcp_sock: socket.socket) -> ssl.SSLSocket:
-        """As paho's method, but closes the socket if the handshake fails."""
-        assert self._tls is not None
-        tls_sock = self._tls.wrap_socket(tcp_sock, server_hostname=self.host, do_handshake_on_connect=False)
-        try:
-            tls_sock.settimeout(self.connect_timeout)
-            tls_sock.do_handshake()
-        except BaseException:
-            tls_sock.close()
-            raise
-        return tls_sock
+    def subscribe(self, topic: str, *, wants_retained: bool = True) -> None:
+        """Subscribe at QoS 1; the second is of MQTT 5 alone."""
+        options = SubscribeOptions(qos=1, retainHandling=0 if wants_retained else NO_RETAINED)
+        self._paho.subscribe(topic, **({"options": options} if self.protocol == V5 else {"qos": 1}))
+
+    def disconnect(self) -> None:
+        """Have ``loop`` say goodbye and end."""
+        self._paho.disconnect()
+
+    def close(self) -> None:
+        """Close the socket, and let go of what holds this object."""
+        client = self._paho
+        client.on_connect = client.on_subscribe = client.on_message = client.on_publish = client.on_disconnect = None
+        if (sock := client.socket()) is not None:
+            sock.close()
+
+    def _connected(self, _client: Any, _data: Any, flags: Any, reason: ReasonCode, _properties: Any) -> None:
+        self.on_connect(self, reason.value, str(reason).lower(), flags.session_present)
+
+    def _published(self, _client: Any, _data: Any, mid: int, reason: ReasonCode, _properties: Any) -> None:
+        if (reason.is_failure or reason.value == NO_SUBSCRIBERS) and self.on_refused is not None:
+            self.on_refused(mid, str(reason).lower())
+
+    def _disconnected(self, _client: Any, _data: Any, flags: Any, reason: ReasonCode, _properties: Any) -> None:
+        self.end = self.end or self._gate.trouble
+        if self.end or not reason.is_failure:
+            return
+        is_told = flags.is_disconnect_packet_from_server
+        self.is_taken_over = is_told and reason.value == TAKEN_OVER
+        self.is_dropped = not is_told and reason.value == UNSPECIFIED
+        self.end = f"connection lost: {'the broker hung up' if self.is_dropped else str(reason).lower()}"
 
 
-def make_properties(kind: int, fields: dict[str, Any]) -> Properties:
+def is_acknowledged(sent: Sent, wait_s: float) -> bool:
+    """Whether the broker acknowledges a message within these seconds."""
+    try:
+        sent.wait_for_publish(wait_s)
+        return sent.is_published()
+    except (RuntimeError, ValueError):  # the connection was lost in the meantime
+        return False
+
+
+def _message(raw: paho.MQTTMessage) -> Message:
+    some = raw.properties
+    return Message(
+        raw.topic, bytes(raw.payload), getattr(some, "CorrelationData", None), getattr(some, "ResponseTopic", None)
+    )
+
+
+def _properties(kind: int, fields: dict[str, Any]) -> Properties:
     """MQTT 5 properties of a packet of this kind; fields that are None are left out."""
     properties = Properties(kind)  # type: ignore[no-untyped-call]
     for name, value in fields.items():
         if value is not None:
             setattr(properties, name, value)
     return properties
-
-
-def _disconnected(client: Any, _data: Any, flags: Any, reason: ReasonCode, _properties: Any) -> None:
-    if client.end or not reason.is_failure:
-        return
-    is_told = flags.is_disconnect_packet_from_server
-    client.is_taken_over = is_told and reason.value == TAKEN_OVER
-    client.is_dropped = not is_told and reason.value == UNSPECIFIED
-    client.end = f"connection lost: {'the broker hung up' if client.is_dropped else str(reason).lower()}"
-
-
-def _set_no_delay(_client: Any, _data: Any, sock: Any) -> None:
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # otherwise a request waits 44 ms for an earlier ACK
-
-
-def _leave_writing_to_the_loop(_client: Any, _data: Any, _sock: Any) -> None:
-    """Does nothing: because this callback is set, ``publish`` never writes to the socket on the caller's thread."""

@@ -153,7 +153,7 @@ def test_a_device_that_tries_mqtt_5_first_is_soon_connected(broker):
     device = Connection(config, subscribe=reply_topic("pi-6"), on_message=lambda message: None, will=will)
     try:
         assert device.start(5), device.trouble
-        assert device.protocol == 4
+        assert device._client.protocol == 4
     finally:
         device.stop()
 

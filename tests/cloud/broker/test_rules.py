@@ -126,8 +126,11 @@ def address_of(guarded, user: str, password: str | None = None):
 def connection(guarded, user: str, client_id: str, *wanted: str, heard: queue.SimpleQueue[Message]) -> Connection:
     config = ConnectionConfig(address=address_of(guarded, user), client_id=client_id)
     filters = wanted or (reply_topic(user),)
-    opened = Connection(config, subscribe=filters[0], also=filters[1:], on_message=heard.put)
+    opened = Connection(config, subscribe=filters[0], on_message=heard.put)
     assert opened.start(5), opened.trouble
+    for topic in filters[1:]:
+        opened.subscribe(topic)
+    assert opened.publish("nobody/listens", b"", wait_s=5)  # the broker has read what was sent before it
     return opened
 
 

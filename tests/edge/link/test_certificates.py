@@ -3,15 +3,15 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from hardcase_cloud.mqtt import packets
 from hardcase_edge.link.address import parse_address
 from hardcase_edge.link.certificates import TRIES, Certificates, Pair
 from hardcase_edge.link.connection import Connection, ConnectionConfig
-from hardcase_edge.link.paho_client import Client
 from hardcase_edge.link.rivals import SESSION_S
 
 OLD, NEW = (Pair(Path(f"{name}.pem"), Path(f"{name}.key")) for name in ("old", "new"))
@@ -54,17 +54,18 @@ def test_an_attempt_with_a_damaged_file_shows_none():
 
 
 @pytest.mark.parametrize(("certificates", "expected"), [(None, SESSION_S), (Certificates(OLD), 0)])
-def test_a_connection_with_a_certificate_leaves_no_session(monkeypatch, certificates, expected):
-    asked: list[Any] = []
-
-    def connect(client: Client, host: str, port: int, keepalive: int, **v5: Any) -> None:
-        asked.append((v5["properties"].SessionExpiryInterval, v5["clean_start"]))
-        raise OSError
-
-    monkeypatch.setattr(Client, "connect", connect)
-    address = parse_address("mqtt://127.0.0.1", environment={})
-    config = ConnectionConfig(address=address, client_id="pi-1", certificates=certificates)
-    connection = Connection(config, subscribe="a", on_message=lambda message: None)
-    connection.start(5)
+def test_a_connection_with_a_certificate_leaves_no_session(certificates, expected):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = parse_address(f"mqtt://127.0.0.1:{server.getsockname()[1]}", environment={})
+        config = ConnectionConfig(address=address, client_id="pi-1", certificates=certificates, protocol=5)
+        connection = Connection(config, subscribe="a", on_message=lambda message: None)
+        connection.start()
+        peer, _ = server.accept()
+        with peer:
+            [(first, body)] = packets.Reader(1000).feed(peer.recv(4096))
     connection.stop()
-    assert asked[0] == (expected, True)
+    assert (first, body[:7]) == (0x10, b"\0\4MQTT\5")
+    properties, _ = packets.read_properties(body, 10)
+    assert properties.get(packets.SESSION_EXPIRY, 0) == expected
+    assert properties[packets.MAXIMUM_PACKET] == config.max_packet_bytes
+    assert body[7] & 0x02, "a clean start"

@@ -237,8 +237,7 @@ def test_the_broker_says_offline_for_a_device_that_vanishes_and_keeps_its_facts(
         until(lambda: retained(broker, topic) == {"state": "online"})
         link.publish_facts({"bundle": "ab", "asked": 7})
         until(lambda: retained(broker, facts_topic("dev-8")) == {"bundle": "ab", "asked": 7})
-        client = link._connection._client
-        client.socket().shutdown(socket.SHUT_RDWR)  # no DISCONNECT: the will is due
+        link._connection._client._gate._sock.shutdown(socket.SHUT_RDWR)  # no DISCONNECT: the will is due
         until(lambda: retained(broker, topic) == {"state": "offline"})
         assert retained(broker, facts_topic("dev-8")) == {"bundle": "ab", "asked": 7}
 
