@@ -12,11 +12,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import select
 import signal
-import socket
 import statistics
-import struct
 import subprocess
 import sys
 import tempfile
@@ -29,11 +26,14 @@ from pages import ROOT, markdown, options, results
 
 sys.path.insert(0, str(ROOT))
 
+from hardcase_cloud.mqtt.machine import Acknowledged, Machine
+from hardcase_cloud.mqtt.packets import V311, Published, puback
+from hardcase_cloud.mqtt.socket_line import open_line
 from hardcase_cloud.records.database import Database
+from hardcase_edge.link.address import parse_address
 from hardcase_edge.link.wire import ack_topic, decision_topic
 from tests.helpers.cloud.brokers import Broker, running_mosquitto
 from tests.helpers.cloud.postgres import running_postgres
-from tests.helpers.cloud.raw_mqtt import connect, publish, subscribe
 
 PAGE = ROOT / "docs" / "benchmarks" / "store.md"
 DEVICES = 50
@@ -55,16 +55,15 @@ The goal is 5,000 a second for a minute, with a lag under 2 s, in both.
 class Devices:
     """Fifty devices behind one connection, which only publish and count acknowledgements."""
 
-    def __init__(self, port: int) -> None:
-        self._line = socket.create_connection(("127.0.0.1", port))
-        self._line.sendall(connect("bench") + subscribe(ack_topic("+")))
-        self._line.setblocking(False)
-        self._unread = b""
+    def __init__(self, url: str) -> None:
+        self._machine = Machine(V311, [ack_topic("+")], 1 << 20)
+        self._line = open_line(parse_address(url), 5.0, 1 << 20)
+        self._line.send(self._machine.hello("bench", keepalive_s=0))
         self.sent: list[dict[int, float]] = [{} for _ in range(DEVICES)]
         self.lags: list[float] = []
         self.puback = 0
-        self._id = 0
-        self._out = b""
+        while not self._machine.is_up:
+            self.turn(5.0)
 
     def publish(self, device: int, sequence: int, now: float) -> None:
         record = {
@@ -72,48 +71,28 @@ class Devices:
             "at": 0.01 * sequence, "t": None, "label": "high" if sequence % 7 else "low", "confidence": 0.93,
             "route": "cloud" if sequence % 10 == 0 else "local", "cost": 1.25, "failed": [], "latency_ms": 1.5,
         }  # fmt: skip
-        self._id = self._id % 65_535 + 1
         payload = json.dumps(record, separators=(",", ":")).encode()
-        self._out += publish(decision_topic(f"d{device}"), payload, qos=1, packet_id=self._id)
+        self._line.send(self._machine.publish(decision_topic(f"d{device}"), payload))
         self.sent[device][sequence] = now
 
     def turn(self, wait_s: float) -> None:
         """Write what waits, and read what has come."""
-        readable, writable, _ = select.select([self._line], [self._line] if self._out else [], [], wait_s)
-        if writable:
-            self._out = self._out[self._line.send(self._out) :]
-        if readable:
-            self._unread += self._line.recv(1 << 20)
-            self._read(time.monotonic())
-
-    def _read(self, now: float) -> None:
-        data, at = self._unread, 0
-        while True:
-            length, shift, k = 0, 0, at + 1
-            while k < len(data):
-                length |= (data[k] & 127) << shift
-                shift += 7
-                k += 1
-                if not data[k - 1] & 128:
-                    break
-            else:
-                break
-            if k + length > len(data):
-                break
-            kind = data[at] >> 4
-            if kind == 4:
+        for event in self._machine.feed(self._line.receive(wait_s)):
+            if isinstance(event, Acknowledged):
                 self.puback += 1
-            elif kind == 3:
-                (n,) = struct.unpack_from(">H", data, k)
-                device = int(data[k + 2 : k + 2 + n].split(b"/")[2][1:])
-                body = k + 2 + n + (2 if data[at] & 6 else 0)
-                for _, first, last in json.loads(data[body : k + length]):
-                    for sequence in range(first, last + 1):
-                        began = self.sent[device].pop(sequence, None)
-                        if began is not None:
-                            self.lags.append(now - began)
-            at = k + length
-        self._unread = data[at:]
+            elif isinstance(event, Published):
+                self._heard(event, time.monotonic())
+        self._line.send(self._machine.answer())
+
+    def _heard(self, message: Published, now: float) -> None:
+        device = int(message.topic.split("/")[2][1:])
+        if message.packet_id:
+            self._line.send(puback(message.packet_id))
+        for _, first, last in json.loads(message.payload):
+            for sequence in range(first, last + 1):
+                began = self.sent[device].pop(sequence, None)
+                if began is not None:
+                    self.lags.append(now - began)
 
 
 def run(broker: Broker, url: str, rate: int, seconds: float) -> dict[str, Any]:
@@ -124,7 +103,7 @@ def run(broker: Broker, url: str, rate: int, seconds: float) -> dict[str, Any]:
     assert json.loads(store.stdout.readline())["event"] == "ready"
     process = psutil.Process(store.pid)
     before = process.cpu_times()
-    devices = Devices(broker.port)
+    devices = Devices(broker.url)
     sequences, n = [0] * DEVICES, 0
     began = time.monotonic()
     while (now := time.monotonic()) - began < seconds:
