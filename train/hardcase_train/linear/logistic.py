@@ -13,7 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import cho_factor
+from scipy.linalg.lapack import dpotrs
 
 __all__ = ["Design", "logistic"]
 
@@ -193,7 +194,8 @@ def _line_search(
         if not len(active):
             return reach, best
         t = reach[active]
-        new = loss(scores[active] + t[:, None, None].astype(np.float32) * ahead[active], active)
+        from_, to = (scores, ahead) if len(active) == len(reach) else (scores[active], ahead[active])
+        new = loss(from_ + t[:, None, None].astype(np.float32) * to, active)
         new += flat[active] + t * rise[active] + t * t * bend[active]
         is_enough = new <= value[active] - 1e-4 * t * gain[active]
         best[active[is_enough]] = new[is_enough]
@@ -209,21 +211,23 @@ def _precondition(
     """The two-loop recursion of L-BFGS, for each problem separately: an estimate of the Newton step."""
     q, parts = slope.copy(), []
     for step, change, product in reversed(history):
-        a = np.where(product > 1e-14, _dot(step, q) / np.maximum(product, 1e-14), 0.0)
+        bends, by = product > 1e-14, np.maximum(product, 1e-14)
+        a = np.where(bends, _dot(step, q) / by, 0.0)
         q -= a[:, None, None] * change
-        parts.append(a)
-    shape = q.shape
+        parts.append((a, bends, by))
+    shape, (triangle, is_lower) = q.shape, factor
 
-    def solve(v: np.ndarray) -> np.ndarray:
-        return np.asarray(cho_solve(factor, v.reshape(-1, shape[-1]).T).T.reshape(shape))
+    def solve(v: np.ndarray) -> np.ndarray:  # as cho_solve, which takes five times as long for a few terms
+        found = dpotrs(triangle, np.asarray_chkfinite(v).reshape(-1, shape[-1]).T, lower=is_lower)[0]
+        return np.asarray(found.T.reshape(shape))
 
     r = solve(q)
     if history:
         _, change, product = history[-1]
         far = _dot(change, solve(change))
         r *= np.where((product > 1e-14) & (far > 0), product / np.maximum(far, 1e-30), 1.0)[:, None, None]
-    for (step, change, product), a in zip(history, reversed(parts), strict=True):
-        b = np.where(product > 1e-14, _dot(change, r) / np.maximum(product, 1e-14), 0.0)
+    for (step, change, _), (a, bends, by) in zip(history, reversed(parts), strict=True):
+        b = np.where(bends, _dot(change, r) / by, 0.0)
         r += (a - b)[:, None, None] * step
     return r
 

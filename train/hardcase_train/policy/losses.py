@@ -94,7 +94,9 @@ class ClassLoss:
 
     def value_and_slope(self, scores: np.ndarray) -> tuple[float, np.ndarray]:
         """Sum of the rows' weighted losses, and its gradient, (n, n_outputs)."""
-        return _class_value_and_slope(scores, self.y, self.weight, self._targets)
+        return _class_value_and_slope(
+            np.ascontiguousarray(scores), np.ascontiguousarray(self.y), self.weight, self._targets
+        )
 
     def derivatives(self, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Gradient and diagonal of the Hessian, (n, n_outputs) each, weights included."""
@@ -195,7 +197,7 @@ def _class_value_and_slope(
 
 def _derivatives(scores: np.ndarray, c: ClassLoss, q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Gradient and diagonal of the Hessian by the class scores and, if there is one more column, by the gate's."""
-    powers = _exponents(scores, c.n_outputs)
+    powers = _exponents(np.ascontiguousarray(scores), c.n_outputs)
     np.exp(powers, out=powers)  # numpy's exp is vectorised, numba's is not
     return _slopes(powers, c.n_outputs, c.y, c.weight, q, c._targets)
 

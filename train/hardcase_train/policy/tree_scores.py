@@ -23,18 +23,10 @@ def score_trees(scorer: Trees, codes: np.ndarray, trees: Sequence[Arrays] | None
     ``trees``: the ensemble's, as ``as_arrays`` gives them, for a caller that scores few rows many times.
     """
     scores = np.tile(np.array(scorer.base, dtype=np.float64), (codes.shape[1], 1))
+    codes = np.ascontiguousarray(codes)
     for tree, arrays in zip(scorer.trees, as_arrays(scorer) if trees is None else trees, strict=True):
         splits, thresholds, missing_left, children, leaves = arrays
-        add_tree(
-            codes,
-            MISSING,
-            splits,
-            thresholds,
-            missing_left,
-            children,
-            leaves,
-            scores[:, tree.output : tree.output + tree.width],
-        )
+        add_tree(codes, MISSING, splits, thresholds, missing_left, children, leaves, scores, tree.output)
     return scores
 
 
@@ -62,9 +54,11 @@ def add_tree(
     children: np.ndarray,
     leaves: np.ndarray,
     out: np.ndarray,
+    output: int,
 ) -> None:
-    """Add each row's leaf of one tree to ``out`` (n, width); ``codes`` is (n_columns, n).
+    """Add each row's leaf of one tree to ``out`` (n, n_outputs), from ``output`` on; ``codes`` is (n_columns, n).
 
+    Arrays that lie row after row: each other order would be compiled anew, which takes a second.
     A block of rows traverses the tree together and is partitioned at every node, which has no branch to mispredict for
     each row.
     """
@@ -83,7 +77,7 @@ def add_tree(
             if start == stop:
                 continue
             if at < 0:
-                _add_leaf(leaves[-1 - at], rows[start:stop], out)
+                _add_leaf(leaves[-1 - at], rows[start:stop], out, output)
                 continue
             middle = _part(rows, spare, start, stop, codes[splits[at]], missing, thresholds[at], missing_left[at])
             stack[top, 0], stack[top, 1], stack[top, 2] = children[at, 0], start, middle
@@ -117,7 +111,7 @@ def _part(
 
 
 @njit(nogil=True, cache=True)
-def _add_leaf(leaf: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
+def _add_leaf(leaf: np.ndarray, rows: np.ndarray, out: np.ndarray, output: int) -> None:
     for i in rows:
         for k in range(len(leaf)):
-            out[i, k] += leaf[k]
+            out[i, output + k] += leaf[k]

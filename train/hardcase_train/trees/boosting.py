@@ -174,7 +174,7 @@ def extend(
         if len(tree.features) == 0:
             break
         tree.leaves[:] *= settings.learning_rate
-        _add_leaves(tree.leaves, tree.leaf_of_row, own_scores)
+        _add_leaves(tree.leaves, tree.leaf_of_row, scores, first_output)
         ensemble.trees.append(replace(tree, leaf_of_row=NO_ROWS))  # an entry a row and tree: gigabytes
         ensemble.outputs.append((first_output, tree.leaves.shape[1]))
     grower.release()
@@ -183,14 +183,15 @@ def extend(
 def ensemble_scores(ensemble: Ensemble, codes: np.ndarray) -> np.ndarray:
     """Scores, (n, n_outputs), of rows given as bins (n_used, n)."""
     scores = np.tile(ensemble.base, (codes.shape[1], 1))
-    for tree, (output, width) in zip(ensemble.trees, ensemble.outputs, strict=True):
-        part = scores[:, output : output + width]
-        add_tree(codes, MISSING_BIN, tree.features, tree.bins, tree.missing_left, tree.children, tree.leaves, part)
+    codes = np.ascontiguousarray(codes)
+    for tree, (output, _) in zip(ensemble.trees, ensemble.outputs, strict=True):
+        shape = (tree.features, tree.bins, tree.missing_left, tree.children, tree.leaves)
+        add_tree(codes, MISSING_BIN, *shape, scores, output)
     return scores
 
 
 @njit(nogil=True, cache=True)
-def _add_leaves(leaves: np.ndarray, leaf_of_row: np.ndarray, out: np.ndarray) -> None:
+def _add_leaves(leaves: np.ndarray, leaf_of_row: np.ndarray, out: np.ndarray, output: int) -> None:
     for i in range(len(leaf_of_row)):
         for k in range(leaves.shape[1]):
-            out[i, k] += leaves[leaf_of_row[i], k]
+            out[i, output + k] += leaves[leaf_of_row[i], k]

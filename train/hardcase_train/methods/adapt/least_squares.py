@@ -35,7 +35,8 @@ def nearest_log_odds(excess: np.ndarray, g: np.ndarray, stiffness: float) -> np.
 
     docs/math.md (15) to (17): there are one or two minima, each the only one in an interval of rising slope.
     """
-    u: np.ndarray = _nearest(np.asarray(excess, dtype=np.float64), np.asarray(g, dtype=np.float64), float(stiffness))
+    excess, g = (np.ascontiguousarray(x, dtype=np.float64) for x in (excess, g))
+    u: np.ndarray = _nearest(excess, g, float(stiffness))
     return u
 
 

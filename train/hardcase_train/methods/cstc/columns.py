@@ -115,11 +115,11 @@ class TreeColumns:
         return [self.dictionary]
 
     def values(self, X: np.ndarray) -> np.ndarray:
-        codes, values = self.bins.transform(X), np.zeros((len(X), len(self.trees)))
+        codes, values = np.ascontiguousarray(self.bins.transform(X)), np.zeros((len(X), len(self.trees)))
         for t, tree in enumerate(self.trees):
             column = np.zeros((len(X), 1))
             shape = (tree.features, tree.bins, tree.missing_left, tree.children, tree.leaves)
-            add_tree(codes, MISSING_BIN, *shape, column)
+            add_tree(codes, MISSING_BIN, *shape, column, 0)
             values[:, t] = column[:, 0]
         return values
 

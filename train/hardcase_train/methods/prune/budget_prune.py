@@ -116,6 +116,7 @@ def _errors(
     guess = tree.shares.argmax(axis=1)
     errors = np.zeros(len(guess))
     losses = 1.0 - np.eye(tree.shares.shape[1]) if losses is None else losses
+    codes = np.ascontiguousarray(codes)
     _add_errors(codes, tree.feature, tree.bins, tree.missing_left, tree.children, guess, y, weights, losses, errors)
     return errors
 
