@@ -51,19 +51,29 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-def make_parser() -> VerbParser:
-    """The parser of the command and all its verbs."""
+def make_parser(named: Sequence[str] = VERBS) -> VerbParser:
+    """The parser of the command with these verbs, which are all unless a command needs one alone."""
     description = "Answer easy cases on the device, forward the hard ones."
     parser = VerbParser(prog="hardcase", description=description, examples=EXAMPLES, terms=TERMS)
     parser.add_argument("--version", action=_Version)
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    for verb in VERBS:
+    for verb in named:
         module = import_module(f"hardcase.verbs.{verb}")
         examples, terms = (getattr(module, name, "") for name in ("EXAMPLES", "TERMS"))
         sub = verbs.add_parser(verb, help=module.HELP, description=module.HELP, examples=examples, terms=terms)
         module.arguments(sub)
         sub.set_defaults(run=module.run, interrupted=getattr(module, "INTERRUPTED", ""), root=parser)
     return parser
+
+
+def _needed(words: Sequence[str]) -> Sequence[str]:
+    """The verb of a command, or all of them where it names none, asks for help, or completes words in a shell.
+
+    >>> _needed(["train", "hardcase.toml"]), _needed(["--help"]) == _needed(["completion", "bash"]) == VERBS
+    (['train'], True)
+    """
+    own = words[:1]
+    return own if own and own[0] in VERBS and own[0] != "completion" else VERBS
 
 
 def _drop_output() -> None:
@@ -76,7 +86,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # names that the terminal's encoding does not have
-    args = make_parser().parse_args(argv)
+    words = list(sys.argv[1:] if argv is None else argv)
+    args = make_parser(_needed(words)).parse_args(words)
     try:
         status = int(args.run(args))
         sys.stdout.flush()

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -274,13 +275,18 @@ def _figures(task: Task, p: Point) -> dict[str, dict[str, float]]:
     return {k: {**f, "used_cost": s} for (k, f), s in zip((("valid", p.valid), ("test", p.test)), spent, strict=True)}
 
 
-def provenance(task: Task, method: str, params: dict[str, Any]) -> dict[str, Any]:
-    """What a bundle says of its training: method, parameters, data, seed, f0 and packages."""
+@cache
+def _packages() -> tuple[tuple[str, str], ...]:
+    """The packages that made a bundle, each with its version, which is read from a file."""
     from importlib.metadata import version
 
+    return tuple((name, version(name)) for name in ("hardcase-train", "numpy", "scikit-learn"))
+
+
+def provenance(task: Task, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    """What a bundle says of its training: method, parameters, data, seed, f0 and packages."""
     parts = {k: getattr(task.problem, k) for k in ("train", "valid", "calibration", "test")}
     rows = {k: len(part.y) if part else 0 for k, part in parts.items()}
-    packages = {name: version(name) for name in ("hardcase-train", "numpy", "scikit-learn")}
     data = {"file": task.config.file.name, "sha256": task.table.sha256, "rows": rows, "split": task.config.split}
     data |= {} if task.config.kind.has_classes else {"task": task.config.task}
     if task.config.group is not None:
@@ -297,7 +303,7 @@ def provenance(task: Task, method: str, params: dict[str, Any]) -> dict[str, Any
         "seed": task.config.seed,
         "size": task.problem.size_name,
         "hpc": _hpc_provenance(task),
-        "packages": packages,
+        "packages": dict(_packages()),
     }
 
 

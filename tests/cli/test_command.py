@@ -150,7 +150,7 @@ def test_the_bar_counts_the_rows_of_every_comparison(monkeypatch: pytest.MonkeyP
 def test_names_that_the_terminal_cannot_show_are_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     monkeypatch.setattr(sys, "stdout", out)
-    monkeypatch.setattr(cli, "make_parser", lambda: Printer())
+    monkeypatch.setattr(cli, "make_parser", lambda _: Printer())
     assert main([]) == 0
     assert out.buffer.getvalue() == b"s\\xfc\\xdf\n"  # type: ignore[attr-defined]
 

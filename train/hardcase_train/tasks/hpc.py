@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -84,7 +85,7 @@ def _made(name: str, params: dict[str, Any], seed: int, kind: str) -> Any:
     """An unfitted step of f0; ``kind`` of estimator: classifier, regressor or transformer."""
     library = LIBRARIES.get(name) if name.lower().endswith(kind) else None
     if library is None:
-        estimators = dict(all_estimators(type_filter=kind))
+        estimators = _estimators(kind)
         if name not in estimators:
             others = {library: own for own, library in LIBRARIES.items() if own.lower().endswith(kind)}
             names = [*estimators, *others.values()]
@@ -111,6 +112,12 @@ def _made(name: str, params: dict[str, Any], seed: int, kind: str) -> Any:
             f"[hpc] {name} gives no probabilities, which gates need; choose a classifier with predict_proba"
         )
     return model
+
+
+@cache
+def _estimators(kind: str) -> dict[str, Any]:
+    """scikit-learn's estimators of a kind by name, for which it looks into each of its modules."""
+    return dict(all_estimators(type_filter=kind))
 
 
 def ready(model: Any, seed: int) -> Any:
