@@ -5,8 +5,9 @@
     gate.may_read = True            once in each turn, so that writing has its own
     client.loop(1.0)                takes whole packets, through ``recv``
 
-A packet that is too long ends the connection before it is read, as does one of QoS 2, which nobody subscribes to:
-paho-mqtt reads up to 256 MB if a packet claims that length, byte by byte, and keeps what is of QoS 2.
+A packet that is too long ends the connection before it is read, as does one of QoS 2, which nobody subscribes to, and
+a broker that does not take the acknowledgements of more messages than MQTT has ids: paho-mqtt reads up to 256 MB if a
+packet claims that length, and keeps what is of QoS 2 or is not taken.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["READ_AHEAD", "Gate"]
 
 READ_AHEAD = 65_536  # bytes read at once
-PUBLISH, QOS_2 = 0x30, 0b100  # in the first byte of a packet
+PUBLISH, PUBACK, QOS_1, QOS_2 = 0x30, 0x40, 0b010, 0b100  # in the first byte of a packet
+MAX_OWED = 65_535  # messages that await our acknowledgement; there are no more ids
 
 
 class Gate:
@@ -54,8 +56,9 @@ class Gate:
         self._reader = Reader(max_packet_bytes)
         self._frames: Frames | None = None
         self._whole, self._next = b"", 0  # packets that are handed over, and the place of the next byte in them
-        self._unsent, self._is_owed = bytearray(), False  # whether a ``send`` waits until all of it is gone
+        self._unsent, self._is_sending = bytearray(), False  # whether a ``send`` waits until all of it is gone
         self._is_over = self.may_read = False
+        self._owed = 0  # acknowledgements that the broker has not taken
         self.trouble = ""
 
     def __getattr__(self, name: str) -> Any:
@@ -109,8 +112,12 @@ class Gate:
                 self._unsent += b"" if self._unsent else answer  # one ping more or less, where the broker does not read
                 self._flush()
             packets = self._reader.feed(data)
-            if any(first & 0xF0 == PUBLISH and first & QOS_2 for first, _ in packets):
+            messages = [first for first, _ in packets if first & 0xF0 == PUBLISH]
+            if any(first & QOS_2 for first in messages):
                 raise WireError("malformed", "a message of QoS 2, which nobody subscribes to")
+            self._owed += sum(first & QOS_1 > 0 for first in messages)
+            if self._owed > MAX_OWED:
+                raise WireError("oversized", "the broker sends, and takes no acknowledgement")
             self._whole, self._next = b"".join([packet(*one) for one in packets]), 0
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return
@@ -121,13 +128,14 @@ class Gate:
 
     def send(self, data: bytes) -> int:
         """As a socket's; all of it or, until all is sent, nothing, and then the same data are to be sent again."""
-        if not self._is_owed:
+        if not self._is_sending:
             self._unsent += data if self._frames is None else self._frames.wrap(data)
-            self._is_owed = True
+            self._is_sending = True
         self._flush()
         if self._unsent:
             raise BlockingIOError
-        self._is_owed = False
+        self._is_sending = False
+        self._owed -= data[0] & 0xF0 == PUBACK
         return len(data)
 
     def _flush(self) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from hardcase_cloud.mqtt import packets
 from hardcase_edge.link.address import parse_address
-from hardcase_edge.link.gate import READ_AHEAD
+from hardcase_edge.link.gate import MAX_OWED, READ_AHEAD
 from hardcase_edge.link.paho_client import V5, V311, Client, ConnectionConfig, is_acknowledged
 from tests.helpers.cloud.brokers import until
 
@@ -123,6 +123,51 @@ def test_a_message_that_the_broker_does_not_take_at_once_goes_out_whole_and_once
     assert len(wired.heard) == 20
     told = [packets.read_publish(*one, wired.version).payload for one in found if one[0] & 0xF0 == packets.PUBLISH]
     assert told == sent
+
+
+def test_a_broker_that_sends_and_takes_no_acknowledgement_is_left(wired):
+    """paho keeps each acknowledgement until it is taken; the broker's ids bound how many a broker may wait for."""
+    wired.client._gate._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    wired.broker.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    wired.broker.setblocking(False)
+    flood = message("t", b"x", 1, 1, wired.none) * 5_000
+    sent, is_up = 0, True
+    while is_up and sent < 400_000 * len(flood) // 5_000:
+        with suppress(BlockingIOError):
+            sent += wired.broker.send(flood[sent % len(flood) :])
+        is_up = wired.client.loop(0.0)
+    assert (is_up, wired.client.end) == (False, "the broker sends, and takes no acknowledgement")
+    assert len(wired.heard) + 10_000 > MAX_OWED
+
+
+def test_one_that_takes_them_may_send_for_ever(wired, monkeypatch):
+    monkeypatch.setattr("hardcase_edge.link.gate.MAX_OWED", 1_000)
+    wired.broker.settimeout(0.05)
+    reader, taken = packets.Reader(1000), 0
+    for k in range(1, 21):
+        wired.broker.sendall(message("t", b"x", 1, 1, wired.none) * 500)
+        while taken < 500 * k:
+            assert wired.client.loop(0.01)
+            with suppress(TimeoutError):
+                taken += len(reader.feed(wired.broker.recv(65_536)))
+    assert len(wired.heard) == 10_000
+
+
+def test_no_more_messages_than_the_window_are_sent_and_none_waits_behind_it(wired):
+    taken = [wired.client.publish("t", b"%d" % k) for k in range(20)]
+    n = wired.client._config.max_in_flight
+    assert [sent is not None for sent in taken] == [True] * n + [False] * (20 - n)
+    reader, found = packets.Reader(1000), []
+    while len(found) < n:
+        assert wired.client.loop(0.1)
+        wired.broker.settimeout(0.2)
+        with suppress(TimeoutError):
+            found += reader.feed(wired.broker.recv(65_536))
+    wired.broker.sendall(packets.puback(packets.read_publish(*found[0], wired.version).packet_id))
+    assert wired.client.loop(1.0)
+    assert is_acknowledged(taken[0], 1.0)
+    assert wired.client.publish("t", b"next") is not None
+    assert wired.client.publish("t", b"and none behind") is None
 
 
 def test_another_thread_that_publishes_wakes_the_loop(wired):
