@@ -188,7 +188,7 @@ def _modules() -> int:
     text = (
         "import resource,sys\nimport hardcase_edge.bundle.load, hardcase_edge.device.device, hardcase_edge.link.link\n"
         "def rss():\n for l in open('/proc/self/status'):\n  if l.startswith('VmRSS'): return int(l.split()[1])*1024\n"
-        "a=rss()\nimport hardcase_edge.running.watching\nprint(rss()-a)"
+        "a=rss()\nimport hardcase_edge.drift.companion\nprint(rss()-a)"
     )
     done = subprocess.run([sys.executable, "-c", text], check=True, capture_output=True, text=True)
     return int(done.stdout)

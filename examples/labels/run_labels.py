@@ -25,8 +25,7 @@ from label_camera import FIRST_TEST, hog, load, thumbnail
 from label_picture import label_svg
 
 from hardcase_edge.bundle.load import Loaded, load_bundle
-from hardcase_edge.device.device import RuntimeConfig
-from hardcase_edge.device.joint import JointDevice
+from hardcase_edge.device.device import Device, RuntimeConfig
 from hardcase_edge.device.parts import open_part_bank
 from hardcase_edge.joint.definition import FEATURES
 from hardcase_edge.link.wire import OK, Reply
@@ -149,7 +148,7 @@ def read_all(loaded: Loaded, path: Path, link: Any = None, **settings: Any) -> l
     """The records of all labels of a file, by the device's own loop."""
     assert loaded.joint is not None
     with open_part_bank([f"replay:{path}"], loaded.machine.program, loaded.manifest, loaded.joint.inner) as bank:
-        return list(JointDevice(loaded, bank, link, RuntimeConfig(**settings)).run())
+        return list(Device(loaded, bank, link, RuntimeConfig(**settings)).run())
 
 
 def figures(records: list[dict[str, Any]], codes: list[str]) -> str:

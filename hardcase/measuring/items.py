@@ -35,8 +35,7 @@ def measure_items(loaded: Loaded, path: Path, budget: float | None = None, dead:
     InputError
         It is not a file, a column is missing, a row is broken, or there is no item that the bundle decides.
     """
-    from hardcase_edge.device.device import RuntimeConfig
-    from hardcase_edge.device.joint import JointDevice
+    from hardcase_edge.device.device import Device, RuntimeConfig
     from hardcase_edge.device.parts import PartReplay, open_part_bank
 
     program, manifest = loaded.machine.program, loaded.manifest
@@ -54,7 +53,7 @@ def measure_items(loaded: Loaded, path: Path, budget: float | None = None, dead:
     bought: Counter[str] = Counter()
     why = ""
     with open_part_bank(specs, program, manifest, loaded.joint.inner) as bank:
-        device = JointDevice(loaded, bank, None, RuntimeConfig(budget=budget))
+        device = Device(loaded, bank, None, RuntimeConfig(budget=budget))
         while bank.next_item() and labels.next_item():
             record = device.decide()
             if record["labels"] is None:

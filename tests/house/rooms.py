@@ -30,8 +30,8 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     "hardcase_edge": (
         ("errors",), ("base", "framing"), ("program", "drivers", "record_keys", "settings"), ("stream",),
         ("verifier", "session", "batch", "exchange"), ("kernel",), ("joint",), ("bundle",), ("release",),
-        ("sensors", "link", "store", "drift", "servo"), ("update", "device", "outbox", "identity"),
-        ("operations", "card", "diagnosis"), ("running", "measuring"), ("cli",),
+        ("sensors", "link", "store"), ("update", "device", "outbox", "identity"), ("audits",),
+        ("operations", "card", "diagnosis", "drift", "servo"), ("running", "measuring"), ("cli",),
     ),
     "hardcase_train": (  # a method is a room, imports no other
         ("columns", "structured", "successors"), ("data", "method"), ("policy", "tasks"), ("trees", "linear"),

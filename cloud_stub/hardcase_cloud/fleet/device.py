@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One simulated device on a connection of its own: session, exchange and wire of a real one, and rows for sensors.
+"""One simulated device on a connection of its own: machine and requests of a real one, and rows for sensors.
 
 The device is the connection's asyncio protocol, which saves memory and calls. It connects, subscribes to its replies,
 says that it is online, and from then on makes a decision whenever its time has come, connected or not.
@@ -9,29 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
-from math import ceil, inf
+from collections.abc import Callable
+from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from hardcase_edge.device.machine import Deciding, Read
+from hardcase_edge.device.surroundings import Case
 from hardcase_edge.errors import WireError
-from hardcase_edge.exchange.exchange import Exchange, Over, Send
-from hardcase_edge.link.wire import (
-    BUSY,
-    ID_BYTES,
-    OK,
-    Request,
-    ack_topic,
-    decision_topic,
-    pack_request,
-    reply_topic,
-    request_topic,
-    status_topic,
-    unpack_reply,
-)
-from hardcase_edge.program.readings import Reading
-from hardcase_edge.session.session import Decision, NeedReply, NeedSensors
-from hardcase_edge.stream.coin import Toss
+from hardcase_edge.exchange.exchange import Exchange, Over
+from hardcase_edge.link.requests import Publish, Requests
+from hardcase_edge.link.wire import ID_BYTES, ack_topic, decision_topic, reply_topic, status_topic
 
 from ..mqtt import packets
 from ..mqtt.machine import Acknowledged, Event, Machine, Refused, Up
@@ -70,9 +58,9 @@ class SimulatedDevice(asyncio.Protocol):
     """
 
     __slots__ = (
-        "_began", "_bytes", "_connection", "_decides_at", "_ends", "_item", "_items", "_machine", "_memory", "_need",
-        "_session", "_shared", "_timer", "_toss", "_transport", "_wake", "_wake_at", "backlog", "exchange", "is_cut",
-        "is_done", "number", "trouble",
+        "_bytes", "_connection", "_decides_at", "_deciding", "_ends", "_inner", "_item", "_items", "_lap", "_machine",
+        "_shared", "_timer", "_transport", "_wake", "_wake_at", "backlog", "is_cut", "is_done", "number", "requests",
+        "trouble",
     )  # fmt: skip
 
     def __init__(
@@ -80,24 +68,24 @@ class SimulatedDevice(asyncio.Protocol):
     ) -> None:
         self.number = number
         self.backlog = backlog
-        self.exchange = Exchange(shared.resend_ms, shared.counters)
         self.is_done = self.is_cut = False
         self.trouble = NOT_YET
         self._shared = shared
+        self.requests = Requests(shared.form, self.name, Exchange(shared.resend_ms, shared.counters), shared.counters)
         self._items = items
         self._transport: Any = None
         self._machine = self._new_machine()
         self._ends: asyncio.Future[None] | None = None  # waits for the subscription to be granted
         self._connection = 0
-        self._session: Any = None  # of the decision that waits for the cloud
-        self._need: NeedReply | None = None
+        self._deciding: Deciding | None = None  # the decision that waits for the cloud
         self._timer: asyncio.TimerHandle | None = None
         self._wake: asyncio.TimerHandle | None = None  # for the backlog
         self._wake_at = inf
-        self._item, self._bytes = -1, 0
-        self._memory = shared.new_memory()
-        self._toss = Toss(shared.coin_seed + self.number)
-        self._began = self._decides_at = 0.0
+        self._item, self._lap, self._bytes = -1, 0, 0
+        self._inner = shared.decider.inner(
+            stream=lambda: (self._lap, shared.stream_of(self._item)), coin_seed=shared.coin_seed + number
+        )
+        self._decides_at = 0.0
 
     @property
     def name(self) -> str:
@@ -112,7 +100,7 @@ class SimulatedDevice(asyncio.Protocol):
     @property
     def is_asking(self) -> bool:
         """Whether a request waits for its reply."""
-        return self._need is not None
+        return self.requests.is_asking
 
     @property
     def is_idle(self) -> bool:
@@ -199,8 +187,8 @@ class SimulatedDevice(asyncio.Protocol):
             else:
                 self._replied(event)
         elif isinstance(event, Acknowledged):
-            if event.is_refused and self.exchange.waiting:
-                self.exchange.refused(_now(), f"reason {event.reason}")
+            if event.is_refused and self.is_asking:
+                self.requests.exchange.refused(_now(), f"reason {event.reason}")
                 self._go_on()
         elif isinstance(event, Up):
             self._came_up()
@@ -212,11 +200,10 @@ class SimulatedDevice(asyncio.Protocol):
         self.trouble = ""
         self._connection += 1
         self._say(b'{"state":"online"}')
-        self.exchange.connected()
+        self.requests.exchange.connected()
         if self._ends is not None and not self._ends.done():
             self._ends.set_result(None)
-        if self._session is not None:
-            self._go_on()
+        self._go_on()
         if self.backlog is not None:
             self.backlog.connected(monotonic())
             self._send_records()
@@ -237,7 +224,7 @@ class SimulatedDevice(asyncio.Protocol):
 
     def hurry(self) -> None:
         """Look at once whether there is another decision to make, unless one waits for the cloud."""
-        if self._session is None and not self.is_done:
+        if self._deciding is None and not self.is_done:
             self.decide_at(self._shared.loop.time())
 
     def _decide(self) -> None:
@@ -248,105 +235,68 @@ class SimulatedDevice(asyncio.Protocol):
             shared.done()
             return
         shared.journal.asked[self.number] += 1
-        if self._memory is not None:
-            if item <= self._item or self._item < 0 or shared.stream_of(item) != shared.stream_of(self._item):
-                self._memory.forget()  # another stream, or the same from its beginning
-            self._memory.begin()
-        self._item, self._bytes, self._began = item, 0, monotonic()
-        can_ask = self._machine.is_up and self.exchange.can_ask(_now())
-        self._session = shared.machine.session(budget=shared.budget, item_size=1, dead=NONE_DEAD, cloud=can_ask)
-        self._advance()
+        self._lap += item <= self._item  # the same rows from their beginning
+        self._item, self._bytes = item, 0
+        can_ask = self._machine.is_up and self.requests.exchange.can_ask(_now())
+        self._deciding = shared.decider.decide(monotonic(), can_ask=can_ask, inner=self._inner)
+        self._advance(None)
 
-    def _advance(self) -> None:
-        """Go on with the session until it waits for the cloud or has decided."""
-        session, sensors = self._session, self._shared.sensors_of(self._item)
-        while True:
-            action = session.next_action()
-            if isinstance(action, NeedSensors):
-                session.feed(self._read(action.sensors, sensors))
-            elif isinstance(action, NeedReply):
-                self._need = action
-                deadline_ms = self._shared.deadline_ms
-                self.exchange.ask(_now(), os.urandom(ID_BYTES), deadline_ms, session.resend)
-                self._go_on()
-                return
-            else:
-                self._decided(action)
-                return
-
-    def _read(self, asked: Sequence[int], sensors: Sequence[Sequence[Reading]]) -> dict[int, Sequence[Reading]]:
-        """Readings of the row, and what a coin or the memory says."""
-        coin, memory = self._shared.coin, self._memory
-        if coin is not None:
-            return {s: [self._toss()] if s == coin.sensor else sensors[s] for s in asked}
-        if memory is None:
-            return {s: sensors[s] for s in asked}
-        readings = {s: sensors[s] for s in asked if s != memory.layout.sensor}
-        memory.see(readings)
-        return {**readings, memory.layout.sensor: memory.read()} if len(readings) < len(asked) else readings
+    def _advance(self, event: tuple[float, Any] | None) -> None:
+        """Go on with the decision until it waits for the cloud or has ended."""
+        deciding, sensors = self._deciding, self._shared.sensors_of(self._item)
+        assert deciding is not None
+        try:
+            while isinstance(effect := deciding.send(event), Read):  # type: ignore[arg-type]
+                event = monotonic(), {s: sensors[s] for s in effect.sensors}
+        except StopIteration as end:
+            self._decided(end.value)
+            return
+        id_, deadline_ms = os.urandom(ID_BYTES), self._shared.deadline_ms
+        self.requests.ask(_now(), id_, effect.readings, deadline_ms, effect.may_resend)
+        self._go_on()
 
     def _go_on(self) -> None:
-        """Do what the exchange says, until it waits or is over."""
-        if self._need is None:
-            return
-        exchange = self.exchange
-        while True:
+        """Do what the requests say, until one waits or is over."""
+        requests = self.requests
+        while requests.is_asking:
             now = _now()
-            action = exchange.poll(now, self._connection if self._machine.is_up else 0)
-            if isinstance(action, Send):
-                self._send(action, self._need.readings)
+            action = requests.poll(now, self._connection if self._machine.is_up else 0)
+            if isinstance(action, Publish):
+                self._send(action)
             elif isinstance(action, Over):
-                self._end(action.reply)
+                self._advance((monotonic(), None if action.reply is None else action.reply.answer))
                 return
             else:
-                due = exchange.due(now)
+                due = requests.exchange.due(now)
                 self._set_timer(self._shared.loop.call_later((due or 0) / 1000, self._go_on))
                 return
 
-    def _send(self, send: Send, readings: Sequence[Reading]) -> None:
-        shared = self._shared
-        payload = pack_request(Request(send.id, shared.hpc, send.deadline_ms, tuple(readings)), shared.dtypes)
+    def _send(self, publish: Publish) -> None:
         self._write(
             self._machine.publish(
-                request_topic(self.name),
-                payload,
-                response_topic=reply_topic(self.name),
-                correlation=send.id,
-                expiry_s=ceil(send.deadline_ms / 1000),
+                publish.topic,
+                publish.payload,
+                response_topic=publish.response_topic,
+                correlation=publish.id,
+                expiry_s=publish.expiry_s,
             )
         )
-        self._bytes += len(payload)
-        self.exchange.sent()
+        self._bytes += len(publish.payload)
+        self.requests.exchange.sent()
 
     def _replied(self, message: packets.Published) -> None:
-        shared = self._shared
-        try:
-            reply = unpack_reply(message.payload, shared.hpc, shared.n_classes)
-            if message.correlation not in (None, reply.id):
-                raise WireError("malformed", "the correlation data is not the reply's id")
-        except WireError as error:
-            shared.counters[error.reason] += 1
-            return
-        self.exchange.replied(_now(), reply.id, reply, reply.result if reply.status == BUSY else 0)
+        self.requests.received(_now(), message.payload, message.correlation)
         self._go_on()
 
-    def _end(self, reply: Any) -> None:
-        self._need = None
-        if reply is None or reply.status != OK:
-            self._session.no_reply()
-        else:
-            self._session.reply(reply.result, reply.confidence)
-        self._advance()
-
-    def _decided(self, decision: Decision) -> None:
-        shared, session = self._shared, self._session
-        self._session = None
-        if self._memory is not None:
-            self._memory.end(decision.result)
-        latency_s = monotonic() - self._began
-        shared.journal.add(self.number, self._item, decision, self._began, latency_s, self._bytes)
+    def _decided(self, case: Case) -> None:
+        shared, began = self._shared, case.began
+        self._deciding = None
+        latency_s = monotonic() - began
+        shared.journal.add(self.number, self._item, case.decision, began, latency_s, self._bytes)
+        if self.backlog is not None or self._inner:  # nobody else needs the record
+            line = shared.decider.finish(case, began + latency_s, 0.0)
         if self.backlog is not None:
-            self.backlog.add(shared.journal.line(decision, latency_s, session))
+            self.backlog.add(line)
             self._send_records()
         now = shared.loop.time()
         self.decide_at(max(self._decides_at + shared.interval_s, now))  # missed ones are skipped, not made up

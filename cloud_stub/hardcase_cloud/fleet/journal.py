@@ -7,13 +7,12 @@ import struct
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from hardcase_edge.bundle.load import Loaded
 from hardcase_edge.bundle.manifest import Label
 from hardcase_edge.device.lines import LineMaker
 from hardcase_edge.program.cost import to_unit
-from hardcase_edge.session.session import CLOUD, DEGRADED, LOCAL, Decision, Session
+from hardcase_edge.session.session import CLOUD, DEGRADED, LOCAL, Decision
 
 __all__ = ["ROUTES", "Journal", "Outcome"]
 
@@ -78,10 +77,6 @@ class Journal:
             latency_s * 1000,
             uplink_bytes,
         )
-
-    def line(self, decision: Decision, latency_s: float, session: Session) -> dict[str, Any]:
-        """What a device's output line says of the decision that a session has made."""
-        return self._lines.line(decision, latency_s, session=session)
 
     def times(self) -> Iterator[tuple[int, float, float]]:
         """Number of the route, beginning (seconds) and latency (milliseconds) of each decision."""

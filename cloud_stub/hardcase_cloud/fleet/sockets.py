@@ -26,16 +26,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardcase_edge.bundle.load import Loaded
-from hardcase_edge.device.device import RuntimeConfig
+from hardcase_edge.device.machine import Decider, RuntimeConfig
 from hardcase_edge.errors import InputError
 from hardcase_edge.link.address import Address, parse_address, tls_context
+from hardcase_edge.link.requests import RequestFormat
 from hardcase_edge.link.wire import check_device_id
 from hardcase_edge.outbox.drain import DrainConfig
 from hardcase_edge.outbox.records import Recorder, Rule
-from hardcase_edge.program.cost import to_micro
-from hardcase_edge.stream.coin import coin_of
 from hardcase_edge.stream.layout import layout_of
-from hardcase_edge.stream.memory import Memory
 
 from ..mqtt.attempts import Pauses
 from ..mqtt.packets import V5, V311
@@ -143,22 +141,17 @@ class Fleet:
             address=self.address,
             version=version or V5,
             prefix=prefix,
-            machine=loaded.machine,
+            decider=Decider(loaded, config),
+            form=RequestFormat.of(program, loaded.manifest),
             journal=self.journal,
             counters=self.counters,
-            hpc=bytes.fromhex(loaded.manifest.hpc),
-            dtypes=tuple(program.features[f].dtype for f in program.uplink.features),
-            n_classes=program.n_classes,
             deadline_ms=config.deadline_ms,
             resend_ms=round(resend_every_s * 1000),
             interval_s=config.interval_s,
-            budget=None if config.budget is None else to_micro(config.budget),
             sensors_of=Rows(rows, [s.features for s in program.sensors]),
             lost=self._lost,
             done=self._done,
-            coin=coin_of(program, loaded.manifest.features, loaded.manifest.sensors),
             coin_seed=config.coin_seed or 0,
-            new_memory=lambda: None if layout is None else Memory(program, layout),
             stream_of=stream.__getitem__,
         )
         self._n_done, self._cut_until = 0, 0.0
@@ -225,7 +218,7 @@ class Fleet:
 
     def open_circuits(self) -> int:
         """The number of devices that do not ask, because the cloud has not answered them."""
-        return sum(device.exchange.circuit.is_open for device in self._devices)
+        return sum(device.requests.exchange.circuit.is_open for device in self._devices)
 
     def troubles(self) -> Counter[str]:
         """Why devices are not connected, and how many for each reason."""

@@ -112,7 +112,7 @@ class Chaos:
 
     def _sensor(self, fault: Fault) -> None:
         for k in self._chosen(fault.share):
-            self._devices[k].dead = (int(self._draw() * 2),)
+            self._devices[k].dead = frozenset({int(self._draw() * 2)})
 
     def _drift(self, fault: Fault) -> None:
         for k in self._chosen(fault.share):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A device in virtual time: the real session, exchange, wire, outbox and slots, over a disk in memory.
+"""A device in virtual time: a real device's machine, requests, outbox and slots, over a disk in memory.
 
 Everything but its disk is lost when its power is cut; it then makes the decision under way again. A bundle that crashes
 ends the process at its first decision, which is a start that its trial counts.
@@ -12,16 +12,16 @@ from math import ceil, inf
 from typing import TYPE_CHECKING, Any
 
 from hardcase_edge.base.sha256 import sha256
+from hardcase_edge.device.machine import Deciding, Read
+from hardcase_edge.device.surroundings import Case
 from hardcase_edge.exchange.exchange import Exchange, Over
-from hardcase_edge.link.wire import BUSY, OK, Request, pack_request, unpack_reply
+from hardcase_edge.link.requests import Requests
 from hardcase_edge.outbox.records import Made, Recorder
-from hardcase_edge.session.session import Decision, NeedSensors
 from hardcase_edge.store.slots import failed, passed
 from hardcase_edge.store.trial import PASSED, Rules, Trial
 
 from .disk import Disk, DiskQueue, DiskStore, Rows
 from .keeper import WALL_S
-from .toy import DTYPES, HPC, N_CLASSES, machine
 
 if TYPE_CHECKING:
     from .surroundings import Surroundings
@@ -46,8 +46,8 @@ class Device:
     """
 
     __slots__ = (
-        "_boot", "_disk", "_exchange", "_is_loading", "_is_ready", "_is_trying", "_process", "_queue", "_recorder",
-        "_rows", "_session", "_store", "_trial", "_wake_at", "battery", "bundle", "connection", "dead", "drift",
+        "_boot", "_deciding", "_disk", "_is_loading", "_is_ready", "_is_trying", "_process", "_queue", "_recorder",
+        "_requests", "_rows", "_store", "_trial", "_wake_at", "battery", "bundle", "connection", "dead", "drift",
         "is_away", "is_on", "n_connects", "n_done", "number", "shared", "skew_s",
     )  # fmt: skip
 
@@ -58,7 +58,7 @@ class Device:
         self.shared, self.number = shared, number
         self.n_done = self.n_connects = self.connection = 0
         self.is_on, self.is_away = True, False
-        self.dead: tuple[int, ...] = ()
+        self.dead: frozenset[int] = frozenset()
         self.drift = self.skew_s = 0.0
         self.battery = inf  # decisions
         self.bundle = FIRST
@@ -77,8 +77,9 @@ class Device:
         self._process += 1
         self._boot = int(self._disk.files.get("boot", b"0")) + 1
         self._disk.write_whole("boot", b"%d" % self._boot)
-        self._exchange = self.make_exchange(shared.fleet.resend_ms, shared.counters)
-        self._session: Any = None
+        exchange = self.make_exchange(shared.fleet.resend_ms, shared.counters)
+        self._requests = Requests(shared.form, shared.names[self.number], exchange, shared.counters)
+        self._deciding: Deciding | None = None
         self._queue: DiskQueue | None = None  # made with the first record, or if the disk has some
         self._recorder: Recorder | None = None
         self._trial: Trial | None = None
@@ -135,7 +136,7 @@ class Device:
             return
         self.n_connects += 1
         self.connection = self.n_connects
-        self._exchange.connected()
+        self._requests.exchange.connected()
         self.shared.came(self.number)
         self.report()
         self._act()
@@ -159,83 +160,71 @@ class Device:
     def decide(self, process: int) -> None:
         """Begin the next decision."""
         shared = self.shared
-        if process != self._process or self._session is not None or self.n_done >= shared.fleet.decisions:
+        if process != self._process or self._deciding is not None or self.n_done >= shared.fleet.decisions:
             return
         now = shared.clock.now
         shared.referee.asked(now, self.number, self.n_done)
         if self._trial is not None and self.bundle.startswith(b"crashing"):
             self._restart()
             return
-        can_ask = self.connection != 0 and self._exchange.can_ask(now)
-        self._session = machine().session(dead=self.dead, cloud=can_ask)
-        self._walk(now)
+        can_ask = self.connection != 0 and self._requests.exchange.can_ask(now)
+        self._deciding = shared.decider.decide(shared.clock.seconds, dead=self.dead, can_ask=can_ask)
+        self._walk(None)
 
-    def _walk(self, began: int) -> None:
-        """Do what the session says, until it waits for the cloud or has decided."""
-        session, shared = self._session, self.shared
-        while True:
-            action = session.next_action()
-            if isinstance(action, Decision):
-                self._decided(action, began)
-                return
-            if isinstance(action, NeedSensors):
+    def _walk(self, event: tuple[float, Any] | None) -> None:
+        """Do what the machine says, until it waits for the cloud or has decided."""
+        deciding, shared = self._deciding, self.shared
+        assert deciding is not None
+        try:
+            while isinstance(effect := deciding.send(event), Read):  # type: ignore[arg-type]
                 row = shared.row(self.number, self.n_done)
                 x = row[0] + self.drift
-                session.feed({s: (x if s == 0 else row[1],) for s in action.sensors})
-                continue
-            self._exchange.ask(shared.clock.now, shared.random_id(), shared.fleet.deadline_ms, session.resend)
-            self._act(action.readings)
+                event = shared.clock.seconds, {s: (x if s == 0 else row[1],) for s in effect.sensors}
+        except StopIteration as end:
+            self._decided(end.value)
             return
+        id_, deadline_ms = shared.random_id(), shared.fleet.deadline_ms
+        self._requests.ask(shared.clock.now, id_, effect.readings, deadline_ms, effect.may_resend)
+        self._act()
 
-    def _act(self, readings: tuple[Any, ...] | None = None) -> None:
-        """Do what the exchange says."""
-        shared, exchange = self.shared, self._exchange
-        while exchange.waiting:
+    def _act(self) -> None:
+        """Do what the requests say."""
+        shared, requests = self.shared, self._requests
+        while requests.is_asking:
             now = shared.clock.now
-            action = exchange.poll(now, self.connection)
+            action = requests.poll(now, self.connection)
             if action is None:
-                shared.clock.after(exchange.due(now) or 0, self._timer, self._process, exchange.waiting)
+                waiting = requests.exchange.waiting
+                shared.clock.after(requests.exchange.due(now) or 0, self._timer, self._process, waiting)
                 return
             if isinstance(action, Over):
-                self._answered(action)
+                self._walk((shared.clock.seconds, None if action.reply is None else action.reply.answer))
                 return
-            if readings is None:
-                readings = self._session.next_action().readings
-            payload = pack_request(Request(action.id, HPC, action.deadline_ms, readings), DTYPES)
-            shared.broker.request(self.number, payload, now + action.deadline_ms, self.refused)
-            exchange.sent()
+            shared.broker.request(self.number, action.payload, now + action.deadline_ms, self.refused)
+            requests.exchange.sent()
 
     def _timer(self, process: int, id_: bytes) -> None:
-        if process == self._process and self._exchange.waiting == id_:
+        if process == self._process and self._requests.exchange.waiting == id_:
             self._act()
-
-    def _answered(self, over: Over) -> None:
-        session, reply = self._session, over.reply
-        if reply is not None and reply.status == OK:
-            session.reply(reply.result, reply.confidence)
-        else:
-            session.no_reply()
-        self._walk(self.shared.clock.now)
 
     def replied(self, payload: bytes) -> None:
         """A reply arrives."""
         if self.connection:
-            reply = unpack_reply(payload, HPC, N_CLASSES)
-            self._exchange.replied(self.shared.clock.now, reply.id, reply, reply.result if reply.status == BUSY else 0)
+            self._requests.received(self.shared.clock.now, payload)
             self._act()
 
     def refused(self, why: str) -> None:
         """The broker says that nobody takes the request."""
         if self.connection:
-            self._exchange.refused(self.shared.clock.now, why)
+            self._requests.exchange.refused(self.shared.clock.now, why)
             self._act()
 
-    def _decided(self, decision: Decision, began: int) -> None:
-        shared, now = self.shared, self.shared.clock.now
+    def _decided(self, case: Case) -> None:
+        shared, now, decision = self.shared, self.shared.clock.now, case.decision
         shared.referee.decided(now, self.number, self.n_done, decision.route, decision.result)
-        self._session = None
+        self._deciding = None
         draw = shared.draw
-        self._publish(decision)
+        self._publish(case)
         self.n_done += 1
         self.battery -= 1
         if self.battery <= 0:
@@ -255,7 +244,7 @@ class Device:
 
     # ------------------------------------------------------------ records
 
-    def _publish(self, decision: Decision) -> None:
+    def _publish(self, case: Case) -> None:
         shared = self.shared
         is_audit = shared.draw() < shared.fleet.audit
         if not is_audit and shared.draw() >= shared.fleet.publish:
@@ -265,10 +254,7 @@ class Device:
                 shared.names[self.number], sha256(self.bundle).hex(), self._boot, now=self.wall,
                 monotonic=lambda: self.shared.clock.seconds,
             )  # fmt: skip
-        line = {
-            "label": int(decision.result), "confidence": decision.confidence / 10_000, "route": decision.route,
-            "cost": decision.cost / 1e6, "failed": list(decision.failed), "latency_ms": 0,
-        }  # fmt: skip
+        line = shared.decider.finish(case, shared.clock.seconds, self.wall())
         row = shared.row(self.number, self.n_done)
         record = self._recorder.audit(line, row, 0.0) if is_audit else self._recorder.decision(line)
         if record is None:
@@ -323,7 +309,7 @@ class Device:
     @property
     def is_asking(self) -> bool:
         """Whether a request waits for its reply."""
-        return bool(self._exchange.waiting)
+        return self._requests.is_asking
 
     def publish_record(self, payload: bytes, *, is_audit: bool) -> bool:
         """Send a record."""

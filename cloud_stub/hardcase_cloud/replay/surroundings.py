@@ -7,13 +7,15 @@ from collections import Counter
 from random import Random
 from typing import Protocol
 
+from hardcase_edge.device.machine import Decider, RuntimeConfig
+from hardcase_edge.link.requests import RequestFormat
 from hardcase_edge.link.wire import ID_BYTES
 
 from ..fleet.scenario import Scenario
 from .clockwork import Clockwork
 from .network import Broker
 from .referee import Referee
-from .toy import make_rows, row_number
+from .toy import loaded, make_rows, row_number
 
 __all__ = ["Overseer", "Surroundings"]
 
@@ -40,6 +42,10 @@ class Surroundings:
 
     Attributes
     ----------
+    decider : Decider
+        By which all devices decide.
+    form : RequestFormat
+        Of their requests.
     draw : function
         The next random number of the devices, 0 to 1.
     counters : Counter
@@ -60,7 +66,9 @@ class Surroundings:
 
     def __init__(self, scenario: Scenario, seed: int) -> None:
         rows, network, devices, ids = (Random(f"{seed} {part}") for part in ("rows", "network", "devices", "ids"))
-        self.fleet = scenario.fleet
+        self.fleet, bundle = scenario.fleet, loaded()
+        self.decider = Decider(bundle, RuntimeConfig(deadline_ms=scenario.fleet.deadline_ms))
+        self.form = RequestFormat.of(bundle.machine.program, bundle.manifest)
         self.clock = Clockwork()
         self.referee = Referee(self.fleet.deadline_ms)
         self.broker = Broker(self.clock, scenario.network, network, scenario.cloud.in_flight)

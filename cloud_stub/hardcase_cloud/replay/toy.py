@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from random import Random
-from typing import Any
 
-from hardcase_edge.kernel.machine import open_machine
+from hardcase_edge.bundle.file import Bundle, pack_bundle
+from hardcase_edge.bundle.load import Loaded, load_bytes
+from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.program.definition import (
     MARGIN,
     MICRO,
@@ -31,11 +32,10 @@ from hardcase_edge.program.definition import (
 )
 from hardcase_edge.program.readings import Reading, request_bytes
 
-__all__ = ["AGREE_FROM", "DTYPES", "HPC", "N_CLASSES", "ToyHpc", "agrees", "machine", "make_rows", "row_number"]
+__all__ = ["AGREE_FROM", "DTYPES", "HPC", "ToyHpc", "agrees", "loaded", "make_rows", "row_number"]
 
 HPC = bytes(range(32))
 DTYPES = ("f32", "f32")
-N_CLASSES = 2
 N_ROWS = 4_096
 AGREE_FROM = {"good": 0.05, "worse": 0.08, "crashing": 0.05}  # least v of a row on which a bundle agrees with f0
 
@@ -57,14 +57,16 @@ def _program() -> Program:
             Answer(gate, confidences=(6_000,)),
             Answer(gate, confidences=(9_500,)),
         ),
-        n_classes=N_CLASSES,
+        n_classes=2,
     )
 
 
 @cache
-def machine() -> Any:
-    """The program made ready, for all devices."""
-    return open_machine(_program())
+def loaded() -> Loaded:
+    """The bundle of all devices."""
+    names = {"name": "toy", "unit": "mJ", "features": ("x", "v"), "sensors": ("x", "v"), "classes": (0, 1)}
+    manifest = Manifest(**names, hpc=HPC.hex())  # type: ignore[arg-type]
+    return load_bytes(pack_bundle(Bundle(manifest.to_json(), _program(), ())))
 
 
 def make_rows(hard: float, chance: Random) -> list[tuple[float, float]]:

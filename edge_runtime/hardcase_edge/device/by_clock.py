@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One decision by the clock: what is left of the item's time, for its sensors and for the cloud.
+"""Decisions by the clock: what the cloud is expected to take, and threads that change often.
 
 The unit of cost is a millisecond, so a micro-unit is a nanosecond. The clock starts with the decision, so what the
 device itself takes is spent, too. The cloud is one more thing that takes time: ``RoundTrips`` remembers what it took.
@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["NS", "SWITCH_S", "ItemClock", "RoundTrips", "short_switches"]
+__all__ = ["SWITCH_S", "RoundTrips", "short_switches"]
 
-NS = 10**9  # micro-units of a bundle by the clock in a second
 SWITCH_S = 0.0005  # how often a plug-in that computes in Python gives its lock back; Python's own is 5 ms
 REMEMBERED = 20  # round trips, of which nine in ten took at most what is expected of the next one
 FEWEST = 3  # before anything is expected
@@ -29,32 +28,6 @@ def short_switches() -> Iterator[None]:
         yield
     finally:
         sys.setswitchinterval(before)
-
-
-class ItemClock:
-    """The time of one item, which begins now.
-
-    Parameters
-    ----------
-    budget : micro-units, None for no limit
-    monotonic : seconds of a clock that only rises
-
-    Examples
-    --------
-    >>> times = iter([10.0, 10.0015, 10.003])
-    >>> clock = ItemClock(2_000_000, lambda: next(times))
-    >>> clock.until, clock.spent(), clock.spent()
-    (10.002, 1500000, 3000000)
-    """
-
-    def __init__(self, budget: int | None, monotonic: Callable[[], float]) -> None:
-        self._monotonic = monotonic
-        self._began = monotonic()
-        self.until = float("inf") if budget is None else self._began + budget / NS
-
-    def spent(self) -> int:
-        """Micro-units since the item's time began."""
-        return max(0, round((self._monotonic() - self._began) * NS))
 
 
 class RoundTrips:

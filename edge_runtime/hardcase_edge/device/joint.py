@@ -1,28 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The device's loop for items of several parts: the same loop, in which one decision is a joint session."""
+"""How a device decides items of several parts: as any other, by a joint session."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from ..bundle.evidence import is_above
 from ..errors import InputError
-from ..joint.drive import drive_joint
-from ..joint.session import JointDecision, JointMachine, JointSession, PartDecision
-from ..link.wire import OK
+from ..joint.session import JointDecision, JointMachine, NeedParts, PartDecision
 from ..program.cost import to_unit
 from ..program.definition import Answer
 from ..program.readings import Reading
 from ..session.session import CLOUD, DEGRADED, LOCAL
-from ..settings.config import RunConfig
-from .device import Device, Record
+from .machine import NONE, Ask, Decider, Deciding, Read, Record
+from .surroundings import Case
 
 if TYPE_CHECKING:
-    from .parts import PartBank
+    from ..sensors.items import Item
+    from ..settings.config import RunConfig
 
-__all__ = ["REFUSED", "JointDevice", "check_flags"]
+__all__ = ["REFUSED", "JointDecider", "check_flags"]
 
 REFUSED = "refused"  # the route of an item that has too many parts
 
@@ -50,8 +49,8 @@ def check_flags(config: RunConfig) -> None:
         raise InputError(f"this bundle decides items of several parts: leave out {flag}, because {why}")
 
 
-class JointDevice(Device):
-    """Makes one decision per item; the parameters are those of ``Device``, of a joint bundle and a ``PartBank``.
+class JointDecider(Decider):
+    """Decides items of several parts; the parameters are those of ``Decider``, of a joint bundle.
 
     ``counters`` has ``refused`` beside the others: items of too many parts, which are not among ``asked``.
     """
@@ -62,61 +61,74 @@ class JointDevice(Device):
         self._machine: JointMachine = self._loaded.joint
         self.counters[REFUSED] = 0
 
-    def decide(self) -> Record:
-        """The record of one item, ready for JSON; ``record_keys`` lists its keys."""
-        began, bank = self._monotonic(), cast("PartBank", self._bank)
-        item, parts, most = bank.item, bank.parts, self._machine.joint.max_parts
-        fault = "" if item is None else item.fault
-        if fault or not 1 <= parts <= most:
-            return self._refused(fault or f"an item has {parts} parts; this bundle decides 1 to {most}")
-        session = self._machine.session(
-            parts,
-            budget=self._budget if item is None or item.budget is None else item.budget,
-            item_size=self._config.item_size if item is None or item.size is None else item.size,
-            dead=bank.dead,
-            cloud=self._link is not None and self._link.can_ask,
-        )
+    def decide(
+        self,
+        now: float,
+        *,
+        item: Item | None = None,
+        parts: int = 0,
+        dead: frozenset[int] = NONE,
+        can_ask: bool = False,
+        **alone: Any,
+    ) -> Deciding:
+        """Decide one item of so many parts; ``alone``: what only decisions of one part have."""
+        case = Case(item, self._limit_of(item), can_ask)
+        case.began, case.size = now, self._size_of(item)
+        case.fault = "" if item is None else item.fault
+        if not case.fault and not 1 <= parts <= self._machine.joint.max_parts:
+            most = self._machine.joint.max_parts
+            case.fault = f"an item has {parts} parts; this bundle decides 1 to {most}"
+        if case.fault:
+            return case
+        session = self._machine.session(parts, budget=case.limit, item_size=case.size, dead=dead, cloud=can_ask)
         self.counters["asked"] += 1
-        outside: list[str] = []
-        decision = drive_joint(session, partial(self._read_parts, outside), partial(self._ask_part, session))
-        record = self._record_of_item(decision, outside, self._monotonic() - began)
+        while not isinstance(action := session.next_action(), JointDecision):
+            if isinstance(action, NeedParts):
+                session.feed((yield from self._read_parts(action.sensors, case.outside)))
+                continue
+            for part, readings in action.requests:
+                _, answer = yield Ask(readings, self._config.deadline_ms / 1000, partial(session.resend, part))
+                if answer is None:
+                    session.no_reply(part)
+                else:
+                    session.reply(part, *answer)
+        case.decision = action
+        return case
+
+    def finish(self, case: Case, now: float, wall: float) -> Record:
+        """The record of one item, ready for JSON; ``record_keys`` lists its keys."""
+        elapsed_s, t = now - case.began, round(wall, 3)
+        record = self._refused(case.fault, t) if case.fault else self._record_of_item(case, t, elapsed_s)
         self.counters[record["route"]] += 1
         return record
 
-    def _refused(self, why: str) -> Record:
-        self.counters[REFUSED] += 1
+    def _refused(self, why: str, t: float) -> Record:
         self._tell(f"{why} (the item is refused)")
         nothing = {"cost": 0.0, "failed": {}, "latency_ms": 0.0}
-        return {"t": round(self._now(), 3), "labels": None, "confidence": None, "route": REFUSED, "why": why, **nothing}
+        return {"t": t, "labels": None, "confidence": None, "route": REFUSED, "why": why, **nothing}
 
     def _read_parts(
-        self, outside: list[str], asked: Sequence[tuple[int, int]]
-    ) -> dict[tuple[int, int], Sequence[Reading] | None]:
+        self, asked: Sequence[tuple[int, int]], outside: list[str]
+    ) -> Generator[Read, tuple[float, Any], dict[tuple[int, int], Sequence[Reading] | None]]:
         """One part after the other, and all sensors of a part at once."""
         sensors: dict[int, list[int]] = {}
         for part, sensor in asked:
             sensors.setdefault(part, []).append(sensor)
         readings: dict[tuple[int, int], Sequence[Reading] | None] = {}
         for part, of_part in sensors.items():
-            cast("PartBank", self._bank).select(part)
-            names: list[str] = []
-            readings |= {(part, s): values for s, values in self._read(of_part, names, None).items()}
-            outside += [name for name in names if name not in outside]
+            _, values = yield Read(of_part, part=part)
+            readings |= {(part, s): v for s, v in self.checked(of_part, values, outside).items()}
         return readings
 
-    def _ask_part(self, session: JointSession, part: int, readings: tuple[Reading, ...]) -> tuple[int, int] | None:
-        assert self._link is not None  # a session without a cloud never asks
-        reply = self._link.ask(readings, self._config.deadline_ms / 1000, partial(session.resend, part))
-        return None if reply is None or reply.status != OK else (reply.result, reply.confidence)
-
-    def _record_of_item(self, d: JointDecision, outside: list[str], elapsed_s: float) -> Record:
+    def _record_of_item(self, case: Case, t: float, elapsed_s: float) -> Record:
+        d: Any = case.decision
         manifest = self._loaded.manifest
         routes, confidences = zip(*[self._reported(p) for p in d.parts], strict=True)
         unpaid = _by_sensor(manifest.sensors, [p.unpaid for p in d.parts])
         above = [is_above(p.trace, self._machine.program, manifest.atypical) for p in d.parts]
         confidence = min([d.confidence, *[self._confidence(p) for p, a in zip(d.parts, above, strict=True) if a]])
         return {
-            "t": round(self._now(), 3),
+            "t": t,
             "labels": [manifest.classes[label] for label in d.labels],
             "confidence": None if None in confidences else confidence / 10_000,
             "confidences": list(confidences),
@@ -127,7 +139,7 @@ class JointDevice(Device):
             "failed": _by_sensor(manifest.sensors, [p.failed for p in d.parts]),
             **({"unpaid": unpaid} if unpaid else {}),
             "rounds": d.rounds,
-            "out_of_range": outside,
+            "out_of_range": case.outside,
             **({} if set(above) == {None} else {"atypical": [p for p, a in enumerate(above) if a]}),
             "latency_ms": round(elapsed_s * 1000, 3),
         }
@@ -137,7 +149,7 @@ class JointDevice(Device):
         lacked = {*part.failed, *part.unpaid}
         if part.route != CLOUD and lacked:
             return DEGRADED, None
-        return part.route, self._confidence(part) / 10_000 if lacked.isdisjoint(self._lines.sent) else None
+        return part.route, self._confidence(part) / 10_000 if lacked.isdisjoint(self.lines.sent) else None
 
     def _confidence(self, part: PartDecision) -> int:
         """That of a part, in basis points; where the bundle knows atypical cases, at most that of its Answer."""

@@ -12,17 +12,18 @@ if TYPE_CHECKING:
     from ..link.wire import Reply
     from ..program.readings import Reading
     from ..sensors.items import Item
-    from ..session.session import Decision
 
-    Read = Callable[[Sequence[int]], Mapping[int, Sequence[Reading] | None]]
+__all__ = ["NS", "Bank", "Case", "Cloud", "Companion", "Inner", "ItemBank"]
 
-__all__ = ["Bank", "Case", "Cloud", "Companion", "ItemBank"]
+NS = 10**9  # micro-units of a bundle by the clock in a second
 
 
 class Bank(Protocol):
     """Where readings come from; ``sensors.bank.SensorBank`` implements it."""
 
-    counters: Counter[str]
+    @property
+    def counters(self) -> Counter[str]:
+        """Failed reads by kind."""
 
     @property
     def pause_s(self) -> float:
@@ -84,28 +85,63 @@ class Case:
         What its decision may cost, in micro-units.
     can_ask : bool
         Whether it may ask the cloud.
-    read : function from sensors to their readings, as the session asks for them
-    decision, record : set before companions are told of the end; ``record`` is what the device yields
+    began : float
+        When, in seconds of the owner's clock.
+    size, budget : int; int or None
+        What the item brought, or the settings: ``limit`` before companions lowered it.
+    is_by_clock : bool
+        Whether the time that passes is what it costs.
+    outside : list of str
+        Names of features whose readings lie outside the ranges of training.
+    decision, session, record : set before companions are told of the end; ``record`` is what the device yields
+    fault : str
+        Why an item of several parts is refused; empty if it is not.
     has_asked : bool
         Whether the cloud was asked.
     stretch : float
         By what the interval until the next case is multiplied, from 1.
     """
 
-    __slots__ = ("can_ask", "decision", "has_asked", "item", "limit", "read", "record", "stretch")
-    decision: Decision
+    __slots__ = (
+        "along", "began", "budget", "can_ask", "decision", "fault", "has_asked", "is_by_clock", "item", "limit",
+        "outside", "record", "session", "size", "stretch",
+    )  # fmt: skip
+    decision: Any  # a Decision, or a JointDecision
+    session: Any
     record: dict[str, Any]
 
-    def __init__(self, item: Item | None, limit: int | None, can_ask: bool, read: Read) -> None:
-        self.item, self.limit, self.can_ask, self.read = item, limit, can_ask, read
+    def __init__(self, item: Item | None, limit: int | None, can_ask: bool) -> None:
+        self.item, self.limit, self.can_ask = item, limit, can_ask
         self.has_asked, self.stretch = False, 1.0
+        self.began, self.size, self.budget, self.is_by_clock = 0.0, 1, limit, False
+        self.fault = ""
+        self.outside: list[str] = []
+        self.along: Sequence[Companion] = ()
+
+    def spent(self, now: float) -> int:
+        """Micro-units of time since it began."""
+        return max(0, round((now - self.began) * NS))
 
 
 class Companion(Protocol):
     """What goes along with each case: the memory of a stream, the answer to a broken promise, running budgets."""
 
     def begin(self, case: Case) -> None:
-        """Before its decision: may lower the limit, forbid the cloud, and come between sensors and session."""
+        """Before its decision: may lower the limit, and forbid the cloud."""
 
     def end(self, case: Case) -> None:
         """After it, before anybody else has the record: may answer the case anew, and add to the record."""
+
+
+class Inner(Companion, Protocol):
+    """A companion that answers for an inner sensor of the program, which no device reads."""
+
+    @property
+    def sensor(self) -> int:
+        """Its number."""
+
+    def see(self, readings: Mapping[int, Sequence[Reading] | None]) -> None:
+        """Readings of other sensors, as they come."""
+
+    def read(self) -> Sequence[Reading]:
+        """What it says now."""

@@ -10,13 +10,13 @@ The device's loop calls ``ask`` on its own thread, for one request at a time, an
     worker to give it to (MQTT 5)                   while
     ``can_ask`` is False when ``ask`` is called     ask returns None at once; no request is queued
 
-What is sent when, and which reply counts, is ``exchange/exchange.py``'s to say; a request has a random id of 128 bits,
-each transmission carries the time that is left as its deadline, and a worker answers a repeated id from memory.
+What is sent when, and which reply counts, is ``requests.py``'s to say; a request has a random id of 128 bits, each
+transmission carries the time that is left as its deadline, and a worker answers a repeated id from memory.
 
 Two threads meet here. ``Connection`` runs a thread that keeps the connection up and calls ``_received`` for each
 message, ``_was_refused`` for each refused one and ``_came_up`` for each new connection. Under the lock of ``_changed``,
-they report to the exchange and wake ``ask``, which does what the exchange says. ``cancel`` may be called on any thread
-and in a signal handler. Decisions and audits go out through ``publish_record``; what the cloud acknowledges of them is
+they report to the requests and wake ``ask``, which does what these say. ``cancel`` may be called on any thread and in a
+signal handler. Decisions and audits go out through ``publish_record``; what the cloud acknowledges of them is
 for a listener, on the connection's thread.
 
 docs/SPEC-wire-v1.md defines the bytes and the topics.
@@ -27,39 +27,33 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from math import ceil
 from pathlib import Path
 from time import monotonic_ns
-from typing import Any, cast
+from typing import Any
 
 from ..base.record import record
 from ..bundle.manifest import Manifest
-from ..errors import LinkError, WireError
+from ..errors import LinkError
 from ..exchange.circuit import log
-from ..exchange.exchange import Exchange, Over, Send
+from ..exchange.exchange import Exchange, Over
 from ..program.definition import Program
 from ..program.readings import Reading
 from .address import parse_address
-from .aside import Aside
 from .connection import Connection, ConnectionConfig, Message, Will
-from .served import Served
+from .requests import Publish, RequestFormat, Requests
 from .wire import (
-    BUSY,
     ID_BYTES,
     Reply,
-    Request,
     audit_topic,
     check_device_id,
     decision_topic,
     facts_topic,
-    other_hpc_in,
-    pack_request,
     reply_topic,
-    request_topic,
     status_topic,
-    unpack_reply,
 )
 
 __all__ = ["Link", "LinkConfig"]
@@ -135,21 +129,24 @@ class Link:
     ) -> None:
         self._config = config
         self._on_up = on_up
-        self._dtypes = () if program is None else tuple(program.features[f].dtype for f in program.uplink.features)
-        self._n_classes = 0 if program is None else program.n_classes
-        self._hpc = b"" if manifest is None else bytes.fromhex(manifest.hpc)
         self._device = self.device_id = config.connection.client_id
         self._changed = threading.Condition()
         self._retained: dict[str, bytes] = {}  # by topic
         self._is_cancelled = False
-        self._aside, self.served = Aside(), Served(self._hpc)
+        self._on_aside: Callable[[Reply], None] = lambda reply: None
         self._packet = 0  # id of the last transmission's packet
         self._refused: dict[int, str] = {}  # ids of packets that the broker refused since then, and why
         self._gave_up = False
         self._on_taken_over = on_taken_over
         self._listeners: dict[str, Callable[[bytes], None]] = {}
         self.counters: Counter[str] = Counter()
-        self._exchange = Exchange(round(config.resend_every_s * 1000), self.counters)
+        self._lines: deque[tuple[str, int]] = deque()  # for the log, which is told where no lock is held
+        self._requests = Requests(
+            RequestFormat() if program is None or manifest is None else RequestFormat.of(program, manifest),
+            self._device, Exchange(round(config.resend_every_s * 1000), self.counters), self.counters,
+            lambda line, level: self._lines.append((line, level)),
+        )  # fmt: skip
+        self.served = self._requests.served
         self._connection = Connection(
             config.connection,
             subscribe=reply_topic(self._device),
@@ -168,7 +165,7 @@ class Link:
     @property
     def can_ask(self) -> bool:
         """Whether a request can go out now: the connection is up, and the exchange lets it."""
-        return self.is_connected and self._exchange.can_ask(_now())
+        return self.is_connected and self._requests.exchange.can_ask(_now())
 
     @property
     def trouble(self) -> str:
@@ -248,7 +245,7 @@ class Link:
     @property
     def is_asking(self) -> bool:
         """Whether a request waits for its reply."""
-        return bool(self._exchange.waiting)
+        return self._requests.is_asking
 
     def publish_record(self, payload: bytes, *, is_audit: bool) -> bool:
         """Publish a decision, or an audit, over the present connection; returns whether it was sent."""
@@ -275,59 +272,65 @@ class Link:
             return None
         with self._changed:
             self._packet, self._refused = 0, {}
-            id_ = os.urandom(ID_BYTES)
-            self._exchange.ask(_now(), id_, ceil(deadline_s * 1000), may_resend)
+            self._requests.ask(_now(), os.urandom(ID_BYTES), readings, ceil(deadline_s * 1000), may_resend)
         while not isinstance(action := self._next(), Over):
-            self._send(action, tuple(readings))
-        log(action.line, action.level)
-        self._ended(id_, is_answered=action.reply is not None)
-        return cast("Reply | None", action.reply)
+            self._send(action)
+        self._log()
+        reply: Reply | None = action.reply
+        return reply
 
     def ask_aside(self, readings: Sequence[Reading], deadline_s: float, on_reply: Callable[[Reply], None]) -> bool:
         """Send a request once, for an audit, and return whether it was sent; no circuit opens or closes by it.
 
         ``on_reply`` is called on the connection's thread, unless another request aside went out before.
         """
-        if self._exchange.circuit.is_open or self._is_cancelled:
+        if self._is_cancelled:
             return False
-        if before := self._aside.waiting:
-            self._ended(before, is_answered=False)
-        id_ = self._aside.begin(on_reply)
-        request = Request(id_, self._hpc, ceil(deadline_s * 1000), tuple(readings), is_audit=True)
-        is_sent = self._transmit(request) != 0
+        with self._changed:
+            publish = self._requests.aside(os.urandom(ID_BYTES), readings, ceil(deadline_s * 1000))
+            if publish is not None:
+                self._on_aside = on_reply
+        self._log()
+        is_sent = publish is not None and self._transmit(publish) != 0
         self.counters["aside"] += is_sent
         return is_sent
 
     # ------------------------------------------------------------ one request
 
-    def _next(self) -> Send | Over:
-        """Wait until the exchange says what to do next."""
+    def _next(self) -> Publish | Over:
+        """Wait until the requests say what to do next."""
         with self._changed:
             while True:
                 now, connection = _now(), self._connection.connects if self.is_connected else 0
                 if self._is_cancelled:
-                    self._exchange.cancel()
+                    self._requests.exchange.cancel()
                 elif self._packet in self._refused:
-                    self._exchange.refused(now, self._refused[self._packet])
-                action = self._exchange.poll(now, connection)
+                    self._requests.exchange.refused(now, self._refused[self._packet])
+                action = self._requests.poll(now, connection)
                 if action is not None:
                     return action
-                self._changed.wait(min(self._exchange.due(now) or 0, LOOK_MS) / 1000)
+                self._changed.wait(min(self._requests.exchange.due(now) or 0, LOOK_MS) / 1000)
 
-    def _send(self, send: Send, readings: tuple[Reading, ...]) -> None:
+    def _send(self, publish: Publish) -> None:
         self._packet, self._refused = 0, {}
-        self._packet = self._transmit(Request(send.id, self._hpc, send.deadline_ms, readings))
+        self._packet = self._transmit(publish)
         if self._packet:
             with self._changed:
-                self._exchange.sent()
+                self._requests.exchange.sent()
 
-    def _transmit(self, request: Request) -> int:
-        payload, back = pack_request(request, self._dtypes), reply_topic(self._device)
-        topic, s = request_topic(self._device), ceil(request.deadline_ms / 1000)
-        packet = self._connection.publish(topic, payload, response_topic=back, correlation=request.id, expiry_s=s)
+    def _transmit(self, publish: Publish) -> int:
+        packet = self._connection.publish(
+            publish.topic, publish.payload, response_topic=publish.response_topic, correlation=publish.id,
+            expiry_s=publish.expiry_s,
+        )  # fmt: skip
         if packet:
-            self.counters["sent_bytes"] += len(payload)
+            self.counters["sent_bytes"] += len(publish.payload)
         return packet
+
+    def _log(self) -> None:
+        with suppress(IndexError):  # the other thread has told the last one
+            while True:
+                log(*self._lines.popleft())
 
     # ------------------------------------------------------------ on the connection's thread
 
@@ -335,33 +338,13 @@ class Link:
         if listener := self._listeners.get(message.topic):
             listener(message.payload)
             return
-        try:
-            reply = unpack_reply(message.payload, self._hpc, self._n_classes)
-            if message.correlation not in (None, reply.id):
-                raise WireError("malformed", "the correlation data is not the reply's id")
-        except WireError as error:
-            self.counters[error.reason] += 1
-            if error.reason == "other_hpc":
-                self._heard_other(message.payload)
-            return
-        if self._aside.takes(reply):
-            self._ended(reply.id, is_answered=True)
-            return
         with self._changed:
-            self._exchange.replied(_now(), reply.id, reply, reply.result if reply.status == BUSY else 0)
+            reply = self._requests.received(_now(), message.payload, message.correlation)
+            on_aside = self._on_aside
             self._changed.notify_all()
-
-    def _heard_other(self, payload: bytes) -> None:
-        """A worker of another f0 has told so, perhaps in reply to a request that is open."""
-        told = other_hpc_in(payload)
-        with self._changed:
-            if told is not None and told[0] in (self._exchange.waiting, self._aside.waiting):
-                self.served.heard(*told)
-
-    def _ended(self, id_: bytes, *, is_answered: bool) -> None:
-        with self._changed:
-            line = self.served.ended(id_, is_answered=is_answered)
-        log(line)
+        self._log()
+        if reply is not None:
+            on_aside(reply)
 
     def _was_refused(self, packet: int, why: str) -> None:
         with self._changed:
@@ -376,7 +359,7 @@ class Link:
         for topic in tuple(self._listeners):
             self._connection.subscribe(topic)
         with self._changed:
-            self._exchange.connected()
+            self._requests.exchange.connected()
             self._changed.notify_all()
         self._on_up()
 

@@ -7,7 +7,6 @@ comes, too. Only a request that ends without one says that nobody serves its f0.
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Any
 
 __all__ = ["Served"]
@@ -38,16 +37,18 @@ class Served:
     ('', 0, {})
     """
 
+    __slots__ = ("_has_answered", "_has_told", "_heard", "_hpc", "_other", "n_unserved")
+
     def __init__(self, hpc: bytes) -> None:
         self._hpc = hpc
-        self._heard: deque[tuple[bytes, bytes]] = deque(maxlen=MOST_OPEN)
+        self._heard: tuple[tuple[bytes, bytes], ...] = ()  # ids of requests, and the f0 that replied
         self._other = b""
         self._has_answered = self._has_told = False
         self.n_unserved = 0
 
     def heard(self, id_: bytes, other: bytes) -> None:
         """A worker of another f0 has replied to this request."""
-        self._heard.append((id_, other))
+        self._heard = (*self._heard, (id_, other))[-MOST_OPEN:]
 
     def ended(self, id_: bytes, *, is_answered: bool) -> str:
         """This request is over; returns the line to log, or ""."""

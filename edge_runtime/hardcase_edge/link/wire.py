@@ -21,7 +21,7 @@ from math import isfinite
 
 from ..base.record import record
 from ..errors import InputError, WireError
-from ..program.readings import _REQUEST, DTYPES, MAX_REQUEST_BYTES, Reading, request_bytes
+from ..program.readings import _REQUEST, DTYPES, MAX_DEADLINE_MS, MAX_REQUEST_BYTES, Reading, request_bytes
 
 __all__ = [
     "BUSY",
@@ -57,7 +57,6 @@ __all__ = [
 
 WIRE_VERSION = 1
 ID_BYTES = 16
-MAX_DEADLINE_MS = 3_600_000
 ROOT = "hardcase/v1"
 CASE, REPLY, AUDIT = 1, 2, 6  # kinds of messages; 3, 4 and 5 are those of enrolment and updates
 OK, REFUSED, BUSY, OTHER_HPC = 0, 1, 2, 3
@@ -88,6 +87,11 @@ class Reply:
     status: int  # OK, REFUSED or BUSY; OTHER_HPC where ``hpc`` is what the worker serves in place of the right one
     result: int  # a class index, or a value in a program of values; of BUSY the ms after which to ask again
     confidence: int  # basis points
+
+    @property
+    def answer(self) -> tuple[int, int] | None:
+        """Result and confidence; None if this is no answer."""
+        return (self.result, self.confidence) if self.status == OK else None
 
 
 def pack_request(request: Request, dtypes: Sequence[str]) -> bytes:

@@ -24,6 +24,7 @@ __all__ = [
 ]  # fmt: skip
 
 MAX_REQUEST_BYTES = 65_536
+MAX_DEADLINE_MS = 3_600_000  # that a request may say
 _REQUEST = struct.Struct("<BBHI16s32s")
 
 Coder = Callable[[Number], int]

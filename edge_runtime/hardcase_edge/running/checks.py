@@ -140,7 +140,7 @@ def _check_drift(config: RunConfig) -> None:
 
 def _check_budgets(config: RunConfig) -> None:
     if (config.budget_per_hour, config.battery, config.until, config.max_forward_rate) != (None, None, None, None):
-        from .budgeting import check_budgets
+        from ..servo.companion import check_budgets
 
         check_budgets(config)
 

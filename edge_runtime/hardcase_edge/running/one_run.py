@@ -23,19 +23,19 @@ from .signals import on_end, switch_main_thread
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from ..audits.companion import Auditing
     from ..bundle.load import Loaded
     from ..device.device import Device, RuntimeConfig
     from ..device.surroundings import ItemBank
+    from ..drift.companion import Watching
     from ..link.link import Link
     from ..operations.beside import Beside
     from ..outbox.opening import Publisher
+    from ..servo.companion import Budgets
     from ..settings.config import RunConfig
     from ..store.folder import Store
     from ..store.run import Run
-    from .auditing import Auditing
-    from .budgeting import Budgets
     from .connecting import OwnId
-    from .watching import Watching
 
 __all__ = ["Process", "run_bundle"]
 
@@ -72,6 +72,7 @@ def run_bundle(
         It cannot start, or another device uses its id.
     """
     from ..device.by_clock import short_switches
+    from ..device.device import Device
     from ..sensors.specs import timeout_s_of
 
     config, beside = process.config, process.beside
@@ -98,7 +99,7 @@ def run_bundle(
         sources = [s.facts for s in (stored, publisher, air, auditing, watching, budgets) if s is not None]
         sources += [lambda: {"runtime": __version__}] if link is None else [partial(own_facts, link), link.served.facts]
         seen_by, about = watching or auditing, cache(partial(_about, loaded))
-        device = _device_class(loaded)(
+        device = Device(
             loaded, bank if seen_by is None else seen_by.bank, link, process.loop,
             facts=lambda: {**about(), **{key: value for facts in sources for key, value in facts().items()}},
             tell=beside.note, companions=[c for c in (watching, budgets) if c is not None],
@@ -179,17 +180,6 @@ def _bank(config: RunConfig, loaded: Loaded, timeout_s: float, tell: Callable[[s
     )  # fmt: skip
 
 
-def _device_class(loaded: Loaded) -> type[Device]:
-    """The loop for single decisions, or that for items of several parts."""
-    if loaded.joint is None:
-        from ..device.device import Device
-
-        return Device
-    from ..device.joint import JointDevice
-
-    return JointDevice
-
-
 def _begin_stored(stored: Run, loaded: Loaded, auditing: Auditing | None, link: Link | None) -> None:
     """Begin the run of a slot; if its bundle is on trial, the trial's deadline runs from now on."""
     promised = None if auditing is None else auditing.promised
@@ -241,7 +231,7 @@ def _auditing(
         return None
     if not (config.audit or (stored is not None and stored.is_trial and config.broker is not None)):
         return None
-    from .auditing import auditing_of
+    from ..audits.companion import auditing_of
 
     return auditing_of(config, loaded, bank, publisher, stored)
 
@@ -253,7 +243,7 @@ def _watching(
     config = process.config
     if config.drift is None:
         return None
-    from .watching import watching_of
+    from ..drift.companion import watching_of
 
     return watching_of(config, loaded, bank, auditing, link, process.beside.note)
 
@@ -262,7 +252,7 @@ def _budgets(config: RunConfig, loaded: Loaded, clock: Clock) -> Budgets | None:
     """The running budgets, if a flag asks for any."""
     if (config.budget_per_hour, config.battery, config.until, config.max_forward_rate) == (None, None, None, None):
         return None
-    from .budgeting import budgets_of
+    from ..servo.companion import budgets_of
 
     return budgets_of(config, loaded, clock, note)
 

@@ -142,7 +142,7 @@ def _check_bundle(config: RunConfig, loaded: Loaded, root: Path) -> None:
         config.sensors, wanted, items=config.items, local=lambda name: f"{root}{absolute(name)}", folders=folders,
         replay=replay,
     )  # fmt: skip
-    from .budgeting import plan_of
+    from ..servo.companion import plan_of
 
     plan_of(config, loaded.manifest, Clock())
 

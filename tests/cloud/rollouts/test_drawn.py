@@ -15,8 +15,8 @@ from hardcase_cloud.records.incoming import Incoming
 from hardcase_cloud.records.presence import Presence
 from hardcase_cloud.records.registry import MOST_ENDS, Registry, Seen
 from hardcase_cloud.rollouts.drawn import MOST_DRAWS, check
+from hardcase_edge.audits.draws import Draws, number
 from hardcase_edge.base.sha256 import sha256
-from hardcase_edge.device.draws import Draws, number
 from hardcase_edge.link.wire import facts_topic
 
 SEED, N, SHARE = bytes(range(32)), 400, 0.05

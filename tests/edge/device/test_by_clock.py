@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hardcase_edge.audits.bank import AuditedBank
 from hardcase_edge.bundle.file import Bundle, pack_bundle
 from hardcase_edge.bundle.load import Loaded, load_bytes
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.cli import main
-from hardcase_edge.device.audit import AuditedBank
 from hardcase_edge.device.by_clock import RoundTrips
 from hardcase_edge.device.device import Device, RuntimeConfig
 from hardcase_edge.errors import BundleError, InputError
@@ -193,7 +193,7 @@ def test_a_cloud_that_takes_longer_than_an_item_has_buys_it_no_sensor_until_that
     )  # fmt: skip
     records = []
     for budget in budgets:
-        device._budget = round(budget * MS)
+        bank.item = Item(None, round(budget * MS))
         assert bank.next_item()
         records.append(device.decide())
     assert [r["route"] for r in records] == ["cloud"] * 4 + ["degraded"] * 2 + ["cloud"]

@@ -14,8 +14,7 @@ import pytest
 
 from hardcase_edge.bundle.load import Loaded, load_bytes
 from hardcase_edge.cli import main
-from hardcase_edge.device.device import RuntimeConfig
-from hardcase_edge.device.joint import JointDevice
+from hardcase_edge.device.device import Device, RuntimeConfig
 from hardcase_edge.device.parts import open_part_bank
 from hardcase_edge.link.wire import OK, Reply
 from hardcase_export.joint.build import export_chain
@@ -42,12 +41,10 @@ def write_csv(path: Path, items: list[np.ndarray], budgets: list[str] | None = N
     return path
 
 
-def device_of(
-    loaded: Loaded, specs: list[str], *, link: Any = None, items: str | None = None, **config: Any
-) -> JointDevice:
+def device_of(loaded: Loaded, specs: list[str], *, link: Any = None, items: str | None = None, **config: Any) -> Device:
     assert loaded.joint is not None
     bank = open_part_bank(specs, loaded.machine.program, loaded.manifest, loaded.joint.inner, items=items)
-    return JointDevice(loaded, bank, link, RuntimeConfig(**config))
+    return Device(loaded, bank, link, RuntimeConfig(**config))
 
 
 def test_a_replay_is_decided_item_by_item(tmp_path: Path) -> None:

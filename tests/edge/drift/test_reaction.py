@@ -11,6 +11,7 @@ from math import exp, log, sqrt
 
 import pytest
 
+from hardcase_edge.drift.companion import MAX_BYTES
 from hardcase_edge.drift.reaction import (
     ALLOWED,
     CAUTION,
@@ -26,7 +27,6 @@ from hardcase_edge.drift.reaction import (
     most_wrong,
     place_of,
 )
-from hardcase_edge.running.watching import MAX_BYTES
 
 PROMISED = 0.98
 LIVES = 10

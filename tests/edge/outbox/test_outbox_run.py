@@ -16,8 +16,9 @@ from hardcase.cli import main as cloud_main
 from hardcase_cloud.records.database import Database
 from hardcase_cloud.records.keeper import Keeper
 from hardcase_edge import __version__
+from hardcase_edge.audits.bank import AuditedBank
+from hardcase_edge.audits.companion import auditing_of
 from hardcase_edge.cli import main, run_config
-from hardcase_edge.device.audit import AuditedBank
 from hardcase_edge.errors import InputError
 from hardcase_edge.link.address import parse_address
 from hardcase_edge.link.connection import Connection, ConnectionConfig
@@ -25,7 +26,6 @@ from hardcase_edge.link.wire import decision_topic
 from hardcase_edge.outbox.opening import Publisher
 from hardcase_edge.outbox.outbox import BURST, MOST_NEW, Direct, Outbox
 from hardcase_edge.outbox.queue import Queue
-from hardcase_edge.running.auditing import auditing_of
 from hardcase_edge.running.checks import check_settings
 from hardcase_edge.settings.config import RunConfig
 from hardcase_export.joint.build import export_chain

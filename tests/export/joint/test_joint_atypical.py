@@ -12,8 +12,7 @@ import pytest
 
 from hardcase_edge.bundle.evidence import is_above
 from hardcase_edge.bundle.load import Loaded, load_bytes
-from hardcase_edge.device.device import RuntimeConfig
-from hardcase_edge.device.joint import JointDevice
+from hardcase_edge.device.device import Device, RuntimeConfig
 from hardcase_edge.device.parts import open_part_bank
 from hardcase_edge.errors import InputError
 from hardcase_edge.joint.definition import ANYTIME, ONE_SHOT
@@ -114,7 +113,7 @@ def records_of(loaded: Loaded, items: Sequence[np.ndarray], folder: Path, *specs
     path.write_text("\n".join(lines) + "\n")
     assert loaded.joint is not None
     bank = open_part_bank([f"replay:{path}", *specs], loaded.machine.program, loaded.manifest, loaded.joint.inner)
-    return list(JointDevice(loaded, bank, None, RuntimeConfig()).run())
+    return list(Device(loaded, bank, None, RuntimeConfig()).run())
 
 
 def test_a_record_names_the_atypical_parts_and_their_confidence_is_that_of_such_parts(

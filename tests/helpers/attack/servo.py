@@ -15,7 +15,7 @@ from hardcase_edge.bundle.prices import MOST_THRESHOLD, Prices, prices_of
 from hardcase_edge.device.surroundings import Case
 from hardcase_edge.errors import BundleError
 from hardcase_edge.program.cost import to_unit
-from hardcase_edge.running.budgeting import Budgets, budgets_of
+from hardcase_edge.servo.companion import Budgets, budgets_of
 from hardcase_edge.servo.ledger import MOST, read_ledger
 from hardcase_edge.session.session import CLOUD, DEGRADED, LOCAL, Decision
 from hardcase_edge.settings.config import RunConfig
@@ -47,7 +47,7 @@ def _life(rng: random.Random, folder: Path, loaded: Any) -> bool:
     burst, battery = budgets.servo.spending.burst, None if budgets.plan is None else budgets.plan.left
     for _ in range(rng.randint(1, 30)):
         at += rng.choice([0.0, 0.01, 1.0, 60.0, 4_000.0])
-        case = Case(None, rng.choice([None, 10**9]), True, dict)
+        case = Case(None, rng.choice([None, 10**9]), True)
         budgets.begin(case)
         assert case.limit is not None
         cost = rng.choice([case.limit, min(case.limit, rng.randint(0, 10**9))])

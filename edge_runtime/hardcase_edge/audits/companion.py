@@ -10,25 +10,24 @@ from __future__ import annotations
 
 from collections import deque
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..bundle.agreement import above_shipped, promised_share
-from ..device.audit import AuditedBank
-from ..device.audits import Audit, Audits
-from ..device.draws import Draws
 from ..device.output import note
 from ..link.wire import OK
 from ..program.cost import Meter, to_unit
 from ..sensors.specs import timeout_s_of
 from ..settings.config import RunConfig
 from ..settings.values import parse_share
+from .audits import Audit, Audits
+from .bank import AuditedBank
+from .draws import Draws
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..bundle.load import Loaded
     from ..device.surroundings import ItemBank
-    from ..drift.promise import Promise
     from ..link.link import Link
     from ..link.wire import Reply
     from ..outbox.evidence import Evidence
@@ -71,6 +70,13 @@ def _promised(loaded: Loaded) -> float | None:
     return promised_share(manifest.claims) if can_compare else None
 
 
+class Retest(Protocol):
+    """What is tested again by f0's answers to audits; ``drift.promise.Promise`` is."""
+
+    def audited(self, agrees: bool) -> None:
+        """F0 gives the same answer, or does not."""
+
+
 class Auditing:
     """One run's audits.
 
@@ -88,7 +94,7 @@ class Auditing:
     ----------
     promised : float or None
         Share of its local answers with which f0 agrees, as the bundle promises.
-    retest : Promise or None
+    retest : Retest or None
         What is told each answer of f0; while there is one, f0 is asked about every audit that is kept.
     """
 
@@ -98,7 +104,7 @@ class Auditing:
     ) -> None:  # fmt: skip
         self._evidence = evidence
         self.bank, self.promised = bank, _promised(loaded)
-        self.retest: Promise | None = None
+        self.retest: Retest | None = None
         self._audits, self._draws, self._publisher, self._stored = audits, draws, publisher, stored
         self._manifest = loaded.manifest
         self._request_cost = to_unit(Meter(loaded.machine.program).request_cost)

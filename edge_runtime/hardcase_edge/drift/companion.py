@@ -12,31 +12,31 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from ..audits.bank import AuditedBank
+from ..audits.companion import agrees, is_told
+from ..audits.draws import Draws
 from ..base.files import read_bounded, remove_leftovers, write_whole
 from ..bundle.agreement import above_shipped
-from ..device.audit import AuditedBank
-from ..device.draws import Draws
-from ..drift.promise import BROKEN, Promise, promise_of
-from ..drift.reaction import place_of
-from ..drift.stability import LARGE, LASTING, WINDOW
-from ..drift.watch import Watch, wanted_cloud
 from ..errors import InputError
 from ..link.wire import OK
 from ..program.cost import Meter, to_micro, to_unit
 from ..sensors.trouble import Episode
 from ..settings.config import RunConfig
 from ..settings.values import ACT, ALARM, FORWARD
-from .auditing import agrees, is_told
+from .promise import BROKEN, Promise, promise_of
+from .reaction import place_of
+from .stability import LARGE, LASTING, WINDOW
+from .watch import Watch, wanted_cloud
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..audits.companion import Auditing
     from ..bundle.load import Loaded
     from ..device.surroundings import Case, ItemBank
-    from ..drift.reaction import Rest
     from ..link.link import Link
     from ..link.wire import Reply
-    from .auditing import Auditing
+    from .reaction import Rest
 
 __all__ = ["Watching", "watching_of"]
 

@@ -15,10 +15,10 @@ from ..program.readings import normalise
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from ..device.surroundings import ItemBank
     from ..program.definition import Program
     from ..program.readings import Reading
     from ..sensors.items import Item
-    from .surroundings import ItemBank
 
 __all__ = ["AuditedBank"]
 

@@ -13,14 +13,14 @@ from ..program.cost import to_micro, to_unit
 from ..program.definition import Opaque
 from ..program.inner import COIN, inner_sensors
 from ..sensors.trouble import Episode, some
-from ..servo.bucket import HOUR_MS
-from ..servo.ledger import lock_ledger, read_ledger, unlock_ledger, write_ledger
-from ..servo.plan import Plan, energy_to_micro
-from ..servo.servo import FORWARD, MOST_STRETCH, Servo, forward_bucket, spending_bucket
 from ..session.session import DEGRADED
 from ..settings.config import RunConfig
 from ..settings.table import check_values
 from ..settings.values import BUDGET_FILE, parse_date, parse_share
+from .bucket import HOUR_MS
+from .ledger import lock_ledger, read_ledger, unlock_ledger, write_ledger
+from .plan import Plan, energy_to_micro
+from .servo import FORWARD, MOST_STRETCH, Servo, forward_bucket, spending_bucket
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
