@@ -10,10 +10,11 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+DOCS_READY := .venv/.docs-ready
 PACKAGES := edge_runtime train export cloud_stub .
 SOURCES := hardcase edge_runtime train export cloud_stub tests benchmarks docs
 
-.PHONY: demo test venv check docs wheels golden layout toolchains tflite-runtime bench-edge bench-learning bench-booster bench-promise bench-exports \
+.PHONY: demo test venv check docs docs-tools wheels golden layout toolchains tflite-runtime bench-edge bench-learning bench-booster bench-promise bench-exports \
 	bench-import bench-mcu bench-start bench-cuts card boot machine freeze fuzz mutants replay stack clean mosquitto mlserver
 
 demo: $(READY)
@@ -35,13 +36,18 @@ check: $(READY)
 	@$(BIN)/python -m pytest tests/house/test_arrows.py tests/house/test_rules.py
 
 # The site, in build/site. Warnings are errors: a link or an anchor that leads nowhere, a page without a place.
-docs: $(READY)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+docs: docs-tools
 	@rm -rf build/site
 	@$(BIN)/sphinx-build -b html -n -W --keep-going -q -c docs -d build/site-cache . build/site
 	@! grep -rlE '<(script|img|link|iframe)[^>]* (src|href)="(https?:)?//' --include='*.html' build/site || \
 		{ echo "these pages load something from elsewhere"; exit 1; }
 	@echo build/site/index.html
+
+docs-tools: $(DOCS_READY)
+
+$(DOCS_READY): $(READY)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	@touch $@
 
 # The device's wheel without and with the kernel: for x86-64, 64-bit ARM, and 32-bit ARM from the first Raspberry Pi on.
 wheels: $(READY)

@@ -18,9 +18,14 @@ from hardcase_train.methods.adapt.gbrt import AdaptGBRT
 from hardcase_train.methods.baselines.static import StaticSubset
 from hardcase_train.policy.batch import Batch
 from tests.helpers.train.estimators import NAMES, PEERS, few
+from tests.helpers.train.problems import BRIEF
 
 VALUES = ("PolicyRegressor",)  # beside the classifiers of every method
 OFTEN = [*(name for name in NAMES if name not in PEERS), *VALUES]  # peers: ``benchmarks/checks.py`` runs all of theirs
+LEAST = replace(  # for the estimator's behaviour, which no number of settings changes
+    BRIEF, forest_trees=2, max_stages=2, max_probes=2, levels=(0.8,), n_prices=2, n_gate_prices=2, n_graph_prices=1,
+    forward_rates=(0.0, 0.3), gate_trees=3, lp_rows=8,
+)  # fmt: skip
 FEW_CHECKS = (checks.check_a_costless_sensor_is_used_where_it_helps, checks.check_the_device_decides_as_predict)
 FAILS = {
     "check_sample_weight_equivalence_on_dense_data": "validation rows and folds are drawn by row, and trees ask for a "
@@ -37,7 +42,7 @@ SKIPPED = {
 @pytest.mark.filterwarnings("ignore")  # the checks look at those that matter
 @pytest.mark.parametrize("name", OFTEN)
 def test_scikit_learns_checks_pass(name: str) -> None:
-    made = check_estimator(few(name), expected_failed_checks=FAILS, on_skip=None, on_fail=None)
+    made = check_estimator(few(name, effort=LEAST), expected_failed_checks=FAILS, on_skip=None, on_fail=None)
     assert len(made) > 50
     found: dict[str, dict[str, Any]] = {"passed": {}, "failed": {}, "xfail": {}, "skipped": {}}
     for one in made:

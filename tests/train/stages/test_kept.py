@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -40,6 +41,15 @@ def made(method: str, problem: Problem, n_settings: int | None = None) -> list[P
     """The points that the first settings of a method make, unchecked."""
     search = SubsetSearch(Judge(problem), 1)
     return [p for params in METHODS[method].grid(search)[:n_settings] for p in METHODS[method].run(search, params)]
+
+
+FREE = make_problem(n=600, effort=replace(BRIEF, tree_share=1.0))
+
+
+@cache
+def statics(**limits: float) -> list[Point]:
+    """The points of single sets of sensors, with full trees and under these limits."""
+    return made("static", limited(FREE, **limits))
 
 
 def worst(point: Point) -> int:
@@ -158,15 +168,14 @@ def test_a_sweep_keeps_the_budget_and_says_nothing_else() -> None:
     ],
 )
 def test_models_are_halved_until_policies_fit(method: str, limits: dict[str, float]) -> None:
-    free = make_problem(n=600, effort=replace(BRIEF, tree_share=1.0))
-    problem = limited(free, **limits)
-    large = [p for p in made("static", free) if p.params["classifier"] == "trees" and len(p.params["sensors"]) > 1]
+    problem = limited(FREE, **limits)
+    large = [p for p in statics() if p.params["classifier"] == "trees" and len(p.params["sensors"]) > 1]
     assert large
     assert not Keeper(problem).kept(large)
-    points = made(method, problem)
+    points = statics(**limits) if method == "static" else made(method, problem)
     kept = Keeper(problem).kept(points)
     assert kept
-    assert len({p.params["classifier"] for p in made("static", problem)}) > 2  # and halves of those, for stages
+    assert len({p.params["classifier"] for p in statics(**limits)}) > 2  # and halves of those, for stages
     if method != "static":
         assert max(len(p.params.get("stages", "two")) for p in kept) > 1
 

@@ -40,6 +40,12 @@ from tests.helpers.train.problems import BRIEF, make_problem, plain, run, toml, 
 
 pytestmark = pytest.mark.usefixtures("brief_effort")
 
+
+@pytest.fixture(scope="module")
+def one_thread():
+    """Not here: sweeps have all their threads."""
+
+
 HPC = {"quality": 0.9, "cost": 100.0}
 ALWAYS = ("cascade", "dag", "route", "adapt-gbrt", "static")
 

@@ -46,7 +46,7 @@ KINDS = {
 
 @cache
 def problem(n_classes=3):
-    return make_problem(n_classes, n=200, seed=n_classes, effort=replace(BRIEF, n_graph_prices=4))
+    return make_problem(n_classes, n=200, seed=n_classes, effort=replace(BRIEF, n_graph_prices=3))
 
 
 @cache

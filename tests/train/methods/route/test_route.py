@@ -55,26 +55,42 @@ def routed(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return np.hstack([said, blocks.reshape(n, -1)]).astype(np.float32).astype(np.float64), y
 
 
-@cache
 def problem(n=600):
+    return _problem(n)
+
+
+@cache
+def _problem(n):
     X, y = routed(n, 0)
     made = arrays_problem(X, y, np.ones(n), N_CLASSES, [[0, 1, 2]], None, 100.0, 0, "auto", replace(QUICK, n_prices=16))
     return made.with_hpc(np.tile(np.eye(N_CLASSES)[y] * 0.9 + 0.025, (1, 1)))
 
 
 @cache
+def search_of(made):
+    """One search for each problem, as a sweep has it: what it has found serves all settings."""
+    return SubsetSearch(Judge(made()), 1)
+
+
+@cache
+def first_of(made):
+    """The only first sensor that pays."""
+    (root,) = find_roots(search_of(made).once(_roots_of).rows, 8)
+    return root
+
+
+@cache
 def points(ways="answers", budget=None, n=600):
     p = problem(n)
     p = p if budget is None else replace(p, limits=PolicyLimits(budget=budget))
-    return RouteClassifier.run(SubsetSearch(Judge(p), 1), {"ways": ways, "max_cells": 8, "classifier": "bayes"})
+    search = search_of(problem) if p is problem() else SubsetSearch(Judge(p), 1)
+    return RouteClassifier.run(search, {"ways": ways, "max_cells": 8, "classifier": "bayes"})
 
 
 @cache
 def with_trees(ways):
     """Trees in the states of the same first sensor, which training itself does not try: naive Bayes leads."""
-    search = SubsetSearch(Judge(problem()), 1)
-    (root,) = find_roots(search.once(_roots_of).rows, 8)
-    return _points(search, root.cells, {"ways": ways, "max_cells": 8, "classifier": "trees"})
+    return _points(search_of(problem), first_of(problem).cells, {"ways": ways, "max_cells": 8, "classifier": "trees"})
 
 
 @pytest.mark.parametrize("ways", ["answers", "cells"])
@@ -128,13 +144,11 @@ def striped_problem():
 
 def test_trees_answer_in_states_where_naive_bayes_errs():
     """Along ways of the same states, on rows that training has not seen."""
-    search = SubsetSearch(Judge(striped_problem()), 1)
     X, y = striped(3000, 1)
-    best = {}
+    best, root = {}, first_of(striped_problem)
+    assert root.cells.sensor == 0
     for kind in ("bayes", "trees"):
-        (root,) = find_roots(search.once(_roots_of).rows, 8)
-        assert root.cells.sensor == 0
-        found = _points(search, root.cells, {"ways": "cells", "max_cells": 8, "classifier": kind})
+        found = _points(search_of(striped_problem), root.cells, {"ways": "cells", "max_cells": 8, "classifier": kind})
         ran = [Batch(p.program, X).run(np.zeros(len(y), dtype=np.int64)) for p in found]
         best[kind] = max(float((r.label == y).mean()) for r in ran if r.cost.mean() <= 3.5)
     assert best["bayes"] < 0.85
@@ -142,13 +156,11 @@ def test_trees_answer_in_states_where_naive_bayes_errs():
 
 
 def test_trees_are_tried_where_naive_bayes_does_not_lead_at_every_step():
-    for p, leads in ((problem(), True), (striped_problem(), False)):
-        search = SubsetSearch(Judge(p), 1)
-        found = search.once(_roots_of)
-        (root,) = find_roots(found.rows, 8)
-        assert (lead(root, search) == 1) == leads
+    for made, leads in ((problem, True), (striped_problem, False)):
+        found, share = search_of(made).once(_roots_of), lead(first_of(made), search_of(made))
+        assert (share == 1) == leads
         assert bool(found(8, "trees")) != leads
-        assert bool(found(8, "bayes")) == (lead(root, search) > 0)
+        assert bool(found(8, "bayes")) == (share > 0)
 
 
 @pytest.mark.parametrize("ways", ["answers", "cells"])
