@@ -34,8 +34,10 @@ from pages import ROOT, markdown, options, results
 sys.path.insert(0, str(ROOT))
 
 from hardcase_cloud.records.database import Database
+from hardcase_cloud.records.devices import Devices, Seen
 from hardcase_cloud.records.incoming import Incoming
-from hardcase_cloud.records.registry import Registry, Seen
+from hardcase_cloud.records.labels import Labels
+from hardcase_cloud.records.rollouts import Rollouts
 from hardcase_cloud.rollouts.machine import Rollout
 from hardcase_cloud.rollouts.plan import Plan
 from hardcase_edge.bundle.load import load_bundle
@@ -61,7 +63,7 @@ A store in SQLite has {devices:,} devices, an hour of decisions and two roll-out
 def fill(url: str, n: int) -> None:
     """A fleet with an hour behind it; the bundle of most devices is in a file beside the store."""
     rng, database = random.Random(18), Database(url)
-    registry, now = Registry(database), time.time()
+    of_labels, rollouts, now = Labels(database), Rollouts(database), time.time()
     bundle_of(url).write_bytes(make_bundle_bytes(name="pumps"))
     new, old = "c4" * 32, load_bundle(bundle_of(url)).bundle.sha256
     names = [f"pump-{k:05d}" for k in range(n)]
@@ -73,8 +75,11 @@ def fill(url: str, n: int) -> None:
         update = {"state": "loading", "have": 3, "of": 14} if k % 200 == 3 else {}
         return json.dumps({"store": store, "update": update, "asked": 5_000 + k, "local": 4_400 + k * 9 // 10})
 
-    registry.saw([Seen(d, is_online=k % 50 > 0, bundle=new if k % 4 == 0 else old, state="good", facts=facts(k))
-                  for k, d in enumerate(names)], now)  # fmt: skip
+    seen = [
+        Seen(d, is_online=k % 50 > 0, bundle=old if k % 4 else new, state="good", facts=facts(k))
+        for k, d in enumerate(names)
+    ]
+    Devices(database).saw(seen, now)
     for minute in range(59, -1, -1):
         rows = []
         for k in range(200):
@@ -92,11 +97,11 @@ def fill(url: str, n: int) -> None:
             audits.append(Incoming(names[k], 2, 60 - minute, "audit", text, bundle))
         database.keep([*rows, *audits], now - 60 * minute)
     labels = [
-        (row, "low" if (agrees := rng.random() < 0.96) else "high", agrees) for row in registry.unlabelled("f0", 2_000)
+        (row, "low" if (agrees := rng.random() < 0.96) else "high", agrees) for row in of_labels.unlabelled("f0", 2_000)
     ]
-    registry.label(labels, "f0", now)
+    of_labels.label(labels, "f0", now)
     people = [(*row[:3], "low" if rng.random() < 0.9 else "high") for row, _, _ in labels[200:500]]
-    registry.label_by_person(people, now)
+    of_labels.label_by_person(people, now)
     for group, members, plan in (
         ("pumps", names[: n // 2], Plan(canary=max(1, n // 100), budget=2.1, cost_limit=9.0, agreement=0.95)),
         ("valves", names[n // 2 :], Plan(canary=max(1, n // 100))),
@@ -106,9 +111,9 @@ def fill(url: str, n: int) -> None:
             it.presence(device, True)
             it.observe(now, device, rng.choice(["good"] * 7 + ["trial", "loading 3/14", "rolled back"]))
         bundle = {"sha256": new, "name": "next", "bytes": 9, "root": 1, "targets": 5, "manifest": "{}"}
-        number = registry.begin(bundle, "", "", group, it.to_json(), members, now)
+        number = rollouts.begin(bundle, "", "", group, it.to_json(), members, now)
         changes = {d: (i.state, i.since, i.reason) for d, i in it.take_changes().items()}
-        registry.save(number, it.to_json(), changes, now)
+        rollouts.save(number, it.to_json(), changes, now)
     database.close()
 
 
@@ -202,7 +207,7 @@ def labels(board: Dashboard, folder: Path) -> list[float]:
 def watchers(board: Dashboard, url: str, n: int, seconds: float) -> dict[str, float]:
     """What n watchers cost while a device changes every second; CPU of the dashboard alone."""
     database = Database(url)
-    registry = Registry(database)
+    devices = Devices(database)
     process = psutil.Process(board.process.pid)
     selector, heard = selectors.DefaultSelector(), 0
     lines = [board.watch() for _ in range(n)]
@@ -214,7 +219,7 @@ def watchers(board: Dashboard, url: str, n: int, seconds: float) -> dict[str, fl
     while (now := time.monotonic()) - began < seconds:
         if now >= next_at:
             next_at, k = now + 1.0, k + 1
-            registry.saw([Seen("pump-00001", is_online=k % 2 == 0)], time.time())
+            devices.saw([Seen("pump-00001", is_online=k % 2 == 0)], time.time())
         for key, _ in selector.select(0.05):
             heard += len(key.fileobj.recv(1 << 20))  # type: ignore[union-attr]
     after, passed = process.cpu_times(), time.monotonic() - began

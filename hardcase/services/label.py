@@ -36,8 +36,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Label until stopped; the exit status."""
     from hardcase_cloud.records.database import Database
-    from hardcase_cloud.records.labelling import label_some, read_labels
-    from hardcase_cloud.records.registry import Registry
+    from hardcase_cloud.records.labels import Labels, label_some, read_labels
     from hardcase_cloud.records.standing import promise
     from hardcase_edge.bundle.load import load_bundle
 
@@ -48,21 +47,21 @@ def run(args: argparse.Namespace) -> int:
     if (args.hpc is None) == (args.labels is None):
         raise InputError("name either f0 with --hpc, or a file of labels with --labels")
     if args.labels is not None:
-        labels = read_labels(args.labels, [str(c) for c in classes])
+        by_people = read_labels(args.labels, [str(c) for c in classes])
         database = Database(args.store, makes=False)
-        n = Registry(database).label_by_person(labels, time.time())
+        n = Labels(database).label_by_person(by_people, time.time())
         database.close()
-        say(args.json, "labelled", {"records": n, "unknown": len(labels) - n})
+        say(args.json, "labelled", {"records": n, "unknown": len(by_people) - n})
         return 0
     model = open_model(args.hpc, args.bundle)
     database, stop = Database(args.store, makes=False), threading.Event()
-    registry = Registry(database)
+    labels = Labels(database)
     promise(database, loaded.bundle.sha256, loaded.manifest.claims, loaded.manifest.shipped)
     on_stop_signals(stop.set)
     say(args.json, "ready", {"store": database.dialect.name, "hpc": model.sha256})
     n_all = agreed_all = 0
     while not stop.is_set():
-        n, agreed = label_some(registry, model, classes)
+        n, agreed = label_some(labels, model, classes)
         n_all, agreed_all = n_all + n, agreed_all + agreed
         if n == 0 and (args.once or stop.wait(PAUSE_S)):
             break

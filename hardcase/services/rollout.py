@@ -21,7 +21,7 @@ from .flags import broker_argument, parse_time, positive, store_argument, tls_ar
 from .offer import anyway_argument, check_f0
 
 if TYPE_CHECKING:
-    from hardcase_cloud.records.registry import Registry
+    from hardcase_cloud.records.rollouts import Rollouts
     from hardcase_cloud.rollouts.plan import Plan
     from hardcase_edge.bundle.load import Loaded
     from hardcase_edge.link.address import Address
@@ -112,28 +112,31 @@ def run(args: argparse.Namespace) -> int:
 # ---------------------------------------------------------------- commands
 
 
-def _open(url: str, *, makes: bool = False) -> Registry:
+def _open(url: str) -> Rollouts:
     from hardcase_cloud.records.database import Database
-    from hardcase_cloud.records.registry import Registry
+    from hardcase_cloud.records.rollouts import Rollouts
 
-    return Registry(Database(url, makes=makes))
+    return Rollouts(Database(url, makes=False))
 
 
 def _group(args: argparse.Namespace) -> int:
     from hardcase_cloud.broker.acl import read_devices
+    from hardcase_cloud.records.database import Database
+    from hardcase_cloud.records.devices import Devices
 
     if not 1 <= len(args.name) <= MAX_NAME or not args.name.isprintable():
         raise InputError(f"the name of a group is 1 to {MAX_NAME} characters; choose another")
     devices = read_devices(args.devices)
     one_tenant(devices)
-    registry = _open(args.store, makes=True)
-    n = registry.set_group(args.name, devices)
-    registry.database.close()
+    database = Database(args.store)
+    n = Devices(database).set_group(args.name, devices)
+    database.close()
     print(terminal(f"group {args.name}: {n} devices"))
     return 0
 
 
 def _start(args: argparse.Namespace) -> int:
+    from hardcase_cloud.records.devices import Devices
     from hardcase_cloud.rollouts.machine import Rollout
     from hardcase_cloud.rollouts.serve import facts_of_bundle
     from hardcase_cloud.updates.offer import make_offer
@@ -145,9 +148,9 @@ def _start(args: argparse.Namespace) -> int:
     if is_archive(data):
         raise InputError(f"{args.bundle} is a release file, and roll-outs take bundles; use cloud offer")
     loaded = load_bytes(data)
-    registry = _open(args.store)
+    rollouts = _open(args.store)
     try:
-        devices = registry.group(args.group)
+        devices = Devices(rollouts.database).group(args.group)
         plan = _plan(args, loaded, len(devices))
         without_attempts()
         if devices:
@@ -161,15 +164,15 @@ def _start(args: argparse.Namespace) -> int:
         machine = Rollout(plan, offer.sha256.hex(), devices, now).to_json()
         path = str(Path(args.bundle).absolute())
         metadata = "" if args.metadata is None else str(Path(args.metadata).absolute())
-        number = registry.begin(bundle, path, metadata, args.group, machine, devices, now, supersedes=args.supersede)
+        number = rollouts.begin(bundle, path, metadata, args.group, machine, devices, now, supersedes=args.supersede)
         try:
-            return _serve(args, registry, number)
+            return _serve(args, rollouts, number)
         except LinkError as error:
             raise LinkError(
                 f"{error}; roll-out {number} has begun, and hardcase cloud rollout serve {number} goes on with it"
             ) from error
     finally:
-        registry.database.close()
+        rollouts.database.close()
 
 
 def _plan(args: argparse.Namespace, loaded: Loaded, n_devices: int) -> Plan:
@@ -223,15 +226,15 @@ def _address(args: argparse.Namespace) -> Address:
 
 
 def _serve_again(args: argparse.Namespace) -> int:
-    registry = _open(args.store)
+    rollouts = _open(args.store)
     try:
-        return _serve(args, registry, args.id)
+        return _serve(args, rollouts, args.id)
     finally:
-        registry.database.close()
+        rollouts.database.close()
 
 
-def _serve(args: argparse.Namespace, registry: Registry, number: int) -> int:
-    from hardcase_cloud.records.registry import OPEN
+def _serve(args: argparse.Namespace, rollouts: Rollouts, number: int) -> int:
+    from hardcase_cloud.records.rollouts import OPEN
     from hardcase_cloud.rollouts.machine import DONE
     from hardcase_cloud.rollouts.serve import Serving, summary
     from hardcase_cloud.updates.campaign import OTHER, Campaign
@@ -241,7 +244,7 @@ def _serve(args: argparse.Namespace, registry: Registry, number: int) -> int:
     from hardcase_edge.bundle.compatible import identity_in
     from hardcase_edge.bundle.load import load_bytes
 
-    row = registry.rollout(number)
+    row = rollouts.rollout(number)
     if row.state not in OPEN:
         raise InputError(f"roll-out {number} has ended: {row.state}; start another one")
     address = _address(args)
@@ -249,7 +252,7 @@ def _serve(args: argparse.Namespace, registry: Registry, number: int) -> int:
     made = make_offer(row.path, row.metadata or None, replaces=replaces)
     if made[1].sha256.hex() != row.bundle:
         raise InputError(f"{row.path} is another bundle than roll-out {number} has begun with; put it back")
-    campaign = Campaign(*made, identity=identity_in(made[0]), named=frozenset(registry.instances(number)))
+    campaign = Campaign(*made, identity=identity_in(made[0]), named=frozenset(rollouts.instances(number)))
 
     def reload() -> None:
         data, offer, release = make_offer(row.path, row.metadata or None, replaces=replaces)
@@ -260,10 +263,10 @@ def _serve(args: argparse.Namespace, registry: Registry, number: int) -> int:
     def note(served: Served) -> None:
         serving.f0 = served.words
 
-    tenant = one_tenant(registry.instances(number))
+    tenant = one_tenant(rollouts.instances(number))
     name = name_of(address, tenant)  # one for all questions, because each has a subscription
     serving = Serving(
-        registry, row, campaign, on_change=lambda line: say(args.json, "rollout", {"id": number, "now": line}),
+        rollouts, row, campaign, on_change=lambda line: say(args.json, "rollout", {"id": number, "now": line}),
         shipped=load_bytes(made[0]).manifest.shipped,
     )  # fmt: skip
 
@@ -315,10 +318,10 @@ def one_tenant(devices: Iterable[str]) -> str:
 
 
 def _wish(args: argparse.Namespace) -> int:
-    registry = _open(args.store)
-    registry.wish(args.id, args.what)
-    row = registry.rollout(args.id)
-    registry.database.close()
+    rollouts = _open(args.store)
+    rollouts.wish(args.id, args.what)
+    row = rollouts.rollout(args.id)
+    rollouts.database.close()
     is_served = time.time() - row.served < 10
     print(
         f"roll-out {args.id}: {args.what}"
@@ -328,14 +331,14 @@ def _wish(args: argparse.Namespace) -> int:
 
 
 def _status(args: argparse.Namespace) -> int:
-    from hardcase_cloud.records.registry import OPEN
+    from hardcase_cloud.records.rollouts import OPEN
 
-    registry = _open(args.store)
-    rows = registry.rollouts() if args.id is None else [registry.rollout(args.id)]
+    rollouts = _open(args.store)
+    rows = rollouts.rollouts() if args.id is None else [rollouts.rollout(args.id)]
     if not rows and not args.json:
         print("there are no roll-outs")
     for row in rows:
-        instances = registry.instances(row.id)
+        instances = rollouts.instances(row.id)
         counts = Counter(state for state, _, _ in instances.values())
         machine = json.loads(row.machine)
         if args.json:
@@ -356,5 +359,5 @@ def _status(args: argparse.Namespace) -> int:
         said = Counter((state, reason) for state, _, reason in instances.values() if reason)
         for (state, reason), n in said.most_common(MOST_REASONS):
             print(terminal(f"    {n} {state}: {reason}"))
-    registry.database.close()
+    rollouts.database.close()
     return 0

@@ -21,7 +21,8 @@ from hardcase_cloud.records.came_back import came_back
 from hardcase_cloud.records.cases import case_of
 from hardcase_cloud.records.database import Database
 from hardcase_cloud.records.incoming import Incoming
-from hardcase_cloud.records.registry import Registry
+from hardcase_cloud.records.labels import Labels
+from hardcase_cloud.records.rollouts import Rollouts
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.link.wire import facts_topic
 from hardcase_edge.store.folder import Store
@@ -119,7 +120,7 @@ def test_what_came_back_makes_a_better_bundle_which_a_device_of_the_canary_then_
         facts = retained(broker, facts_topic("d0"))
         assert (facts["bundle"], facts["store"]["state"]) == (sha256(before).hexdigest(), "good")
     database = Database(world.store)
-    assert [(row.members, row.state) for row in Registry(database).rollouts()] == [("pumps", "done")]
+    assert [(row.members, row.state) for row in Rollouts(database).rollouts()] == [("pumps", "done")]
     database.close()
 
 
@@ -195,10 +196,10 @@ def test_only_whole_readings_of_these_bundles_with_a_label_come_back(world: Worl
     ]  # fmt: skip
     assert (database.keep(records, 60.0), database.keep(records, 61.0)) == (11, 0)
     assert database.read("SELECT decisions, audits FROM minutes ORDER BY bundle") == [(0, 7)]
-    registry = Registry(database)
-    registry.label([(row, "no", False) for row in registry.unlabelled("f0", 9)], "f0", 1.0)
-    assert registry.label_by_person([("d", 1, 1, "yes"), ("d", 9, 9, "yes"), ("d", 1, 6, "odd")], 2.0) == 2
-    assert registry.label_by_person([("d", 1, 6, "odder")], 3.0) == 1
+    labels = Labels(database)
+    labels.label([(row, "no", False) for row in labels.unlabelled("f0", 9)], "f0", 1.0)
+    assert labels.label_by_person([("d", 1, 1, "yes"), ("d", 9, 9, "yes"), ("d", 1, 6, "odd")], 2.0) == 2
+    assert labels.label_by_person([("d", 1, 6, "odder")], 3.0) == 1
     rows = came_back(database, ["aa"], "ff", 2, ["no", "yes"])
     assert [(r.sequence, r.is_case, r.share, r.readings, r.label, r.is_by_person) for r in rows] == [
         (0, True, 0.5, (2, 3), "yes", False), (1, False, 1.0, (1, None), "yes", True),

@@ -21,7 +21,8 @@ from hardcase_cloud.mqtt.socket_line import Line, open_line
 from hardcase_cloud.records.database import Database
 from hardcase_cloud.records.dialects import Row
 from hardcase_cloud.records.incoming import Incoming
-from hardcase_cloud.records.registry import Registry
+from hardcase_cloud.records.labels import Labels
+from hardcase_cloud.records.rollouts import Rollouts
 from hardcase_cloud.rollouts import serve
 from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.bundle.compatible import identity_in
@@ -144,8 +145,8 @@ class Fleet:
         words = ["--group", "pumps", "--metadata", str(self.folder), "--store", self.store, "--broker", url]
         return self.run("start", str(self.bundle), *words, *more)
 
-    def registry(self) -> Registry:
-        return Registry(Database(self.store))
+    def rollouts(self) -> Rollouts:
+        return Rollouts(Database(self.store))
 
 
 @pytest.fixture
@@ -212,12 +213,12 @@ def test_a_bundle_whose_f0_nobody_serves_is_not_sent_unless_somebody_says_so(
     with Cloud(broker.url, other_f0):
         assert fleet.start(broker.url, "--canary", "6") == 2
         assert f"{UNSERVED}: devices would decide alone; start hardcase cloud worker" in capsys.readouterr().err
-        assert fleet.registry().rollouts() == []
+        assert fleet.rollouts().rollouts() == []
         assert main([*offer, "--device", "d0"]) == 2
         assert [device.offers for device in made] == [0] * 6
         assert fleet.start(broker.url, "--canary", "6", "--anyway") == 0
         assert UNSERVED in capsys.readouterr().err, "and it warns"
-    assert json.loads(fleet.registry().rollout(1).machine)["f0"] == UNSERVED, "for rollout status and the dashboard"
+    assert json.loads(fleet.rollouts().rollout(1).machine)["f0"] == UNSERVED, "for rollout status and the dashboard"
     assert [device.offers for device in made] == [1] * 6
 
 
@@ -255,10 +256,10 @@ def test_a_running_roll_out_asks_for_a_worker_again_and_on_its_own_connection(
     devices(1, fleet.target)
     thread = threading.Thread(target=lambda: fleet.start(broker.url, "--canary", "6"))
     thread.start()
-    registry = fleet.registry()
+    rollouts = fleet.rollouts()
 
     def f0() -> str:
-        rows = registry.rollouts()
+        rows = rollouts.rollouts()
         return json.loads(rows[0].machine).get("f0", "") if rows else ""
 
     until(lambda: f0().startswith("no worker answers"))
@@ -277,17 +278,17 @@ def test_it_is_paused_resumed_served_by_another_process_and_stopped(
     results: list[int] = []
     thread = threading.Thread(target=lambda: results.append(fleet.start(broker.url, "--canary", "6")))
     thread.start()
-    registry = fleet.registry()
+    rollouts = fleet.rollouts()
 
     def state() -> str:
-        rows = registry.rollouts()
+        rows = rollouts.rollouts()
         return rows[0].state if rows else ""
 
     until(lambda: state() == "running")
     for wish, then in (("pause", "paused"), ("resume", "running"), ("pause", "paused")):
         assert fleet.run(wish, "1", "--store", fleet.store) == 0
         until(lambda then=then: state() == then)
-    until(lambda: registry.instances(1)["d0"][0] == "good")
+    until(lambda: rollouts.instances(1)["d0"][0] == "good")
     assert fleet.run("stop", "1", "--store", fleet.store) == 0
     thread.join(10)
     assert results == [2]
@@ -343,11 +344,11 @@ def test_a_rollout_counts_audits_at_the_shipped_price_or_a_lower_one(
 ) -> None:
     asked: list[int | None] = []
 
-    def audits_since(self: Registry, bundle: str, after: Row, now: float, shipped: int | None) -> tuple[list[Any], Row]:
+    def audits_since(self: Rollouts, bundle: str, after: Row, now: float, shipped: int | None) -> tuple[list[Any], Row]:
         asked.append(shipped)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Registry, "audits_since", audits_since)
+    monkeypatch.setattr(Rollouts, "audits_since", audits_since)
     fleet.sign(make_bundle_bytes(name="priced", prices=PRICES))
     fleet.start(broker.url, "--agreement", "90%")
     assert asked == [1]
@@ -356,7 +357,7 @@ def test_a_rollout_counts_audits_at_the_shipped_price_or_a_lower_one(
 def test_bad_input_is_one_line(
     broker: Broker, fleet: Fleet, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    registry = fleet.registry()
+    rollouts = fleet.rollouts()
     machine = {"state": "running"}
     newer = {"sha256": "ff" * 32, "name": "n", "bytes": 1, "root": 1, "targets": 9, "manifest": "{}"}
     start = ["start", str(fleet.bundle), "--store", fleet.store, "--broker", broker.url]
@@ -382,10 +383,10 @@ def test_bad_input_is_one_line(
         assert text in line
     assert fleet.run("status", "--store", fleet.store) == 0
     assert capsys.readouterr().out == "there are no roll-outs\n", "nothing has begun"
-    number = registry.begin(newer, "", "", "pumps", machine, ["d3"], time.time())
+    number = rollouts.begin(newer, "", "", "pumps", machine, ["d3"], time.time())
     assert fleet.run(*start, *meta, "--group", "pumps") == 2
     assert "roll-out 1 has 1 of these devices, such as d3" in capsys.readouterr().err
-    registry.save(number, {"state": "done"}, {"d3": ("good", 1.0, "")}, time.time())
+    rollouts.save(number, {"state": "done"}, {"d3": ("good", 1.0, "")}, time.time())
     assert fleet.run(*start, *meta, "--group", "pumps") == 2
     assert "the bundle has release 1.1, and roll-out 1 has brought 1.9" in capsys.readouterr().err
 
@@ -416,7 +417,7 @@ def test_f0_labels_audits_and_agreement_is_known(
     monkeypatch.setattr("hardcase.services.label.on_stop_signals", lambda stop: None)
     assert main(["cloud", *words]) == 0
     assert database.read("SELECT labelled, agreed FROM minutes") == [(2, 1)]
-    assert Registry(database).unlabelled("f0", 9) == []
+    assert Labels(database).unlabelled("f0", 9) == []
     words[4] = "kserve+http://127.0.0.1:1/v2/models/x"
     assert main(["cloud", *words]) == 2, "f0 is what it is for a worker"
     assert "cannot be asked" in capsys.readouterr().err

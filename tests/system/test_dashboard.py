@@ -24,9 +24,10 @@ from hardcase_cloud.dashboard.bundles import Feature, Known
 from hardcase_cloud.dashboard.figures import Figures
 from hardcase_cloud.dashboard.server import Server
 from hardcase_cloud.records.database import Database
+from hardcase_cloud.records.devices import Devices, Seen
 from hardcase_cloud.records.incoming import Incoming
 from hardcase_cloud.records.keeper import Keeper
-from hardcase_cloud.records.registry import Registry, Seen
+from hardcase_cloud.records.rollouts import Rollouts
 from hardcase_cloud.rollouts.machine import Rollout
 from hardcase_cloud.rollouts.plan import Plan
 from hardcase_edge.link.address import parse_address
@@ -90,8 +91,8 @@ def test_ten_thousand_devices_are_painted_and_a_killed_one_is_seen_at_once(tmp_p
     need(BROWSER)
     url = f"sqlite:{tmp_path / 's.sqlite'}"
     database = Database(url)
-    registry = Registry(database)
-    registry.saw([Seen(f"d{k}", is_online=True, state="good") for k in range(N)], time.time())
+    devices = Devices(database)
+    devices.saw([Seen(f"d{k}", is_online=True, state="good") for k in range(N)], time.time())
     with (
         running_mosquitto(tmp_path) as broker, storing(url, broker), serving(url) as page, Browser(tmp_path) as browser,
     ):  # fmt: skip
@@ -134,12 +135,11 @@ def test_an_open_page_keeps_a_first_press_and_a_refusal_and_says_what_is_old(tmp
     need(BROWSER)
     url, now = f"sqlite:{tmp_path / 's.sqlite'}", time.time()
     database = Database(url)
-    registry = Registry(database)
-    registry.saw([Seen("d0", is_online=False)], now - 3 * 86_400)
-    registry.saw([Seen("d1", is_online=True)], now)
+    Devices(database).saw([Seen("d0", is_online=False)], now - 3 * 86_400)
+    Devices(database).saw([Seen("d1", is_online=True)], now)
     database.keep([Incoming("d1", 1, k, "decision", "{}", "cd" * 32, "local", "x", 2.0) for k in range(1, 9)], now)
     machine = Rollout(Plan(canary=1), "cd" * 32, ["d0", "d1"], now).to_json()
-    registry.begin(BUNDLE, "/x.hcb", "", "pumps", machine, ["d0", "d1"], now)
+    Rollouts(database).begin(BUNDLE, "/x.hcb", "", "pumps", machine, ["d0", "d1"], now)
     with Browser(tmp_path) as browser:
         with serving(url) as page:
             browser.open(page)
@@ -157,12 +157,12 @@ def test_an_open_page_keeps_a_first_press_and_a_refusal_and_says_what_is_old(tmp
             browser.evaluate("document.getElementById('stop-1').click()")
             browser.evaluate("void ask(9, 'stop')")
             browser.until("document.getElementById('refused').textContent.includes('no roll-out 9')")
-            registry.save(1, machine, {"d1": ("trial", now, "")}, now)
+            Rollouts(database).save(1, machine, {"d1": ("trial", now, "")}, now)
             browser.until("document.getElementById('rollouts').textContent.includes('1 trial')")
             assert "no roll-out 9" in text(browser, "refused")
             assert text(browser, "stop-1") == "press again to stop roll-out 1"
             browser.evaluate("document.getElementById('stop-1').click()")
-            until(lambda: registry.rollout(1).wish == "stop")
+            until(lambda: Rollouts(database).rollout(1).wish == "stop")
             browser.until("document.getElementById('rollouts').textContent.includes('Asked for: stop')")
             assert browser.evaluate("!document.querySelector('#now[aria-live], #now[role]')")  # it changes often
         browser.until("document.getElementById('lost').textContent.includes('does not answer')")

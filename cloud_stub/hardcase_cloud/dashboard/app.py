@@ -181,7 +181,7 @@ def make_app(figures: Figures, token: str, *, now: Callable[[], float] = time.ti
             return Response(status_code=404)
         if word not in WISHES or request.headers.get("x-hardcase") != "1":
             return Response(status_code=403)
-        answer = await _guarded(feed.call(lambda: figures.registry.wish(int(number), word)))
+        answer = await _guarded(feed.call(lambda: figures.rollouts.wish(int(number), word)))
         await feed.renew()
         return answer
 

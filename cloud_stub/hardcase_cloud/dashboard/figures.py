@@ -18,9 +18,8 @@ from hardcase_edge.errors import InputError, type_and_line
 
 from ..metrics.families import BudgetFigures, Fleet, PromiseFigures, RolloutFigures
 from ..records.database import Database
-from ..records.registry import OPEN, Registry
+from ..records.rollouts import OPEN, STATES, Rollouts
 from ..records.standing import Standing, standings
-from ..rollouts.machine import STATES
 from .budgets import Budget, budgets_by_bundle
 from .bundles import Bundles, Known
 from .facts import SENSORS, facts_of
@@ -74,7 +73,7 @@ class Figures:
 
     def __init__(self, database: Database, workers: Workers | None = None, bundles: Sequence[Known] = ()) -> None:
         self._database, self._workers = database, workers
-        self.registry = Registry(database)
+        self.rollouts = Rollouts(database)
         self._bundles = Bundles(database, bundles)
         self._judged = Judged(database, self._bundles.f0_label)
         self.labelling = Labelling(database, self._bundles, self._judged)
@@ -152,7 +151,7 @@ class Figures:
         counts = self._instances()
         rollouts = [
             RolloutFigures(r.id, r.bundle[:12], r.members, r.state, counts.get(r.id, {}), max(0.0, now - r.served))
-            for r in self.registry.rollouts()[:ROLLOUTS]
+            for r in self.rollouts.rollouts()[:ROLLOUTS]
         ]
         n, forwarded, degraded, labelled, agreed = (int(x) for x in (*sums[:3], *sums[4:]))
         devices = self._by_state()
@@ -318,7 +317,7 @@ class Figures:
     def _rollouts(self, now: float) -> list[dict[str, Any]]:
         counts = self._instances()
         out = []
-        for row in self.registry.rollouts()[:ROLLOUTS]:
+        for row in self.rollouts.rollouts()[:ROLLOUTS]:
             machine = json.loads(row.machine)
             plan = machine.get("plan", {})
             out.append({

@@ -19,7 +19,8 @@ from ..records.cases import CASE
 from ..records.database import Database
 from ..records.dialects import Row
 from ..records.incoming import word
-from ..records.registry import PERSON, SETTLE_S
+from ..records.labels import PERSON
+from ..records.rollouts import SETTLE_S
 from ..records.standing import DELTA
 
 __all__ = ["Errors", "Judged", "needed"]

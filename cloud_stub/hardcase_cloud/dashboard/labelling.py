@@ -19,7 +19,7 @@ from ..records.cases import CASE
 from ..records.database import Database, utf8
 from ..records.dialects import Row
 from ..records.incoming import MOST
-from ..records.registry import Registry
+from ..records.labels import Labels
 from .bundles import Bundles, Feature, Known
 from .judged import Errors, Judged, needed
 from .waiting import AUDIT, START, Waiting, case_at, next_waiting, take_back
@@ -45,7 +45,7 @@ class Labelling:
         self, database: Database, bundles: Bundles, judged: Judged, *, now: Callable[[], float] = time.time
     ) -> None:
         self._database, self._bundles, self._judged, self._now = database, bundles, judged, now
-        self._registry = Registry(database)
+        self._labels = Labels(database)
 
     def next(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """The next case that waits: ``after``, ``apart_s``, ``kind``, ``passed`` and ``at_most`` are the page's."""
@@ -73,7 +73,7 @@ class Labelling:
             raise InputError("the store has this case no more; take the next one")
         if not isinstance(label, str) or label not in self._classes(case):
             raise InputError("this is not a class of the case's bundle; choose one of those that are shown")
-        self._registry.label_by_person([(*key, label)], self._now())
+        self._labels.label_by_person([(*key, label)], self._now())
         return {"kept": label}
 
     def take_back(self, fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Any
 from ..records.cases import CASE
 from ..records.database import MOST_SECONDS, Database
 from ..records.dialects import Row
-from ..records.registry import F0, PERSON
+from ..records.labels import F0, PERSON
 
 __all__ = ["AUDIT", "START", "Waiting", "case_at", "next_waiting", "take_back"]
 

@@ -22,7 +22,7 @@ from .cases import CASE
 from .database import Database
 from .dialects import Row
 from .incoming import is_request, word
-from .registry import F0, PERSON
+from .labels import F0, PERSON
 
 __all__ = ["PARTS", "CameBack", "came_back", "fair"]
 

@@ -5,7 +5,7 @@ The connection's thread only puts messages into the inbox, which is bounded for 
 room is not acknowledged, and its device sends it again. Only the thread of ``run`` touches the database, and only it
 sends acknowledgements, on the same connection: at QoS 0, because a device that misses one sends its records again.
 While the database cannot be used, records wait in a spool, bounded too, and devices keep theirs until they are
-acknowledged. The registry of devices follows from their retained states and facts.
+acknowledged. What is kept of devices follows from their retained states and facts.
 """
 
 from __future__ import annotations
@@ -26,10 +26,9 @@ from ..mqtt.client import ClientConfig
 from ..mqtt.packets import Published
 from ..mqtt.threaded import ThreadedClient
 from .database import Database
+from .devices import Devices, Presence
 from .dialects import keep_storable
 from .incoming import MAX_RECORD_BYTES, Incoming, parse_record
-from .presence import Presence
-from .registry import Registry
 
 __all__ = ["Inbox", "Keeper"]
 
@@ -129,7 +128,7 @@ class Keeper:
         self._database, self._note, self._now = database, note, now
         self._inbox = Inbox()
         self._stop = threading.Event()
-        self._registry, self._presence = Registry(database), Presence()
+        self._devices, self._presence = Devices(database), Presence()
         self._spool: deque[Incoming] = deque()
         self._retry_at = 0.0
         self._keep_s, self._remove_at = keep_s, 0.0
@@ -219,7 +218,7 @@ class Keeper:
         new: list[int] = []
         try:
             if devices:
-                self._presence.dropped += keep_storable(devices, lambda some: self._registry.saw(some, self._now()))
+                self._presence.dropped += keep_storable(devices, lambda some: self._devices.saw(some, self._now()))
             n_bad = 0
             if records:
                 n_bad = keep_storable(records, lambda some: new.append(self._database.keep(some, self._now())))

@@ -20,7 +20,7 @@ from hardcase_edge.audits.draws import number
 from hardcase_edge.base.sha256 import sha256
 
 from ..records.database import Database
-from ..records.registry import Registry
+from ..records.devices import Devices
 
 __all__ = ["MOST_DRAWS", "Checked", "check", "checked_audits"]
 
@@ -53,9 +53,9 @@ def checked_audits(database: Database, share: float | None, told: Mapping[tuple[
     share : of the local decisions that devices audit whose facts tell no share, above 0 and up to 1; None: none do
     told : by device and boot the SHA-256 that was noted while the device ran; what is not there is not compared
     """
-    registry = Registry(database)
+    devices = Devices(database)
     for device, text in database.read("SELECT device, facts FROM devices ORDER BY device"):
-        last, ends = _object(text), registry.ends(device)
+        last, ends = _object(text), devices.ends(device)
         starts = [(boot, _object(facts)) for boot, facts in ends if facts]
         boot = last.get("boot")
         if type(boot) is int and 0 < boot < 2**53 and isinstance(last.get("draws"), dict):

@@ -28,6 +28,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..records.rollouts import OPEN, STATES
 from .plan import Plan
 from .quality import BROKEN, KEPT, Quality
 
@@ -36,13 +37,10 @@ __all__ = [
     "ROLLED_BACK", "RUNNING", "STATES", "STOPPED", "SUPERSEDED", "TIMED_OUT", "TRIAL", "WAITING", "Instance", "Rollout",
 ]  # fmt: skip
 
-WAITING, OFFERED, LOADING, TRIAL = "waiting", "offered", "loading", "trial"
-GOOD, ROLLED_BACK, REFUSED, TIMED_OUT, AWAY = "good", "rolled back", "refused", "timed out", "away"
-OTHER = "refused here: other program"  # as ``campaign.OTHER``: nothing was sent to it
-STATES = (WAITING, OFFERED, LOADING, TRIAL, GOOD, ROLLED_BACK, REFUSED, OTHER, TIMED_OUT, AWAY)
+WAITING, OFFERED, LOADING, TRIAL, GOOD, ROLLED_BACK, REFUSED, OTHER, TIMED_OUT, AWAY = STATES
 ON_THE_WAY = (OFFERED, LOADING, TRIAL)
 FAILED = (ROLLED_BACK, REFUSED, OTHER, TIMED_OUT)
-RUNNING, PAUSED = "running", "paused"
+RUNNING, PAUSED = OPEN
 DONE, INCOMPLETE, ABORTED, STOPPED, SUPERSEDED = "done", "incomplete", "aborted", "stopped", "superseded"
 
 

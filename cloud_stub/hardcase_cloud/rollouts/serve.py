@@ -15,7 +15,7 @@ from typing import Any
 from hardcase_edge.errors import InputError
 
 from ..records.dialects import Row, keep_storable
-from ..records.registry import Registry, RolloutRow
+from ..records.rollouts import RolloutRow, Rollouts
 from ..updates.campaign import Campaign
 from .machine import SUPERSEDED, Rollout
 
@@ -29,7 +29,7 @@ class Serving:
 
     Parameters
     ----------
-    registry : Registry
+    rollouts : of the store
     row : the roll-out
     campaign : of the same bundle and devices
     shipped : level of the bundle's prices at which it promises agreement; None: it has no prices
@@ -48,7 +48,7 @@ class Serving:
 
     def __init__(
         self,
-        registry: Registry,
+        rollouts: Rollouts,
         row: RolloutRow,
         campaign: Campaign,
         *,
@@ -56,10 +56,10 @@ class Serving:
         now: Callable[[], float] = time.time,
         shipped: int | None = None,
     ) -> None:
-        self._registry, self._row, self._now, self._on_change = registry, row, now, on_change
+        self._rollouts, self._row, self._now, self._on_change = rollouts, row, now, on_change
         self._shipped = shipped
         self.campaign = campaign
-        self.rollout = Rollout.restored(json.loads(row.machine), registry.instances(row.id))
+        self.rollout = Rollout.restored(json.loads(row.machine), rollouts.instances(row.id))
         campaign.may_have = self._may_have
         self._next_at = 0.0
         self._cost_after = now()
@@ -105,11 +105,11 @@ class Serving:
         it = self.rollout
         criteria = it.quality.criteria
         if "agreement" in criteria:
-            audits, self._label_after = self._registry.audits_since(it.target, self._label_after, now, self._shipped)
+            audits, self._label_after = self._rollouts.audits_since(it.target, self._label_after, now, self._shipped)
             for device, agrees in audits:
                 it.audited(device, agrees)
         if "cost" in criteria:
-            costs, self._cost_after = self._registry.costs_since(it.target, self._cost_after, now)
+            costs, self._cost_after = self._rollouts.costs_since(it.target, self._cost_after, now)
             for device, cost in costs:
                 it.spent(device, cost)
 
@@ -120,7 +120,7 @@ class Serving:
 
         def save(some: Sequence[tuple[str, tuple[str, float, str]]]) -> None:
             machine = {**self.rollout.to_json(), "f0": self.f0}
-            wishes.append(self._registry.save(self._row.id, machine, dict(some), now))
+            wishes.append(self._rollouts.save(self._row.id, machine, dict(some), now))
 
         if n := keep_storable(list(self._unsaved.items()), save):
             self.dropped += n

@@ -137,7 +137,7 @@ def _roll_out(args: argparse.Namespace) -> int:
     from hashlib import sha256
 
     from hardcase_cloud.records.database import Database
-    from hardcase_cloud.records.registry import OPEN, Registry
+    from hardcase_cloud.records.rollouts import OPEN, Rollouts
 
     from .steps import sign
 
@@ -145,7 +145,7 @@ def _roll_out(args: argparse.Namespace) -> int:
     digest = sha256(bundle.read_bytes()).hexdigest()
     database = Database(args.store, makes=False)
     try:
-        before = next((r for r in Registry(database).rollouts() if (r.bundle, r.members) == (digest, args.group)), None)
+        before = next((r for r in Rollouts(database).rollouts() if (r.bundle, r.members) == (digest, args.group)), None)
     finally:
         database.close()
     if before is not None and before.state not in OPEN:

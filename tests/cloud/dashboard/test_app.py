@@ -15,8 +15,10 @@ from hardcase_cloud.dashboard import app as module
 from hardcase_cloud.dashboard.app import make_app
 from hardcase_cloud.dashboard.figures import Figures
 from hardcase_cloud.records.database import Database
+from hardcase_cloud.records.devices import Devices, Seen
 from hardcase_cloud.records.incoming import Incoming
-from hardcase_cloud.records.registry import Registry, Seen
+from hardcase_cloud.records.labels import Labels
+from hardcase_cloud.records.rollouts import Rollouts
 from hardcase_cloud.rollouts.machine import Rollout
 from hardcase_cloud.rollouts.plan import Plan
 from hardcase_edge.errors import InputError
@@ -49,12 +51,11 @@ def decision(device: str, sequence: int, route: str, **more: Any) -> Incoming:
 @pytest.fixture
 def figures(tmp_path: Path) -> Iterator[Figures]:
     database = Database(f"sqlite:{tmp_path / 'd.sqlite'}")
-    registry = Registry(database)
     facts = {"asked": 10, "local": 7}
     seen = [Seen(f"d{k}", is_online=k != 3, bundle="cd" * 32, state="good", facts=json.dumps(facts)) for k in range(60)]
     failed = {"store": {"state": "good", "failed": {"sha256": "x"}}}
     loading = {"update": {"state": "loading", "have": 1, "of": 2}}
-    registry.saw(
+    Devices(database).saw(
         [
             *seen,
             Seen("e1", is_online=True, facts=json.dumps(failed)),
@@ -66,9 +67,9 @@ def figures(tmp_path: Path) -> Iterator[Figures]:
         [decision("d1", 1, "local"), decision("d1", 2, "cloud"), decision("d1", 3, "local", label=[1], cost="x")], NOW
     )
     database.keep([Incoming("d1", 1, 9, "audit", json.dumps({"bundle": "cd" * 32, "label": "x"}), "cd" * 32)], NOW)
-    registry.label([(row, "x", True) for row in registry.unlabelled("f0", 5)], "f0", NOW)
+    Labels(database).label([(row, "x", True) for row in Labels(database).unlabelled("f0", 5)], "f0", NOW)
     machine = Rollout(Plan(canary=1, budget=3.0, cost_limit=9.0), "cd" * 32, ["d1", "d2"], NOW).to_json()
-    registry.begin(BUNDLE, "/x.hcb", "", "pumps</script>", machine, ["d1", "d2"], NOW)
+    Rollouts(database).begin(BUNDLE, "/x.hcb", "", "pumps</script>", machine, ["d1", "d2"], NOW)
     yield Figures(database)
     database.close()
 
@@ -122,7 +123,7 @@ def test_without_the_token_there_is_not_a_byte(figures: Figures, path: str, meth
         status, head, body = ask(figures, path, method=method, headers=headers)
         assert (status, body) == (401, b"")
         assert head["content-length"] == "0"
-    assert [r.wish for r in figures.registry.rollouts()] == [""]
+    assert [r.wish for r in figures.rollouts.rollouts()] == [""]
 
 
 def test_the_token_in_the_address_becomes_a_cookie_that_scripts_cannot_read(figures: Figures) -> None:
@@ -166,7 +167,7 @@ def test_devices_are_found_and_those_that_need_a_look_come_first(figures: Figure
 def test_the_list_is_right_though_nobody_watches_and_asks_not_for_capitals(figures: Figures) -> None:
     found = json.loads(ask(figures, "/devices?q=E1", headers=IN)[2])
     assert (found["n"], found["rows"][0][:2]) == (1, ["e1", "rolled back"])
-    figures.registry.saw([Seen("e1", is_online=False)], NOW)
+    Devices(figures.rollouts.database).saw([Seen("e1", is_online=False)], NOW)
     assert json.loads(ask(figures, "/devices?q=e1", headers=IN)[2])["rows"][0][1] == "offline"
 
 
@@ -189,9 +190,10 @@ def test_a_device_has_its_facts_its_groups_and_the_reason_of_a_failed_update(fig
         "certificate": {"ends": NOW + 86_400}, "drift": {"suspects": {"CE": {}}},
         "store": {"state": "good", "failed": {"sha256": "ef" * 32, "release": "1.3", "reason": "slow"}},
     }  # fmt: skip
-    figures.registry.saw([Seen("a1", is_online=True, bundle="cd" * 32, state="good", facts=json.dumps(facts))], NOW)
-    figures.registry.saw([Seen("a2", is_online=True, state="none", facts='{"store": {"why": "none passed"}}')], NOW)
-    figures.registry.set_group("pumps", ["a1"])
+    devices = Devices(figures.rollouts.database)
+    devices.saw([Seen("a1", is_online=True, bundle="cd" * 32, state="good", facts=json.dumps(facts))], NOW)
+    devices.saw([Seen("a2", is_online=True, state="none", facts='{"store": {"why": "none passed"}}')], NOW)
+    devices.set_group("pumps", ["a1"])
     shown = json.loads(ask(figures, "/device?id=a1", headers=IN)[2])["facts"]
     assert (shown["bundle"], shown["groups"], shown["runtime"]) == (f"one 1.2 {'cd' * 6}", ["pumps"], "0.1.0")
     assert (shown["sensors"], shown["outbox"], shown["ends"]) == ([["timed_out", 3]], [["waiting", 12]], NOW + 86_400)
@@ -218,7 +220,7 @@ def test_a_device_has_its_facts_its_groups_and_the_reason_of_a_failed_update(fig
     ],
 )  # fmt: skip
 def test_odd_facts_of_a_device_are_nothing(figures: Figures, facts: str) -> None:
-    figures.registry.saw([Seen("a1", is_online=True, facts=facts)], NOW)
+    Devices(figures.rollouts.database).saw([Seen("a1", is_online=True, facts=facts)], NOW)
     status, _, body = ask(figures, "/device?id=a1", headers=IN)
     assert (status, len(body) < 2_000, b"ud800" in body or b"u202e" in body) == (200, True, False)
     assert json.loads(ask(figures, "/devices?q=a1", headers=IN)[2])["n"] == 1
@@ -229,7 +231,7 @@ def test_a_button_needs_a_header_that_other_sites_cannot_send(figures: Figures) 
     assert ask(figures, "/rollouts/1/dance", method="POST", headers={**IN, "X-Hardcase": "1"})[0] == 403
     assert ask(figures, "/rollouts/1/stop", headers={**IN, "X-Hardcase": "1"})[0] == 405
     assert ask(figures, "/rollouts/1/stop", method="POST", headers={**IN, "X-Hardcase": "1"})[0] == 200
-    assert figures.registry.rollout(1).wish == "stop"
+    assert figures.rollouts.rollout(1).wish == "stop"
     status, _, body = ask(figures, "/rollouts/9/stop", method="POST", headers={**IN, "X-Hardcase": "1"})
     assert (status, "there is no roll-out 9" in json.loads(body)["error"]) == (409, True)
 
@@ -253,7 +255,7 @@ def test_all_watchers_get_what_changes(figures: Figures, monkeypatch: pytest.Mon
         task = asyncio.create_task(feed.run())
         streams = [feed.events() for _ in range(5)]
         first = [json.loads((await anext(s))[6:]) for s in streams]
-        figures.registry.saw([Seen("d3", is_online=True)], NOW)
+        Devices(figures.rollouts.database).saw([Seen("d3", is_online=True)], NOW)
         second = [json.loads((await anext(s))[6:]) for s in streams]
         for s in streams:
             await s.aclose()  # type: ignore[attr-defined]

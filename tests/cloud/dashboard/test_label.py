@@ -19,6 +19,7 @@ from hardcase_cloud.metrics.families import fleet_text
 from hardcase_cloud.records.cases import case_of
 from hardcase_cloud.records.database import Database
 from hardcase_cloud.records.incoming import Incoming
+from hardcase_cloud.records.labels import Labels
 from hardcase_edge.base.betting import log_wealth
 from tests.cloud.dashboard.test_app import IN, ask
 from tests.edge.outbox.test_evidence import WAV, png
@@ -153,8 +154,9 @@ def test_the_error_rate_by_people_stands_beside_agreement_with_f0(page: Page) ->
     """f0 agrees with all of them, and half of them are wrong."""
     assert page.figures.look(NOW)["errors"]["all"]["n"] == 0
     page.keep(*[audit("d1" if k < 15 else "d2", k) for k in range(1, 21)])
-    rows = page.figures.registry.unlabelled("f0", 50)
-    page.figures.registry.label([(row, "calm", True) for row in rows], "f0", NOW)
+    labels = Labels(page.figures.rollouts.database)
+    rows = labels.unlabelled("f0", 50)
+    labels.label([(row, "calm", True) for row in rows], "f0", NOW)
     for k in range(1, 21):
         page.ask("give", key=["d1" if k < 15 else "d2", 1, k], label="calm" if k % 2 else "broken")
     look = page.figures.look(NOW)

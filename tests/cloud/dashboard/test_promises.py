@@ -13,8 +13,9 @@ import pytest
 from hardcase_cloud.dashboard.figures import SENSORS, Figures
 from hardcase_cloud.metrics.families import fleet_text
 from hardcase_cloud.records.database import Database
+from hardcase_cloud.records.devices import Devices, Seen
 from hardcase_cloud.records.incoming import Incoming
-from hardcase_cloud.records.registry import Registry, Seen
+from hardcase_cloud.records.labels import Labels
 from hardcase_cloud.records.standing import promise
 
 NOW = 1_790_000_000.0
@@ -36,19 +37,19 @@ def figures(tmp_path: Path) -> Iterator[Figures]:
 
 def see(figures: Figures, facts: list[Any]) -> None:
     seen = [Seen(f"d{k}", is_online=True, facts=json.dumps(some)) for k, some in enumerate(facts)]
-    figures.registry.saw(seen, NOW)
+    Devices(figures.rollouts.database).saw(seen, NOW)
 
 
 def test_a_broken_promise_and_its_class_are_shown_and_counted(figures: Figures, tmp_path: Path) -> None:
     see(figures, [BROKEN, BROKEN, {"promise": {"state": "holds"}}])
-    registry = Registry(Database(f"sqlite:{tmp_path / 'd.sqlite'}"))
-    promise(registry.database, BUNDLE, {"audits": {"at_least": 0.9, "classes": {"x": 0.9, "y": 0.9}}})
+    labels = Labels(Database(f"sqlite:{tmp_path / 'd.sqlite'}"))
+    promise(labels.database, BUNDLE, {"audits": {"at_least": 0.9, "classes": {"x": 0.9, "y": 0.9}}})
     audits = [
         Incoming("d1", 1, k, "audit", json.dumps({"bundle": BUNDLE, "label": "xy"[k % 2]}), BUNDLE) for k in range(40)
     ]
-    registry.database.keep(audits, NOW)
-    rows = registry.unlabelled("f0", 50)
-    registry.label([(row, "x", json.loads(row[4])["label"] == "x") for row in rows], "f0", NOW)
+    labels.database.keep(audits, NOW)
+    rows = labels.unlabelled("f0", 50)
+    labels.label([(row, "x", json.loads(row[4])["label"] == "x") for row in rows], "f0", NOW)
     look = figures.look(NOW)["promises"]
     assert (look["broken"], look["suspects"]) == (2, [("TS1", 2)])
     assert {(r["label"], r["n"], r["state"]) for r in look["rows"]} == {
@@ -59,14 +60,14 @@ def test_a_broken_promise_and_its_class_are_shown_and_counted(figures: Figures, 
     assert "hardcase_fleet_promise_broken_devices 2" in lines
     assert 'hardcase_fleet_suspected_sensors{sensor="TS1"} 2' in lines
     assert sum(line.startswith("hardcase_fleet_agreement_ratio{") for line in lines) == 6
-    registry.database.close()
+    labels.database.close()
 
 
 def test_a_device_stamped_by_a_clock_that_is_ahead_hides_no_other(figures: Figures) -> None:
-    registry = figures.registry
-    registry.saw([Seen("ahead", is_online=True)], NOW + 60)
+    devices = Devices(figures.rollouts.database)
+    devices.saw([Seen("ahead", is_online=True)], NOW + 60)
     assert figures.look(NOW)["fleet"]["devices"] == 1
-    registry.saw([Seen("right", is_online=True)], NOW + 1)
+    devices.saw([Seen("right", is_online=True)], NOW + 1)
     assert figures.look(NOW + 1)["fleet"]["devices"] == 2
 
 

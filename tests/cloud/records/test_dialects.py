@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Both dialects do the same: records, sums, registry, migration, retention, and a database that goes away."""
+"""Both dialects do the same: records, sums, devices, labels, migration, retention, and a database that goes away."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ from hardcase_cloud.records import schema
 from hardcase_cloud.records.came_back import came_back
 from hardcase_cloud.records.cases import case_of
 from hardcase_cloud.records.database import Database
+from hardcase_cloud.records.devices import Devices, Seen
 from hardcase_cloud.records.dialects import open_dialect, redacted
 from hardcase_cloud.records.incoming import Incoming
-from hardcase_cloud.records.registry import Registry, Seen
+from hardcase_cloud.records.labels import Labels
+from hardcase_cloud.records.rollouts import Rollouts
 from hardcase_cloud.records.schema import RECORDS, VERSION
 from hardcase_cloud.records.standing import promise, standings
 from hardcase_edge.errors import InputError
@@ -122,76 +124,72 @@ def test_what_fails_halfway_leaves_nothing(database: Database) -> None:
     assert database.read("SELECT * FROM members") == []
 
 
-def test_the_registry_has_the_newest_of_each_device(database: Database) -> None:
-    registry = Registry(database)
-    registry.saw([Seen("a", is_online=True), Seen("b", bundle="b1", state="trial", facts='{"asked": 3}')], 5.0)
-    registry.saw([Seen("a", bundle="b2", state="good"), Seen("b", is_online=True)], 6.0)
+def test_the_store_has_the_newest_of_each_device(database: Database) -> None:
+    devices = Devices(database)
+    devices.saw([Seen("a", is_online=True), Seen("b", bundle="b1", state="trial", facts='{"asked": 3}')], 5.0)
+    devices.saw([Seen("a", bundle="b2", state="good"), Seen("b", is_online=True)], 6.0)
     assert database.read("SELECT * FROM devices ORDER BY device") == [
         ("a", 1, "b2", "good", "{}", 6.0), ("b", 1, "b1", "trial", '{"asked": 3}', 6.0),
     ]  # fmt: skip
-    assert (registry.set_group("g", ["b", "a", "b"]), registry.group("g"), registry.group("x")) == (2, ["a", "b"], [])
-    registry.set_group("g", ["c"])
-    assert registry.group("g") == ["c"]
+    assert (devices.set_group("g", ["b", "a", "b"]), devices.group("g"), devices.group("x")) == (2, ["a", "b"], [])
+    devices.set_group("g", ["c"])
+    assert devices.group("g") == ["c"]
 
 
 def test_a_roll_out_is_kept_and_no_device_is_in_two(database: Database) -> None:
-    registry = Registry(database)
+    rollouts = Rollouts(database)
     machine = {"state": "running", "x": 1}
-    one = registry.begin(BUNDLE, "/m.hcb", "/meta", "g", machine, ["a", "b"], 5.0)
+    one = rollouts.begin(BUNDLE, "/m.hcb", "/meta", "g", machine, ["a", "b"], 5.0)
     with pytest.raises(InputError, match="roll-out 1 has 1 of these devices, such as b; stop it"):
-        registry.begin({**BUNDLE, "sha256": "b2"}, "", "", "h", machine, ["b", "c"], 6.0)
+        rollouts.begin({**BUNDLE, "sha256": "b2"}, "", "", "h", machine, ["b", "c"], 6.0)
     with pytest.raises(InputError, match="has no devices"):
-        registry.begin(BUNDLE, "", "", "none", machine, [], 6.0)
-    registry.wish(one, "pause")
-    assert registry.save(one, machine, {"a": ("good", 7.0, "")}, 7.0) == "pause"
-    assert registry.save(one, machine, {}, 8.0) == ""
-    assert registry.instances(one) == {"a": ("good", 7.0, ""), "b": ("waiting", 5.0, "")}
+        rollouts.begin(BUNDLE, "", "", "none", machine, [], 6.0)
+    rollouts.wish(one, "pause")
+    assert rollouts.save(one, machine, {"a": ("good", 7.0, "")}, 7.0) == "pause"
+    assert rollouts.save(one, machine, {}, 8.0) == ""
+    assert rollouts.instances(one) == {"a": ("good", 7.0, ""), "b": ("waiting", 5.0, "")}
     with pytest.raises(InputError, match=r"release 1\.1, and roll-out 1 has brought 1\.2"):
-        registry.begin({**BUNDLE, "sha256": "b0", "targets": 1}, "", "", "g", machine, ["a"], 8.0, supersedes=True)
-    two = registry.begin(
+        rollouts.begin({**BUNDLE, "sha256": "b0", "targets": 1}, "", "", "g", machine, ["a"], 8.0, supersedes=True)
+    two = rollouts.begin(
         {**BUNDLE, "sha256": "b2", "targets": 3}, "", "", "h", machine, ["b", "c"], 9.0, supersedes=True
     )
-    assert [(r.id, r.wish, r.state) for r in registry.rollouts()] == [
+    assert [(r.id, r.wish, r.state) for r in rollouts.rollouts()] == [
         (two, "", "running"),
         (one, "supersede", "running"),
     ]
-    assert registry.save(one, {"state": "superseded"}, {}, 9.0) == "supersede"
+    assert rollouts.save(one, {"state": "superseded"}, {}, 9.0) == "supersede"
     with pytest.raises(InputError, match="roll-out 1 has ended: superseded"):
-        registry.wish(one, "stop")
+        rollouts.wish(one, "stop")
     with pytest.raises(InputError, match="there is no roll-out 9"):
-        registry.wish(9, "stop")
-    registry.save(two, {"state": "done"}, {}, 10.0)
-    assert registry.begin({**BUNDLE, "sha256": "b3", "targets": 4}, "", "", "g", machine, ["a", "b", "c"], 11.0) == 3
+        rollouts.wish(9, "stop")
+    rollouts.save(two, {"state": "done"}, {}, 10.0)
+    assert rollouts.begin({**BUNDLE, "sha256": "b3", "targets": 4}, "", "", "g", machine, ["a", "b", "c"], 11.0) == 3
 
 
 def test_labels_are_kept_once_and_agreement_is_summed_up(database: Database) -> None:
-    registry = Registry(database)
     database.keep([audit("a", 1, "x"), audit("a", 2, "y"), decision("a", 3)], 61.0)
-    waiting = registry.unlabelled("f0", 10)
+    waiting = Labels(database).unlabelled("f0", 10)
     assert sorted(row[2] for row in waiting) == [1, 2]
     labels = [(row, "x", json.loads(row[4])["label"] == "x") for row in waiting]
-    assert registry.label(labels, "f0", 70.0) == 2
-    assert registry.label(labels, "f0", 71.0) == 0
-    assert (registry.unlabelled("f0", 10), len(registry.unlabelled("person", 10))) == ([], 2)
+    assert Labels(database).label(labels, "f0", 70.0) == 2
+    assert Labels(database).label(labels, "f0", 71.0) == 0
+    assert (Labels(database).unlabelled("f0", 10), len(Labels(database).unlabelled("person", 10))) == ([], 2)
     assert database.read("SELECT audits, labelled, agreed FROM minutes") == [(2, 2, 1)]
     end = (70.0, "a", 1, 2)
-    assert registry.audits_since("b1", (69.0, "", 0, 0), 99.0) == ([("a", True), ("a", False)], end)
-    assert (registry.audits_since("b2", (69.0, "", 0, 0), 99.0), registry.audits_since("b1", end, 99.0)) == (
-        ([], end),
-        ([], end),
-    )
-    assert registry.costs_since("b1", 60.0, 99.0) == ([("a", 2.0)], 61.0)
-    assert registry.costs_since("b1", 61.0, 99.0) == ([], 61.0)
-    assert registry.costs_since("b2", 60.0, 99.0) == ([], 61.0), "decisions of other bundles are read once"
+    assert Rollouts(database).audits_since("b1", (69.0, "", 0, 0), 99.0) == ([("a", True), ("a", False)], end)
+    assert Rollouts(database).audits_since("b2", (69.0, "", 0, 0), 99.0) == ([], end)
+    assert Rollouts(database).audits_since("b1", end, 99.0) == ([], end)
+    assert Rollouts(database).costs_since("b1", 60.0, 99.0) == ([("a", 2.0)], 61.0)
+    assert Rollouts(database).costs_since("b1", 61.0, 99.0) == ([], 61.0)
+    assert Rollouts(database).costs_since("b2", 60.0, 99.0) == ([], 61.0), "decisions of other bundles are read once"
 
 
 def test_a_rollout_is_told_of_audits_at_the_shipped_price_or_a_lower_one(database: Database) -> None:
-    registry = Registry(database)
     database.keep([audit(name, 1, "x", price=price) for name, price in zip("abc", (0.5, 2, 2.5), strict=True)], 61.0)
-    registry.label([(row, "x", True) for row in registry.unlabelled("f0", 10)], "f0", 70.0)
+    Labels(database).label([(row, "x", True) for row in Labels(database).unlabelled("f0", 10)], "f0", 70.0)
     after = (69.0, "", 0, 0)
-    assert registry.audits_since("b1", after, 99.0, 2) == ([("a", True), ("b", True)], (70.0, "c", 1, 1))
-    assert len(registry.audits_since("b1", after, 99.0)[0]) == 3
+    assert Rollouts(database).audits_since("b1", after, 99.0, 2) == ([("a", True), ("b", True)], (70.0, "c", 1, 1))
+    assert len(Rollouts(database).audits_since("b1", after, 99.0)[0]) == 3
 
 
 @pytest.mark.parametrize("name", ["sqlite", "postgresql"])
@@ -206,43 +204,43 @@ def test_a_store_of_version_4_learns_at_which_price_a_bundle_promises(
     older.write(f"INSERT INTO standings ({columns}) VALUES ('b1', '', 0, 0, 0.9, 0.05, '', 0)")
     older.close()
     opened = Database(url)
-    registry = Registry(opened)
+    labels = Labels(opened)
     promise(opened, "b1", {"audits": {"at_least": 0.9}}, 2)
     opened.keep([audit("a", k, "x", price=2.0 + k) for k in range(3)], 61.0)
-    assert registry.label([(row, "x", True) for row in registry.unlabelled("f0", 9)], "f0", 70.0) == 3
+    assert labels.label([(row, "x", True) for row in labels.unlabelled("f0", 9)], "f0", 70.0) == 3
     assert [(s.label, s.n, s.promised) for s in standings(opened)] == [("", 1, 0.9), ("x", 1, None)]
     opened.close()
 
 
 def test_an_answer_that_is_kept_late_is_not_passed_over(database: Database) -> None:
-    registry = Registry(database)
     database.keep([audit("a", 1, "x"), audit("b", 1, "x")], 61.0)
-    late, early = sorted(registry.unlabelled("f0", 10))
-    registry.label([(early, "x", True)], "f0", 70.5)
+    late, early = sorted(Labels(database).unlabelled("f0", 10))
+    Labels(database).label([(early, "x", True)], "f0", 70.5)
     start = (69.0, "", 0, 0)
-    assert registry.audits_since("b1", start, 71.0) == ([], start), "one that labels beside it may not be done"
-    registry.label([(late, "x", True)], "f0", 70.0)  # stamped before the first, and kept after it
-    audits, _ = registry.audits_since("b1", start, 80.0)
+    assert Rollouts(database).audits_since("b1", start, 71.0) == ([], start), (
+        "one that labels beside it may not be done"
+    )
+    Labels(database).label([(late, "x", True)], "f0", 70.0)  # stamped before the first, and kept after it
+    audits, _ = Rollouts(database).audits_since("b1", start, 80.0)
     assert audits == [("a", True), ("b", True)]
 
 
 def test_a_decision_that_is_kept_late_is_not_passed_over(database: Database) -> None:
-    registry = Registry(database)
+    rollouts = Rollouts(database)
     database.keep([decision("a", 1)], 70.5)
-    assert registry.costs_since("b1", 69.0, 71.0) == ([], 69.0), "a store that writes beside it may not be done"
+    assert rollouts.costs_since("b1", 69.0, 71.0) == ([], 69.0), "a store that writes beside it may not be done"
     database.keep([decision("b", 1)], 70.0)
-    assert registry.costs_since("b1", 69.0, 80.0) == ([("b", 2.0), ("a", 2.0)], 70.5)
+    assert rollouts.costs_since("b1", 69.0, 80.0) == ([("b", 2.0), ("a", 2.0)], 70.5)
 
 
 def test_audits_of_other_bundles_hide_none_and_none_of_one_batch_is_left_out(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hardcase_cloud.records.registry.MOST_AT_ONCE", 2)
-    registry = Registry(database)
+    monkeypatch.setattr("hardcase_cloud.records.rollouts.MOST_AT_ONCE", 2)
     database.keep([audit("a", k, "x", "other") for k in range(1, 4)] + [audit("b", k, "x") for k in range(1, 6)], 61.0)
-    registry.label([(row, "x", True) for row in registry.unlabelled("f0", 10)], "f0", 70.0)
+    Labels(database).label([(row, "x", True) for row in Labels(database).unlabelled("f0", 10)], "f0", 70.0)
     after, audits, n_pages = (0.0, "", 0, 0), [], 0
-    while page := registry.audits_since("b1", after, 99.0):
+    while page := Rollouts(database).audits_since("b1", after, 99.0):
         if page[1] == after:
             break
         (more, after), n_pages = page, n_pages + 1
@@ -251,19 +249,18 @@ def test_audits_of_other_bundles_hide_none_and_none_of_one_batch_is_left_out(
 
 
 def test_words_and_numbers_that_no_store_holds_stop_nobody(database: Database) -> None:
-    registry = Registry(database)
     for k, odd in enumerate(("\ud800", "\0", ["x"], 5, {}), 1):
         database.keep([audit("a", k, odd, odd), decision("b", k, "x", cost=0.0, bundle=odd)], 61.0)
     texts = [json.dumps({"bundle": "b1", "cost": cost}) for cost in (10**400, -1, "2", True, 3)]
     database.keep([Incoming("c", 1, k, "decision", text, "b1") for k, text in enumerate(texts, 1)], 61.0)
-    assert registry.label([(row, "x", False) for row in registry.unlabelled("f0", 10)], "f0", 70.0) == 5
-    assert registry.costs_since("b1", 60.0, 99.0) == ([("c", 3.0)], 61.0)
+    assert Labels(database).label([(row, "x", False) for row in Labels(database).unlabelled("f0", 10)], "f0", 70.0) == 5
+    assert Rollouts(database).costs_since("b1", 60.0, 99.0) == ([("c", 3.0)], 61.0)
     assert came_back(database, ["b1"], "", 1, ["x"]) == []
 
 
 def test_of_two_labels_of_people_the_last_one_counts(database: Database) -> None:
     database.keep([audit("a", 1, "x")], 61.0)
-    assert Registry(database).label_by_person([("a", 1, 2, "x"), ("a", 1, 1, "y"), ("a", 1, 1, "x")], 70.0) == 2
+    assert Labels(database).label_by_person([("a", 1, 2, "x"), ("a", 1, 1, "y"), ("a", 1, 1, "x")], 70.0) == 2
     assert database.read("SELECT sequence, label FROM labels") == [(1, "x")]
 
 
@@ -309,7 +306,7 @@ def test_a_store_of_version_3_finds_new_labels_by_an_index(
     older.close()
     opened = Database(url)
     assert opened.read("SELECT version FROM store_version") == [(VERSION,)]
-    assert Registry(opened).audits_since("b1", (1997.0, "a", 1, 1997), 3000.0) == (
+    assert Rollouts(opened).audits_since("b1", (1997.0, "a", 1, 1997), 3000.0) == (
         [("a", True)] * 2,
         (1999.0, "a", 1, 1999),
     )
@@ -323,7 +320,7 @@ def plan(database: Database) -> str:
     asked: list[tuple[str, Sequence[object]]] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(database, "read", lambda sql, values: asked.append((sql, values)) or [])
-        Registry(database).audits_since("b1", (1997.0, "a", 1, 1997), 3000.0)
+        Rollouts(database).audits_since("b1", (1997.0, "a", 1, 1997), 3000.0)
     [(sql, values)] = asked
     words = "EXPLAIN QUERY PLAN" if database.dialect.is_sqlite else "EXPLAIN"
     return "\n".join(str(row[-1]) for row in database.read(f"{words} {sql}", values))
@@ -379,8 +376,8 @@ def test_cases_wait_until_a_person_has_labelled_them_and_what_people_say_is_summ
 
     assert waiting() == [0, 3, 2, 1]
     assert waiting(kinds=("audit",), apart_s=30.0, passed=[("d1", 60.0)]) == [1]
-    registry = Registry(database)
-    assert registry.label_by_person([("d1", 1, 2, "y"), ("d2", 0, 0, "x"), ("d1", 1, 1, "x")], 6.0) == 3
+    labels = Labels(database)
+    assert labels.label_by_person([("d1", 1, 2, "y"), ("d2", 0, 0, "x"), ("d1", 1, 1, "x")], 6.0) == 3
     judged.renew()
     assert (judged.all, judged.by_f0, judged.by_bundle) == (Errors(2, 1), Errors(1, 0), {"b1": Errors(2, 1)})
     assert waiting(apart_s=5.0) == [3]

@@ -14,8 +14,8 @@ import pytest
 from hardcase_cloud.mqtt.client import ClientConfig
 from hardcase_cloud.records import keeper as module
 from hardcase_cloud.records.database import Database
+from hardcase_cloud.records.devices import Presence
 from hardcase_cloud.records.keeper import Inbox, Keeper
-from hardcase_cloud.records.presence import Presence
 from hardcase_edge.errors import InputError, LinkError
 from hardcase_edge.link.address import parse_address
 from hardcase_edge.link.connection import Connection, ConnectionConfig

@@ -11,9 +11,8 @@ import pytest
 
 from hardcase.cli import main
 from hardcase_cloud.records.database import Database
+from hardcase_cloud.records.devices import MOST_ENDS, Devices, Presence, Seen
 from hardcase_cloud.records.incoming import Incoming
-from hardcase_cloud.records.presence import Presence
-from hardcase_cloud.records.registry import MOST_ENDS, Registry, Seen
 from hardcase_cloud.rollouts.drawn import MOST_DRAWS, check
 from hardcase_edge.audits.draws import Draws, number
 from hardcase_edge.base.sha256 import sha256
@@ -99,7 +98,7 @@ def test_an_earlier_start_is_checked_by_what_the_store_keeps_of_it(
     store = f"sqlite:{tmp_path / 's.sqlite'}"
     command = ["cloud", "audits", "--store", store, "--audit", "5%", "--json"]
     database = Database(store)
-    registry, presence = Registry(database), Presence()
+    devices, presence = Devices(database), Presence()
 
     def said() -> list[tuple[int, str, int]]:
         lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -108,7 +107,7 @@ def test_an_earlier_start_is_checked_by_what_the_store_keeps_of_it(
     def tell(*facts: dict[str, Any]) -> None:
         for some in facts:
             assert presence.take(facts_topic("a"), json.dumps({"bundle": "b", **some}).encode())
-        registry.saw(presence.drain(), 1.0)
+        devices.saw(presence.drain(), 1.0)
 
     tell({**FACTS, **outbox(501)})
     database.keep([Incoming("a", 3, k, "audit", json.dumps({"draw": k})) for k in DUE[1:]], 1.0)
@@ -129,12 +128,12 @@ def test_an_earlier_start_is_checked_by_what_the_store_keeps_of_it(
 
 def test_a_device_that_tells_many_ends_takes_a_bounded_part_of_the_store(tmp_path: Path) -> None:
     database = Database(tmp_path / "s.sqlite")
-    registry = Registry(database)
+    devices = Devices(database)
     for boot in range(1, 100):
-        registry.saw([Seen("a", facts=json.dumps({**FACTS, "boot": boot, "more": "x" * 999}))], float(boot))
-    registry.saw([Seen("a", facts=json.dumps({**FACTS, "boot": boot})) for boot in (0, 2**53, "7", True)], 100.0)
-    assert [boot for boot, _ in registry.ends("a")] == list(range(99, 99 - MOST_ENDS, -1))
-    assert max(len(facts) for _, facts in registry.ends("a")) < 400
+        devices.saw([Seen("a", facts=json.dumps({**FACTS, "boot": boot, "more": "x" * 999}))], float(boot))
+    devices.saw([Seen("a", facts=json.dumps({**FACTS, "boot": boot})) for boot in (0, 2**53, "7", True)], 100.0)
+    assert [boot for boot, _ in devices.ends("a")] == list(range(99, 99 - MOST_ENDS, -1))
+    assert max(len(facts) for _, facts in devices.ends("a")) < 400
     database.close()
 
 
@@ -142,32 +141,32 @@ def test_the_command_checks_each_device_in_a_store(tmp_path: Path, capsys: pytes
     store, told = f"sqlite:{tmp_path / 's.sqlite'}", tmp_path / "told.jsonl"
     database = Database(store)
     command = ["cloud", "audits", "--store", store, "--audit", "5%", "--json"]
-    registry = Registry(database)
+    devices = Devices(database)
     running = {**FACTS, "draws": {**DRAWS, "seed": None}}
     del running["draws"]["seed"]
-    registry.saw([Seen("a", facts=json.dumps(running)), Seen("b", facts="{}"), Seen("c", facts="[]")], 1.0)
+    devices.saw([Seen("a", facts=json.dumps(running)), Seen("b", facts="{}"), Seen("c", facts="[]")], 1.0)
     database.keep([Incoming("a", 3, k, "audit", json.dumps({"bundle": "", "draw": k})) for k in DUE], 1.0)
     assert main(command) == 0
     told.write_text(capsys.readouterr().out)
     assert json.loads(told.read_text())["state"] == "not told yet"
-    registry.saw([Seen("a", facts=json.dumps(FACTS))], 2.0)
+    devices.saw([Seen("a", facts=json.dumps(FACTS))], 2.0)
     assert main([*command, "--told", str(told)]) == 0
     said = json.loads(capsys.readouterr().out)
     assert (said["device"], said["state"], said["audits"]) == ("a", "complete", len(DUE))
     other = bytes(32)
     chosen = {"n": 0, "sha256": sha256(other).hex(), "seed": other.hex()}
-    registry.saw([Seen("a", facts=json.dumps({"local": 0, "boot": 3, "draws": chosen}))], 3.0)
+    devices.saw([Seen("a", facts=json.dumps({"local": 0, "boot": 3, "draws": chosen}))], 3.0)
     assert main([*command, "--told", str(told)]) == 1
     assert "another than the one it began with" in capsys.readouterr().out
     shares = [{**FACTS, "audits": {"share": share}} for share in (0.05, 0.9, 7)]  # the last is none
     states = []
     for k, facts in enumerate(shares):
-        registry.saw([Seen("a", facts=json.dumps(facts))], 4.0 + k)
+        devices.saw([Seen("a", facts=json.dumps(facts))], 4.0 + k)
         main([*command[:4], *(["--audit", "5%"] if k == 2 else []), "--json"])
         said = json.loads(capsys.readouterr().out)
         states.append((said["share"], said["state"]))
     assert states == [(0.05, "complete"), (0.9, "wrong"), (0.05, "complete")]
-    registry.saw([Seen("a", facts=json.dumps(FACTS))], 9.0)
+    devices.saw([Seen("a", facts=json.dumps(FACTS))], 9.0)
     assert main([*command[:4], "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["why"] == "its facts tell no share of audits; name it with --audit"
     database.close()

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from hardcase_cloud.records.database import Database
-from hardcase_cloud.records.registry import Registry, Seen
+from hardcase_cloud.records.devices import Devices, Seen
+from hardcase_cloud.records.rollouts import Rollouts
 from hardcase_cloud.rollouts.machine import REFUSED, ROLLED_BACK, Rollout
 from hardcase_cloud.rollouts.plan import Plan
 from hardcase_cloud.rollouts.serve import Serving
@@ -36,29 +37,29 @@ HOSTILE = [
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def registry(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Registry]:
+def rollouts(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rollouts]:
     if request.param == "sqlite":
         opened = Database(tmp_path / "s.sqlite")
-        yield Registry(opened)
+        yield Rollouts(opened)
         opened.close()
     else:
         with running_postgres() as cluster:
             opened = Database(cluster.url)
-            yield Registry(opened)
+            yield Rollouts(opened)
             opened.close()
 
 
-def serving_of(registry: Registry, devices: list[str]) -> Serving:
+def serving_of(rollouts: Rollouts, devices: list[str]) -> Serving:
     machine = Rollout(Plan(canary=100, abort_above=1.0), SHA, devices, 0.0).to_json()
-    number = registry.begin(BUNDLE, "/b.hcb", "", "all", machine, devices, 0.0)
+    number = rollouts.begin(BUNDLE, "/b.hcb", "", "all", machine, devices, 0.0)
     campaign = Campaign(DATA, OFFER, named=frozenset(devices))
     clock = iter(range(0, 1_000, 10))
-    return Serving(registry, registry.rollout(number), campaign, on_change=lambda line: None, now=lambda: next(clock))
+    return Serving(rollouts, rollouts.rollout(number), campaign, on_change=lambda line: None, now=lambda: next(clock))
 
 
-def test_words_that_no_database_holds_neither_end_a_roll_out_nor_stop_it(registry: Registry) -> None:
+def test_words_that_no_database_holds_neither_end_a_roll_out_nor_stop_it(rollouts: Rollouts) -> None:
     devices = [f"d{k}" for k in range(2 * len(HOSTILE))] + ["good"]
-    it = serving_of(registry, devices)
+    it = serving_of(rollouts, devices)
     it.step()
     for k, words in enumerate(HOSTILE):
         refused = {"bundle": words, "update": {"state": "refused", "sha256": SHA, "reason": words}}
@@ -67,28 +68,28 @@ def test_words_that_no_database_holds_neither_end_a_roll_out_nor_stop_it(registr
         it.campaign.facts(f"d{2 * k + 1}", json.dumps(failed).encode())
     it.campaign.facts("good", json.dumps({"bundle": SHA}).encode())
     assert it.step(), it.trouble
-    kept = registry.instances(1)
+    kept = rollouts.instances(1)
     assert [kept[device][0] for device in devices] == [REFUSED, ROLLED_BACK] * len(HOSTILE) + ["good"]
     assert all(reason.isprintable() and len(reason) <= 200 for _, _, reason in kept.values())
     assert "boom" in kept["d0"][2]
 
 
-def test_a_change_that_can_never_be_kept_is_dropped_and_counted(registry: Registry) -> None:
-    it = serving_of(registry, ["a", "b", "c"])
+def test_a_change_that_can_never_be_kept_is_dropped_and_counted(rollouts: Rollouts) -> None:
+    it = serving_of(rollouts, ["a", "b", "c"])
     it.step()
     it.rollout.observe(5.0, "b", REFUSED, "\ud800")  # as if something else let it through
     it.rollout.observe(5.0, "c", REFUSED, "for a reason")
-    registry.wish(1, "pause")
+    rollouts.wish(1, "pause")
     it.step()
     assert (it.trouble, it.dropped, it.rollout.state) == ("", 1, "paused")
-    assert {device: row[0] for device, row in registry.instances(1).items()} == {
+    assert {device: row[0] for device, row in rollouts.instances(1).items()} == {
         "a": "offered", "b": "offered", "c": "refused",
     }  # fmt: skip
 
 
-def test_a_state_that_can_never_be_kept_hinders_no_other(registry: Registry) -> None:
+def test_a_state_that_can_never_be_kept_hinders_no_other(rollouts: Rollouts) -> None:
     from hardcase_cloud.records.dialects import keep_storable
 
     seen = [Seen("a", bundle="b"), Seen("bad", bundle="\ud800"), Seen("c", bundle="b")]
-    assert keep_storable(seen, lambda some: registry.saw(some, 1.0)) == 1
-    assert [row[0] for row in registry.database.read("SELECT device FROM devices ORDER BY 1")] == ["a", "c"]
+    assert keep_storable(seen, lambda some: Devices(rollouts.database).saw(some, 1.0)) == 1
+    assert [row[0] for row in rollouts.database.read("SELECT device FROM devices ORDER BY 1")] == ["a", "c"]

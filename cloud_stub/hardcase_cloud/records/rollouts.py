@@ -1,55 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The registry in a store: devices and what they say, groups, bundles, roll-outs with their instances, and labels.
+"""Roll-outs in a store, with their bundles, the state of each device, and what has come of a bundle since it began.
 
 Each method is one transaction. Two processes may use one store, so what must hold at all times is in the tables: a
-device is in one open roll-out at most, and a record has one label of each source.
+device is in one open roll-out at most.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from hardcase_edge.bundle.agreement import above_shipped
+from hardcase_edge.bundle.compatible import OTHER_PROGRAM
 from hardcase_edge.errors import InputError
 
-from .database import MINUTES, Database
+from .database import Database
 from .dialects import Row
-from .incoming import amount_of, word
-from .standing import Audited, add_audits
+from .incoming import amount_of
+from .labels import F0
 
-__all__ = ["F0", "MOST_ENDS", "OPEN", "PERSON", "Registry", "RolloutRow", "Seen"]
+__all__ = ["OPEN", "SETTLE_S", "STATES", "RolloutRow", "Rollouts"]
 
-OPEN = ("running", "paused")
-F0 = "f0"  # the source of labels that f0 has given
-PERSON = "person"  # and of those of people, which win in training
+OPEN = ("running", "paused")  # states of a roll-out that has not ended
+STATES = (  # of a device in it
+    "waiting", "offered", "loading", "trial", "good", "rolled back", "refused", f"refused here: {OTHER_PROGRAM}",
+    "timed out", "away",
+)  # fmt: skip
 MOST_AT_ONCE = 2_000  # rows that one look at audits or costs reads
 MOST_NUMBER = 2**53 - 1  # of a roll-out
 SETTLE_S = 2.0  # from the stamp of an answer or a record until all that carry an earlier one are kept, too
-MOST_ENDS = 16  # starts of a device that have told their seed
-ENDS = (
-    "INSERT INTO starts VALUES (?, ?, ?, ?) ON CONFLICT (device, boot) DO UPDATE SET facts = excluded.facts "
-    "WHERE starts.facts <> ''"
-)
-FEWER_ENDS = (
-    "DELETE FROM starts WHERE device = ? AND boot NOT IN (SELECT boot FROM starts WHERE device = ? "
-    "ORDER BY told DESC, boot DESC LIMIT ?)"
-)
 ROLLOUT = "id, bundle, path, metadata, members, wish, state, machine, began, served"
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What is known of a device; None where a message did not say it."""
-
-    device: str
-    is_online: bool | None = None
-    bundle: str | None = None
-    state: str | None = None  # of its store: good or trial
-    facts: str | None = None  # JSON
-    ended: str | None = None  # facts of a start before, which told the seed of its audits
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,69 +50,12 @@ class RolloutRow:
     served: float  # when a process that serves it last said so
 
 
-class Registry:
-    """Devices, groups, bundles, roll-outs and labels of one store."""
+class Rollouts:
+    """Roll-outs of one store."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
         self._it = database.dialect
-
-    # ------------------------------------------------------------ devices
-
-    def saw(self, devices: Iterable[Seen], now: float) -> None:
-        """Note what devices say of themselves."""
-        devices = sorted(devices, key=lambda d: d.device)
-        rows = [
-            (d.device, int(d.is_online or 0), d.bundle or "", d.state or "", d.facts or "{}", now,
-             None if d.is_online is None else int(d.is_online), d.bundle, d.state, d.facts)
-            for d in devices
-        ]  # fmt: skip
-        sql = (
-            "INSERT INTO devices VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (device) DO UPDATE SET "
-            "is_online = COALESCE(?, devices.is_online), bundle = COALESCE(?, devices.bundle), "
-            "state = COALESCE(?, devices.state), facts = COALESCE(?, devices.facts), seen = excluded.seen"
-        )
-        ends = [
-            (d.device, end[0], now, end[1])
-            for d in devices
-            for text in (d.ended, d.facts)
-            if (end := _end_of(text)) is not None
-        ]
-
-        def act() -> None:
-            self._it.many(sql, rows)
-            self._it.many(ENDS, ends)
-            self._it.many(FEWER_ENDS, [(device, device, MOST_ENDS) for device in sorted({end[0] for end in ends})])
-
-        self._it.run(act)
-
-    def ends(self, device: str) -> list[Row]:
-        """The last starts of a device that have told the seed of their audits, the newest first: boot and facts.
-
-        The facts are "" where records of the start were removed for their age.
-        """
-        return self.database.read(
-            "SELECT boot, facts FROM starts WHERE device = ? ORDER BY told DESC, boot DESC", (device,)
-        )
-
-    # ------------------------------------------------------------ groups
-
-    def set_group(self, name: str, devices: Iterable[str]) -> int:
-        """Make a group of exactly these devices; returns their number. No device: the group is gone."""
-        rows = [(name, device) for device in sorted(set(devices))]
-
-        def act() -> None:
-            self._it.execute("DELETE FROM members WHERE name = ?", (name,))
-            self._it.load("members", rows)
-
-        self._it.run(act)
-        return len(rows)
-
-    def group(self, name: str) -> list[str]:
-        """The devices of a group; none if nobody has made it."""
-        return [row[0] for row in self.database.read("SELECT device FROM members WHERE name = ? ORDER BY 1", (name,))]
-
-    # ------------------------------------------------------------ bundles and roll-outs
 
     def begin(
         self,
@@ -274,71 +199,6 @@ class Registry:
         rows = self.database.read("SELECT device, state, since, reason FROM instances WHERE rollout = ?", (number,))
         return {device: (state, since, reason) for device, state, since, reason in rows}
 
-    # ------------------------------------------------------------ labels
-
-    def unlabelled(self, source: str, most: int) -> list[Row]:
-        """Audits without a label of this source, the newest first: device, boot, sequence, received, record."""
-        return self.database.read(
-            "SELECT r.device, r.boot, r.sequence, r.received, r.record FROM records r WHERE r.kind = 'audit' AND NOT "
-            "EXISTS (SELECT 1 FROM labels l WHERE l.device = r.device AND l.boot = r.boot AND l.sequence = r.sequence "
-            "AND l.source = ?) ORDER BY r.received DESC LIMIT ?",
-            (source, most),
-        )
-
-    def label(self, labels: Sequence[tuple[Row, str, bool]], source: str, now: float) -> int:
-        """Keep labels of audits, each once; returns how many are new.
-
-        Parameters
-        ----------
-        labels : of each the row of ``unlabelled``, the label, and whether the device has decided the same
-        """
-        by_key = {row[:3]: (row, label, agrees) for row, label, agrees in labels}
-
-        def act() -> int:
-            minutes: dict[tuple[str, int], list[int]] = {}
-            audits: list[Audited] = []
-            for key, (row, label, agrees) in sorted(by_key.items()):
-                if not self._it.execute(
-                    "INSERT INTO labels VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING boot",
-                    (*key, source, label, now),
-                ):
-                    continue
-                record = json.loads(row[4])
-                bundle = word(record.get("bundle"))
-                audits.append((record, bundle, word(str(record.get("label"))[:64]), agrees, row[3]))
-                counts = minutes.setdefault((bundle, int(row[3] // 60)), [0, 0])
-                counts[0] += 1
-                counts[1] += agrees
-            rows = [(*key, 0, 0, 0, 0.0, 0, *counts) for key, counts in sorted(minutes.items())]
-            self._it.many(MINUTES, rows)
-            if source == F0:
-                add_audits(self._it, audits)
-            return len(audits)
-
-        return self._it.run(act)
-
-    def label_by_person(self, labels: Sequence[tuple[str, int, int, str]], now: float) -> int:
-        """Keep what people say of records that are here: device, boot, sequence, label; the last word counts.
-
-        Returns how many of them are here.
-        """
-        sql = (
-            "INSERT INTO labels SELECT device, boot, sequence, ?, ?, ? FROM records WHERE device = ? AND boot = ? AND "
-            "sequence = ? ON CONFLICT (device, boot, sequence, source) DO UPDATE SET label = excluded.label, "
-            "received = excluded.received RETURNING boot"
-        )
-
-        def act() -> int:
-            in_order = sorted(labels, key=lambda row: row[:3])  # of one record as they came
-            return sum(len(self._it.execute(sql, (PERSON, label, now, *key))) for *key, label in in_order)
-
-        return self._it.run(act)
-
-    def set_aside(self, rows: Sequence[Row], source: str, now: float) -> None:
-        """Audits that have no label of this source and never will."""
-        sql = "INSERT INTO labels VALUES (?, ?, ?, ?, '', ?) ON CONFLICT DO NOTHING"
-        self._it.run(lambda: self._it.many(sql, [(*row[:3], source, now) for row in rows]))
-
     def audits_since(
         self, bundle: str, after: Row, now: float, shipped: int | None = None
     ) -> tuple[list[tuple[str, bool]], Row]:
@@ -384,17 +244,3 @@ class Registry:
             if r.get("bundle") == bundle and (cost := amount_of(r.get("cost"))) is not None
         ]
         return costs, float(rows[0][0]) if rows else after
-
-
-def _end_of(facts: str | None) -> tuple[int, str] | None:
-    """The number of a start and its facts, if these are its last ones and tell the seed of its audits."""
-    if facts is None or '"seed"' not in facts:
-        return None
-    try:
-        fields = json.loads(facts)
-    except (ValueError, RecursionError):
-        return None
-    draws, boot = (fields.get("draws"), fields.get("boot")) if isinstance(fields, dict) else (None, None)
-    if not isinstance(draws, dict) or "seed" not in draws or type(boot) is not int or not 0 < boot <= MOST_NUMBER:
-        return None
-    return boot, json.dumps({key: fields.get(key) for key in ("local", "boot", "draws", "outbox")})
