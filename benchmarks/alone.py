@@ -35,7 +35,7 @@ N, EACH_S, BYTES = 300, 0.01, 100
 
 def serve(parts: str, port: int) -> None:
     """Answer N messages twice, and print microseconds of CPU a message of both rounds."""
-    from hardcase_cloud.answering.onnx_model import Hpc
+    from hardcase_cloud.answer.onnx_model import Hpc
     from hardcase_edge.sensors.timeout import TimedCall
     from tests.helpers.cloud.requests import write_model
 

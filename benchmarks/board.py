@@ -22,7 +22,7 @@ from pages import ROOT
 
 sys.path.insert(0, str(ROOT))
 
-from hardcase_cloud.metrics.families import (
+from hardcase_cloud.keep.metrics.families import (
     Fleet,
     RolloutFigures,
     StoreFigures,
@@ -30,7 +30,7 @@ from hardcase_cloud.metrics.families import (
     store_text,
     worker_text,
 )
-from hardcase_cloud.rollouts.machine import STATES
+from hardcase_cloud.rollout.waves.machine import STATES
 from hardcase_edge.operations.scrape import Page
 from tests.helpers.cloud.brokers import free_port
 

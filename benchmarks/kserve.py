@@ -29,7 +29,7 @@ from pages import ROOT, markdown, options, results
 
 sys.path.insert(0, str(ROOT))
 
-from hardcase_cloud.answering.kserve import KserveModel
+from hardcase_cloud.answer.kserve import KserveModel
 from hardcase_cloud.mqtt.prober import Prober
 from hardcase_edge.bundle.file import pack_bundle
 from hardcase_edge.link.address import parse_address

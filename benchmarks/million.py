@@ -3,7 +3,7 @@
 
     python benchmarks/million.py [--decisions 1000000] [--devices 2000] [--rate 2000] [--every 20] [--render]
 
-Devices are those of ``hardcase_cloud.fleet.sockets``, each with a TCP connection of its own; they publish every
+Devices are those of ``hardcase_cloud.sim.fleet.sockets``, each with a TCP connection of its own; they publish every
 decision. mosquitto, ``hardcase cloud worker`` and ``hardcase cloud store`` are processes, of which one gets SIGKILL
 every ``--every`` seconds and is started again after two. The whole runs once over SQLite and once over PostgreSQL; in
 the end the store's records are counted against the devices' own journal.
@@ -29,8 +29,8 @@ from pages import ROOT, markdown, options, results
 
 sys.path.insert(0, str(ROOT))
 
-from hardcase_cloud.fleet.sockets import Fleet
-from hardcase_cloud.records.database import Database
+from hardcase_cloud.keep.records.database import Database
+from hardcase_cloud.sim.fleet.sockets import Fleet
 from hardcase_edge.device.device import RuntimeConfig
 from tests.helpers.cloud.brokers import Broker, running_mosquitto
 from tests.helpers.cloud.postgres import running_postgres

@@ -26,7 +26,7 @@ from pages import ROOT, markdown, options, results
 
 sys.path.insert(0, str(ROOT))
 
-from hardcase_cloud.fleet.sockets import Fleet
+from hardcase_cloud.sim.fleet.sockets import Fleet
 from hardcase_edge.bundle.file import pack_bundle
 from hardcase_edge.device.device import RuntimeConfig
 from tests.helpers.cloud.brokers import running_mosquitto

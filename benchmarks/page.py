@@ -33,13 +33,13 @@ from pages import ROOT, markdown, options, results
 
 sys.path.insert(0, str(ROOT))
 
-from hardcase_cloud.records.database import Database
-from hardcase_cloud.records.devices import Devices, Seen
-from hardcase_cloud.records.incoming import Incoming
-from hardcase_cloud.records.labels import Labels
-from hardcase_cloud.records.rollouts import Rollouts
-from hardcase_cloud.rollouts.machine import Rollout
-from hardcase_cloud.rollouts.plan import Plan
+from hardcase_cloud.keep.records.database import Database
+from hardcase_cloud.keep.records.devices import Devices, Seen
+from hardcase_cloud.keep.records.incoming import Incoming
+from hardcase_cloud.keep.records.labels import Labels
+from hardcase_cloud.keep.records.rollouts import Rollouts
+from hardcase_cloud.rollout.waves.machine import Rollout
+from hardcase_cloud.rollout.waves.plan import Plan
 from hardcase_edge.bundle.load import load_bundle
 from tests.helpers.cli.browser import Browser
 from tests.helpers.cloud.brokers import running_mosquitto

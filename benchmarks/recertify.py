@@ -25,7 +25,7 @@ from forwarding import Answers, Drift, followed, section
 from monitoring import beside_mapie, monitoring_section
 from pages import ROOT, command, markdown, options, results
 
-from hardcase_cloud.answering.onnx_model import Hpc
+from hardcase_cloud.answer.onnx_model import Hpc
 from hardcase_edge.base.change import Change, stake_at, stakes
 from hardcase_edge.bundle.load import Loaded, load_bundle
 from hardcase_edge.drift.promise import ALPHA, BROKEN, DELTA, HOLDS, Promise, promise_of

@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.pages import markdown, options, results
-from hardcase_cloud.fleet.scenario import Scenario, parse_scenario, read_scenario
-from hardcase_cloud.replay.toy import N_ROWS, agrees, make_rows, row_number
-from hardcase_cloud.replay.world import Report, World, replay
-from hardcase_cloud.rollouts.quality import STRICTER
+from hardcase_cloud.rollout.waves.quality import STRICTER
+from hardcase_cloud.sim.fleet.scenario import Scenario, parse_scenario, read_scenario
+from hardcase_cloud.sim.replay.toy import N_ROWS, agrees, make_rows, row_number
+from hardcase_cloud.sim.replay.world import Report, World, replay
 from hardcase_edge.base.betting import MANY
 from hardcase_export.picking.risk_test import Counts, certain_bound, forward_bet, p_error
 from tests.helpers.cloud.replay_faults import FAULTS

@@ -21,8 +21,8 @@ from pages import ROOT, markdown, options, results
 
 sys.path.insert(0, str(ROOT))
 
-from hardcase_cloud.rollouts.machine import ABORTED, DONE, GOOD, ROLLED_BACK, TRIAL, Rollout
-from hardcase_cloud.rollouts.plan import Plan
+from hardcase_cloud.rollout.waves.machine import ABORTED, DONE, GOOD, ROLLED_BACK, TRIAL, Rollout
+from hardcase_cloud.rollout.waves.plan import Plan
 
 PAGE = ROOT / "docs" / "benchmarks" / "rollouts.md"
 AGREEMENT, SHORT = 0.95, 0.03

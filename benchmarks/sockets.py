@@ -3,8 +3,9 @@
 
     python benchmarks/sockets.py [--short] [--out FILE] [--render]
 
-A mosquitto, a worker with a small model, and ``hardcase_cloud.fleet.sockets`` in a process of its own for each row of
-the table, so that its memory and its CPU are its own. A tenth of the cases is hard. CPU is that of the fleet's process.
+A mosquitto, a worker with a small model, and ``hardcase_cloud.sim.fleet.sockets`` in a process of its own for each row
+of the table, so that its memory and its CPU are its own. A tenth of the cases is hard. CPU is that of the fleet's
+process.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def one(
     url: str, sha256: str, n: int, interval_s: float, seconds: float, evaluator: str, version: int
 ) -> dict[str, Any]:
     """One fleet, in this process."""
-    from hardcase_cloud.fleet.sockets import Fleet, not_connected
+    from hardcase_cloud.sim.fleet.sockets import Fleet, not_connected
     from hardcase_edge.device.device import RuntimeConfig
 
     loaded = half_forwarding(sha256)

@@ -26,10 +26,10 @@ from pages import ROOT, markdown, options, results
 
 sys.path.insert(0, str(ROOT))
 
+from hardcase_cloud.keep.records.database import Database
 from hardcase_cloud.mqtt.machine import Acknowledged, Machine
 from hardcase_cloud.mqtt.packets import V311, Published, puback
 from hardcase_cloud.mqtt.socket_line import open_line
-from hardcase_cloud.records.database import Database
 from hardcase_edge.link.address import parse_address
 from hardcase_edge.link.wire import ack_topic, decision_topic
 from tests.helpers.cloud.brokers import Broker, running_mosquitto

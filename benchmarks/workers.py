@@ -37,8 +37,8 @@ from pages import ROOT, markdown, options, results
 
 sys.path.insert(0, str(ROOT))
 
-from hardcase_cloud.fleet.sockets import Fleet
 from hardcase_cloud.mqtt.prober import Prober
+from hardcase_cloud.sim.fleet.sockets import Fleet
 from hardcase_edge.bundle.file import pack_bundle
 from hardcase_edge.device.device import RuntimeConfig
 from hardcase_edge.link.address import parse_address

@@ -27,7 +27,7 @@ from pyarrow import parquet
 
 from benchmarks.budgeted.problem import HARD, Meter, Problem, Sensor, Session, Wish
 from hardcase import Policy
-from hardcase_cloud.answering.onnx_model import Hpc
+from hardcase_cloud.answer.onnx_model import Hpc
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.cost import to_unit

@@ -10,7 +10,7 @@ from ..reports.axes import Frame, linear_scale, log_scale
 from ..reports.markup import STYLE
 
 if TYPE_CHECKING:
-    from hardcase_cloud.fleet.journal import Outcome
+    from hardcase_cloud.sim.fleet.journal import Outcome
 
 __all__ = ["routes_svg"]
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from hardcase_cloud.answering.asking import Answerer
+    from hardcase_cloud.answer.asking import Answerer
     from hardcase_edge.bundle.manifest import Manifest
     from hardcase_edge.program.definition import Program
     from hardcase_edge.program.readings import Reading
@@ -353,7 +353,7 @@ def _open_hpc(
     from hardcase_edge.sensors.plugin import is_function_name
 
     if named and is_function_name(named):
-        from hardcase_cloud.answering.function import FunctionHpc
+        from hardcase_cloud.answer.function import FunctionHpc
 
         return FunctionHpc(named, program, manifest)
     places = [Path(named)] if named else [folder / "hpc.onnx" for folder in near]
@@ -362,7 +362,7 @@ def _open_hpc(
 
 def _find_hpc(places: list[Path], manifest: Manifest, has_answers: bool) -> Answerer | None:
     """The model that the bundle names, at the first of these paths that has it."""
-    from hardcase_cloud.answering.onnx_model import Hpc
+    from hardcase_cloud.answer.onnx_model import Hpc
     from hardcase_export.summary import legacy_name
 
     files = [p for p in dict.fromkeys(places) if p.is_file()]

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hardcase_cloud.records.cases import Cases
+    from hardcase_cloud.keep.records.cases import Cases
 
 __all__ = ["open_cases"]
 
@@ -21,8 +21,8 @@ def open_cases(url: str | None, share: str, hpc: str) -> Cases | None:
     """
     if url is None:
         return None
-    from hardcase_cloud.records.cases import Cases
-    from hardcase_cloud.records.database import Database
+    from hardcase_cloud.keep.records.cases import Cases
+    from hardcase_cloud.keep.records.database import Database
     from hardcase_edge.settings.values import parse_share
 
     part = parse_share(share, "--cases-share")

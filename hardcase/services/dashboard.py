@@ -58,16 +58,16 @@ def run(args: argparse.Namespace) -> int:
             "none for a new one"
         )
     try:
-        from hardcase_cloud.dashboard.app import make_app
-        from hardcase_cloud.dashboard.server import Server
+        from hardcase_cloud.keep.dashboard.app import make_app
+        from hardcase_cloud.keep.dashboard.server import Server
     except ImportError as error:
         raise InputError(f"the dashboard needs {error.name}; pip install 'hardcase-cloud[dashboard]'") from error
     import socket
 
-    from hardcase_cloud.dashboard.bundles import known_of
-    from hardcase_cloud.dashboard.figures import Figures
-    from hardcase_cloud.dashboard.workers import Workers
-    from hardcase_cloud.records.database import Database
+    from hardcase_cloud.keep.dashboard.bundles import known_of
+    from hardcase_cloud.keep.dashboard.figures import Figures
+    from hardcase_cloud.keep.dashboard.workers import Workers
+    from hardcase_cloud.keep.records.database import Database
     from hardcase_edge.bundle.load import load_bundle
 
     bundles = [known_of(load_bundle(path)) for path in args.bundle]

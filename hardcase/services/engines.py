@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from hardcase_edge.errors import InputError
 
 if TYPE_CHECKING:
-    from hardcase_cloud.answering.asking import Answerer
+    from hardcase_cloud.answer.asking import Answerer
     from hardcase_edge.link.address import Address
 
 __all__ = ["broker_of", "open_model"]
@@ -50,15 +50,15 @@ def open_model(hpc: str, bundle: str, *, limit_s: float | None = None, threads: 
     InputError
         It cannot be used.
     """
-    from hardcase_cloud.answering.kserve import is_kserve
+    from hardcase_cloud.answer.kserve import is_kserve
     from hardcase_edge.sensors.plugin import is_function_name
 
     if not (is_kserve(hpc) or is_function_name(hpc)):
-        from hardcase_cloud.answering.onnx_model import Hpc
+        from hardcase_cloud.answer.onnx_model import Hpc
 
         return Hpc(hpc, threads=threads)
-    from hardcase_cloud.answering.function import LIMIT_S, function_for
-    from hardcase_cloud.answering.kserve import kserve_for
+    from hardcase_cloud.answer.function import LIMIT_S, function_for
+    from hardcase_cloud.answer.kserve import kserve_for
 
     open_it = kserve_for if is_kserve(hpc) else function_for
     return open_it(hpc, bundle, limit_s=LIMIT_S if limit_s is None else limit_s)

@@ -28,9 +28,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Answer until told to stop; the exit status."""
-    from hardcase_cloud.enrolment.desk import Desk
-    from hardcase_cloud.enrolment.folder import AuthorityFolder
-    from hardcase_cloud.enrolment.worker import EnrolmentWorker
+    from hardcase_cloud.rollout.enrolment.desk import Desk
+    from hardcase_cloud.rollout.enrolment.folder import AuthorityFolder
+    from hardcase_cloud.rollout.enrolment.worker import EnrolmentWorker
     from hardcase_edge.link.address import parse_address
 
     address = parse_address(args.broker, ca=args.ca, cert=args.cert, key=args.key)

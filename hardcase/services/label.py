@@ -35,9 +35,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Label until stopped; the exit status."""
-    from hardcase_cloud.records.database import Database
-    from hardcase_cloud.records.labels import Labels, label_some, read_labels
-    from hardcase_cloud.records.standing import promise
+    from hardcase_cloud.keep.records.database import Database
+    from hardcase_cloud.keep.records.labels import Labels, label_some, read_labels
+    from hardcase_cloud.keep.records.standing import promise
     from hardcase_edge.bundle.load import load_bundle
 
     loaded = load_bundle(args.bundle)

@@ -13,7 +13,7 @@ from .events import log_lines, on_stop_signals, say, warn, without_attempts
 from .flags import tenant_argument
 
 if TYPE_CHECKING:
-    from hardcase_cloud.updates.campaign import Campaign
+    from hardcase_cloud.rollout.updates.campaign import Campaign
     from hardcase_edge.link.address import Address
 
 __all__ = ["HELP", "anyway_argument", "arguments", "check_f0", "run"]
@@ -45,9 +45,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Offer and serve until the devices run it; the exit status."""
-    from hardcase_cloud.updates.campaign import Campaign
-    from hardcase_cloud.updates.offer import make_offer
-    from hardcase_cloud.updates.serve import Server
+    from hardcase_cloud.rollout.updates.campaign import Campaign
+    from hardcase_cloud.rollout.updates.offer import make_offer
+    from hardcase_cloud.rollout.updates.serve import Server
     from hardcase_edge.bundle.compatible import identity_in
     from hardcase_edge.link.address import parse_address
     from hardcase_edge.link.wire import check_device_id, tenant_of
@@ -104,7 +104,7 @@ def check_f0(address: Address, bundle: bytes, args: argparse.Namespace, tenant: 
     LinkError
         The broker cannot be reached.
     """
-    from hardcase_cloud.updates.served import ask_f0
+    from hardcase_cloud.rollout.updates.served import ask_f0
 
     served = ask_f0(address, bundle, tenant or getattr(args, "tenant", ""))
     if served.other and not served.answers and not args.anyway:
@@ -118,7 +118,7 @@ def check_f0(address: Address, bundle: bytes, args: argparse.Namespace, tenant: 
 
 
 def _check(counts: Counter[str]) -> None:
-    from hardcase_cloud.updates.campaign import OTHER, REFUSED, ROLLED_BACK
+    from hardcase_cloud.rollout.updates.campaign import OTHER, REFUSED, ROLLED_BACK
 
     if n := counts[OTHER]:
         raise HardcaseError(

@@ -21,8 +21,8 @@ from .flags import broker_argument, parse_time, positive, store_argument, tls_ar
 from .offer import anyway_argument, check_f0
 
 if TYPE_CHECKING:
-    from hardcase_cloud.records.rollouts import Rollouts
-    from hardcase_cloud.rollouts.plan import Plan
+    from hardcase_cloud.keep.records.rollouts import Rollouts
+    from hardcase_cloud.rollout.waves.plan import Plan
     from hardcase_edge.bundle.load import Loaded
     from hardcase_edge.link.address import Address
 
@@ -113,16 +113,16 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _open(url: str) -> Rollouts:
-    from hardcase_cloud.records.database import Database
-    from hardcase_cloud.records.rollouts import Rollouts
+    from hardcase_cloud.keep.records.database import Database
+    from hardcase_cloud.keep.records.rollouts import Rollouts
 
     return Rollouts(Database(url, makes=False))
 
 
 def _group(args: argparse.Namespace) -> int:
     from hardcase_cloud.broker.acl import read_devices
-    from hardcase_cloud.records.database import Database
-    from hardcase_cloud.records.devices import Devices
+    from hardcase_cloud.keep.records.database import Database
+    from hardcase_cloud.keep.records.devices import Devices
 
     if not 1 <= len(args.name) <= MAX_NAME or not args.name.isprintable():
         raise InputError(f"the name of a group is 1 to {MAX_NAME} characters; choose another")
@@ -136,10 +136,10 @@ def _group(args: argparse.Namespace) -> int:
 
 
 def _start(args: argparse.Namespace) -> int:
-    from hardcase_cloud.records.devices import Devices
-    from hardcase_cloud.rollouts.machine import Rollout
-    from hardcase_cloud.rollouts.serve import facts_of_bundle
-    from hardcase_cloud.updates.offer import make_offer
+    from hardcase_cloud.keep.records.devices import Devices
+    from hardcase_cloud.rollout.updates.offer import make_offer
+    from hardcase_cloud.rollout.waves.machine import Rollout
+    from hardcase_cloud.rollout.waves.serve import facts_of_bundle
     from hardcase_edge.bundle.load import load_bytes
     from hardcase_edge.release.archive import is_archive
 
@@ -176,8 +176,8 @@ def _start(args: argparse.Namespace) -> int:
 
 
 def _plan(args: argparse.Namespace, loaded: Loaded, n_devices: int) -> Plan:
-    from hardcase_cloud.rollouts.plan import Plan
-    from hardcase_cloud.rollouts.serve import facts_of_bundle
+    from hardcase_cloud.rollout.waves.plan import Plan
+    from hardcase_cloud.rollout.waves.serve import facts_of_bundle
     from hardcase_edge.settings.values import parse_share
 
     facts = facts_of_bundle(loaded)
@@ -209,7 +209,7 @@ def _promised(facts: dict[str, Any], tolerance: float) -> float | None:
 
     That is its claim of audits, which the device's trial takes, too; else 1 minus the promised risk of an error.
     """
-    from hardcase_cloud.rollouts.plan import LEAST_SPARE, MOST_AGREEMENT
+    from hardcase_cloud.rollout.waves.plan import LEAST_SPARE, MOST_AGREEMENT
 
     share, promise = facts["agreement"], facts["promise"] or {}
     if share is None:
@@ -234,13 +234,13 @@ def _serve_again(args: argparse.Namespace) -> int:
 
 
 def _serve(args: argparse.Namespace, rollouts: Rollouts, number: int) -> int:
-    from hardcase_cloud.records.rollouts import OPEN
-    from hardcase_cloud.rollouts.machine import DONE
-    from hardcase_cloud.rollouts.serve import Serving, summary
-    from hardcase_cloud.updates.campaign import OTHER, Campaign
-    from hardcase_cloud.updates.offer import make_offer
-    from hardcase_cloud.updates.serve import Server
-    from hardcase_cloud.updates.served import Question, Served, ask_f0, name_of
+    from hardcase_cloud.keep.records.rollouts import OPEN
+    from hardcase_cloud.rollout.updates.campaign import OTHER, Campaign
+    from hardcase_cloud.rollout.updates.offer import make_offer
+    from hardcase_cloud.rollout.updates.serve import Server
+    from hardcase_cloud.rollout.updates.served import Question, Served, ask_f0, name_of
+    from hardcase_cloud.rollout.waves.machine import DONE
+    from hardcase_cloud.rollout.waves.serve import Serving, summary
     from hardcase_edge.bundle.compatible import identity_in
     from hardcase_edge.bundle.load import load_bytes
 
@@ -331,7 +331,7 @@ def _wish(args: argparse.Namespace) -> int:
 
 
 def _status(args: argparse.Namespace) -> int:
-    from hardcase_cloud.records.rollouts import OPEN
+    from hardcase_cloud.keep.records.rollouts import OPEN
 
     rollouts = _open(args.store)
     rows = rollouts.rollouts() if args.id is None else [rollouts.rollout(args.id)]

@@ -15,7 +15,7 @@ from .events import log_lines, on_stop_signals, say, without_attempts
 from .flags import parse_time, positive, tenant_argument
 
 if TYPE_CHECKING:
-    from hardcase_cloud.records.database import Database
+    from hardcase_cloud.keep.records.database import Database
 
 __all__ = ["HELP", "arguments", "run"]
 
@@ -50,7 +50,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Keep records until stopped, or export them; the exit status."""
-    from hardcase_cloud.records.database import Database
+    from hardcase_cloud.keep.records.database import Database
     from hardcase_edge.settings.values import parse_bytes
 
     if (args.broker is None) == (args.export is None):
@@ -66,8 +66,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _keep(database: Database, args: argparse.Namespace) -> int:
-    from hardcase_cloud.metrics.families import store_text
-    from hardcase_cloud.records.keeper import Keeper
+    from hardcase_cloud.keep.metrics.families import store_text
+    from hardcase_cloud.keep.records.keeper import Keeper
     from hardcase_edge.link.address import parse_address
     from hardcase_edge.operations.scrape import Page
 
@@ -93,7 +93,7 @@ def _keep(database: Database, args: argparse.Namespace) -> int:
 
 
 def _export(database: Database, path: str) -> int:
-    from hardcase_cloud.records.parquet import write_parquet
+    from hardcase_cloud.keep.records.parquet import write_parquet
     from hardcase_edge.base.files import check_replaceable
 
     check_replaceable(path, remedy="name another file")

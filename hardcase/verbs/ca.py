@@ -16,8 +16,8 @@ from hardcase_edge.errors import InputError
 from ..options import add_json, report
 
 if TYPE_CHECKING:
-    from hardcase_cloud.enrolment.book import Book
-    from hardcase_cloud.enrolment.folder import AuthorityFolder
+    from hardcase_cloud.rollout.enrolment.book import Book
+    from hardcase_cloud.rollout.enrolment.folder import AuthorityFolder
 
 __all__ = ["EXAMPLES", "HELP", "TERMS", "arguments", "run"]
 
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _init(args: argparse.Namespace) -> int:
-    from hardcase_cloud.enrolment.folder import AuthorityFolder
+    from hardcase_cloud.rollout.enrolment.folder import AuthorityFolder
 
     authority = AuthorityFolder.init(args.dir, args.name, _now())
     values = {"folder": str(authority.folder), "ca": str(authority.folder / "public" / "devices.pem")}
@@ -154,7 +154,7 @@ def _rows(book: Book, now: int) -> Iterator[dict[str, Any]]:
 
 
 def _open(args: argparse.Namespace) -> AuthorityFolder:
-    from hardcase_cloud.enrolment.folder import AuthorityFolder
+    from hardcase_cloud.rollout.enrolment.folder import AuthorityFolder
 
     return AuthorityFolder(Path(args.dir))
 

@@ -21,8 +21,8 @@ from ..services.flags import broker_argument, number, positive, tenant_argument,
 from . import audits, retrain
 
 if TYPE_CHECKING:
-    from hardcase_cloud.answering.asking import Answerer
-    from hardcase_cloud.answering.supervisor import Supervisor
+    from hardcase_cloud.answer.asking import Answerer
+    from hardcase_cloud.answer.supervisor import Supervisor
 
 __all__ = ["EXAMPLES", "HELP", "TERMS", "arguments", "run"]
 
@@ -147,10 +147,10 @@ def _limit(text: str) -> float:
 
 
 def _worker(args: argparse.Namespace) -> int:
-    from hardcase_cloud.answering.service import Service, ServiceConfig
-    from hardcase_cloud.answering.watchdog import Watchdog
-    from hardcase_cloud.answering.worker import Worker, default_group
-    from hardcase_cloud.metrics.families import worker_text
+    from hardcase_cloud.answer.service import Service, ServiceConfig
+    from hardcase_cloud.answer.watchdog import Watchdog
+    from hardcase_cloud.answer.worker import Worker, default_group
+    from hardcase_cloud.keep.metrics.families import worker_text
     from hardcase_edge.operations.scrape import Page
 
     from ..services.cases import open_cases
@@ -198,7 +198,7 @@ def _limit_s(args: argparse.Namespace) -> float:
     """The longest time of one call of a function; 0 for a model, whose runs are not timed."""
     if args.bundle is None:
         return 0.0
-    from hardcase_cloud.answering.function import LIMIT_S
+    from hardcase_cloud.answer.function import LIMIT_S
 
     return LIMIT_S if args.limit_ms is None else float(args.limit_ms) / 1000
 
@@ -210,7 +210,7 @@ def _standstill_s(args: argparse.Namespace) -> float:
 
 def _check_hpc(args: argparse.Namespace) -> None:
     """Check that --bundle is given with a function, and that it and --limit-ms are only then."""
-    from hardcase_cloud.answering.kserve import is_kserve
+    from hardcase_cloud.answer.kserve import is_kserve
     from hardcase_edge.sensors.plugin import is_function_name
 
     is_function = is_function_name(args.hpc) or is_kserve(args.hpc)
@@ -269,7 +269,7 @@ def _secret(user: str, password: str) -> dict[str, str]:
 
 
 def _supervise(args: argparse.Namespace, url: str, environment: dict[str, str], stop: threading.Event) -> int:
-    from hardcase_cloud.answering.supervisor import Supervisor
+    from hardcase_cloud.answer.supervisor import Supervisor
 
     command = [sys.executable, "-m", "hardcase.cli", "cloud", "worker", *_worker_flags(args, url)]
     workers = [Supervisor(command, environment, lambda event: _relay(args.json, event)) for _ in range(args.workers)]

@@ -22,7 +22,7 @@ from ..training.folders import DEMO, claimed, list_files
 from .train import add_effort
 
 if TYPE_CHECKING:
-    from hardcase_cloud.fleet.journal import Outcome
+    from hardcase_cloud.sim.fleet.journal import Outcome
     from hardcase_edge.batch.quality import Quality
     from hardcase_export.drafts.front import Front, Point
     from hardcase_train.tasks.task import Task
@@ -224,7 +224,7 @@ def _cloud(hpc: Path) -> Iterator[tuple[str, list[Process]]]:
 
 
 def _run_fleet(bundle: Path, task: Task, url: str, name: str) -> tuple[list[Outcome], list[str]]:
-    from hardcase_cloud.fleet.sockets import Fleet
+    from hardcase_cloud.sim.fleet.sockets import Fleet
     from hardcase_edge.bundle.load import load_bundle
 
     prefix = name.replace(" ", "-")
@@ -238,7 +238,7 @@ def _run_with_kill(
 ) -> tuple[list[Outcome], list[str], tuple[float, float]]:
     import numpy as np
 
-    from hardcase_cloud.fleet.sockets import Fleet
+    from hardcase_cloud.sim.fleet.sockets import Fleet
     from hardcase_edge.bundle.load import load_bundle
     from hardcase_edge.device.device import RuntimeConfig
 

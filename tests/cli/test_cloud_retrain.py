@@ -17,12 +17,12 @@ import pytest
 
 from hardcase.cli import main
 from hardcase.services import rollout
-from hardcase_cloud.records.came_back import came_back
-from hardcase_cloud.records.cases import case_of
-from hardcase_cloud.records.database import Database
-from hardcase_cloud.records.incoming import Incoming
-from hardcase_cloud.records.labels import Labels
-from hardcase_cloud.records.rollouts import Rollouts
+from hardcase_cloud.keep.records.came_back import came_back
+from hardcase_cloud.keep.records.cases import case_of
+from hardcase_cloud.keep.records.database import Database
+from hardcase_cloud.keep.records.incoming import Incoming
+from hardcase_cloud.keep.records.labels import Labels
+from hardcase_cloud.keep.records.rollouts import Rollouts
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.link.wire import facts_topic
 from hardcase_edge.store.folder import Store

@@ -17,13 +17,13 @@ import pytest
 from hardcase.cli import main
 from hardcase.services import rollout
 from hardcase.services.flags import parse_time
+from hardcase_cloud.keep.records.database import Database
+from hardcase_cloud.keep.records.dialects import Row
+from hardcase_cloud.keep.records.incoming import Incoming
+from hardcase_cloud.keep.records.labels import Labels
+from hardcase_cloud.keep.records.rollouts import Rollouts
 from hardcase_cloud.mqtt.socket_line import Line, open_line
-from hardcase_cloud.records.database import Database
-from hardcase_cloud.records.dialects import Row
-from hardcase_cloud.records.incoming import Incoming
-from hardcase_cloud.records.labels import Labels
-from hardcase_cloud.records.rollouts import Rollouts
-from hardcase_cloud.rollouts import serve
+from hardcase_cloud.rollout.waves import serve
 from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.bundle.compatible import identity_in
 from hardcase_edge.bundle.prices import Prices
@@ -48,7 +48,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 @pytest.fixture(autouse=True)
 def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serve, "STEP_S", 0.02)
-    monkeypatch.setattr("hardcase_cloud.updates.serve.STEP_S", 0.02)
+    monkeypatch.setattr("hardcase_cloud.rollout.updates.serve.STEP_S", 0.02)
     for service in ("offer", "rollout"):
         monkeypatch.setattr(f"hardcase.services.{service}.on_stop_signals", lambda stop: None)
 
@@ -245,7 +245,7 @@ def test_whether_a_worker_answers_is_said_before_anything_is_sent(
 def test_a_running_roll_out_asks_for_a_worker_again_and_on_its_own_connection(
     broker: Broker, fleet: Fleet, devices: Devices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hardcase_cloud.updates.serve.RELOAD_S", 0.05)
+    monkeypatch.setattr("hardcase_cloud.rollout.updates.serve.RELOAD_S", 0.05)
     opened: list[Address] = []
 
     def counted(address: Address, *settings: Any) -> Line:

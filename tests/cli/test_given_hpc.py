@@ -18,7 +18,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import hardcase
 from hardcase.cli import main
-from hardcase_cloud.answering.onnx_model import Hpc
+from hardcase_cloud.answer.onnx_model import Hpc
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_train.data.split import random_split
 from tests.helpers.train.problems import legacy_columns, legacy_toml, run, toml, write_csv

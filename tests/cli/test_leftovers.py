@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hardcase.cli import main
-from hardcase_cloud.enrolment.folder import AuthorityFolder
+from hardcase_cloud.rollout.enrolment.folder import AuthorityFolder
 from hardcase_edge.card.places import put
 from hardcase_edge.store.folder import Store
 from hardcase_train.sweep.job_cache import JobCache

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hardcase.cli import main
-from hardcase_cloud.answering.onnx_model import Hpc
+from hardcase_cloud.answer.onnx_model import Hpc
 from hardcase_edge.bundle.file import unpack_bundle
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.errors import InputError

@@ -20,9 +20,9 @@ import numpy as np
 import pytest
 
 from hardcase.cli import main
-from hardcase_cloud.records.cases import case_of
-from hardcase_cloud.records.database import Database
-from hardcase_cloud.records.incoming import Incoming
+from hardcase_cloud.keep.records.cases import case_of
+from hardcase_cloud.keep.records.database import Database
+from hardcase_cloud.keep.records.incoming import Incoming
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.program.window import window_features
 from hardcase_edge.store.folder import Store

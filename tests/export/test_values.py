@@ -19,7 +19,7 @@ from sklearn.ensemble import GradientBoostingRegressor
 
 import hardcase
 from hardcase.verbs import evaluate, export, inspect
-from hardcase_cloud.answering.onnx_model import Hpc
+from hardcase_cloud.answer.onnx_model import Hpc
 from hardcase_edge.bundle.file import Bundle, pack_bundle, read_bundle_bytes, unpack_bundle
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.cli import main as edge

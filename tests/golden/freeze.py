@@ -29,10 +29,10 @@ from pyarrow.csv import write_csv
 from sklearn.datasets import load_wine
 
 from hardcase.demo.processes import Process, start_broker, start_worker
-from hardcase_cloud.fleet.scenario import read_scenario
-from hardcase_cloud.records.database import Database
-from hardcase_cloud.records.parquet import write_parquet
-from hardcase_cloud.replay.world import World
+from hardcase_cloud.keep.records.database import Database
+from hardcase_cloud.keep.records.parquet import write_parquet
+from hardcase_cloud.sim.fleet.scenario import read_scenario
+from hardcase_cloud.sim.replay.world import World
 
 ROOT = Path(__file__).resolve().parents[2]
 TOLD_BY_CLOCKS = frozenset({

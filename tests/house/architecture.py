@@ -16,7 +16,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(HERE))
 
-from tests.house.rooms import FLOORS, FOLDERS, module_graph, parsed, room_graph, room_of  # noqa: E402
+from tests.house.rooms import FLOORS, FOLDERS, groups_of, module_graph, parsed, room_graph, room_of  # noqa: E402
 
 PAGE = HERE / "ARCHITECTURE.md"
 BEGIN, END = "<!-- rooms -->\n", "<!-- /rooms -->"
@@ -35,7 +35,7 @@ def tables() -> str:
         root = HERE / folder
         lines += [f"### {distribution}", "", first_line(root / "__init__.py"), ""]
         modules = module_graph(root, distribution)
-        rooms = room_graph(modules)
+        rooms, groups = room_graph(modules), groups_of(modules)
         for k, floor in enumerate(FLOORS[distribution], start=1):
             methods = sorted(room for room in rooms if room.startswith("methods."))
             for room in methods if floor == ("methods.*",) else floor:
@@ -50,7 +50,7 @@ def tables() -> str:
                 about = f"(floor {k}; imports rooms: {below}): {first_line(path / '__init__.py')}"
                 lines.append(f"**`{room.replace('.', '/')}/`** {about}")
                 lines += ["", "| module | what lives there |", "|---|---|"]
-                files = sorted(m for m in modules if room_of(m) == room and m not in (room, ""))
+                files = sorted(m for m in modules if room_of(m, groups) == room and m not in (room, ""))
                 for module in files:
                     file = root / f"{module.replace('.', '/')}.py"
                     if file.exists():

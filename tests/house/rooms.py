@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -42,8 +42,9 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("scorers",), ("picking",), ("bundle", "joint", "to_onnx", "to_tflite"), ("runtimes", "foreign_model"),
     ),
     "hardcase_cloud": (
-        ("metrics", "mqtt", "slow_link"), ("broker", "answering", "records", "enrolment", "updates"),
-        ("rollouts",), ("fleet", "dashboard"), ("replay",),
+        ("mqtt", "keep.metrics"), ("broker", "answer", "keep.records"), ("keep.dashboard",),
+        ("rollout.updates", "rollout.enrolment"), ("rollout.waves",), ("sim.slow_link",), ("sim.fleet",),
+        ("sim.replay",),
     ),
     "hardcase": (
         ("options",), ("measuring",), ("reports",), ("demo", "training", "flashing"),
@@ -70,10 +71,17 @@ def module_name(path: Path, folder: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def room_of(module: str) -> str:
-    """The room of a module: its first word, and behind ``methods`` its second, too."""
+def room_of(module: str, groups: Collection[str] = ("methods",)) -> str:
+    """The room of a module: its first word, and in a group of rooms its second, too."""
     words = module.split(".")
-    return ".".join(words[:2]) if words[0] == "methods" and len(words) > 1 else words[0]
+    return ".".join(words[:2]) if words[0] in groups and len(words) > 1 else words[0]
+
+
+def groups_of(modules: Iterable[str]) -> set[str]:
+    """The groups of rooms among modules: packages of two floors that have packages alone."""
+    names = {tuple(m.split(".")) for m in modules}
+    rooms = {m[:2] for m in names if len(m) > 2}
+    return {g for g, *_ in rooms} - {m[0] for m in names if len(m) == 2 and m not in rooms}
 
 
 def imported(path: Path, package: str, distribution: str) -> Iterator[str]:
@@ -109,11 +117,14 @@ def module_graph(folder: Path, distribution: str) -> Graph:
 
 
 def room_graph(modules: Mapping[str, set[str]]) -> Graph:
-    """Every room, and the rooms that its modules import; the facade and the registry above the rooms are none."""
-    graph: Graph = {room_of(m): set() for m in modules if m not in ("", "methods")}
+    """Every room, and the rooms that its modules import; a facade, and a registry above a group, are none."""
+    groups = groups_of(modules)
+    above = {"", *groups}
+    graph: Graph = {room_of(m, groups): set() for m in modules if m not in above}
     for module, targets in modules.items():
-        if module not in ("", "methods"):
-            graph[room_of(module)] |= {room_of(t) for t in targets if t != "methods"} - {room_of(module)}
+        if module not in above:
+            room = room_of(module, groups)
+            graph[room] |= {room_of(t, groups) for t in targets if t not in above} - {room}
     return graph
 
 
@@ -162,9 +173,10 @@ def lines_of(root: Path) -> dict[str, dict[str, int]]:
 def lines_in(folder: Path) -> dict[str, int]:
     """The lines of each room of a folder."""
     counts: dict[str, int] = {}
+    groups = groups_of(module_name(p, folder) for p in folder.rglob("*.py")) if folder.name != "tests" else set()
     for path in sorted(folder.rglob("*")):
         if path.suffix in SOURCES and "__pycache__" not in path.parts:
-            room = room_of(module_name(path, folder)) if len(path.relative_to(folder).parts) > 1 else "."
+            room = room_of(module_name(path, folder), groups) if len(path.relative_to(folder).parts) > 1 else "."
             counts[room] = counts.get(room, 0) + len(path.read_text(encoding="utf-8").splitlines())
     return dict(sorted(counts.items()))
 
@@ -189,7 +201,8 @@ def report(root: Path) -> str:
         n_lines = sum(len(p.read_text(encoding="utf-8").splitlines()) for p in (root / folder).rglob("*.py"))
         rooms = room_graph(modules)
         files = [m for m in modules if not (root / folder / m.replace(".", "/")).is_dir()]
-        largest = max(sum(room_of(m) == r for m in files) for r in rooms)
+        groups = groups_of(modules)
+        largest = max(sum(room_of(m, groups) == r for m in files) for r in rooms)
         arrows = sum(map(len, modules.values()))
         part = (len(files), n_lines, floors(modules), arrows, len(circles(modules)))
         rows.append(

@@ -41,10 +41,10 @@ MAY_IMPORT = {
 }  # fmt: skip
 # what single modules of the cloud may import, each of an extra
 CLOUD_EXTRAS = {
-    "dashboard/app.py": {"starlette"},
-    "dashboard/server.py": {"starlette", "uvicorn"},
-    "records/dialects.py": {"psycopg"},
-    "records/parquet.py": {"pyarrow"},
+    "keep/dashboard/app.py": {"starlette"},
+    "keep/dashboard/server.py": {"starlette", "uvicorn"},
+    "keep/records/dialects.py": {"psycopg"},
+    "keep/records/parquet.py": {"pyarrow"},
 }
 # what single modules of the device may import
 DEVICE_EXTRAS = {
@@ -230,7 +230,10 @@ def test_deciding_without_a_broker_imports_no_paho() -> None:
 
 
 def test_the_cloud_has_one_client_of_mqtt() -> None:
-    rooms = "records.keeper updates.serve updates.served enrolment.worker answering.worker fleet.sockets mqtt.check"
+    rooms = (
+        "keep.records.keeper rollout.updates.serve rollout.updates.served rollout.enrolment.worker answer.worker "
+        "sim.fleet.sockets mqtt.check"
+    )
     code = "".join(f"import hardcase_cloud.{name}\n" for name in rooms.split())
     code += "import hardcase_edge.framing.websocket, sys\nprint(*sys.modules)"
     loaded = run(code).split()

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from hardcase_cloud.broker.embedded import EmbeddedBroker
-from hardcase_cloud.updates.campaign import Campaign
-from hardcase_cloud.updates.offer import make_offer
-from hardcase_cloud.updates.serve import Server
+from hardcase_cloud.rollout.updates.campaign import Campaign
+from hardcase_cloud.rollout.updates.offer import make_offer
+from hardcase_cloud.rollout.updates.serve import Server
 from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.link.address import parse_address
 from hardcase_edge.link.wire import facts_topic

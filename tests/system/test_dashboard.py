@@ -19,17 +19,17 @@ from pathlib import Path
 import pytest
 
 from hardcase.services import dashboard as services
-from hardcase_cloud.dashboard.app import make_app
-from hardcase_cloud.dashboard.bundles import Feature, Known
-from hardcase_cloud.dashboard.figures import Figures
-from hardcase_cloud.dashboard.server import Server
-from hardcase_cloud.records.database import Database
-from hardcase_cloud.records.devices import Devices, Seen
-from hardcase_cloud.records.incoming import Incoming
-from hardcase_cloud.records.keeper import Keeper
-from hardcase_cloud.records.rollouts import Rollouts
-from hardcase_cloud.rollouts.machine import Rollout
-from hardcase_cloud.rollouts.plan import Plan
+from hardcase_cloud.keep.dashboard.app import make_app
+from hardcase_cloud.keep.dashboard.bundles import Feature, Known
+from hardcase_cloud.keep.dashboard.figures import Figures
+from hardcase_cloud.keep.dashboard.server import Server
+from hardcase_cloud.keep.records.database import Database
+from hardcase_cloud.keep.records.devices import Devices, Seen
+from hardcase_cloud.keep.records.incoming import Incoming
+from hardcase_cloud.keep.records.keeper import Keeper
+from hardcase_cloud.keep.records.rollouts import Rollouts
+from hardcase_cloud.rollout.waves.machine import Rollout
+from hardcase_cloud.rollout.waves.plan import Plan
 from hardcase_edge.link.address import parse_address
 from tests.edge.outbox.test_evidence import WAV, png
 from tests.helpers.cli.browser import BROWSER, Browser

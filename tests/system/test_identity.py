@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hardcase_cloud.enrolment.folder import AuthorityFolder
+from hardcase_cloud.rollout.enrolment.folder import AuthorityFolder
 from hardcase_edge.cli import main as edge
 from hardcase_edge.errors import LinkError
 from hardcase_edge.identity.by_hand import enrol_now

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from hardcase_cloud.answering.onnx_model import Hpc
-from hardcase_cloud.fleet.journal import Outcome
-from hardcase_cloud.fleet.sockets import Fleet
+from hardcase_cloud.answer.onnx_model import Hpc
+from hardcase_cloud.sim.fleet.journal import Outcome
+from hardcase_cloud.sim.fleet.sockets import Fleet
 from hardcase_edge.device.device import Device, RuntimeConfig
 from hardcase_edge.errors import InputError
 from hardcase_edge.link.link import Link, LinkConfig
@@ -150,7 +150,7 @@ def test_after_an_outage_of_the_broker_a_device_is_back_within_three_seconds(tmp
 
 
 def test_a_fleet_without_a_broker_decides_everything_alone(hpc, monkeypatch):
-    monkeypatch.setattr("hardcase_cloud.fleet.sockets.CONNECT_S", 0.2)
+    monkeypatch.setattr("hardcase_cloud.sim.fleet.sockets.CONNECT_S", 0.2)
     rows = rows_of(60)
     fleet = Fleet(half_forwarding(hpc.sha256), rows, f"mqtt://127.0.0.1:{free_port()}", n_devices=3)
     outcomes = fleet.run(20)
@@ -178,7 +178,7 @@ def test_costs_and_bytes_of_a_fleet_are_those_of_its_requests(tmp_path, hpc):
 
 
 def test_reconcile_sees_what_does_not_add_up(hpc, monkeypatch):
-    monkeypatch.setattr("hardcase_cloud.fleet.sockets.CONNECT_S", 0.0)
+    monkeypatch.setattr("hardcase_cloud.sim.fleet.sockets.CONNECT_S", 0.0)
     fleet = Fleet(half_forwarding(hpc.sha256), rows_of(6), f"mqtt://127.0.0.1:{free_port()}", n_devices=2)
     fleet.run(20)
     assert fleet.reconcile() == []

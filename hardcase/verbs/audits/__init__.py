@@ -35,8 +35,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Check all devices; the exit status."""
-    from hardcase_cloud.records.database import Database
-    from hardcase_cloud.rollouts.drawn import checked_audits
+    from hardcase_cloud.keep.records.database import Database
+    from hardcase_cloud.rollout.waves.drawn import checked_audits
     from hardcase_edge.settings.values import parse_share
 
     share = None if args.audit is None else parse_share(args.audit, "--audit")

@@ -14,7 +14,7 @@ from ...options import add_json, report
 from . import simulate
 
 if TYPE_CHECKING:
-    from hardcase_cloud.replay.world import Report
+    from hardcase_cloud.sim.replay.world import Report
 
 __all__ = ["EXAMPLES", "HELP", "TERMS", "arguments", "run"]
 
@@ -45,8 +45,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _replay(args: argparse.Namespace) -> int:
-    from hardcase_cloud.fleet.scenario import read_scenario
-    from hardcase_cloud.replay.world import replay
+    from hardcase_cloud.sim.fleet.scenario import read_scenario
+    from hardcase_cloud.sim.replay.world import replay
 
     if not 0 <= args.seed <= MAX_SEED or not 1 <= args.seeds <= 1_000_000:
         raise InputError(f"seeds {args.seed} and {args.seeds} more; use 0 to {MAX_SEED}, and 1 to 1000000 of them")
@@ -86,6 +86,6 @@ def _lines(result: Report, cpu_s: float) -> list[str]:
 
 
 def _kinds() -> tuple[str, ...]:
-    from hardcase_cloud.fleet.scenario import KINDS
+    from hardcase_cloud.sim.fleet.scenario import KINDS
 
     return KINDS

@@ -19,10 +19,10 @@ from ...services.events import on_stop_signals
 from ...services.flags import broker_argument, number, positive, tls_arguments
 
 if TYPE_CHECKING:
-    from hardcase_cloud.answering.supervisor import Supervisor
-    from hardcase_cloud.fleet.scenario import Scenario
-    from hardcase_cloud.fleet.sockets import Fleet
-    from hardcase_cloud.slow_link.link import SlowLink
+    from hardcase_cloud.answer.supervisor import Supervisor
+    from hardcase_cloud.sim.fleet.scenario import Scenario
+    from hardcase_cloud.sim.fleet.sockets import Fleet
+    from hardcase_cloud.sim.slow_link.link import SlowLink
     from hardcase_edge.link.address import Address
 
 __all__ = ["HELP", "arguments", "run"]
@@ -57,11 +57,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Simulate; 1 if a decision did not end, or ended twice."""
-    from hardcase_cloud.fleet.faults import check_scenario, link_of
-    from hardcase_cloud.fleet.scenario import Cloud as CloudOf
-    from hardcase_cloud.fleet.scenario import Fleet as FleetOf
-    from hardcase_cloud.fleet.scenario import Network as NetworkOf
-    from hardcase_cloud.fleet.scenario import Scenario, read_scenario
+    from hardcase_cloud.sim.fleet.faults import check_scenario, link_of
+    from hardcase_cloud.sim.fleet.scenario import Cloud as CloudOf
+    from hardcase_cloud.sim.fleet.scenario import Fleet as FleetOf
+    from hardcase_cloud.sim.fleet.scenario import Network as NetworkOf
+    from hardcase_cloud.sim.fleet.scenario import Scenario, read_scenario
 
     if args.report is not None:
         _check_report(args.report)
@@ -116,7 +116,7 @@ def _address(args: argparse.Namespace) -> Address:
 
 def _fleet(args: argparse.Namespace, scenario: Scenario, n_devices: int, link: SlowLink | None) -> tuple[Fleet, float]:
     """The fleet, and how long its devices decide."""
-    from hardcase_cloud.fleet.sockets import Fleet
+    from hardcase_cloud.sim.fleet.sockets import Fleet
     from hardcase_edge.bundle.load import load_bundle
     from hardcase_edge.device.device import RuntimeConfig
     from hardcase_edge.program.inner import MEMORY
@@ -147,7 +147,7 @@ def _fleet(args: argparse.Namespace, scenario: Scenario, n_devices: int, link: S
 
 
 def _workers(args: argparse.Namespace) -> list[Supervisor]:
-    from hardcase_cloud.answering.supervisor import Supervisor
+    from hardcase_cloud.answer.supervisor import Supervisor
 
     if args.hpc is None:
         return []
@@ -165,8 +165,8 @@ def _workers(args: argparse.Namespace) -> list[Supervisor]:
 def _simulate(
     args: argparse.Namespace, fleet: Fleet, scenario: Scenario, seconds: float, workers: list[Supervisor]
 ) -> dict[str, Any]:
-    from hardcase_cloud.fleet.faults import steps_of
-    from hardcase_cloud.fleet.sockets import not_connected
+    from hardcase_cloud.sim.fleet.faults import steps_of
+    from hardcase_cloud.sim.fleet.sockets import not_connected
 
     from .page import latencies, per_second
 

@@ -136,8 +136,8 @@ def _roll_out(args: argparse.Namespace) -> int:
     """Sign the bundle, and begin its roll-out, or go on with it; the exit status."""
     from hashlib import sha256
 
-    from hardcase_cloud.records.database import Database
-    from hardcase_cloud.records.rollouts import OPEN, Rollouts
+    from hardcase_cloud.keep.records.database import Database
+    from hardcase_cloud.keep.records.rollouts import OPEN, Rollouts
 
     from .steps import sign
 

@@ -18,7 +18,7 @@ from hardcase_edge.errors import InputError
 from .rows import LEAST_BY_PEOPLE, Rows, carried, standing_for
 
 if TYPE_CHECKING:
-    from hardcase_cloud.records.came_back import CameBack
+    from hardcase_cloud.keep.records.came_back import CameBack
     from hardcase_edge.bundle.load import Loaded
     from hardcase_edge.program.definition import Program
 
@@ -41,7 +41,7 @@ def compare(old: Loaded, new: Path, found: Rows, hpc: Path | None, worse_by: flo
     """
     import numpy as np
 
-    from hardcase_cloud.records.came_back import fair
+    from hardcase_cloud.keep.records.came_back import fair
     from hardcase_edge.bundle.load import load_bundle
 
     at = {id(row): k for k, row in enumerate(found.all_rows)}

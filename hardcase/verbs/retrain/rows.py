@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from hardcase_cloud.records.came_back import CameBack
+    from hardcase_cloud.keep.records.came_back import CameBack
     from hardcase_edge.bundle.load import Loaded
     from hardcase_edge.bundle.manifest import Manifest
 
@@ -120,8 +120,8 @@ def read_rows(args: argparse.Namespace, olds: Sequence[Loaded]) -> Rows:
     InputError
         The store cannot be used, has too few rows, or ``--audited`` is missing or not a share above 0.
     """
-    from hardcase_cloud.records.came_back import came_back
-    from hardcase_cloud.records.database import Database
+    from hardcase_cloud.keep.records.came_back import came_back
+    from hardcase_cloud.keep.records.database import Database
     from hardcase_edge.program.readings import normalise
 
     names, manifest, program = [each.bundle.sha256 for each in olds], olds[0].manifest, olds[0].machine.program
@@ -196,7 +196,7 @@ def standing_for(
 
 def _f0_right(args: argparse.Namespace, old: Loaded, rows: Sequence[CameBack]) -> float:
     """The share of these rows that f0 answers with their label."""
-    from hardcase_cloud.answering.onnx_model import Hpc
+    from hardcase_cloud.answer.onnx_model import Hpc
 
     model, labels = Hpc(args.hpc), [str(c) for c in old.manifest.classes]
     answers = model.answer([row.readings for row in rows])

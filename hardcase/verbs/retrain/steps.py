@@ -248,7 +248,7 @@ def _table(old: Loaded, found: Rows, config: Config, path: Path) -> Table:
     """
     import numpy as np
 
-    from hardcase_cloud.records.came_back import fair
+    from hardcase_cloud.keep.records.came_back import fair
     from hardcase_train.data.table import Labels, Table
 
     manifest, program, names = old.manifest, old.machine.program, carried(old)

@@ -12,9 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from hardcase.cli import main
-from hardcase_cloud.answering.onnx_model import Hpc
-from hardcase_cloud.answering.service import Service
-from hardcase_cloud.answering.worker import Worker, default_group
+from hardcase_cloud.answer.onnx_model import Hpc
+from hardcase_cloud.answer.service import Service
+from hardcase_cloud.answer.worker import Worker, default_group
 from hardcase_cloud.broker import acl
 from hardcase_cloud.broker.acl import MARK, read_devices, write_acl
 from hardcase_cloud.broker.passwords import hash_of, parse_lines

@@ -11,9 +11,9 @@ import time
 import pytest
 
 from hardcase.cli import main
-from hardcase_cloud.answering.onnx_model import Hpc
-from hardcase_cloud.answering.service import Service
-from hardcase_cloud.answering.worker import Worker
+from hardcase_cloud.answer.onnx_model import Hpc
+from hardcase_cloud.answer.service import Service
+from hardcase_cloud.answer.worker import Worker
 from hardcase_cloud.broker.rules import BROKERS, rules_for
 from hardcase_edge.errors import InputError
 from hardcase_edge.link.address import parse_address

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from hardcase_cloud.answering.onnx_model import Hpc
-from hardcase_cloud.answering.service import Service
-from hardcase_cloud.answering.worker import Worker, default_group
+from hardcase_cloud.answer.onnx_model import Hpc
+from hardcase_cloud.answer.service import Service
+from hardcase_cloud.answer.worker import Worker, default_group
+from hardcase_cloud.keep.records.database import Database
+from hardcase_cloud.keep.records.keeper import Keeper
 from hardcase_cloud.mqtt.check import NO, YES, check_broker
-from hardcase_cloud.records.database import Database
-from hardcase_cloud.records.keeper import Keeper
 from hardcase_edge.link.address import Address, parse_address
 from hardcase_edge.link.connection import Connection, ConnectionConfig
 from hardcase_edge.link.wire import OK, ack_topic, decision_topic, request_topic, unpack_reply
@@ -51,7 +51,7 @@ def nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
 def test_a_worker_of_each_tenant_answers_its_devices_whatever_their_names(
     nats: Address, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hardcase_cloud.answering.worker.LAST_CALL_S", 0.01)
+    monkeypatch.setattr("hardcase_cloud.answer.worker.LAST_CALL_S", 0.01)
     hpc = Hpc(write_model(tmp_path))
     workers = [Worker(Service(hpc), nats, default_group(hpc.sha256), tenant=tenant) for tenant in ("", "acme")]
     for worker in workers:

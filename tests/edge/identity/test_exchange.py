@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from hardcase_cloud.enrolment.certificates import issue, make_authority
+from hardcase_cloud.rollout.enrolment.certificates import issue, make_authority
 from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.errors import InputError, WireError
 from hardcase_edge.identity.der import Facts

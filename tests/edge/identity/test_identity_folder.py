@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from hardcase_cloud.enrolment.certificates import read_request as read_asked
-from hardcase_cloud.enrolment.folder import AuthorityFolder
+from hardcase_cloud.rollout.enrolment.certificates import read_request as read_asked
+from hardcase_cloud.rollout.enrolment.folder import AuthorityFolder
 from hardcase_edge import __version__
 from hardcase_edge.base.clock import Clock
 from hardcase_edge.cli import main

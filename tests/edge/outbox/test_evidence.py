@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from hardcase_cloud.records.database import Database
-from hardcase_cloud.records.keeper import Keeper
+from hardcase_cloud.keep.records.database import Database
+from hardcase_cloud.keep.records.keeper import Keeper
 from hardcase_edge.cli import main
 from hardcase_edge.link.address import parse_address
 from hardcase_edge.outbox.evidence import MAX_EVIDENCE_BYTES, Evidence, from_record, type_of

@@ -13,8 +13,8 @@ from contextlib import closing
 import pytest
 
 from hardcase.cli import main as cloud_main
-from hardcase_cloud.records.database import Database
-from hardcase_cloud.records.keeper import Keeper
+from hardcase_cloud.keep.records.database import Database
+from hardcase_cloud.keep.records.keeper import Keeper
 from hardcase_edge import __version__
 from hardcase_edge.audits.bank import AuditedBank
 from hardcase_edge.audits.companion import auditing_of

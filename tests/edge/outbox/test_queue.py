@@ -9,7 +9,7 @@ import random
 
 import pytest
 
-from hardcase_cloud.records import dialects
+from hardcase_cloud.keep.records import dialects
 from hardcase_edge.outbox import file as outbox_file
 from hardcase_edge.outbox.acks import MAX_RANGES, pack_acks
 from hardcase_edge.outbox.drain import DrainConfig

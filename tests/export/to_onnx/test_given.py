@@ -26,7 +26,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
-from hardcase_cloud.answering.onnx_model import Hpc
+from hardcase_cloud.answer.onnx_model import Hpc
 from hardcase_edge.errors import InputError
 from hardcase_export.to_onnx.from_sklearn import convert_hpc
 from hardcase_export.to_onnx.given import open_given

@@ -35,7 +35,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier, ExtraTreeClassifier
 
-from hardcase_cloud.answering.onnx_model import Hpc
+from hardcase_cloud.answer.onnx_model import Hpc
 from hardcase_edge.errors import InputError
 from hardcase_export.to_onnx.from_sklearn import convert_hpc
 from hardcase_export.to_onnx.hpc import MAX_APART, export_hpc

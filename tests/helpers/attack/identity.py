@@ -10,9 +10,9 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
-from hardcase_cloud.enrolment.certificates import key_digest
-from hardcase_cloud.enrolment.desk import Desk
-from hardcase_cloud.enrolment.folder import AuthorityFolder
+from hardcase_cloud.rollout.enrolment.certificates import key_digest
+from hardcase_cloud.rollout.enrolment.desk import Desk
+from hardcase_cloud.rollout.enrolment.folder import AuthorityFolder
 from hardcase_edge.identity.der import read_certificate
 from hardcase_edge.identity.exchange import Exchange
 from hardcase_edge.identity.messages import ISSUED, enrol_topic, pack_enrol, unpack_enrolled

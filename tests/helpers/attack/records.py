@@ -11,8 +11,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from hardcase_cloud.records.database import Database
-from hardcase_cloud.records.incoming import parse_record
+from hardcase_cloud.keep.records.database import Database
+from hardcase_cloud.keep.records.incoming import parse_record
 from hardcase_edge.errors import WireError
 from hardcase_edge.link.wire import decision_topic
 from hardcase_edge.outbox.drain import DrainConfig

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
-from hardcase_cloud.enrolment.certificates import make_key
+from hardcase_cloud.rollout.enrolment.certificates import make_key
 
 __all__ = ["DAY", "NOW", "key", "request"]
 

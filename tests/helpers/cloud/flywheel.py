@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardcase.cli import main as hardcase
-from hardcase_cloud.records.database import Database
+from hardcase_cloud.keep.records.database import Database
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.cli import main as edge
 

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from hardcase_cloud.broker.mutual_tls import write_mutual_tls
-from hardcase_cloud.enrolment.desk import Desk
-from hardcase_cloud.enrolment.folder import AuthorityFolder
-from hardcase_cloud.enrolment.worker import EnrolmentWorker
+from hardcase_cloud.rollout.enrolment.desk import Desk
+from hardcase_cloud.rollout.enrolment.folder import AuthorityFolder
+from hardcase_cloud.rollout.enrolment.worker import EnrolmentWorker
 from hardcase_edge.link.address import parse_address
 
 from .brokers import Broker, free_port

@@ -6,16 +6,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import count
 
-from hardcase_cloud.answering.service import Outgoing, Service
-from hardcase_cloud.records.database import Database
-from hardcase_cloud.records.incoming import Incoming
-from hardcase_cloud.replay.device import Device
-from hardcase_cloud.replay.disk import Disk
-from hardcase_cloud.replay.keeper import Keeper
-from hardcase_cloud.replay.rollout import Director
-from hardcase_cloud.replay.worker import Worker
-from hardcase_cloud.replay.world import World
-from hardcase_cloud.rollouts.machine import Rollout
+from hardcase_cloud.answer.service import Outgoing, Service
+from hardcase_cloud.keep.records.database import Database
+from hardcase_cloud.keep.records.incoming import Incoming
+from hardcase_cloud.rollout.waves.machine import Rollout
+from hardcase_cloud.sim.replay.device import Device
+from hardcase_cloud.sim.replay.disk import Disk
+from hardcase_cloud.sim.replay.keeper import Keeper
+from hardcase_cloud.sim.replay.rollout import Director
+from hardcase_cloud.sim.replay.worker import Worker
+from hardcase_cloud.sim.replay.world import World
 from hardcase_edge.exchange.exchange import Exchange
 
 __all__ = ["FAULTS"]

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from hardcase_cloud.updates.campaign import GOOD, ROLLED_BACK, Campaign
+from hardcase_cloud.rollout.updates.campaign import GOOD, ROLLED_BACK, Campaign
 from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.errors import BundleError, InputError, StoreError
 from hardcase_edge.release.content import Content

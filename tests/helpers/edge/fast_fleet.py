@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from hardcase_cloud.updates.offer import _offer
+from hardcase_cloud.rollout.updates.offer import _offer
 from hardcase_edge.store import metadata
 from hardcase_edge.store.metadata import canonical
 from hardcase_edge.store.repository import Files
@@ -33,7 +33,7 @@ def fast_signatures():
     """Signatures are what ``FastFleet`` makes; all else of the metadata is as it is."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(metadata, "is_signed", lambda message, signature, public: signature == digest(message, public))
-        patch.setattr("hardcase_cloud.updates.offer.CHUNK_BYTES", messages.MIN_CHUNK_BYTES)
+        patch.setattr("hardcase_cloud.rollout.updates.offer.CHUNK_BYTES", messages.MIN_CHUNK_BYTES)
         yield
 
 

@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from hardcase_cloud.enrolment.certificates import issue, key_pem, make_authority
+from hardcase_cloud.rollout.enrolment.certificates import issue, key_pem, make_authority
 from hardcase_edge.errors import HardcaseError
 from hardcase_edge.identity import folder as module
 from hardcase_edge.identity.der import from_pem, to_pem

@@ -11,8 +11,8 @@ import random
 from collections import Counter
 from pathlib import Path
 
-from hardcase_cloud.records.database import Database
-from hardcase_cloud.records.incoming import Incoming, parse_record
+from hardcase_cloud.keep.records.database import Database
+from hardcase_cloud.keep.records.incoming import Incoming, parse_record
 from hardcase_edge.link.wire import decision_topic
 from hardcase_edge.outbox.acks import pack_acks
 from hardcase_edge.outbox.boot import next_boot

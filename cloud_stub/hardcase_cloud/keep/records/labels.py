@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Labels of records beside the device's answers: f0's, which answers the audits of a store, and those of people."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from hardcase_edge.base.files import read_bounded
+from hardcase_edge.errors import InputError
+
+from .database import MINUTES, Database
+from .dialects import Row
+from .incoming import MOST, is_request, word
+from .standing import Audited, add_audits
+
+__all__ = ["F0", "PERSON", "Labels", "label_some", "read_labels"]
+
+F0 = "f0"  # the source of labels that f0 has given
+PERSON = "person"  # and of those of people, which win in training
+BATCH = 500
+MAX_LABELS_BYTES = 256 * 1024 * 1024
+_NUMBER = re.compile(r"[0-9]{1,16}", re.ASCII)
+
+
+class Labels:
+    """Labels of one store: a record has one of each source. Each method is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self._it = database.dialect
+
+    def unlabelled(self, source: str, most: int) -> list[Row]:
+        """Audits without a label of this source, the newest first: device, boot, sequence, received, record."""
+        return self.database.read(
+            "SELECT r.device, r.boot, r.sequence, r.received, r.record FROM records r WHERE r.kind = 'audit' AND NOT "
+            "EXISTS (SELECT 1 FROM labels l WHERE l.device = r.device AND l.boot = r.boot AND l.sequence = r.sequence "
+            "AND l.source = ?) ORDER BY r.received DESC LIMIT ?",
+            (source, most),
+        )
+
+    def label(self, labels: Sequence[tuple[Row, str, bool]], source: str, now: float) -> int:
+        """Keep labels of audits, each once; returns how many are new.
+
+        Parameters
+        ----------
+        labels : of each the row of ``unlabelled``, the label, and whether the device has decided the same
+        """
+        by_key = {row[:3]: (row, label, agrees) for row, label, agrees in labels}
+
+        def act() -> int:
+            minutes: dict[tuple[str, int], list[int]] = {}
+            audits: list[Audited] = []
+            for key, (row, label, agrees) in sorted(by_key.items()):
+                if not self._it.execute(
+                    "INSERT INTO labels VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING boot",
+                    (*key, source, label, now),
+                ):
+                    continue
+                record = json.loads(row[4])
+                bundle = word(record.get("bundle"))
+                audits.append((record, bundle, word(str(record.get("label"))[:64]), agrees, row[3]))
+                counts = minutes.setdefault((bundle, int(row[3] // 60)), [0, 0])
+                counts[0] += 1
+                counts[1] += agrees
+            rows = [(*key, 0, 0, 0, 0.0, 0, *counts) for key, counts in sorted(minutes.items())]
+            self._it.many(MINUTES, rows)
+            if source == F0:
+                add_audits(self._it, audits)
+            return len(audits)
+
+        return self._it.run(act)
+
+    def label_by_person(self, labels: Sequence[tuple[str, int, int, str]], now: float) -> int:
+        """Keep what people say of records that are here: device, boot, sequence, label; the last word counts.
+
+        Returns how many of them are here.
+        """
+        sql = (
+            "INSERT INTO labels SELECT device, boot, sequence, ?, ?, ? FROM records WHERE device = ? AND boot = ? AND "
+            "sequence = ? ON CONFLICT (device, boot, sequence, source) DO UPDATE SET label = excluded.label, "
+            "received = excluded.received RETURNING boot"
+        )
+
+        def act() -> int:
+            in_order = sorted(labels, key=lambda row: row[:3])  # of one record as they came
+            return sum(len(self._it.execute(sql, (PERSON, label, now, *key))) for *key, label in in_order)
+
+        return self._it.run(act)
+
+    def set_aside(self, rows: Sequence[Row], source: str, now: float) -> None:
+        """Audits that have no label of this source and never will."""
+        sql = "INSERT INTO labels VALUES (?, ?, ?, ?, '', ?) ON CONFLICT DO NOTHING"
+        self._it.run(lambda: self._it.many(sql, [(*row[:3], source, now) for row in rows]))
+
+
+class Model(Protocol):
+    """f0, as ``answer.asking.Answerer``."""
+
+    sha256: str
+    dtypes: tuple[str, ...]
+
+    def answer(self, rows: Sequence[Sequence[Any]]) -> list[tuple[int, int]]: ...
+
+
+def label_some(
+    labels: Labels, model: Model, classes: Sequence[Any], *, now: Callable[[], float] = time.time
+) -> tuple[int, int]:
+    """Label the audits that f0 has not seen, some at a time; returns how many are new, and on how many both agree.
+
+    An audit whose readings are not a request of this f0 gets the empty label, with which no device agrees, so that it
+    is not looked at again; it counts neither as agreement nor as an audit of the bundle.
+
+    Raises
+    ------
+    InputError
+        The store cannot be used, or f0 fails.
+    """
+    waiting = labels.unlabelled(F0, BATCH)
+    records = [json.loads(row[4]) for row in waiting]
+    good = [k for k, record in enumerate(records) if is_request(record.get("readings"), len(model.dtypes))]
+    results = model.answer([records[k]["readings"] for k in good]) if good else []
+    new: list[tuple[Row, str, bool]] = []
+    for k, (index, _) in zip(good, results, strict=True):
+        if not 0 <= index < len(classes):
+            raise InputError(f"f0 answers class {index}, and the bundle has {len(classes)}; name the bundle of this f0")
+        label = str(classes[index])
+        new.append((waiting[k], label, str(records[k].get("label")) == label))
+    n = labels.label(new, F0, now())
+    labels.set_aside([row for k, row in enumerate(waiting) if k not in set(good)], F0, now())
+    return n, sum(agrees for _, _, agrees in new)
+
+
+def read_labels(path: str | Path, classes: Sequence[str]) -> list[tuple[str, int, int, str]]:
+    """What people say of records, from a CSV file with the columns device, boot, sequence and label.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, or a row of it is not a label; the message names its line.
+    """
+    data = read_bounded(Path(path), MAX_LABELS_BYTES, "file of labels", remedy="name a CSV file")
+    try:
+        reader = csv.DictReader(io.StringIO(data.decode("utf-8-sig"), newline=""))
+        lacking = {"device", "boot", "sequence", "label"} - set(reader.fieldnames or ())
+        if lacking:
+            raise InputError(f"{path} has no column {min(lacking)!r}; columns are device, boot, sequence and label")
+        return [_label_of(path, reader.line_num, row, classes) for row in reader]
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not a CSV file in UTF-8: {error}; save it again") from error
+
+
+def _label_of(path: str | Path, line: int, row: dict[str, str], classes: Sequence[str]) -> tuple[str, int, int, str]:
+    boot, sequence, label = row["boot"] or "", row["sequence"] or "", row["label"]
+    if not all(_NUMBER.fullmatch(text) and int(text) <= MOST for text in (boot, sequence)):
+        raise InputError(
+            f"{path}, line {line}: boot and sequence are not whole numbers; take them from cloud store --export"
+        )
+    if label not in classes:
+        raise InputError(
+            f"{path}, line {line}: {str(label)[:60]!r} is not a class; they are {', '.join(classes)[:200]}"
+        )
+    return row["device"] or "", int(boot), int(sequence), label

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A roll-out that is served: what a device says of itself never ends it, and never stops what it does for others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hardcase_cloud.keep.records.database import Database
+from hardcase_cloud.keep.records.devices import Devices, Seen
+from hardcase_cloud.keep.records.rollouts import Rollouts
+from hardcase_cloud.rollout.updates.campaign import Campaign
+from hardcase_cloud.rollout.waves.machine import REFUSED, ROLLED_BACK, Rollout
+from hardcase_cloud.rollout.waves.plan import Plan
+from hardcase_cloud.rollout.waves.serve import Serving
+from hardcase_edge.base.sha256 import sha256
+from hardcase_edge.update.messages import Offer, digests_of
+from tests.helpers.cloud.postgres import running_postgres
+
+DATA = bytes(5_000)
+SHA = sha256(DATA).hex()
+OFFER = Offer(size=len(DATA), sha256=sha256(DATA), chunk_bytes=4_096, digests=digests_of(DATA, 4_096))
+BUNDLE = {"sha256": SHA, "name": "b", "bytes": 5, "root": 0, "targets": 0, "manifest": "{}"}
+HOSTILE = [
+    "\ud800 boom",
+    "zero \0 byte",
+    "\x1b[31m" + "\udfff" * 300,
+    10**400,
+    {"\0": ["\ud800"]},
+    [[]] * 50,
+    None,
+    1e308,
+]
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def rollouts(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rollouts]:
+    if request.param == "sqlite":
+        opened = Database(tmp_path / "s.sqlite")
+        yield Rollouts(opened)
+        opened.close()
+    else:
+        with running_postgres() as cluster:
+            opened = Database(cluster.url)
+            yield Rollouts(opened)
+            opened.close()
+
+
+def serving_of(rollouts: Rollouts, devices: list[str]) -> Serving:
+    machine = Rollout(Plan(canary=100, abort_above=1.0), SHA, devices, 0.0).to_json()
+    number = rollouts.begin(BUNDLE, "/b.hcb", "", "all", machine, devices, 0.0)
+    campaign = Campaign(DATA, OFFER, named=frozenset(devices))
+    clock = iter(range(0, 1_000, 10))
+    return Serving(rollouts, rollouts.rollout(number), campaign, on_change=lambda line: None, now=lambda: next(clock))
+
+
+def test_words_that_no_database_holds_neither_end_a_roll_out_nor_stop_it(rollouts: Rollouts) -> None:
+    devices = [f"d{k}" for k in range(2 * len(HOSTILE))] + ["good"]
+    it = serving_of(rollouts, devices)
+    it.step()
+    for k, words in enumerate(HOSTILE):
+        refused = {"bundle": words, "update": {"state": "refused", "sha256": SHA, "reason": words}}
+        failed = {"bundle": "", "store": {"failed": {"sha256": SHA, "reason": words, "release": "0.0"}}}
+        it.campaign.facts(f"d{2 * k}", json.dumps(refused).encode())
+        it.campaign.facts(f"d{2 * k + 1}", json.dumps(failed).encode())
+    it.campaign.facts("good", json.dumps({"bundle": SHA}).encode())
+    assert it.step(), it.trouble
+    kept = rollouts.instances(1)
+    assert [kept[device][0] for device in devices] == [REFUSED, ROLLED_BACK] * len(HOSTILE) + ["good"]
+    assert all(reason.isprintable() and len(reason) <= 200 for _, _, reason in kept.values())
+    assert "boom" in kept["d0"][2]
+
+
+def test_a_change_that_can_never_be_kept_is_dropped_and_counted(rollouts: Rollouts) -> None:
+    it = serving_of(rollouts, ["a", "b", "c"])
+    it.step()
+    it.rollout.observe(5.0, "b", REFUSED, "\ud800")  # as if something else let it through
+    it.rollout.observe(5.0, "c", REFUSED, "for a reason")
+    rollouts.wish(1, "pause")
+    it.step()
+    assert (it.trouble, it.dropped, it.rollout.state) == ("", 1, "paused")
+    assert {device: row[0] for device, row in rollouts.instances(1).items()} == {
+        "a": "offered", "b": "offered", "c": "refused",
+    }  # fmt: skip
+
+
+def test_a_state_that_can_never_be_kept_hinders_no_other(rollouts: Rollouts) -> None:
+    from hardcase_cloud.keep.records.dialects import keep_storable
+
+    seen = [Seen("a", bundle="b"), Seen("bad", bundle="\ud800"), Seen("c", bundle="b")]
+    assert keep_storable(seen, lambda some: Devices(rollouts.database).saw(some, 1.0)) == 1
+    assert [row[0] for row in rollouts.database.read("SELECT device FROM devices ORDER BY 1")] == ["a", "c"]
