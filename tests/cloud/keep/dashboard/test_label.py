@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cloud.keep.dashboard.test_app import IN, ask
 
 from hardcase_cloud.keep.dashboard.app import MAX_BODY
 from hardcase_cloud.keep.dashboard.bundles import Feature, Known
@@ -22,6 +21,7 @@ from hardcase_cloud.keep.records.database import Database
 from hardcase_cloud.keep.records.incoming import Incoming
 from hardcase_cloud.keep.records.labels import Labels
 from hardcase_edge.base.betting import log_wealth
+from tests.cloud.keep.dashboard.test_app import IN, ask
 from tests.edge.outbox.test_evidence import WAV, png
 
 NOW = 1_790_000_000.0
