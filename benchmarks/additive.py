@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from hardcase_edge.batch.choices import classes_of
 from hardcase_edge.kernel.image import make_image
+from hardcase_edge.more.batch.choices import classes_of
 from hardcase_edge.program.definition import Program
 from hardcase_edge.program.limits import worst_decision_ms
 from hardcase_edge.verifier.verify import verify

@@ -29,8 +29,8 @@ from slow_link import CLOUD, CLOUD_IP, DEVICE, SlowLink
 sys.path.insert(0, str(ROOT))
 
 from hardcase_edge.base.sha256 import sha256
-from hardcase_edge.store.folder import Store
-from hardcase_edge.update.transfer import MOST
+from hardcase_edge.fleet.store.folder import Store
+from hardcase_edge.fleet.update.transfer import MOST
 from tests.helpers.edge.air_world import live, world
 
 PAGE = ROOT / "docs" / "benchmarks" / "air.md"
@@ -180,10 +180,10 @@ from pathlib import Path
 def resident():
     lines = Path("/proc/self/smaps_rollup").read_text().split()
     return int(lines[lines.index("Rss:") + 1])
-import hardcase_edge.running.run, hardcase_edge.link.link, hardcase_edge.store.run
-from hardcase_edge.store.folder import Store
+import hardcase_edge.running.run, hardcase_edge.link.link, hardcase_edge.fleet.store.run
+from hardcase_edge.fleet.store.folder import Store
 before = resident()
-from hardcase_edge.update.air import Air
+from hardcase_edge.fleet.update.air import Air
 air = Air(Store(sys.argv[1]), key=None, metered=None, note=print, on_ready=print)
 started = resident()
 class Link:

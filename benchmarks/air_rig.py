@@ -21,6 +21,7 @@ sys.path.insert(0, str(ROOT))
 from hardcase_edge.bundle.file import Bundle, pack_bundle
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.bundle.signature import make_keys, sign
+from hardcase_edge.fleet.store.folder import Store
 from hardcase_edge.program.definition import (
     MICRO,
     Acquire,
@@ -35,7 +36,6 @@ from hardcase_edge.program.definition import (
     Trees,
     Uplink,
 )
-from hardcase_edge.store.folder import Store
 
 __all__ = ["PORT", "Rig", "process"]
 

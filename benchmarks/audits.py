@@ -27,7 +27,7 @@ sys.path.insert(0, str(ROOT))
 
 from hardcase_edge.base.betting import FEW, log_wealth
 from hardcase_edge.bundle.agreement import ALPHA
-from hardcase_edge.store.folder import Store
+from hardcase_edge.fleet.store.folder import Store
 from tests.helpers.cloud.brokers import running_mosquitto
 from tests.helpers.edge.device import EASY, HARD, Cloud, make_bundle_bytes, write_replay
 

@@ -31,7 +31,7 @@ from hardcase_cloud.keep.metrics.families import (
     worker_text,
 )
 from hardcase_cloud.rollout.waves.machine import STATES
-from hardcase_edge.operations.scrape import Page
+from hardcase_edge.fleet.operations.scrape import Page
 from tests.helpers.cloud.brokers import free_port
 
 FOLDER = ROOT / "examples" / "prometheus"

@@ -28,7 +28,7 @@ from pages import provenance
 from pictures import pyplot, save
 from threadpoolctl import threadpool_limits
 
-from hardcase_edge.batch.quality import figures_of
+from hardcase_edge.more.batch.quality import figures_of
 from hardcase_edge.program.cost import to_micro
 from hardcase_edge.program.definition import Answer, Feature, Sensor, Slice, Uplink
 from hardcase_train.data.problem import Problem, Rows

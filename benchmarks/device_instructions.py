@@ -58,13 +58,13 @@ class Rows:
 
 def loop(bundle: str, rows: list[list[float]], kind: str, folder: str) -> Any:
     """A function that makes n decisions, with what this kind adds to a device."""
-    from hardcase_edge.audits.companion import auditing_of
     from hardcase_edge.base.clock import Clock
     from hardcase_edge.bundle.load import load_bundle
     from hardcase_edge.cli import run_config
     from hardcase_edge.device.device import Device, RuntimeConfig
-    from hardcase_edge.drift.companion import watching_of
-    from hardcase_edge.servo.companion import budgets_of
+    from hardcase_edge.more.audits.companion import auditing_of
+    from hardcase_edge.more.drift.companion import watching_of
+    from hardcase_edge.more.servo.companion import budgets_of
 
     flags = [*KINDS[kind], "--budget-file", f"{folder}/{kind}.json", "--sensors", "replay:-"]
     args = run_config(["run", bundle, *flags])

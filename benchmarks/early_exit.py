@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from hardcase_edge.batch.ranking import group_ndcg
+from hardcase_edge.more.batch.ranking import group_ndcg
 from hardcase_train.data.problem import Problem, Rows
 from hardcase_train.policy.kinds import answer_loss
 from hardcase_train.trees.binning import make_bins

@@ -2,8 +2,9 @@
 """The rule "forward" of a broken promise: what a device still answers alone under drift, and how well, old and new.
 
 ``recertify.py`` runs this and writes the section of its page. From the break on, the same cases come to a device with
-the rule that cells rest and answer (``hardcase_edge/drift/reaction.py``) and to one with the rule before it: forward a
-quarter of its own answers, those with the lowest confidence, and at each further break by audits a quarter more.
+the rule that cells rest and answer (``hardcase_edge/more/drift/reaction.py``) and to one with the rule before it:
+forward a quarter of its own answers, those with the lowest confidence, and at each further break by audits a quarter
+more.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ import numpy as np
 from pages import markdown
 
 from hardcase_edge.base.change import Change
-from hardcase_edge.drift.promise import ALPHA, Promise
-from hardcase_edge.drift.reaction import ALLOWED, DOUBLING, PROBE
+from hardcase_edge.more.drift.promise import ALPHA, Promise
+from hardcase_edge.more.drift.reaction import ALLOWED, DOUBLING, PROBE
 from hardcase_edge.settings.values import FORWARD
 
 __all__ = ["Answers", "Drift", "followed", "section"]

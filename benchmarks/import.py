@@ -51,7 +51,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from hardcase_edge.batch.scores import scores_of
+from hardcase_edge.more.batch.scores import scores_of
 from hardcase_edge.program.definition import Feature
 from hardcase_edge.program.encode import encode
 from hardcase_export.foreign_model import Imported, import_model, import_parts, read_model

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from pages import markdown, provenance
 
-from hardcase_edge.drift.promise import ALPHA, BROKEN, Promise
+from hardcase_edge.more.drift.promise import ALPHA, BROKEN, Promise
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -26,12 +26,12 @@ from pages import ROOT, markdown, options, results
 
 sys.path.insert(0, str(ROOT))
 
+from hardcase_edge.fleet.outbox.drain import DrainConfig
+from hardcase_edge.fleet.outbox.outbox import Outbox
+from hardcase_edge.fleet.outbox.queue import Queue
+from hardcase_edge.fleet.outbox.records import Recorder
 from hardcase_edge.link.link import Link, LinkConfig
 from hardcase_edge.link.wire import ack_topic
-from hardcase_edge.outbox.drain import DrainConfig
-from hardcase_edge.outbox.outbox import Outbox
-from hardcase_edge.outbox.queue import Queue
-from hardcase_edge.outbox.records import Recorder
 from tests.helpers.cloud.brokers import Broker, running_mosquitto
 from tests.helpers.edge.device import make_manifest, make_program
 from tests.helpers.edge.outbox import DECISION, World, make_config, seconds

@@ -34,9 +34,9 @@ from pages import ROOT, markdown, options, results
 sys.path.insert(0, str(ROOT))
 
 from hardcase_edge.base.sha256 import sha256
-from hardcase_edge.outbox import file as outbox_file
-from hardcase_edge.store.folder import Store
-from hardcase_edge.store.slots import passed
+from hardcase_edge.fleet.outbox import file as outbox_file
+from hardcase_edge.fleet.store.folder import Store
+from hardcase_edge.fleet.store.slots import passed
 from tests.helpers.edge.outbox_cuts import RUNS, commits, seen_in
 from tests.helpers.edge.store_cuts import MEMORY, view_of
 from tests.helpers.flash_cuts import is_root_right, root_flashes, root_seen
@@ -222,7 +222,7 @@ def measure(n: int, seed: int, seconds: float) -> dict[str, Any]:
             return states(work, image, scenario, n // share, seed, seconds / share)
 
         store, outbox, flash = part(STORE, 2), part(OUTBOX, 4), part(FLASH, 4)
-        with patch("hardcase_edge.base.files.sync_folder"), patch("hardcase_edge.store.folder.sync_folder"):
+        with patch("hardcase_edge.base.files.sync_folder"), patch("hardcase_edge.fleet.store.folder.sync_folder"):
             without = part(STORE, 8)
         with patch.object(outbox_file, "SETTINGS", NORMAL):
             normal = part(OUTBOX, 8)

@@ -28,9 +28,9 @@ from pages import ROOT, command, markdown, options, results
 from hardcase_cloud.answer.onnx_model import Hpc
 from hardcase_edge.base.change import Change, stake_at, stakes
 from hardcase_edge.bundle.load import Loaded, load_bundle
-from hardcase_edge.drift.promise import ALPHA, BROKEN, DELTA, HOLDS, Promise, promise_of
-from hardcase_edge.drift.reaction import place_of
 from hardcase_edge.kernel.machine import decide, open_machine
+from hardcase_edge.more.drift.promise import ALPHA, BROKEN, DELTA, HOLDS, Promise, promise_of
+from hardcase_edge.more.drift.reaction import place_of
 from hardcase_export.integers.decide import readings_of
 from hardcase_export.picking.monitors import failed_readings
 

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from hardcase_edge.batch.quality import Quality
-from hardcase_edge.batch.ranking import group_average_precision, group_precision
+from hardcase_edge.more.batch.quality import Quality
+from hardcase_edge.more.batch.ranking import group_average_precision, group_precision
 from hardcase_train.data.effort import Effort
 from hardcase_train.data.from_arrays import make_problem
 from hardcase_train.data.problem import Problem, Rows, value_unit

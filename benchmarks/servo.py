@@ -37,7 +37,7 @@ with tempfile.TemporaryDirectory() as folder:
     flags = ["--budget-per-hour", "10000", "--budget-file", folder + "/b.json", "--sensors", "replay:-"]
     args = run_config(["run", sys.argv[1], *flags])
     tracemalloc.start()
-    from hardcase_edge.servo.companion import budgets_of
+    from hardcase_edge.more.servo.companion import budgets_of
     budgets = budgets_of(args, loaded, Clock(), print)
     print(tracemalloc.get_traced_memory()[0])
 """

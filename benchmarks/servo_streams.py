@@ -11,8 +11,8 @@ from servo_cases import Case
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.bundle.prices import LEVEL, Prices
 from hardcase_edge.kernel.machine import decide, open_machine
+from hardcase_edge.more.servo.servo import Servo, spending_bucket
 from hardcase_edge.program.cost import to_unit
-from hardcase_edge.servo.servo import Servo, spending_bucket
 from hardcase_edge.session.session import CLOUD
 
 __all__ = ["BASE", "EVERY_S", "HOURS", "STEPS", "World", "deviations", "one", "plan", "prepare", "stream"]

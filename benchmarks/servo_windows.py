@@ -26,7 +26,7 @@ from servo_page import PAGE, page
 from servo_streams import EVERY_S, World
 
 from hardcase_edge.bundle.prices import LEVEL
-from hardcase_edge.servo.bucket import Bucket
+from hardcase_edge.more.servo.bucket import Bucket
 
 __all__ = ["DESIGNS", "try_designs"]
 

@@ -32,9 +32,9 @@ from pages import ROOT, command, markdown, options, results
 from recertify import bundle_of
 
 from hardcase_edge.bundle.load import Loaded
-from hardcase_edge.drift.promise import Promise
-from hardcase_edge.drift.watch import Watch
 from hardcase_edge.kernel.machine import decide, open_machine
+from hardcase_edge.more.drift.promise import Promise
+from hardcase_edge.more.drift.watch import Watch
 from hardcase_export.integers.decide import readings_of
 from hardcase_export.picking.monitors import KINDS, failed_readings
 
@@ -188,7 +188,7 @@ def _modules() -> int:
     text = (
         "import resource,sys\nimport hardcase_edge.bundle.load, hardcase_edge.device.device, hardcase_edge.link.link\n"
         "def rss():\n for l in open('/proc/self/status'):\n  if l.startswith('VmRSS'): return int(l.split()[1])*1024\n"
-        "a=rss()\nimport hardcase_edge.drift.companion\nprint(rss()-a)"
+        "a=rss()\nimport hardcase_edge.more.drift.companion\nprint(rss()-a)"
     )
     done = subprocess.run([sys.executable, "-c", text], check=True, capture_output=True, text=True)
     return int(done.stdout)

@@ -23,7 +23,7 @@ from pages import ROOT, markdown, options, results
 from scipy import stats
 
 from hardcase.training.build import configure
-from hardcase_edge.batch.choices import margins_of
+from hardcase_edge.more.batch.choices import margins_of
 from hardcase_edge.program.definition import MARGIN, MICRO, Branch, Feature, Sensor, Slice, Uplink
 from hardcase_edge.program.readings import request_bytes
 from hardcase_train.data.problem import Problem, Rows

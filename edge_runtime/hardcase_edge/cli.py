@@ -227,7 +227,7 @@ def _run(args: argparse.Namespace) -> int:
 
 def _verify(args: argparse.Namespace) -> int:
     from .bundle.load import load_bundle
-    from .diagnosis.verified import verified, windows_in_words
+    from .fleet.diagnosis.verified import verified, windows_in_words
 
     report = verified(load_bundle(args.bundle, trust=args.trust, allow_joint=True), is_signed=args.trust is not None)
     if not args.json:
@@ -243,7 +243,7 @@ def _print_report(report: dict[str, Any], *, as_json: bool) -> None:
 
 
 def _measure(args: argparse.Namespace) -> int:
-    from .measuring.measure import MeasureConfig, measure
+    from .more.measuring.measure import MeasureConfig, measure
 
     return measure(MeasureConfig(**{key: getattr(args, key) for key in MeasureConfig.__annotations__}))
 
@@ -252,9 +252,9 @@ def _measure(args: argparse.Namespace) -> int:
 
 
 def _store(args: argparse.Namespace) -> int:
-    from .store.folder import Store
-    from .store.receive import begin_trust, receive
-    from .store.show import describe
+    from .fleet.store.folder import Store
+    from .fleet.store.receive import begin_trust, receive
+    from .fleet.store.show import describe
 
     store = Store(args.folder)
     if args.action == "show":
@@ -282,7 +282,7 @@ def _service(args: argparse.Namespace) -> int:
 
 
 def _enrol(args: argparse.Namespace) -> int:
-    from .identity.by_hand import enrol_now
+    from .fleet.identity.by_hand import enrol_now
 
     report = enrol_now(args.identity, args.broker, device=args.device_id or "", ca=args.ca, wait_s=args.wait_s)
     _print_report(report, as_json=args.json)
@@ -294,7 +294,7 @@ def _enrol(args: argparse.Namespace) -> int:
 
 def _doctor(args: argparse.Namespace) -> int:
     from .device.doctor import build_kernel, examine
-    from .diagnosis.examine import faults
+    from .fleet.diagnosis.examine import faults
     from .running.checks import faults_of_settings
 
     if args.build:

@@ -120,7 +120,7 @@ def _remembered(program: Program, manifest: Manifest, X: Any, sequences: Any, bu
     """The rows with what the bundle's memory says of each, if it has one."""
     import numpy as np
 
-    from hardcase_edge.batch.streams import remembered
+    from hardcase_edge.more.batch.streams import remembered
     from hardcase_edge.stream.layout import layout_of
     from hardcase_train.data.dtypes import held
 

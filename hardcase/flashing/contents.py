@@ -24,18 +24,18 @@ from hardcase_edge.base.files import read_bounded
 from hardcase_edge.bundle.file import read_bundle_bytes
 from hardcase_edge.bundle.load import load_bundle, load_bytes
 from hardcase_edge.bundle.signature import MAX_KEY_BYTES, MAX_SIGNATURES, SIGNATURE_BYTES, signature_path
-from hardcase_edge.card.places import RUNTIME, STORE
 from hardcase_edge.errors import InputError
-from hardcase_edge.identity.folder import read_files
-from hardcase_edge.operations.unit import unit
-from hardcase_edge.release.archive import pack_archive, zip_of
+from hardcase_edge.fleet.card.places import RUNTIME, STORE
+from hardcase_edge.fleet.identity.folder import read_files
+from hardcase_edge.fleet.operations.unit import unit
+from hardcase_edge.fleet.release.archive import pack_archive, zip_of
+from hardcase_edge.fleet.store.metadata import MAX_METADATA_BYTES
+from hardcase_edge.fleet.store.repository import read_repository
+from hardcase_edge.fleet.store.trust import first_trust, release_of, updated
 from hardcase_edge.running.service import STATE, check_files, check_on, check_service
 from hardcase_edge.settings.config import RunConfig, changed
 from hardcase_edge.settings.run_toml import text_of
 from hardcase_edge.settings.table import RUN_TOML
-from hardcase_edge.store.metadata import MAX_METADATA_BYTES
-from hardcase_edge.store.repository import read_repository
-from hardcase_edge.store.trust import first_trust, release_of, updated
 
 __all__ = [
     "Card",
@@ -58,7 +58,7 @@ MAIN = """\
 import sys
 if sys.version_info < (3, 11):
     sys.exit("hardcase needs Python 3.11 or later, and this system has %d.%d" % sys.version_info[:2])
-from hardcase_edge.card.install import main
+from hardcase_edge.fleet.card.install import main
 sys.exit(main(sys.argv[1:]))
 """
 

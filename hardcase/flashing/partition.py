@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from hardcase_edge.errors import InputError
-from hardcase_edge.release.archive import MAX_ARCHIVE_BYTES, read_archive
+from hardcase_edge.fleet.release.archive import MAX_ARCHIVE_BYTES, read_archive
 
 from .boot import FIRST, FOLDER, MAX_TEXT_BYTES, find, is_hooked
 from .contents import Card

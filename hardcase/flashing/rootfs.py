@@ -13,13 +13,13 @@ from typing import Any
 
 from hardcase_edge.base.files import read_bounded
 from hardcase_edge.base.sha256 import sha256
-from hardcase_edge.card.install import install
-from hardcase_edge.card.places import RUNTIME, STORE, UNITS
 from hardcase_edge.errors import InputError
-from hardcase_edge.release.archive import MANIFEST, MAX_ARCHIVE_BYTES, read_archive, read_manifest
-from hardcase_edge.store.first_boot import REPORT
-from hardcase_edge.store.folder import Store
-from hardcase_edge.store.show import describe
+from hardcase_edge.fleet.card.install import install
+from hardcase_edge.fleet.card.places import RUNTIME, STORE, UNITS
+from hardcase_edge.fleet.release.archive import MANIFEST, MAX_ARCHIVE_BYTES, read_archive, read_manifest
+from hardcase_edge.fleet.store.first_boot import REPORT
+from hardcase_edge.fleet.store.folder import Store
+from hardcase_edge.fleet.store.show import describe
 
 from .contents import Card
 from .kernels import PROCESSORS

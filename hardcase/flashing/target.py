@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import hardcase_edge
-from hardcase_edge.card.places import STORE
 from hardcase_edge.errors import InputError
-from hardcase_edge.identity.folder import Identities
+from hardcase_edge.fleet.card.places import STORE
+from hardcase_edge.fleet.identity.folder import Identities
 
 from .contents import Card, check_device, identity_files, make_card, parsed_arguments, what_it_lacks
 from .devices import check_card, check_image

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from hardcase_edge.base.files import read_bounded, write_whole
 from hardcase_edge.errors import HardcaseError, InputError
-from hardcase_edge.release.archive import zip_of
+from hardcase_edge.fleet.release.archive import zip_of
 
 from .kernels import PROCESSORS, check_kernel, compile_kernel
 

@@ -59,7 +59,7 @@ def figures(decisions: list[JointDecision], items: Items, unit: float = 1e-6) ->
 
 def gaps(decisions: list[JointDecision], items: Items, n_classes: int) -> list[list[float]]:
     """Of each label that parts have and that is found far less often than by f0, the values of a ``per_class.Gap``."""
-    from hardcase_edge.batch.per_class import gaps_between
+    from hardcase_edge.more.batch.per_class import gaps_between
 
     y, f0 = np.concatenate(items.y), np.concatenate([replies[:, 0] for replies in items.replies])
     labels = np.concatenate([d.labels for d in decisions])

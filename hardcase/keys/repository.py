@@ -5,7 +5,7 @@
     FOLDER/N.targets.json, N.snapshot.json   of this version and of the one before it
     FOLDER/timestamp.json                    names the snapshot; whoever replaces it makes all others count
 
-python-tuf makes the files, and the device's own rules (``hardcase_edge.store.trust``) check them before any is
+python-tuf makes the files, and the device's own rules (``hardcase_edge.fleet.store.trust``) check them before any is
 written. Each is written whole, the timestamp after what it names, so that whatever interrupts a run leaves a folder
 that devices take. With new keys, targets, snapshot and timestamp are signed by the old keys and the new ones before the
 new root is written.
@@ -25,8 +25,8 @@ from tuf.api.metadata import Metadata, MetaFile, Root, Snapshot, TargetFile, Tar
 
 from hardcase_edge.base.files import read_bounded, write_whole
 from hardcase_edge.errors import InputError, TrustError
-from hardcase_edge.store.metadata import MAX_METADATA_BYTES, parse
-from hardcase_edge.store.trust import Trust, first_trust, updated
+from hardcase_edge.fleet.store.metadata import MAX_METADATA_BYTES, parse
+from hardcase_edge.fleet.store.trust import Trust, first_trust, updated
 
 from .private import Maker, find, keyid_of, making, path_of
 

@@ -15,10 +15,10 @@ from ..options import plain
 from .labelled_rows import LabelledRows
 
 if TYPE_CHECKING:
-    from hardcase_edge.batch.intervals import Interval
-    from hardcase_edge.batch.per_class import ClassCount
-    from hardcase_edge.batch.quality import Quality
     from hardcase_edge.bundle.manifest import Manifest
+    from hardcase_edge.more.batch.intervals import Interval
+    from hardcase_edge.more.batch.per_class import ClassCount
+    from hardcase_edge.more.batch.quality import Quality
     from hardcase_edge.program.definition import Program
     from hardcase_edge.session.session import Decision
     from hardcase_edge.stream.coin import Coin
@@ -104,8 +104,8 @@ def quality_of(manifest: Manifest) -> Quality:
     InputError
         The claims do not name a measure of the bundle's classes or values, or nobody stated the scale of its values.
     """
-    from hardcase_edge.batch.quality import ACCURACY, R2, quality_from_json
     from hardcase_edge.errors import InputError
+    from hardcase_edge.more.batch.quality import ACCURACY, R2, quality_from_json
 
     if not manifest.classes and manifest.value is None:
         raise InputError(f"{manifest.name!r} answers values on a scale that it does not state; export the bundle again")
@@ -167,7 +167,7 @@ def measure(
 
 def _mixed(parts: Sequence[tuple[float, Measured]], coin: Coin) -> Measured:
     """What is expected of both ways of a coin, each with its share of decisions, the dearer one first."""
-    from hardcase_edge.batch.per_class import ClassCount
+    from hardcase_edge.more.batch.per_class import ClassCount
     from hardcase_edge.stream.coin import Toss
     from hardcase_export.integers.decide import mixed_figures
 
@@ -206,8 +206,8 @@ def _measure(
     """The same of a program without a coin."""
     import numpy as np
 
-    from hardcase_edge.batch.intervals import quality_interval, share_interval
-    from hardcase_edge.batch.per_class import per_class
+    from hardcase_edge.more.batch.intervals import quality_interval, share_interval
+    from hardcase_edge.more.batch.per_class import per_class
     from hardcase_edge.session.session import CLOUD
     from hardcase_export.integers.decide import answers_of, decisions, figures, only_answer
 
@@ -237,7 +237,7 @@ def _ranking(quality: Quality, y: Any, answers: Any, group: Any) -> Ranking | No
     """None if the quality is not that of rankings, or no row is relevant."""
     import numpy as np
 
-    from hardcase_edge.batch.ranking import group_average_precision, group_precision
+    from hardcase_edge.more.batch.ranking import group_average_precision, group_precision
 
     if quality.kind != "ndcg" or not (y > 0).any():
         return None
@@ -252,7 +252,7 @@ def _in_order(program: Program, rows: LabelledRows, budget: int | None, dead: Se
         return rows
     import numpy as np
 
-    from hardcase_edge.batch.streams import remembered
+    from hardcase_edge.more.batch.streams import remembered
     from hardcase_train.data.dtypes import held
 
     sequence = np.zeros(len(rows.y), dtype=np.int64) if rows.sequence is None else rows.sequence

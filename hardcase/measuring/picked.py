@@ -18,9 +18,9 @@ from .measure import Measured, measure
 from .recalls import gaps_of, kept_by
 
 if TYPE_CHECKING:
-    from hardcase_edge.batch.intervals import Interval
-    from hardcase_edge.batch.per_class import ClassCount, Gap
     from hardcase_edge.bundle.manifest import Manifest
+    from hardcase_edge.more.batch.intervals import Interval
+    from hardcase_edge.more.batch.per_class import ClassCount, Gap
     from hardcase_edge.program.definition import Program
     from hardcase_export.drafts.front import Front
     from hardcase_export.integers.decide import Figures
@@ -81,8 +81,8 @@ def measure_pick(build: Path, front: Front, wish: Wish) -> Picked:
     InputError, BundleError
         No point fits the wish, or its program cannot be proved.
     """
-    from hardcase_edge.batch.intervals import loss_interval, quality_interval
-    from hardcase_edge.batch.per_class import per_class
+    from hardcase_edge.more.batch.intervals import loss_interval, quality_interval
+    from hardcase_edge.more.batch.per_class import per_class
     from hardcase_export.bundle import MIN_AGREEMENT, constant_refusal
     from hardcase_export.integers.decide import answers_of
     from hardcase_export.integers.point import AgreementError, make_integers

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from hardcase_edge.errors import HardcaseError, InputError
 
 if TYPE_CHECKING:
-    from hardcase_edge.batch.per_class import Gap
+    from hardcase_edge.more.batch.per_class import Gap
     from hardcase_export.drafts.front import Front, Point
     from hardcase_export.integers.parity import BesideF0
 
@@ -37,7 +37,7 @@ def gaps_of(point: Point, beside: BesideF0 | None) -> tuple[Gap, ...]:
     InputError
         The front names a class that there is not.
     """
-    from hardcase_edge.batch.per_class import recall_gaps
+    from hardcase_edge.more.batch.per_class import recall_gaps
 
     if beside is None:
         return ()
@@ -91,8 +91,8 @@ def _dearer(wishes: Sequence[tuple[str, Point]], picked: Point) -> Sequence[tupl
 
 def _gaps(build: Path, front: Front, point: Point) -> tuple[Gap, ...]:
     """Of the front, or of the point's draft on validation rows."""
-    from hardcase_edge.batch.evaluate import Batch
-    from hardcase_edge.batch.per_class import gaps_between
+    from hardcase_edge.more.batch.evaluate import Batch
+    from hardcase_edge.more.batch.per_class import gaps_between
     from hardcase_export.drafts.rows import read_rows
     from hardcase_export.drafts.streams import in_order
     from hardcase_export.integers.point import read_draft

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..options import plain
 
 if TYPE_CHECKING:
-    from hardcase_edge.batch.per_class import Gap
+    from hardcase_edge.more.batch.per_class import Gap
     from hardcase_export.picking.optimism import Selection
 
     from .headline import Headline

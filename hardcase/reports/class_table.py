@@ -21,7 +21,7 @@ def classes_table(classes: Sequence[Mapping[str, Any]], f0_recall: Sequence[floa
 
     Parameters
     ----------
-    classes : a label under ``class``, and the values of ``hardcase_edge.batch.per_class.ClassCount.to_json``
+    classes : a label under ``class``, and the values of ``hardcase_edge.more.batch.per_class.ClassCount.to_json``
     f0_recall : f0's recall of each class, for a column of its own
     """
     head = ["class", "rows", "recall", "(95 %)", "", "answered", "precision", "(95 %)", ""]

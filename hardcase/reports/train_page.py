@@ -93,7 +93,7 @@ def _test_interval(task: Task, points: Front, point: Point) -> tuple[float, floa
 
     None for other measures and for rows in groups, whose intervals need the answers to single rows.
     """
-    from hardcase_edge.batch.intervals import wilson
+    from hardcase_edge.more.batch.intervals import wilson
 
     if points.measure.kind != "accuracy" or task.problem.test.group is not None:
         return None

@@ -49,9 +49,9 @@ def run(args: argparse.Namespace) -> int:
     from hardcase_cloud.rollout.updates.offer import make_offer
     from hardcase_cloud.rollout.updates.serve import Server
     from hardcase_edge.bundle.compatible import identity_in
+    from hardcase_edge.fleet.release.content import bundle_in
     from hardcase_edge.link.address import parse_address
     from hardcase_edge.link.wire import check_device_id, tenant_of
-    from hardcase_edge.release.content import bundle_in
 
     named = None if args.all else frozenset(map(check_device_id, args.device))
     if strange := sorted(device for device in named or () if tenant_of(device) != args.tenant):

@@ -141,7 +141,7 @@ def _start(args: argparse.Namespace) -> int:
     from hardcase_cloud.rollout.waves.machine import Rollout
     from hardcase_cloud.rollout.waves.serve import facts_of_bundle
     from hardcase_edge.bundle.load import load_bytes
-    from hardcase_edge.release.archive import is_archive
+    from hardcase_edge.fleet.release.archive import is_archive
 
     address = _address(args)  # what is wrong with it is said before a roll-out begins
     data, offer, release = make_offer(args.bundle, args.metadata)

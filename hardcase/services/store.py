@@ -68,8 +68,8 @@ def run(args: argparse.Namespace) -> int:
 def _keep(database: Database, args: argparse.Namespace) -> int:
     from hardcase_cloud.keep.metrics.families import store_text
     from hardcase_cloud.keep.records.keeper import Keeper
+    from hardcase_edge.fleet.operations.scrape import Page
     from hardcase_edge.link.address import parse_address
-    from hardcase_edge.operations.scrape import Page
 
     def note(line: str) -> None:
         print(f"hardcase cloud: {terminal(line)}", file=sys.stderr, flush=True)

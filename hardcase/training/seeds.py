@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hardcase_edge.base.escape import markdown
 
 if TYPE_CHECKING:
-    from hardcase_edge.batch.quality import Quality
+    from hardcase_edge.more.batch.quality import Quality
     from hardcase_export.drafts.front import Point as Read
     from hardcase_train.data.problem import Problem
     from hardcase_train.policy.front import Point
@@ -55,7 +55,7 @@ def picked(
     quality : what the points' quality measures; None: accuracy
     limits : within which the points were trained; then no row shows f0 in place of a policy
     """
-    from hardcase_edge.batch.quality import ACCURACY
+    from hardcase_edge.more.batch.quality import ACCURACY
     from hardcase_export.drafts.front import Front
     from hardcase_export.picking.pick import pick
 

@@ -151,7 +151,7 @@ def _worker(args: argparse.Namespace) -> int:
     from hardcase_cloud.answer.watchdog import Watchdog
     from hardcase_cloud.answer.worker import Worker, default_group
     from hardcase_cloud.keep.metrics.families import worker_text
-    from hardcase_edge.operations.scrape import Page
+    from hardcase_edge.fleet.operations.scrape import Page
 
     from ..services.cases import open_cases
 

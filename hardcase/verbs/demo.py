@@ -23,7 +23,7 @@ from .train import add_effort
 
 if TYPE_CHECKING:
     from hardcase_cloud.sim.fleet.journal import Outcome
-    from hardcase_edge.batch.quality import Quality
+    from hardcase_edge.more.batch.quality import Quality
     from hardcase_export.drafts.front import Front, Point
     from hardcase_train.tasks.task import Task
 
@@ -330,14 +330,14 @@ def _row(name: str, point: Point, task: Task, outcomes: list[Outcome]) -> Row:
 
 def _measure(task: Task) -> Quality:
     """What the table shows of answers: the measure of values, and of classes the share that is right."""
-    from hardcase_edge.batch.quality import ACCURACY
+    from hardcase_edge.more.batch.quality import ACCURACY
 
     return ACCURACY if task.classes else task.problem.quality
 
 
 def _classes(task: Task, outcomes: list[Outcome]) -> list[dict[str, Any]]:
     """Counts, recall and precision of each class, as plain values; empty of values."""
-    from hardcase_edge.batch.per_class import per_class
+    from hardcase_edge.more.batch.per_class import per_class
 
     if not task.classes:
         return []

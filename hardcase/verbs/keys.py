@@ -123,7 +123,7 @@ def _init(args: argparse.Namespace, repository: ModuleType) -> Summary:
 
 def _sign(args: argparse.Namespace, repository: ModuleType) -> Summary:
     from hardcase_edge.bundle.file import read_bundle_bytes
-    from hardcase_edge.release.content import check_offered
+    from hardcase_edge.fleet.release.content import check_offered
 
     bundles: dict[str, bytes] = {}
     for path in args.bundles:

@@ -24,9 +24,9 @@ from hardcase_cloud.keep.records.incoming import Incoming
 from hardcase_cloud.keep.records.labels import Labels
 from hardcase_cloud.keep.records.rollouts import Rollouts
 from hardcase_edge.bundle.load import load_bundle
+from hardcase_edge.fleet.store.folder import Store
+from hardcase_edge.fleet.store.receive import begin_trust
 from hardcase_edge.link.wire import facts_topic
-from hardcase_edge.store.folder import Store
-from hardcase_edge.store.receive import begin_trust
 from tests.helpers.cloud.brokers import Broker, retained, running_mosquitto
 from tests.helpers.train.problems import run, toml, write_csv
 

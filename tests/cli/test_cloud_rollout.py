@@ -28,10 +28,10 @@ from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.bundle.compatible import identity_in
 from hardcase_edge.bundle.prices import Prices
 from hardcase_edge.errors import InputError
+from hardcase_edge.fleet.update.messages import OFFER, kind_of
 from hardcase_edge.link.address import Address, parse_address
 from hardcase_edge.link.connection import Connection, ConnectionConfig
 from hardcase_edge.link.wire import BUSY, OTHER_HPC, Request, facts_topic, status_topic, update_topic
-from hardcase_edge.update.messages import OFFER, kind_of
 from tests.helpers.cloud.brokers import Broker, free_port, running_mosquitto, until
 from tests.helpers.edge.device import Cloud, make_bundle_bytes, make_loaded, usual_reply
 from tests.helpers.edge.repository import Repository

@@ -16,7 +16,7 @@ from hardcase.demo.routes_chart import routes_svg
 from hardcase.reports.front_chart import front_svg
 from hardcase.verbs import demo
 from hardcase_cloud.sim.fleet.journal import Outcome
-from hardcase_edge.batch.per_class import per_class
+from hardcase_edge.more.batch.per_class import per_class
 from hardcase_edge.program.kinds import VALUE
 from hardcase_export.drafts.front import Front, Measured, Point
 from hardcase_train.data.config import read_config

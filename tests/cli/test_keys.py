@@ -21,9 +21,9 @@ from hardcase.keys import repository
 from hardcase_edge.bundle.ed25519 import is_signed
 from hardcase_edge.cli import main as edge_main
 from hardcase_edge.errors import InputError, TrustError
-from hardcase_edge.store.folder import Store
-from hardcase_edge.store.receive import begin_trust, receive
-from hardcase_edge.store.trust import trust_from
+from hardcase_edge.fleet.store.folder import Store
+from hardcase_edge.fleet.store.receive import begin_trust, receive
+from hardcase_edge.fleet.store.trust import trust_from
 from tests.helpers.edge.device import make_bundle_bytes
 
 Keys = Callable[..., tuple[int, str, str]]
@@ -32,7 +32,7 @@ Keys = Callable[..., tuple[int, str, str]]
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same signature is checked once."""
-    monkeypatch.setattr("hardcase_edge.store.metadata.is_signed", lru_cache(10_000)(is_signed))
+    monkeypatch.setattr("hardcase_edge.fleet.store.metadata.is_signed", lru_cache(10_000)(is_signed))
 
 
 @pytest.fixture

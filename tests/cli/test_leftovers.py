@@ -10,8 +10,8 @@ import pytest
 
 from hardcase.cli import main
 from hardcase_cloud.rollout.enrolment.folder import AuthorityFolder
-from hardcase_edge.card.places import put
-from hardcase_edge.store.folder import Store
+from hardcase_edge.fleet.card.places import put
+from hardcase_edge.fleet.store.folder import Store
 from hardcase_train.sweep.job_cache import JobCache
 from tests.helpers.places import GOLDEN
 

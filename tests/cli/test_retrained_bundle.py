@@ -24,8 +24,8 @@ from hardcase_cloud.keep.records.cases import case_of
 from hardcase_cloud.keep.records.database import Database
 from hardcase_cloud.keep.records.incoming import Incoming
 from hardcase_edge.bundle.load import load_bundle
+from hardcase_edge.fleet.store.folder import Store
 from hardcase_edge.program.window import window_features
-from hardcase_edge.store.folder import Store
 from hardcase_export.integers.decide import decisions
 from tests.helpers.train.problems import run, toml, write_csv
 

@@ -16,9 +16,9 @@ from hardcase.cli import main
 from hardcase.measuring.headline import headline
 from hardcase.measuring.recalls import gaps_of
 from hardcase.measuring.warn import placeholder_warning, recall_warnings
-from hardcase_edge.batch.per_class import FAR, Gap
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.errors import InputError
+from hardcase_edge.more.batch.per_class import FAR, Gap
 from hardcase_edge.program.definition import Sensor, Uplink
 from hardcase_export.drafts.costs import Costs, costs_of
 from hardcase_train.data.config import read_config

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from hardcase_edge.base.sha256 import sha256
-from hardcase_edge.store.slots import failed, passed, saw_cloud, stopped, worked
-from hardcase_edge.update.incoming import GROUP
+from hardcase_edge.fleet.store.slots import failed, passed, saw_cloud, stopped, worked
+from hardcase_edge.fleet.update.incoming import GROUP
 from tests.helpers.cards import CLOUD_INIT
 from tests.helpers.edge import identity_cuts
 from tests.helpers.edge.cut_runs import Cuts, Run

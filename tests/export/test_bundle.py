@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 
 from hardcase.verbs import evaluate, export, inspect, keygen
-from hardcase_edge.batch.intervals import wilson
-from hardcase_edge.batch.quality import Quality
 from hardcase_edge.bundle.file import Bundle, pack_bundle, unpack_bundle
 from hardcase_edge.bundle.golden import run_case
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.bundle.signature import signature_path
 from hardcase_edge.errors import BundleError, HardcaseError, InputError
+from hardcase_edge.more.batch.intervals import wilson
+from hardcase_edge.more.batch.quality import Quality
 from hardcase_edge.program.definition import MICRO, Feature
 from hardcase_edge.session.session import CLOUD, DEGRADED, LOCAL, Machine
 from hardcase_edge.verifier.verify import verify

@@ -24,13 +24,13 @@ from hardcase_edge.base import files as base_files
 from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.bundle.signature import make_keys, sign
-from hardcase_edge.card import first_boot
 from hardcase_edge.errors import HardcaseError, InputError
+from hardcase_edge.fleet.card import first_boot
+from hardcase_edge.fleet.release.archive import zip_of
+from hardcase_edge.fleet.store.folder import Store
 from hardcase_edge.link.address import parse_address
 from hardcase_edge.link.connection import Connection, ConnectionConfig
 from hardcase_edge.link.wire import facts_topic, reply_topic, status_topic
-from hardcase_edge.release.archive import zip_of
-from hardcase_edge.store.folder import Store
 from tests.helpers.attack.flashing import cuts as cuts_of_image
 from tests.helpers.attack.flashing import damage
 from tests.helpers.cards import (

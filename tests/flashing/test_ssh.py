@@ -18,8 +18,8 @@ import pytest
 
 from hardcase import cli
 from hardcase.flashing import target
-from hardcase_edge.identity.folder import Identities
-from hardcase_edge.store.folder import Store
+from hardcase_edge.fleet.identity.folder import Identities
+from hardcase_edge.fleet.store.folder import Store
 from tests.helpers.cards import made_identity, system_tree
 from tests.helpers.places import GOLDEN
 from tests.helpers.tools import need, with_sbin

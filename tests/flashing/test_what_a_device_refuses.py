@@ -19,10 +19,10 @@ from hardcase import cli
 from hardcase.flashing import contents, target
 from hardcase.flashing.volumes import open_image
 from hardcase_edge.base.clock import Clock
-from hardcase_edge.card import install as card_install
 from hardcase_edge.cli import run_config
 from hardcase_edge.errors import InputError
-from hardcase_edge.identity.folder import Identities, read_files
+from hardcase_edge.fleet.card import install as card_install
+from hardcase_edge.fleet.identity.folder import Identities, read_files
 from hardcase_edge.running.connecting import OwnId, link_config
 from tests.helpers.cards import CLOUD_INIT, MADE_KERNEL, RASPBERRY_PI, boot_image, made_identity, system_tree
 from tests.helpers.edge.power_cuts import read_tree

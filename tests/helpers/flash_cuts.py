@@ -24,9 +24,9 @@ from hardcase.flashing.partition import flash_partition, verify_partition
 from hardcase.flashing.rootfs import flash_root, verify_root
 from hardcase.flashing.volumes import FolderVolume, Volume, open_image
 from hardcase_edge.base.sha256 import sha256
-from hardcase_edge.card.places import RUNTIME
 from hardcase_edge.errors import HardcaseError
-from hardcase_edge.release.archive import MANIFEST, zip_of
+from hardcase_edge.fleet.card.places import RUNTIME
+from hardcase_edge.fleet.release.archive import MANIFEST, zip_of
 from tests.helpers.cards import CLOUD_INIT, RASPBERRY_PI, Disk, boot_image, plain_card
 from tests.helpers.edge.cut_runs import Act, Run, State, Step
 from tests.helpers.edge.power_cuts import read_tree, without_leftovers

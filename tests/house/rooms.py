@@ -29,9 +29,10 @@ FOLDERS = {
 FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     "hardcase_edge": (
         ("errors",), ("base", "framing"), ("program", "drivers", "record_keys", "settings"), ("stream",),
-        ("verifier", "session", "batch", "exchange"), ("kernel",), ("joint",), ("bundle",), ("release",),
-        ("sensors", "link", "store"), ("update", "device", "outbox", "identity"), ("audits",),
-        ("operations", "card", "diagnosis", "drift", "servo"), ("running", "measuring"), ("cli",),
+        ("verifier", "session", "exchange"), ("kernel",), ("joint",), ("bundle",), ("sensors", "link"), ("device",),
+        ("fleet.release", "more.batch"), ("fleet.store",), ("fleet.update", "fleet.outbox", "fleet.identity"),
+        ("more.audits",), ("fleet.operations", "fleet.card", "fleet.diagnosis", "more.drift", "more.servo"),
+        ("running", "more.measuring"), ("cli",),
     ),
     "hardcase_train": (  # a method is a room, imports no other
         ("columns", "structured", "successors"), ("data", "method"), ("policy", "tasks"), ("trees", "linear"),

@@ -134,7 +134,7 @@ KINDS = {"class", "value", "rank"}
 THE_KINDS = "edge_runtime/hardcase_edge/program/kinds.py"
 OTHER_IDEAS = {  # modules where the same word is something else
     "edge_runtime/hardcase_edge/bundle/manifest.py": "a key of the manifest",
-    "edge_runtime/hardcase_edge/outbox/records.py": "a key of a record",
+    "edge_runtime/hardcase_edge/fleet/outbox/records.py": "a key of a record",
     "edge_runtime/hardcase_edge/record_keys.py": "a key of a record",
     "train/hardcase_train/tasks/legacy_hpc.py": "a column of a legacy system's table",
     "export/hardcase_export/sources/onnx_trees.py": "an attribute of an ONNX node",

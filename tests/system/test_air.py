@@ -20,11 +20,11 @@ from hardcase_cloud.rollout.updates.campaign import Campaign
 from hardcase_cloud.rollout.updates.offer import make_offer
 from hardcase_cloud.rollout.updates.serve import Server
 from hardcase_edge.base.sha256 import sha256
+from hardcase_edge.fleet.store.folder import Store
+from hardcase_edge.fleet.store.receive import begin_trust
+from hardcase_edge.fleet.update.transfer import MOST
 from hardcase_edge.link.address import parse_address
 from hardcase_edge.link.wire import facts_topic
-from hardcase_edge.store.folder import Store
-from hardcase_edge.store.receive import begin_trust
-from hardcase_edge.update.transfer import MOST
 from tests.helpers.cloud.brokers import Broker, retained, running_mosquitto, until
 from tests.helpers.edge.device import EASY, FEATURES, make_bundle_bytes, write_replay
 from tests.helpers.edge.repository import NOW, Repository

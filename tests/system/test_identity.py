@@ -15,9 +15,9 @@ import pytest
 from hardcase_cloud.rollout.enrolment.folder import AuthorityFolder
 from hardcase_edge.cli import main as edge
 from hardcase_edge.errors import LinkError
-from hardcase_edge.identity.by_hand import enrol_now
-from hardcase_edge.identity.folder import Identities
-from hardcase_edge.identity.messages import enrol_topic, enrolled_topic
+from hardcase_edge.fleet.identity.by_hand import enrol_now
+from hardcase_edge.fleet.identity.folder import Identities
+from hardcase_edge.fleet.identity.messages import enrol_topic, enrolled_topic
 from hardcase_edge.link.wire import reply_topic, request_topic, status_topic
 
 from ..helpers.cloud.brokers import until

@@ -22,11 +22,11 @@ from hardcase_cloud.broker.embedded import EmbeddedBroker
 from hardcase_edge import __version__
 from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.errors import BundleError, SignatureError
-from hardcase_edge.release.archive import pack_archive, read_archive
-from hardcase_edge.release.content import STORE_FORMAT
-from hardcase_edge.release.unpacked import try_command
-from hardcase_edge.store.folder import Store
-from hardcase_edge.store.receive import begin_trust, receive
+from hardcase_edge.fleet.release.archive import pack_archive, read_archive
+from hardcase_edge.fleet.release.content import STORE_FORMAT
+from hardcase_edge.fleet.release.unpacked import try_command
+from hardcase_edge.fleet.store.folder import Store
+from hardcase_edge.fleet.store.receive import begin_trust, receive
 from tests.helpers.cloud.brokers import until
 from tests.helpers.edge.device import make_bundle_bytes
 from tests.helpers.edge.repository import Repository

@@ -14,7 +14,7 @@ from sklearn.utils import check_array
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from hardcase_edge.batch.quality import Quality
+from hardcase_edge.more.batch.quality import Quality
 from hardcase_edge.program.definition import Answer
 from hardcase_edge.program.kinds import CLASS
 

@@ -15,8 +15,8 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from hardcase_edge.batch.quality import Quality
 from hardcase_edge.errors import InputError
+from hardcase_edge.more.batch.quality import Quality
 from hardcase_edge.program.definition import Forward, Program
 
 from .data.amounts import limits_of

@@ -12,7 +12,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
-from hardcase_edge.batch.quality import Quality
+from hardcase_edge.more.batch.quality import Quality
 from hardcase_edge.program.kinds import VALUE
 
 from .data.error_costs import chosen_quality

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from hardcase_edge.errors import InputError
-from hardcase_edge.identity.messages import enrol_topic, enrolled_topic
+from hardcase_edge.fleet.identity.messages import enrol_topic, enrolled_topic
 from hardcase_edge.link.wire import (
     ack_topic,
     audit_topic,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hardcase: the servo. It keeps the spending of a device on a plan by moving thresholds of its policy, in integers only.
  *
- * It is hardcase_edge/servo/bucket.py and bundle/prices.py bit for bit: no clock, no I/O, no allocation, no floats. The image
+ * It is hardcase_edge/more/servo/bucket.py and bundle/prices.py bit for bit: no clock, no I/O, no allocation, no floats. The image
  * lies in RAM, because its thresholds move; prices.h, which hardcase export writes, has the table.
  *
  *     static hc_bucket bucket;

@@ -17,8 +17,8 @@ from ..settings.values import BUDGET_FILE, FORWARD, OUTBOX_FOLDER, parse_share
 
 if TYPE_CHECKING:
     from ..device.device import RuntimeConfig
-    from ..diagnosis.fault import Fault
-    from ..store.trial import Rules
+    from ..fleet.diagnosis.fault import Fault
+    from ..fleet.store.trial import Rules
 
 __all__ = ["anchored", "check_settings", "faults_of_settings", "loop_of", "rules_of"]
 
@@ -63,7 +63,7 @@ def rules_of(config: RunConfig) -> Rules:
     InputError
         A rule is out of range.
     """
-    from ..store.trial import Rules
+    from ..fleet.store.trial import Rules
 
     share = parse_share(config.trial_audit_share, "--trial-audit-share")
     longest = max(config.trial_decisions, config.trial_audits / share)
@@ -100,7 +100,7 @@ def check_settings(config: RunConfig, *, is_here: bool = True) -> None:
 
 def faults_of_settings(config: RunConfig) -> list[Fault]:
     """Why no run starts with these settings, for ``doctor``; empty if one may."""
-    from ..diagnosis.fault import Fault
+    from ..fleet.diagnosis.fault import Fault
 
     try:
         check_settings(config)
@@ -111,7 +111,7 @@ def faults_of_settings(config: RunConfig) -> list[Fault]:
 
 def _check_updates(config: RunConfig) -> None:
     if config.metered is not None:
-        from ..update.metered import parse_metered
+        from ..fleet.update.metered import parse_metered
 
         parse_metered(config.metered)
         if config.store is None or config.broker is None:
@@ -140,7 +140,7 @@ def _check_drift(config: RunConfig) -> None:
 
 def _check_budgets(config: RunConfig) -> None:
     if (config.budget_per_hour, config.battery, config.until, config.max_forward_rate) != (None, None, None, None):
-        from ..servo.companion import check_budgets
+        from ..more.servo.companion import check_budgets
 
         check_budgets(config)
 
@@ -163,7 +163,7 @@ def _check_link(config: RunConfig, *, is_here: bool) -> None:
 
 def _check_watchers(config: RunConfig) -> None:
     if config.home_assistant is not None or config.home_assistant_remove is not None:
-        from ..operations.discovery import checked_prefix
+        from ..fleet.operations.discovery import checked_prefix
 
         if config.broker is None:
             raise InputError("Home Assistant hears of a device from its broker; name it with --broker")
@@ -171,7 +171,7 @@ def _check_watchers(config: RunConfig) -> None:
             if prefix is not None:
                 checked_prefix(prefix)
     if config.metrics is not None or config.metrics_file is not None:
-        from ..operations.scrape import check_name, checked_address
+        from ..fleet.operations.scrape import check_name, checked_address
 
         if config.metrics is not None:
             checked_address(config.metrics, is_public=config.metrics_public)

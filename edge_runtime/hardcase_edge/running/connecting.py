@@ -14,13 +14,13 @@ from .signals import end_main_thread, switch_main_thread
 if TYPE_CHECKING:
     from ..base.clock import Clock
     from ..bundle.load import Loaded
-    from ..identity.keeper import Keeper
+    from ..fleet.identity.keeper import Keeper
+    from ..fleet.operations.beside import Beside
+    from ..fleet.outbox.opening import Publisher
+    from ..fleet.store.folder import Store
+    from ..fleet.update.air import Air
     from ..link.link import Link, LinkConfig
-    from ..operations.beside import Beside
-    from ..outbox.opening import Publisher
     from ..settings.config import RunConfig
-    from ..store.folder import Store
-    from ..update.air import Air
 
 __all__ = ["OwnId", "connect", "keeper_of", "link_config", "own_facts", "updates_of"]
 
@@ -59,7 +59,7 @@ class OwnId:
 
 def updates_of(config: RunConfig, store: Store) -> Air:
     """What takes bundles from the broker into the store."""
-    from ..update.air import Air
+    from ..fleet.update.air import Air
 
     return Air(store, key=config.trust, metered=config.metered, note=note, on_ready=switch_main_thread)
 
@@ -144,7 +144,7 @@ def own_facts(link: Link) -> dict[str, Any]:
         return facts
     from ..base.files import read_bounded
     from ..errors import HardcaseError
-    from ..identity.der import from_pem, read_certificate
+    from ..fleet.identity.der import from_pem, read_certificate
 
     with suppress(HardcaseError):  # whatever is wrong with it, the broker says so
         pem = read_bounded(link.certificate, MAX_CERTIFICATE_BYTES, "certificate", remedy="get another")
@@ -157,7 +157,7 @@ def keeper_of(config: RunConfig, clock: Clock) -> Keeper | None:
     folder = identity_folder(config)
     if folder is None:
         return None
-    from ..identity.keeper import Keeper
+    from ..fleet.identity.keeper import Keeper
     from ..link.identity import default_id
 
     names = {"device_id": config.device_id or "", "fallback_id": default_id()[0]}

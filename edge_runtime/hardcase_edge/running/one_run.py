@@ -16,25 +16,25 @@ from ..base.record import record
 from ..device.lines import line_format
 from ..device.output import BLOCKED_S, Lines, note
 from ..errors import InputError
-from ..operations.complaints import Complaints
+from ..fleet.operations.complaints import Complaints
 from ..program.inner import inner_sensors
 from .signals import on_end, switch_main_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ..audits.companion import Auditing
     from ..bundle.load import Loaded
     from ..device.device import Device, RuntimeConfig
     from ..device.surroundings import ItemBank
-    from ..drift.companion import Watching
+    from ..fleet.operations.beside import Beside
+    from ..fleet.outbox.opening import Publisher
+    from ..fleet.store.folder import Store
+    from ..fleet.store.run import Run
     from ..link.link import Link
-    from ..operations.beside import Beside
-    from ..outbox.opening import Publisher
-    from ..servo.companion import Budgets
+    from ..more.audits.companion import Auditing
+    from ..more.drift.companion import Watching
+    from ..more.servo.companion import Budgets
     from ..settings.config import RunConfig
-    from ..store.folder import Store
-    from ..store.run import Run
     from .connecting import OwnId
 
 __all__ = ["Process", "run_bundle"]
@@ -155,7 +155,7 @@ def _publisher(config: RunConfig) -> Publisher | None:
     """What sends decisions to people, if any setting asks for it."""
     if not (config.publish or config.outbox or config.audit):
         return None
-    from ..outbox.opening import Publisher
+    from ..fleet.outbox.opening import Publisher
 
     return Publisher(config, note)
 
@@ -231,7 +231,7 @@ def _auditing(
         return None
     if not (config.audit or (stored is not None and stored.is_trial and config.broker is not None)):
         return None
-    from ..audits.companion import auditing_of
+    from ..more.audits.companion import auditing_of
 
     return auditing_of(config, loaded, bank, publisher, stored)
 
@@ -243,7 +243,7 @@ def _watching(
     config = process.config
     if config.drift is None:
         return None
-    from ..drift.companion import watching_of
+    from ..more.drift.companion import watching_of
 
     return watching_of(config, loaded, bank, auditing, link, process.beside.note)
 
@@ -252,14 +252,14 @@ def _budgets(config: RunConfig, loaded: Loaded, clock: Clock) -> Budgets | None:
     """The running budgets, if a flag asks for any."""
     if (config.budget_per_hour, config.battery, config.until, config.max_forward_rate) == (None, None, None, None):
         return None
-    from ..servo.companion import budgets_of
+    from ..more.servo.companion import budgets_of
 
     return budgets_of(config, loaded, clock, note)
 
 
 def _decisions(process: Process, device: Device, link: Link | None, stored: Run | None) -> Iterator[dict[str, Any]]:
     """Make decisions, write their lines, and yield each; a trial that has failed ends them."""
-    from ..operations.beside import resident_bytes
+    from ..fleet.operations.beside import resident_bytes
 
     own = process.own_id.name if process.own_id is not None else ""
     make_line = line_format(process.config.record, process.config.device_id or own)

@@ -25,7 +25,7 @@ from .signals import interrupt, on_end, on_reload
 if TYPE_CHECKING:
     from ..bundle.load import Loaded
     from ..errors import NoBundleError
-    from ..store.folder import Store
+    from ..fleet.store.folder import Store
     from .connecting import OwnId
     from .launching import Plan
 
@@ -54,7 +54,7 @@ def run(config: RunConfig, words: Sequence[str], *, is_process: bool) -> int:
     """
     from .. import __version__
     from ..bundle.load import load_bundle
-    from ..operations.beside import Beside
+    from ..fleet.operations.beside import Beside
     from .checks import anchored, check_settings, loop_of
 
     check_settings(config)
@@ -88,7 +88,7 @@ def _own_id(config: RunConfig) -> OwnId | None:
 
 def _run_file(process: Process, loaded: Loaded) -> None:
     """Run a bundle, and after a reload what its file holds then."""
-    from ..operations.reload import newer
+    from ..fleet.operations.reload import newer
 
     config, reload = process.config, process.beside.reload
     news: list[Loaded] = [loaded]
@@ -119,9 +119,9 @@ def _run_store(process: Process, words: Sequence[str] | None) -> Plan | None:
     """
     from ..bundle.load import load_bundle
     from ..errors import BundleError, NoBundleError, SignatureError, StoreError
-    from ..operations.reload import has_news
-    from ..store.folder import Store
-    from ..store.run import Run
+    from ..fleet.operations.reload import has_news
+    from ..fleet.store.folder import Store
+    from ..fleet.store.run import Run
     from .checks import rules_of
     from .launching import launched, launched_by, plan_for
 
@@ -181,7 +181,7 @@ def _can_wait(config: RunConfig, store: Store) -> bool:
     StoreError
         The state or the trust is damaged.
     """
-    from ..store.slots import NAMES
+    from ..fleet.store.slots import NAMES
 
     if config.broker is None:
         return False
@@ -202,7 +202,7 @@ def _wait_for_bundle(process: Process, store: Store, error: NoBundleError) -> bo
         The folder of the store cannot be made, the broker's address or the identity cannot be used, or another device
         uses the id.
     """
-    from ..store.run import clock_or_noted
+    from ..fleet.store.run import clock_or_noted
     from .connecting import connect, updates_of
 
     config, beside = process.config, process.beside
@@ -249,8 +249,8 @@ def _wait_for_bundle(process: Process, store: Store, error: NoBundleError) -> bo
 
 def _facts_without(store: Store, why: str) -> dict[str, Any]:
     """What the status of a device says whose store has no bundle to run."""
-    from ..store.run import failure_of
-    from ..store.slots import NAMES
+    from ..fleet.store.run import failure_of
+    from ..fleet.store.slots import NAMES
 
     facts: dict[str, Any] = {"slot": None, "state": "none", "why": why[:MAX_WHY]}
     with contextlib.suppress(HardcaseError):

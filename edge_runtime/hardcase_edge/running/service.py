@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from ..base.files import write_whole
 from ..errors import HardcaseError, InputError
-from ..operations.unit import program as program_of
-from ..operations.unit import unit
+from ..fleet.operations.unit import program as program_of
+from ..fleet.operations.unit import unit
 from ..settings.config import RunConfig, changed
 from ..settings.run_toml import text_of
 from ..settings.table import RUN_TOML, flag_of
@@ -142,7 +142,7 @@ def _check_bundle(config: RunConfig, loaded: Loaded, root: Path) -> None:
         config.sensors, wanted, items=config.items, local=lambda name: f"{root}{absolute(name)}", folders=folders,
         replay=replay,
     )  # fmt: skip
-    from ..servo.companion import plan_of
+    from ..more.servo.companion import plan_of
 
     plan_of(config, loaded.manifest, Clock())
 

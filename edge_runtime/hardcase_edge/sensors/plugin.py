@@ -151,7 +151,7 @@ class Plugin:
     def __init__(self, name: str, item: Callable[[], object] | None = None) -> None:
         self._read = load_function(name, "sensor source")
         given = getattr(sys.modules[name.partition(":")[0]], "evidence", None)
-        self.evidence: Callable[[str], object] | None = given if callable(given) else None  # outbox/evidence.py
+        self.evidence: Callable[[str], object] | None = given if callable(given) else None  # fleet/outbox/evidence.py
         self._item = item
 
     def lacks(self, wanted: Wanted) -> str:

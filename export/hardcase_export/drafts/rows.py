@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardcase_edge.batch.tables import read_npz
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import InputError, one_line
+from hardcase_edge.more.batch.tables import read_npz
 from hardcase_edge.program.inner import COIN, DRAW, MEMORY
 from hardcase_edge.program.limits import MAX_ITEM_SIZE
 

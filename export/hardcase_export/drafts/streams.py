@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from hardcase_edge.batch.streams import remembered
 from hardcase_edge.bundle.manifest import Manifest
+from hardcase_edge.more.batch.streams import remembered
 from hardcase_edge.program.definition import Program
 from hardcase_edge.stream.layout import layout_of
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardcase_edge.batch.choices import margins_of
+from hardcase_edge.more.batch.choices import margins_of
 
 from ..sources.source import Source
 from .leaves import Summed

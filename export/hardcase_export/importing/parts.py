@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardcase_edge.batch.scores import scores_of
 from hardcase_edge.errors import InputError
+from hardcase_edge.more.batch.scores import scores_of
 from hardcase_edge.program.definition import Column, Program, Trees
 from hardcase_edge.verifier.scorers import Proved, prove_scorer
 

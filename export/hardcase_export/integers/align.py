@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardcase_edge.batch.choices import margins_of
-from hardcase_edge.batch.polynomials import products, score_products
-from hardcase_edge.batch.trees import score_trees
+from hardcase_edge.more.batch.choices import margins_of
+from hardcase_edge.more.batch.polynomials import products, score_products
+from hardcase_edge.more.batch.trees import score_trees
 from hardcase_edge.program.definition import (
     MARGIN,
     MISSING,

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from hardcase_edge.batch.choices import margins_of
-from hardcase_edge.batch.polynomials import products, score_products
+from hardcase_edge.more.batch.choices import margins_of
+from hardcase_edge.more.batch.polynomials import products, score_products
 from hardcase_edge.program.definition import MARGIN, THRESHOLD, TOURNAMENT, Answer, Branch, Node, Polynomial, Program
 
 from .rounding import Kept, Rounder, drop_path

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardcase_edge.batch.quality import ACCURACY, Quality
 from hardcase_edge.bundle.value import to_result
 from hardcase_edge.errors import InputError
 from hardcase_edge.kernel.machine import decide, open_machine
+from hardcase_edge.more.batch.quality import ACCURACY, Quality
 from hardcase_edge.program.cost import Meter, Priced, to_unit
 from hardcase_edge.program.definition import MISSING, Program
 from hardcase_edge.program.readings import I32_MAX, I32_MIN, Reading, make_coder

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardcase_edge.batch.evaluate import Batch
-from hardcase_edge.batch.intervals import Interval, loss_interval, quality_interval
-from hardcase_edge.batch.per_class import ClassCount, per_class, recall_losses
-from hardcase_edge.batch.quality import ACCURACY, Quality, figures_of
+from hardcase_edge.more.batch.evaluate import Batch
+from hardcase_edge.more.batch.intervals import Interval, loss_interval, quality_interval
+from hardcase_edge.more.batch.per_class import ClassCount, per_class, recall_losses
+from hardcase_edge.more.batch.quality import ACCURACY, Quality, figures_of
 from hardcase_edge.program.definition import Opaque, Program
 from hardcase_edge.session.session import CLOUD, LOCAL, Decision
 

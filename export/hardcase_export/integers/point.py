@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hardcase_edge.batch.quality import ACCURACY, Quality
 from hardcase_edge.bundle.file import unpack_bundle
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.bundle.value import Intervals, steps_for
 from hardcase_edge.errors import BundleError, InputError
+from hardcase_edge.more.batch.quality import ACCURACY, Quality
 from hardcase_edge.program.definition import Forward, Polynomial, Program, Stack
 
 from ..drafts.files import read_draft_bytes

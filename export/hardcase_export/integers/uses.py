@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from hardcase_edge.batch.choices import choose, classes_of
+from hardcase_edge.more.batch.choices import choose, classes_of
 from hardcase_edge.program.definition import Answer, Branch, Node, Polynomial, Program, Scorer, Slice
 
 __all__ = ["Use", "outcome", "split", "uses_of"]

@@ -23,12 +23,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardcase_edge.batch.codes import codes_of
-from hardcase_edge.batch.intervals import wilson
-from hardcase_edge.batch.quality import ACCURACY, Quality
-from hardcase_edge.batch.trees import score_trees
 from hardcase_edge.bundle.evidence import is_above
 from hardcase_edge.errors import InputError
+from hardcase_edge.more.batch.codes import codes_of
+from hardcase_edge.more.batch.intervals import wilson
+from hardcase_edge.more.batch.quality import ACCURACY, Quality
+from hardcase_edge.more.batch.trees import score_trees
 from hardcase_edge.program.definition import (
     THRESHOLD,
     Acquire,

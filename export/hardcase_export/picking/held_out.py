@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardcase_edge.batch.quality import ACCURACY, Quality
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import InputError
+from hardcase_edge.more.batch.quality import ACCURACY, Quality
 from hardcase_edge.program.definition import Forward
 from hardcase_edge.session.session import CLOUD
 

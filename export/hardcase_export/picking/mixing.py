@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardcase_edge.batch.intervals import Interval
-from hardcase_edge.batch.per_class import ClassCount
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import InputError
+from hardcase_edge.more.batch.intervals import Interval
+from hardcase_edge.more.batch.per_class import ClassCount
 from hardcase_edge.program.definition import (
     CODE_MAX,
     THRESHOLD,

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from hardcase_edge.batch.choices import classes_of, margins_of
-from hardcase_edge.batch.evaluate import Batch, Outcome
 from hardcase_edge.bundle.prices import MOST_THRESHOLD, Prices
+from hardcase_edge.more.batch.choices import classes_of, margins_of
+from hardcase_edge.more.batch.evaluate import Batch, Outcome
 from hardcase_edge.program.definition import MARGIN, THRESHOLD, Answer, Branch, Node, Opaque, Program
 
 from ..drafts.rows import Rows

@@ -12,7 +12,7 @@ from math import floor, frexp
 import numpy as np
 from numpy.typing import NDArray
 
-from hardcase_edge.batch.codes import codes_of
+from hardcase_edge.more.batch.codes import codes_of
 from hardcase_edge.program.definition import CODE_MAX, MISSING, Affine, Column, Program, Tree, Trees
 
 __all__ = ["N_TREES", "box_trees"]

@@ -20,7 +20,7 @@ from typing import Any
 
 from hardcase_edge.base.files import read_bounded
 from hardcase_edge.errors import InputError
-from hardcase_edge.measuring.timing import quantile
+from hardcase_edge.more.measuring.timing import quantile
 from hardcase_edge.program.cost import evaluate_polynomial, to_unit
 from hardcase_edge.program.definition import MICRO
 

@@ -45,7 +45,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write the release."""
     from hardcase_edge.base.sha256 import sha256
-    from hardcase_edge.release.archive import is_archive
+    from hardcase_edge.fleet.release.archive import is_archive
 
     from ...flashing.kernels import PROCESSORS
     from ...flashing.target import kernels_for

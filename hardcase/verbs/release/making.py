@@ -12,8 +12,8 @@ from hardcase_edge.bundle.file import MAX_BUNDLE_BYTES, read_bundle_bytes
 from hardcase_edge.bundle.load import load_bytes
 from hardcase_edge.bundle.signature import MAX_KEY_BYTES, MAX_SIGNATURES, SIGNATURE_BYTES, signature_path
 from hardcase_edge.errors import InputError
-from hardcase_edge.release.archive import pack_archive
-from hardcase_edge.release.content import AUTHORITY, BUNDLE, DEVICE_KEYS, SETTINGS, STORE_FORMAT
+from hardcase_edge.fleet.release.archive import pack_archive
+from hardcase_edge.fleet.release.content import AUTHORITY, BUNDLE, DEVICE_KEYS, SETTINGS, STORE_FORMAT
 from hardcase_edge.settings.config import changed
 from hardcase_edge.settings.run_toml import text_of
 

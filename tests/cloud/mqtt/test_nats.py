@@ -19,10 +19,10 @@ from hardcase_cloud.answer.worker import Worker, default_group
 from hardcase_cloud.keep.records.database import Database
 from hardcase_cloud.keep.records.keeper import Keeper
 from hardcase_cloud.mqtt.check import NO, YES, check_broker
+from hardcase_edge.fleet.outbox.acks import unpack_acks
 from hardcase_edge.link.address import Address, parse_address
 from hardcase_edge.link.connection import Connection, ConnectionConfig
 from hardcase_edge.link.wire import OK, ack_topic, decision_topic, request_topic, unpack_reply
-from hardcase_edge.outbox.acks import unpack_acks
 from tests.helpers.cloud.brokers import free_port, is_listening, until
 from tests.helpers.cloud.clients import asking
 from tests.helpers.cloud.requests import N_CLASSES, ask, write_model

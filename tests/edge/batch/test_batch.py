@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from hardcase_edge.batch.choices import choose, classes_of, margins_of
-from hardcase_edge.batch.codes import affine_codes, codes_of
-from hardcase_edge.batch.evaluate import Batch, Outcome
-from hardcase_edge.batch.polynomials import products, score_products
-from hardcase_edge.batch.scores import score_codes, scores_of
 from hardcase_edge.kernel.machine import PYTHON, decide, open_machine
+from hardcase_edge.more.batch.choices import choose, classes_of, margins_of
+from hardcase_edge.more.batch.codes import affine_codes, codes_of
+from hardcase_edge.more.batch.evaluate import Batch, Outcome
+from hardcase_edge.more.batch.polynomials import products, score_products
+from hardcase_edge.more.batch.scores import score_codes, scores_of
 from hardcase_edge.program.cost import Meter, to_unit
 from hardcase_edge.program.definition import (
     ARGMAX,

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from hardcase_edge.batch.intervals import effective_rows, loss_interval, paired, quality_interval, wilson
-from hardcase_edge.batch.per_class import per_class
-from hardcase_edge.batch.quality import ACCURACY, R2, Quality
+from hardcase_edge.more.batch.intervals import effective_rows, loss_interval, paired, quality_interval, wilson
+from hardcase_edge.more.batch.per_class import per_class
+from hardcase_edge.more.batch.quality import ACCURACY, R2, Quality
 
 BALANCED = Quality("balanced", "balanced accuracy")
 ERRORS = Quality("errors", "error costs", costs=((0.0, 5.0), (50.0, 0.0)), scale=5.0)

@@ -12,16 +12,16 @@ from pathlib import Path
 import pytest
 
 from hardcase_edge.base.sha256 import sha256
-from hardcase_edge.card import first_boot
-from hardcase_edge.card.install import read_identity
-from hardcase_edge.card.places import link, put, safe_folder
 from hardcase_edge.errors import HardcaseError, InputError
-from hardcase_edge.release.archive import read_archive, read_zip
-from hardcase_edge.release.content import processor
-from hardcase_edge.store.first_boot import read_report
-from hardcase_edge.store.folder import Store
-from hardcase_edge.store.run import Run
-from hardcase_edge.store.trial import Rules
+from hardcase_edge.fleet.card import first_boot
+from hardcase_edge.fleet.card.install import read_identity
+from hardcase_edge.fleet.card.places import link, put, safe_folder
+from hardcase_edge.fleet.release.archive import read_archive, read_zip
+from hardcase_edge.fleet.release.content import processor
+from hardcase_edge.fleet.store.first_boot import read_report
+from hardcase_edge.fleet.store.folder import Store
+from hardcase_edge.fleet.store.run import Run
+from hardcase_edge.fleet.store.trial import Rules
 from tests.helpers.places import GOLDEN
 
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 import os
 import random
 
-from hardcase_edge.audits.audits import Audit, Audits
-from hardcase_edge.audits.draws import Draws, number
 from hardcase_edge.base.sha256 import sha256
+from hardcase_edge.more.audits.audits import Audit, Audits
+from hardcase_edge.more.audits.draws import Draws, number
 
 LOCAL, CLOUD = {"route": "local", "label": "high"}, {"route": "cloud", "label": "high"}
 

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hardcase_edge.audits.bank import AuditedBank
 from hardcase_edge.bundle.file import Bundle, pack_bundle
 from hardcase_edge.bundle.load import Loaded, load_bytes
 from hardcase_edge.bundle.manifest import Manifest
@@ -24,6 +23,7 @@ from hardcase_edge.device.by_clock import RoundTrips
 from hardcase_edge.device.device import Device, RuntimeConfig
 from hardcase_edge.errors import BundleError, InputError
 from hardcase_edge.link.wire import OK, Reply
+from hardcase_edge.more.audits.bank import AuditedBank
 from hardcase_edge.program.definition import MICRO, Program
 from hardcase_edge.program.readings import request_bytes
 from hardcase_edge.sensors.bank import SensorBank, Wanted, wanted_of

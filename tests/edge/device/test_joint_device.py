@@ -118,7 +118,7 @@ def test_an_item_without_a_budget_for_anything_claims_no_confidence(tmp_path: Pa
 def test_a_bundle_of_items_is_put_into_a_store_tried_and_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("hardcase_edge.operations.beside.resident_bytes", lambda: 16_000_000)  # of a device's process
+    monkeypatch.setattr("hardcase_edge.fleet.operations.beside.resident_bytes", lambda: 16_000_000)  # of a device
     (tmp_path / "codes.hcb").write_bytes(PLAIN)
     path = write_csv(tmp_path / "items.csv", ITEMS)
     assert main(["store", "put", str(tmp_path / "store"), str(tmp_path / "codes.hcb")]) == 0
@@ -132,7 +132,7 @@ def test_a_bundle_of_items_is_put_into_a_store_tried_and_stays(
 def test_a_bundle_of_items_whose_sensors_only_fail_fails_its_trial(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("hardcase_edge.operations.beside.resident_bytes", lambda: 16_000_000)
+    monkeypatch.setattr("hardcase_edge.fleet.operations.beside.resident_bytes", lambda: 16_000_000)
     (tmp_path / "codes.hcb").write_bytes(PLAIN)
     path = write_csv(tmp_path / "items.csv", ITEMS)
     assert main(["store", "put", str(tmp_path / "store"), str(tmp_path / "codes.hcb")]) == 0
@@ -150,7 +150,7 @@ def test_a_bundle_of_items_whose_sensors_only_fail_fails_its_trial(
 
 
 def test_a_change_is_one_of_the_labels_and_records_say_all_of_an_item(tmp_path: Path) -> None:
-    from hardcase_edge.outbox.records import Recorder, Rule
+    from hardcase_edge.fleet.outbox.records import Recorder, Rule
 
     path = write_csv(tmp_path / "items.csv", [ITEMS[0], ITEMS[0], ITEMS[1]])
     made = list(device_of(load_bytes(PLAIN, allow_joint=True), [f"replay:{path}"]).run())

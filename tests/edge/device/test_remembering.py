@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hardcase_edge.batch.streams import walk
 from hardcase_edge.device.device import Device, RuntimeConfig
 from hardcase_edge.errors import InputError
+from hardcase_edge.more.batch.streams import walk
 from hardcase_edge.sensors.items import Item
 from hardcase_edge.sensors.specs import open_bank
 from tests.helpers.edge.streams import CLASSES, layout, loaded, make_manifest, make_program, streams

@@ -15,15 +15,15 @@ import pytest
 
 from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.cli import main
-from hardcase_edge.diagnosis import broker as broker_module
-from hardcase_edge.diagnosis import machine, storage
-from hardcase_edge.diagnosis.broker import broker as examine_broker
-from hardcase_edge.diagnosis.certificates import end_of
-from hardcase_edge.diagnosis.fault import Fault
-from hardcase_edge.identity.folder import put_claim, put_identity
+from hardcase_edge.fleet.diagnosis import broker as broker_module
+from hardcase_edge.fleet.diagnosis import machine, storage
+from hardcase_edge.fleet.diagnosis.broker import broker as examine_broker
+from hardcase_edge.fleet.diagnosis.certificates import end_of
+from hardcase_edge.fleet.diagnosis.fault import Fault
+from hardcase_edge.fleet.identity.folder import put_claim, put_identity
+from hardcase_edge.fleet.store.folder import Store
+from hardcase_edge.fleet.store.slots import failed, passed, started
 from hardcase_edge.link.address import parse_address
-from hardcase_edge.store.folder import Store
-from hardcase_edge.store.slots import failed, passed, started
 from tests.helpers.cloud.brokers import free_port, running_mosquitto
 from tests.helpers.cloud.certificates import Authority
 from tests.helpers.edge.device import make_bundle_bytes

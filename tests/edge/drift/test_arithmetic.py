@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hardcase_edge.bundle.monitors import MAX_BINS, Histogram
-from hardcase_edge.drift.arithmetic import below, columns, judged
-from hardcase_edge.drift.columns import Columns
-from hardcase_edge.drift.residuals import Residuals
-from hardcase_edge.drift.stability import WINDOW, Stability
+from hardcase_edge.more.drift.arithmetic import below, columns, judged
+from hardcase_edge.more.drift.columns import Columns
+from hardcase_edge.more.drift.residuals import Residuals
+from hardcase_edge.more.drift.stability import WINDOW, Stability
 from tests.edge.drift.test_monitors import MONITORS, PROGRAM
 
 ODD = st.sampled_from((nan, inf, -inf, 0.0, -0.0, 1e308, -1e308, 5e-324, 1.0))

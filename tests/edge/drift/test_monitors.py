@@ -15,11 +15,11 @@ import pytest
 from hardcase_edge.base.change import Change
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.bundle.monitors import MAX_FEATURES, Histogram, Monitors, Prediction, Residual, monitors_of
-from hardcase_edge.drift.columns import Columns
-from hardcase_edge.drift.residuals import Residuals
-from hardcase_edge.drift.stability import LARGE, WINDOW, Stability, limit_of, stability_index
-from hardcase_edge.drift.watch import Watch
 from hardcase_edge.errors import BundleError
+from hardcase_edge.more.drift.columns import Columns
+from hardcase_edge.more.drift.residuals import Residuals
+from hardcase_edge.more.drift.stability import LARGE, WINDOW, Stability, limit_of, stability_index
+from hardcase_edge.more.drift.watch import Watch
 from hardcase_edge.program.definition import Feature, Program, Sensor
 from tests.helpers.edge.device import make_manifest, make_program
 

@@ -9,8 +9,8 @@ import random
 import pytest
 
 from hardcase_edge.base.change import Change, stake_at, stakes
-from hardcase_edge.drift.promise import ALPHA, BROKEN, HOLDS, MOST_BREAKS, UNKNOWN, Promise, promise_of
-from hardcase_edge.drift.reaction import LOOK, PROBE
+from hardcase_edge.more.drift.promise import ALPHA, BROKEN, HOLDS, MOST_BREAKS, UNKNOWN, Promise, promise_of
+from hardcase_edge.more.drift.reaction import LOOK, PROBE
 from hardcase_edge.settings.values import ALARM, FORWARD
 
 

@@ -11,8 +11,8 @@ from math import exp, log, sqrt
 
 import pytest
 
-from hardcase_edge.drift.companion import MAX_BYTES
-from hardcase_edge.drift.reaction import (
+from hardcase_edge.more.drift.companion import MAX_BYTES
+from hardcase_edge.more.drift.reaction import (
     ALLOWED,
     CAUTION,
     DELTA,

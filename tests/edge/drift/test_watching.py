@@ -10,21 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from hardcase_edge.audits.audits import Audits
-from hardcase_edge.audits.bank import AuditedBank
-from hardcase_edge.audits.companion import Auditing
-from hardcase_edge.audits.draws import Draws
 from hardcase_edge.bundle.monitors import Histogram, Monitors, Prediction, Residual
 from hardcase_edge.bundle.prices import Prices
 from hardcase_edge.cli import main
 from hardcase_edge.device.device import Device, RuntimeConfig
-from hardcase_edge.drift.companion import FILE, Memory, Watching, watching_of
-from hardcase_edge.drift.promise import Promise
-from hardcase_edge.drift.reaction import LOOK, PROBE, most_wrong
-from hardcase_edge.drift.stability import LASTING, WINDOW
-from hardcase_edge.drift.watch import Watch
+from hardcase_edge.fleet.operations.metrics import Metrics
 from hardcase_edge.link.wire import OK, Reply
-from hardcase_edge.operations.metrics import Metrics
+from hardcase_edge.more.audits.audits import Audits
+from hardcase_edge.more.audits.bank import AuditedBank
+from hardcase_edge.more.audits.companion import Auditing
+from hardcase_edge.more.audits.draws import Draws
+from hardcase_edge.more.drift.companion import FILE, Memory, Watching, watching_of
+from hardcase_edge.more.drift.promise import Promise
+from hardcase_edge.more.drift.reaction import LOOK, PROBE, most_wrong
+from hardcase_edge.more.drift.stability import LASTING, WINDOW
+from hardcase_edge.more.drift.watch import Watch
 from hardcase_edge.settings.config import RunConfig
 from tests.helpers.cloud.brokers import retained, running_mosquitto
 from tests.helpers.edge.device import (

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from hardcase_cloud.rollout.enrolment.certificates import issue, make_authority
 from hardcase_edge.errors import InputError
-from hardcase_edge.identity.der import Facts, _time, from_pem, read_certificate, read_request, to_pem
+from hardcase_edge.fleet.identity.der import Facts, _time, from_pem, read_certificate, read_request, to_pem
 from tests.helpers.cloud.enrolment import NOW, key, request
 
 BY = make_authority("test", now=NOW, days=40_000)

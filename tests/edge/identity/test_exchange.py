@@ -9,9 +9,9 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from hardcase_cloud.rollout.enrolment.certificates import issue, make_authority
 from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.errors import InputError, WireError
-from hardcase_edge.identity.der import Facts
-from hardcase_edge.identity.exchange import CLAIM, RENEW, RESEND_S, TRY, WAIT, Exchange, plan
-from hardcase_edge.identity.messages import (
+from hardcase_edge.fleet.identity.der import Facts
+from hardcase_edge.fleet.identity.exchange import CLAIM, RENEW, RESEND_S, TRY, WAIT, Exchange, plan
+from hardcase_edge.fleet.identity.messages import (
     BAD_CLAIM,
     ISSUED,
     MAX_CERTIFICATE_BYTES,

@@ -14,10 +14,10 @@ from hardcase_edge import __version__
 from hardcase_edge.base.clock import Clock
 from hardcase_edge.cli import main
 from hardcase_edge.errors import InputError
-from hardcase_edge.identity import keys
-from hardcase_edge.identity.der import from_pem, read_certificate, read_request
-from hardcase_edge.identity.folder import Identities
-from hardcase_edge.identity.keeper import Keeper
+from hardcase_edge.fleet.identity import keys
+from hardcase_edge.fleet.identity.der import from_pem, read_certificate, read_request
+from hardcase_edge.fleet.identity.folder import Identities
+from hardcase_edge.fleet.identity.keeper import Keeper
 from hardcase_edge.link.link import Link, LinkConfig
 from hardcase_edge.running.connecting import keeper_of, own_facts
 from hardcase_edge.settings.config import RunConfig, changed

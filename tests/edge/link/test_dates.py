@@ -18,9 +18,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from hardcase_edge.base.clock import RELEASED, Clock
-from hardcase_edge.identity.der import Facts
-from hardcase_edge.identity.enrol import shows
-from hardcase_edge.identity.folder import Identity
+from hardcase_edge.fleet.identity.der import Facts
+from hardcase_edge.fleet.identity.enrol import shows
+from hardcase_edge.fleet.identity.folder import Identity
 from hardcase_edge.link import dates
 from hardcase_edge.link.address import parse_address, tls_context
 from hardcase_edge.link.certificates import Certificates
@@ -185,7 +185,7 @@ def test_a_claim_is_shown_by_the_same_clock(tmp_path: Path, monkeypatch: pytest.
     def connection(config: ConnectionConfig, **more: object) -> None:
         raise SeenError(config)
 
-    monkeypatch.setattr("hardcase_edge.identity.enrol.Connection", connection)
+    monkeypatch.setattr("hardcase_edge.fleet.identity.enrol.Connection", connection)
     clock = Clock()
     with pytest.raises(SeenError) as seen:
         shows(Identity(tmp_path, Facts("d", 0, 1, b"")), "mqtts://localhost", ca=None, wait_s=1.0, clock=clock)

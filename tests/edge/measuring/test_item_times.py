@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hardcase_edge.cli import main
-from hardcase_edge.measuring.item_times import stand_in
+from hardcase_edge.more.measuring.item_times import stand_in
 from hardcase_edge.sensors.bank import Wanted
 from hardcase_edge.verifier.verify import verify
 from tests.helpers.edge.device import make_bundle_bytes

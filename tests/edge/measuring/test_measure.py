@@ -18,10 +18,10 @@ from hardcase_edge.bundle.file import Bundle, pack_bundle
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.cli import main, make_parser
 from hardcase_edge.errors import InputError
-from hardcase_edge.measuring.costs import lines_of, patch_of, rounded
-from hardcase_edge.measuring.energy import ROUNDS, Round, energy_per_read, weigh
-from hardcase_edge.measuring.measure import MeasureConfig, measure, policy_of
-from hardcase_edge.measuring.timing import Timing, time_reads
+from hardcase_edge.more.measuring.costs import lines_of, patch_of, rounded
+from hardcase_edge.more.measuring.energy import ROUNDS, Round, energy_per_read, weigh
+from hardcase_edge.more.measuring.measure import MeasureConfig, measure, policy_of
+from hardcase_edge.more.measuring.timing import Timing, time_reads
 from hardcase_edge.sensors.bank import SensorBank, Wanted
 from hardcase_edge.sensors.plugin import Plugin
 from tests.helpers.edge.device import make_bundle_bytes
@@ -290,7 +290,7 @@ def test_with_a_power_sensor_an_energy_is_proposed(
         "    power.write_text('2253000')\n    began = time.perf_counter()\n    time.sleep(0.001)\n"
         "    took.append(time.perf_counter() - began)\n    power.write_text('1253000')\n    return 1\n"
     )
-    monkeypatch.setattr("hardcase_edge.measuring.energy.weigh.__kwdefaults__", {"phase_s": 0.08})
+    monkeypatch.setattr("hardcase_edge.more.measuring.energy.weigh.__kwdefaults__", {"phase_s": 0.08})
     words = ["measure", "toy.hcb", "--sensors", "x=hardcase_drawing:read", "--reads", "3", "--json"]
     assert measure(measure_config([*words, "--power", "hwmon:ina219/power1"]), root) == 0
     report = json.loads(capfd.readouterr()[0])

@@ -11,8 +11,8 @@ import pytest
 from hardcase_edge.bundle.value import Value
 from hardcase_edge.cli import main
 from hardcase_edge.errors import InputError
+from hardcase_edge.fleet.operations.discovery import checked_prefix, config_topic, payload
 from hardcase_edge.link.wire import decision_topic, facts_topic, status_topic
-from hardcase_edge.operations.discovery import checked_prefix, config_topic, payload
 from tests.edge.link.test_link import linked
 from tests.helpers.cloud.brokers import retained, running_mosquitto, until
 from tests.helpers.edge.device import EASY, make_bundle_bytes, make_manifest, write_replay

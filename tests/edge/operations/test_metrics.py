@@ -16,8 +16,8 @@ import pytest
 
 from hardcase_edge.cli import main
 from hardcase_edge.errors import InputError
-from hardcase_edge.operations.metrics import BUCKETS_S, Metrics, lines
-from hardcase_edge.operations.scrape import MAX_REQUEST_BYTES, TIMEOUT_S, Page, checked_file, write_file
+from hardcase_edge.fleet.operations.metrics import BUCKETS_S, Metrics, lines
+from hardcase_edge.fleet.operations.scrape import MAX_REQUEST_BYTES, TIMEOUT_S, Page, checked_file, write_file
 from tests.helpers.edge.device import EASY, HARD, make_bundle_bytes, write_replay
 
 NAME = r"[a-z][a-z0-9_]*"
@@ -178,7 +178,7 @@ def test_a_page_that_cannot_be_made_costs_one_answer():
 
 
 def test_a_client_that_dawdles_keeps_the_page_for_two_seconds_at_most(monkeypatch):
-    monkeypatch.setattr("hardcase_edge.operations.scrape.TIMEOUT_S", 0.1)
+    monkeypatch.setattr("hardcase_edge.fleet.operations.scrape.TIMEOUT_S", 0.1)
     assert TIMEOUT_S == 2.0
     with serving() as page, socket.create_connection(("127.0.0.1", page.port)) as slow:
 

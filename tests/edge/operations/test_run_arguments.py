@@ -10,9 +10,9 @@ import pytest
 
 from hardcase_edge.cli import main
 from hardcase_edge.errors import InputError
+from hardcase_edge.fleet.store.folder import Store
+from hardcase_edge.fleet.store.receive import receive
 from hardcase_edge.sensors.plugin import look_for_function
-from hardcase_edge.store.folder import Store
-from hardcase_edge.store.receive import receive
 from tests.helpers.edge.device import make_bundle_bytes
 
 WRONG = [

@@ -17,11 +17,11 @@ import pytest
 from hardcase_edge.bundle.signature import make_keys
 from hardcase_edge.cli import main
 from hardcase_edge.errors import InputError
-from hardcase_edge.operations.beside import Beside
-from hardcase_edge.operations.systemd import Systemd
-from hardcase_edge.operations.unit import NAME, unit
+from hardcase_edge.fleet.operations.beside import Beside
+from hardcase_edge.fleet.operations.systemd import Systemd
+from hardcase_edge.fleet.operations.unit import NAME, unit
+from hardcase_edge.fleet.store.folder import Store
 from hardcase_edge.settings.config import RunConfig
-from hardcase_edge.store.folder import Store
 from tests.helpers.attack.operations import attack
 from tests.helpers.edge.device import make_bundle_bytes, make_loaded
 from tests.helpers.edge.supervisor import Supervisor
@@ -280,7 +280,7 @@ def test_an_attack_finds_no_request_and_no_argument_that_does_harm(monkeypatch):
     for outcome in attack(0.2, 1):
         assert (outcome.crashes, outcome.wrong) == (0, 0), outcome
         assert outcome.inputs > 10
-    monkeypatch.setattr("hardcase_edge.operations.unit._quoted", lambda word: f'"{word}"')
+    monkeypatch.setattr("hardcase_edge.fleet.operations.unit._quoted", lambda word: f'"{word}"')
     assert attack(0.1, 1)[1].wrong > 0, "the attack sees what is not quoted"
 
 

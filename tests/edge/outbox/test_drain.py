@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from math import inf
 
-from hardcase_edge.outbox.drain import Drain, DrainConfig
+from hardcase_edge.fleet.outbox.drain import Drain, DrainConfig
 from tests.helpers.edge.outbox import make_made
 
 

@@ -15,9 +15,9 @@ import pytest
 from hardcase_cloud.keep.records.database import Database
 from hardcase_cloud.keep.records.keeper import Keeper
 from hardcase_edge.cli import main
+from hardcase_edge.fleet.outbox.evidence import MAX_EVIDENCE_BYTES, Evidence, from_record, type_of
+from hardcase_edge.fleet.outbox.records import MAX_RECORD_BYTES, Recorder
 from hardcase_edge.link.address import parse_address
-from hardcase_edge.outbox.evidence import MAX_EVIDENCE_BYTES, Evidence, from_record, type_of
-from hardcase_edge.outbox.records import MAX_RECORD_BYTES, Recorder
 from tests.helpers.cloud.brokers import running_mosquitto, until
 from tests.helpers.edge.device import EASY, make_bundle_bytes
 

@@ -9,8 +9,8 @@ import sqlite3
 
 import pytest
 
-from hardcase_edge.outbox import file as outbox_file
-from hardcase_edge.outbox.file import OVERHEAD, DamagedError, RecordFile
+from hardcase_edge.fleet.outbox import file as outbox_file
+from hardcase_edge.fleet.outbox.file import OVERHEAD, DamagedError, RecordFile
 from hardcase_edge.settings.values import OLDEST_FIRST, SAMPLE
 from tests.helpers.edge.outbox import make_made
 

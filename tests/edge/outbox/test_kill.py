@@ -8,14 +8,14 @@ import subprocess
 import sys
 import time
 
-from hardcase_edge.outbox.file import RecordFile
+from hardcase_edge.fleet.outbox.file import RecordFile
 from hardcase_edge.settings.values import OLDEST_FIRST
 
 WRITER = """
 import sys
 from pathlib import Path
 from tests.helpers.edge.outbox import make_config, make_made, seconds
-from hardcase_edge.outbox.queue import Queue
+from hardcase_edge.fleet.outbox.queue import Queue
 queue = Queue(Path(sys.argv[1]), make_config(group=7), now=seconds, note=print)
 first = int(sys.argv[2])
 for k in range(first, first + 1_000_000):

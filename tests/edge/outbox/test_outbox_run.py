@@ -16,16 +16,16 @@ from hardcase.cli import main as cloud_main
 from hardcase_cloud.keep.records.database import Database
 from hardcase_cloud.keep.records.keeper import Keeper
 from hardcase_edge import __version__
-from hardcase_edge.audits.bank import AuditedBank
-from hardcase_edge.audits.companion import auditing_of
 from hardcase_edge.cli import main, run_config
 from hardcase_edge.errors import InputError
+from hardcase_edge.fleet.outbox.opening import Publisher
+from hardcase_edge.fleet.outbox.outbox import BURST, MOST_NEW, Direct, Outbox
+from hardcase_edge.fleet.outbox.queue import Queue
 from hardcase_edge.link.address import parse_address
 from hardcase_edge.link.connection import Connection, ConnectionConfig
 from hardcase_edge.link.wire import decision_topic
-from hardcase_edge.outbox.opening import Publisher
-from hardcase_edge.outbox.outbox import BURST, MOST_NEW, Direct, Outbox
-from hardcase_edge.outbox.queue import Queue
+from hardcase_edge.more.audits.bank import AuditedBank
+from hardcase_edge.more.audits.companion import auditing_of
 from hardcase_edge.running.checks import check_settings
 from hardcase_edge.settings.config import RunConfig
 from hardcase_export.joint.build import export_chain
@@ -227,7 +227,7 @@ def test_two_devices_cannot_share_an_outbox(tmp_path):
 
 
 def test_a_disk_that_hangs_delays_one_decision_and_then_none(tmp_path, monkeypatch):
-    monkeypatch.setattr("hardcase_edge.outbox.outbox.BLOCKED_S", 0.05)
+    monkeypatch.setattr("hardcase_edge.fleet.outbox.outbox.BLOCKED_S", 0.05)
     queue = Queue(tmp_path / "outbox.sqlite", make_config(), now=seconds, note=print)
     goes_on, is_hung, channel = threading.Event(), threading.Event(), FakeChannel()
     step = queue.step

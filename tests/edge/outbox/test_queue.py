@@ -10,10 +10,10 @@ import random
 import pytest
 
 from hardcase_cloud.keep.records import dialects
-from hardcase_edge.outbox import file as outbox_file
-from hardcase_edge.outbox.acks import MAX_RANGES, pack_acks
-from hardcase_edge.outbox.drain import DrainConfig
-from hardcase_edge.outbox.queue import Queue
+from hardcase_edge.fleet.outbox import file as outbox_file
+from hardcase_edge.fleet.outbox.acks import MAX_RANGES, pack_acks
+from hardcase_edge.fleet.outbox.drain import DrainConfig
+from hardcase_edge.fleet.outbox.queue import Queue
 from tests.helpers.edge.outbox import FakeChannel, World, make_config, make_made, seconds
 
 MOST_UNWRITTEN = make_config().most_unwritten

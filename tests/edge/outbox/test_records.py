@@ -8,7 +8,7 @@ import json
 import pytest
 
 from hardcase_edge.errors import InputError
-from hardcase_edge.outbox.records import MAX_RECORD_BYTES, Recorder, Rule
+from hardcase_edge.fleet.outbox.records import MAX_RECORD_BYTES, Recorder, Rule
 from hardcase_edge.settings.values import parse_bytes, parse_share
 
 DECISION = {

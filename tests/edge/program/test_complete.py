@@ -15,11 +15,11 @@ from typing import Any, get_args, get_type_hints
 import numpy as np
 import pytest
 
-from hardcase_edge.batch.evaluate import Batch
-from hardcase_edge.batch.scores import score_codes
 from hardcase_edge.errors import ImageError
 from hardcase_edge.kernel.image import make_image
 from hardcase_edge.kernel.machine import EVALUATORS, KERNEL, has_kernel, open_machine
+from hardcase_edge.more.batch.evaluate import Batch
+from hardcase_edge.more.batch.scores import score_codes
 from hardcase_edge.program.cost import to_micro
 from hardcase_edge.program.decode import decode
 from hardcase_edge.program.definition import Answer, Branch, Column, Node, Opaque, Program, Scorer

@@ -13,7 +13,7 @@ from hardcase_edge.bundle import file as bundle
 from hardcase_edge.bundle import golden, load, manifest, signature
 from hardcase_edge.bundle.load import load_bytes
 from hardcase_edge.bundle.manifest import Manifest
-from hardcase_edge.identity import messages
+from hardcase_edge.fleet.identity import messages
 from hardcase_edge.link import wire
 from hardcase_edge.program import decode as decoder
 from hardcase_edge.program import definition as program

@@ -15,26 +15,26 @@ from typing import Any
 import pytest
 
 from hardcase_edge import cli
-from hardcase_edge.audits.audits import Audits
-from hardcase_edge.audits.bank import AuditedBank
-from hardcase_edge.audits.companion import Auditing
-from hardcase_edge.audits.draws import Draws
 from hardcase_edge.base.clock import Clock
 from hardcase_edge.base.files import sealed, unsealed
 from hardcase_edge.bundle.file import Bundle, pack_bundle
 from hardcase_edge.bundle.load import Loaded, load_bytes
 from hardcase_edge.bundle.prices import Prices
 from hardcase_edge.device.device import Device, RuntimeConfig
-from hardcase_edge.drift.companion import Watching
-from hardcase_edge.drift.promise import Promise
 from hardcase_edge.errors import InputError
+from hardcase_edge.fleet.outbox.records import Recorder
 from hardcase_edge.kernel.machine import EVALUATORS, VARIABLE
 from hardcase_edge.link.wire import OK, Reply
-from hardcase_edge.outbox.records import Recorder
+from hardcase_edge.more.audits.audits import Audits
+from hardcase_edge.more.audits.bank import AuditedBank
+from hardcase_edge.more.audits.companion import Auditing
+from hardcase_edge.more.audits.draws import Draws
+from hardcase_edge.more.drift.companion import Watching
+from hardcase_edge.more.drift.promise import Promise
+from hardcase_edge.more.servo import companion as budgeting
+from hardcase_edge.more.servo.companion import budgets_of
+from hardcase_edge.more.servo.ledger import MAX_BYTES, MOST, read_ledger, write_ledger
 from hardcase_edge.program.definition import Acquire
-from hardcase_edge.servo import companion as budgeting
-from hardcase_edge.servo.companion import budgets_of
-from hardcase_edge.servo.ledger import MAX_BYTES, MOST, read_ledger, write_ledger
 from hardcase_edge.settings.config import RunConfig, changed
 from hardcase_edge.settings.values import FORWARD, parse_date
 from tests.helpers.edge import streams

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hardcase_edge.bundle.prices import Prices
-from hardcase_edge.servo.bucket import BASE_MOST, HALF, HOUR_MS, MOST_AMOUNT, MOST_MS, MOST_STEPS, Bucket
-from hardcase_edge.servo.plan import Plan, energy_to_micro
-from hardcase_edge.servo.servo import FORWARD, Servo, forward_bucket, spending_bucket
+from hardcase_edge.more.servo.bucket import BASE_MOST, HALF, HOUR_MS, MOST_AMOUNT, MOST_MS, MOST_STEPS, Bucket
+from hardcase_edge.more.servo.plan import Plan, energy_to_micro
+from hardcase_edge.more.servo.servo import FORWARD, Servo, forward_bucket, spending_bucket
 
 some = settings(max_examples=30)
 amounts = st.one_of(st.integers(0, MOST_AMOUNT), st.integers(0, 10**7))

@@ -15,7 +15,7 @@ import hardcase_edge
 from hardcase_edge.bundle.prices import LEVEL, MOST_THRESHOLD, Prices
 from hardcase_edge.kernel.machine import KERNEL as COMPILED
 from hardcase_edge.kernel.machine import PYTHON, decide, open_machine
-from hardcase_edge.servo.bucket import MOST_AMOUNT, MOST_MS, MOST_STEPS, Bucket
+from hardcase_edge.more.servo.bucket import MOST_AMOUNT, MOST_MS, MOST_STEPS, Bucket
 from tests.helpers.edge.device import make_program
 from tests.helpers.edge.evaluators import needs_kernel
 from tests.helpers.tools import need

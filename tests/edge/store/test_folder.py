@@ -15,9 +15,9 @@ import pytest
 from hardcase_edge.base.files import write_whole
 from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.errors import HardcaseError, InputError, StoreError
-from hardcase_edge.store import folder
-from hardcase_edge.store.folder import Store
-from hardcase_edge.store.slots import Slots, passed, slots_from, started
+from hardcase_edge.fleet.store import folder
+from hardcase_edge.fleet.store.folder import Store
+from hardcase_edge.fleet.store.slots import Slots, passed, slots_from, started
 
 OLD, NEW, NEXT = b"old" * 50, b"new" * 60, b"next" * 70
 

@@ -11,12 +11,12 @@ import pytest
 
 from hardcase_edge.base.clock import RELEASED, Clock, risen
 from hardcase_edge.errors import TrustError
-from hardcase_edge.store.folder import Store
-from hardcase_edge.store.hours import Hours, clock_of, signed_time_in
-from hardcase_edge.store.receive import receive
-from hardcase_edge.store.run import Run
-from hardcase_edge.store.trial import Rules
-from hardcase_edge.store.trust import first_trust, release_of, updated
+from hardcase_edge.fleet.store.folder import Store
+from hardcase_edge.fleet.store.hours import Hours, clock_of, signed_time_in
+from hardcase_edge.fleet.store.receive import receive
+from hardcase_edge.fleet.store.run import Run
+from hardcase_edge.fleet.store.trial import Rules
+from hardcase_edge.fleet.store.trust import first_trust, release_of, updated
 from tests.helpers.edge.device import make_bundle_bytes
 from tests.helpers.edge.repository import NOW, Repository
 
@@ -54,7 +54,7 @@ def test_a_clock_that_is_wrong_for_an_hour_puts_the_floor_a_day_ahead_and_no_mor
 def test_a_run_notes_the_time_and_a_full_disk_does_not_end_it(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
     run = Run(store, store.start(), Rules(), told.append)
-    monkeypatch.setattr("hardcase_edge.store.run.time.time", lambda: 0.0)
+    monkeypatch.setattr("hardcase_edge.fleet.store.run.time.time", lambda: 0.0)
     for hour in (0, 1, 2):
         assert run.decided(hour * 3_600.0, is_connected=False, memory_bytes=lambda: 1)
     assert (store.noted_time(), told) == (RELEASED + 7_200, [])

@@ -12,11 +12,11 @@ from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.bundle.load import load_bytes
 from hardcase_edge.device.device import Device
 from hardcase_edge.errors import InputError
+from hardcase_edge.fleet.store import folder
+from hardcase_edge.fleet.store.folder import Store
+from hardcase_edge.fleet.store.run import Run
+from hardcase_edge.fleet.store.trial import Rules
 from hardcase_edge.sensors.specs import open_bank
-from hardcase_edge.store import folder
-from hardcase_edge.store.folder import Store
-from hardcase_edge.store.run import Run
-from hardcase_edge.store.trial import Rules
 from tests.helpers.edge.device import make_bundle_bytes
 
 RULES = Rules(decisions=2, deadline_s=100)

@@ -22,11 +22,11 @@ from hypothesis.stateful import (
 )
 
 from hardcase_edge.errors import HardcaseError, InputError, StoreError
-from hardcase_edge.store import folder, slots
-from hardcase_edge.store.folder import Store
-from hardcase_edge.store.run import Run
-from hardcase_edge.store.slots import MOST_WORKED, NAMES, START
-from hardcase_edge.store.trial import Rules
+from hardcase_edge.fleet.store import folder, slots
+from hardcase_edge.fleet.store.folder import Store
+from hardcase_edge.fleet.store.run import Run
+from hardcase_edge.fleet.store.slots import MOST_WORKED, NAMES, START
+from hardcase_edge.fleet.store.trial import Rules
 
 RULES = Rules(decisions=3, deadline_s=100, memory_bytes=1_000, audits=2)
 
@@ -204,7 +204,7 @@ def test_whatever_happens_one_slot_runs_and_the_report_says_which() -> None:
 def life_with(monkeypatch: pytest.MonkeyPatch, name: str, function) -> None:
     monkeypatch.setattr(slots, name, function)
     monkeypatch.setattr(folder, name, function, raising=False)
-    monkeypatch.setattr("hardcase_edge.store.run." + name, function, raising=False)
+    monkeypatch.setattr("hardcase_edge.fleet.store.run." + name, function, raising=False)
     run_state_machine_as_test(Life, settings=UNTIL_WRONG)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from hardcase_edge.bundle.agreement import Agreement
 from hardcase_edge.errors import InputError
-from hardcase_edge.store.trial import PASSED, Rules, SensorHealth, Trial
+from hardcase_edge.fleet.store.trial import PASSED, Rules, SensorHealth, Trial
 
 RULES = Rules(decisions=3, deadline_s=100, memory_bytes=1_000)
 AUDITED = Rules(decisions=3, deadline_s=100, memory_bytes=1_000, audits=4)

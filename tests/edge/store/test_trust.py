@@ -11,8 +11,8 @@ import pytest
 from securesystemslib.signer import CryptoSigner
 
 from hardcase_edge.errors import TrustError
-from hardcase_edge.store.metadata import MAX_METADATA_BYTES, Metadata, canonical, parse, seconds_of
-from hardcase_edge.store.trust import MAX_ROOTS, Trust, first_trust, release_of, trust_from, updated
+from hardcase_edge.fleet.store.metadata import MAX_METADATA_BYTES, Metadata, canonical, parse, seconds_of
+from hardcase_edge.fleet.store.trust import MAX_ROOTS, Trust, first_trust, release_of, trust_from, updated
 from tests.helpers.attack.conformance import CASES, bad_first_roots, verdicts
 from tests.helpers.attack.metadata import attack, beyond_tuf
 from tests.helpers.edge.repository import NOW, Files, Repository, signed_again, time_of, tuf_accepts
@@ -237,7 +237,7 @@ def test_the_device_and_python_tuf_accept_the_same_mutated_files() -> None:
 
 
 def test_a_device_that_does_not_count_signatures_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hardcase_edge.store.trust.check_signatures", lambda metadata, root: None)
+    monkeypatch.setattr("hardcase_edge.fleet.store.trust.check_signatures", lambda metadata, root: None)
     assert attack(60.0, 3, n=40)[0].wrong > 0
 
 
@@ -249,7 +249,7 @@ def test_a_device_that_refuses_what_it_should_take_would_be_found(monkeypatch: p
             raise TrustError("no")
         return parse(data, role)
 
-    monkeypatch.setattr("hardcase_edge.store.trust.parse", parse_a_few)
+    monkeypatch.setattr("hardcase_edge.fleet.store.trust.parse", parse_a_few)
     assert attack(60.0, 3, n=40)[0].wrong > 0
 
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.errors import NoBundleError
-from hardcase_edge.store.folder import Store
-from hardcase_edge.store.run import Run
-from hardcase_edge.store.show import describe
-from hardcase_edge.store.slots import (
+from hardcase_edge.fleet.store.folder import Store
+from hardcase_edge.fleet.store.run import Run
+from hardcase_edge.fleet.store.show import describe
+from hardcase_edge.fleet.store.slots import (
     EMPTY,
     MOST_WORKED,
     Slot,
@@ -32,7 +32,7 @@ from hardcase_edge.store.slots import (
     stopped,
     worked,
 )
-from hardcase_edge.store.trial import Rules
+from hardcase_edge.fleet.store.trial import Rules
 from tests.helpers.edge.store_cuts import MEMORY
 from tests.helpers.edge.store_lives import CUT, EVENTS, WORSE, Event, live, random_events, world, worse
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hardcase_edge.batch.streams import remembered, walk
 from hardcase_edge.errors import BundleError
+from hardcase_edge.more.batch.streams import remembered, walk
 from hardcase_edge.program.definition import Feature, Sensor, Uplink
 from hardcase_edge.program.inner import inner_sensors
 from hardcase_edge.stream.layout import Layout, layout_of

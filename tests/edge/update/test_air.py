@@ -12,12 +12,12 @@ import pytest
 from hardcase_cloud.broker.embedded import EmbeddedBroker
 from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.errors import InputError
+from hardcase_edge.fleet.store.folder import Store
+from hardcase_edge.fleet.update.air import MOST_WAITING, Air
+from hardcase_edge.fleet.update.messages import Chunk, name_of, pack_chunk, pack_offer
 from hardcase_edge.link.address import parse_address
 from hardcase_edge.link.connection import Connection, ConnectionConfig
 from hardcase_edge.link.wire import reply_topic, update_topic
-from hardcase_edge.store.folder import Store
-from hardcase_edge.update.air import MOST_WAITING, Air
-from hardcase_edge.update.messages import Chunk, name_of, pack_chunk, pack_offer
 from tests.helpers.cloud.brokers import until
 from tests.helpers.edge.repository import NOW, Repository
 from tests.helpers.edge.update_rig import NEW, NEWER, SIZE, Rig

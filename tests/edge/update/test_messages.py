@@ -11,8 +11,8 @@ import pytest
 
 from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.errors import WireError
-from hardcase_edge.update import messages
-from hardcase_edge.update.messages import (
+from hardcase_edge.fleet.update import messages
+from hardcase_edge.fleet.update.messages import (
     MAX_CHUNK_BYTES,
     MAX_MESSAGE_BYTES,
     Chunk,

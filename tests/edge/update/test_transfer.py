@@ -9,9 +9,9 @@ from itertools import pairwise
 import pytest
 
 from hardcase_edge.base.sha256 import sha256
-from hardcase_edge.update.messages import Chunk, Offer, digests_of, name_of
-from hardcase_edge.update.metered import Metered, parse_metered
-from hardcase_edge.update.transfer import FIRST, LEAST, MOST, SILENT_S, SLOW_S, Transfer
+from hardcase_edge.fleet.update.messages import Chunk, Offer, digests_of, name_of
+from hardcase_edge.fleet.update.metered import Metered, parse_metered
+from hardcase_edge.fleet.update.transfer import FIRST, LEAST, MOST, SILENT_S, SLOW_S, Transfer
 
 SIZE = 4_096
 DATA = random.Random(2).randbytes(99 * SIZE + 5)

@@ -14,17 +14,17 @@ from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.bundle.load import load_bytes
 from hardcase_edge.bundle.signature import make_keys, sign
 from hardcase_edge.errors import InputError
-from hardcase_edge.store import folder, receive
-from hardcase_edge.store.folder import Store
-from hardcase_edge.store.receive import begin_trust
-from hardcase_edge.store.slots import failed
-from hardcase_edge.update.incoming import MOST_TRIES, Incoming
-from hardcase_edge.update.messages import (
+from hardcase_edge.fleet.store import folder, receive
+from hardcase_edge.fleet.store.folder import Store
+from hardcase_edge.fleet.store.receive import begin_trust
+from hardcase_edge.fleet.store.slots import failed
+from hardcase_edge.fleet.update.incoming import MOST_TRIES, Incoming
+from hardcase_edge.fleet.update.messages import (
     Chunk,
     name_of,
     pack_chunk,
 )
-from hardcase_edge.update.metered import Metered
+from hardcase_edge.fleet.update.metered import Metered
 from tests.helpers.edge.device import FEATURES, make_bundle_bytes
 from tests.helpers.edge.repository import NOW, Repository
 from tests.helpers.edge.update_rig import NEW, NEWER, OLD, SIZE, Rig

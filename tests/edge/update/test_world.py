@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from hardcase_edge.store import trust
-from hardcase_edge.store.metadata import parse
-from hardcase_edge.store.run import Run
-from hardcase_edge.store.slots import is_known
-from hardcase_edge.update import updater
-from hardcase_edge.update.authority import Authority
-from hardcase_edge.update.transfer import Transfer
+from hardcase_edge.fleet.store import trust
+from hardcase_edge.fleet.store.metadata import parse
+from hardcase_edge.fleet.store.run import Run
+from hardcase_edge.fleet.store.slots import is_known
+from hardcase_edge.fleet.update import updater
+from hardcase_edge.fleet.update.authority import Authority
+from hardcase_edge.fleet.update.transfer import Transfer
 from tests.helpers.edge.air_world import live, world
 
 LIVES, STEPS = 6, 1_000

@@ -34,10 +34,10 @@ from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 from threadpoolctl import threadpool_limits
 
-from hardcase_edge.batch.scores import scores_of
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.bundle.value import Value
 from hardcase_edge.errors import BundleError, InputError
+from hardcase_edge.more.batch.scores import scores_of
 from hardcase_edge.program.definition import Opaque, Rank, Stack, Trees, Uplink
 from hardcase_edge.program.readings import I32_MAX, normalise
 from hardcase_edge.session.session import CLOUD, LOCAL, Machine

@@ -21,8 +21,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 
-from hardcase_edge.batch.scores import scores_of
 from hardcase_edge.errors import InputError
+from hardcase_edge.more.batch.scores import scores_of
 from hardcase_export.foreign_model import import_parts, read_model
 from hardcase_export.importing.reference import labels_of_scores
 from hardcase_export.importing.sensor_layout import make_layout

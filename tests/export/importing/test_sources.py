@@ -39,9 +39,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from hardcase.cli import main
-from hardcase_edge.batch.scores import scores_of
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.errors import HardcaseError, InputError
+from hardcase_edge.more.batch.scores import scores_of
 from hardcase_export.foreign_model import import_parts, read_model
 from hardcase_export.importing.reference import labels_of_scores
 from hardcase_export.sources.from_lightgbm import read_lightgbm

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardcase_edge.batch.polynomials import products, score_products
+from hardcase_edge.more.batch.polynomials import products, score_products
 from hardcase_edge.program.definition import MARGIN, THRESHOLD, Answer, Branch, Polynomial, Program, Slice
 from hardcase_edge.session.session import Machine
 from hardcase_edge.verifier.verify import verify

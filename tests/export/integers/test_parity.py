@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hardcase_edge.batch.quality import ACCURACY, R2, Quality
+from hardcase_edge.more.batch.quality import ACCURACY, R2, Quality
 from hardcase_edge.program.definition import Branch, Program
 from hardcase_export.integers import parity as module
 from hardcase_export.integers.parity import parity

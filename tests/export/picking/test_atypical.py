@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 from hardcase.verbs import export
-from hardcase_edge.batch.evaluate import Batch
 from hardcase_edge.bundle.evidence import atypical_in, branches_of, unpaid_that_count
 from hardcase_edge.bundle.file import pack_bundle
 from hardcase_edge.bundle.load import Loaded, load_bundle
 from hardcase_edge.cli import main
 from hardcase_edge.errors import BundleError, InputError
 from hardcase_edge.kernel.machine import has_kernel, open_machine
+from hardcase_edge.more.batch.evaluate import Batch
 from hardcase_edge.program.definition import Answer, Branch, Forward, Select, targets_of
 from hardcase_edge.session.drive import drive
 from hardcase_edge.session.session import CLOUD, LOCAL, Decision, Machine

@@ -14,10 +14,10 @@ import pytest
 
 import hardcase
 from hardcase.verbs import evaluate, export
-from hardcase_edge.batch.quality import Quality
 from hardcase_edge.bundle.golden import run_case
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.errors import InputError
+from hardcase_edge.more.batch.quality import Quality
 from hardcase_edge.session.session import Machine
 from hardcase_edge.stream.coin import GRID, coin_of
 from hardcase_export.bundle import export_bundle

@@ -16,7 +16,7 @@ from securesystemslib.signer import CryptoSigner
 from tuf.api.metadata import Root
 
 from hardcase_edge.errors import TrustError
-from hardcase_edge.store.trust import Trust, first_trust, updated
+from hardcase_edge.fleet.store.trust import Trust, first_trust, updated
 from tests.helpers.edge.repository import NOW, Files, Repository, signed_again, time_of, tuf_accepts
 
 from .outcome import Outcome

@@ -196,8 +196,8 @@ def _keys() -> Routine:
 
 def _store() -> Routine:
     from hardcase_edge.base.sha256 import sha256
-    from hardcase_edge.store.folder import Store
-    from hardcase_edge.store.slots import passed
+    from hardcase_edge.fleet.store.folder import Store
+    from hardcase_edge.fleet.store.slots import passed
 
     old, new = b"old" * 100, b"new" * 100
 

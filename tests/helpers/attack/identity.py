@@ -13,9 +13,9 @@ from typing import Any
 from hardcase_cloud.rollout.enrolment.certificates import key_digest
 from hardcase_cloud.rollout.enrolment.desk import Desk
 from hardcase_cloud.rollout.enrolment.folder import AuthorityFolder
-from hardcase_edge.identity.der import read_certificate
-from hardcase_edge.identity.exchange import Exchange
-from hardcase_edge.identity.messages import ISSUED, enrol_topic, pack_enrol, unpack_enrolled
+from hardcase_edge.fleet.identity.der import read_certificate
+from hardcase_edge.fleet.identity.exchange import Exchange
+from hardcase_edge.fleet.identity.messages import ISSUED, enrol_topic, pack_enrol, unpack_enrolled
 
 from ..cloud.enrolment import DAY, NOW, key, request
 from .outcome import Attack, each, mutated

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from hardcase_edge.batch.streams import walk
 from hardcase_edge.errors import BundleError
+from hardcase_edge.more.batch.streams import walk
 from hardcase_edge.program.definition import Feature, Program, Sensor
 from hardcase_edge.program.readings import I32_MAX
 from hardcase_edge.stream.layout import Layout, layout_of

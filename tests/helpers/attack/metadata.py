@@ -18,7 +18,7 @@ import pytest
 
 from hardcase_edge.bundle.ed25519 import is_signed
 from hardcase_edge.errors import TrustError
-from hardcase_edge.store.trust import Trust, first_trust, updated
+from hardcase_edge.fleet.store.trust import Trust, first_trust, updated
 from tests.helpers.attack.outcome import Attack, Outcome
 from tests.helpers.edge.repository import NOW, Files, Repository, signed_again, tuf_accepts
 
@@ -36,7 +36,7 @@ CALLS = 20_000  # of the check of a signature, which most mutants leave as it wa
 def updates(rng: random.Random) -> Generator[Case, None, None]:
     """Updates of which one file is mutated."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("hardcase_edge.store.metadata.is_signed", lru_cache(CALLS)(is_signed))
+        patch.setattr("hardcase_edge.fleet.store.metadata.is_signed", lru_cache(CALLS)(is_signed))
         repository = Repository()
         trust = updated(first_trust(repository.roots[0]), *repository.publish(b"one"), now=NOW)
         repository.rotate()

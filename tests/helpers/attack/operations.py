@@ -14,9 +14,9 @@ from contextlib import suppress
 from unittest.mock import patch
 
 from hardcase_edge.errors import InputError
-from hardcase_edge.operations import scrape
-from hardcase_edge.operations.scrape import Page
-from hardcase_edge.operations.unit import unit
+from hardcase_edge.fleet.operations import scrape
+from hardcase_edge.fleet.operations.scrape import Page
+from hardcase_edge.fleet.operations.unit import unit
 from tests.helpers.attack.outcome import Attack, each, forever
 
 __all__ = ["attack"]

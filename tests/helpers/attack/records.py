@@ -14,9 +14,9 @@ from typing import Any
 from hardcase_cloud.keep.records.database import Database
 from hardcase_cloud.keep.records.incoming import parse_record
 from hardcase_edge.errors import WireError
+from hardcase_edge.fleet.outbox.drain import DrainConfig
+from hardcase_edge.fleet.outbox.queue import Queue
 from hardcase_edge.link.wire import decision_topic
-from hardcase_edge.outbox.drain import DrainConfig
-from hardcase_edge.outbox.queue import Queue
 
 from ..edge.outbox import FakeChannel, make_config, make_made, seconds
 from .outcome import Attack, each, mutated

@@ -14,9 +14,9 @@ from hardcase_edge.base.files import sealed
 from hardcase_edge.bundle.prices import MOST_THRESHOLD, Prices, prices_of
 from hardcase_edge.device.surroundings import Case
 from hardcase_edge.errors import BundleError
+from hardcase_edge.more.servo.companion import Budgets, budgets_of
+from hardcase_edge.more.servo.ledger import MOST, read_ledger
 from hardcase_edge.program.cost import to_unit
-from hardcase_edge.servo.companion import Budgets, budgets_of
-from hardcase_edge.servo.ledger import MOST, read_ledger
 from hardcase_edge.session.session import CLOUD, DEGRADED, LOCAL, Decision
 from hardcase_edge.settings.config import RunConfig
 from tests.helpers.attack.outcome import Attack, each, forever, mutated

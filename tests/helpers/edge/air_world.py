@@ -19,15 +19,15 @@ import pytest
 from hardcase_cloud.rollout.updates.campaign import GOOD, ROLLED_BACK, Campaign
 from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.errors import BundleError, InputError, StoreError
-from hardcase_edge.release.content import Content
-from hardcase_edge.store.folder import Store
-from hardcase_edge.store.run import Run
-from hardcase_edge.store.slots import NAMES
-from hardcase_edge.store.trial import Rules
-from hardcase_edge.store.trust import first_trust, trust_from
-from hardcase_edge.update.incoming import GROUP, Refused
-from hardcase_edge.update.messages import Chunk, name_of, pack_chunk, pack_offer
-from hardcase_edge.update.updater import Updater
+from hardcase_edge.fleet.release.content import Content
+from hardcase_edge.fleet.store.folder import Store
+from hardcase_edge.fleet.store.run import Run
+from hardcase_edge.fleet.store.slots import NAMES
+from hardcase_edge.fleet.store.trial import Rules
+from hardcase_edge.fleet.store.trust import first_trust, trust_from
+from hardcase_edge.fleet.update.incoming import GROUP, Refused
+from hardcase_edge.fleet.update.messages import Chunk, name_of, pack_chunk, pack_offer
+from hardcase_edge.fleet.update.updater import Updater
 
 from .fast_fleet import FastFleet, fast_signatures
 
@@ -168,7 +168,7 @@ def load(data: bytes, *, allow_joint: bool) -> None:
 def world():
     """Signatures and bundles are those of the simulation."""
     with pytest.MonkeyPatch.context() as patch, fast_signatures():
-        patch.setattr("hardcase_edge.store.receive.load_bytes", load)
+        patch.setattr("hardcase_edge.fleet.store.receive.load_bytes", load)
         yield
 
 

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from hardcase_cloud.rollout.updates.offer import _offer
-from hardcase_edge.store import metadata
-from hardcase_edge.store.metadata import canonical
-from hardcase_edge.store.repository import Files
-from hardcase_edge.update import messages
-from hardcase_edge.update.messages import Offer
+from hardcase_edge.fleet.store import metadata
+from hardcase_edge.fleet.store.metadata import canonical
+from hardcase_edge.fleet.store.repository import Files
+from hardcase_edge.fleet.update import messages
+from hardcase_edge.fleet.update.messages import Offer
 
 __all__ = ["FastFleet", "fast_signatures"]
 

@@ -15,9 +15,9 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from hardcase_cloud.rollout.enrolment.certificates import issue, key_pem, make_authority
 from hardcase_edge.errors import HardcaseError
-from hardcase_edge.identity import folder as module
-from hardcase_edge.identity.der import from_pem, to_pem
-from hardcase_edge.identity.folder import Identities, put_claim, put_identity
+from hardcase_edge.fleet.identity import folder as module
+from hardcase_edge.fleet.identity.der import from_pem, to_pem
+from hardcase_edge.fleet.identity.folder import Identities, put_claim, put_identity
 from tests.helpers.cloud.enrolment import NOW, key, request
 from tests.helpers.edge import cut_runs
 from tests.helpers.edge.cut_runs import Act, Run, State

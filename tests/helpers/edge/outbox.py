@@ -13,11 +13,11 @@ from pathlib import Path
 
 from hardcase_cloud.keep.records.database import Database
 from hardcase_cloud.keep.records.incoming import Incoming, parse_record
+from hardcase_edge.fleet.outbox.acks import pack_acks
+from hardcase_edge.fleet.outbox.boot import next_boot
+from hardcase_edge.fleet.outbox.queue import Queue, QueueConfig
+from hardcase_edge.fleet.outbox.records import Made, Recorder
 from hardcase_edge.link.wire import decision_topic
-from hardcase_edge.outbox.acks import pack_acks
-from hardcase_edge.outbox.boot import next_boot
-from hardcase_edge.outbox.queue import Queue, QueueConfig
-from hardcase_edge.outbox.records import Made, Recorder
 from hardcase_edge.settings.values import OLDEST_FIRST
 
 __all__ = ["FakeChannel", "World", "make_config", "make_made", "seconds"]

@@ -8,9 +8,9 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from hardcase_edge.outbox.boot import next_boot
-from hardcase_edge.outbox.file import DamagedError, RecordFile
-from hardcase_edge.outbox.records import Made
+from hardcase_edge.fleet.outbox.boot import next_boot
+from hardcase_edge.fleet.outbox.file import DamagedError, RecordFile
+from hardcase_edge.fleet.outbox.records import Made
 from hardcase_edge.settings.values import OLDEST_FIRST
 
 from .cut_runs import Act, Run, State, Step, some

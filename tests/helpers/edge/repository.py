@@ -14,8 +14,8 @@ from tuf.api.metadata import Metadata, MetaFile, Root, Snapshot, TargetFile, Tar
 from tuf.ngclient._internal.trusted_metadata_set import TrustedMetadataSet
 from tuf.ngclient.config import EnvelopeType
 
-from hardcase_edge.store.metadata import canonical
-from hardcase_edge.store.trust import Trust
+from hardcase_edge.fleet.store.metadata import canonical
+from hardcase_edge.fleet.store.trust import Trust
 
 __all__ = ["NOW", "Files", "Repository", "signed_again", "time_of", "tuf_accepts"]
 

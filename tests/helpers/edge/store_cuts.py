@@ -16,9 +16,9 @@ from pathlib import Path
 
 from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.errors import HardcaseError
-from hardcase_edge.release.content import Content
-from hardcase_edge.store.folder import Store
-from hardcase_edge.store.slots import Slots, failed, passed, saw_cloud, slots_from, stopped, worked
+from hardcase_edge.fleet.release.content import Content
+from hardcase_edge.fleet.store.folder import Store
+from hardcase_edge.fleet.store.slots import Slots, failed, passed, saw_cloud, slots_from, stopped, worked
 from tests.helpers.edge import cut_runs
 from tests.helpers.edge.cut_runs import Act, Run, State
 from tests.helpers.edge.power_cuts import Recorder, Tree

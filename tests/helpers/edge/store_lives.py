@@ -21,15 +21,15 @@ import pytest
 
 from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.errors import BundleError, HardcaseError, InputError, NoBundleError
-from hardcase_edge.store import folder, slots
-from hardcase_edge.store import run as running
-from hardcase_edge.store.folder import Store
-from hardcase_edge.store.run import Run
-from hardcase_edge.store.trial import Rules
-from hardcase_edge.update import incoming
-from hardcase_edge.update.incoming import Incoming
-from hardcase_edge.update.messages import Chunk, Offer, digests_of, name_of, pack_chunk, pack_offer, unpack_fetch
-from hardcase_edge.update.updater import OFFER_S, Updater
+from hardcase_edge.fleet.store import folder, slots
+from hardcase_edge.fleet.store import run as running
+from hardcase_edge.fleet.store.folder import Store
+from hardcase_edge.fleet.store.run import Run
+from hardcase_edge.fleet.store.trial import Rules
+from hardcase_edge.fleet.update import incoming
+from hardcase_edge.fleet.update.incoming import Incoming
+from hardcase_edge.fleet.update.messages import Chunk, Offer, digests_of, name_of, pack_chunk, pack_offer, unpack_fetch
+from hardcase_edge.fleet.update.updater import OFFER_S, Updater
 
 __all__ = [
     "CUT", "EVENTS", "KINDS", "STUCK", "WORSE", "Event", "Life", "live", "random_events", "world", "worse",
@@ -79,9 +79,9 @@ def load(data: bytes, **more: object) -> None:
 def world() -> Iterator[None]:
     """Bundles are those of these lives, whose signatures are right, and folders in memory are not flushed."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("hardcase_edge.store.receive.load_bytes", load)
-        patch.setattr("hardcase_edge.store.receive.check_signature", lambda *args: None)
-        patch.setattr("hardcase_edge.store.receive.read_bounded", lambda *args, **more: b"")
+        patch.setattr("hardcase_edge.fleet.store.receive.load_bytes", load)
+        patch.setattr("hardcase_edge.fleet.store.receive.check_signature", lambda *args: None)
+        patch.setattr("hardcase_edge.fleet.store.receive.read_bounded", lambda *args, **more: b"")
         patch.setattr(os, "fsync", lambda descriptor: None)
         patch.setattr(os, "posix_fallocate", lambda *args: None, raising=False)
         yield

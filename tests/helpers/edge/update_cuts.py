@@ -19,9 +19,9 @@ from unittest.mock import patch
 from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.bundle.ed25519 import is_signed
 from hardcase_edge.errors import HardcaseError
-from hardcase_edge.store import metadata
-from hardcase_edge.store.folder import Store
-from hardcase_edge.update.incoming import GROUP, Incoming
+from hardcase_edge.fleet.store import metadata
+from hardcase_edge.fleet.store.folder import Store
+from hardcase_edge.fleet.update.incoming import GROUP, Incoming
 from tests.helpers.edge.cut_runs import Act, Run, State, Step
 from tests.helpers.edge.device import make_bundle_bytes
 from tests.helpers.edge.power_cuts import Recorder, read_tree, without_leftovers

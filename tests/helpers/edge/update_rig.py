@@ -6,12 +6,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from hardcase_edge.base.sha256 import sha256
-from hardcase_edge.store.folder import Store
-from hardcase_edge.store.receive import begin_trust
-from hardcase_edge.store.slots import passed
-from hardcase_edge.update.incoming import Incoming
-from hardcase_edge.update.messages import Chunk, Offer, digests_of, name_of, pack_chunk, pack_offer, unpack_fetch
-from hardcase_edge.update.updater import OFFER_S, Updater
+from hardcase_edge.fleet.store.folder import Store
+from hardcase_edge.fleet.store.receive import begin_trust
+from hardcase_edge.fleet.store.slots import passed
+from hardcase_edge.fleet.update.incoming import Incoming
+from hardcase_edge.fleet.update.messages import Chunk, Offer, digests_of, name_of, pack_chunk, pack_offer, unpack_fetch
+from hardcase_edge.fleet.update.updater import OFFER_S, Updater
 from tests.helpers.edge.device import make_bundle_bytes
 from tests.helpers.edge.repository import NOW, Repository
 

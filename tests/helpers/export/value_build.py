@@ -16,10 +16,10 @@ from sklearn.linear_model import Ridge
 from sklearn.pipeline import Pipeline
 from sklearn.tree import DecisionTreeRegressor
 
-from hardcase_edge.batch.quality import Quality
 from hardcase_edge.bundle.file import Bundle, pack_bundle
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.bundle.value import Value, steps_for
+from hardcase_edge.more.batch.quality import Quality
 from hardcase_edge.program.definition import (
     MICRO,
     THRESHOLD,

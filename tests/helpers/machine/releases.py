@@ -14,7 +14,7 @@ from typing import Any
 from hardcase.verbs.release.making import make_release
 from hardcase_edge import __version__
 from hardcase_edge.base.sha256 import sha256
-from hardcase_edge.release.archive import pack_archive, read_archive
+from hardcase_edge.fleet.release.archive import pack_archive, read_archive
 from tests.helpers.cloud.brokers import Broker, running_mosquitto
 
 from .emulator import Machine

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hardcase_edge.batch.quality import MAX_RANKS, Quality, quality_from_json
 from hardcase_edge.errors import InputError
+from hardcase_edge.more.batch.quality import MAX_RANKS, Quality, quality_from_json
 from hardcase_train.data.config import read_config
 from hardcase_train.data.error_costs import (
     chosen_quality,

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.dummy import DummyClassifier
 
-from hardcase_edge.batch.quality import R2, Quality
+from hardcase_edge.more.batch.quality import R2, Quality
 from hardcase_train.data.canonical_order import content_groups
 from hardcase_train.data.config import read_config
 from hardcase_train.data.from_arrays import make_problem as of_arrays

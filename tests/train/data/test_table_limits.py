@@ -17,8 +17,8 @@ import pyarrow.feather
 import pyarrow.parquet
 import pytest
 
-from hardcase_edge.batch.tables import VARIABLE, max_bytes, read_npz
 from hardcase_edge.errors import InputError
+from hardcase_edge.more.batch.tables import VARIABLE, max_bytes, read_npz
 from hardcase_train.columns.kinds import plain
 from hardcase_train.data.table import read_table
 

@@ -9,9 +9,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import Ridge
 
-from hardcase_edge.batch.codes import affine_codes
-from hardcase_edge.batch.scores import score_codes
 from hardcase_edge.bundle.file import Bundle, pack_bundle, unpack_bundle
+from hardcase_edge.more.batch.codes import affine_codes
+from hardcase_edge.more.batch.scores import score_codes
 from hardcase_edge.program.definition import (
     CODE_MAX,
     MISSING,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from hardcase_edge.batch.polynomials import score_polynomial
+from hardcase_edge.more.batch.polynomials import score_polynomial
 from hardcase_edge.program.definition import MISSING, Program, Uplink
 from hardcase_edge.program.readings import make_coder
 from hardcase_edge.session.scoring import prepare

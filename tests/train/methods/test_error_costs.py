@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from hardcase_edge.batch.choices import classes_of
-from hardcase_edge.batch.quality import Quality
+from hardcase_edge.more.batch.choices import classes_of
+from hardcase_edge.more.batch.quality import Quality
 from hardcase_train.data.error_costs import cost_table, measure_of
 from hardcase_train.data.from_arrays import make_problem
 from hardcase_train.linear.part import linear_rows

@@ -170,7 +170,7 @@ def test_a_run_is_a_piece_of_one_stream_in_one_fold() -> None:
 
 @pytest.mark.parametrize("n_classes", [2, 3, 5, 8])
 def test_the_held_label_is_answered_by_a_leaf_for_each_class(n_classes: int) -> None:
-    from hardcase_edge.batch.choices import classes_of
+    from hardcase_edge.more.batch.choices import classes_of
 
     bare, memory = with_memory(make_problem(n_classes=n_classes, n=60), (1,), ())
     parts = (HeldLabel(memory.held[0], n_classes, 1), TooOld((memory.since[0][0],), 4))

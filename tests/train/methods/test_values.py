@@ -9,10 +9,10 @@ from math import ldexp
 import numpy as np
 import pytest
 
-from hardcase_edge.batch.quality import Quality
 from hardcase_edge.bundle.value import steps_for, to_result
 from hardcase_edge.errors import InputError
 from hardcase_edge.kernel.machine import EVALUATORS, decide, open_machine
+from hardcase_edge.more.batch.quality import Quality
 from hardcase_edge.program.cost import Meter
 from hardcase_edge.program.definition import CODE_MAX, Answer, Polynomial, Program, Trees
 from hardcase_edge.session.session import CLOUD

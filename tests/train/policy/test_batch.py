@@ -9,8 +9,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from hardcase_edge.batch.quality import figures_of
-from hardcase_edge.batch.scores import scores_of
+from hardcase_edge.more.batch.quality import figures_of
+from hardcase_edge.more.batch.scores import scores_of
 from hardcase_edge.program.cost import to_unit
 from hardcase_edge.program.definition import MARGIN, THRESHOLD, Acquire, Answer, Branch, Forward, Program, Slice, Trees
 from hardcase_edge.session.session import CLOUD

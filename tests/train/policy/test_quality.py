@@ -20,8 +20,8 @@ from sklearn.metrics import (
     recall_score,
 )
 
-from hardcase_edge.batch.quality import ACCURACY, Quality, figures_of, quality_from_json
 from hardcase_edge.errors import InputError
+from hardcase_edge.more.batch.quality import ACCURACY, Quality, figures_of, quality_from_json
 from hardcase_train.policy.batch import Outcome
 from hardcase_train.policy.selection import Judge
 from tests.helpers.train.problems import make_problem, weighted

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hardcase_edge.batch.quality import R2
+from hardcase_edge.more.batch.quality import R2
 from hardcase_train.methods import METHODS
 from hardcase_train.sweep.plan import Plan, make_plan
 from hardcase_train.sweep.rungs import ALL, Ladder, settings_of

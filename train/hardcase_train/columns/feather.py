@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from hardcase_edge.batch.tables import NUMBER_BYTES, check_size
+from hardcase_edge.more.batch.tables import NUMBER_BYTES, check_size
 
 from .kinds import OTHER, kind_of_type, left_out
 

@@ -23,8 +23,8 @@ from hardcase_edge.base.cells import (
     number_in,
     separator_of,
 )
-from hardcase_edge.batch.tables import NUMBER_BYTES, check_size
 from hardcase_edge.errors import InputError
+from hardcase_edge.more.batch.tables import NUMBER_BYTES, check_size
 
 from .own_process import read_apart
 

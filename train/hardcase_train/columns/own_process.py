@@ -18,8 +18,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from hardcase_edge.batch.tables import NUMBER_BYTES, check_size
 from hardcase_edge.errors import InputError, one_line
+from hardcase_edge.more.batch.tables import NUMBER_BYTES, check_size
 
 from .feather import read_feather
 from .kinds import OTHER, kind_of_type, left_out

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from hardcase_edge.batch.quality import MAX_RANKS, R2, Quality
 from hardcase_edge.errors import InputError
+from hardcase_edge.more.batch.quality import MAX_RANKS, R2, Quality
 from hardcase_edge.program.kinds import kind_named
 
 from .amounts import check_amount

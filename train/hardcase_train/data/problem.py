@@ -9,8 +9,8 @@ from functools import cached_property
 
 import numpy as np
 
-from hardcase_edge.batch.quality import ACCURACY, Quality
 from hardcase_edge.errors import InputError
+from hardcase_edge.more.batch.quality import ACCURACY, Quality
 from hardcase_edge.program.cost import Meter, to_unit
 from hardcase_edge.program.definition import MICRO, Feature, Sensor, Uplink, sensors_of_features
 from hardcase_edge.program.kinds import RANK, Kind, kind_of

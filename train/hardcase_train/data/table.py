@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from hardcase_edge.batch.tables import check_size, max_bytes, read_npz
 from hardcase_edge.bundle.manifest import MAX_NAME
 from hardcase_edge.errors import InputError, one_line
+from hardcase_edge.more.batch.tables import check_size, max_bytes, read_npz
 from hardcase_edge.program.definition import Feature
 from hardcase_edge.program.window import WINDOW_FEATURES, window_features
 

@@ -15,7 +15,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from hardcase_edge.batch.codes import affine_codes
+from hardcase_edge.more.batch.codes import affine_codes
 from hardcase_edge.program.definition import CODE_MAX, Affine, Column
 from hardcase_edge.program.readings import I32_MAX, I32_MIN
 

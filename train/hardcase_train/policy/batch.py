@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from hardcase_edge.batch import evaluate
-from hardcase_edge.batch.evaluate import Outcome
-from hardcase_edge.batch.streams import walk
+from hardcase_edge.more.batch import evaluate
+from hardcase_edge.more.batch.evaluate import Outcome
+from hardcase_edge.more.batch.streams import walk
 from hardcase_edge.program.definition import Node, Program, Trees
 from hardcase_edge.stream.layout import Layout
 

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 
-from hardcase_edge.batch.evaluate import Outcome
-from hardcase_edge.batch.quality import figures_of
+from hardcase_edge.more.batch.evaluate import Outcome
+from hardcase_edge.more.batch.quality import figures_of
 from hardcase_edge.program.definition import Node, Program
 from hardcase_edge.stream.layout import Layout
 

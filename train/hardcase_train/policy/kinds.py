@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hardcase_edge.batch.choices import classes_of, margins_of
+from hardcase_edge.more.batch.choices import classes_of, margins_of
 from hardcase_edge.program.definition import MARGIN, THRESHOLD, Branch, Slice
 
 from ..data.problem import Problem, answers_of

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from hardcase_edge.batch.per_class import gaps_between
-from hardcase_edge.batch.quality import figures_of
+from hardcase_edge.more.batch.per_class import gaps_between
+from hardcase_edge.more.batch.quality import figures_of
 from hardcase_edge.program.definition import Node, Program
 
 from ..data.problem import N_FOLDS, Problem, Rows, answers_of

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hardcase_edge.batch.choices import classes_of, margins_of
+from hardcase_edge.more.batch.choices import classes_of, margins_of
 
 from ..data.problem import Problem, Subset
 from ..policy.error_model import chance_wrong

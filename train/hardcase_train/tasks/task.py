@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from hardcase_edge.batch.quality import Quality
 from hardcase_edge.errors import InputError
+from hardcase_edge.more.batch.quality import Quality
 from hardcase_edge.program.definition import Sensor
 
 from ..data.config import Config

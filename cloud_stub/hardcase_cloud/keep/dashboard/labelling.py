@@ -13,7 +13,7 @@ from typing import Any
 
 from hardcase_edge.base.escape import terminal
 from hardcase_edge.errors import InputError
-from hardcase_edge.outbox.evidence import from_record, type_of
+from hardcase_edge.fleet.outbox.evidence import from_record, type_of
 
 from ..records.cases import CASE
 from ..records.database import Database, utf8

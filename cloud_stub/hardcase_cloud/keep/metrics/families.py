@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hardcase_edge.operations.metrics import Family, lines
+from hardcase_edge.fleet.operations.metrics import Family, lines
 
 __all__ = [
     "BudgetFigures",

@@ -17,9 +17,9 @@ from collections.abc import Callable
 from itertools import groupby
 
 from hardcase_edge.errors import InputError, WireError
+from hardcase_edge.fleet.outbox.acks import pack_acks
 from hardcase_edge.link.address import Address
 from hardcase_edge.link.wire import ack_topic, audit_topic, decision_topic, devices_of, facts_topic, status_topic
-from hardcase_edge.outbox.acks import pack_acks
 
 from ...mqtt.client import ClientConfig
 from ...mqtt.packets import Published

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from hardcase_edge.errors import InputError
-from hardcase_edge.identity.messages import BAD_CLAIM, BAD_NAME, REVOKED, TOO_OFTEN, is_claim
+from hardcase_edge.fleet.identity.messages import BAD_CLAIM, BAD_NAME, REVOKED, TOO_OFTEN, is_claim
 from hardcase_edge.link.wire import check_name
 
 __all__ = ["Book", "Entry", "Refused", "check_device"]

@@ -11,7 +11,7 @@ import hashlib
 from collections import Counter
 
 from hardcase_edge.errors import WireError
-from hardcase_edge.identity.messages import ISSUED, Enrolled, pack_enrolled, sender_of_topic, unpack_enrol
+from hardcase_edge.fleet.identity.messages import ISSUED, Enrolled, pack_enrolled, sender_of_topic, unpack_enrol
 
 from .book import Refused
 from .certificates import read_request

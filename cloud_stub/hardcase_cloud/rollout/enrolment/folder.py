@@ -27,8 +27,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, load_pem_priv
 
 from hardcase_edge.base.files import check_private, read_bounded, remove_leftovers, sync_folder, write_new, write_whole
 from hardcase_edge.errors import HardcaseError, InputError
-from hardcase_edge.identity.folder import make_folders, put_claim, put_identity
-from hardcase_edge.identity.messages import CLAIM
+from hardcase_edge.fleet.identity.folder import make_folders, put_claim, put_identity
+from hardcase_edge.fleet.identity.messages import CLAIM
 
 from .book import Book, Entry, Refused, check_device
 from .certificates import (

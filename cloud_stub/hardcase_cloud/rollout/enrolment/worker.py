@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from hardcase_edge.errors import InputError
-from hardcase_edge.identity.messages import MAX_REQUEST_BYTES, enrol_topic, enrolled_topic
+from hardcase_edge.fleet.identity.messages import MAX_REQUEST_BYTES, enrol_topic, enrolled_topic
 from hardcase_edge.link.address import Address
 
 from ...mqtt.client import ClientConfig

@@ -21,7 +21,7 @@ from typing import Any
 from hardcase_edge.base.escape import terminal
 from hardcase_edge.bundle.compatible import OTHER_PROGRAM, Identity, differences_told
 from hardcase_edge.errors import WireError
-from hardcase_edge.update.messages import MOST_WANTED, Chunk, Offer, name_of, pack_chunk, pack_offer, unpack_fetch
+from hardcase_edge.fleet.update.messages import MOST_WANTED, Chunk, Offer, name_of, pack_chunk, pack_offer, unpack_fetch
 
 __all__ = ["FINAL", "GOOD", "OTHER", "REFUSED", "ROLLED_BACK", "Campaign"]
 

@@ -11,10 +11,10 @@ from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.bundle.file import read_bundle_bytes
 from hardcase_edge.bundle.signature import MAX_SIGNATURES, SIGNATURE_BYTES, signature_path
 from hardcase_edge.errors import InputError, TrustError
-from hardcase_edge.release.content import check_offered
-from hardcase_edge.store.repository import Files, read_metadata, read_repository
-from hardcase_edge.store.trust import first_trust, release_for, updated
-from hardcase_edge.update.messages import MAX_MESSAGE_BYTES, Offer, digests_of, pack_offer
+from hardcase_edge.fleet.release.content import check_offered
+from hardcase_edge.fleet.store.repository import Files, read_metadata, read_repository
+from hardcase_edge.fleet.store.trust import first_trust, release_for, updated
+from hardcase_edge.fleet.update.messages import MAX_MESSAGE_BYTES, Offer, digests_of, pack_offer
 
 __all__ = ["CHUNK_BYTES", "make_offer"]
 

@@ -3,7 +3,7 @@
 
 A device tells the SHA-256 of its seed while it runs and the seed in the last facts of a start. Whoever noted the first
 knows that the seed was not chosen afterwards; and from the seed follows which of the local decisions are audited
-(``hardcase_edge/audits/draws.py``). What a device says is bounded and checked before use.
+(``hardcase_edge/more/audits/draws.py``). What a device says is bounded and checked before use.
 
 The last facts also say how many records wait in the outbox, whatever they are of, and those go before all of later
 starts. So no more audits of a start can be on their way than waited at its end, and no more than wait now.
@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hardcase_edge.audits.draws import number
 from hardcase_edge.base.sha256 import sha256
+from hardcase_edge.more.audits.draws import number
 
 from ...keep.records.database import Database
 from ...keep.records.devices import Devices

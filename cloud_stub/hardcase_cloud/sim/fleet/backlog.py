@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The records of one simulated device: made, sent as a real outbox sends them, and kept until the store has them.
 
-The pace and the repetitions are the outbox's own (``hardcase_edge.outbox.drain``); only the disk is missing, because a
-simulated device never loses its power.
+The pace and the repetitions are the outbox's own (``hardcase_edge.fleet.outbox.drain``); only the disk is missing,
+because a simulated device never loses its power.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from math import inf
 from typing import Any, Protocol
 
-from hardcase_edge.outbox.acks import unpack_acks
-from hardcase_edge.outbox.drain import Drain, DrainConfig
-from hardcase_edge.outbox.records import Made, Recorder, Rule
+from hardcase_edge.fleet.outbox.acks import unpack_acks
+from hardcase_edge.fleet.outbox.drain import Drain, DrainConfig
+from hardcase_edge.fleet.outbox.records import Made, Recorder, Rule
 
 __all__ = ["Backlog", "Channel"]
 

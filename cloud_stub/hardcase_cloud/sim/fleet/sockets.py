@@ -28,11 +28,11 @@ from numpy.typing import NDArray
 from hardcase_edge.bundle.load import Loaded
 from hardcase_edge.device.machine import Decider, RuntimeConfig
 from hardcase_edge.errors import InputError
+from hardcase_edge.fleet.outbox.drain import DrainConfig
+from hardcase_edge.fleet.outbox.records import Recorder, Rule
 from hardcase_edge.link.address import Address, parse_address, tls_context
 from hardcase_edge.link.requests import RequestFormat
 from hardcase_edge.link.wire import check_device_id
-from hardcase_edge.outbox.drain import DrainConfig
-from hardcase_edge.outbox.records import Recorder, Rule
 from hardcase_edge.stream.layout import layout_of
 
 from ...mqtt.attempts import Pauses

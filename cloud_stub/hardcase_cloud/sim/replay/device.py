@@ -15,10 +15,10 @@ from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.device.machine import Deciding, Read
 from hardcase_edge.device.surroundings import Case
 from hardcase_edge.exchange.exchange import Exchange, Over
+from hardcase_edge.fleet.outbox.records import Made, Recorder
+from hardcase_edge.fleet.store.slots import failed, passed
+from hardcase_edge.fleet.store.trial import PASSED, Rules, Trial
 from hardcase_edge.link.requests import Requests
-from hardcase_edge.outbox.records import Made, Recorder
-from hardcase_edge.store.slots import failed, passed
-from hardcase_edge.store.trial import PASSED, Rules, Trial
 
 from .disk import Disk, DiskQueue, DiskStore, Rows
 from .keeper import WALL_S

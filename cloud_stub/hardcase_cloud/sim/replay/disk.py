@@ -12,12 +12,12 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
 from hardcase_edge.base.sha256 import sha256
-from hardcase_edge.outbox.queue import Queue, QueueConfig
-from hardcase_edge.outbox.records import Made, Row
-from hardcase_edge.release.content import Content
+from hardcase_edge.fleet.outbox.queue import Queue, QueueConfig
+from hardcase_edge.fleet.outbox.records import Made, Row
+from hardcase_edge.fleet.release.content import Content
+from hardcase_edge.fleet.store.boot import Boot
+from hardcase_edge.fleet.store.folder import Store
 from hardcase_edge.settings.values import OLDEST_FIRST
-from hardcase_edge.store.boot import Boot
-from hardcase_edge.store.folder import Store
 
 from .clockwork import Clockwork
 

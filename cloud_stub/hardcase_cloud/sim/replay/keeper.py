@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from hardcase_edge.errors import WireError
+from hardcase_edge.fleet.outbox.acks import pack_acks
 from hardcase_edge.link.wire import audit_topic, decision_topic
-from hardcase_edge.outbox.acks import pack_acks
 
 from ...keep.records.database import Database
 from ...keep.records.incoming import Incoming, parse_record

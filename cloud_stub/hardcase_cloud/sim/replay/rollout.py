@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from hardcase_edge.base.sha256 import sha256
-from hardcase_edge.update.messages import Offer
+from hardcase_edge.fleet.update.messages import Offer
 
 from ...rollout.updates.campaign import Campaign
 from ...rollout.waves.machine import DONE, GOOD, LOADING, OFFERED, WAITING, Rollout

@@ -17,7 +17,7 @@ from hardcase_cloud.keep.dashboard.workers import Workers, parse_counters
 from hardcase_cloud.keep.metrics.families import worker_text
 from hardcase_cloud.keep.records.database import Database
 from hardcase_edge.errors import InputError
-from hardcase_edge.operations.scrape import Page
+from hardcase_edge.fleet.operations.scrape import Page
 from tests.helpers.cloud.brokers import free_port
 
 

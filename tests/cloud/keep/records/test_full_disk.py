@@ -15,12 +15,12 @@ from hardcase_cloud.keep.records import keeper as keeper_module
 from hardcase_cloud.keep.records.cases import Cases
 from hardcase_cloud.keep.records.database import Database
 from hardcase_cloud.keep.records.keeper import Keeper
+from hardcase_edge.fleet.outbox.acks import unpack_acks
+from hardcase_edge.fleet.outbox.queue import Queue, QueueConfig
+from hardcase_edge.fleet.outbox.records import Made
 from hardcase_edge.link.address import parse_address
 from hardcase_edge.link.connection import Connection, ConnectionConfig
 from hardcase_edge.link.wire import Request, ack_topic, audit_topic, pack_request, request_topic
-from hardcase_edge.outbox.acks import unpack_acks
-from hardcase_edge.outbox.queue import Queue, QueueConfig
-from hardcase_edge.outbox.records import Made
 from tests.helpers.cloud.brokers import running_mosquitto, until
 from tests.helpers.full_disk import full_disk
 

@@ -17,10 +17,10 @@ from hardcase_cloud.keep.records.devices import Presence
 from hardcase_cloud.keep.records.keeper import Inbox, Keeper
 from hardcase_cloud.mqtt.client import ClientConfig
 from hardcase_edge.errors import InputError, LinkError
+from hardcase_edge.fleet.outbox.acks import unpack_acks
 from hardcase_edge.link.address import parse_address
 from hardcase_edge.link.connection import Connection, ConnectionConfig
 from hardcase_edge.link.wire import ack_topic, decision_topic, status_topic
-from hardcase_edge.outbox.acks import unpack_acks
 from tests.helpers.cloud.brokers import free_port, running_mosquitto, until
 
 

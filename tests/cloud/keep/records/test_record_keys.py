@@ -27,9 +27,9 @@ from hardcase_edge.bundle.load import Loaded, load_bytes
 from hardcase_edge.bundle.value import Value
 from hardcase_edge.cli import main
 from hardcase_edge.device.device import Device, RuntimeConfig
+from hardcase_edge.fleet.outbox.records import ANSWER, Recorder
 from hardcase_edge.joint.definition import ONE_SHOT
 from hardcase_edge.link.wire import audit_topic, decision_topic
-from hardcase_edge.outbox.records import ANSWER, Recorder
 from hardcase_edge.program.definition import (
     MARGIN,
     THRESHOLD,

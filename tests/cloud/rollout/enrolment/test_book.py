@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from hardcase_cloud.rollout.enrolment.book import MOST_A_DAY, Book, Entry, Refused
-from hardcase_edge.identity.messages import BAD_CLAIM, BAD_NAME, REVOKED, TOO_OFTEN
+from hardcase_edge.fleet.identity.messages import BAD_CLAIM, BAD_NAME, REVOKED, TOO_OFTEN
 
 DAY = 86_400
 

@@ -16,8 +16,8 @@ from hardcase_cloud.rollout.enrolment.folder import AuthorityFolder
 from hardcase_cloud.rollout.enrolment.journal import Journal
 from hardcase_cloud.rollout.enrolment.worker import MOST_OF_ONE, EnrolmentWorker
 from hardcase_edge.errors import InputError
-from hardcase_edge.identity.der import read_certificate
-from hardcase_edge.identity.messages import (
+from hardcase_edge.fleet.identity.der import read_certificate
+from hardcase_edge.fleet.identity.messages import (
     BAD_CLAIM,
     BAD_NAME,
     ISSUED,

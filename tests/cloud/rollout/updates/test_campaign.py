@@ -19,7 +19,7 @@ from hardcase_cloud.rollout.updates.campaign import (
 from hardcase_cloud.rollout.updates.offer import CHUNK_BYTES, make_offer
 from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.errors import InputError, TrustError
-from hardcase_edge.update.messages import (
+from hardcase_edge.fleet.update.messages import (
     CHUNK,
     OFFER,
     Offer,

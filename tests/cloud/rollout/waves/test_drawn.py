@@ -14,9 +14,9 @@ from hardcase_cloud.keep.records.database import Database
 from hardcase_cloud.keep.records.devices import MOST_ENDS, Devices, Presence, Seen
 from hardcase_cloud.keep.records.incoming import Incoming
 from hardcase_cloud.rollout.waves.drawn import MOST_DRAWS, check
-from hardcase_edge.audits.draws import Draws, number
 from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.link.wire import facts_topic
+from hardcase_edge.more.audits.draws import Draws, number
 
 SEED, N, SHARE = bytes(range(32)), 400, 0.05
 DUE = [k for k in range(1, N + 1) if number(SEED, k) < SHARE]

@@ -17,7 +17,7 @@ from hardcase_cloud.rollout.waves.machine import REFUSED, ROLLED_BACK, Rollout
 from hardcase_cloud.rollout.waves.plan import Plan
 from hardcase_cloud.rollout.waves.serve import Serving
 from hardcase_edge.base.sha256 import sha256
-from hardcase_edge.update.messages import Offer, digests_of
+from hardcase_edge.fleet.update.messages import Offer, digests_of
 from tests.helpers.cloud.postgres import running_postgres
 
 DATA = bytes(5_000)

@@ -10,9 +10,9 @@ import pytest
 
 from hardcase_cloud.sim.fleet.backlog import Backlog
 from hardcase_edge.errors import WireError
-from hardcase_edge.outbox.acks import pack_acks
-from hardcase_edge.outbox.drain import DrainConfig
-from hardcase_edge.outbox.records import Recorder, Rule
+from hardcase_edge.fleet.outbox.acks import pack_acks
+from hardcase_edge.fleet.outbox.drain import DrainConfig
+from hardcase_edge.fleet.outbox.records import Recorder, Rule
 
 
 class Way:

@@ -32,10 +32,10 @@ def main() -> None:
     for words in ("-t proc proc /proc", "-o remount,rw /", "-t tmpfs tmp /tmp"):
         subprocess.run(["/bin/mount", *words.split()], check=True)
     sys.path.insert(0, str(HERE))
-    from hardcase_edge.store.folder import Store
-    from hardcase_edge.store.receive import receive
-    from hardcase_edge.store.slots import passed
-    from hardcase_edge.store.trust import trust_from
+    from hardcase_edge.fleet.store.folder import Store
+    from hardcase_edge.fleet.store.receive import receive
+    from hardcase_edge.fleet.store.slots import passed
+    from hardcase_edge.fleet.store.trust import trust_from
 
     store = Store(STORE)
     started = store.start()

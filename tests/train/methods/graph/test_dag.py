@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from hardcase_edge.batch.quality import figures_of
+from hardcase_edge.more.batch.quality import figures_of
 from hardcase_edge.program.cost import Meter
 from hardcase_edge.program.definition import TOURNAMENT, Acquire, Answer, Branch, Forward, targets_of
 from hardcase_edge.program.readings import normalise

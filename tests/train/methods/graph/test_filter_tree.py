@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hardcase_edge.batch.choices import play
+from hardcase_edge.more.batch.choices import play
 from hardcase_edge.program.definition import TOURNAMENT
 from hardcase_edge.session.branching import choose
 from hardcase_train.methods.graph.filter_tree import bracket_of, learn_matches, rounds, without

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestClassifier
 
-from hardcase_edge.batch.quality import figures_of
+from hardcase_edge.more.batch.quality import figures_of
 from hardcase_edge.program.decode import decode
 from hardcase_edge.program.definition import Acquire, Answer, Forward, Slice
 from hardcase_edge.program.encode import encode

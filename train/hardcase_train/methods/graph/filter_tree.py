@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from hardcase_edge.batch.choices import Bracket
+from hardcase_edge.more.batch.choices import Bracket
 
 __all__ = ["Round", "bracket_of", "learn_matches", "without"]
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from hardcase_edge.batch.choices import Bracket
+from hardcase_edge.more.batch.choices import Bracket
 from hardcase_edge.program.definition import MARGIN, TOURNAMENT, Acquire, Branch, Forward, Node, Slice
 
 from ...linear.polynomial import PolynomialPart

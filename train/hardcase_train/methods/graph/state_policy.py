@@ -16,7 +16,7 @@ from typing import Protocol
 
 import numpy as np
 
-from hardcase_edge.batch.choices import Bracket, play
+from hardcase_edge.more.batch.choices import Bracket, play
 
 from ...linear.logistic import logistic
 from ...linear.polynomial import PolynomialPart

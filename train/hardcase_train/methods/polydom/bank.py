@@ -14,7 +14,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from sklearn.base import clone
 
-from hardcase_edge.batch.choices import classes_of
+from hardcase_edge.more.batch.choices import classes_of
 
 from ...data.problem import N_FOLDS, Subset
 from ...linear.part import Linear

@@ -15,7 +15,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from hardcase_edge.batch.choices import margins_of
+from hardcase_edge.more.batch.choices import margins_of
 from hardcase_edge.program.definition import Answer, Node
 
 from ...data.index_settings import IndexSettings

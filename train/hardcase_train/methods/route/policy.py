@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from hardcase_edge.batch.choices import classes_of, margins_of
+from hardcase_edge.more.batch.choices import classes_of, margins_of
 from hardcase_edge.program.definition import ARGMAX, MARGIN, Acquire, Answer, Branch, Forward, Node, Slice
 
 from ...data.problem import Subset

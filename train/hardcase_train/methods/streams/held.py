@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from hardcase_edge.batch.choices import classes_of
+from hardcase_edge.more.batch.choices import classes_of
 from hardcase_edge.program.definition import Program
 from hardcase_edge.stream.layout import Layout
 

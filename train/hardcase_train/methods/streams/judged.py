@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hardcase_edge.batch.streams import walk
+from hardcase_edge.more.batch.streams import walk
 from hardcase_edge.program.definition import Node, Program
 from hardcase_edge.stream.layout import Layout
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hardcase_edge.batch.streams import moved
+from hardcase_edge.more.batch.streams import moved
 from hardcase_edge.program.definition import Program
 from hardcase_edge.stream.layout import Layout
 
