@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from hardcase_edge.base.escape import terminal
 
-from ..records.incoming import MOST, amount_of
+from ..records.incoming import MOST, amount_of, object_of
 from .budgets import budget_of
 
 __all__ = ["SENSORS", "facts_of"]
@@ -28,11 +27,7 @@ def facts_of(text: str) -> dict[str, Any]:
     >>> facts_of("[")["suspects"]
     []
     """
-    try:
-        fields = json.loads(text)
-    except (ValueError, RecursionError):
-        fields = None
-    said: Mapping[str, Any] = fields if isinstance(fields, dict) else {}
+    said = object_of(text)
     store, update, drift, promise = (_part(said, key) for key in ("store", "update", "drift", "promise"))
     failed, outbox, certificate = _part(store, "failed"), _part(said, "outbox"), _part(said, "certificate")
     suspects = drift.get("suspects")

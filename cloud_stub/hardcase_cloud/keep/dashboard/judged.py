@@ -7,7 +7,6 @@ look reads what people have said since the last one; a label that was taken back
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import log
@@ -18,7 +17,7 @@ from hardcase_edge.base.betting import interval, log_wealth
 from ..records.cases import CASE
 from ..records.database import Database
 from ..records.dialects import Row
-from ..records.incoming import word
+from ..records.incoming import object_of, word
 from ..records.labels import PERSON
 from ..records.rollouts import SETTLE_S
 from ..records.standing import DELTA
@@ -109,9 +108,7 @@ class Judged:
             self._known[device, boot, sequence] = None if text is None else self._judge(device, label, kind, text)
 
     def _judge(self, device: str, label: str, kind: str, text: str) -> tuple[str, str, bool, bool] | None:
-        fields = json.loads(text)
-        if not isinstance(fields, dict):
-            return None
+        fields = object_of(text)
         answer = self._f0_label(fields) if kind == CASE else fields.get("label")
         if not isinstance(answer, str | int | float):
             return None

@@ -7,7 +7,6 @@ some seconds of one that a person has labelled or passed over is left out, becau
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 from ..records.cases import CASE
 from ..records.database import MOST_SECONDS, Database
 from ..records.dialects import Row
+from ..records.incoming import object_of
 from ..records.labels import F0, PERSON
 
 __all__ = ["AUDIT", "START", "Waiting", "case_at", "next_waiting", "take_back"]
@@ -97,7 +97,7 @@ def next_waiting(
     def is_alike(case: Waiting) -> bool:
         if case.device not in times:
             rows = database.read(OF_ONE, (case.device, MOST_OF_ONE))
-            times[case.device] = [_time(json.loads(text), received) for received, text in rows]
+            times[case.device] = [_time(object_of(text), received) for received, text in rows]
             times[case.device] += [time for device, time in passed if device == case.device]
         return any(abs(case.time - time) < apart_s for time in times[case.device])
 
@@ -138,10 +138,9 @@ def _page(database: Database, after: Row, kinds: Sequence[str]) -> Iterator[Wait
 
 def _waiting(row: Row) -> Waiting:
     received, device, boot, sequence, kind, text, by_f0 = row
-    fields = json.loads(text)
-    return Waiting(received, device, boot, sequence, kind, fields if isinstance(fields, dict) else {}, by_f0 or None)
+    return Waiting(received, device, boot, sequence, kind, object_of(text), by_f0 or None)
 
 
-def _time(fields: Any, received: float) -> float:
-    told: Any = fields.get("t") if isinstance(fields, dict) else None
+def _time(fields: dict[str, Any], received: float) -> float:
+    told: Any = fields.get("t")
     return float(told) if type(told) in (int, float) and 0 < told < MOST_SECONDS else received

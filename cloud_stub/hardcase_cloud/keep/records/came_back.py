@@ -26,7 +26,6 @@ from .labels import F0, PERSON
 
 __all__ = ["PARTS", "CameBack", "came_back", "fair"]
 
-PAGE = 5_000
 EVER = 1e300  # later than any record
 PARTS = ((0.6, "train"), (0.7, "valid"), (0.8, "calibration"), (1.0, "test"))  # shares of the rows, one after the other
 MOST_OF_ONE = 0.05  # of the rows of a part: what one device may give in any case
@@ -160,13 +159,7 @@ def _place(secret: bytes, what: bytes) -> float:
 
 def _records(database: Database) -> Iterator[Row]:
     """Audits and cases, the newest first, with the labels of f0 and of a person."""
-    after: Row = (EVER, "", 0, 0)
-    while True:
-        page = database.read(QUERY, (F0, PERSON, *after, PAGE))
-        yield from page
-        if len(page) < PAGE:
-            return
-        after = page[-1][:4]
+    return database.pages(QUERY, (EVER, "", 0, 0), F0, PERSON)
 
 
 def _row(record: Row, bundles: frozenset[str], hpc: str, width: int, classes: Sequence[str]) -> CameBack | None:

@@ -36,6 +36,11 @@ INSERT INTO minutes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (bundle, minu
 ANSWERS = (
     "INSERT INTO answers VALUES (?, ?, ?, ?) ON CONFLICT (bundle, hour, label) DO UPDATE SET n = answers.n + excluded.n"
 )
+IN_ORDER = (
+    "SELECT device, boot, sequence, kind, received, record FROM records WHERE (device, boot, sequence) > (?, ?, ?) "
+    "ORDER BY device, boot, sequence LIMIT ?"
+)
+FIRST: Row = ("", 0, 0)  # before all records
 
 
 class Database:
@@ -90,7 +95,7 @@ class Database:
     def rows(self) -> Iterator[dict[str, Any]]:
         """All records in order of device, boot and sequence, with ``COLUMNS`` as keys; absent values are None."""
         offsets = self._offsets()
-        for row in self._pages():
+        for row in self.pages(IN_ORDER, FIRST):
             fields = json.loads(row[5])
             fields.setdefault("label", joined_labels(fields.get("labels")) or None)
             at, offset = _seconds(fields.get("at")), offsets.get(row[:2])
@@ -98,23 +103,22 @@ class Database:
             head = dict(zip(COLUMNS[:5], row[:5], strict=True))
             yield {**head, "time": time, **{key: fields.get(key) for key in COLUMNS[6:]}}
 
-    def _pages(self) -> Iterator[Row]:
-        after: Row = ("", 0, 0)
+    def pages(self, sql: str, after: Row, *fields: Any) -> Iterator[Row]:
+        """The rows of a query, ``PAGE`` at a time; it is given ``fields``, the place ``after``, and the limit.
+
+        The columns of a place are the query's first ones, and the query sorts by them.
+        """
         while True:
-            page = self.read(
-                "SELECT device, boot, sequence, kind, received, record FROM records WHERE (device, boot, sequence) > "
-                "(?, ?, ?) ORDER BY device, boot, sequence LIMIT ?",
-                (*after, PAGE),
-            )
+            page = self.read(sql, (*fields, *after, PAGE))
             yield from page
             if len(page) < PAGE:
                 return
-            after = page[-1][:3]
+            after = page[-1][: len(after)]
 
     def _offsets(self) -> dict[Row, float]:
         """Of each boot of each device the wall time at which it began, by its latest record that knows the time."""
         offsets = {}
-        for device, boot, _, _, _, text in self._pages():
+        for device, boot, _, _, _, text in self.pages(IN_ORDER, FIRST):
             fields = json.loads(text)
             t, at = _seconds(fields.get("t")), _seconds(fields.get("at"))
             if t is not None and at is not None:

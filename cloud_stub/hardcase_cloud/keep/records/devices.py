@@ -13,12 +13,12 @@ from hardcase_edge.link.wire import device_of_topic, facts_topic, status_topic
 
 from .database import Database
 from .dialects import Row
+from .incoming import MOST, object_of
 
 __all__ = ["MOST_ENDS", "Devices", "Presence", "Seen"]
 
 MOST_DEVICES = 100_000
 MAX_BYTES = 8_192  # of facts
-MOST_BOOT = 2**53 - 1
 MOST_ENDS = 16  # starts of a device that have told their seed
 ENDS = (
     "INSERT INTO starts VALUES (?, ?, ?, ?) ON CONFLICT (device, boot) DO UPDATE SET facts = excluded.facts "
@@ -105,12 +105,9 @@ def _end_of(facts: str | None) -> tuple[int, str] | None:
     """The number of a start and its facts, if these are its last ones and tell the seed of its audits."""
     if facts is None or '"seed"' not in facts:
         return None
-    try:
-        fields = json.loads(facts)
-    except (ValueError, RecursionError):
-        return None
-    draws, boot = (fields.get("draws"), fields.get("boot")) if isinstance(fields, dict) else (None, None)
-    if not isinstance(draws, dict) or "seed" not in draws or type(boot) is not int or not 0 < boot <= MOST_BOOT:
+    fields = object_of(facts)
+    draws, boot = fields.get("draws"), fields.get("boot")
+    if not isinstance(draws, dict) or "seed" not in draws or type(boot) is not int or not 0 < boot <= MOST:
         return None
     return boot, json.dumps({key: fields.get(key) for key in ("local", "boot", "draws", "outbox")})
 

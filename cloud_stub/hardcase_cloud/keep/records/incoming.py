@@ -15,7 +15,8 @@ from hardcase_edge.errors import WireError
 from hardcase_edge.link.wire import audit_topic, decision_topic, device_of_topic
 
 __all__ = [
-    "MAX_RECORD_BYTES", "MOST_NUMBER", "Incoming", "amount_of", "is_request", "joined_labels", "parse_record", "word",
+    "MAX_RECORD_BYTES", "MOST_NUMBER", "Incoming", "amount_of", "is_request", "joined_labels",
+    "object_of", "parse_record", "word",
 ]  # fmt: skip
 
 MAX_RECORD_BYTES = 65_536
@@ -89,6 +90,15 @@ def is_request(readings: Any, width: int) -> bool:
         and len(readings) == width
         and all(x is None or (type(x) in (int, float) and abs(x) < MOST_NUMBER) for x in readings)
     )
+
+
+def object_of(text: str) -> dict[str, Any]:
+    """The object of JSON in a text that devices have sent; an empty one if it is none."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def word(value: Any) -> str:

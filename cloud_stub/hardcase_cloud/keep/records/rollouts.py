@@ -18,7 +18,7 @@ from hardcase_edge.errors import InputError
 
 from .database import Database
 from .dialects import Row
-from .incoming import amount_of
+from .incoming import MOST, amount_of
 from .labels import F0
 
 __all__ = ["OPEN", "SETTLE_S", "STATES", "RolloutRow", "Rollouts"]
@@ -29,7 +29,6 @@ STATES = (  # of a device in it
     "timed out", "away",
 )  # fmt: skip
 MOST_AT_ONCE = 2_000  # rows that one look at audits or costs reads
-MOST_NUMBER = 2**53 - 1  # of a roll-out
 SETTLE_S = 2.0  # from the stamp of an answer or a record until all that carry an earlier one are kept, too
 ROLLOUT = "id, bundle, path, metadata, members, wish, state, machine, began, served"
 
@@ -146,7 +145,7 @@ class Rollouts:
 
     def rollout(self, number: int) -> RolloutRow:
         """One of them. Raises ``InputError`` if there is none with this number."""
-        is_one = 1 <= number <= MOST_NUMBER  # SQLite takes no greater numbers
+        is_one = 1 <= number <= MOST  # SQLite takes no greater numbers
         rows = self.database.read(f"SELECT {ROLLOUT} FROM rollouts WHERE id = ?", (number,)) if is_one else []
         if not rows:
             raise InputError(f"there is no roll-out {number}; hardcase cloud rollout status lists them")

@@ -11,7 +11,6 @@ starts. So no more audits of a start can be on their way than waited at its end,
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +20,7 @@ from hardcase_edge.more.audits.draws import number
 
 from ...keep.records.database import Database
 from ...keep.records.devices import Devices
+from ...keep.records.incoming import object_of
 
 __all__ = ["MOST_DRAWS", "Checked", "check", "checked_audits"]
 
@@ -55,8 +55,8 @@ def checked_audits(database: Database, share: float | None, told: Mapping[tuple[
     """
     devices = Devices(database)
     for device, text in database.read("SELECT device, facts FROM devices ORDER BY device"):
-        last, ends = _object(text), devices.ends(device)
-        starts = [(boot, _object(facts)) for boot, facts in ends if facts]
+        last, ends = object_of(text), devices.ends(device)
+        starts = [(boot, object_of(facts)) for boot, facts in ends if facts]
         boot = last.get("boot")
         if type(boot) is int and 0 < boot < 2**53 and isinstance(last.get("draws"), dict):
             is_told = boot in {k for k, _ in ends}
@@ -77,7 +77,7 @@ def _checked(
     later: list[Mapping[str, Any]],
 ) -> Checked:  # fmt: skip
     rows = database.read("SELECT record FROM records WHERE device = ? AND boot = ? AND kind = 'audit'", (device, boot))
-    audited = [_object(row[0]).get("draw") for row in rows]
+    audited = [object_of(row[0]).get("draw") for row in rows]
     name, n = facts["draws"].get("sha256"), facts["draws"].get("n")
     digest = name if isinstance(name, str) and len(name) == 64 else ""
     audits = facts.get("audits")
@@ -171,11 +171,3 @@ def _count(outbox: Mapping[str, Any], name: str) -> int:
 
 def _named(numbers: list[int]) -> str:
     return ", ".join(map(str, numbers[:MOST_NAMED])) + (" and more" if len(numbers) > MOST_NAMED else "")
-
-
-def _object(text: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}

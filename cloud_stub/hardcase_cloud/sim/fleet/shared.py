@@ -6,8 +6,11 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from hardcase_edge.device.machine import Decider
 from hardcase_edge.link.address import Address
@@ -16,9 +19,25 @@ from hardcase_edge.program.readings import Reading
 
 from .journal import Journal
 
-__all__ = ["KEEPALIVE_S", "Shared"]
+__all__ = ["KEEPALIVE_S", "Rows", "Shared"]
 
 KEEPALIVE_S = 60
+
+
+@dataclass(slots=True)
+class Rows:
+    """The readings of each sensor in each row, made when they are first wanted; NaN is a missing reading."""
+
+    rows: NDArray[np.floating]
+    features: list[tuple[int, ...]]  # of each sensor
+    _made: dict[int, list[list[Reading]]] = field(default_factory=dict)
+
+    def __call__(self, item: int) -> list[list[Reading]]:
+        readings = self._made.get(item)
+        if readings is None:
+            row = self.rows[item].tolist()
+            readings = self._made[item] = [[None if (x := row[f]) != x else x for f in some] for some in self.features]
+        return readings
 
 
 @dataclass(slots=True)

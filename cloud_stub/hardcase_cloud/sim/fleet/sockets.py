@@ -42,8 +42,7 @@ from .backlog import Backlog
 from .device import NoDevice, SimulatedDevice
 from .journal import Journal, Outcome
 from .limits import check_ports, raise_file_limit
-from .rows import Rows
-from .shared import KEEPALIVE_S, Shared
+from .shared import KEEPALIVE_S, Rows, Shared
 
 __all__ = ["Fleet", "Outcome", "not_connected"]
 
