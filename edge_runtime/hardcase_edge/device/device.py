@@ -126,18 +126,14 @@ class Device:
     def decide(self) -> Record:
         """The record of one decision on the bank's current item, ready for JSON; ``record_keys`` lists its keys."""
         bank, timed, monotonic = self._bank, self._timed, self._monotonic
-        is_by_clock = self._loaded.manifest.clock and timed is not None
-        about: dict[str, Any] = {"item": None if timed is None else timed.item, "is_by_clock": is_by_clock}
+        is_by_clock = timed is not None and self._loaded.manifest.clock
+        parts, item = 0, None if timed is None else timed.item
         if self._loaded.joint is not None:
-            about = {"item": cast("PartBank", bank).item, "parts": cast("PartBank", bank).parts}
+            item, parts = cast("PartBank", bank).item, cast("PartBank", bank).parts
         deciding = self._decider.decide(
-            monotonic(),
-            dead=bank.dead if timed is None or not is_by_clock else bank.dead | timed.busy,
-            can_ask=self._link is not None and self._link.can_ask,
-            inner=self._inner,
-            companions=self._companions,
-            **about,
-        )
+            monotonic(), item, parts, bank.dead | timed.busy if timed is not None and is_by_clock else bank.dead,
+            self._link is not None and self._link.can_ask, self._inner, self._companions, is_by_clock,
+        )  # fmt: skip
         try:
             effect = next(deciding)
             while True:

@@ -64,12 +64,11 @@ class JointDecider(Decider):
     def decide(
         self,
         now: float,
-        *,
         item: Item | None = None,
         parts: int = 0,
         dead: frozenset[int] = NONE,
         can_ask: bool = False,
-        **alone: Any,
+        *alone: Any,
     ) -> Deciding:
         """Decide one item of so many parts; ``alone``: what only decisions of one part have."""
         case = Case(item, self._limit_of(item), can_ask)

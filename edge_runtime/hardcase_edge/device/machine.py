@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..base.record import record
 from ..errors import InputError
@@ -90,8 +90,7 @@ class RuntimeConfig:
             raise InputError(f"the item size is {self.item_size}; this bundle supports 1 to {largest}")
 
 
-@record(frozen=True, slots=True)
-class Read:
+class Read(NamedTuple):
     """Read these sensors."""
 
     sensors: Sequence[int]
@@ -99,8 +98,7 @@ class Read:
     part: int | None = None  # of an item of several parts: which one, from 0
 
 
-@record(frozen=True, slots=True)
-class Ask:
+class Ask(NamedTuple):
     """Ask the HPC."""
 
     readings: Sequence[Reading]  # in the uplink's order, None for missing
@@ -165,8 +163,8 @@ class Decider:
     def decide(
         self,
         now: float,
-        *,
         item: Item | None = None,
+        parts: int = 0,
         dead: frozenset[int] = NONE,
         can_ask: bool = False,
         inner: Sequence[Inner] = (),
@@ -178,6 +176,7 @@ class Decider:
         Parameters
         ----------
         item : what is known of it; None if nothing gives items
+        parts : of how many parts it is; 0 in a bundle that decides single cases
         dead : sensors that are not to be asked
         can_ask : whether a request can go out
         inner : what answers for the inner sensors of this device, as ``inner`` made it
