@@ -22,6 +22,7 @@ from .signals import on_end, switch_main_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
     from ..bundle.load import Loaded
     from ..device.device import Device, RuntimeConfig
@@ -71,7 +72,6 @@ def run_bundle(
     HardcaseError
         It cannot start, or another device uses its id.
     """
-    from ..device.by_clock import short_switches
     from ..device.device import Device
     from ..sensors.specs import timeout_s_of
 
@@ -83,7 +83,7 @@ def run_bundle(
         if stored is not None:  # its sensors are not those of this device
             stored.fail(str(error))
         raise
-    with bank, short_switches() if loaded.manifest.clock else nullcontext():
+    with bank, _pace(loaded):
         for k in sorted(bank.dead):
             note(f"sensor {loaded.manifest.sensors[k]} has no source and counts as dead")
         own_id, publisher, air, link = process.own_id, _publisher(config), None, None
@@ -141,6 +141,15 @@ def run_bundle(
             stored.waited(time.monotonic())
         if link is not None:
             link.check()
+
+
+def _pace(loaded: Loaded) -> AbstractContextManager[None]:
+    """How often threads change meanwhile: of decisions by the clock, often."""
+    if not loaded.manifest.clock:
+        return nullcontext()
+    from ..device.by_clock import short_switches
+
+    return short_switches()
 
 
 def _about(loaded: Loaded) -> dict[str, Any]:
