@@ -28,7 +28,7 @@ FOLDERS = {
 }
 FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     "hardcase_edge": (
-        ("errors",), ("base", "framing"), ("program", "drivers", "record_keys", "settings"), ("stream",),
+        ("errors",), ("base", "framing"), ("program", "drivers", "record_keys"), ("stream", "settings"),
         ("verifier", "session", "exchange"), ("kernel",), ("joint",), ("bundle",), ("sensors", "link"), ("device",),
         ("fleet.release", "more.batch"), ("fleet.store",), ("fleet.update", "fleet.outbox", "fleet.identity"),
         ("more.audits",), ("fleet.operations", "fleet.card", "fleet.diagnosis", "more.drift", "more.servo"),

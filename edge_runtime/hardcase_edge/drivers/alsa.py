@@ -22,10 +22,13 @@ from .channel import Channel, Device
 if TYPE_CHECKING:
     from subprocess import Popen
 
-__all__ = ["FILES", "GROUP", "NOUN", "check", "find", "level_dbfs"]
+__all__ = ["DEVICE_FILES", "GROUP", "NOUN", "check", "find", "level_dbfs"]
 
 NOUN = "capture device"
-FILES, GROUP = "char-alsa", "audio"  # the files below /dev that arecord opens, as systemd names them, and who may
+DEVICE_FILES, GROUP = (
+    "char-alsa",
+    "audio",
+)  # the files below /dev that arecord opens, as systemd names them, and who may
 RATE = 48_000  # samples a second, which every converter has or ALSA's plug layer makes
 DEFAULT_S, LONGEST_S = 0.25, 10.0  # of the window
 LATE_S = 2.0  # for arecord to start and to open the device

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A device that Linux knows, with its channels by name, each of which reads one number in a stated unit.
 
-A driver is a module with ``find(name, root)``, which gives the device of that name, and NOUN, what messages call it.
+A driver is a module of this room with ``find(name, root)``, which gives the device of that name, and NOUN, what
+messages call it. It may have ``check(name)``, which refuses a name that no machine can have, and what a unit of systemd
+must allow: DEVICE_FILES, the files below /dev that the driver opens, and GROUP, who may open them.
 Readings are in the units of SenML (RFC 8428, section 12.1): SI without prefixes, degrees Celsius as ``Cel``, relative
 humidity in percent as ``%RH``. ``root`` is the folder under which ``/sys`` and ``/usr`` are looked up; it is ``/``, and
 only callers in Python, such as tests, name another.
@@ -9,6 +11,7 @@ only callers in Python, such as tests, name another.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -20,8 +23,22 @@ if TYPE_CHECKING:
 
 __all__ = ["DRIVERS", "Channel", "Device", "choose", "driver_of", "nothing_to_close"]
 
-DRIVERS = ("alsa", "hwmon", "iio", "thermal", "w1")  # the names of the modules, and the kinds of specs
+SHARED = {"__init__", "channel", "senml", "sysfs"}  # the modules of this room that are no drivers
 MAX_CHANNELS = 64  # of one spec
+
+
+def _drivers() -> tuple[str, ...]:
+    folder = os.path.dirname(__file__)
+    try:
+        modules = {file.removesuffix(".py") for file in os.listdir(folder) if file.endswith(".py")}
+    except OSError:  # Python runs a card's archive as it is
+        from pkgutil import iter_modules
+
+        modules = {module.name for module in iter_modules([folder])}
+    return tuple(sorted(modules - SHARED))
+
+
+DRIVERS = _drivers()  # the names of the other modules, which are the kinds of specs
 
 
 def nothing_to_close() -> None:

@@ -8,7 +8,7 @@ it never raises an exception.
 
     replay:FILE        rows of a CSV file                                  (csv_replay.py)
     senml:FILE         packs of SenML, one per line                        (packs.py)
-    KIND:DEVICE        what Linux can read: iio, hwmon, w1, thermal, alsa  (driven.py, drivers/)
+    KIND:DEVICE        what Linux can read, by a module of drivers/        (driven.py)
     MODULE:FUNCTION    the user's Python, called with the sensor's name    (plugin.py)
                        with --isolate in processes of its own              (isolated.py)
     none               no source: the sensor is dead

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Devices that Linux can read as a source: ``iio:``, ``hwmon:``, ``w1:``, ``thermal:`` and ``alsa:`` (``drivers/``).
+"""Devices that Linux can read as a source: ``iio:``, ``thermal:`` and every other module of ``drivers/``.
 
     heat=w1:28-0316a2798aff          the only channel of a device
     climate=iio:bme280/temp,pressure channels of a device, one for each feature

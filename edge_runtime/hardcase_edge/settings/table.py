@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ..base.record import record
+from ..drivers.channel import DRIVERS
 from .config import RunConfig
 from .values import (
     ACT,
@@ -65,7 +66,7 @@ _PREFIX = ("PREFIX", (), "homeassistant")
 SOURCES = (
     Setting(
         "sensors",
-        "[NAME=]replay:FILE.csv, senml:FILE, MODULE:FUNCTION, KIND:DEVICE (iio, hwmon, w1, thermal, alsa) or "
+        f"[NAME=]replay:FILE.csv, senml:FILE, MODULE:FUNCTION, KIND:DEVICE ({', '.join(DRIVERS)}) or "
         "NAME=none; repeatable",
         "SPEC",
     ),

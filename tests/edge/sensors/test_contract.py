@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import threading
 import time
+import zipfile
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -14,13 +16,14 @@ from pathlib import Path
 import pytest
 
 from hardcase_edge.drivers import sysfs, w1
-from hardcase_edge.drivers.channel import DRIVERS
+from hardcase_edge.drivers.channel import DRIVERS, driver_of
 from hardcase_edge.errors import InputError
 from hardcase_edge.sensors import isolated
 from hardcase_edge.sensors.bank import FAILURES, SensorBank, Wanted
 from hardcase_edge.sensors.specs import open_sources
 from tests.helpers.attack.sensors import damaged_files, damaged_packs
 from tests.helpers.edge.fake_devices import ENDLESS, HWMON, IIO, W1, own_children, plant, plant_arecord
+from tests.helpers.places import ROOT
 
 ONE = Wanted("x", ("x",), (False,))
 PAIR = Wanted("pair", ("a", "b"), (False, False))
@@ -76,8 +79,27 @@ def opened(kind: str, content: str, *wanted: Wanted, timeout_s: float = ENOUGH_S
     return open_sources(specs, wanted, timeout_s=timeout_s, isolate=kind == "isolated", root=Path.cwd())
 
 
-def test_every_driver_is_under_contract() -> None:
-    assert set(DRIVERS) <= set(KINDS)
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_every_driver_is_under_contract_and_explained(driver: str) -> None:
+    assert driver in KINDS
+    module = driver_of(driver)
+    assert module.NOUN
+    assert callable(module.find)
+    assert f"\n| `{driver}:` |" in (ROOT / "docs" / "devices.md").read_text(encoding="utf-8")
+
+
+def test_drivers_are_found_by_their_modules_in_an_archive_too(tmp_path: Path) -> None:
+    package = ROOT / "edge_runtime" / "hardcase_edge"
+    with zipfile.ZipFile(tmp_path / "card.pyz", "w") as archive:
+        for path in package.rglob("*.py"):
+            archive.write(path, path.relative_to(package.parent))
+    text = (
+        "import sys; sys.path.insert(0, sys.argv[1]); from hardcase_edge.drivers import channel; print(channel.DRIVERS)"
+    )
+    command = [sys.executable, "-IS", "-c", text, str(tmp_path / "card.pyz")]
+    assert subprocess.run(command, capture_output=True, check=True, text=True).stdout == f"{DRIVERS}\n"
+    assert {"alsa", "hwmon", "iio", "thermal", "w1"} <= set(DRIVERS)
+    assert list(DRIVERS) == sorted(DRIVERS)
 
 
 def test_a_sensor_that_works_gives_finite_numbers(kind: str) -> None:

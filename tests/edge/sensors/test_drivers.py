@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from hardcase_edge.drivers import sysfs
 from hardcase_edge.drivers.alsa import level_dbfs
-from hardcase_edge.drivers.channel import choose
+from hardcase_edge.drivers.channel import DRIVERS, choose
 from hardcase_edge.errors import InputError, SensorError
 from hardcase_edge.sensors.bank import SensorBank, Wanted
 from hardcase_edge.sensors.driven import Driven
@@ -229,7 +229,7 @@ def test_a_folder_of_very_many_names_is_not_listed_to_its_end(tmp_path: Path, mo
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=30))
 def test_any_words_behind_a_kind_are_a_device_or_one_line(text: str) -> None:
-    for kind in ("iio", "hwmon", "w1", "thermal", "alsa"):
+    for kind in DRIVERS:
         said = Driven(kind, text, "/nowhere").lacks(HEAT)
         assert said
         assert "\n" not in said

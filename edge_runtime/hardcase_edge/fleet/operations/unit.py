@@ -53,7 +53,7 @@ def unit(
     if not command or not command[0].startswith("/"):
         raise InputError(f"the program {' '.join(command[:1])!r} is not an absolute path; name one with --program")
     drivers = [driver_of(kind) for kind in sorted(kinds_of(sensors) & set(DRIVERS))]
-    lines = [f"DeviceAllow={driver.FILES} rw" for driver in drivers if hasattr(driver, "FILES")]
+    lines = [f"DeviceAllow={driver.DEVICE_FILES} rw" for driver in drivers if hasattr(driver, "DEVICE_FILES")]
     groups = [*groups, *(d.GROUP for d in drivers if hasattr(d, "GROUP") and d.GROUP not in groups)]
     for device in devices:
         if not re.fullmatch(r"/dev/[A-Za-z0-9/_.-]{1,200}", device) or ".." in device:
