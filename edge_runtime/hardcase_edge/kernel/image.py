@@ -44,11 +44,11 @@ from ..program.definition import (
     Opaque,
     Polynomial,
     Program,
-    Scorer,
     Select,
     Sensor,
     Stack,
     Trees,
+    offsets_of,
     targets_of,
 )
 from ..program.format import RULES
@@ -113,6 +113,8 @@ class Image:
                 keyed = {c for c in scorer.columns if self.keys.has(c)} if k in self.inlined else set()
                 outline = outlines[k] if outlines else outline_of(scorer.trees)
                 self.ensembles[k] = plan_ensemble(scorer, outline, self.cells, keyed)
+            elif not isinstance(scorer, Stack):
+                raise ImageError(f"scorer {k} is of kind {type(scorer).__name__}, which the kernel does not know yet")
         trees = [(k, m) for k, members in shared_trees(program).items() for m in members]
         trees = trees[: MAX_SCORERS - len(program.scorers)]  # others are walked for each stack
         self.leaves = {tree: len(program.scorers) + i for i, tree in enumerate(trees)}
@@ -122,8 +124,7 @@ class Image:
     def pack(self) -> bytes:
         """All bytes of the image; sets ``session_bytes``."""
         p, out = self.p, self.out
-        widths = [_width(s) for s in p.scorers]
-        first = [0, *accumulate(widths)]
+        first = [0, *accumulate(len(offsets_of(s)) for s in p.scorers)]
         at_sensors = self._sensors()
         n_scorers, n_scores = len(p.scorers) + len(self.leaves), first[-1] + len(self.leaves)
         records = [self._scorer(k, first[k]) for k in range(len(p.scorers))]
@@ -298,12 +299,6 @@ class Memory:
 def _head(kind: int, outputs: int, first: int) -> list[int]:
     """The words with which a scorer begins."""
     return layout.SCORER_HEAD.words(kind=kind, outputs=outputs, first=first)
-
-
-def _width(scorer: Scorer) -> int:
-    if isinstance(scorer, Polynomial | Stack):
-        return len(scorer.bias)
-    return len(scorer.base) if isinstance(scorer, Trees) else len(scorer.low)
 
 
 def _longest_path(nodes: Sequence[Node]) -> int:

@@ -70,6 +70,7 @@ __all__ = [
     "Forward",
     "Node",
     "Number",
+    "OnColumns",
     "Opaque",
     "Polynomial",
     "Program",
@@ -83,6 +84,7 @@ __all__ = [
     "Trees",
     "Uplink",
     "led",
+    "offsets_of",
     "sensors_of_features",
     "shifted",
     "shifter_of",
@@ -227,7 +229,8 @@ class Opaque:
     high: tuple[int, ...]
 
 
-Scorer = Polynomial | Trees | Stack | Opaque
+OnColumns = Polynomial | Trees  # scorers that read columns by their numbers
+Scorer = OnColumns | Stack | Opaque
 
 
 @record(frozen=True, slots=True)
@@ -350,14 +353,18 @@ def shifted(score: int, shift: int) -> int:
     return score << shift if shift >= 0 else (score + (1 << -shift - 1)) >> -shift
 
 
+def offsets_of(s: Scorer) -> tuple[Number, ...]:
+    """What each output is counted from, (n_outputs,): its bias or base, and of an opaque scorer its least value."""
+    return s.bias if isinstance(s, Polynomial | Stack) else s.base if isinstance(s, Trees) else s.low
+
+
 def shifter_of(program: Program) -> Callable[[Any, int], Any]:
     """What a shift does to a program's score: as ``shifted``, and in a draft without rounding.
 
     A draft shifts the integers of an opaque scorer alone; a scorer of floats beside it shows that it is a draft.
     """
     transparent = [s for s in program.scorers if not isinstance(s, Opaque)]
-    offsets = [v for s in transparent for v in (s.base if isinstance(s, Trees) else s.bias)]
-    return ldexp if any(isinstance(v, float) for v in offsets) else shifted
+    return ldexp if any(isinstance(v, float) for s in transparent for v in offsets_of(s)) else shifted
 
 
 def targets_of(node: Node) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from .definition import Opaque, Polynomial, Program, Stack, Trees
+from .definition import OnColumns, Opaque, Program, Stack, Trees
 
 __all__ = ["bits_of", "indices_of", "read_by_scorers", "read_by_trees", "readers_of", "shared_trees", "trees_by_sensor"]
 
@@ -99,7 +99,7 @@ def shared_trees(p: Program) -> dict[int, tuple[int, ...]]:
     return {k: tuple(sorted(trees)) for k, trees in shared.items()}
 
 
-def _sensors(p: Program, s: Polynomial | Trees | Opaque) -> int:
+def _sensors(p: Program, s: OnColumns | Opaque) -> int:
     features = s.features if isinstance(s, Opaque) else [p.columns[c].feature for c in s.columns]
     return bits_of(set(map(p.sensor_of.__getitem__, features)))
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from math import prod
 from operator import mul
 from struct import Struct
-from typing import Any
+from typing import Any, assert_never
 
 from ..program.definition import MISSING, Number, Opaque, Polynomial, Program, Stack, Tree, Trees
 from ..program.stored_trees import children_of, depth_of
@@ -44,6 +44,8 @@ def prepare(
         from .tflite import prepare_opaque
 
         return prepare_opaque(scorer)
+    if not isinstance(scorer, Trees | Stack):
+        assert_never(scorer)
     roots = {} if roots is None else roots
     below = scorer.trees if isinstance(scorer, Stack) else index
     ensemble = program.scorers[below]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import assert_never
 
 from ..errors import ProgramError
 from ..program.definition import (
@@ -12,6 +13,7 @@ from ..program.definition import (
     Branch,
     Forward,
     Opaque,
+    Polynomial,
     Program,
     Scorer,
     Stack,
@@ -39,6 +41,8 @@ def _reads(p: Program, s: Scorer, read: int) -> Reads:
         return read, read, read
     if isinstance(s, Trees | Stack):
         return read, 0, 0
+    if not isinstance(s, Polynomial):
+        assert_never(s)
     must = [p.sensor_of[p.columns[c].feature] for c, x in zip(s.columns, s.substitutes, strict=True) if x is None]
     return read, read, bits_of(must)
 

@@ -31,6 +31,7 @@ class Proved:
     work: int = 0  # its numbers, and more for each tree and term: see ``limits.WORK``
     leaves: tuple[int, ...] = ()  # the largest absolute leaf of each tree
     outline: Outline = Outline((), frozenset())  # shapes and splits of an ensemble's trees
+    exact: tuple[int, ...] = ()  # columns whose codes are read as numbers, not compared
 
 
 def prove_scorer(program: Program, index: int, before: Sequence[Proved]) -> Proved:
@@ -75,7 +76,7 @@ def _polynomial(p: Program, s: Polynomial, what: str) -> Proved:
     outputs = _sums(s.weights, s.bias, products, 2 ** (s.weight_bits - 1) - 1, what, "terms")
     degree, n_outputs = len(s.terms[0]) if s.terms else 0, len(s.bias)
     operations = len(s.columns) + len(s.terms) * (n_outputs + degree) + n_outputs
-    return Proved(outputs, operations, operations + len(s.columns) + WORK["term"] * len(s.terms))
+    return Proved(outputs, operations, operations + len(s.columns) + WORK["term"] * len(s.terms), exact=s.columns)
 
 
 def _products(terms: Sequence[tuple[int, ...]], sizes: list[int], what: str) -> list[int]:

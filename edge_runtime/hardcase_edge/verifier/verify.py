@@ -17,7 +17,7 @@ from operator import lt
 from ..base.record import record
 from ..errors import ProgramError
 from ..program.cost import Meter, evaluate_polynomial
-from ..program.definition import CODE_MAX, Affine, Column, Opaque, Polynomial, Program, Trees
+from ..program.definition import CODE_MAX, Affine, Column, Opaque, Program, Trees
 from ..program.format import are_held
 from ..program.limits import (
     MAX_CELLS,
@@ -175,9 +175,8 @@ def _check_cells(p: Program, proofs: list[Proved]) -> int:
     exact: set[int] = set()
     split: set[tuple[int, bool]] = set()
     for s, proof in zip(p.scorers, proofs, strict=True):
-        if isinstance(s, Polynomial):
-            exact.update(s.columns)
-        elif isinstance(s, Trees):
+        exact.update(proof.exact)
+        if isinstance(s, Trees):
             split.update([(s.columns[position], left) for position, left in proof.outline.splits])
     n = len(exact) + len(split)
     need(n <= MAX_CELLS, f"scorers read {n} codes, with missing below and above counted apart, at most {MAX_CELLS}")

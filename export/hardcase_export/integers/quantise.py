@@ -32,6 +32,7 @@ from hardcase_edge.program.definition import (
     Stack,
     Tree,
     Trees,
+    offsets_of,
 )
 from hardcase_edge.program.kinds import answers_number
 from hardcase_edge.program.limits import SAFE
@@ -212,11 +213,13 @@ def _quantise_scorer(
     s = draft.scorers[k]
     if isinstance(s, Opaque):
         return s, (_opaque_scale(draft, k),) * len(s.low)
-    groups = _groups(draft, k, len(s.base if isinstance(s, Trees) else s.bias), finest)
+    groups = _groups(draft, k, len(offsets_of(s)), finest)
     if isinstance(s, Trees):
         return _trees(s, groups)
     if isinstance(s, Polynomial):
         return _polynomial(s, groups, _code_bounds(draft, s))
+    if not isinstance(s, Stack):
+        raise ProgramError(f"scorer {k} of the draft is of kind {type(s).__name__}, which cannot be quantised yet")
     trees = below[s.trees]
     assert isinstance(trees, Trees)  # check_shape has verified it
     return _stack(s, groups, trees, scales[s.trees][0])

@@ -29,8 +29,8 @@ from hardcase_edge.program.definition import (
     Column,
     Feature,
     Node,
+    OnColumns,
     Opaque,
-    Polynomial,
     Program,
     Rank,
     Scorer,
@@ -131,7 +131,7 @@ def _moved_scorer(scorer: Scorer, columns: Sequence[int], scorers: Sequence[int]
         return scorer
     if isinstance(scorer, Stack):
         return replace(scorer, trees=scorers[scorer.trees])
-    moved: Polynomial | Trees = replace(scorer, columns=tuple(columns[c] for c in scorer.columns))
+    moved: OnColumns = replace(scorer, columns=tuple(columns[c] for c in scorer.columns))
     return moved
 
 

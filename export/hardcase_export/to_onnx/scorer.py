@@ -48,8 +48,10 @@ def onnx_of(program: Program, part: ScorerPart, manifest: Manifest) -> bytes:
         scores = builder.polynomial(scorer)
     elif isinstance(scorer, Trees):
         scores = builder.trees(scorer)
-    else:
+    elif isinstance(scorer, Stack):
         scores = builder.stack(scorer)
+    else:
+        raise InputError(f"{part.name} is of kind {type(scorer).__name__}, which ONNX cannot hold yet")
     builder.g.op("Identity", scores, output="scores")
     inputs = {dtype: len(features) for dtype, features in part.inputs.items()}
     notes = {f"hardcase.{d}": json.dumps([manifest.features[f] for f in fs]) for d, fs in part.inputs.items()}

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from hardcase_edge.errors import InputError
 from hardcase_edge.program.definition import Affine, Number, Opaque, Polynomial, Program, Stack, Trees
 from hardcase_edge.program.format import to_key
 
@@ -43,8 +44,10 @@ def tflite_of(program: Program, part: ScorerPart) -> bytes:
         scores = builder.polynomial(scorer)
     elif isinstance(scorer, Trees):
         scores = builder.trees(scorer)
-    else:
+    elif isinstance(scorer, Stack):
         scores = builder.stack(scorer)
+    else:
+        raise InputError(f"{part.name} is of kind {type(scorer).__name__}, which TFLite cannot hold yet")
     return builder.g.model(part.name, {"scores": builder.g.reshape(scores, 1, part.width)})
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import random
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given, settings
@@ -22,16 +22,18 @@ from hardcase_edge.program.definition import (
     Column,
     Feature,
     Forward,
+    Node,
     Polynomial,
     Program,
     Rank,
+    Scorer,
     Select,
     Slice,
     Stack,
     Trees,
 )
 from hardcase_edge.program.encode import encode
-from hardcase_edge.program.format import POOLS
+from hardcase_edge.program.format import POOLS, RULES
 from hardcase_edge.verifier.verify import verify
 from tests.helpers.edge.strategies import as_draft, programs, random_program, seeds
 
@@ -93,8 +95,8 @@ def test_the_strategies_reach_every_part_of_the_language() -> None:
         seen |= {(type(c.rule).__name__, program.features[c.feature].dtype) for c in program.columns}
         seen |= {bool(t.children) for s in program.scorers if isinstance(s, Trees) for t in s.trees if t.splits}
         seen |= {"joins"} if _has_join(program) else set()
-    wanted = {"Acquire", "Branch", "Select", "Answer", "Forward", "Polynomial", "Trees", "Stack", True, False, "joins"}
-    wanted |= {"threshold", "margin", "argmax", "tournament"}
+    wanted = {kind.__name__ for kind in (*get_args(Node), *get_args(Scorer))} - {"Opaque"} | {True, False, "joins"}
+    wanted |= set(RULES)
     wanted |= {(rule, dtype) for rule in ("Affine", "Rank") for dtype in ("i32", "f32", "f64")}
     assert seen == wanted
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterator
+from typing import get_args
 
 import pytest
 
@@ -73,9 +74,9 @@ def headings() -> Iterator[tuple[str, int, int]]:
 
 SIZES = {
     "Header": layout.HEADER, "Feature": layout.FEATURE, "Sensor": layout.SENSOR, "Column": layout.COLUMN,
-    "Scorer": layout.SCORER, "Polynomial": layout.SCORER, "Trees": layout.SCORER, "Stack": layout.SCORER,
-    "Opaque": layout.SCORER, "Tree": layout.TREE, "Node": layout.NODE, "Acquire": layout.NODE, "Branch": layout.NODE,
-    "Select": layout.NODE, "Answer": layout.NODE, "Forward": layout.NODE, "Candidate": layout.CANDIDATE,
+    "Scorer": layout.SCORER, "Tree": layout.TREE, "Node": layout.NODE, "Candidate": layout.CANDIDATE,
+    **{kind.__name__: layout.SCORER for kind in get_args(program.Scorer)},
+    **{kind.__name__: layout.NODE for kind in get_args(program.Node)},
 }  # fmt: skip
 
 

@@ -27,6 +27,7 @@ from hardcase_edge.program.definition import (
     Tree,
     Trees,
     Uplink,
+    offsets_of,
 )
 from hardcase_edge.session.scoring import prepare
 from hardcase_edge.verifier.scorers import Proved, prove_scorer
@@ -92,7 +93,7 @@ def score(program: Program, codes: list[int], k: int = 0) -> list[int]:
     s = program.scorers[k]
     row = [None if c == MISSING else c for c in codes]
     found = []
-    for o in range(len(s.base if isinstance(s, Trees) else s.bias)):
+    for o in range(len(offsets_of(s))):
         nodes = (Acquire((0,), 1, 1), Answer(Slice(k, o, o + 1), "value"))
         sensor = Sensor(tuple(range(len(features))), (0,))
         whole = Program(features, (sensor,), Uplink(), columns, program.scorers, nodes, 0)

@@ -94,6 +94,7 @@ def _scorer(p: Read, w: Sequence[int]) -> tuple[Any, ...]:
             body = p.run("i16", slots, n), p.run("i16", thresholds, n), pairs
             trees.append((output, width, *body, p.run("i16", leaves, (n + 1) * width)))
         return "trees", p.run("i32", w[2], w[1]), p.run("i64", w[4], w[3]), trees
+    assert w[0] < 4, f"this evaluator does not know scorers of kind {w[0]}: SPEC-program, section 6.5"
     assert w[0] == 2, "an opaque scorer is native code, which this evaluator has not"
     members = p.run("i32", w[3], w[2])
     return "stack", w[1], members, _rows(p.run("i16", w[5], w[2] * w[4]), w[4]), p.run("i64", w[6], w[4])

@@ -39,6 +39,7 @@ from hardcase_edge.program.definition import (
     Tree,
     Trees,
     Uplink,
+    offsets_of,
 )
 from hardcase_edge.program.readings import request_bytes
 
@@ -285,7 +286,7 @@ class _Graph:
     def _scores(self, tried: frozenset[int], at_hand: frozenset[int], width: int | None) -> Slice:
         able = []
         for k, s in enumerate(self.p.scorers):
-            n = len(s.low if isinstance(s, Opaque) else s.base if isinstance(s, Trees) else s.bias)
+            n = len(offsets_of(s))
             reads, needs = self.reads[k]
             if reads <= tried and needs <= at_hand and n >= (width or 1):
                 able.append((k, n))

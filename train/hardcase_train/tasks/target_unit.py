@@ -73,6 +73,8 @@ def _scaled(scorer: Scorer, own: set[int], unit: tuple[float, float], of_trees: 
         return replace(scorer, base=_shifted(scorer.base, own, unit), trees=trees)
     if isinstance(scorer, Opaque):  # a model of the user's own is in the target's unit, by the shift of its Answer
         return scorer
+    if not isinstance(scorer, Stack):
+        raise ValueError(f"a scorer of kind {type(scorer).__name__} has no unit yet")
     ensemble = program.scorers[scorer.trees]
     assert isinstance(ensemble, Trees)
     shrink = [1 / unit[1] if ensemble.trees[m].output in of_trees else 1.0 for m in scorer.members]
