@@ -116,7 +116,8 @@ class JointDecider(Decider):
         readings: dict[tuple[int, int], Sequence[Reading] | None] = {}
         for part, of_part in sensors.items():
             _, values = yield Read(of_part, part=part)
-            readings |= {(part, s): v for s, v in self.checked(of_part, values, outside).items()}
+            values = self.checked(of_part, values, outside) if self._ranges else values
+            readings |= {(part, s): v for s, v in values.items()}
         return readings
 
     def _record_of_item(self, case: Case, t: float, elapsed_s: float) -> Record:

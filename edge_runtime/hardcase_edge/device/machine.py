@@ -192,7 +192,8 @@ class Decider:
             case.can_ask, dead = False, frozenset(range(len(self._loaded.manifest.sensors)))
         until = now + case.budget / NS if is_by_clock and case.budget is not None else inf
         is_slow = is_by_clock and trips.expected_s > until - now
-        for companion in (*inner, *companions):
+        case.along = (*inner, *companions) if inner else companions
+        for companion in case.along:
             companion.begin(case)
         case.session = session = self._loaded.machine.session(
             budget=case.limit, item_size=case.size, dead=dead, cloud=case.can_ask and not is_slow
@@ -202,8 +203,15 @@ class Decider:
             session.elapsed(0)
         while not isinstance(action := session.next_action(), Decision):
             if isinstance(action, NeedSensors):
-                now, readings = yield from self._read(now, case, action.sensors, inner, until if is_by_clock else None)
-                session.feed(readings)
+                own = [i for i in inner if i.sensor in action.sensors] if inner else ()
+                outer = [s for s in action.sensors if all(s != i.sensor for i in own)] if own else action.sensors
+                readings: Readings = {}
+                if outer:
+                    now, readings = yield Read(outer, until if is_by_clock else None)
+                    readings = self.checked(outer, readings, case.outside) if self._ranges else readings
+                for companion in inner:
+                    companion.see(readings)
+                session.feed({**readings, **{i.sensor: i.read() for i in own}} if own else readings)
                 if is_by_clock:
                     session.elapsed(case.spent(now))
                 continue
@@ -226,7 +234,6 @@ class Decider:
         case.decision = action
         if is_slow and action.route == DEGRADED:
             trips.forget_one()
-        case.along = (*inner, *companions)
         return case
 
     def finish(self, case: Case, now: float, wall: float) -> Record:
@@ -266,24 +273,8 @@ class Decider:
         if least > budget:
             self._tell(f"a budget of {to_unit(budget):g} is less than any sensor costs; the answer is a guess")
 
-    def _read(
-        self, now: float, case: Case, sensors: Sequence[int], inner: Sequence[Inner], until: float | None
-    ) -> Generator[Read, tuple[float, Readings], tuple[float, Readings]]:
-        """The readings of these sensors: of inner ones what those say, of others what the owner reads."""
-        own = {i.sensor: i for i in inner if i.sensor in sensors}
-        outer = [s for s in sensors if s not in own] if own else sensors
-        readings: Readings = {}
-        if outer:
-            now, readings = yield Read(outer, until)
-            readings = self.checked(outer, readings, case.outside)
-        for companion in inner:
-            companion.see(readings)
-        return now, {**readings, **{s: i.read() for s, i in own.items()}} if own else readings
-
     def checked(self, sensors: Sequence[int], readings: Readings, outside: list[str]) -> Readings:
         """The readings; adds the names of those outside their ranges, whose sensors fail if that is strict."""
-        if not self._ranges:
-            return readings
         names = {s: some for s in sensors if (some := self._outside(s, readings[s]))}
         if not names:
             return readings
