@@ -22,7 +22,7 @@ from hardcase_edge.verifier.verify import verify
 from hardcase_export.integers.quantise import quantise
 from hardcase_train.data.memory import widened, with_memory
 from hardcase_train.data.problem import N_FOLDS
-from hardcase_train.methods.streams.duty_cycle import DutyCycle
+from hardcase_train.methods.streams.duty_cycle import PERIODS, DutyCycle, some
 from hardcase_train.methods.streams.held import Held, better, holdings
 from hardcase_train.methods.streams.held_label import HeldLabel, TooOld
 from hardcase_train.methods.streams.judged import Corrected, judged_walk, runs
@@ -64,6 +64,11 @@ def designs(search: SubsetSearch) -> dict[bool, Point]:
 @pytest.fixture(scope="module")
 def duty(search: SubsetSearch) -> list[Point]:
     return with_test(search.problem, DutyCycle.run(search, {"sensors": EVERY, "classifier": "trees"}))
+
+
+def test_an_effort_that_tries_fewer_periods_tries_even_ones_and_both_ends() -> None:
+    half: Any = SimpleNamespace(effort=SimpleNamespace(tree_share=0.5))
+    assert list(some(PERIODS, half)) == [2, 4, 7, 14, 30, 100]
 
 
 def test_fewer_purchases_cost_less_and_labels_are_held(held: list[Point], duty: list[Point]) -> None:

@@ -18,6 +18,11 @@ def test_a_point_that_is_no_more_accurate_but_surer_stays():
     assert best_points([neither, sure, cheap]) == [cheap, sure]
 
 
+def test_a_dearer_point_that_is_neither_more_accurate_nor_surer_goes():
+    cheap, dear = point(1.0, 0.95, 0.01), point(2.0, 0.95, 0.01)
+    assert best_points([dear, cheap]) == [cheap]
+
+
 POINTS = st.lists(
     st.builds(point, *(st.sampled_from([k / 8 for k in range(9)]) for _ in range(3))), min_size=1, max_size=12
 )

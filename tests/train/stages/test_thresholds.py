@@ -214,6 +214,14 @@ def test_a_surer_f0_is_wrong_less_often():
     assert (np.diff(found[np.argsort(top)]) <= 1e-12).all()
 
 
+def test_what_f0s_answers_are_worth_does_not_make_it_surer():
+    rng = np.random.default_rng(3)
+    stakes = rng.dirichlet([1.0, 1.0], 500)
+    y, errors = (rng.random(500) < stakes[:, 1]).astype(int), np.array([[0.0, 1.0], [2.0, 0.0]])
+    found = cloud_loss(stakes, y, np.ones(500), errors)
+    assert cloud_loss(7.0 * stakes, y, np.ones(500), errors) == pytest.approx(found)
+
+
 def test_an_f0_that_is_certain_of_every_row_still_has_a_chance():
     hpc = np.tile([1.0, 0.0], (20, 1))
     found = cloud_loss(hpc, (np.arange(20) % 10 == 0).astype(int), np.ones(20))
