@@ -37,7 +37,6 @@ HUNG_UP = (
     "the broker hung up at once, as if it has all the connections or open files that it may",
     "the broker hung up",
 )
-NONE_DEAD: frozenset[int] = frozenset()
 NoDevice = (ConnectionError, OSError, TimeoutError)
 
 
