@@ -9,7 +9,9 @@ than SHA-256, none of which the device has, and downloads, which it does not do.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+import random
+from collections.abc import Callable, Generator, Iterator
+from math import inf
 from typing import Any
 
 from securesystemslib.signer import CryptoSigner
@@ -19,7 +21,7 @@ from hardcase_edge.errors import TrustError
 from hardcase_edge.fleet.store.trust import Trust, first_trust, updated
 from tests.helpers.edge.repository import NOW, Files, Repository, signed_again, time_of, tuf_accepts
 
-from .outcome import Outcome
+from .outcome import Attack, Outcome
 
 __all__ = ["CASES", "attack", "bad_first_roots", "verdicts"]
 
@@ -234,42 +236,43 @@ CASES: dict[str, Case] = {
 }
 
 
-def verdicts(name: str) -> list[tuple[bool, bool, bool]]:
-    """Of each update in a case: whether it must be taken, whether the device takes it, whether python-tuf does."""
-    found = []
-    for trust, files, is_taken in CASES[name]():
-        try:
-            takes = bool(updated(trust, *files, now=NOW))
-        except TrustError:
-            takes = False
-        found.append((is_taken, takes, tuf_accepts(trust, files)))
-    return found
-
-
-def bad_first_roots() -> int:
-    """How many first roots that are none are believed: one without a version, one with a broken signature."""
+def bad_first_roots() -> Iterator[bytes]:
+    """First roots that are none: one without a version, one with broken signatures."""
     root = json.loads(Repository().roots[0])
     unversioned = {**root, "signed": {k: v for k, v in root["signed"].items() if k != "version"}}
     broken = {**root, "signatures": [{**s, "sig": "00" * 64} for s in root["signatures"]]}
-    believed = 0
-    for data in (unversioned, broken):
-        try:
-            first_trust(json.dumps(data).encode())
-            believed += 1
-        except TrustError:
-            pass
-    return believed
+    yield from (json.dumps(data).encode() for data in (unversioned, broken))
 
 
-def attack(seconds: float, seed: int) -> list[Outcome]:
-    """All cases once; wrong: a verdict other than the suite's, or than python-tuf's."""
-    inputs, crashes, wrong = 2, 0, bad_first_roots()
-    for name in CASES:
-        try:
-            found = verdicts(name)
-        except Exception:
-            crashes += 1
-            continue
-        inputs += len(found)
-        wrong += sum(len(set(verdict)) > 1 for verdict in found)
-    return [Outcome("cases of TUF's conformance suite, beside python-tuf", inputs, crashes, wrong)]
+def is_taken_by_device(take: Callable[[], Trust]) -> bool:
+    try:
+        return bool(take())
+    except TrustError:
+        return False
+
+
+def verdicts(case: str | bytes) -> list[tuple[bool, ...]]:
+    """Of each update in a case: whether it must be taken, whether the device takes it, whether python-tuf does.
+
+    Of a first root that is none: that it must not be taken, and whether the device takes it.
+    """
+    if isinstance(case, bytes):
+        return [(False, is_taken_by_device(lambda: first_trust(case)))]
+    return [
+        (must, is_taken_by_device(lambda t=trust, f=files: updated(t, *f, now=NOW)), tuf_accepts(trust, files))  # type: ignore[misc]
+        for trust, files, must in CASES[case]()
+    ]
+
+
+def cases(_: random.Random) -> Generator[str | bytes, None, None]:
+    """All of them, once."""
+    yield from CASES
+    yield from bad_first_roots()
+
+
+SUITE = "cases of TUF's conformance suite, beside python-tuf"
+attack = Attack(
+    SUITE, cases, verdicts,
+    lambda _, found: Outcome(SUITE, len(found) - 1, 0, sum(len(set(verdict)) > 1 for verdict in found)),
+    is_timed=False, least=inf,
+)  # fmt: skip

@@ -8,7 +8,7 @@ import os
 import random
 import resource
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any
 
@@ -21,7 +21,7 @@ from hardcase_edge.verifier.verify import verify
 from tests.helpers.edge.bundles import bundle_of
 from tests.helpers.edge.crafted import LONG_DECISIONS, LONG_PROOFS
 
-from .outcome import Outcome
+from .outcome import Attack, Outcome
 
 __all__ = ["MOST_MEGABYTES", "MOST_SECONDS", "attack", "decision_cost", "loading_cost"]
 
@@ -30,6 +30,9 @@ MOST_MEGABYTES = 256  # while loading any bundle: 32 times the largest file
 LARGEST = 130_000  # of the number that a maker takes
 PACKING_S = 5  # of CPU: a program that takes longer to make is left out
 ENDLESS_S = 60  # of CPU: a bundle that takes longer to load hangs
+LOADED = f"bounds: crafted bundles, at most {MOST_SECONDS:g} s"
+DECIDED = "bounds: decisions of crafted programs"
+MAKERS = {**LONG_PROOFS, **LONG_DECISIONS}
 
 
 def apart(work: Callable[[], bytes], seconds: int, gigabytes: int = 4) -> bytes | None:
@@ -93,35 +96,36 @@ def decision_cost(program: Program, evaluator: str, operations: int) -> float:
     return slowest * 1e3
 
 
-def attack(seconds: float, seed: int) -> list[Outcome]:
-    """Crafted bundles and decisions of random sizes for so many seconds."""
-    rng, end = random.Random(seed), time.monotonic() + seconds
-    loads = decisions = crashes = too_much = too_slow = 0
-    slowest = slowest_decision = 0.0
-    makers = {**LONG_PROOFS, **LONG_DECISIONS}
-    while time.monotonic() < end:
-        name = rng.choice(list(makers))
-        size = round(LARGEST ** rng.random())
-        data = apart(partial(packed, makers[name], size), PACKING_S)
-        if not data:
-            continue
-        loads += 1
-        for _ in range(3):  # CPU seconds grow where other work shares the processor
-            answer = apart(partial(loading_cost, data), ENDLESS_S)
-            took, megabytes, is_accepted = json.loads(answer or b"[0, 0, false]")
-            if took <= MOST_SECONDS:
-                break
-        crashes += answer is None  # dead, or without an end
-        slowest, too_much = max(slowest, took), too_much + (took > MOST_SECONDS or megabytes > MOST_MEGABYTES)
-        if is_accepted and size <= 3_000:
-            program = makers[name](size)
-            operations = verify(program).operations
-            for evaluator in (PYTHON, KERNEL) if has_kernel() else (PYTHON,):
-                ms = decision_cost(program, evaluator, operations)
-                decisions += 1
-                too_slow += ms > worst_decision_ms(operations, evaluator)
-                slowest_decision = max(slowest_decision, ms / 1e3)
-    return [
-        Outcome(f"bounds: crafted bundles, at most {MOST_SECONDS:g} s", loads, crashes, too_much, slowest),
-        Outcome("bounds: decisions of crafted programs", decisions, 0, too_slow, slowest_decision),
-    ]
+def drawn(rng: random.Random) -> Generator[tuple[str, int, bytes], None, None]:
+    """Crafted bundles of random sizes, each with its maker."""
+    while True:
+        name, size = rng.choice(list(MAKERS)), round(LARGEST ** rng.random())
+        if data := apart(partial(packed, MAKERS[name], size), PACKING_S):
+            yield name, size, data
+
+
+def loaded(case: tuple[str, int, bytes]) -> list[Any]:
+    """What loading costs: the first of three that is within its time, which other work on the processor adds to."""
+    for _ in range(3):
+        answer = apart(partial(loading_cost, case[2]), ENDLESS_S)
+        assert answer is not None, "dead, or without an end"
+        cost: list[Any] = json.loads(answer)
+        if cost[0] <= MOST_SECONDS:
+            break
+    return cost
+
+
+def within_bounds(case: tuple[str, int, bytes], cost: list[Any]) -> list[Outcome]:
+    """No more time or memory to load than any bundle may take, or to decide than was proved."""
+    (name, size, _), (took, megabytes, is_accepted) = case, cost
+    rows = [Outcome(LOADED, 0, 0, took > MOST_SECONDS or megabytes > MOST_MEGABYTES, took)]
+    if is_accepted and size <= 3_000:
+        program = MAKERS[name](size)
+        operations = verify(program).operations
+        for evaluator in (PYTHON, KERNEL) if has_kernel() else (PYTHON,):
+            ms = decision_cost(program, evaluator, operations)
+            rows.append(Outcome(DECIDED, 1, 0, ms > worst_decision_ms(operations, evaluator), ms / 1e3))
+    return rows
+
+
+attack = Attack(LOADED, drawn, loaded, within_bounds, rows=(DECIDED,), is_timed=False)

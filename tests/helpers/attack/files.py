@@ -18,12 +18,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import asdict, dataclass, replace
+from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any
 
-from tests.helpers.attack.outcome import Outcome
+from tests.helpers.attack.outcome import Attack, Outcome
 from tests.helpers.places import ROOT
 
 SHIM = ROOT / "tests" / "helpers" / "crash_shim.c"
@@ -268,11 +270,10 @@ def _folders() -> list[Routine]:
 
 
 class Crashes:
-    """Crashes of one routine; counts what should not be."""
+    """Crashes of one routine."""
 
     def __init__(self, routine: Routine) -> None:
         self.routine = routine
-        self.outcome = Outcome(routine.name, 0, 0, 0)
         with_before, with_after = self._folder(), self._folder()
         self.before = routine.read(with_before)
         shim = ctypes.CDLL(None)
@@ -289,31 +290,30 @@ class Crashes:
         self.routine.prepare(folder)
         return folder
 
-    def each(self) -> None:
-        """One crash at every call, and a power cut at the end; torn writes and power cuts where they differ."""
+    def cases(self, seconds: float, rng: random.Random) -> Generator[list[tuple[int, int]], None, None]:
+        """One crash at every call, and a power cut at the end; torn writes and power cuts where they differ.
+
+        Until the seconds are over, chains of crashes follow.
+        """
+        end = time.monotonic() + seconds
         for at, kind in enumerate(self.kinds, 1):
             for mode, is_apt in ((KILL, True), (TORN, kind & 1), (POWER, kind & 2)):
                 if is_apt:
-                    self.chain([(at, mode)])
-        self.chain([(len(self.kinds) + 1, POWER)])
+                    yield [(at, mode)]
+        yield [(len(self.kinds) + 1, POWER)]
+        while time.monotonic() < end:
+            yield [(rng.randrange(1, 60), rng.choice((KILL, TORN, POWER))) for _ in range(rng.randint(2, CHAIN))]
 
-    def chain(self, crashes: list[tuple[int, int]]) -> None:
-        """Crashes one after the other in one folder, then a run to the end."""
+    def chain(self, crashes: list[tuple[int, int]]) -> bool:
+        """Whether crashes one after the other in one folder leave what is whole, and a run behind them ends well."""
         folder = self._folder()
-        struck = [self._crash(folder, *crash) for crash in crashes]
-        wrong, failed = 0, any(status not in (0, STATUS) for status in struck)
-        try:
-            wrong += not self._is_whole(folder)
-            self.routine.run(folder)
-            rest = {p.name for p in folder.iterdir()}
-            wrong += self.routine.read(folder) != self.after
-            wrong += self.routine.rest is not None and rest != self.routine.rest
-        except Exception as error:  # whatever it is, it is what the attack looks for
-            print(f"{self.routine.name} {crashes}: {error!r}", file=sys.stderr)
-            failed = True
-        o = self.outcome
-        self.outcome = Outcome(o.what, o.inputs + 1, o.crashes + failed, o.wrong + (wrong > 0))
+        assert {self._crash(folder, *crash) for crash in crashes} <= {0, STATUS}
+        is_right = self._is_whole(folder)
+        self.routine.run(folder)
+        rest = {p.name for p in folder.iterdir()}
+        is_right &= self.routine.read(folder) == self.after and self.routine.rest in (None, rest)
         shutil.rmtree(folder)
+        return is_right
 
     def _is_whole(self, folder: Path) -> bool:
         views = zip(self.routine.read(folder), self.before, self.after, strict=True)
@@ -341,15 +341,13 @@ WORK: str | None = None  # where folders are made
 def main(which: str, seconds: float, seed: int, work: str) -> None:
     """The attack in this process, which has the shim; prints the outcomes as JSON."""
     global WORK
-    WORK, until = work, time.monotonic() + seconds
+    WORK = work
     every = [Crashes(routine) for routine in (sound if which == "sound" else unsound)()]
-    for crashes in every:
-        crashes.each()
-    rng = random.Random(seed)
-    while time.monotonic() < until:
-        crashes = rng.choice(every)
-        crashes.chain([(rng.randrange(1, 60), rng.choice((KILL, TORN, POWER))) for _ in range(rng.randint(2, CHAIN))])
-    print(json.dumps([asdict(crashes.outcome) for crashes in every]))
+    attacks = (
+        Attack(one.routine.name, partial(one.cases, seconds / len(every)), one.chain, is_timed=False, least=inf)
+        for one in every
+    )
+    print(json.dumps([asdict(row) for attack in attacks for row in attack(0, seed)]))
 
 
 if __name__ == "__main__":

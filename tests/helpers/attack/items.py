@@ -11,13 +11,16 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-import time
+from collections.abc import Callable, Generator
+from contextlib import suppress
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from hardcase_edge.kernel.sources import EXTENSION, FOLDER
 
-from .outcome import Outcome
+from .outcome import Attack, Outcome
 
 __all__ = ["attack", "hostile_calls"]
 
@@ -41,12 +44,10 @@ def attack(seconds: float, seed: int) -> list[Outcome]:
             env={**os.environ, "LD_PRELOAD": library, "ASAN_OPTIONS": "detect_leaks=0", "PYTHONMALLOC": "malloc"},
             cwd=Path(__file__).parents[3], capture_output=True, text=True, check=False,
         )  # fmt: skip
-    what = "items in C under sanitizers: random items and calls in any order"
     if run.returncode:
         print(run.stderr[-2000:], file=sys.stderr)
-        return [Outcome(what, 1, 1, 0)]
-    inputs, crashes, wrong = json.loads(run.stdout)
-    return [Outcome(what, inputs, crashes, wrong)]
+        return [Outcome(hostile_calls.name, 1, 1, 0)]
+    return [Outcome(**row) for row in json.loads(run.stdout)]
 
 
 def _library() -> str | None:
@@ -61,7 +62,7 @@ def _library() -> str | None:
 
 
 def inside(module: str, seconds: str, seed: str) -> None:
-    """Run in the process that has the sanitized extension; prints inputs, crashes and wrong decisions."""
+    """Run in the process that has the sanitized extension; prints the outcomes as JSON."""
     import importlib.util
 
     spec = importlib.util.spec_from_file_location("hardcase_edge.kernel._kernel", module)
@@ -75,34 +76,38 @@ def inside(module: str, seconds: str, seed: str) -> None:
     from hardcase_edge.kernel import compiled, compiled_chain
 
     assert compiled._kernel is compiled_chain._kernel is kernel
-    print(json.dumps(hostile_calls(float(seconds), int(seed))))
+    print(json.dumps([asdict(row) for row in hostile_calls(float(seconds), int(seed))]))
 
 
-def hostile_calls(seconds: float, seed: int) -> tuple[int, int, int]:
-    """How many items were tried, how many raised what nobody declares, how many differ from Python's."""
+def items(rng: random.Random) -> Generator[Callable[[], bool], None, None]:
+    """Random items, each decided in Python and in C, and then called in an order in which no driver calls it."""
     from hardcase_edge.joint.machine import open_joint
     from hardcase_edge.joint.prove import verify_joint
     from tests.helpers.edge.joint_programs import play, random_joint, random_world
 
-    rng, end = random.Random(seed), time.monotonic() + seconds
-    inputs = crashes = wrong = 0
-    while time.monotonic() < end or not inputs:
+    def decide_alike(machines: list[Any], world: Any) -> bool:
+        one, two = (play(machine, world) for machine in machines)
+        return bool(one == two)
+
+    while True:
         part, joint = random_joint(rng.getrandbits(30), rng.randrange(4))
-        worst, machines = (
-            verify_joint(part, joint).worst_cost,
-            [open_joint(part, joint, e) for e in ("python", "kernel")],
-        )
+        worst = verify_joint(part, joint).worst_cost
+        machines = [open_joint(part, joint, evaluator) for evaluator in ("python", "kernel")]
         for _ in range(20):
             world = random_world(rng, part, joint, worst)
-            inputs += 2
-            one, two = (play(machine, world) for machine in machines)
-            wrong += one != two
-            crashes += _any_order(machines[1].session(len(world.rows), budget=world.budget, cloud=world.cloud), rng)
-    return inputs, crashes, wrong
+            yield partial(decide_alike, machines, world)
+            session = machines[1].session(len(world.rows), budget=world.budget, cloud=world.cloud)
+            yield partial(_any_order, session, rng)
 
 
-def _any_order(session: Any, rng: random.Random) -> int:
-    """Calls that no driver makes; 1 if one raises what is not declared."""
+hostile_calls = Attack(
+    "items in C under sanitizers: random items and calls in any order", items, lambda call: call(), is_timed=False,
+    least=40,
+)  # fmt: skip
+
+
+def _any_order(session: Any, rng: random.Random) -> bool:
+    """Calls that no driver makes, which may raise what is declared."""
     from hardcase_edge.errors import SessionError
 
     for _ in range(30):
@@ -110,7 +115,7 @@ def _any_order(session: Any, rng: random.Random) -> int:
         sensors = getattr(action, "sensors", ())
         readings = {key: rng.choice([*ODD, [1.0] * 3, [rng.choice(ODD)] * 2]) for key in sensors}
         call = rng.choice(["feed", "feed", "odd", "reply", "no_reply", "resend"])
-        try:
+        with suppress(SessionError, TypeError, OverflowError):
             if call == "feed":
                 session.feed(readings)
             elif call == "odd":
@@ -119,8 +124,4 @@ def _any_order(session: Any, rng: random.Random) -> int:
                 session.reply(*(rng.choice(ODD) for _ in range(rng.choice([2, 3, 3, 3]))))
             else:
                 getattr(session, call)(rng.choice(ODD))
-        except (SessionError, TypeError, OverflowError):
-            continue
-        except Exception:
-            return 1
-    return 0
+    return True

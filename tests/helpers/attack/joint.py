@@ -4,21 +4,21 @@
 from __future__ import annotations
 
 import random
-import time
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from hardcase_edge.errors import BundleError
 from hardcase_edge.joint import prove
+from hardcase_edge.joint.definition import Joint
 from hardcase_edge.joint.format import decode_joint, encode_joint
 from hardcase_edge.joint.machine import open_joint
-from hardcase_edge.joint.prove import verify_joint
+from hardcase_edge.joint.prove import JointReport, verify_joint
 from hardcase_edge.session.recorded import narrowest
 from tests.helpers.edge.joint_programs import play, random_joint, random_world
 
-from .outcome import Outcome
+from .outcome import Attack
 
 __all__ = ["attack", "forged_words"]
 
@@ -74,44 +74,45 @@ def proved_once() -> Iterator[None]:
         prove.verify, prove.prove_scorer, prove.reading_operations = verify, scorer, reading
 
 
-def attack(seconds: float, seed: int) -> list[Outcome]:
-    """Forgeries for so many seconds; wrong: a decision beyond its proof, or different in Python and in C."""
-    rng, end = random.Random(seed), time.monotonic() + seconds
-    inputs = crashes = wrong = accepted = 0
-    slowest = 0.0
-    while time.monotonic() < end or inputs < LEAST:
-        part, joint = random_joint(rng.getrandbits(30), rng.randrange(4))
-        original = encode_joint(joint).tolist()
-        with proved_once():
-            for _ in range(FORGERIES):
-                if time.monotonic() >= end and inputs >= LEAST:
-                    break
-                inputs += 1
-                began = time.process_time()
-                words = forged_words(rng, original)
-                tensor = narrowest(words, "iq", "a forgery") if rng.random() < 0.9 else array("q", words)
-                try:
-                    forged = decode_joint(tensor)
-                    report = verify_joint(part, forged)
-                except BundleError:
-                    continue
-                except Exception:
-                    crashes += 1
-                    continue
-                finally:
-                    slowest = max(slowest, time.process_time() - began)
-                accepted += 1
-                if rng.random() > PLAYED:
-                    continue
-                world = random_world(rng, part, forged, report.worst_cost)
-                try:
-                    decisions = [play(open_joint(part, forged, name), world) for name in ("python", None)]
-                except Exception:
-                    crashes += 1
-                    continue
-                d = decisions[0]
-                within = d.cost <= report.worst_cost and d.rounds <= report.rounds
-                within = within and (world.budget is None or d.cost <= world.budget)
-                wrong += not within or decisions[0] != decisions[1]
-    assert accepted or inputs < 500, "no forgery was ever accepted: the attack tries too little"
-    return [Outcome("joint: forged tensors are refused or harmless", inputs, crashes, wrong, slowest)]
+class Forgeries:
+    """Forged tensors of random items; some that are accepted decide an item."""
+
+    def make(self, rng: random.Random) -> Generator[Any, None, None]:
+        tried = self.accepted = 0
+        self.rng = rng
+        try:
+            while True:
+                part, joint = random_joint(rng.getrandbits(30), rng.randrange(4))
+                original = encode_joint(joint).tolist()
+                with proved_once():
+                    for _ in range(FORGERIES):
+                        tried += 1
+                        words = forged_words(rng, original)
+                        yield part, narrowest(words, "iq", "a forgery") if rng.random() < 0.9 else array("q", words)
+        finally:
+            assert self.accepted or tried < 500, "no forgery was ever accepted: the attack tries too little"
+
+    def run(self, case: Any) -> tuple[Joint, JointReport]:
+        part, tensor = case
+        forged = decode_joint(tensor)
+        return forged, verify_joint(part, forged)
+
+    def allowed(self, case: Any, result: Any) -> bool:
+        """No decision is beyond its proof, or different in Python and in C."""
+        if isinstance(result, BundleError):
+            return True
+        self.accepted += 1
+        if self.rng.random() > PLAYED:
+            return True
+        part, (forged, report) = case[0], result
+        world = random_world(self.rng, part, forged, report.worst_cost)
+        one, two = (play(open_joint(part, forged, name), world) for name in ("python", None))
+        within = one.cost <= report.worst_cost and one.rounds <= report.rounds
+        return one == two and within and (world.budget is None or one.cost <= world.budget)
+
+
+forgeries = Forgeries()
+attack = Attack(
+    "joint: forged tensors are refused or harmless", forgeries.make, forgeries.run, forgeries.allowed, (BundleError,),
+    least=LEAST,
+)  # fmt: skip

@@ -50,47 +50,47 @@ class Attack:
     make : cases without an end; what they need stands around their ``yield``
     run : what is done to a case, whose CPU time counts if it ``is_timed``; what it raises is a crash, but for
         ``refusals``
-    allowed : whether the result or refusal may come of a case, or the result itself; an Outcome counts in one
-        of the ``rows``
+    allowed : whether the result or refusal may come of a case, or the result itself; Outcomes count in the attack's
+        own row or in one of ``rows``
+    least : cases that run however long they take; all there are if it is infinite
     """
 
     name: str
     make: Callable[[random.Random], Generator[Any, None, None]]
     run: Callable[[Any], Any]
-    allowed: Callable[[Any, Any], bool | Outcome] = lambda case, result: bool(result)
+    allowed: Callable[[Any, Any], bool | Outcome | list[Outcome]] = lambda case, result: bool(result)
     refusals: tuple[type[Exception], ...] = ()
     rows: tuple[str, ...] = ()
     is_timed: bool = True
     caught: type[BaseException] = Exception
+    least: float = 1
 
     def __call__(self, seconds: float, seed: int, n: int | None = None) -> list[Outcome]:
-        """Cases for so many seconds, but one at least, and at most n."""
+        """Cases for so many seconds, but ``least`` at least, and at most n."""
         end, clock = time.monotonic() + seconds, time.process_time if self.is_timed else float
-        inputs = crashes = wrong = 0
-        slowest = 0.0
-        rows = {name: Outcome(name, 0, 0, 0) for name in self.rows}
+        rows = {name: Outcome(name, 0, 0, 0) for name in (self.name, *self.rows)}
         with closing(self.make(random.Random(seed))) as cases:
             for case in cases:
-                inputs, began = inputs + 1, clock()
+                began = clock()
                 try:
                     try:
                         result = self.run(case)
                     except self.refusals as refusal:
                         result = refusal
                     finally:
-                        slowest = max(slowest, clock() - began)
-                    verdict = self.allowed(case, result)
-                    if isinstance(verdict, Outcome):
-                        rows[verdict.what] += verdict
-                    else:
-                        wrong += not verdict
+                        rows[self.name] += Outcome(self.name, 1, 0, 0, clock() - began)
+                    found = self.allowed(case, result)
+                    for row in found if isinstance(found, list) else [found]:
+                        row = row if isinstance(row, Outcome) else Outcome(self.name, 0, 0, not row)
+                        rows[row.what] += row
                 except self.caught:
-                    crashes += 1
-                    if crashes == 1:
+                    rows[self.name] += Outcome(self.name, 0, 1, 0)
+                    if rows[self.name].crashes == 1:
                         print(f"{self.name}: {str(case)[:500]}\n{traceback.format_exc()}", file=sys.stderr)
-                if time.monotonic() >= end or inputs == n:
+                tried = rows[self.name].inputs
+                if (tried >= self.least and time.monotonic() >= end) or tried == n:
                     break
-        return [Outcome(self.name, inputs, crashes, wrong, slowest), *rows.values()]
+        return list(rows.values())
 
 
 def mutated(rng: random.Random, data: bytes) -> bytes:
