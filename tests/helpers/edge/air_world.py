@@ -11,84 +11,49 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter, deque
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
 
 from hardcase_cloud.rollout.updates.campaign import GOOD, ROLLED_BACK, Campaign
+from hardcase_cloud.sim.replay.disk import DiskStore
 from hardcase_edge.base.sha256 import sha256
-from hardcase_edge.errors import BundleError, InputError, StoreError
-from hardcase_edge.fleet.release.content import Content
-from hardcase_edge.fleet.store.folder import Store
+from hardcase_edge.errors import InputError, StoreError
 from hardcase_edge.fleet.store.run import Run
 from hardcase_edge.fleet.store.slots import NAMES
-from hardcase_edge.fleet.store.trial import Rules
 from hardcase_edge.fleet.store.trust import first_trust, trust_from
 from hardcase_edge.fleet.update.incoming import GROUP, Refused
 from hardcase_edge.fleet.update.messages import Chunk, name_of, pack_chunk, pack_offer
 from hardcase_edge.fleet.update.updater import Updater
 
 from .fast_fleet import FastFleet, fast_signatures
+from .store_lives import RULES, Power, PowerCutError, kind_of, load
 
 __all__ = ["Life", "live", "world"]
 
-RULES = Rules(decisions=3, deadline_s=600, memory_bytes=1_000, audits=3)
 DEVICE = "pump-7"
 KINDS = ("good", "good", "good", "damaged", "crashes", "crashes", "fat", "slow", "elsewhere", "differs")  # of bundles
 WALL = 1_800_000_000.0
 
 
-class PowerCutError(BaseException):
-    """The power goes."""
-
-
-class Disk:
-    """What survives a power cut, and when the next one comes."""
+class Disk(Power):
+    """What survives a power cut."""
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
-        self.is_full = False
-        self.cut_in = -1  # writes until the power goes; negative: not soon
 
-    def write(self, name: str, data: bytes) -> None:
-        if self.cut_in == 0:
-            self.cut_in = -1
-            raise PowerCutError
-        self.cut_in -= self.cut_in > 0
-        if self.is_full:
-            raise InputError("no space left on the device")
+    def write_whole(self, name: str, data: bytes) -> None:
+        self.before_a_write()
         self.files[name] = data
 
 
-class MemoryStore(Store):
-    """The store's logic over such a disk."""
-
-    def __init__(self, disk: Disk) -> None:
-        super().__init__("/nowhere")
-        self.disk = disk
-
-    def make(self) -> None: ...
-
-    def _locked(self, *, must: bool = True) -> Any:
-        return nullcontext()
+class MemoryStore(DiskStore):
+    """The store's logic over such a disk, which may be full."""
 
     def check_space(self, n_bytes: int) -> None:
-        if self.disk.is_full:
+        if self._disk.is_full:  # type: ignore[attr-defined]
             raise StoreError("the disk is full")
-
-    def _seal(self, name: str, data: bytes) -> None:
-        self.disk.write(name, data)
-
-    def _sealed(self, name: str, limit: int) -> bytes | None:
-        return self.disk.files.get(name)
-
-    def content_of(self, name: str) -> Content:
-        data = self.disk.files.get(f"{name}/bundle", b"")
-        return Content(sha256(data).hex(), data)
-
-    def _write_content(self, name: str, content: Content) -> None:
-        self.disk.write(f"{name}/bundle", content.bundle)
 
 
 class MemoryIncoming:
@@ -122,7 +87,7 @@ class MemoryIncoming:
 
     def flush(self) -> None:
         for index, data in self._fresh.items():
-            self.disk.write(self._key(index), data)
+            self.disk.write_whole(self._key(index), data)
         self._fresh.clear()
 
     def read(self) -> bytes:
@@ -141,7 +106,7 @@ class MemoryIncoming:
         return times if known == sha else 0
 
     def begin_check(self, sha: str, release: tuple[int, int]) -> None:
-        self.disk.write("incoming/trying", json.dumps([sha, self.tries(sha) + 1]).encode())
+        self.disk.write_whole("incoming/trying", json.dumps([sha, self.tries(sha) + 1]).encode())
 
     def end_check(self) -> None:
         self.disk.files.pop("incoming/trying", None)
@@ -152,16 +117,6 @@ class MemoryIncoming:
     def refused(self) -> Refused:
         sha, release, reason = json.loads(self.disk.files.get("incoming/refused", b'["", [0, 0], ""]'))
         return Refused(sha, tuple(release), reason)
-
-
-def kind_of_bundle(data: bytes) -> str:
-    return data.split(b" ", 1)[0].decode()
-
-
-def load(data: bytes, *, allow_joint: bool) -> None:
-    """In place of the bundle's own checks."""
-    if kind_of_bundle(data) not in KINDS or kind_of_bundle(data) == "damaged":
-        raise BundleError("it does not replay its golden cases")
 
 
 @contextmanager
@@ -245,7 +200,7 @@ class Life:
                 run = Run(self.store, started, RULES, lambda line: None)
                 bundle = self.disk.files[f"{started.name}/bundle"]
                 assert started.slot.sha256 in self.published  # never a part of a bundle, nor a forged one
-                if kind_of_bundle(bundle) != "elsewhere":
+                if kind_of(bundle) != "elsewhere":
                     break
                 run.fail("its sensors are not here")
                 if not run.has_failed:
@@ -329,7 +284,7 @@ class Life:
         run = self.run
         if run is None:
             return
-        kind = kind_of_bundle(self.bundle)
+        kind = kind_of(self.bundle)
         self.now += 200 if kind == "slow" else 1
         if kind == "crashes" and self.rng.random() < 0.7:
             self.events["crash"] += 1

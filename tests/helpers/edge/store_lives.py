@@ -27,16 +27,13 @@ from hardcase_edge.fleet.store.folder import Store
 from hardcase_edge.fleet.store.run import Run
 from hardcase_edge.fleet.store.trial import Rules
 from hardcase_edge.fleet.update import incoming
-from hardcase_edge.fleet.update.incoming import Incoming
-from hardcase_edge.fleet.update.messages import Chunk, Offer, digests_of, name_of, pack_chunk, pack_offer, unpack_fetch
-from hardcase_edge.fleet.update.updater import OFFER_S, Updater
+from tests.helpers.edge.update_rig import Rig
 
 __all__ = [
     "CUT", "EVENTS", "KINDS", "STUCK", "WORSE", "Event", "Life", "live", "random_events", "world", "worse",
 ]  # fmt: skip
 
 RULES = Rules(decisions=3, deadline_s=600, memory_bytes=1_000, audits=3)
-SIZE = 4_096  # of a chunk
 Event = tuple[str, int]
 KINDS = (  # of bundles
     "good",  # f0 answers its audits, and it passes
@@ -71,8 +68,24 @@ def load(data: bytes, **more: object) -> None:
     """In place of the bundle's own checks."""
     if kind_of(data) == "kills":
         raise PowerCutError
-    if kind_of(data) == "damaged":
+    if kind_of(data) not in KINDS or kind_of(data) == "damaged":
         raise BundleError("it does not replay its golden cases")
+
+
+class Power:
+    """When the power goes, and whether the disk is full."""
+
+    is_full = False
+    cut_in = -1  # writes until the power goes; below 0: not soon
+
+    def before_a_write(self) -> None:
+        """Nothing, a power cut, or a refusal."""
+        if self.cut_in == 0:
+            self.cut_in = -1
+            raise PowerCutError
+        self.cut_in -= self.cut_in > 0
+        if self.is_full:
+            raise InputError("no space left on the device")
 
 
 @contextmanager
@@ -87,7 +100,7 @@ def world() -> Iterator[None]:
         yield
 
 
-class Life:
+class Life(Rig, Power):
     """One device.
 
     Attributes
@@ -101,32 +114,28 @@ class Life:
     """
 
     def __init__(self, root: Path) -> None:
-        self.root, self.now, self.number = root, 0.0, 0
-        self.store = Store(root / "store")
+        self.root, self.number = root, 0
         self.bundles: dict[str, bytes] = {}
         self.worked: set[str] = set()  # bundles that have worked here, by their SHA-256
         self.working = ""  # the one whose decision is being judged, which may be the one by which it has worked
         self.cut_while_working: set[str] = set()  # those whose such decision was the last before the power went
         self.wrong: list[str] = []
         self.seen: Counter[str] = Counter()
-        self.n_states, self.cut_in = 0, -1  # writes until the power goes; below 0: not soon
-        self.is_full = self.is_up = self.is_on = False
+        self.n_states = 0
+        self.is_up = self.is_on = False
         self.n_good = 0  # decisions of this start, with readings
         self.run: Run | None = None
-        self.fetched: list[int] = []
-        self.new_updater()
+        super().__init__(root, wall=lambda: 0.0, key="key")
+
+    def _begin(self, tmp_path: Path) -> None:
+        """The folder is empty."""
 
     # ------------------------------------------------------------ the disk
 
     def write(self, real, path: Path, data: bytes) -> None:
         """In place of a file's write."""
         self.judge(f"before {path.name}")
-        if self.cut_in == 0:
-            self.cut_in = -1
-            raise PowerCutError
-        self.cut_in -= self.cut_in > 0
-        if self.is_full:
-            raise InputError("no space left")
+        self.before_a_write()
         real(path, data)
         self.judge(f"behind {path.name}")
 
@@ -159,14 +168,9 @@ class Life:
 
     # ------------------------------------------------------------ the process
 
-    def new_updater(self) -> None:
-        self.incoming = Incoming(self.store)
-        self.updater = Updater(self.store, self.incoming, self.send, wall=lambda: 0.0, key="key")
+    def restart(self) -> None:
         self.fetched.clear()
-
-    def send(self, payload: bytes) -> bool:
-        self.fetched += unpack_fetch(payload).wanted
-        return True
+        super().restart()
 
     def die(self) -> None:
         """The process is no more; the disk is as it is."""
@@ -175,11 +179,11 @@ class Life:
         self.run, self.is_on = None, False
         self.incoming.close()
         self.store = Store(self.root / "store")
-        self.new_updater()
+        self.restart()
 
     def go(self) -> None:
         """What ``running.run`` does until a bundle decides, or the device waits for one."""
-        self.new_updater()
+        self.restart()
         while True:
             try:
                 started = self.store.start()
@@ -232,22 +236,14 @@ class Life:
         if not self.is_on:
             self.go()
         if self.is_on:
-            self.offer(data, most=number % 5 if number % 11 == 0 else 100)
+            self.bring(data, most=number % 5 if number % 11 == 0 else 100)
 
-    def offer(self, data: bytes, most: int = 100) -> None:
-        updater, self.now = self.updater, self.now + OFFER_S + 3_700
-        offer = Offer(
-            size=len(data), sha256=sha256(data), chunk_bytes=SIZE, digests=digests_of(data, SIZE), signature=b"s" * 64
-        )
+    def bring(self, data: bytes, most: int = 100) -> None:
+        self.now += 3_700
         self.fetched.clear()
-        updater.handle(self.now, pack_offer(offer))
-        updater.act(self.now)
-        while self.fetched and most:
-            index, most = self.fetched.pop(0), most - 1
-            chunk = Chunk(name_of(offer.sha256), index, data[index * SIZE : (index + 1) * SIZE])
-            updater.handle(self.now, pack_chunk(chunk))
-            updater.act(self.now)
-        if updater.is_ready:
+        self.offer(self.offer_of(data, signature=b"s" * 64))
+        self.feed(data, most)
+        if self.updater.is_ready:
             self.seen["taken over the air"] += 1
             if self.run is not None:
                 self.run.stop()
@@ -339,7 +335,7 @@ class Life:
         self.bundles[sha256(data).hex()] = data
         with self.disk():
             self.go()
-            self.offer(data)
+            self.bring(data)
             for _ in range(20):
                 if self.run is not None:
                     self._decide(0)
