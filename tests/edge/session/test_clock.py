@@ -18,11 +18,12 @@ from hardcase_edge.program.readings import request_bytes
 from hardcase_edge.session.session import Decision, Machine, NeedSensors, Session
 from hardcase_edge.verifier.verify import verify
 from tests.helpers.attack.by_clock import attack
-from tests.helpers.edge.clock_cases import Clock, as_tuple, difference, random_case
+from tests.helpers.edge.clock_cases import Clock, difference, random_case
 from tests.helpers.edge.evaluators import evaluator  # noqa: F401
 from tests.helpers.edge.hybrid import hybrid
 from tests.helpers.edge.oracle import Case, decide
 from tests.helpers.edge.strategies import random_program, random_readings
+from tests.helpers.edge.worlds import as_tuple
 
 
 def test_any_program_decides_by_the_clock_as_the_specification_read_literally(evaluator: str) -> None:  # noqa: F811

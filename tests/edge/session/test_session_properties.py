@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from fractions import Fraction
 from math import floor
 from typing import Any
@@ -36,6 +37,7 @@ from hardcase_edge.verifier.verify import verify
 from tests.helpers.edge.evaluators import evaluator  # noqa: F401
 from tests.helpers.edge.oracle import Case, decide
 from tests.helpers.edge.strategies import GARBAGE, programs, random_readings, seeds
+from tests.helpers.edge.worlds import as_tuple, play
 
 
 def type_name(value: object) -> str:
@@ -161,22 +163,8 @@ def test_the_session_decides_as_the_specification_read_literally(program: Progra
     empty = {s for s, sensor in enumerate(program.sensors) if not sensor.features}
     world.failing = frozenset((world.failing - empty) | broken)
     case = Case(program, readings, world.failing, world.dead, world.budget, world.size, world.cloud, world.reply)
-    machine = open_machine(program)
-    session = machine.session(budget=world.budget, item_size=world.size, dead=world.dead, cloud=world.cloud)
-    while not isinstance(found := session.next_action(), Decision):
-        if isinstance(found, NeedSensors):
-            session.feed(
-                {
-                    s: None if s in world.failing else [world.readings[f] for f in program.sensors[s].features]
-                    for s in found.sensors
-                }
-            )
-        elif world.reply is None:
-            session.no_reply()
-        else:
-            session.reply(*world.reply)
-    expected = decide(case)
-    assert tuple(getattr(found, name) for name in Decision.__slots__) == expected
+    found, _ = play(open_machine(program), program, replace(case, readings=world.readings))
+    assert as_tuple(found) == decide(case)
 
 
 @given(programs(4), seeds)

@@ -9,9 +9,11 @@ from typing import Any
 from hardcase_edge.kernel.machine import open_machine
 from hardcase_edge.program.cost import Meter
 from hardcase_edge.program.definition import Program
-from hardcase_edge.session.session import Decision, NeedSensors
+from hardcase_edge.session.drive import drive
+from hardcase_edge.session.session import Decision
 from tests.helpers.edge.oracle import Case, decide
 from tests.helpers.edge.strategies import random_readings
+from tests.helpers.edge.worlds import as_tuple
 
 __all__ = ["Clock", "difference", "random_case"]
 
@@ -29,20 +31,12 @@ class Clock:
 
     def run(self) -> Decision:
         case = self.case
-        session = self.machine.session(budget=case.budget, item_size=case.size, dead=case.dead, cloud=case.cloud)
-        session.elapsed(0)
-        while not isinstance(action := session.next_action(), Decision):
-            if isinstance(action, NeedSensors):
-                session.feed({s: self._read(s) for s in action.sensors})
-                session.elapsed(self.now)
-            else:
-                in_time = self._passes(REPLY)
-                session.elapsed(self.now)
-                if in_time and case.reply is not None:
-                    session.reply(*case.reply)
-                else:
-                    session.no_reply()
-        return action
+        return drive(
+            self.machine.session(budget=case.budget, item_size=case.size, dead=case.dead, cloud=case.cloud),
+            lambda sensors: {s: self._read(s) for s in sensors},
+            lambda _: case.reply if self._passes(REPLY) else None,
+            lambda: self.now,
+        )
 
     def _passes(self, what: int) -> bool:
         after = self.now + self.times[what]
@@ -73,10 +67,6 @@ def random_case(program: Program, seed: int) -> Case:
         frozenset(s for s in range(n) if rng.random() < 0.05), rng.randint(0, 1 + sum(declared.values())), size,
         rng.random() < 0.8, reply, times,
     )  # fmt: skip
-
-
-def as_tuple(decision: Decision) -> Any:
-    return tuple(getattr(decision, name) for name in Decision.__slots__)
 
 
 def difference(case: Case, machine: Any = None) -> str:

@@ -8,12 +8,14 @@ from typing import Any
 
 from hardcase_edge.kernel.machine import EVALUATORS, open_machine
 from hardcase_edge.program.definition import Program, Rank
-from hardcase_edge.session.session import Decision, NeedReply, NeedSensors
+from hardcase_edge.session.drive import drive
+from hardcase_edge.session.session import Decision, NeedReply
 
 from .from_spec import Read, World, decide
+from .oracle import Case
 from .strategies import random_readings
 
-__all__ = ["differences", "random_world"]
+__all__ = ["as_tuple", "differences", "play", "random_world"]
 
 EXTREMES: list[Any] = [0, -0.0, 1, True, 2**31 - 1, -(2**31), 2**53 + 1, 17030583100112897, 3.5e38, -1e308, 5e-324]
 
@@ -36,20 +38,25 @@ def random_world(rng: random.Random, p: Program) -> World:
     )
 
 
-def _by(evaluator: str, p: Program, world: World) -> tuple[Any, list[Any] | None]:
-    session: Any = open_machine(p, evaluator).session(
-        budget=world.budget, item_size=world.size, dead=world.dead, cloud=world.cloud
-    )
-    asked = None
-    while not isinstance(action := session.next_action(), Decision):
-        if isinstance(action, NeedSensors):
-            rows = {s: [world.readings[f] for f in p.sensors[s].features] for s in action.sensors}
-            session.feed({s: None if s in world.failing else row for s, row in rows.items()})
-        elif isinstance(action, NeedReply):
-            asked = list(action.readings)
-            session.no_reply() if world.reply is None else session.reply(*world.reply)
-    d = action
-    return (d.result, d.confidence, d.route, d.cost, d.sensors, d.trace, d.failed, d.unpaid), asked
+def play(machine: Any, p: Program, world: World | Case) -> tuple[Decision, list[Any] | None]:
+    """The decision of a machine of this program in a world, and the readings that it sent to the cloud."""
+    session = machine.session(budget=world.budget, item_size=world.size, dead=world.dead, cloud=world.cloud)
+    asked: list[list[Any]] = []
+
+    def read(sensors: tuple[int, ...]) -> dict[int, list[Any] | None]:
+        rows = {s: [world.readings[f] for f in p.sensors[s].features] for s in sensors}
+        return {s: None if s in world.failing else row for s, row in rows.items()}
+
+    def ask(need: NeedReply) -> tuple[int, int] | None:
+        asked.append(list(need.readings))
+        return world.reply
+
+    return drive(session, read, ask), asked[-1] if asked else None
+
+
+def as_tuple(decision: Decision) -> Any:
+    """As ``oracle.decide`` and ``from_spec.decide`` give it."""
+    return tuple(getattr(decision, name) for name in Decision.__slots__)
 
 
 def differences(p: Program, second: Read, world: World, worst_cost: int) -> list[str]:
@@ -62,7 +69,8 @@ def differences(p: Program, second: Read, world: World, worst_cost: int) -> list
     worst_cost : as the verifier's report says
     """
     expected = decide(second, world)
-    wrong = [name for name in EVALUATORS if _by(name, p, world) != expected]
+    played = {name: play(open_machine(p, name), p, world) for name in EVALUATORS}
+    wrong = [name for name, (decision, asked) in played.items() if (as_tuple(decision), asked) != expected]
     cost = expected[0][3]
     if cost > worst_cost or (world.budget is not None and cost > world.budget):
         wrong.append("cost")
