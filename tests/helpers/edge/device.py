@@ -11,9 +11,11 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from hardcase_cloud.sim.replay import toy
 from hardcase_edge.bundle.file import Bundle, pack_bundle
 from hardcase_edge.bundle.load import Loaded, load_bytes
 from hardcase_edge.bundle.manifest import Manifest
@@ -29,22 +31,7 @@ from hardcase_edge.link.wire import (
     request_topic,
     unpack_request,
 )
-from hardcase_edge.program.definition import (
-    MARGIN,
-    MICRO,
-    Acquire,
-    Affine,
-    Answer,
-    Branch,
-    Column,
-    Feature,
-    Forward,
-    Polynomial,
-    Program,
-    Sensor,
-    Slice,
-    Uplink,
-)
+from hardcase_edge.program.definition import MICRO, Feature, Program, Sensor, Uplink
 from hardcase_edge.program.readings import Reading, request_bytes
 
 HPC = bytes(range(32))
@@ -56,22 +43,12 @@ LABELS = ("low", "high")
 
 
 def make_program() -> Program:
-    """See above."""
-    gate = Slice(0, 0, 1)
-    return Program(
+    """The replay's, with other sensors and prices."""
+    return replace(
+        toy.make_program(),
         features=tuple(Feature("f32", nullable=k == 4) for k in range(5)),
         sensors=(Sensor((0,), (MICRO,)), Sensor((1, 2, 3, 4), (10 * MICRO,))),
         uplink=Uplink(per_request=100 * MICRO, per_byte=MICRO, request_bytes=REQUEST_BYTES, features=(0, 1, 2, 3, 4)),
-        columns=(Column(0, Affine(frac=8, mul=1, add=0, shift=0)),),
-        scorers=(Polynomial((0,), (0,), 1, ((0,),), ((1,),), (0,)),),
-        nodes=(
-            Acquire((0,), 1, 3),
-            Branch(gate, MARGIN, (2, 4), threshold=256),
-            Forward((0, 1), 3),
-            Answer(gate, confidences=(6_000,)),
-            Answer(gate, confidences=(9_500,)),
-        ),
-        n_classes=2,
     )
 
 

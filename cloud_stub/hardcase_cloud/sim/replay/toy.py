@@ -32,7 +32,7 @@ from hardcase_edge.program.definition import (
 )
 from hardcase_edge.program.readings import Reading, request_bytes
 
-__all__ = ["AGREE_FROM", "DTYPES", "HPC", "ToyHpc", "agrees", "loaded", "make_rows", "row_number"]
+__all__ = ["AGREE_FROM", "DTYPES", "HPC", "ToyHpc", "agrees", "loaded", "make_program", "make_rows", "row_number"]
 
 HPC = bytes(range(32))
 DTYPES = ("f32", "f32")
@@ -40,7 +40,8 @@ N_ROWS = 4_096
 AGREE_FROM = {"good": 0.05, "worse": 0.08, "crashing": 0.05}  # least v of a row on which a bundle agrees with f0
 
 
-def _program() -> Program:
+def make_program() -> Program:
+    """A linear gate on ``x``; what it is not sure of reads ``v`` and is forwarded."""
     gate = Slice(0, 0, 1)
     return Program(
         features=(Feature("f32", nullable=True), Feature("f32", nullable=True)),
@@ -66,7 +67,7 @@ def loaded() -> Loaded:
     """The bundle of all devices."""
     names = {"name": "toy", "unit": "mJ", "features": ("x", "v"), "sensors": ("x", "v"), "classes": (0, 1)}
     manifest = Manifest(**names, hpc=HPC.hex())  # type: ignore[arg-type]
-    return load_bytes(pack_bundle(Bundle(manifest.to_json(), _program(), ())))
+    return load_bytes(pack_bundle(Bundle(manifest.to_json(), make_program(), ())))
 
 
 def make_rows(hard: float, chance: Random) -> list[tuple[float, float]]:
