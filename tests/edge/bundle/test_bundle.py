@@ -433,19 +433,6 @@ def test_golden_cases_keep_everything_a_session_depends_on() -> None:
         assert [run_case(machine, c) for c in cases] == [c.expected for c in cases]
 
 
-def test_a_negative_budget_cannot_be_written_for_it_means_none() -> None:
-    case = cases_of(PROGRAM, 1)[0]
-    bad = GoldenCase(case.readings, (), NO_BUDGET, 1, True, None, case.expected)
-    with pytest.raises(BundleError, match="budget of -1"):
-        pack_bundle(Bundle({}, PROGRAM, (bad,)))
-
-
-def test_a_number_beyond_64_bits_is_refused_in_one_line() -> None:
-    case = replace(cases_of(PROGRAM, 1)[0], budget=2**63)
-    with pytest.raises(BundleError, match="a number beyond 64 bits"):
-        pack_bundle(Bundle({}, PROGRAM, (case,)))
-
-
 def test_a_reply_that_does_not_come_has_no_content() -> None:
     """A reader takes only what a writer writes: 0 and 0 where no reply comes."""
     case = replace(cases_of(PROGRAM, 1)[0], reply=None)
@@ -567,22 +554,32 @@ def test_the_head_of_a_bundle_tells_it_from_other_files() -> None:
         assert not is_bundle_head(other)
 
 
-@pytest.mark.parametrize(
-    "value",
-    [float("nan"), float("inf"), "\ud800", object(), {1: 2, "a": 3}],
-    ids=["nan", "inf", "surrogate", "object", "mixed-keys"],
-)
-def test_what_is_no_json_cannot_be_written(value: Any) -> None:
-    with pytest.raises(BundleError, match="cannot be written as JSON"):
-        pack_bundle(Bundle({"claims": value}, PROGRAM, ()))
-
-
 # ---------------------------------------------------------------- sizes and files
 
 
-def test_a_bundle_that_no_device_would_read_is_not_written() -> None:
-    with pytest.raises(BundleError, match="bytes of header"):
-        pack_bundle(Bundle({"name": "x" * MAX_HEADER_BYTES}, PROGRAM, ()))
+def with_case(**changes: Any) -> Bundle:
+    """A bundle with one golden case."""
+    return Bundle({}, PROGRAM, (replace(cases_of(PROGRAM, 1)[0], **changes),))
+
+
+@pytest.mark.parametrize(
+    ("bundle", "said"),
+    [
+        pytest.param(with_case(budget=NO_BUDGET), "budget of -1", id="a-budget-that-means-none"),
+        pytest.param(with_case(budget=2**63), "a number beyond 64 bits", id="beyond-64-bits"),
+        pytest.param(Bundle({"name": "x" * MAX_HEADER_BYTES}, PROGRAM, ()), "bytes of header", id="header"),
+        *(
+            pytest.param(Bundle({"claims": value}, PROGRAM, ()), "cannot be written as JSON", id=name)
+            for name, value in {
+                "nan": float("nan"), "inf": float("inf"), "surrogate": "\ud800", "object": object(),
+                "mixed-keys": {1: 2, "a": 3},
+            }.items()
+        ),
+    ],
+)  # fmt: skip
+def test_a_bundle_that_no_device_would_read_is_not_written(bundle: Bundle, said: str) -> None:
+    with pytest.raises(BundleError, match=said):
+        pack_bundle(bundle)
 
 
 def test_files_are_bounded_before_they_are_read(tmp_path: Path) -> None:
