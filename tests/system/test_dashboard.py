@@ -19,10 +19,7 @@ from pathlib import Path
 import pytest
 
 from hardcase.services import dashboard as services
-from hardcase_cloud.keep.dashboard.app import make_app
 from hardcase_cloud.keep.dashboard.bundles import Feature, Known
-from hardcase_cloud.keep.dashboard.figures import Figures
-from hardcase_cloud.keep.dashboard.server import Server
 from hardcase_cloud.keep.records.database import Database
 from hardcase_cloud.keep.records.devices import Devices, Seen
 from hardcase_cloud.keep.records.incoming import Incoming
@@ -33,6 +30,7 @@ from hardcase_cloud.rollout.waves.plan import Plan
 from hardcase_edge.link.address import parse_address
 from tests.edge.outbox.test_evidence import WAV, png
 from tests.helpers.cli.browser import BROWSER, Browser
+from tests.helpers.cloud import dashboard
 from tests.helpers.cloud.brokers import Broker, running_mosquitto, until
 from tests.helpers.cloud.raw_mqtt import connect, publish
 from tests.helpers.tools import need
@@ -49,18 +47,8 @@ STATES = (
 @contextmanager
 def serving(url: str, *bundles: Known) -> Iterator[str]:
     """The dashboard of a store on a thread: its address, with the token."""
-    database = Database(url)
-    listener = socket.create_server(("127.0.0.1", 0))
-    server = Server(make_app(Figures(database, None, bundles), TOKEN))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}/?token={TOKEN}"
-    finally:
-        server.stop()
-        thread.join(10)
-        listener.close()
-        database.close()
+    with dashboard.serving(url, TOKEN, *bundles) as (host, port):
+        yield f"http://{host}:{port}/?token={TOKEN}"
 
 
 @contextmanager

@@ -6,9 +6,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
-import threading
 import time
 
 import pytest
@@ -27,6 +25,7 @@ from hardcase_edge.link.address import parse_address
 from tests.helpers.cloud.brokers import free_port, running_mosquitto
 from tests.helpers.cloud.certificates import Authority
 from tests.helpers.edge.device import make_bundle_bytes
+from tests.helpers.server import Server
 
 ITEMS = """\
 def items():
@@ -220,25 +219,13 @@ def test_name_port_and_protocol_are_told_apart(monkeypatch):
     assert fault_of("mqtt://no.invalid").startswith("the name no.invalid is not known")
     assert "cannot be reached: Connection refused" in fault_of(f"mqtt://127.0.0.1:{free_port()}")
 
-    def answer(data):
-        server = socket.create_server(("127.0.0.1", 0))
+    def greet(peer):
+        peer.settimeout(0.2)
+        peer.recv(100)
+        peer.sendall(b"220 smtp\r\n")
 
-        def serve():
-            with server:
-                for _ in range(3):  # the probe of the port, and MQTT 5 and 3.1.1
-                    peer, _ = server.accept()
-                    with peer:
-                        peer.settimeout(0.2)
-                        try:
-                            peer.recv(100)
-                            peer.sendall(data)
-                        except OSError:
-                            continue
-
-        threading.Thread(target=serve, daemon=True).start()
-        return f"mqtt://127.0.0.1:{server.getsockname()[1]}"
-
-    assert fault_of(answer(b"220 smtp\r\n")).startswith("the server answers, but not MQTT")
+    with Server(greet) as server:
+        assert fault_of(f"mqtt://127.0.0.1:{server.port}").startswith("the server answers, but not MQTT")
 
 
 def test_tls_certificates_and_passwords_are_told_apart(tmp_path):
@@ -255,7 +242,8 @@ def test_tls_certificates_and_passwords_are_told_apart(tmp_path):
         assert "secret" not in wrong
         assert "does not trust who signed" in fault_of(url, ca=Authority(tmp_path / "other").ca)
         assert "certificate is not for localhost" in fault_of(url.replace("127.0.0.1", "localhost"), ca=authority.ca)
-        assert "no TLS connection" in fault_of(f"mqtts://127.0.0.1:{_plain_port()}", ca=authority.ca)
+        with Server(lambda peer: peer.sendall(b"SSH-2.0-x\r\n")) as plain:
+            assert "no TLS connection" in fault_of(f"mqtts://127.0.0.1:{plain.port}", ca=authority.ca)
         key = cert.with_suffix(".key")
         assert "can be read by other users; keep it to yourself" in fault_of(url, ca=authority.ca, cert=cert, key=key)
         assert "cannot be used: No such file" in fault_of(url, ca=tmp_path / "no.pem")
@@ -278,20 +266,6 @@ def test_the_certificate_of_an_identity_is_the_one_that_is_shown(folder, tmp_pat
         (tmp_path / "identity" / "0001" / "cert.pem").write_bytes(b"x")
         status, (line,) = told(capfd, *run, "--identity", tmp_path / "identity")
         assert line.startswith("this device's identity has no certificate that can be read")
-
-
-def _plain_port():
-    """A port of somebody who speaks, but not TLS."""
-    server = socket.create_server(("127.0.0.1", 0))
-
-    def serve():
-        with server:
-            peer, _ = server.accept()
-            with peer:
-                peer.sendall(b"SSH-2.0-x\r\n")
-
-    threading.Thread(target=serve, daemon=True).start()
-    return server.getsockname()[1]
 
 
 @pytest.mark.parametrize(

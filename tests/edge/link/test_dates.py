@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import socket
 import ssl
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from time import time
@@ -28,6 +27,7 @@ from hardcase_edge.link.certificates import Pair as OwnPair
 from hardcase_edge.link.connection import ConnectionConfig
 from hardcase_edge.link.link import Link, LinkConfig
 from tests.helpers.edge.device import make_manifest, make_program
+from tests.helpers.server import Server
 
 YEAR = 365 * 86_400
 Pair = tuple[x509.Certificate, ec.EllipticCurvePrivateKey]
@@ -82,20 +82,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @contextmanager
 def serving(folder: Path, server: str) -> Iterator[int]:
     """The port of a server with this certificate, for one connection."""
-    listener = socket.create_server(("127.0.0.1", 0))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(folder / f"{server}.pem")
 
-    def serve() -> None:
-        with suppress(OSError), listener, context.wrap_socket(listener.accept()[0], server_side=True) as peer:
-            peer.recv(1)  # OSError: the client has refused the certificate
+    def talk(peer: socket.socket) -> None:
+        with context.wrap_socket(peer, server_side=True) as line:
+            line.recv(1)  # OSError: the client has refused the certificate
 
-    thread = threading.Thread(target=serve)
-    thread.start()
-    try:
-        yield listener.getsockname()[1]
-    finally:
-        thread.join(5)
+    with Server(talk) as running:
+        yield running.port
 
 
 def handshake(folder: Path, server: str, clock: Clock | None) -> str:

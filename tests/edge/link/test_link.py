@@ -30,6 +30,7 @@ from hardcase_edge.link.wire import (
 )
 from tests.helpers.cloud.brokers import free_port, retained, running_mosquitto, until
 from tests.helpers.edge.device import HPC, REQUEST_BYTES, Cloud, make_manifest, make_program, usual_reply
+from tests.helpers.server import Server
 
 READINGS = (0.5, 1.0, 2.0, None, 4.0)
 ID = bytes(range(16))
@@ -357,39 +358,15 @@ def test_a_server_that_is_no_broker_is_survived(garbage):
         assert link.ask(READINGS, 5.0) is None
 
 
-class OldBroker:
-    """A server that meets an MQTT 5 CONNECT (or any, ``always``) with some bytes and hangs up, and grants 3.1.1."""
+class OldBroker(Server):
+    """Meets an MQTT 5 CONNECT (or any, ``always``) with some bytes and hangs up, and grants 3.1.1."""
 
     def __init__(self, refusal: bytes, *, always: bool = False, granted: int = 1) -> None:
+        super().__init__(self._say)
         self.levels: list[int] = []
         self._refusal, self._always, self._granted = refusal, always, granted
-        self._server = socket.create_server(("127.0.0.1", 0))
-        self.port = self._server.getsockname()[1]
-        self._thread = threading.Thread(target=self._serve, daemon=True)
 
-    def __enter__(self):
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._server.shutdown(socket.SHUT_RDWR)
-        self._server.close()
-        self._thread.join(5)
-
-    def _serve(self) -> None:
-        while True:
-            try:
-                peer, _ = self._server.accept()
-            except OSError:
-                return
-            with peer:
-                peer.settimeout(5)
-                try:
-                    self._talk(peer)
-                except OSError:
-                    continue
-
-    def _talk(self, peer: socket.socket) -> None:
+    def _say(self, peer: socket.socket) -> None:
         connect = peer.recv(4096)
         self.levels.append(connect[connect.index(b"MQTT") + 4])
         if self._always or self.levels[-1] == 5:

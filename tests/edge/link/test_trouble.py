@@ -196,7 +196,7 @@ def test_who_does_not_listen_for_it_never_gives_up(broker, impatient):
 class TellingBroker(OldBroker):
     """Grants everything, then says that the session is taken over, as mosquitto does from 2.0.15 on."""
 
-    def _talk(self, peer):
+    def _say(self, peer):
         peer.recv(4096)
         self.levels.append(5)
         peer.sendall(b"\x20\x03\x00\x00\x00")

@@ -23,6 +23,7 @@ from tests.edge.link.test_link import PROTOCOLS, READINGS, linked
 from tests.helpers.cloud.brokers import free_port, running_mosquitto, until
 from tests.helpers.cloud.certificates import Authority
 from tests.helpers.edge.device import Cloud
+from tests.helpers.server import Server
 
 
 @pytest.fixture(scope="module")
@@ -103,21 +104,19 @@ def test_an_answer_that_is_not_for_this_handshake_is_refused(accept, first):
 def test_a_handshake_ends_in_time_and_its_socket_is_closed(scheme):
     is_closed = threading.Event()
 
-    def talk(server: socket.socket) -> None:
-        peer, _ = server.accept()
-        with peer, suppress(OSError):
-            peer.settimeout(0.05)
-            data = b"more"
+    def talk(peer: socket.socket) -> None:
+        peer.settimeout(0.05)
+        data = b"more"
+        with suppress(OSError):
             while data:
                 with suppress(TimeoutError):
                     data = peer.recv(4096)
                 peer.sendall(b"x" * scheme.endswith("byte"))
         is_closed.set()
 
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        threading.Thread(target=talk, args=(server,), daemon=True).start()
-        url = f"{scheme.split(',')[0]}://localhost:{server.getsockname()[1]}"
+    with Server(talk) as server:
         began = monotonic()
+        url = f"{scheme.split(',')[0]}://localhost:{server.port}"
         with linked(url, connect_timeout_s=0.5, retry_first_s=60.0) as link:
             assert is_closed.wait(4.0)
             assert 0.4 < monotonic() - began < 4.0

@@ -11,7 +11,6 @@ import logging
 import math
 import random
 import socket
-import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
@@ -26,7 +25,9 @@ from hardcase_edge.link.link import Link, LinkConfig
 from hardcase_edge.link.wire import Reply, reply_topic
 from hardcase_edge.sensors.bank import FAILURES, SensorBank, Wanted
 from tests.helpers.attack.outcome import Attack, Outcome
+from tests.helpers.cloud.raw_mqtt import packet
 from tests.helpers.edge.device import HPC, make_manifest, make_program, usual_reply
+from tests.helpers.server import Server
 
 DEADLINE_S = 0.02
 LATE_S = 0.5  # behind the deadline: far more than a busy machine needs to wake a thread
@@ -105,52 +106,29 @@ def _linked(port: int, problems: list[str]) -> Iterator[Link]:
             logger.propagate = before
 
 
-class HostileBroker:
-    """Serves one connection after another; ``n_packets`` counts what it has sent after its greetings."""
+class HostileBroker(Server):
+    """``n_packets`` counts what it has sent after its greetings."""
 
     def __init__(self, rng: random.Random) -> None:
+        super().__init__(self._say)
         self.n_connections = self.n_packets = 0
         self._rng = rng
-        self._server = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._server.getsockname()[1]
-        self._thread = threading.Thread(target=self._serve, daemon=True)
 
-    def __enter__(self) -> HostileBroker:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown(socket.SHUT_RDWR)
-        self._server.close()
-        self._thread.join(5)
-
-    def _serve(self) -> None:
-        while True:
-            try:
-                peer, _ = self._server.accept()
-            except OSError:
-                return
-            self.n_connections += 1
-            with peer:
-                peer.settimeout(0.001)
-                try:
-                    self._talk(peer)
-                except OSError:
-                    continue
-
-    def _talk(self, peer: socket.socket) -> None:
+    def _say(self, peer: socket.socket) -> None:
         rng = self._rng
+        self.n_connections += 1
+        peer.settimeout(0.001)
         seen = _wait_for(peer)
         if rng.random() < 0.1:
             self._send(peer, rng.randbytes(rng.randrange(200)))
             return
         if rng.random() < 0.1:
-            self._send(peer, _packet(0x20, bytes([0, rng.choice(REASONS)]) + _properties(rng)))
+            self._send(peer, packet(0x20, bytes([0, rng.choice(REASONS)]) + _properties(rng)))
             return
-        peer.sendall(_packet(0x20, bytes([0, 0, 0])))
+        peer.sendall(packet(0x20, bytes([0, 0, 0])))
         subscribe = _wait_for(peer)
         reason = 1 if rng.random() < 0.9 else rng.choice(REASONS)
-        peer.sendall(_packet(0x90, subscribe[2:4] + bytes([0, reason])))
+        peer.sendall(packet(0x90, subscribe[2:4] + bytes([0, reason])))
         for _ in range(rng.randrange(100)):
             with suppress(TimeoutError):
                 seen = (seen + peer.recv(4096))[-4096:]
@@ -191,15 +169,15 @@ class HostileBroker:
             head = len(topic).to_bytes(2, "big") + topic
             qos = rng.choice([0, 1, 2])
             mid = rng.randbytes(2) if qos else b""
-            return _packet(0x30 | qos << 1 | rng.randrange(2), head + mid + _properties(rng) + bytes(payload))
+            return packet(0x30 | qos << 1 | rng.randrange(2), head + mid + _properties(rng) + bytes(payload))
         if kind < 97:  # acknowledgements of packets that nobody sent, and of those that the device did send
             mid = rng.randrange(8).to_bytes(2, "big")
-            return _packet(rng.choice([0x40, 0x50, 0x62, 0x70, 0x90, 0xB0]), mid + bytes([rng.choice(REASONS), 0]))
+            return packet(rng.choice([0x40, 0x50, 0x62, 0x70, 0x90, 0xB0]), mid + bytes([rng.choice(REASONS), 0]))
         if kind == 97:
-            return _packet(0xE0, bytes([rng.choice(REASONS)]) + _properties(rng))
+            return packet(0xE0, bytes([rng.choice(REASONS)]) + _properties(rng))
         if kind == 98:
-            return _packet(0xF0, bytes([0x18]) + _properties(rng))
-        return _packet(rng.randrange(256), rng.randbytes(rng.randrange(64)))
+            return packet(0xF0, bytes([0x18]) + _properties(rng))
+        return packet(rng.randrange(256), rng.randbytes(rng.randrange(64)))
 
 
 def _wait_for(peer: socket.socket) -> bytes:
@@ -208,15 +186,6 @@ def _wait_for(peer: socket.socket) -> bytes:
         with suppress(TimeoutError):
             return peer.recv(4096)
     return b""
-
-
-def _packet(head: int, body: bytes) -> bytes:
-    length, rest = b"", len(body)
-    while True:
-        rest, digit = rest >> 7, rest & 127
-        length += bytes([digit | (128 if rest else 0)])
-        if not rest:
-            return bytes([head]) + length + body
 
 
 def _properties(rng: random.Random) -> bytes:

@@ -10,10 +10,9 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import paho.mqtt.client as paho
 import pytest
@@ -51,6 +50,7 @@ class Broker:
     host = "127.0.0.1"
 
     def __init__(self, folder: Path, options: dict[str, str | int | bool]) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
         self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
         self._folder = folder
@@ -67,6 +67,22 @@ class Broker:
         }
         self._config = folder / "mosquitto.conf"
         self._config.write_text("".join(f"{k} {_word(v)}\n" for k, v in lines.items()))
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def use(self, acl: Path, ports: dict[str, int]) -> None:
+        """Take the configuration of a folder of ``hardcase cloud acl``, its listeners at other ports."""
+        conf = (acl / "hardcase.conf").read_text()
+        for name, port in ports.items():
+            conf = conf.replace(f"listener {name}", f"listener {port} {self.host}")
+        self._config.write_text(conf + ("user root\n" if os.geteuid() == 0 else ""))
+        lines = (acl / "hardcase.passwords").read_text().splitlines()
+        self.passwords = dict(line.split(" ", 1) for line in lines if not line.startswith("#"))
 
     @property
     def url(self) -> str:
@@ -125,17 +141,9 @@ def _word(value: str | int | bool) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-@contextmanager
-def running_mosquitto(tmp_path: Path, **options: str | int | bool) -> Iterator[Broker]:
+def running_mosquitto(tmp_path: Path, **options: str | int | bool) -> Broker:
     """A broker that runs while the block does. ``options`` are lines of its configuration (after the listener)."""
-    folder = tmp_path / "mosquitto"
-    folder.mkdir(parents=True, exist_ok=True)
-    broker = Broker(folder, dict(options))
-    broker.start()
-    try:
-        yield broker
-    finally:
-        broker.kill()
+    return Broker(tmp_path / "mosquitto", dict(options))
 
 
 def until(is_true: Callable[[], object], seconds: float = 60.0) -> None:

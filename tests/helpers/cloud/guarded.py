@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 from hardcase_cloud.broker.acl import write_acl
@@ -25,13 +23,9 @@ class Guarded(Broker):
         write_acl(folder / "acl", devices, **{"watcher": "eye", **users})
         self._devices = frozenset(devices)
         self.workers_port = free_port()
-        lines = (folder / "acl" / "hardcase.passwords").read_text().splitlines()
-        self.passwords = dict(line.split(" ", 1) for line in lines if not line.startswith("#"))
-        conf = (folder / "acl" / "hardcase.conf").read_text()
-        conf = conf.replace("listener 8883", f"listener {self.port} {self.host}")
-        conf = conf.replace("listener 8884", f"listener {self.workers_port} {self.host}")
-        conf = re.sub(r"^(certfile|keyfile) .*\n", "", conf, flags=re.M)
-        self._config.write_text(conf + ("user root\n" if os.geteuid() == 0 else ""))
+        self.use(folder / "acl", {"8883": self.port, "8884": self.workers_port})
+        conf = self._config.read_text()
+        self._config.write_text(re.sub(r"^(certfile|keyfile) .*\n", "", conf, flags=re.M))
 
     def client(self, user: str, client_id: str = "", will: tuple[str, bytes] | None = None) -> Raw:
         """A raw client with the user's own password, at the user's own listener."""
@@ -44,14 +38,6 @@ class Guarded(Broker):
         return f"mqtt://{user}:{self.passwords[user]}@{self.host}:{port}"
 
 
-@contextmanager
-def guarded_mosquitto(tmp_path: Path, devices: Sequence[str], **users: str) -> Iterator[Guarded]:
+def guarded_mosquitto(tmp_path: Path, devices: Sequence[str], **users: str) -> Guarded:
     """A guarded broker that runs while the block does."""
-    folder = tmp_path / "guarded"
-    folder.mkdir(parents=True, exist_ok=True)
-    broker = Guarded(folder, devices, **users)
-    broker.start()
-    try:
-        yield broker
-    finally:
-        broker.kill()
+    return Guarded(tmp_path / "guarded", devices, **users)

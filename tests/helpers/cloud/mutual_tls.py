@@ -34,12 +34,7 @@ class Tls(Broker):
         self.authority.server([self.host, "localhost"], now=int(time.time()))
         write_mutual_tls(folder / "acl", self.authority.folder, watcher="eye", **users)
         self.workers_port, self.claims_port = free_port(), free_port()
-        lines = (folder / "acl" / "hardcase.passwords").read_text().splitlines()
-        self.passwords = dict(line.split(" ", 1) for line in lines if not line.startswith("#"))
-        conf = (folder / "acl" / "hardcase.conf").read_text()
-        for name, port in (("8883", self.port), ("8884", self.workers_port), ("8885", self.claims_port)):
-            conf = conf.replace(f"listener {name}", f"listener {port} {self.host}")
-        self._config.write_text(conf + ("user root\n" if os.geteuid() == 0 else ""))
+        self.use(folder / "acl", {"8883": self.port, "8884": self.workers_port, "8885": self.claims_port})
         self.ca = self.authority.folder / "public" / "devices.pem"
         self.claims_url = f"mqtts://{self.host}:{self.claims_port}"
 
@@ -76,17 +71,9 @@ class Tls(Broker):
             raw.close()
 
 
-@contextmanager
-def mutual_tls(tmp_path: Path, **users: str) -> Iterator[Tls]:
+def mutual_tls(tmp_path: Path, **users: str) -> Tls:
     """A broker that runs while the block does. ``users``: further users by role, as of ``hardcase cloud acl``."""
-    folder = tmp_path / "tls"
-    folder.mkdir(parents=True, exist_ok=True)
-    broker = Tls(folder, **users)
-    broker.start()
-    try:
-        yield broker
-    finally:
-        broker.kill()
+    return Tls(tmp_path / "tls", **users)
 
 
 @contextmanager

@@ -10,9 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -21,10 +19,8 @@ import pytest
 
 from hardcase.cli import main
 from hardcase_cloud.keep.dashboard import server as module
-from hardcase_cloud.keep.dashboard.app import make_app
-from hardcase_cloud.keep.dashboard.figures import Figures
-from hardcase_cloud.keep.dashboard.server import Server
 from hardcase_cloud.keep.records.database import Database
+from tests.helpers.cloud import dashboard
 from tests.helpers.cloud.brokers import until
 
 TOKEN = "a+token/of=24-characters"
@@ -86,21 +82,8 @@ def test_a_token_that_was_made_is_in_a_page_that_its_user_alone_may_read_and_now
     assert (process.returncode, path.exists()) == (0, False)
 
 
-@contextmanager
-def serving(tmp_path: Path) -> Iterator[tuple[str, int]]:
-    """The server on a thread: where it listens."""
-    database = Database(f"sqlite:{tmp_path / 's.sqlite'}")
-    listener = socket.create_server(("127.0.0.1", 0))
-    server = Server(make_app(Figures(database), TOKEN))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-    thread.start()
-    try:
-        yield listener.getsockname()[:2]
-    finally:
-        server.stop()
-        thread.join(10)
-        listener.close()
-        database.close()
+def serving(tmp_path: Path) -> AbstractContextManager[tuple[str, int]]:
+    return dashboard.serving(f"sqlite:{tmp_path / 's.sqlite'}", TOKEN)
 
 
 def ask(line: socket.socket, path: str = "/devices", token: str = TOKEN) -> bytes:

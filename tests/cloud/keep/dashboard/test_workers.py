@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import socket
-import threading
 import time
 from pathlib import Path
 
@@ -19,6 +17,7 @@ from hardcase_cloud.keep.records.database import Database
 from hardcase_edge.errors import InputError
 from hardcase_edge.fleet.operations.scrape import Page
 from tests.helpers.cloud.brokers import free_port
+from tests.helpers.server import Server
 
 
 @pytest.fixture
@@ -62,24 +61,19 @@ def test_one_that_hangs_is_away_after_its_time(monkeypatch: pytest.MonkeyPatch) 
 def test_one_that_drips_is_away_after_its_time_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """No wait for a byte is long, so that a limit on each would let it delay the others for ever."""
     monkeypatch.setattr(module, "WAIT_S", 0.2)
-    with socket.create_server(("127.0.0.1", 0)) as server:
 
-        def drip() -> None:
-            connection, _ = server.accept()
-            with connection, contextlib.suppress(OSError):
-                connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
-                for _ in range(500):
-                    connection.sendall(b"#")
-                    time.sleep(0.02)
+    def drip(peer: socket.socket) -> None:
+        peer.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+        for _ in range(500):
+            peer.sendall(b"#")
+            time.sleep(0.02)
 
-        thread = threading.Thread(target=drip, daemon=True)
-        thread.start()
-        workers = Workers([f"http://127.0.0.1:{server.getsockname()[1]}/metrics"])
+    with Server(drip) as server:
+        workers = Workers([f"http://127.0.0.1:{server.port}/metrics"])
         began = time.monotonic()
         workers.renew()
         assert workers.look()[0]["trouble"] == "the page does not end within 0.4 s"
         assert time.monotonic() - began < 5
-        thread.join(5)
 
 
 def test_a_page_that_lies_gives_no_numbers() -> None:
