@@ -178,10 +178,11 @@ bench-start: $(READY)
 fuzz: $(READY) mosquitto
 	@$(BIN)/python benchmarks/attack.py --seconds $(or $(FUZZ_SECONDS),120) $(if $(FUZZ_ONLY),--only $(FUZZ_ONLY))
 
-# Random changes of the learners, and whether tests notice; none begins after half an hour: make mutants COUNT=20 SEED=1 ONLY=cstc
+# Random changes of the learners, or of the device's core (CORE=1), and whether tests notice; none begins after half an
+# hour: make mutants COUNT=20 SEED=1 ONLY=cstc
 mutants: $(READY)
 	@$(BIN)/python -m benchmarks.mutants --count $(or $(COUNT),100) --seed $(or $(SEED),0) $(if $(ONLY),--only "$(ONLY)") \
-		$(if $(MINUTES),--minutes $(MINUTES))
+		$(if $(MINUTES),--minutes $(MINUTES)) $(if $(CORE),--core)
 
 # A fleet in virtual time: 20 seeds of 50,000 decisions, and one of a million; about a minute.
 replay: $(READY)

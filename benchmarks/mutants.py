@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random mutants of the learners: one small change at a time, and whether the tests of its room notice.
+"""Random mutants of the learners or the core: one small change at a time, and whether the tests of its room notice.
 
 A change is made in a copy of the sources in a temporary folder, which is gone when this ends. The tests of a module are
 those that import it and those of its room. They pass unchanged before the first mutant, which also says how long they
@@ -35,8 +35,6 @@ from typing import Any
 from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parents[1]
-LEARNERS, TESTS = Path("train/hardcase_train"), Path("tests")
-ROOMS = ("methods", "policy", "stages", "trees", "linear", "structured")
 LEFT_OUT = (".git", ".venv", "build", ".hypothesis", "*_cache", "*.egg-info")
 DISTRIBUTIONS = ("train", "edge_runtime", "export", "cloud_stub", ".")
 SLOWER, GRACE_S, COMPILING_S = 3, 60, 300
@@ -53,6 +51,33 @@ OTHER = {name: other for pair in (("min", "max"), ("minimum", "maximum"), ("argm
          for name, other in (pair, pair[::-1])}  # fmt: skip
 NOT_ENTERED = (ast.Raise, ast.Assert, ast.JoinedStr, ast.arguments)
 NOT_BODY = ("annotation", "returns", "decorator_list")
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is changed: rooms of a package; ``known``: test folders that are searched for those that import a module."""
+
+    package: Path
+    rooms: tuple[str, ...]
+    tests: Path
+    known: tuple[Path, ...]
+    general: Path
+
+    def general_of(self, module: Path, *, is_alone: bool) -> list[Path]:
+        """Tests of all methods, for these and for what has no tests of its own."""
+        return [self.tests / self.general] if "methods" in module.parts or is_alone else []
+
+
+TESTS = Path("tests")
+LEARNERS = Target(
+    Path("train/hardcase_train"), ("methods", "policy", "stages", "trees", "linear", "structured"), TESTS / "train",
+    (TESTS,), Path("methods/test_methods.py"),
+)  # fmt: skip
+CORE_ROOMS = ("program", "verifier", "session", "exchange", "bundle")
+CORE = Target(
+    Path("edge_runtime/hardcase_edge"), CORE_ROOMS, TESTS / "edge",
+    tuple(TESTS / "edge" / room for room in (*CORE_ROOMS, "kernel")), Path("session/test_from_spec.py"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -129,9 +154,10 @@ def mutants_of(module: Path) -> list[Mutant]:
     return list(found)
 
 
-def drawn(count: int, seed: int, only: str) -> list[Mutant]:
+def drawn(count: int, seed: int, only: str, target: Target = LEARNERS) -> list[Mutant]:
     """Some of all mutants, each as likely as any other."""
-    modules = sorted(p.relative_to(ROOT) for room in ROOMS for p in (ROOT / LEARNERS / room).rglob("[!_]*.py"))
+    folders = [ROOT / target.package / room for room in target.rooms]
+    modules = sorted(p.relative_to(ROOT) for folder in folders for p in folder.rglob("[!_]*.py"))
     every = [mutant for module in modules if re.search(only, str(module)) for mutant in mutants_of(module)]
     count = min(count, len(every))
     print(f"{len(every)} mutants, {count} of them, seed {seed}", flush=True)
@@ -147,13 +173,13 @@ def imports(test: Path) -> set[str]:
     return found
 
 
-def tests_of(module: Path, imported: dict[Path, set[str]]) -> tuple[list[Path], list[Path]]:
-    """The test files that import a module, and those of its room; without either, and of methods, those of methods."""
-    room = TESTS / "train" / module.relative_to(LEARNERS).parent
-    name = ".".join(module.relative_to("train").with_suffix("").parts)
+def tests_of(module: Path, imported: dict[Path, set[str]], target: Target) -> tuple[list[Path], list[Path]]:
+    """The test files that import a module, and those of its room; without either, and of methods, general ones."""
+    room = target.tests / module.relative_to(target.package).parent
+    name = ".".join(module.relative_to(target.package.parent).with_suffix("").parts)
     known = [test for test in imported if name in imported[test]]
     own = [test for test in imported if room in test.parents or test == room.with_name(f"test_{room.name}.py")]
-    general = [TESTS / "train/methods/test_methods.py"] if "methods" in module.parts or not own + known else []
+    general = target.general_of(module, is_alone=not own + known)
     return known, [test for test in dict.fromkeys(own + general) if test not in known]
 
 
@@ -218,15 +244,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", default="", help="modules whose path this regular expression finds")
     parser.add_argument("--minutes", type=float, default=30, help="mutants that have not begun by then are not run")
+    parser.add_argument("--core", action="store_true", help="of the device's core in place of the learners")
     for name, default in (("count", 100), ("seed", 0), ("jobs", 2)):
         parser.add_argument(f"--{name}", type=int, default=default)
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    began, mutants = time.monotonic(), drawn(args.count, args.seed, args.only)
+    target = CORE if args.core else LEARNERS
+    began, mutants = time.monotonic(), drawn(args.count, args.seed, args.only, target)
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder, ThreadPoolExecutor(args.jobs) as pool:
         places = [Place(Path(folder) / str(k)) for k in range(args.jobs)]
         try:
-            counts = judged(mutants, places, pool, began + 60 * args.minutes)
+            counts = judged(mutants, places, pool, began + 60 * args.minutes, target)
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
             for place in places:
@@ -235,12 +263,15 @@ def main() -> None:
     print(f"{told} in {(time.monotonic() - began) / 60:.0f} minutes")
 
 
-def judged(mutants: list[Mutant], places: list[Place], pool: ThreadPoolExecutor, until: float) -> Counter[str]:
+def judged(
+    mutants: list[Mutant], places: list[Place], pool: ThreadPoolExecutor, until: float, target: Target
+) -> Counter[str]:
     """How many mutants were killed, lived, timed out and not run by then; those that lived or timed out are printed."""
-    imported = {test.relative_to(ROOT): imports(test) for test in sorted((ROOT / TESTS).rglob("test_*.py"))}
-    tests = {mutant.module: tests_of(mutant.module, imported) for mutant in mutants}
-    files = list(dict.fromkeys(test for pair in tests.values() for some in pair for test in some))
-    shares = [files[k :: len(places)] for k in range(len(places))]
+    files = sorted(test for folder in target.known for test in (ROOT / folder).rglob("test_*.py"))
+    imported = {test.relative_to(ROOT): imports(test) for test in files}
+    tests = {mutant.module: tests_of(mutant.module, imported, target) for mutant in mutants}
+    asked = list(dict.fromkeys(test for pair in tests.values() for some in pair for test in some))
+    shares = [asked[k :: len(places)] for k in range(len(places))]
     spent, free, counts = Counter[Path](), SimpleQueue[Place](), Counter[str]()
     for place, some in zip(places, pool.map(Place.seconds, places, shares), strict=True):
         spent.update(some)

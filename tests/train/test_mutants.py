@@ -53,6 +53,16 @@ def test_a_module_is_tested_by_what_imports_it_and_by_its_room() -> None:
     near, far = room / "test_plan.py", Path("tests/cli/test_joint_build.py")
     few = "hardcase_train.methods.polydom.few"
     imported = {near: {few}, room / "test_index.py": {"numpy"}, far: {few}, Path("tests/cli/test_train.py"): {"numpy"}}
-    known, others = mutants.tests_of(Path("train/hardcase_train/methods/polydom/few.py"), imported)
+    known, others = mutants.tests_of(Path("train/hardcase_train/methods/polydom/few.py"), imported, mutants.LEARNERS)
     assert known == [near, far]
     assert others == [room / "test_index.py", Path("tests/train/methods/test_methods.py")]
+
+
+def test_a_module_of_the_core_is_tested_by_its_room_and_by_the_core() -> None:
+    known, room = Path("tests/edge/kernel/test_kernel.py"), Path("tests/edge/session/test_trees.py")
+    imported = {known: {"hardcase_edge.session.session"}, room: {"numpy"}}
+    module = Path("edge_runtime/hardcase_edge/session/session.py")
+    assert mutants.tests_of(module, imported, mutants.CORE) == ([known], [room])
+    lonely = Path("edge_runtime/hardcase_edge/program/words.py")
+    assert mutants.tests_of(lonely, imported, mutants.CORE) == ([], [Path("tests/edge/session/test_from_spec.py")])
+    assert {m.module.parts[2] for m in drawn(50, 0, "", mutants.CORE)} <= set(mutants.CORE_ROOMS)
