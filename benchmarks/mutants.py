@@ -2,8 +2,8 @@
 """Random mutants of the learners or the core: one small change at a time, and whether the tests of its room notice.
 
 A change is made in a copy of the sources in a temporary folder, which is gone when this ends. The tests of a module are
-those that import it and those of its room. They pass unchanged before the first mutant, which also says how long they
-take: a mutant may take three times as long, and a minute.
+those that import it, those of its room, and its examples. They pass unchanged before the first mutant, which also says
+how long they take: a mutant may take three times as long, and a minute.
 
 Compiled code is cached by the file that it was made from, and not by what that calls, so a mutant of a module with
 compiled functions has an empty cache. ``docs/decisions/mutants.md`` says why no library does this.
@@ -55,12 +55,12 @@ NOT_BODY = ("annotation", "returns", "decorator_list")
 
 @dataclass(frozen=True)
 class Target:
-    """What is changed: rooms of a package; ``known``: test folders that are searched for those that import a module."""
+    """What is changed: rooms of a package; ``known``: where tests are that may import a module."""
 
     package: Path
     rooms: tuple[str, ...]
     tests: Path
-    known: tuple[Path, ...]
+    known: Path
     general: Path
 
     def general_of(self, module: Path, *, is_alone: bool) -> list[Path]:
@@ -71,12 +71,11 @@ class Target:
 TESTS = Path("tests")
 LEARNERS = Target(
     Path("train/hardcase_train"), ("methods", "policy", "stages", "trees", "linear", "structured"), TESTS / "train",
-    (TESTS,), Path("methods/test_methods.py"),
+    TESTS, Path("methods/test_methods.py"),
 )  # fmt: skip
-CORE_ROOMS = ("program", "verifier", "session", "exchange", "bundle")
 CORE = Target(
-    Path("edge_runtime/hardcase_edge"), CORE_ROOMS, TESTS / "edge",
-    tuple(TESTS / "edge" / room for room in (*CORE_ROOMS, "kernel")), Path("session/test_from_spec.py"),
+    Path("edge_runtime/hardcase_edge"), ("program", "verifier", "session", "exchange", "bundle"), TESTS / "edge",
+    TESTS / "edge", Path("session/test_from_spec.py"),
 )  # fmt: skip
 
 
@@ -174,12 +173,16 @@ def imports(test: Path) -> set[str]:
 
 
 def tests_of(module: Path, imported: dict[Path, set[str]], target: Target) -> tuple[list[Path], list[Path]]:
-    """The test files that import a module, and those of its room; without either, and of methods, general ones."""
+    """The test files that import a module, and those of its room with the module's examples; general ones of methods.
+
+    What has neither is tested by the general ones, too.
+    """
     room = target.tests / module.relative_to(target.package).parent
     name = ".".join(module.relative_to(target.package.parent).with_suffix("").parts)
     known = [test for test in imported if name in imported[test]]
     own = [test for test in imported if room in test.parents or test == room.with_name(f"test_{room.name}.py")]
     general = target.general_of(module, is_alone=not own + known)
+    own += [module] if b">>>" in (ROOT / module).read_bytes() else []
     return known, [test for test in dict.fromkeys(own + general) if test not in known]
 
 
@@ -267,11 +270,10 @@ def judged(
     mutants: list[Mutant], places: list[Place], pool: ThreadPoolExecutor, until: float, target: Target
 ) -> Counter[str]:
     """How many mutants were killed, lived, timed out and not run by then; those that lived or timed out are printed."""
-    files = sorted(test for folder in target.known for test in (ROOT / folder).rglob("test_*.py"))
-    imported = {test.relative_to(ROOT): imports(test) for test in files}
+    imported = {test.relative_to(ROOT): imports(test) for test in sorted((ROOT / target.known).rglob("test_*.py"))}
     tests = {mutant.module: tests_of(mutant.module, imported, target) for mutant in mutants}
-    asked = list(dict.fromkeys(test for pair in tests.values() for some in pair for test in some))
-    shares = [asked[k :: len(places)] for k in range(len(places))]
+    files = list(dict.fromkeys(test for pair in tests.values() for some in pair for test in some))
+    shares = [files[k :: len(places)] for k in range(len(places))]
     spent, free, counts = Counter[Path](), SimpleQueue[Place](), Counter[str]()
     for place, some in zip(places, pool.map(Place.seconds, places, shares), strict=True):
         spent.update(some)

@@ -7,6 +7,4 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden"
-RIG = ROOT / "examples" / "hydraulic" / "hardcase.toml"
-KERNEL = ROOT / "edge_runtime" / "hardcase_edge" / "kernel"
 DATA = ROOT / "tests" / "data"  # small models that other libraries wrote, which need not be installed

@@ -63,6 +63,7 @@ def test_a_module_of_the_core_is_tested_by_its_room_and_by_the_core() -> None:
     imported = {known: {"hardcase_edge.session.session"}, room: {"numpy"}}
     module = Path("edge_runtime/hardcase_edge/session/session.py")
     assert mutants.tests_of(module, imported, mutants.CORE) == ([known], [room])
-    lonely = Path("edge_runtime/hardcase_edge/program/words.py")
-    assert mutants.tests_of(lonely, imported, mutants.CORE) == ([], [Path("tests/edge/session/test_from_spec.py")])
-    assert {m.module.parts[2] for m in drawn(50, 0, "", mutants.CORE)} <= set(mutants.CORE_ROOMS)
+    alone = Path("edge_runtime/hardcase_edge/program/reads.py")
+    general = Path("tests/edge/session/test_from_spec.py")
+    assert mutants.tests_of(alone, imported, mutants.CORE) == ([], [alone, general]), "and by its examples"
+    assert {m.module.parts[2] for m in drawn(50, 0, "", mutants.CORE)} <= set(mutants.CORE.rooms)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hardcase_edge.bundle.evidence import reported, sensors_sent, unpaid_that_count
+from hardcase_edge.bundle.evidence import is_above, reported, sensors_sent, unpaid_that_count
 from hardcase_edge.bundle.file import Bundle, pack_bundle
 from hardcase_edge.bundle.load import load_bytes
 from hardcase_edge.bundle.manifest import Manifest
@@ -142,6 +142,22 @@ def test_an_unpaid_sensor_counts_at_answers_that_read_it_and_all_do_where_branch
     own = frozenset(indices_of(read_by_scorers(program)[1]))
     assert own < ALL
     assert unpaid_that_count(program) == {4: ALL, 5: own, 6: ALL, 7: own}, "5 and 7 are for what the budget allowed"
+
+
+@pytest.mark.parametrize(
+    ("trace", "branches", "expected"),
+    [
+        ((0, 2), {0}, True), ((0, 1, 2), {0}, False), ((0, 1, 3), {0, 1}, True), ((0, 1, 2), {0, 1}, False),
+        ((0, 1, 3), {0}, False), ((0, 2), {1}, None),
+    ],
+)  # fmt: skip
+def test_a_decision_was_above_the_threshold_of_the_last_branch_that_counts(
+    trace: Any, branches: Any, expected: bool | None
+) -> None:
+    part = Slice(0, 0, 1)
+    answers = [Answer(part, CLASS.answer, (), (9_000,))] * 2
+    nodes = (Branch(part, THRESHOLD, (1, 2), 0), Branch(part, THRESHOLD, (2, 3), 0), *answers)
+    assert is_above(trace, replace(PROGRAM, nodes=nodes), branches) is expected
 
 
 def test_a_request_carries_the_sensors_of_its_features() -> None:

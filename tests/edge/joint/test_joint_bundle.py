@@ -165,10 +165,6 @@ def with_first_inner_feature(feature: Feature) -> Program:
     return replace(PART, features=tuple(feature if f == first else x for f, x in enumerate(PART.features)))
 
 
-def without_barrier() -> Joint:
-    return replace(JOINT, waits=(), release=ONE_SHOT)
-
-
 REFUSED = [
     (PART, replace(JOINT, chain=replace(JOINT.chain, labels=K + 1)), "the chain has"),
     (PART, replace(JOINT, chain=replace(JOINT.chain, stop=())), "transitions, starts and stops"),

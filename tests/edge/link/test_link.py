@@ -33,7 +33,6 @@ from tests.helpers.edge.device import HPC, REQUEST_BYTES, Cloud, make_manifest, 
 from tests.helpers.server import Server
 
 READINGS = (0.5, 1.0, 2.0, None, 4.0)
-ID = bytes(range(16))
 PROTOCOLS = pytest.mark.parametrize("protocol", [5, 4], ids=["mqtt5", "mqtt311"])
 
 

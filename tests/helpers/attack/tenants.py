@@ -20,7 +20,6 @@ TENANTS = ("", "acme", "bolt")
 USERS = {"watcher": "eye", "store": "keeper", "updater": "bringer"}
 TOPICS = sorted({topic for grants in ROLES.values() for _, topic in grants}, key=lambda topic: topic("x"))
 WIDE = ("#", "+/#", "hardcase/v1/#", "hardcase/v1/+/+/+", "$SYS/#")
-END = b"end"
 
 
 def cross(folder: Path, n_devices: int, seed: int = 0) -> Outcome:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,6 @@ from hardcase_cloud.keep.records.standing import promise, standings
 from hardcase_edge.errors import InputError
 from tests.helpers.cloud.postgres import Cluster, running_postgres
 
-Opened = Callable[[], Database]
 BUNDLE = {"sha256": "b1", "name": "one", "bytes": 5, "root": 1, "targets": 2, "manifest": "{}"}
 
 
