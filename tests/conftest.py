@@ -56,6 +56,15 @@ def _own_signals() -> Generator[None]:
 
 
 @pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Generator[object]:
+    """A mosquitto that the tests of a module share."""
+    from tests.helpers.cloud.brokers import running_mosquitto  # here: few tests need a broker
+
+    with running_mosquitto(tmp_path_factory.mktemp("mosquitto")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
 def one_thread() -> Generator[None]:
     """A sweep has one thread unless it asks for more: one per core would wait for others, as those of arithmetic do."""
     from hardcase_train.sweep import executors, train

@@ -25,7 +25,7 @@ from hardcase_edge.fleet.store.receive import begin_trust
 from hardcase_edge.fleet.update.transfer import MOST
 from hardcase_edge.link.address import parse_address
 from hardcase_edge.link.wire import facts_topic
-from tests.helpers.cloud.brokers import Broker, retained, running_mosquitto, until
+from tests.helpers.cloud.brokers import Broker, retained, until
 from tests.helpers.edge.device import EASY, FEATURES, make_bundle_bytes, write_replay
 from tests.helpers.edge.repository import NOW, Repository
 
@@ -42,12 +42,6 @@ def n_here(part: Path, campaign: Campaign) -> int:
     data, offer = part.read_bytes() if part.exists() else b"", campaign.offer
     parts = [data[k * offer.chunk_bytes : (k + 1) * offer.chunk_bytes] for k in range(offer.n_chunks)]
     return sum(offer.is_right(k, part) for k, part in enumerate(parts))
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with running_mosquitto(tmp_path_factory.mktemp("air")) as running:
-        yield running
 
 
 def write_metadata(folder: Path, repository: Repository, *bundles: bytes) -> Path:

@@ -26,7 +26,7 @@ from hardcase_edge.more.drift.reaction import LOOK, PROBE, most_wrong
 from hardcase_edge.more.drift.stability import LASTING, WINDOW
 from hardcase_edge.more.drift.watch import Watch
 from hardcase_edge.settings.config import RunConfig
-from tests.helpers.cloud.brokers import retained, running_mosquitto
+from tests.helpers.cloud.brokers import retained
 from tests.helpers.edge.device import (
     EASY,
     FORWARD_COST,
@@ -47,12 +47,6 @@ PRICES = Prices((1,), ((900,), (256,), (0,)), (300.0, 30.0, 1.0), (0.9, 0.1, 0.0
 EVEN = Histogram((0.0,), (50, 50))
 BY_VIB = Prediction(0, 10, 0, 100, ((1, 1024),))  # x is vib_mean, which is 1 in a fake bank, give or take a tenth
 MONITORS = Monitors(((0, EVEN),), None, (0, 0), (Residual(0, 40, 0, (BY_VIB,)),), (), (0,))
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory):
-    with running_mosquitto(tmp_path_factory.mktemp("drift")) as running:
-        yield running
 
 
 def reply(result: int = 0) -> Reply:

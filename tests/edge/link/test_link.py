@@ -36,12 +36,6 @@ READINGS = (0.5, 1.0, 2.0, None, 4.0)
 PROTOCOLS = pytest.mark.parametrize("protocol", [5, 4], ids=["mqtt5", "mqtt311"])
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory):
-    with running_mosquitto(tmp_path_factory.mktemp("link")) as running:
-        yield running
-
-
 @contextmanager
 def linked(url, device="dev-1", *, wait_s=5.0, on_taken_over=None, **knobs):
     """A link, started; fast retries."""

@@ -23,12 +23,6 @@ from tests.helpers.cloud.brokers import running_mosquitto, until
 from tests.helpers.edge.device import EASY, REQUEST_BYTES, Cloud, make_bundle_bytes, usual_reply, write_replay
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory):
-    with running_mosquitto(tmp_path_factory.mktemp("trouble")) as running:
-        yield running
-
-
 def never():
     raise AssertionError("nothing may be sent again")
 

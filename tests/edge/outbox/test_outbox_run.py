@@ -30,16 +30,10 @@ from hardcase_edge.running.checks import check_settings
 from hardcase_edge.settings.config import RunConfig
 from hardcase_export.joint.build import export_chain
 from hardcase_export.joint.model import decide_floats
-from tests.helpers.cloud.brokers import retained, running_mosquitto, until
+from tests.helpers.cloud.brokers import retained, until
 from tests.helpers.edge.device import EASY, HARD, Cloud, FakeBank, make_bundle_bytes, make_loaded, make_program
 from tests.helpers.edge.outbox import FakeChannel, make_config, make_made, seconds
 from tests.helpers.export.joint_models import small_chain, small_items
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory):
-    with running_mosquitto(tmp_path_factory.mktemp("outbox")) as running:
-        yield running
 
 
 @pytest.fixture

@@ -13,17 +13,11 @@ from hardcase_edge.fleet.operations import beside
 from hardcase_edge.fleet.operations.metrics import Metrics
 from hardcase_edge.fleet.store.folder import Store
 from hardcase_edge.link.wire import OTHER_HPC
-from tests.helpers.cloud.brokers import retained, running_mosquitto
+from tests.helpers.cloud.brokers import retained
 from tests.helpers.edge.device import EASY, HARD, Cloud, make_bundle_bytes, usual_reply, write_replay
 
 CLAIM = {"audits": {"local": 238, "agreed": 236, "at_least": 0.95}}
 REQUEST_COST = 100 + 76  # mJ: one request, and a byte each
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory):
-    with running_mosquitto(tmp_path_factory.mktemp("audits")) as running:
-        yield running
 
 
 @pytest.fixture

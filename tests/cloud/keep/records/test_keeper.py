@@ -21,13 +21,7 @@ from hardcase_edge.fleet.outbox.acks import unpack_acks
 from hardcase_edge.link.address import parse_address
 from hardcase_edge.link.connection import Connection, ConnectionConfig
 from hardcase_edge.link.wire import ack_topic, decision_topic, status_topic
-from tests.helpers.cloud.brokers import free_port, running_mosquitto, until
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory):
-    with running_mosquitto(tmp_path_factory.mktemp("keeper")) as running:
-        yield running
+from tests.helpers.cloud.brokers import free_port, until
 
 
 @contextmanager
