@@ -191,7 +191,7 @@ class Link:
     def listen(self, topic, heard): pass
     def publish(self, topic, payload): return True
 air.listen(Link())
-air.begin(Link())
+air.begins()
 air._put(b"x" * 100)
 import time
 time.sleep(0.5)

@@ -62,8 +62,9 @@ def loop(bundle: str, rows: list[list[float]], kind: str, folder: str) -> Any:
     from hardcase_edge.bundle.load import load_bundle
     from hardcase_edge.cli import run_config
     from hardcase_edge.device.device import Device, RuntimeConfig
-    from hardcase_edge.more.audits.companion import auditing_of
-    from hardcase_edge.more.drift.companion import watching_of
+    from hardcase_edge.device.surroundings import Part, Surroundings
+    from hardcase_edge.more.audits.companion import make as make_audits
+    from hardcase_edge.more.drift.companion import make as make_watching
     from hardcase_edge.more.servo.companion import budgets_of
 
     flags = [*KINDS[kind], "--budget-file", f"{folder}/{kind}.json", "--sensors", "replay:-"]
@@ -71,8 +72,11 @@ def loop(bundle: str, rows: list[list[float]], kind: str, folder: str) -> Any:
     loaded, at = load_bundle(bundle), [0.0]
     budgets = budgets_of(args, loaded, Clock(), print, lambda: at[0])
     bank: Any = Rows(loaded.machine.program, rows)
-    auditing = auditing_of(args, loaded, bank, None, None)
-    watching = None if args.drift is None else watching_of(args, loaded, bank, auditing, None, print)
+    parts = list[Part]()
+    around = Surroundings(args, loaded, bank, None, Clock(), print, lambda: None, None, None, parts)
+    auditing = make_audits(around)
+    parts += [] if auditing is None else [auditing]
+    watching = None if args.drift is None else make_watching(around)
     beside = watching or auditing
     companions = [c for c in (watching, budgets) if c is not None]
     device = Device(loaded, bank if beside is None else beside.bank, None, RuntimeConfig(), companions=companions)
@@ -84,7 +88,7 @@ def loop(bundle: str, rows: list[list[float]], kind: str, folder: str) -> Any:
             beside_bank.next_item()
             made = device.decide()
             if auditing is not None:
-                auditing.decided(made, None)
+                auditing.decided(made)
             if watching is not None:
                 watching.decided(made)
 

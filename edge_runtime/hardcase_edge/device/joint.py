@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..bundle.evidence import is_above
-from ..errors import InputError
 from ..joint.session import JointDecision, JointMachine, NeedParts, PartDecision
 from ..program.cost import to_unit
 from ..program.definition import Answer
@@ -19,34 +18,10 @@ from .surroundings import Case
 
 if TYPE_CHECKING:
     from ..sensors.items import Item
-    from ..settings.config import RunConfig
 
-__all__ = ["REFUSED", "JointDecider", "check_flags"]
+__all__ = ["REFUSED", "JointDecider"]
 
 REFUSED = "refused"  # the route of an item that has too many parts
-
-
-def check_flags(config: RunConfig) -> None:
-    """Refuse the flags of a run that items of several parts do not have, and say why.
-
-    Raises
-    ------
-    InputError
-        One of them is set.
-    """
-    pace = "a running budget paces decisions of one part"
-    flags = {
-        "--audit": (config.audit, "an audit holds the readings of one part"),
-        "--record senml": (config.record == "senml", "a pack of SenML has one answer"),
-        "--home-assistant": (config.home_assistant, "Home Assistant shows one answer"),
-        "--drift": (config.drift, "its monitors and its promise are about decisions of one part"),
-        "--budget-per-hour": (config.budget_per_hour, pace),
-        "--battery": (config.battery, pace),
-        "--max-forward-rate": (config.max_forward_rate, pace),
-    }
-    if named := [(flag, why) for flag, (value, why) in flags.items() if value is not None and value is not False]:
-        flag, why = named[0]
-        raise InputError(f"this bundle decides items of several parts: leave out {flag}, because {why}")
 
 
 class JointDecider(Decider):

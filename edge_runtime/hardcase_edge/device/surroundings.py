@@ -1,19 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a device has around it, as it sees them: sensors, with or without items, the cloud, and companions."""
+"""What a device has around it, as it sees them: sensors, with or without items, the cloud, and companions.
+
+And what a run has around it: the parts that its settings ask for (``PARTS`` of ``running.checks`` names their modules).
+Such a module has ``make(run)``, which gives a ``Part`` or None, ``check(config)``, which raises an ``InputError`` where
+settings contradict each other, and ``ONE_PART``, why items of several parts do without a setting; each may be missing.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
+
+from ..base.record import record
 
 if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Callable, Mapping, Sequence
 
+    from ..base.clock import Clock
+    from ..bundle.load import Loaded
+    from ..link.link import Link
     from ..link.wire import Reply
     from ..program.readings import Reading
     from ..sensors.items import Item
+    from ..settings.config import RunConfig
 
-__all__ = ["NS", "Bank", "Case", "Cloud", "Companion", "Inner", "ItemBank"]
+__all__ = ["NS", "Bank", "Case", "Cloud", "Companion", "Inner", "ItemBank", "Part", "Surroundings"]
 
 NS = 10**9  # micro-units of a bundle by the clock in a second
 
@@ -123,6 +134,7 @@ class Case:
         return max(0, round((now - self.began) * NS))
 
 
+@runtime_checkable
 class Companion(Protocol):
     """What goes along with each case: the memory of a stream, the answer to a broken promise, running budgets."""
 
@@ -145,3 +157,57 @@ class Inner(Companion, Protocol):
 
     def read(self) -> Sequence[Reading]:
         """What it says now."""
+
+
+class Part:
+    """A part of a run; it leaves out the steps at which it does nothing. One that is a ``Companion`` sees each case.
+
+    ``bank`` is for the device in place of its own, and ``promised`` the agreement with f0 that audits test; or None.
+    """
+
+    bank: ItemBank | None = None
+    promised: float | None = None
+
+    def begins(self) -> None:
+        """The first decision is about to be made."""
+
+    def decided(self, decision: dict[str, Any]) -> bool | None:
+        """A decision is on its way to its reader; returns whether there is news for the status."""
+
+    def facts(self) -> dict[str, Any]:
+        """What the device's status says of it."""
+        return {}
+
+    def ended(self) -> None:
+        """No decision follows, and every part may still be told something."""
+
+    def stop(self) -> None:
+        """Every part has ended: write and close what is left."""
+
+
+_Part = TypeVar("_Part", bound=Part)
+
+
+@record(frozen=True, slots=True)
+class Surroundings:
+    """What a run has when its parts are made, one after the other."""
+
+    config: RunConfig
+    loaded: Loaded
+    bank: ItemBank
+    link: Link | None  # not up yet; None: without a broker
+    clock: Clock
+    note: Callable[[str], None]  # for lines that may repeat
+    on_news: Callable[[], None]  # has the main thread look for a newer bundle, from any thread
+    store: Any  # as of ``fleet.store``, and the run of its slot; None: without one
+    stored: Any
+    parts: list[Part]  # those that are made
+
+    @property
+    def is_trial(self) -> bool:
+        """Whether the bundle is on trial, and there is somebody to ask about it."""
+        return self.link is not None and self.stored is not None and self.stored.is_trial
+
+    def part(self, kind: type[_Part]) -> _Part | None:
+        """The part of this class; None: nothing asks for it."""
+        return next((part for part in self.parts if isinstance(part, kind)), None)

@@ -106,11 +106,11 @@ class Link:
         Names the HPC that must answer. Without these two, nothing is asked.
     on_taken_over : called on the connection's thread when the link has given up, because other clients use its id
         None: it never gives up
-    on_up : called on the connection's thread each time that it comes up
 
     Attributes
     ----------
     device_id : str
+    on_up : called on the connection's thread each time that it comes up
     served : Served
         Whether a worker serves the bundle's f0.
     counters : Counter
@@ -124,11 +124,9 @@ class Link:
         program: Program | None,
         manifest: Manifest | None,
         on_taken_over: Callable[[], None] | None = None,
-        *,
-        on_up: Callable[[], None] = lambda: None,
     ) -> None:
         self._config = config
-        self._on_up = on_up
+        self.on_up: Callable[[], None] = lambda: None
         self._device = self.device_id = config.connection.client_id
         self._changed = threading.Condition()
         self._retained: dict[str, bytes] = {}  # by topic
@@ -361,7 +359,7 @@ class Link:
         with self._changed:
             self._requests.exchange.connected()
             self._changed.notify_all()
-        self._on_up()
+        self.on_up()
 
     def _give_up(self) -> None:
         self._gave_up = True

@@ -1,28 +1,44 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The settings of ``run``, checked without opening a sensor or a connection.
+"""The settings of ``run``, checked without opening a sensor or a connection, and the parts that they ask for.
 
 ``run`` checks its own by this before it does anything; ``service`` and ``hardcase flash`` check by it what shall run
 elsewhere (``service.py``). Whatever is checked is checked by the code that uses it, or by the table of settings.
+``PARTS`` alone names the parts of a run (``device.surroundings.Part``), so that no module is imported for nothing.
 """
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from ..errors import HardcaseError, InputError
 from ..settings.config import RunConfig, changed
-from ..settings.table import DEFAULTS, check_values
-from ..settings.values import BUDGET_FILE, FORWARD, OUTBOX_FOLDER, parse_share
+from ..settings.table import DEFAULTS, flag_of
+from ..settings.values import BUDGET_FILE, OUTBOX_FOLDER, parse_share
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ..device.device import RuntimeConfig
     from ..fleet.diagnosis.fault import Fault
     from ..fleet.store.trial import Rules
 
-__all__ = ["anchored", "check_settings", "faults_of_settings", "loop_of", "rules_of"]
+__all__ = [
+    "PARTS", "anchored", "asked", "check_one_part", "check_settings", "faults_of_settings", "loop_of", "rules_of",
+]  # fmt: skip
 
 FILES = ("bundle", "store", "trust", "ca", "cert", "key", "identity", "metrics_file", "outbox_folder", "budget_file")
+PARTS = {  # modules, each with the settings that ask for it, in the order in which they are made and told of decisions
+    ".fleet.outbox.opening": ("publish", "audit", "outbox", "outbox_drop", "outbox_days", "outbox_rate"),
+    ".fleet.update.air": ("store", "metered"),
+    ".more.audits.companion": ("audit",),
+    ".more.drift.companion": ("drift", "on_broken"),
+    ".more.servo.companion": ("budget_per_hour", "battery", "until", "max_forward_rate"),
+    ".fleet.operations.discovery": ("home_assistant", "home_assistant_remove"),
+    ".fleet.operations.scrape": ("metrics", "metrics_file"),
+}
+ON_TRIAL = frozenset({".more.audits.companion"})  # a bundle on trial asks for it, too, where there is a broker
 
 
 def anchored(config: RunConfig) -> RunConfig:
@@ -71,6 +87,30 @@ def rules_of(config: RunConfig) -> Rules:
     return Rules(decisions=config.trial_decisions, deadline_s=deadline_s, audits=config.trial_audits)
 
 
+def asked(config: RunConfig, *, is_trial: bool = False) -> Iterator[Any]:
+    """The modules of the parts that these settings ask for; ``is_trial``: a bundle is on trial, with a broker."""
+    for name, keys in PARTS.items():
+        is_set = any(getattr(config, key) != getattr(DEFAULTS, key) for key in keys)
+        if is_set or (is_trial and name in ON_TRIAL):
+            yield import_module(name, "hardcase_edge")
+
+
+def check_one_part(config: RunConfig) -> None:
+    """Refuse the settings that items of several parts do not have, and say why.
+
+    Raises
+    ------
+    InputError
+        One of them is set.
+    """
+    reasons = [pair for module in asked(config) for pair in getattr(module, "ONE_PART", {}).items()]
+    flags = {flag_of(key): why for key, why in reasons if getattr(config, key) is not None}
+    if config.record == "senml":
+        flags["--record senml"] = "a pack of SenML has one answer"
+    for flag, why in flags.items():
+        raise InputError(f"this bundle decides items of several parts: leave out {flag}, because {why}")
+
+
 def check_settings(config: RunConfig, *, is_here: bool = True) -> None:
     """Refuse settings with which no run starts, whatever the machine and the bundle.
 
@@ -90,12 +130,10 @@ def check_settings(config: RunConfig, *, is_here: bool = True) -> None:
     check_specs(config.sensors, items=config.items)
     if config.store is not None:
         rules_of(config)
-    _check_updates(config)
-    _check_outbox(config)
-    _check_drift(config)
-    _check_budgets(config)
+    for module in asked(config):
+        if hasattr(module, "check"):
+            module.check(config)
     _check_link(config, is_here=is_here)
-    _check_watchers(config)
 
 
 def faults_of_settings(config: RunConfig) -> list[Fault]:
@@ -107,42 +145,6 @@ def faults_of_settings(config: RunConfig) -> list[Fault]:
     except HardcaseError as error:
         return [Fault.of(error, "run")]
     return []
-
-
-def _check_updates(config: RunConfig) -> None:
-    if config.metered is not None:
-        from ..fleet.update.metered import parse_metered
-
-        parse_metered(config.metered)
-        if config.store is None or config.broker is None:
-            raise InputError("--metered needs --store and --broker: it pauses updates from the one into the other")
-
-
-def _check_outbox(config: RunConfig) -> None:
-    is_asked = bool(config.publish or config.outbox or config.audit)
-    if is_asked and config.broker is None:
-        raise InputError("--publish, --audit and --outbox need a broker; name one with --broker")
-    check_values(config, ("outbox_rate", "outbox_days"))
-    if config.outbox_rate != DEFAULTS.outbox_rate and not is_asked:
-        raise InputError("--outbox-rate needs --publish, --audit or --outbox, which make the records that it limits")
-    is_kept_otherwise = (config.outbox_days, config.outbox_drop) != (DEFAULTS.outbox_days, DEFAULTS.outbox_drop)
-    if not config.outbox and is_kept_otherwise:
-        raise InputError("--outbox-days and --outbox-drop need --outbox, which keeps records")
-    check_values(config, [key for key in ("audit", "outbox", "publish") if getattr(config, key)])
-
-
-def _check_drift(config: RunConfig) -> None:
-    if config.on_broken is not None and config.drift is None:
-        raise InputError("--on-broken needs --drift, which tests the promise")
-    if config.on_broken == FORWARD and not config.audit:
-        raise InputError(f"--on-broken {FORWARD} needs --broker and --audit, by which f0 tests the promise")
-
-
-def _check_budgets(config: RunConfig) -> None:
-    if (config.budget_per_hour, config.battery, config.until, config.max_forward_rate) != (None, None, None, None):
-        from ..more.servo.companion import check_budgets
-
-        check_budgets(config)
 
 
 def _check_link(config: RunConfig, *, is_here: bool) -> None:
@@ -159,21 +161,3 @@ def _check_link(config: RunConfig, *, is_here: bool) -> None:
         raise InputError("--identity and --cert both name a certificate; name one of them")
     certificate = config.cert or config.identity
     parse_address(config.broker, ca=config.ca, cert=certificate, key=config.key, environment=environment)
-
-
-def _check_watchers(config: RunConfig) -> None:
-    if config.home_assistant is not None or config.home_assistant_remove is not None:
-        from ..fleet.operations.discovery import checked_prefix
-
-        if config.broker is None:
-            raise InputError("Home Assistant hears of a device from its broker; name it with --broker")
-        for prefix in (config.home_assistant, config.home_assistant_remove):
-            if prefix is not None:
-                checked_prefix(prefix)
-    if config.metrics is not None or config.metrics_file is not None:
-        from ..fleet.operations.scrape import check_name, checked_address
-
-        if config.metrics is not None:
-            checked_address(config.metrics, is_public=config.metrics_public)
-        if config.metrics_file is not None:
-            check_name(config.metrics_file)

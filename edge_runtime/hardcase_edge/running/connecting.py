@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run has at its broker: the link, its own certificate, decisions for people, and updates."""
+"""What a run has at its broker: the link, and its own certificate."""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ from typing import TYPE_CHECKING, Any
 from .. import __version__
 from ..device.output import note
 from ..settings.config import identity_folder
-from .signals import end_main_thread, switch_main_thread
+from .signals import end_main_thread
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..base.clock import Clock
     from ..bundle.load import Loaded
     from ..fleet.identity.keeper import Keeper
     from ..fleet.operations.beside import Beside
-    from ..fleet.outbox.opening import Publisher
-    from ..fleet.store.folder import Store
-    from ..fleet.update.air import Air
     from ..link.link import Link, LinkConfig
     from ..settings.config import RunConfig
 
-__all__ = ["OwnId", "connect", "keeper_of", "link_config", "own_facts", "updates_of"]
+__all__ = ["OwnId", "connect", "keeper_of", "link_config", "own_facts"]
 
 MAX_CERTIFICATE_BYTES = 65_536
 FIRST_CONNECT_S = 3.0  # how long the first decision waits for a broker that neither accepts nor refuses
@@ -57,29 +56,15 @@ class OwnId:
             self._line = ""
 
 
-def updates_of(config: RunConfig, store: Store) -> Air:
-    """What takes bundles from the broker into the store."""
-    from ..fleet.update.air import Air
-
-    return Air(store, key=config.trust, metered=config.metered, note=note, on_ready=switch_main_thread)
-
-
 def connect(
-    config: RunConfig,
-    own_id: OwnId,
-    loaded: Loaded | None,
-    beside: Beside,
-    publisher: Publisher | None,
-    air: Air | None,
-    clock: Clock,
-) -> Link:
-    """The link of a run, which begins to connect.
+    config: RunConfig, own_id: OwnId, loaded: Loaded | None, beside: Beside, clock: Clock
+) -> tuple[Link, Callable[[], None]]:
+    """The link of a run, and a function that begins to connect.
 
     Parameters
     ----------
     own_id : of the process, which is used where the settings name none
     loaded : the bundle that decides; None: the device has none, and asks nothing
-    publisher, air : what else goes over the connection
     clock : by which certificates expire
 
     Raises
@@ -99,22 +84,16 @@ def connect(
     logging.getLogger(__package__.partition(".")[0]).setLevel(logging.INFO)
     settings, keeper = link_config(config, own_id, clock)
     program, manifest = (None, None) if loaded is None else (loaded.machine.program, loaded.manifest)
-    link = Link(
-        settings, program, manifest, end_main_thread,
-        on_up=(lambda: None) if air is None else air.came_up,
-    )  # fmt: skip
-    if air is not None:
-        air.listen(link)
-    if loaded is not None:
-        if publisher is not None:
-            publisher.start(link.device_id, loaded.bundle.sha256, link)
-        beside.linked(link, loaded)
-    if keeper is not None:
-        keeper.start(link, FIRST_CONNECT_S)
-        return link
-    own_id.tell()
-    link.start(FIRST_CONNECT_S)
-    return link
+    link = Link(settings, program, manifest, end_main_thread)
+
+    def start() -> None:
+        if keeper is not None:
+            keeper.start(link, FIRST_CONNECT_S)
+            return
+        own_id.tell()
+        link.start(FIRST_CONNECT_S)
+
+    return link, start
 
 
 def link_config(config: RunConfig, own_id: OwnId, clock: Clock) -> tuple[LinkConfig, Keeper | None]:

@@ -15,9 +15,11 @@ from ..base.clock import Clock
 from ..base.record import record
 from ..device.lines import line_format
 from ..device.output import BLOCKED_S, Lines, note
+from ..device.surroundings import Companion, Part, Surroundings
 from ..errors import InputError
 from ..fleet.operations.complaints import Complaints
 from ..program.inner import inner_sensors
+from .checks import asked, check_one_part
 from .signals import on_end, switch_main_thread
 
 if TYPE_CHECKING:
@@ -26,15 +28,10 @@ if TYPE_CHECKING:
 
     from ..bundle.load import Loaded
     from ..device.device import Device, RuntimeConfig
-    from ..device.surroundings import ItemBank
     from ..fleet.operations.beside import Beside
-    from ..fleet.outbox.opening import Publisher
     from ..fleet.store.folder import Store
     from ..fleet.store.run import Run
     from ..link.link import Link
-    from ..more.audits.companion import Auditing
-    from ..more.drift.companion import Watching
-    from ..more.servo.companion import Budgets
     from ..settings.config import RunConfig
     from .connecting import OwnId
 
@@ -86,55 +83,55 @@ def run_bundle(
     with bank, _pace(loaded):
         for k in sorted(bank.dead):
             note(f"sensor {loaded.manifest.sensors[k]} has no source and counts as dead")
-        own_id, publisher, air, link = process.own_id, _publisher(config), None, None
-        auditing = _auditing(config, loaded, bank, publisher, stored)
-        clock = stored.clock() if stored is not None else Clock()
-        budgets = _budgets(config, loaded, clock)
-        if own_id is not None:
-            from .connecting import connect, own_facts, updates_of
+        link, clock = None, stored.clock() if stored is not None else Clock()
+        if process.own_id is not None:
+            from .connecting import connect, own_facts
 
-            air = updates_of(config, store) if store is not None else None
-            link = connect(config, own_id, loaded, beside, publisher, air, clock)
-        watching = _watching(process, loaded, bank, auditing, link)
-        sources = [s.facts for s in (stored, publisher, air, auditing, watching, budgets) if s is not None]
+            link, start = connect(config, process.own_id, loaded, beside, clock)
+            beside.link = link
+        parts = list[Part]()
+        run = Surroundings(config, loaded, bank, link, clock, beside.note, switch_main_thread, store, stored, parts)
+        for module in asked(config, is_trial=run.is_trial):
+            if hasattr(module, "make") and (part := module.make(run)) is not None:
+                parts.append(part)
+        if link is not None:
+            start()
+        sources = [source.facts for source in (stored, *parts) if source is not None]
         sources += [lambda: {"runtime": __version__}] if link is None else [partial(own_facts, link), link.served.facts]
-        seen_by, about = watching or auditing, cache(partial(_about, loaded))
+        about, seen_by = cache(partial(_about, loaded)), [part.bank for part in parts if part.bank is not None]
         device = Device(
-            loaded, bank if seen_by is None else seen_by.bank, link, process.loop,
+            loaded, [bank, *seen_by][-1], link, process.loop,
             facts=lambda: {**about(), **{key: value for facts in sources for key, value in facts().items()}},
-            tell=beside.note, companions=[c for c in (watching, budgets) if c is not None],
+            tell=beside.note, companions=[part for part in parts if isinstance(part, Companion)],
         )  # fmt: skip
         inner = inner_sensors(loaded.machine.program, loaded.manifest.features, loaded.manifest.sensors)
         complaints = Complaints(loaded.manifest, inner, beside.note)
         gc.freeze()
         gc.enable()
-        parts = 1 if loaded.joint is None else loaded.joint.joint.max_parts
-        longest_s = parts * (len(loaded.manifest.sensors) * timeout_s + config.deadline_ms / 1000)
+        most = 1 if loaded.joint is None else loaded.joint.joint.max_parts
+        longest_s = most * (len(loaded.manifest.sensors) * timeout_s + config.deadline_ms / 1000)
         beside.begin(device, loaded, longest_s)
         try:
             _begin(process, device, link, stored, has_news)
             if stored is not None:
-                _begin_stored(stored, loaded, auditing, link)
-            if air is not None and link is not None:
-                air.begin(link)
+                _begin_stored(stored, run)
+            for part in parts:
+                part.begins()
             for decision in _decisions(process, device, link, stored):
                 complaints.decided(decision)
-                if publisher is not None:
-                    publisher.decided(decision)
-                if auditing is not None:
-                    auditing.decided(decision, link)
-                if watching is not None and watching.decided(decision):
-                    device.report_soon()
+                for part in parts:
+                    if part.decided(decision):
+                        device.report_soon()
         except KeyboardInterrupt:
             pass  # stopped between two decisions
         finally:
-            if air is not None:
-                air.close()
+            beside.reload.act = None  # a part may still ask for a look at the store: the next run takes it
             on_end(beside.reload.tell if stored is None else stored.tell)
             beside.end()
-            for companion in (auditing, watching, publisher, budgets):  # audits become records before these are closed
-                if companion is not None:
-                    companion.stop()
+            for part in parts:
+                part.ended()
+            for part in parts:
+                part.stop()
             if link is not None:
                 link.stop(device.facts())
         if stored is not None and not stored.is_told:
@@ -160,15 +157,6 @@ def _about(loaded: Loaded) -> dict[str, Any]:
     return {"program": identity.told()}
 
 
-def _publisher(config: RunConfig) -> Publisher | None:
-    """What sends decisions to people, if any setting asks for it."""
-    if not (config.publish or config.outbox or config.audit):
-        return None
-    from ..fleet.outbox.opening import Publisher
-
-    return Publisher(config, note)
-
-
 def _bank(config: RunConfig, loaded: Loaded, timeout_s: float, tell: Callable[[str], None]) -> Any:
     """The bank of sensors, or of parts of items."""
     program, manifest = loaded.machine.program, loaded.manifest
@@ -179,25 +167,24 @@ def _bank(config: RunConfig, loaded: Loaded, timeout_s: float, tell: Callable[[s
             config.sensors, program, manifest, timeout_s=timeout_s, isolate=config.isolate, items=config.items,
             tell=tell,
         )  # fmt: skip
-    from ..device.joint import check_flags
     from ..device.parts import open_part_bank
 
-    check_flags(config)
+    check_one_part(config)
     return open_part_bank(
         config.sensors, program, manifest, loaded.joint.inner, timeout_s=timeout_s, items=config.items,
         isolate=config.isolate, tell=tell,
     )  # fmt: skip
 
 
-def _begin_stored(stored: Run, loaded: Loaded, auditing: Auditing | None, link: Link | None) -> None:
+def _begin_stored(stored: Run, run: Surroundings) -> None:
     """Begin the run of a slot; if its bundle is on trial, the trial's deadline runs from now on."""
-    promised = None if auditing is None else auditing.promised
+    loaded, link = run.loaded, run.link
     inner = inner_sensors(loaded.machine.program, loaded.manifest.features, loaded.manifest.sensors)
-    if link is None:
-        stored.begin(time.monotonic(), has_broker=False, promised=promised, inner=inner)
-    else:
-        unserved = link.served.unserved
-        stored.begin(time.monotonic(), has_broker=True, promised=promised, inner=inner, unserved=unserved)
+    stored.begin(
+        time.monotonic(), has_broker=link is not None, inner=inner,
+        promised=next((part.promised for part in run.parts if part.promised is not None), None),
+        unserved=(lambda: (0, "")) if link is None else link.served.unserved,
+    )  # fmt: skip
     _at_deadline(stored)
 
 
@@ -230,40 +217,6 @@ def _begin(
     on_end(stop)
     beside.watch()
     beside.reload.begin(reload)
-
-
-def _auditing(
-    config: RunConfig, loaded: Loaded, bank: ItemBank, publisher: Publisher | None, stored: Run | None
-) -> Auditing | None:
-    """The audits, if a flag or a trial asks for any."""
-    if loaded.joint is not None:  # a trial of items passes without audits
-        return None
-    if not (config.audit or (stored is not None and stored.is_trial and config.broker is not None)):
-        return None
-    from ..more.audits.companion import auditing_of
-
-    return auditing_of(config, loaded, bank, publisher, stored)
-
-
-def _watching(
-    process: Process, loaded: Loaded, bank: ItemBank, auditing: Auditing | None, link: Link | None
-) -> Watching | None:
-    """The promise that is tested again, and the drift monitors, if a flag asks for them."""
-    config = process.config
-    if config.drift is None:
-        return None
-    from ..more.drift.companion import watching_of
-
-    return watching_of(config, loaded, bank, auditing, link, process.beside.note)
-
-
-def _budgets(config: RunConfig, loaded: Loaded, clock: Clock) -> Budgets | None:
-    """The running budgets, if a flag asks for any."""
-    if (config.budget_per_hour, config.battery, config.until, config.max_forward_rate) == (None, None, None, None):
-        return None
-    from ..more.servo.companion import budgets_of
-
-    return budgets_of(config, loaded, clock, note)
 
 
 def _decisions(process: Process, device: Device, link: Link | None, stored: Run | None) -> Iterator[dict[str, Any]]:

@@ -20,7 +20,7 @@ from ..device.output import Lines, note
 from ..errors import HardcaseError
 from ..settings.config import RunConfig
 from .one_run import Process, run_bundle
-from .signals import interrupt, on_end, on_reload
+from .signals import interrupt, on_end, on_reload, switch_main_thread
 
 if TYPE_CHECKING:
     from ..bundle.load import Loaded
@@ -203,7 +203,8 @@ def _wait_for_bundle(process: Process, store: Store, error: NoBundleError) -> bo
         uses the id.
     """
     from ..fleet.store.run import clock_or_noted
-    from .connecting import connect, updates_of
+    from ..fleet.update.air import updates_of
+    from .connecting import connect
 
     config, beside = process.config, process.beside
     store.make()
@@ -220,12 +221,13 @@ def _wait_for_bundle(process: Process, store: Store, error: NoBundleError) -> bo
 
     on_end(end)
     assert process.own_id is not None
-    air = updates_of(config, store)
-    link = connect(config, process.own_id, None, beside, None, air, clock_or_noted(store))
+    link, start = connect(config, process.own_id, None, beside, clock_or_noted(store))
+    air = updates_of(config, store, link, switch_main_thread)
+    start()
     beside.watch()
     beside.systemd.ready("has no bundle to run, and waits for one")
     beside.reload.begin(ring)
-    air.begin(link)
+    air.begins()
     told: dict[str, Any] = {}
     say_at = time.monotonic()
     try:
@@ -238,7 +240,7 @@ def _wait_for_bundle(process: Process, store: Store, error: NoBundleError) -> bo
                 told = facts
             bell.acquire(timeout=LOOK_S)
     finally:
-        air.close()
+        air.ended()
         beside.reload.take()
         link.stop({**_facts_without(store, str(error)), **air.facts()})
         if not ends:

@@ -19,7 +19,7 @@ from ..fleet.operations.unit import unit
 from ..settings.config import RunConfig, changed
 from ..settings.run_toml import text_of
 from ..settings.table import RUN_TOML, flag_of
-from .checks import check_settings, loop_of
+from .checks import check_one_part, check_settings, loop_of
 
 if TYPE_CHECKING:
     from ..bundle.load import Loaded
@@ -130,10 +130,9 @@ def _check_bundle(config: RunConfig, loaded: Loaded, root: Path) -> None:
     loop_of(config).check_size(loaded)
     wanted, replay = wanted_of(loaded.machine.program, loaded.manifest), Replay
     if loaded.joint is not None:
-        from ..device.joint import check_flags
         from ..device.parts import NO_PARTS, PartReplay
 
-        check_flags(config)
+        check_one_part(config)
         wanted, replay = [w for s, w in enumerate(wanted) if s not in loaded.joint.inner], PartReplay
         if config.items is None and "replay" not in kinds_of(config.sensors):
             raise InputError(NO_PARTS)

@@ -10,17 +10,19 @@ from pathlib import Path
 
 import pytest
 
+from hardcase_edge.base.clock import Clock
 from hardcase_edge.bundle.monitors import Histogram, Monitors, Prediction, Residual
 from hardcase_edge.bundle.prices import Prices
 from hardcase_edge.cli import main
 from hardcase_edge.device.device import Device, RuntimeConfig
+from hardcase_edge.device.surroundings import Surroundings
 from hardcase_edge.fleet.operations.metrics import Metrics
 from hardcase_edge.link.wire import OK, Reply
 from hardcase_edge.more.audits.audits import Audits
 from hardcase_edge.more.audits.bank import AuditedBank
 from hardcase_edge.more.audits.companion import Auditing
 from hardcase_edge.more.audits.draws import Draws
-from hardcase_edge.more.drift.companion import FILE, Memory, Watching, watching_of
+from hardcase_edge.more.drift.companion import FILE, Memory, Watching, make
 from hardcase_edge.more.drift.promise import Promise
 from hardcase_edge.more.drift.reaction import LOOK, PROBE, most_wrong
 from hardcase_edge.more.drift.stability import LASTING, WINDOW
@@ -116,8 +118,9 @@ def test_a_rule_that_a_bundle_never_starts_is_told_in_one_line(manifest, why):
     loaded, notes = make_loaded(claims=CLAIM), list[str]()
     loaded = replace(loaded, manifest=replace(loaded.manifest, **manifest))
     args = RunConfig(drift="watch", on_broken="forward", audit="1%", deadline_ms=1_000)
-    audits = Auditing(Audits(0.01, 0.0, 2.0, Draws()), Draws(), loaded, make_bank([]), None, None)
-    watching_of(args, loaded, FakeBank([]), audits, FakeLink([]), notes.append)
+    audits = Auditing(Audits(0.01, 0.0, 2.0, Draws()), Draws(), loaded, make_bank([]), None, None, None)
+    around = (FakeBank([]), FakeLink([]), Clock(), notes.append, print, None, None, [audits])
+    make(Surroundings(args, loaded, *around))  # type: ignore[arg-type]
     told = [f"--on-broken forward has no effect: {why}"] if why else []
     assert [line for line in notes if "on-broken" in line] == told
 

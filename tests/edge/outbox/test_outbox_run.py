@@ -16,7 +16,9 @@ from hardcase.cli import main as cloud_main
 from hardcase_cloud.keep.records.database import Database
 from hardcase_cloud.keep.records.keeper import Keeper
 from hardcase_edge import __version__
+from hardcase_edge.base.clock import Clock
 from hardcase_edge.cli import main, run_config
+from hardcase_edge.device.surroundings import Surroundings
 from hardcase_edge.errors import InputError
 from hardcase_edge.fleet.outbox.opening import Publisher
 from hardcase_edge.fleet.outbox.outbox import BURST, MOST_NEW, Direct, Outbox
@@ -25,7 +27,7 @@ from hardcase_edge.link.address import parse_address
 from hardcase_edge.link.connection import Connection, ConnectionConfig
 from hardcase_edge.link.wire import decision_topic
 from hardcase_edge.more.audits.bank import AuditedBank
-from hardcase_edge.more.audits.companion import auditing_of
+from hardcase_edge.more.audits.companion import make
 from hardcase_edge.running.checks import check_settings
 from hardcase_edge.settings.config import RunConfig
 from hardcase_export.joint.build import export_chain
@@ -201,10 +203,10 @@ def test_a_wrong_flag_is_told_in_one_line(tmp_path, words, line):
 
 
 def test_a_wrong_share_of_audits_is_told_before_anything_is_opened(tmp_path):
-    loaded, bank = make_loaded(), FakeBank([])
+    around = (make_loaded(), FakeBank([]), None, Clock(), print, print, None, None, [])
     with pytest.raises(InputError, match="--audit is '1'; give a percentage"):
-        auditing_of(arguments(tmp_path, "--audit", "1", "--broker", "mqtt://h"), loaded, bank, None, None)
-    assert auditing_of(arguments(tmp_path, "--broker", "mqtt://h"), loaded, bank, None, None) is None
+        make(Surroundings(arguments(tmp_path, "--audit", "1", "--broker", "mqtt://h"), *around))
+    assert make(Surroundings(arguments(tmp_path, "--broker", "mqtt://h"), *around)) is None
 
 
 def arguments(tmp_path, *words: str) -> RunConfig:

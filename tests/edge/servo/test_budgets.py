@@ -490,8 +490,9 @@ def test_a_trial_asks_about_decisions_for_which_the_promise_was_made(price: floa
     bank.next_item()
     link = SimpleNamespace(ask_aside=lambda readings, deadline_s, tell: asked.append(readings) or True)
     draws = Draws(bytes(32))
-    auditing = Auditing(Audits(0.0, 1.0, 2.0, draws), draws, loaded, bank, None, SimpleNamespace(wants_audit=True))
-    auditing.decided({"label": "high", "route": "local", "price": price}, link)
+    trial: Any = SimpleNamespace(wants_audit=True)
+    auditing = Auditing(Audits(0.0, 1.0, 2.0, draws), draws, loaded, bank, link, None, trial)
+    auditing.decided({"label": "high", "route": "local", "price": price})
     assert len(asked) == is_asked
 
 

@@ -54,11 +54,11 @@ def test_nothing_runs_until_a_message_comes_and_a_flood_before_the_first_decisio
     for _ in range(MOST_WAITING + 5):
         take(b"what")
     assert n_threads() == 0
-    air.begin(link)  # type: ignore[arg-type]
+    air.begins()
     assert n_threads() == 1
     while air.facts().get("updates", {}).get("malformed") != MOST_WAITING:
         pass
-    air.close()
+    air.ended()
     assert air.facts()["updates"] == {"malformed": MOST_WAITING, "flooded": 5}
     assert n_threads() == 0
 
@@ -70,10 +70,10 @@ def test_an_offer_that_has_expired_by_the_noted_time_is_refused(tmp_path):
     rig.store.note_time(int(NOW) + 100)
     air = make_air(tmp_path, note=notes.append)
     air.listen(link)  # type: ignore[arg-type]
-    air.begin(link)  # type: ignore[arg-type]
+    air.begins()
     link.listeners[update_topic("dev-1")](pack_offer(rig.offer_of(NEW)))
     until(lambda: notes)
-    air.close()
+    air.ended()
     assert "timestamp 1 expired" in notes[0]
 
 
@@ -83,7 +83,7 @@ def test_whatever_a_check_raises_the_next_good_offer_is_taken(tmp_path, monkeypa
     air = make_air(tmp_path, note=notes.append, on_ready=lambda: ready.append(True))
     air.listen(link)  # type: ignore[arg-type]
     link.send = lambda topic, payload: rig.send(payload)  # type: ignore[method-assign]
-    air.begin(link)  # type: ignore[arg-type]
+    air.begins()
     take = link.listeners[update_topic("dev-1")]
     first = rig.offer_of(NEW)
     second = rig.offer_of(NEWER)
@@ -115,7 +115,7 @@ def test_whatever_a_check_raises_the_next_good_offer_is_taken(tmp_path, monkeypa
     until(lambda: take(pack_offer(second)) or bool(rig.fetched))
     feed(NEWER)
     assert ready
-    air.close()
+    air.ended()
 
 
 def test_hours_that_are_not_hours_are_refused_at_the_start(tmp_path):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run does beside deciding: it tells systemd, keeps metrics, shows itself to Home Assistant, and reloads.
+"""What a run does beside deciding: it tells systemd, keeps metrics, and reloads.
 
 Every part is off unless an argument or the environment asks for it, and none may stop a decision: what cannot be
 written or sent is told once. The decision loop calls ``decided`` after each decision and ``alarm`` runs on its thread,
@@ -46,6 +46,8 @@ class Beside:
     ----------
     note : Repeats
         For lines that may repeat.
+    link : Link or None
+        That of the run under way.
     goes_on : bool
         Whether this process becomes another one that decides.
 
@@ -62,7 +64,7 @@ class Beside:
         self.goes_on = False
         self._config, self._version = config, version
         self._device: Device | None = None
-        self._link: Link | None = None
+        self.link: Link | None = None
         self._metrics: Metrics | None = None
         self._page: Page | None = None
         self._file: Path | None = None
@@ -88,17 +90,6 @@ class Beside:
             self._page.close()
 
     # ------------------------------------------------------------ one run
-
-    def linked(self, link: Link | None, loaded: Loaded) -> None:
-        """There is a link, which is about to connect: Home Assistant's message goes out on each connection."""
-        self._link = link
-        shown, removed = self._config.home_assistant, self._config.home_assistant_remove
-        if link is None or (shown is None and removed is None):
-            return
-        from .discovery import config_topic, payload
-
-        message = b"" if shown is None else payload(link.device_id, loaded.manifest, self._version)
-        link.retain(config_topic(link.device_id, shown or removed or ""), message)
 
     def begin(self, device: Device, loaded: Loaded, longest_s: float) -> None:
         """The first decision is about to be made.
@@ -142,14 +133,14 @@ class Beside:
         """The run has ended, and perhaps another is loaded."""
         if self._metrics is not None:
             self._write()
-        self._device = self._link = None
+        self._device = self.link = None
         self.watch()
         if self.reload.is_due and not self.reload.is_told:
             self.systemd.reloading()
 
     def text(self) -> str:
         """The page of metrics; called on the page's thread, too."""
-        device, link, metrics = self._device, self._link, self._metrics
+        device, link, metrics = self._device, self.link, self._metrics
         if device is None or metrics is None:
             return ""
         facts = device.facts()
@@ -172,7 +163,7 @@ class Beside:
     def _status(self) -> str:
         """What ``systemctl status`` shows."""
         counters = self._device.counters if self._device is not None else {}
-        cloud = "" if self._link is None else f", broker {'there' if self._link.is_connected else 'away'}"
+        cloud = "" if self.link is None else f", broker {'there' if self.link.is_connected else 'away'}"
         return f"{counters.get('asked', 0)} decisions, {counters.get('degraded', 0)} degraded{cloud}"
 
 

@@ -12,14 +12,19 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
+from ... import __version__
 from ...base.sha256 import sha256
 from ...errors import InputError
 from ...link.wire import decision_topic, facts_topic, status_topic
 
 if TYPE_CHECKING:
     from ...bundle.manifest import Manifest
+    from ...device.surroundings import Surroundings
+    from ...settings.config import RunConfig
 
-__all__ = ["PREFIX", "checked_prefix", "config_topic", "payload"]
+__all__ = ["ONE_PART", "PREFIX", "check", "checked_prefix", "config_topic", "make", "payload"]
+
+ONE_PART = {"home_assistant": "Home Assistant shows one answer"}
 
 PREFIX = "homeassistant"  # where Home Assistant looks unless its user has changed it
 MAX_OPTIONS = 200  # classes that are named; beyond, the entity is a plain text
@@ -35,6 +40,23 @@ VERSIONS = (
     "{{ {'installed_version': value_json.bundle[:12], "
     "'latest_version': (value_json.latest | default(value_json.bundle, true))[:12]} | to_json }}"
 )
+
+
+def check(config: RunConfig) -> None:
+    """Refuse a message that would reach nobody."""
+    if config.broker is None:
+        raise InputError("Home Assistant hears of a device from its broker; name it with --broker")
+    for prefix in (config.home_assistant, config.home_assistant_remove):
+        if prefix is not None:
+            checked_prefix(prefix)
+
+
+def make(run: Surroundings) -> None:
+    """Have the message go out on each connection; nothing is left to do in the run."""
+    shown, removed, link = run.config.home_assistant, run.config.home_assistant_remove, run.link
+    if link is not None:
+        message = b"" if shown is None else payload(link.device_id, run.loaded.manifest, __version__)
+        link.retain(config_topic(link.device_id, shown or removed or ""), message)
 
 
 def checked_prefix(prefix: str) -> str:

@@ -14,16 +14,28 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
+from typing import TYPE_CHECKING
 
 from ...base.files import check_replaceable
 from ...errors import InputError, one_line
 
-__all__ = ["Page", "check_name", "checked_address", "checked_file", "write_file"]
+if TYPE_CHECKING:
+    from ...settings.config import RunConfig
+
+__all__ = ["Page", "check", "checked_address", "checked_file", "write_file"]
 
 MAX_REQUEST_BYTES = 8_192
 TIMEOUT_S = 2.0  # for a whole connection
 QUEUE = 4
 TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def check(config: RunConfig) -> None:
+    """Refuse an address that is none or that everyone could read, and a file that node_exporter would not."""
+    if config.metrics is not None:
+        checked_address(config.metrics, is_public=config.metrics_public)
+    if config.metrics_file is not None:
+        check_name(config.metrics_file)
 
 
 class Page:

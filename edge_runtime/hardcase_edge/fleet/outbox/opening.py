@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
 from pathlib import Path
@@ -11,9 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from ...base.clock import RELEASED
 from ...base.files import remove_leftovers
+from ...device.output import note
+from ...device.surroundings import Part
 from ...errors import InputError
 from ...link.wire import ack_topic
 from ...settings.config import RunConfig
+from ...settings.table import DEFAULTS, check_values
 from ...settings.values import ALL, OUTBOX_FOLDER, parse_bytes
 from .boot import next_boot, random_boot
 from .outbox import Direct, Outbox
@@ -22,16 +24,41 @@ from .records import Recorder, Rule
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from ...device.surroundings import Surroundings
     from ...link.link import Link
     from ...program.readings import Reading
     from .records import Made
 
-__all__ = ["Publisher"]
+__all__ = ["Publisher", "check", "make"]
 
 FLOOR = float(RELEASED)  # a clock that shows an earlier time is not known
 
 
-class Publisher:
+def check(config: RunConfig) -> None:
+    """Refuse records without a broker, and settings of an outbox that is not asked for."""
+    is_asked = bool(config.publish or config.outbox or config.audit)
+    if is_asked and config.broker is None:
+        raise InputError("--publish, --audit and --outbox need a broker; name one with --broker")
+    check_values(config, ("outbox_rate", "outbox_days"))
+    if config.outbox_rate != DEFAULTS.outbox_rate and not is_asked:
+        raise InputError("--outbox-rate needs --publish, --audit or --outbox, which make the records that it limits")
+    is_kept_otherwise = (config.outbox_days, config.outbox_drop) != (DEFAULTS.outbox_days, DEFAULTS.outbox_drop)
+    if not config.outbox and is_kept_otherwise:
+        raise InputError("--outbox-days and --outbox-drop need --outbox, which keeps records")
+    check_values(config, [key for key in ("audit", "outbox", "publish") if getattr(config, key)])
+
+
+def make(run: Surroundings) -> Publisher | None:
+    """What sends decisions to people."""
+    config = run.config
+    if run.link is None or not (config.publish or config.outbox or config.audit):
+        return None
+    publisher = Publisher(config, note)
+    publisher.start(run.link.device_id, run.loaded.bundle.sha256, run.link)
+    return publisher
+
+
+class Publisher(Part):
     """Makes records of the decisions that are to reach people, and hands them on.
 
     Parameters
@@ -56,6 +83,8 @@ class Publisher:
     def _start(self, config: RunConfig, note: Callable[[str], None]) -> int:
         if config.outbox is None and config.store is None:
             return random_boot()
+        import fcntl
+
         self._folder = Path(config.outbox_folder or (Path(config.store) / "outbox" if config.store else OUTBOX_FOLDER))
         try:
             self._folder.mkdir(parents=True, exist_ok=True)

@@ -13,25 +13,53 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from ...base.clock import Clock
-from ...errors import HardcaseError, one_line, type_and_line
+from ...device.output import note
+from ...device.surroundings import Part
+from ...errors import HardcaseError, InputError, one_line, type_and_line
 from ...link.wire import fetch_topic, update_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from ...device.surroundings import Surroundings
     from ...link.link import Link
+    from ...settings.config import RunConfig
     from ..store.folder import Store
     from .updater import Updater
 
-__all__ = ["Air"]
+__all__ = ["Air", "check", "make", "updates_of"]
 
 MOST_WAITING = 80  # messages; two windows of chunks and some offers
 STOP_S = 2.0  # how long the end of a run waits for a write; what is checked then is checked again at the next start
 NICE = 10  # of the thread, where the system lets threads have their own
 
 
-class Air:
+def check(config: RunConfig) -> None:
+    """Refuse metered hours that are none, or without updates."""
+    if config.metered is not None:
+        from .metered import parse_metered
+
+        parse_metered(config.metered)
+        if config.store is None or config.broker is None:
+            raise InputError("--metered needs --store and --broker: it pauses updates from the one into the other")
+
+
+def make(run: Surroundings) -> Air | None:
+    """What takes bundles from the broker into the store, where there are both."""
+    if run.store is None or run.link is None:
+        return None
+    return updates_of(run.config, run.store, run.link, run.on_news)
+
+
+def updates_of(config: RunConfig, store: Store, link: Link, on_news: Callable[[], None]) -> Air:
+    """The same, whether a bundle decides or not."""
+    air = Air(store, key=config.trust, metered=config.metered, note=note, on_ready=on_news)
+    air.listen(link)
+    return air
+
+
+class Air(Part):
     """The updates of one run of a store's slot.
 
     Parameters
@@ -75,6 +103,7 @@ class Air:
 
     def listen(self, link: Link) -> None:
         """Hear what comes for this device over this link, which is not up yet."""
+        self._link, link.on_up = link, self.came_up
         self._topic = fetch_topic(link.device_id)
         link.listen(update_topic(link.device_id), self._put)
 
@@ -83,13 +112,13 @@ class Air:
         if self._thread is not None or self._queue:
             self._put(None)
 
-    def begin(self, link: Link) -> None:
+    def begins(self) -> None:
         """The run makes decisions from now on, and ``on_ready`` may be called."""
         with self._changed:
-            self._link, self._is_open = link, True
+            self._is_open = True
             self._start()
 
-    def close(self) -> None:
+    def ended(self) -> None:
         """The run ends: ``on_ready`` is not called any more."""
         with self._changed:
             self._is_closed = True

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ...bundle.agreement import above_shipped, promised_share
 from ...device.output import note
+from ...device.surroundings import Part
 from ...link.wire import OK
 from ...program.cost import Meter, to_unit
 from ...sensors.specs import timeout_s_of
-from ...settings.config import RunConfig
 from ...settings.values import parse_share
 from .audits import Audit, Audits
 from .bank import AuditedBank
@@ -27,40 +27,47 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ...bundle.load import Loaded
-    from ...device.surroundings import ItemBank
+    from ...device.surroundings import Surroundings
     from ...fleet.outbox.evidence import Evidence
     from ...fleet.outbox.opening import Publisher
     from ...fleet.store.run import Run
     from ...link.link import Link
     from ...link.wire import Reply
 
-__all__ = ["Auditing", "agrees", "auditing_of", "is_told"]
+__all__ = ["ONE_PART", "Auditing", "agrees", "is_told", "make"]
+
+ONE_PART = {"audit": "an audit holds the readings of one part"}
 
 
-def auditing_of(
-    config: RunConfig, loaded: Loaded, bank: ItemBank, publisher: Publisher | None, stored: Run | None
-) -> Auditing | None:
-    """The audits that the flags and a trial ask for; None if there are none.
+def make(run: Surroundings) -> Auditing | None:
+    """The audits that the settings and a trial ask for; None if there are none.
 
     Raises
     ------
     InputError
         A share is not a number from 0 to 1.
     """
+    config, loaded = run.config, run.loaded
+    if loaded.joint is not None:  # a trial of items passes without audits
+        return None
     ask = parse_share(config.trial_audit_share, "--trial-audit-share")
     keep = 0.0 if config.audit is None else parse_share(config.audit, "--audit")
-    is_trial = stored is not None and stored.is_trial and config.broker is not None
-    if not keep and not (is_trial and _promised(loaded) is not None):
+    if not keep and not (run.is_trial and _promised(loaded) is not None):
         return None
+    publisher = None
+    if keep:
+        from ...fleet.outbox.opening import Publisher
+
+        publisher = run.part(Publisher)
     draws = Draws()
     audits = Audits(keep, ask, config.deadline_ms / 1000, draws)
-    audited = AuditedBank(bank, loaded.machine.program, config.item_size)
     evidence = None
-    if keep and (functions := getattr(bank, "witnesses", {})):
+    if keep and (functions := getattr(run.bank, "witnesses", {})):
         from ...fleet.outbox.evidence import Evidence
 
         evidence = Evidence(functions, timeout_s_of(config.sensor_timeout_ms), note)
-    return Auditing(audits, draws, loaded, audited, publisher, stored, evidence)
+    audited = AuditedBank(run.bank, loaded.machine.program, config.item_size)
+    return Auditing(audits, draws, loaded, audited, run.link, publisher, run.stored, evidence)
 
 
 def _promised(loaded: Loaded) -> float | None:
@@ -77,7 +84,7 @@ class Retest(Protocol):
         """F0 gives the same answer, or does not."""
 
 
-class Auditing:
+class Auditing(Part):
     """One run's audits.
 
     Parameters
@@ -86,6 +93,7 @@ class Auditing:
     draws : by which they draw
     loaded : the bundle that decides
     bank : for the device, in place of its own
+    link : to the cloud, where there is one
     publisher : of records, where there is one
     stored : the run of a store's slot, where there is one
     evidence : asked for a picture or a sound of an audit that is kept; None: no plug-in gives any
@@ -98,11 +106,13 @@ class Auditing:
         What is told each answer of f0; while there is one, f0 is asked about every audit that is kept.
     """
 
+    bank: AuditedBank
+
     def __init__(
-        self, audits: Audits, draws: Draws, loaded: Loaded, bank: AuditedBank, publisher: Publisher | None,
-        stored: Run | None, evidence: Evidence | None = None,
+        self, audits: Audits, draws: Draws, loaded: Loaded, bank: AuditedBank, link: Link | None,
+        publisher: Publisher | None, stored: Run | None, evidence: Evidence | None = None,
     ) -> None:  # fmt: skip
-        self._evidence = evidence
+        self._evidence, self._link = evidence, link
         self.bank, self.promised = bank, _promised(loaded)
         self.retest: Retest | None = None
         self._audits, self._draws, self._publisher, self._stored = audits, draws, publisher, stored
@@ -110,10 +120,11 @@ class Auditing:
         self._request_cost = to_unit(Meter(loaded.machine.program).request_cost)
         self._replies: deque[tuple[Audit, Reply]] = deque()
 
-    def decided(self, decision: Mapping[str, Any], link: Link | None) -> None:
+    def decided(self, decision: Mapping[str, Any]) -> None:
         """A decision is on its way to its reader."""
         if self._replies or self._audits.open is not None:
             self._look()
+        link = self._link
         can_ask = link is not None and is_told(decision) and self._is_promised(decision)
         is_trial = can_ask and self._stored is not None and self._stored.wants_audit
         is_kept, is_asked = self._audits.drawn(
@@ -135,7 +146,7 @@ class Auditing:
         """Whether the bundle's promise holds for it: not at a higher price than the shipped one."""
         return above_shipped(decision, self._manifest.shipped) <= 0
 
-    def stop(self) -> None:
+    def ended(self) -> None:
         """No decision follows: what is known by now is kept, and the seed of the draws is told."""
         self._draws.end()
         self._look()

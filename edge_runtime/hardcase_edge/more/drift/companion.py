@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...base.files import read_bounded, remove_leftovers, write_whole
 from ...bundle.agreement import above_shipped
+from ...device.surroundings import Part
 from ...errors import InputError
 from ...link.wire import OK
 from ...program.cost import Meter, to_micro, to_unit
@@ -21,7 +22,7 @@ from ...sensors.trouble import Episode
 from ...settings.config import RunConfig
 from ...settings.values import ACT, ALARM, FORWARD
 from ..audits.bank import AuditedBank
-from ..audits.companion import agrees, is_told
+from ..audits.companion import Auditing, agrees, is_told
 from ..audits.draws import Draws
 from .promise import BROKEN, Promise, promise_of
 from .reaction import place_of
@@ -32,13 +33,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ...bundle.load import Loaded
-    from ...device.surroundings import Case, ItemBank
+    from ...device.surroundings import Case, Surroundings
     from ...link.link import Link
     from ...link.wire import Reply
-    from ..audits.companion import Auditing
     from .reaction import Rest
 
-__all__ = ["Watching", "watching_of"]
+__all__ = ["ONE_PART", "Watching", "check", "make"]
+
+ONE_PART = {"drift": "its monitors and its promise are about decisions of one part"}
 
 FILE = "promise.json"
 MAX_BYTES = 32_768
@@ -49,11 +51,17 @@ EVERY_S = 600.0  # between two writes of the file, because cards wear out
 Record = dict[str, Any]
 
 
-def watching_of(
-    config: RunConfig, loaded: Loaded, bank: ItemBank, auditing: Auditing | None, link: Link | None,
-    note: Callable[[str], None],
-) -> Watching | None:  # fmt: skip
-    """What the flags and the bundle ask for; None if there is nothing to watch."""
+def check(config: RunConfig) -> None:
+    """Refuse a rule for a broken promise that nothing tests."""
+    if config.on_broken is not None and config.drift is None:
+        raise InputError("--on-broken needs --drift, which tests the promise")
+    if config.on_broken == FORWARD and not config.audit:
+        raise InputError(f"--on-broken {FORWARD} needs --broker and --audit, by which f0 tests the promise")
+
+
+def make(run: Surroundings) -> Watching | None:
+    """What the settings and the bundle ask for; None if there is nothing to watch."""
+    config, loaded, note, auditing = run.config, run.loaded, run.note, run.part(Auditing)
     manifest, program = loaded.manifest, loaded.machine.program
     monitors = manifest.monitors
     if monitors is None:
@@ -64,14 +72,14 @@ def watching_of(
         note(f"--on-broken {FORWARD} has no effect: {reason}")
     if promise is None and monitors is None:
         return None
-    audited = AuditedBank(bank, program, config.item_size) if auditing is None else auditing.bank
+    audited = AuditedBank(run.bank, program, config.item_size) if auditing is None else auditing.bank
     memory = None
     if config.store is not None and promise is not None:
         memory = Memory(config.store, loaded.bundle.sha256, promise, note)
     if auditing is not None and promise is not None and promise.agreement is not None and config.audit:
         auditing.retest = promise
     watch = None if monitors is None else Watch(monitors, program, manifest.shipped)
-    return Watching(config, loaded, audited, link, promise, watch, memory, note)
+    return Watching(config, loaded, audited, run.link, promise, watch, memory, note)
 
 
 def _why_idle(loaded: Loaded, promise: Promise | None) -> str:
@@ -85,7 +93,7 @@ def _why_idle(loaded: Loaded, promise: Promise | None) -> str:
     return ""
 
 
-class Watching:
+class Watching(Part):
     """One run's promise and monitors; for the device, a companion of each case (``device.surroundings.Companion``).
 
     Parameters
@@ -97,6 +105,8 @@ class Watching:
     promise, watch, memory : each None where there is none
     note : called with each line that a user should read
     """
+
+    bank: AuditedBank
 
     def __init__(
         self, config: RunConfig, loaded: Loaded, bank: AuditedBank, link: Link | None, promise: Promise | None,
@@ -230,7 +240,7 @@ class Watching:
             return facts
         return {**facts, "drift": self._watch.facts(self._manifest.features, self._manifest.sensors, acts=self._acts)}
 
-    def stop(self) -> None:
+    def ended(self) -> None:
         """No decision follows."""
         if self._memory is not None:
             self._memory.write()

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...bundle.load import Loaded
 from ...bundle.prices import LEVEL, Prices, can_move
+from ...device.output import note
+from ...device.surroundings import Part
 from ...errors import InputError
 from ...program.cost import to_micro, to_unit
 from ...program.definition import Opaque
@@ -27,15 +29,18 @@ if TYPE_CHECKING:
 
     from ...base.clock import Clock
     from ...bundle.manifest import Manifest
-    from ...device.surroundings import Case
+    from ...device.surroundings import Case, Surroundings
 
-__all__ = ["Budgets", "budgets_of", "check_budgets", "plan_of"]
+__all__ = ["ONE_PART", "Budgets", "budgets_of", "check", "make", "plan_of"]
+
+_PACE = "a running budget paces decisions of one part"
+ONE_PART = {"budget_per_hour": _PACE, "battery": _PACE, "max_forward_rate": _PACE}
 
 PAID_IN_A_ROW = 20  # decisions after which a plan that could not pay is said to pay again
 SAVE_EVERY_MS = 600_000  # for the time that is left of a battery's plan; what is spent is saved before
 
 
-def check_budgets(config: RunConfig) -> None:
+def check(config: RunConfig) -> None:
     """Refuse running budgets of which no plan can be made, whatever the bundle.
 
     Raises
@@ -47,6 +52,11 @@ def check_budgets(config: RunConfig) -> None:
     if (config.battery is None) != (config.until is None):
         raise InputError("--battery and --until need each other: an energy, and the date until which it is to last")
     check_values(config, ("until", "max_forward_rate"))
+
+
+def make(run: Surroundings) -> Budgets | None:
+    """The running budgets of a run; None without one."""
+    return budgets_of(run.config, run.loaded, run.clock, note)
 
 
 def budgets_of(
@@ -67,7 +77,7 @@ def budgets_of(
     InputError
         A flag cannot be used with this bundle, or the file cannot be.
     """
-    check_budgets(config)
+    check(config)
     if (config.budget_per_hour, config.battery, config.max_forward_rate) == (None, None, None):
         return None
     manifest, prices = loaded.manifest, loaded.manifest.prices
@@ -162,7 +172,7 @@ def plan_of(
     return plan, until
 
 
-class Budgets:
+class Budgets(Part):
     """Running budgets, a companion of each case (``device.surroundings.Companion``).
 
     Parameters

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parts of a run: one table names them, and each is imported when a setting asks for it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import hardcase_edge
+from hardcase_edge.cli import main, run_config
+from hardcase_edge.errors import InputError
+from hardcase_edge.running.checks import ON_TRIAL, PARTS, check_one_part, check_settings
+from hardcase_edge.settings.config import RunConfig
+from hardcase_edge.settings.table import DEFAULTS
+from tests.helpers.edge.device import make_bundle_bytes
+
+IMPORTED_BY = {".more.drift.companion": {".more.audits.companion"}}  # what a part builds on
+VALUES = {"outbox_days": 1.0, "outbox_rate": 1.0, "budget_per_hour": 1.0, "battery": 1.0}  # the others are texts
+STRANGER = """
+from hardcase_edge.device.surroundings import Part
+from hardcase_edge.errors import InputError
+
+told = []
+
+def check(config):
+    told.append("check")
+    if config.coin_seed == 7:
+        raise InputError("seven is mine")
+
+class Stranger(Part):
+    def begins(self): told.append("begins")
+    def begin(self, case): told.append("begin")
+    def end(self, case): told.append("end")
+    def decided(self, decision): told.append("decided " + decision["route"])
+    def facts(self): return {"drift": {"moved": {"a feature": 0.5}, "suspects": {}, "without": []}}
+    def ended(self): told.append("ended")
+    def stop(self): told.append("stop")
+
+def make(run):
+    assert run.link is None and run.part(Stranger) is None and not run.is_trial
+    told.append("make")
+    return Stranger()
+"""
+
+
+def test_each_part_is_a_module_with_settings_that_exist() -> None:
+    assert set(PARTS) >= ON_TRIAL
+    for name, keys in PARTS.items():
+        module = import_module(name, "hardcase_edge")
+        assert hasattr(module, "check") or hasattr(module, "make"), name
+        assert keys, name
+        assert {*keys, *getattr(module, "ONE_PART", {})} <= set(RunConfig.__annotations__), name
+
+
+def loaded_by(code: str, *words: str) -> set[str]:
+    """The parts that a new process has imported when it ends."""
+    tail = "; import sys; print(*[name.removeprefix('hardcase_edge') for name in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", code + tail, *words], capture_output=True, text=True, timeout=60, check=True,
+        env={**os.environ, "PYTHONPATH": str(Path(hardcase_edge.__file__).parent.parent)},
+    )  # fmt: skip
+    return set(PARTS) & set(done.stdout.splitlines()[-1].split())
+
+
+@pytest.mark.parametrize("key", sorted({key for keys in PARTS.values() for key in keys}))
+def test_a_setting_imports_the_parts_that_it_asks_for_and_no_other(key: str) -> None:
+    value = VALUES.get(key, "1%")
+    assert value != getattr(DEFAULTS, key)
+    code = "from hardcase_edge.settings.config import RunConfig; from hardcase_edge.running.checks import asked"
+    asked = {name for name, keys in PARTS.items() if key in keys}
+    wanted = asked.union(*(IMPORTED_BY.get(name, set()) for name in asked))
+    assert loaded_by(f"{code}; list(asked(RunConfig({key}={value!r})))") == wanted
+
+
+@pytest.fixture
+def run_words(tmp_path: Path) -> list[str]:
+    (tmp_path / "b.hcb").write_bytes(make_bundle_bytes())
+    (tmp_path / "one_value.py").write_text("def read(sensor):\n    return [1.0] * (1 if sensor == 'x' else 5)\n")
+    return ["run", str(tmp_path / "b.hcb"), "--sensors", "one_value:read", "--count", "2"]
+
+
+def test_a_run_that_asks_for_no_part_imports_none(run_words: list[str], tmp_path: Path) -> None:
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from hardcase_edge.cli import main; main(sys.argv[1:])"
+    assert loaded_by(code, *run_words) == set()
+
+
+def test_a_part_of_a_stranger_needs_the_table_alone(
+    run_words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("stranger_a", "stranger_b"):
+        (tmp_path / f"{name}.py").write_text(STRANGER)
+        monkeypatch.setitem(PARTS, name, ("coin_seed",))
+    monkeypatch.syspath_prepend(tmp_path)
+    assert main([*run_words, "--metrics-file", str(tmp_path / "m.prom")]) == 0
+    assert not {"stranger_a", "stranger_b"} & set(sys.modules)
+
+    import stranger_a
+    import stranger_b
+
+    stranger_b.told = stranger_a.told
+    assert main([*run_words, "--coin-seed", "3", "--metrics-file", str(tmp_path / "m.prom")]) == 0
+    case = ["begin", "begin", "end", "end", "decided local", "decided local"]
+    ends = ["ended", "ended", "stop", "stop"]
+    assert stranger_a.told == ["check", "check", "make", "make", "begins", "begins", *case, *case, *ends]
+    assert "a feature" in (tmp_path / "m.prom").read_text(), "its facts are the device's"
+    capfd.readouterr()
+    assert main([*run_words, "--coin-seed", "7"]) == 2
+    assert capfd.readouterr() == ("", "hardcase-edge: seven is mine\n")
+
+
+CONTRADICTIONS = [
+    ("--metered 22:00-06:00", "--metered needs --store and --broker: it pauses updates from the one into the other"),
+    ("--publish all", "--publish, --audit and --outbox need a broker; name one with --broker"),
+    ("--outbox-rate 5", "--outbox-rate needs --publish, --audit or --outbox, which make the records that it limits"),
+    ("--outbox-days 5", "--outbox-days and --outbox-drop need --outbox, which keeps records"),
+    ("--outbox-drop sample", "--outbox-days and --outbox-drop need --outbox, which keeps records"),
+    ("--on-broken alarm", "--on-broken needs --drift, which tests the promise"),
+    (
+        "--drift watch --on-broken forward",
+        "--on-broken forward needs --broker and --audit, by which f0 tests the promise",
+    ),
+    ("--until 2099-01-01", "--battery and --until need each other: an energy, and the date until which it is to last"),
+    ("--home-assistant", "Home Assistant hears of a device from its broker; name it with --broker"),
+    (
+        "--broker mqtt://b --home-assistant=+",
+        "the discovery prefix '+' is not a topic; use letters, digits, '_', '-' and '/'",
+    ),
+    ("--metrics x", "metrics address 'x' is not an IP address and a port; use 127.0.0.1:9101"),
+    ("--metrics-file x", "x does not end with .prom, and node_exporter would not read it; name it so"),
+]
+
+
+@pytest.mark.parametrize(("words", "message"), CONTRADICTIONS)
+def test_what_contradicts_what_is_said_word_for_word(words: str, message: str) -> None:
+    with pytest.raises(InputError) as refused:
+        check_settings(run_config(["run", "b.hcb", "--sensors", "a:b", *words.split()]))
+    assert str(refused.value) == message
+
+
+PACE = "a running budget paces decisions of one part"
+
+
+@pytest.mark.parametrize(
+    ("words", "flag", "why"),
+    [
+        ("--audit 1% --drift watch", "--audit", "an audit holds the readings of one part"),
+        ("--record senml", "--record senml", "a pack of SenML has one answer"),
+        ("--home-assistant", "--home-assistant", "Home Assistant shows one answer"),
+        ("--drift act", "--drift", "its monitors and its promise are about decisions of one part"),
+        ("--budget-per-hour 1", "--budget-per-hour", PACE),
+        ("--battery 1", "--battery", PACE),
+        ("--max-forward-rate 1%", "--max-forward-rate", PACE),
+    ],
+)
+def test_what_items_of_several_parts_do_without_is_said_word_for_word(words: str, flag: str, why: str) -> None:
+    with pytest.raises(InputError) as refused:
+        check_one_part(run_config(["run", "b.hcb", "--sensors", "a:b", *words.split()]))
+    assert str(refused.value) == f"this bundle decides items of several parts: leave out {flag}, because {why}"
+    check_one_part(run_config(["run", "b.hcb", "--sensors", "a:b", "--metrics", "x", "--publish", "all"]))
