@@ -113,6 +113,24 @@ def test_a_part_of_a_stranger_needs_the_table_alone(
     assert capfd.readouterr() == ("", "hardcase-edge: seven is mine\n")
 
 
+def test_a_hangup_while_a_run_ends_keeps_no_part_from_its_end(
+    run_words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "newer.hcb").write_bytes(make_bundle_bytes(program="newer"))
+    ended = "os.replace('newer.hcb', 'b.hcb'); os.kill(os.getpid(), signal.SIGHUP); told.append('ended')"
+    begins = "threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM)).start()"
+    text = STRANGER.replace('told.append("ended")', ended).replace('told.append("begins")', begins)
+    (tmp_path / "hung_up.py").write_text(f"import os, signal, threading\n{text}")
+    monkeypatch.setitem(PARTS, "hung_up", ("coin_seed",))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert main([*run_words, "--coin-seed", "3", "--interval", "60"]) == 0
+
+    import hung_up
+
+    assert hung_up.told[-2:] == ["ended", "stop"]
+
+
 CONTRADICTIONS = [
     ("--metered 22:00-06:00", "--metered needs --store and --broker: it pauses updates from the one into the other"),
     ("--publish all", "--publish, --audit and --outbox need a broker; name one with --broker"),
