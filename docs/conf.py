@@ -28,6 +28,7 @@ NAV = {
         "docs/updates",
         "docs/microcontrollers",
         "docs/exports",
+        "docs/hooks",
         "docs/import",
         "docs/cloud",
         "docs/fleet",

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command ``hardcase``: parse the arguments, run the verb, report an error as one line and exit status 2.
 
-Each verb is a module in ``verbs`` with ``HELP``, ``arguments(parser)`` and ``run(args) -> exit status``; it may have
-``EXAMPLES`` and ``TERMS``, which its help shows, and ``INTERRUPTED``, which is printed after Ctrl-C. Verbs import large
-packages inside ``run``, so ``hardcase --help`` imports none of them.
+Each verb is a module, found by the hook ``hardcase.verbs``, with ``HELP``, ``arguments(parser)`` and ``run(args) ->
+exit status``; it may have ``EXAMPLES`` and ``TERMS``, which its help shows, and ``INTERRUPTED``, which is printed after
+Ctrl-C. Verbs import large packages inside ``run``, so ``hardcase --help`` imports none of them.
 """
 
 from __future__ import annotations
@@ -13,17 +13,19 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from importlib import import_module
+from importlib.metadata import EntryPoint
+from types import ModuleType
 from typing import Any
 
 from hardcase_edge.base.escape import terminal
-from hardcase_edge.errors import HardcaseError
+from hardcase_edge.errors import HardcaseError, InputError
+from hardcase_edge.hooks import hooked, load_hook
 
 from .options import VerbParser
 
-__all__ = ["main", "make_parser"]
+__all__ = ["main", "make_parser", "verbs"]
 
-VERBS = (
+FIRST = (
     "init", "train", "export", "inspect", "evaluate", "costs", "keygen", "keys", "ca", "flash", "release", "cloud",
     "fleet", "demo", "completion",
 )  # fmt: skip
@@ -51,29 +53,49 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-def make_parser(named: Sequence[str] = VERBS) -> VerbParser:
-    """The parser of the command with these verbs, which are all unless a command needs one alone."""
+def verbs() -> dict[str, EntryPoint]:
+    """All installed verbs, found by the hook ``hardcase.verbs``: those that most people want first, then the others.
+
+    Raises
+    ------
+    InputError
+        Two packages offer a verb of one name.
+    """
+    found = hooked("verbs")
+    order = {verb: k for k, verb in enumerate(FIRST)}
+    return {verb: found[verb] for verb in sorted(found, key=lambda verb: (order.get(verb, len(order)), verb))}
+
+
+def make_parser(named: Sequence[str] = ()) -> VerbParser:
+    """The parser of the command with these verbs; with all of them if none is named.
+
+    Raises
+    ------
+    InputError
+        A verb cannot be loaded.
+    """
     description = "Answer easy cases on the device, forward the hard ones."
     parser = VerbParser(prog="hardcase", description=description, examples=EXAMPLES, terms=TERMS)
     parser.add_argument("--version", action=_Version)
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    for verb in named:
-        module = import_module(f"hardcase.verbs.{verb}")
+    subparsers = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    found = verbs()
+    for verb in named or found:
+        module = load_hook(found[verb], ModuleType)
         examples, terms = (getattr(module, name, "") for name in ("EXAMPLES", "TERMS"))
-        sub = verbs.add_parser(verb, help=module.HELP, description=module.HELP, examples=examples, terms=terms)
+        sub = subparsers.add_parser(verb, help=module.HELP, description=module.HELP, examples=examples, terms=terms)
         module.arguments(sub)
         sub.set_defaults(run=module.run, interrupted=getattr(module, "INTERRUPTED", ""), root=parser)
     return parser
 
 
 def _needed(words: Sequence[str]) -> Sequence[str]:
-    """The verb of a command, or all of them where it names none, asks for help, or completes words in a shell.
+    """The verb of a command; none where it names none, asks for help, or completes words in a shell.
 
-    >>> _needed(["train", "hardcase.toml"]), _needed(["--help"]) == _needed(["completion", "bash"]) == VERBS
-    (['train'], True)
+    >>> _needed(["train", "hardcase.toml"]), _needed(["--help"]), _needed(["completion", "bash"])
+    (['train'], [], [])
     """
-    own = words[:1]
-    return own if own and own[0] in VERBS and own[0] != "completion" else VERBS
+    own = list(words[:1])
+    return own if own and own[0] in verbs() and own[0] != "completion" else []
 
 
 def _drop_output() -> None:
@@ -87,7 +109,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # names that the terminal's encoding does not have
     words = list(sys.argv[1:] if argv is None else argv)
-    args = make_parser(_needed(words)).parse_args(words)
+    try:
+        parser = make_parser(_needed(words))
+    except InputError as error:  # a package of a stranger is broken
+        print(f"hardcase: {terminal(error)}", file=sys.stderr)
+        return 2
+    args = parser.parse_args(words)
     try:
         status = int(args.run(args))
         sys.stdout.flush()

@@ -1,34 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a build folder to a signed bundle: pick a point, quantise it, compare it with its draft, and publish it.
+"""From a build folder to a signed bundle: pick a point, quantise it, compare it with its draft, check it, write it.
 
-``export_bundle`` computes and checks everything in memory first. It writes a file only when nothing but the disk can
-still fail.
+``make_bundle`` computes and checks everything in memory. Targets are made of its result; ``Checked.write`` writes the
+bundle when nothing but the disk can still fail.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from hardcase_edge.bundle.file import Bundle
-from hardcase_edge.bundle.manifest import Label, Manifest
+from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.bundle.prices import Prices
+from hardcase_edge.bundle.signature import sign
 from hardcase_edge.bundle.value import Value
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.definition import Program
 from hardcase_edge.program.encode import encode
 from hardcase_edge.program.inner import inner_sensors
 
-from .drafts.costs import Costs
+from .checked import Checked, Exported, Weights
 from .drafts.front import HPC_METHOD, Front, Point, read_front
 from .drafts.rows import Rows
 from .integers.compress import n_weights
 from .integers.decide import results_of
 from .integers.golden_cases import make_golden
 from .integers.lost_sensors import measure_without
-from .integers.parity import Parity
 from .integers.point import IntegerPoint, make_integers, read_draft
 from .integers.quantise import quantise
 from .integers.ranges import ranges_of_rows
@@ -37,15 +37,16 @@ from .picking.atypical import Scored, atypical_shares
 from .picking.audit_claim import audit_claim
 from .picking.held_out import BuildTrial, HeldOut, by_column, check_unseen, count, read_held_out
 from .picking.monitors import measure_monitors
-from .picking.optimism import Selection, selection_of
-from .picking.pick import ONE_WISH, Mix, Nearest, candidates, nearest_local
+from .picking.optimism import selection_of
+from .picking.pick import ONE_WISH, candidates, nearest_local
 from .picking.price_table import price_table
 from .picking.promise_words import BY_CLASS, BY_TRUTH
 from .picking.risk_choice import RiskTerms, choose
-from .publish import Published, check_out, publish, read_key
+from .publish import check_out, checked, read_key
+from .targets import Built, Source
 
 __all__ = [
-    "MIN_AGREEMENT", "Exported", "NoPricesError", "Weights", "constant_refusal", "export_bundle", "export_point",
+    "MIN_AGREEMENT", "NoPricesError", "constant_refusal", "export_bundle", "export_point", "make_bundle",
 ]  # fmt: skip
 
 MIN_AGREEMENT = 0.999  # share of rows on which a program must decide as its draft
@@ -55,55 +56,28 @@ class NoPricesError(InputError):
     """The picked policy has no threshold that running budgets could move: export it without prices."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Exported(Published):
-    """A bundle that was written, and how its program compares with the draft.
+def export_bundle(build: str | Path, out: str | Path | None, *, force: bool = False, **wish: Any) -> Exported:
+    """Write the bundle of one point of a build's Pareto front; the same build always gives the same bytes.
 
-    ``measure`` is the name of what quality measures. ``target_unit`` is that of values, None of classes. ``f0`` is f0's
-    point of the front, None if there is none. ``promise`` is as in the manifest's claims. ``weights`` is None for a
-    program without polynomials. ``selection`` says what the choice of its sensors does to its figure on judged rows.
-    ``nearest`` is what decides something itself, where f0 was picked for every case. ``mix`` is what a coin mixes, and
-    ``single`` why it mixes nothing although that was asked for; empty if it was not. ``program`` is what was written,
-    ``sensors`` names its sensors, and ``costs`` says where their costs are from, None if the build does not. ``said``:
-    what ``hardcase export --json`` prints of it, warnings and the cuts of its cost among it; empty if nobody asked.
+    Parameters
+    ----------
+    build : the folder that ``hardcase train`` wrote
+    out : path of the bundle; its signature goes beside it. None: the bundle is made and checked, but not written
+    force : whether the bundle may replace a file that is not a bundle
+    wish : as for ``make_bundle``
+
+    Raises
+    ------
+    InputError, BundleError
+        As for ``make_bundle``; or another file stands at ``out``, or it cannot be written.
     """
-
-    unit: str
-    measure: str
-    classes: tuple[Label, ...]
-    target_unit: str | None
-    f0: Point | None
-    point: Point
-    valid: Parity
-    test: Parity
-    selection: Selection
-    nearest: Nearest | None = None
-    promise: dict[str, Any] | None = None
-    weights: Weights | None = None
-    passed_over: int = 0  # points that fit the wish better, whose integers decide otherwise than their floats
-    mix: Mix | None = None
-    single: str = ""
-    program: Program
-    sensors: tuple[str, ...]
-    costs: Costs | None
-    said: dict[str, Any] = field(default_factory=dict)
+    check_out(out, force)
+    made = make_bundle(build, **wish)
+    return made.exported if out is None else made.write(Path(out))
 
 
-@dataclass(frozen=True)
-class Weights:
-    """Effect of the compression of polynomials: weights that are not 0, before and after.
-
-    ``bytes_before``: length of the bundle if every weight had been written.
-    """
-
-    before: int
-    after: int
-    bytes_before: int
-
-
-def export_bundle(
+def make_bundle(
     build: str | Path,
-    out: str | Path | None,
     *,
     max_loss: float | None = None,
     budget: float | None = None,
@@ -114,22 +88,18 @@ def export_bundle(
     seed: int = 0,
     terms: RiskTerms | None = None,
     held_out: HeldOut | None = None,
-    beside: Callable[[Front, IntegerPoint], None] | None = None,
-    force: bool = False,
     monitors: bool = False,
     prices: bool = False,
     of_best: bool = False,
     mix: bool = True,
     atypical: float | None = None,
     allow_constant: bool = False,
-) -> Exported:
-    """Write the bundle of one point of a build's Pareto front; the same build always gives the same bytes.
+) -> Checked:
+    """The bundle of one point of a build's Pareto front, checked and in memory.
 
     Parameters
     ----------
     build : the folder that ``hardcase train`` wrote
-    out : path of the bundle; its signature goes beside it, and an older signature that no longer fits is removed.
-        None: the bundle is made and checked, but not written
     max_loss, budget, hard_budget, method, of_best : which point to pick, as for ``picking.pick.pick``; validation
         figures alone decide
     key : path of a private key, or None for a bundle without a signature
@@ -139,9 +109,6 @@ def export_bundle(
     terms : in place of ``max_loss`` and ``budget``: pick the cheapest point that keeps these terms on the ``held_out``
         rows; the manifest's claims then hold the promise
     held_out : rows that training has not seen; None for the build's own calibration rows
-    beside : called when the bundle has passed every check, before a byte of it is written; it makes other files of the
-        same point
-    force : whether the bundle may replace a file that is not a bundle
     monitors : whether the manifest gets what a device compares its readings with
     prices : whether running budgets may move its thresholds, by a table in the manifest
     mix : whether a ``budget`` may be met by a coin that mixes two points (``picking.pick.mix_for``), which is not done
@@ -153,14 +120,12 @@ def export_bundle(
     Raises
     ------
     InputError
-        The build cannot be used, no point of it fits what was asked for, the policy is a constant, or another file
-        stands at ``out``;
+        The build cannot be used, no point of it fits what was asked for, or the policy is a constant;
         ``NoPricesError`` if ``prices`` cannot be had.
     BundleError
         The program differs from its draft on too many rows, or the verifier cannot prove it safe.
     """
-    build, out = Path(build), None if out is None else Path(out)
-    check_out(out, force)
+    build = Path(build)
     private_key = _check(key, min_agreement)
     front = read_front(build / "front.json")
     if terms is not None:
@@ -180,10 +145,9 @@ def export_bundle(
         integers = chosen.integers
         _check_constant(integers, allow_constant)
         claims = _atypical(integers, atypical) | ({} if chosen.mix is None else {"mix": chosen.mix.to_json()})
-        exported = _export(
-            front, chosen.point, integers, out, private_key, seed, claims, beside, force, monitors, prices
-        )
-        return replace(exported, passed_over=chosen.passed_over, mix=chosen.mix, single=chosen.single)
+        made = _assemble(build, front, chosen.point, integers, private_key, seed, claims, monitors, prices)
+        exported = replace(made.exported, passed_over=chosen.passed_over, mix=chosen.mix, single=chosen.single)
+        return replace(made, exported=exported)
     if (max_loss, budget, hard_budget) != (None, None, None):
         raise InputError(ONE_WISH)
     points = candidates(front, method)
@@ -195,7 +159,7 @@ def export_bundle(
     _check_constant(trial.integers(point), allow_constant)
     claim = {**promise.to_json(), "rows": held_out.to_json(), "test": _on_test(trial.integers(point), terms)}
     claims = {"promise": claim, **_atypical(trial.integers(point), atypical)}
-    return _export(front, point, trial.integers(point), out, private_key, seed, claims, beside, force, monitors, prices)
+    return _assemble(build, front, point, trial.integers(point), private_key, seed, claims, monitors, prices)
 
 
 def export_point(
@@ -214,7 +178,7 @@ def export_point(
     check_out(out, force)
     private_key = _check(key, min_agreement)
     integers = make_integers(Path(build), point, min_agreement, front.legacy, front.measure)
-    return _export(front, point, integers, Path(out), private_key, seed, {}, force=force, prices=prices)
+    return _assemble(Path(build), front, point, integers, private_key, seed, {}, prices=prices).write(Path(out))
 
 
 def _check_terms(terms: RiskTerms, front: Front) -> None:
@@ -250,19 +214,18 @@ def _check(key: str | Path | None, min_agreement: float) -> bytes | None:
     return None if key is None else read_key(Path(key))
 
 
-def _export(
+def _assemble(
+    build: Path,
     front: Front,
     point: Point,
     integers: IntegerPoint,
-    out: Path | None,
     private_key: bytes | None,
     seed: int,
     claims: dict[str, Any],
-    beside: Callable[[Front, IntegerPoint], None] | None = None,
-    force: bool = False,
     monitors: bool = False,
     prices: bool = False,
-) -> Exported:
+) -> Checked:
+    """The point's bundle with all that its manifest says, loaded as a device does, and signed."""
     program, valid, steps = integers.quantised.program, integers.valid, integers.quantised.steps
     manifest = _finish(front, point, integers, claims)
     inner = tuple(inner_sensors(program, manifest.features, manifest.sensors).values())
@@ -271,11 +234,15 @@ def _export(
     manifest = replace(manifest, monitors=measure_monitors(program, valid, steps, inner) if monitors else None)
     replies = valid.hpc if steps is None else results_of(valid.hpc, steps)
     golden = make_golden(program, valid.X, replies, valid.confidence, seed)
-    bundle = Bundle(manifest.to_json(), program, golden)
-    before_writing = None if beside is None else lambda: beside(front, integers)
-    published = publish(bundle, out, private_key, before_writing, force=force)
-    return Exported(
-        **vars(published),
+    data, loaded = checked(Bundle(manifest.to_json(), program, golden))
+    signature = None if private_key is None else sign(data, private_key)
+    exported = Exported(
+        path=None,
+        sha256=loaded.bundle.sha256,
+        n_bytes=len(data),
+        is_signed=signature is not None,
+        n_golden=len(golden),
+        report=loaded.report,
         unit=manifest.unit,
         measure=front.quality,
         classes=manifest.classes,
@@ -287,11 +254,12 @@ def _export(
         selection=selection_of(front, point, integers.draft, inner),
         nearest=nearest_local(front, point),
         promise=claims.get("promise"),
-        weights=_weights(integers.draft, program, published.n_bytes),
+        weights=_weights(integers.draft, program, len(data)),
         program=program,
         sensors=manifest.sensors,
         costs=front.costs,
     )
+    return Checked(exported, Source(data, loaded, signature, Built(build, front, integers)))
 
 
 def constant_refusal(integers: IntegerPoint) -> str:

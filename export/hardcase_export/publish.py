@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from hardcase_edge.base.files import check_private, check_replaceable, read_bounded, write_whole
 from hardcase_edge.bundle.file import Bundle, is_bundle_head, pack_bundle
-from hardcase_edge.bundle.load import load_bytes
+from hardcase_edge.bundle.load import Loaded, load_bytes
 from hardcase_edge.bundle.signature import (
     MAX_KEY_BYTES,
     MAX_SIGNATURES,
@@ -21,7 +20,7 @@ from hardcase_edge.bundle.signature import (
 from hardcase_edge.errors import InputError
 from hardcase_edge.verifier.verify import Report
 
-__all__ = ["Published", "check_out", "publish", "publish_bytes", "read_key"]
+__all__ = ["Published", "check_out", "checked", "publish", "publish_bytes", "read_key", "write_pair"]
 
 
 @dataclass(frozen=True)
@@ -61,11 +60,22 @@ def check_out(out: str | Path | None, force: bool) -> None:
         check_replaceable(signature_path(out), "a signature", are_signatures, force=force)
 
 
+def checked(bundle: Bundle) -> tuple[bytes, Loaded]:
+    """A bundle's bytes, and what a device makes of them.
+
+    Raises
+    ------
+    BundleError
+        A device would refuse the bundle.
+    """
+    data = pack_bundle(bundle)
+    return data, load_bytes(data)
+
+
 def publish(
     bundle: Bundle,
     out: Path | None,
     key: bytes | None,
-    before_writing: Callable[[], None] | None = None,
     *,
     force: bool = False,
 ) -> Published:
@@ -75,7 +85,6 @@ def publish(
     ----------
     out : path of the bundle; the signature goes beside it. None: the bundle is checked, but not written
     key : a private key in PEM, or None for a bundle without a signature; an older signature is then removed
-    before_writing : called once the bundle has passed every check
     force : whether it may replace a file that is not a bundle
 
     Raises
@@ -86,10 +95,7 @@ def publish(
         The key cannot sign, or a file cannot be written or may not be replaced.
     """
     check_out(out, force)
-    data = pack_bundle(bundle)
-    loaded = load_bytes(data)
-    if before_writing is not None:
-        before_writing()
+    data, loaded = checked(bundle)
     if out is not None:
         publish_bytes(data, out, key)
     return Published(out, loaded.bundle.sha256, len(data), key is not None, len(bundle.golden), loaded.report)
@@ -97,10 +103,10 @@ def publish(
 
 def publish_bytes(data: bytes, out: Path, key: bytes | None) -> None:
     """Sign and write the bytes of a bundle that has passed every check; ``key`` is as for ``publish``."""
-    _write(out, data, None if key is None else sign(data, key))
+    write_pair(out, data, None if key is None else sign(data, key))
 
 
-def _write(out: Path, data: bytes, signature: bytes | None) -> None:
+def write_pair(out: Path, data: bytes, signature: bytes | None) -> None:
     """Write the bundle and its signature, so that at every moment a device that trusts the key finds a pair that fits.
 
     While the bundle is replaced, the signature file holds the signatures of both bundles. Without a key, a crash

@@ -19,7 +19,7 @@ from .arguments import check_names, names_of
 from .training import column_names
 
 if TYPE_CHECKING:
-    from hardcase_export.bundle import Exported
+    from hardcase_export.checked import Exported
     from hardcase_train.data.config import Config
     from hardcase_train.estimator import PolicyClassifier
     from hardcase_train.policy.front import Point

@@ -8,14 +8,13 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..exports.c import export_c
 from ..training.folders import BUILD, whole_folder
 from .arguments import check_names, names_of
 from .front import Front
 
 if TYPE_CHECKING:
-    from hardcase_export.bundle import Exported
-    from hardcase_export.to_c.folder import ExportedC
+    from hardcase_export.checked import Exported
+    from hardcase_export.targets import Output
 
 __all__ = ["Policy"]
 
@@ -67,7 +66,7 @@ class Policy:
         ----------
         path : of the bundle, such as "pump.hcb"
         key : a private key of ``hardcase keygen``, or None for a bundle without a signature
-        options : of ``hardcase_export.export_bundle``, such as ``force``, or ``allow_constant`` for a policy that
+        options : of ``hardcase_export.make_bundle``, such as ``force``, or ``allow_constant`` for a policy that
             reads nothing; a wish there wins over the policy's
 
         Raises
@@ -75,35 +74,57 @@ class Policy:
         InputError, BundleError
             The file cannot be written, or the program cannot be proved.
         """
-        from hardcase_export.bundle import export_bundle
+        from hardcase_export.bundle import export_bundle, make_bundle
 
         from ..exports.said import told
 
-        check_names("export", options, names_of(export_bundle))
-        wish = {} if {"max_loss", "budget", "hard_budget", "terms"} & options.keys() else self._wish
-        return told(export_bundle(self._build, path, key=key, **wish, **options), self._build)
+        check_names("export", options, ["force", *names_of(make_bundle)])
+        return told(export_bundle(self._build, path, key=key, **self._wished(options)), self._build)
 
-    def export_c(
+    def export_to(
         self,
+        target: str,
         folder: str | Path,
-        *,
-        inline: bool = False,
+        *switches: str,
         key: str | Path | None = None,
         force: bool = False,
-        allow_constant: bool = False,
-    ) -> ExportedC:
-        """Write C99 sources for a microcontroller, with the bundle beside them; ``inline``: trees as code.
+        **options: Any,
+    ) -> Output:
+        """Write the folder of a target, such as "c", "onnx" or "tflite"; what was written, with its figures.
 
-        ``force`` allows a folder that holds something else, whose files of other names stay; ``allow_constant`` a
-        policy that reads nothing and answers every case alike.
+        Parameters
+        ----------
+        switches : of the target, such as "inline" of "c"
+        key : a private key that signs the bundle which a folder of C sources holds
+        force : whether the folder may hold something else, whose files of other names stay
+        options : of ``hardcase_export.make_bundle``, such as ``allow_constant``
+
+        Raises
+        ------
+        InputError, BundleError
+            There is no such target or switch, the target cannot hold this policy, or the folder cannot be written.
         """
-        return export_c(
-            self._build,
-            Path(folder),
-            inline,
-            lambda path: self.export(path, key=key, allow_constant=allow_constant),
-            force=force,
-        )[1]
+        from hardcase_export.bundle import make_bundle
+
+        from ..exports.said import told
+        from ..exports.targets import Wished, target_of
+
+        check_names("export_to", options, names_of(make_bundle))
+        wished = Wished(force=force)
+        wished.add(target, target_of(target, switches), Path(folder), frozenset(switches))
+        made = make_bundle(self._build, key=key, **({"mix": wished.mixes} | self._wished(options)))
+        wished.make(made.source)
+        wished.write()
+        told(made.exported, self._build)
+        return wished.outputs[target]
+
+    def export_c(self, folder: str | Path, *, inline: bool = False, **options: Any) -> Output:
+        """C99 sources for a microcontroller, with the bundle, as by ``export_to``; ``inline``: trees as code."""
+        return self.export_to("c", folder, *["inline"] * inline, **options)
+
+    def _wished(self, options: dict[str, Any]) -> dict[str, Any]:
+        """These options, with the policy's own wish if they state none."""
+        return options if {"max_loss", "budget", "hard_budget", "terms"} & options.keys() else self._wish | options
 
     def save(self, folder: str | Path, *, force: bool = False) -> Path:
         """Keep the build: drafts, rows, front and f0 (``hpc.onnx``), for ``hardcase export`` and ``hardcase cloud``.

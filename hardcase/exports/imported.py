@@ -12,6 +12,7 @@ from hardcase_edge.program.cost import to_unit
 
 from ..measuring.bars import clock_bar
 from ..options import Flags, report
+from .targets import given_target
 
 if TYPE_CHECKING:
     from hardcase_export.foreign_model import ImportedBundle, NamedRows
@@ -29,10 +30,6 @@ BUILD_FLAGS = (
     "calibration",
     "hpc",
     "method",
-    "onnx",
-    "tflite",
-    "c",
-    "inline",
     "prices",
     "atypical",
 )
@@ -71,9 +68,9 @@ def run_model(args: argparse.Namespace) -> int:
 
     if args.build is not None:
         raise InputError(f"both BUILD ({args.build}) and --model are given; give only one")
-    misplaced = [flag for flag in BUILD_FLAGS if getattr(args, flag)]
+    misplaced = next((flag for flag in BUILD_FLAGS if getattr(args, flag)), None) or given_target(args)
     if misplaced:
-        raise InputError(f"--{misplaced[0].replace('_', '-')} requires BUILD; leave it out with --model")
+        raise InputError(f"--{misplaced.replace('_', '-')} requires BUILD; leave it out with --model")
     if args.out is None:
         raise InputError("no output given: use --out")
     with clock_bar("import"):

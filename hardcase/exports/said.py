@@ -18,7 +18,7 @@ from ..measuring.warn import constant_warning, placeholder_warning, recall_warni
 from ..options import plain
 
 if TYPE_CHECKING:
-    from hardcase_export.bundle import Exported
+    from hardcase_export.checked import Exported
 
 __all__ = ["export_lines", "export_values", "told"]
 

@@ -13,6 +13,7 @@ from hardcase_edge.base.files import read_bounded
 from hardcase_edge.errors import HardcaseError, InputError
 from hardcase_edge.program.cost import to_unit
 
+from ..exports.targets import given_target
 from ..measuring.headline import cut_lines, headline_in
 from ..measuring.recalls import kept_by, known_gaps
 from ..measuring.warn import placeholder_warning, recall_warnings
@@ -23,14 +24,15 @@ if TYPE_CHECKING:
 
     from hardcase_export.drafts.front import Front, Point
 
-    from ..measuring.headline import Headline
+    from ..exports.targets import given_target
+from ..measuring.headline import Headline
 
 __all__ = ["export_items", "is_items_build", "picked_item"]
 
 MAX_FRONT_BYTES = 16 * 1024 * 1024
 MIN_AGREEMENT = 0.99  # of labels; the chain's integers are rounded, so that near ties may fall the other way
-FLAGS = ("risk", "delta", "max_forward", "excess", "risk_per", "risk_tolerance", "calibration", "hpc", "c", "onnx",
-         "tflite", "inline", "prices", "monitors", "no_mix")  # fmt: skip
+FLAGS = ("risk", "delta", "max_forward", "excess", "risk_per", "risk_tolerance", "calibration", "hpc", "prices",
+         "monitors", "no_mix")  # fmt: skip
 
 
 def is_items_build(build: Path) -> bool:
@@ -106,8 +108,8 @@ def export_items(args: argparse.Namespace) -> int:
     from hardcase_export.picking.pick import pick
     from hardcase_export.publish import check_out, publish_bytes, read_key
 
-    if named := [flag for flag in FLAGS if getattr(args, flag)]:
-        raise InputError(f"items of several parts are exported without --{named[0].replace('_', '-')}; leave it out")
+    if named := next((flag for flag in FLAGS if getattr(args, flag)), None) or given_target(args):
+        raise InputError(f"items of several parts are exported without --{named.replace('_', '-')}; leave it out")
     if args.atypical is not None:
         raise InputError(
             "items of several parts get their score of atypical cases in training: set [joint] atypical = "

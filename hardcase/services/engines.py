@@ -40,7 +40,7 @@ def open_model(hpc: str, bundle: str, *, limit_s: float | None = None, threads: 
 
     Parameters
     ----------
-    hpc : a path, ``module:function``, or ``kserve+http://host/v2/models/NAME``
+    hpc : a path, ``module:function``, or the URL of a back end, such as ``kserve+http://host/v2/models/NAME``
     bundle : path of a bundle that forwards to it; a file needs none
     limit_s : seconds that one call of a function or a server may take; None: the default
     threads : of a file's model
@@ -50,15 +50,15 @@ def open_model(hpc: str, bundle: str, *, limit_s: float | None = None, threads: 
     InputError
         It cannot be used.
     """
-    from hardcase_cloud.answer.kserve import is_kserve
+    from hardcase_cloud.answer.backends import backend_of
     from hardcase_edge.sensors.plugin import is_function_name
 
-    if not (is_kserve(hpc) or is_function_name(hpc)):
+    backend = backend_of(hpc)
+    if backend is None and not is_function_name(hpc):
         from hardcase_cloud.answer.onnx_model import Hpc
 
         return Hpc(hpc, threads=threads)
     from hardcase_cloud.answer.function import LIMIT_S, function_for
-    from hardcase_cloud.answer.kserve import kserve_for
 
-    open_it = kserve_for if is_kserve(hpc) else function_for
-    return open_it(hpc, bundle, limit_s=LIMIT_S if limit_s is None else limit_s)
+    limit_s = LIMIT_S if limit_s is None else limit_s
+    return function_for(hpc, bundle, limit_s=limit_s) if backend is None else backend.open(hpc, bundle, limit_s)

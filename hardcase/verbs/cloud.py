@@ -148,7 +148,7 @@ def _limit(text: str) -> float:
 
 def _worker(args: argparse.Namespace) -> int:
     from hardcase_cloud.answer.service import Service, ServiceConfig
-    from hardcase_cloud.answer.watchdog import Watchdog
+    from hardcase_cloud.answer.supervisor import Watchdog
     from hardcase_cloud.answer.worker import Worker, default_group
     from hardcase_cloud.keep.metrics.families import worker_text
     from hardcase_edge.fleet.operations.scrape import Page
@@ -210,12 +210,13 @@ def _standstill_s(args: argparse.Namespace) -> float:
 
 def _check_hpc(args: argparse.Namespace) -> None:
     """Check that --bundle is given with a function, and that it and --limit-ms are only then."""
-    from hardcase_cloud.answer.kserve import is_kserve
+    from hardcase_cloud.answer.backends import backend_of
     from hardcase_edge.sensors.plugin import is_function_name
 
-    is_function = is_function_name(args.hpc) or is_kserve(args.hpc)
+    backend = backend_of(args.hpc)
+    is_function = backend is not None or is_function_name(args.hpc)
     if is_function and args.bundle is None:
-        what = "a model behind KServe" if is_kserve(args.hpc) else "a function"
+        what = "a function" if backend is None else backend.what
         raise InputError(f"--hpc {args.hpc} is {what}; name a bundle that forwards to it with --bundle model.hcb")
     if args.bundle is not None and not is_function:
         raise InputError(

@@ -5,21 +5,24 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hardcase_edge.errors import InputError
+from hardcase_export.publish import check_out
+from hardcase_export.targets import Source, targets
 
 from ..exports.held_out import held_out_of
 from ..exports.imported import add_model, run_model
-from ..exports.runtimes import Targets, add_targets
 from ..exports.said import export_lines, export_values
+from ..exports.targets import Wished, add_targets, wished_in
 from ..items.export import export_items, is_items_build
 from ..measuring.bars import rows_bar
 from ..options import Flags, add_force, add_hpc, add_json, report
 
 if TYPE_CHECKING:
-    from hardcase_export.bundle import Exported
+    from hardcase_export.checked import Checked
     from hardcase_export.picking.risk_choice import RiskTerms
 
 __all__ = [
@@ -145,80 +148,74 @@ def add_contents(group: Flags) -> None:
 
 
 def _output_arguments(group: Flags) -> None:
-    out = group.add_mutually_exclusive_group()
-    out.add_argument("--out", metavar="FILE", help="the bundle to write, such as model.hcb")
-    out.add_argument(
-        "--c", type=Path, metavar="FOLDER", help="folder to write with C sources for a microcontroller and the bundle"
-    )
-    group.add_argument(
-        "--inline", action="store_true", help="with --c: write small tree ensembles as code instead of tables"
-    )
-    add_contents(group)
+    group.add_argument("--out", metavar="FILE", help="the bundle to write, such as model.hcb")
     add_targets(group)
+    add_contents(group)
     group.add_argument("--key", metavar="FILE", help="private key to sign with, from hardcase keygen")
     add_force(group)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Export and report."""
+    """Export and report: make the bundle, check it, make every target of it, and only then write."""
     if args.model is not None:
         return run_model(args)
     _check_build(args)
     if is_items_build(Path(args.build)):
         return export_items(args)
-    from ..exports.c import c_lines, c_report, export_c
-
-    targets, sources = Targets(args), None
-    if args.c is None:
-        if args.inline:
-            raise InputError("--inline requires --c")
-        if args.out is None and not targets.folders:
-            raise InputError("no output given: use --out, --c, --onnx or --tflite")
-        exported: Exported | None = _export(args, args.out, targets)
-    else:
-        _check_source(args, targets)
-        exported, sources = export_c(
-            Path(args.build), args.c, args.inline, lambda path: _export(args, path, targets), force=args.force
-        )
-    values: dict[str, Any] = {}
-    lines: list[str] = []
-    if exported is not None:
-        models = {str(folder): entries for folder, entries in targets.entries.items()}
-        values = {**export_values(exported, Path(args.build)), "models": models}
-        lines = [*export_lines(values, args.verbose), *targets.text()]
-    if sources is not None:
-        values["c"] = c_report(args.c, sources)
-        lines += c_lines(args.c, sources)
-    report(args, values, lines)
+    wished = wished_in(args)
+    if Path(args.build).is_file():
+        wished.make(_given(args, wished))
+        wished.write()
+        report(args, wished.values(), wished.lines())
+        return 0
+    if args.out is None and not wished.targets:
+        *first, last = targets()
+        raise InputError(f"no output given: use --out, --{', --'.join(first)} or --{last}")
+    check_out(args.out, args.force)
+    made = _made(args, wished)
+    wished.make(made.source)
+    wished.write()
+    exported = replace(made.exported, path=wished.bundle) if args.out is None else made.write(Path(args.out))
+    values = {**export_values(exported, Path(args.build)), "models": {}, **wished.values()}
+    report(args, values, [*export_lines(values, args.verbose), *wished.lines()])
     return 0
 
 
-def _check_source(args: argparse.Namespace, targets: Targets) -> None:
-    """For --c: no wish is allowed for a bundle, which is a point already."""
-    is_wished = (args.max_loss, args.budget, args.hard_budget, args.risk) != (None, None, None, None)
-    if Path(args.build).is_file() and (is_wished or targets.folders):
-        raise InputError(f"{args.build} is a bundle; only --c and --inline apply")
+def _given(args: argparse.Namespace, wished: Wished) -> Source:
+    """The bundle that was named in place of a build, which is a point already."""
+    from hardcase_edge.base.files import read_bounded
+    from hardcase_edge.bundle.file import MAX_BUNDLE_BYTES
+    from hardcase_edge.bundle.load import load_bytes
+    from hardcase_edge.bundle.signature import MAX_SIGNATURES, SIGNATURE_BYTES, signature_path
+
+    is_wished = any(getattr(args, key) is not None for key in ("max_loss", "budget", "hard_budget", "risk", "out"))
+    if is_wished or wished.of_build_only or not wished.targets:
+        flags = [f"--{flag}" for name, t in targets().items() if t.of_bundle for flag in (name, *t.switches)]
+        raise InputError(f"{args.build} is a bundle; only {' and '.join(flags)} apply")
+    data = read_bounded(args.build, MAX_BUNDLE_BYTES, "bundle", remedy="name a bundle that hardcase export wrote")
+    path = signature_path(Path(args.build))
+    most = MAX_SIGNATURES * SIGNATURE_BYTES
+    signature = read_bounded(path, most, "signature", remedy="sign the bundle again") if path.exists() else None
+    return Source(data, load_bytes(data), signature)
 
 
-def _export(args: argparse.Namespace, out: str | Path | None, targets: Targets) -> Exported:
-    """Export the bundle of the requested point."""
-    from hardcase_export.bundle import MIN_AGREEMENT, export_bundle
+def _made(args: argparse.Namespace, wished: Wished) -> Checked:
+    """The checked bundle of the requested point."""
+    from hardcase_export.bundle import MIN_AGREEMENT, make_bundle
 
     if args.hpc is not None and args.calibration is None:
         raise InputError("--hpc requires --calibration, whose rows it answers")
     terms = terms_of(args, {"--calibration": args.calibration})
     held_out = None if args.calibration is None else held_out_of(args)
-    same = ("max_loss", "budget", "hard_budget", "key", "method", "seed", "force", "monitors", "prices", "atypical")
+    same = ("max_loss", "budget", "hard_budget", "key", "method", "seed", "monitors", "prices", "atypical")
     with rows_bar("compare"):
-        return export_bundle(
+        return make_bundle(
             args.build,
-            out,
             **{name: getattr(args, name) for name in same},
             min_agreement=MIN_AGREEMENT if args.min_agreement is None else args.min_agreement,
             terms=terms,
             held_out=held_out,
-            beside=targets,
-            mix=not (args.no_mix or targets.folders),
+            mix=wished.mixes and not args.no_mix,
             allow_constant=args.force,
         )
 

@@ -28,7 +28,7 @@ FOLDERS = {
 }
 FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     "hardcase_edge": (
-        ("errors",), ("base", "framing"), ("program", "drivers", "record_keys"), ("stream", "settings"),
+        ("errors",), ("base", "framing", "hooks"), ("program", "drivers", "record_keys"), ("stream", "settings"),
         ("verifier", "session", "exchange"), ("kernel",), ("joint",), ("bundle",), ("sensors", "link"), ("device",),
         ("fleet.release", "more.batch"), ("fleet.store",), ("fleet.update", "fleet.outbox", "fleet.identity"),
         ("more.audits",), ("fleet.operations", "fleet.card", "fleet.diagnosis", "more.drift", "more.servo"),
@@ -40,7 +40,8 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "hardcase_export": (
         ("drafts", "sources", "publish", "summary", "to_c"), ("integers", "importing"),
-        ("scorers",), ("picking",), ("bundle", "joint", "to_onnx", "to_tflite"), ("runtimes", "foreign_model"),
+        ("scorers",), ("picking",), ("targets",), ("checked", "joint", "to_onnx", "to_tflite"),
+        ("bundle", "runtimes", "foreign_model"), ("own_targets",),
     ),
     "hardcase_cloud": (
         ("mqtt", "keep.metrics"), ("broker", "answer", "keep.records"), ("keep.dashboard",),
@@ -49,8 +50,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "hardcase": (
         ("options",), ("measuring",), ("reports",), ("demo", "training", "flashing"),
-        ("exports", "keys", "services", "items"),
-        ("verbs", "api"), ("cli",),
+        ("exports", "keys", "services"), ("items",), ("verbs", "api"), ("cli",),
     ),
 }  # fmt: skip
 

@@ -25,6 +25,7 @@ class Method:
     is_halved : whether weak settings are stopped early (successive halving)
     work : training time of a setting, in units of one classifier of all sensors
     searches_subsets : whether its settings share the search over sensor subsets
+    turn : sweeps start jobs of lower turns first; methods of long settings come early
     needs_order : whether it learns only from rows in the order of their time
     takes_values : whether it learns values too, not only classes
 
@@ -45,6 +46,7 @@ class Method:
     searches_subsets: bool = False
     takes_values: bool = False
     needs_order: bool = False
+    turn: int = 100
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from hardcase_edge.verifier.verify import verify
 
 from .function import LIMIT_S, FunctionHpc
 
-__all__ = ["KserveModel", "is_kserve", "kserve_for"]
+__all__ = ["KserveModel", "kserve_for"]
 
 SHAPE = "kserve+http://host:port/v2/models/NAME"
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
@@ -38,11 +38,6 @@ _URL = re.compile(
     r"kserve\+http://(?P<host>[A-Za-z0-9.-]{1,253})(:(?P<port>[0-9]{1,5}))?"
     r"(?P<path>/v2/models/[A-Za-z0-9._-]{1,200}(/versions/[A-Za-z0-9._-]{1,50})?)(\?missing=(?P<missing>-?[0-9.]{1,20}))?"
 )
-
-
-def is_kserve(name: str) -> bool:
-    """Whether this names a model behind KServe's protocol, in whatever shape."""
-    return name.startswith("kserve+")
 
 
 class KserveModel:

@@ -4,11 +4,13 @@
 A worker reports that it is ready by one JSON line on its standard output, ``{"event": "ready", ...}``. The supervisor
 passes every event of every worker on. The worker shares the supervisor's standard error. Its standard input is a pipe
 that closes when the supervisor's process ends, for whatever reason, so that the worker can end too. Signals of the
-supervisor's terminal do not reach it.
+supervisor's terminal do not reach it. A ``Watchdog`` in the worker ends it if its loop stands still, even where a call
+holds the interpreter's lock and no Python runs.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import logging
 import signal
@@ -20,7 +22,7 @@ from typing import Any
 
 from hardcase_edge.errors import LinkError
 
-__all__ = ["Event", "Supervisor"]
+__all__ = ["Event", "Supervisor", "Watchdog"]
 
 log = logging.getLogger(__name__)
 
@@ -161,3 +163,29 @@ class Supervisor:
         if event["event"] == "ready":
             self._ready.set()
         self._on_event(event)
+
+
+class Watchdog:
+    """A timer that ends the process with status 1, and the stacks of its threads on standard error, unless fed.
+
+    The timer is a thread of ``faulthandler``, which does not need the interpreter's lock.
+
+    Parameters
+    ----------
+    limit_s : seconds without ``feed`` after which the process ends
+    """
+
+    def __init__(self, limit_s: float) -> None:
+        self._limit_s = limit_s
+        self._fed_at = float("-inf")
+
+    def feed(self) -> None:
+        """Start the timer anew; cheap enough to be called often."""
+        now = time.monotonic()
+        if now - self._fed_at > self._limit_s / 10:
+            faulthandler.dump_traceback_later(self._limit_s, exit=True)
+            self._fed_at = now
+
+    def close(self) -> None:
+        """Stop the timer."""
+        faulthandler.cancel_dump_traceback_later()

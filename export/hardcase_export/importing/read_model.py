@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
 from hardcase_edge.errors import InputError
 
 from ..sources.source import Source, read_bytes
+from .importer import importers
 
 __all__ = ["read_model"]
 
@@ -34,27 +34,8 @@ def _read_file(path: Path) -> Source:
     data = read_bytes(str(path))
     if data[:1] == b"\x80" or path.suffix in (".pkl", ".pickle", ".joblib"):
         raise InputError(f"model {path} is a pickle, which can run any code and is never loaded; write .onnx or .skops")
-    if data[:5] == b"tree\n":
-        from ..sources.from_lightgbm import read_lightgbm
-
-        return read_lightgbm(data)
-    if data[:4] == b"PK\x03\x04":
-        from ..sources.from_skops import read_skops
-
-        return read_skops(data)
-    if data[:1] == b"{":
-        if re.match(rb'\{\s*("version"\s*:\s*"[^"]{0,20}"\s*,\s*)?"ebm"\s*:', data[:1000]):
-            from ..sources.from_interpret import read_interpret
-
-            return read_interpret(data)
-        from ..sources.from_xgboost import read_xgboost
-
-        return read_xgboost(data)
-    if path.suffix != ".onnx":
-        raise InputError(
-            f"model {path} is not an .onnx file, a .skops file, LightGBM text or JSON of XGBoost or an EBM; write it "
-            "as one of them"
-        )
-    from ..sources.from_onnx import read_onnx
-
-    return read_onnx(data)
+    for importer in importers():
+        if importer.takes(path, data):
+            return importer.read(data)
+    kinds = [importer.what for importer in importers()]
+    raise InputError(f"model {path} is not {', '.join(kinds[:-1])} or {kinds[-1]}; write it as one of them")

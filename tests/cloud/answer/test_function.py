@@ -351,7 +351,7 @@ def answer(X, names):
 
 def test_a_worker_whose_loop_stands_still_ends_itself(tmp_path):
     script = (
-        "import sys\nfrom hardcase_cloud.answer.watchdog import Watchdog\n"
+        "import sys\nfrom hardcase_cloud.answer.supervisor import Watchdog\n"
         "dog = Watchdog(0.3)\ndog.feed()\nsys.path.insert(0, sys.argv[1])\nimport locked\nlocked.answer(0, 0)\n"
     )
     (tmp_path / "locked.py").write_text(LOCKED)

@@ -24,7 +24,8 @@ from hardcase_edge.program.definition import Answer, Branch, Forward, Select, ta
 from hardcase_edge.session.drive import drive
 from hardcase_edge.session.session import CLOUD, LOCAL, Decision, Machine
 from hardcase_edge.stream.coin import GRID
-from hardcase_export.bundle import Exported, export_bundle
+from hardcase_export.bundle import export_bundle
+from hardcase_export.checked import Exported
 from hardcase_export.drafts.front import read_front
 from hardcase_export.drafts.rows import read_rows
 from hardcase_export.integers.decide import decisions, readings_of

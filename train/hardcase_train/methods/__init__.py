@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The registry of methods. Each paper has a package of its own, and these do not import each other.
+"""The registry of methods, found by the hook ``hardcase.methods``. Each paper has a package of its own.
 
-To add a method, add a package here and its class to ``_CLASSES``. Sweeps run the methods in this order, the slowest
-settings first.
+To add a method, add a package here, or a distribution elsewhere, and name its class as an entry point. Sweeps run the
+methods in the order of their ``turn``, the slowest settings first.
 """
 
 from __future__ import annotations
@@ -11,63 +11,40 @@ from typing import Any
 
 from hardcase_edge.base.hints import did_you_mean
 from hardcase_edge.errors import InputError
+from hardcase_edge.hooks import hooked, load_hook
 
 from ..estimator import MethodClassifier, PolicyClassifier
 from .adapt.gbrt import AdaptGBRT
-from .adapt.greedy_miser import GreedyMiser
-from .adapt.l1_baseline import L1Baseline
-from .adapt.least_squares import AdaptLstsq
-from .adapt.linear import AdaptLin
-from .adapt.stages import StagedAdaptGBRT
-from .baselines.cascade import ConfidenceCascade
-from .baselines.static import StaticSubset
-from .boosted.adaboost_rs import ResampledAdaBoost
-from .boosted.stage_wise import StageWiseRegression
-from .cstc.and_or import AndOr
-from .cstc.cost_tree import CostSensitiveTree
-from .cstc.greedy_tree import GreedyTree
-from .cstc.single import SingleCostSensitive
-from .graph.dag import DagClassifier
-from .graph.lp_tree import LpTree
-from .polydom.indexed import Greedy, GreedyAccuracy, GreedyCost, PolyDom, PolyDomAnytime
-from .prune.pruned_forest import BudgetPrunedForest
-from .route.route import RouteClassifier
-from .streams.duty_cycle import DutyCycle
-from .streams.held import Held
 
 __all__ = ["AUTO", "BASELINES", "ESTIMATORS", "METHODS", "check_method", "register_method"]
 
 AUTO = "auto"  # stands for the methods that a sweep chooses
 MOST_OF_NAME = 16  # letters of an unknown name that a message repeats; no method has a longer one
-_CLASSES: tuple[type[MethodClassifier], ...] = (
-    ConfidenceCascade,
-    AdaptLin,
-    AdaptLstsq,
-    L1Baseline,
-    BudgetPrunedForest,
-    DagClassifier,
-    RouteClassifier,
-    StagedAdaptGBRT,
-    StaticSubset,
-    GreedyMiser,
-    LpTree,
-    CostSensitiveTree,
-    PolyDom,
-    PolyDomAnytime,
-    Greedy,
-    GreedyAccuracy,
-    GreedyCost,
-    SingleCostSensitive,
-    GreedyTree,
-    AndOr,
-    StageWiseRegression,
-    ResampledAdaBoost,
-    Held,
-    DutyCycle,
-)
-METHODS = {cls.method.name: cls for cls in _CLASSES}
+
+
+def _installed() -> list[type[MethodClassifier]]:
+    """The classes of all installed methods, in the order of their turns.
+
+    Raises
+    ------
+    InputError
+        One cannot be loaded, is no method, or has another name than its entry point.
+    """
+    found = {name: load_hook(point, type) for name, point in hooked("methods").items()}
+    for name, cls in found.items():
+        if not (issubclass(cls, MethodClassifier) and cls.method.name == name):
+            raise InputError(
+                f"{cls.__module__}:{cls.__qualname__} is not a method named {name!r}; uninstall its package"
+            )
+    return sorted(found.values(), key=lambda cls: cls.method.turn)
+
+
+METHODS: dict[str, type[MethodClassifier]] = {cls.method.name: cls for cls in _installed()}
 BASELINES = tuple(name for name, cls in METHODS.items() if cls.method.is_baseline)
-ESTIMATORS: dict[str, type[PolicyClassifier]] = {"AdaptGBRT": AdaptGBRT, **{cls.__name__: cls for cls in _CLASSES}}
+ESTIMATORS: dict[str, type[PolicyClassifier]] = {
+    "AdaptGBRT": AdaptGBRT,
+    **{cls.__name__: cls for cls in METHODS.values()},
+}
 
 
 def register_method(cls: type[MethodClassifier]) -> type[MethodClassifier]:

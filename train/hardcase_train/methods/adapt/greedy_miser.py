@@ -62,7 +62,7 @@ class GreedyMiser(MethodClassifier):
     n_trees: int = 80
     settings: TreeSettings | None = None
     method: ClassVar[Method] = Method(
-        name="greedy-miser", colour="#27ae60", auto="raced", runners=slice(1, None, 2), takes_values=True
+        name="greedy-miser", turn=9, colour="#27ae60", auto="raced", runners=slice(1, None, 2), takes_values=True
     )
     _limits: ClassVar[Limits] = {"gamma": (0, np.inf), "n_trees": (1, np.inf)}
 

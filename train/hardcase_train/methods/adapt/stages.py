@@ -70,6 +70,7 @@ class StagedAdaptGBRT(MethodClassifier):
     n_jobs: int | None = None
     method: ClassVar[Method] = Method(
         name="adapt-gbrt",
+        turn=7,
         work=3,
         colour="#c0392b",
         auto="always",

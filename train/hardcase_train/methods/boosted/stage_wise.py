@@ -44,7 +44,7 @@ class StageWiseRegression(MethodClassifier):
     """
 
     n_trees: int = 32
-    method: ClassVar[Method] = Method(name="stage-wise", colour="#a04000", takes_values=True)
+    method: ClassVar[Method] = Method(name="stage-wise", turn=20, colour="#a04000", takes_values=True)
     _limits: ClassVar[Limits] = {"n_trees": (1, np.inf)}
 
     @classmethod

@@ -29,7 +29,7 @@ class SingleCostSensitive(CostSensitiveTree):
     """
 
     depth: int = 0
-    method: ClassVar[Method] = Method(name="single", work=2, colour="#48c9b0", takes_values=True)
+    method: ClassVar[Method] = Method(name="single", turn=17, work=2, colour="#48c9b0", takes_values=True)
 
     @classmethod
     def n_settings(cls, problem: Problem) -> int:

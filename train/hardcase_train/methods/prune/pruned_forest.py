@@ -48,7 +48,7 @@ class BudgetPrunedForest(MethodClassifier):
 
     n_jobs: int | None = None
     method: ClassVar[Method] = Method(
-        name="budget-prune", colour="#6e2c00", auto="raced", runners=slice(1, 2), is_halved=False
+        name="budget-prune", turn=4, colour="#6e2c00", auto="raced", runners=slice(1, 2), is_halved=False
     )
 
     @classmethod

@@ -58,7 +58,7 @@ class RouteClassifier(MethodClassifier):
     max_cells: int = MAX_CELLS
     n_jobs: int | None = None
     method: ClassVar[Method] = Method(
-        name="route", work=4, colour="#b9770e", auto="always", is_halved=False, searches_subsets=True
+        name="route", turn=6, work=4, colour="#b9770e", auto="always", is_halved=False, searches_subsets=True
     )
     _limits: ClassVar[Limits] = {"max_cells": (2, 16)}
 

@@ -54,8 +54,8 @@ class DutyCycle(MethodClassifier):
 
     n_jobs: int | None = None
     method: ClassVar[Method] = Method(
-        name="duty-cycle", colour="#a6761d", is_baseline=True, auto="always", is_halved=False, searches_subsets=True,
-        needs_order=True,
+        name="duty-cycle", turn=23, colour="#a6761d", is_baseline=True, auto="always", is_halved=False,
+        searches_subsets=True, needs_order=True,
     )  # fmt: skip
 
     @classmethod

@@ -56,7 +56,14 @@ class Held(MethodClassifier):
 
     n_jobs: int | None = None
     method: ClassVar[Method] = Method(
-        name="held", colour="#0e6655", auto="always", is_halved=False, searches_subsets=True, needs_order=True, work=3
+        name="held",
+        turn=22,
+        colour="#0e6655",
+        auto="always",
+        is_halved=False,
+        searches_subsets=True,
+        needs_order=True,
+        work=3,
     )
 
     @classmethod

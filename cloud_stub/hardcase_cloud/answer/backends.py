@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Back ends of f0: servers behind a protocol of their own, found by the hook ``hardcase.backends``.
+
+``--hpc NAME+http://HOST/...`` asks the back end of that name. A file and a function of Python need none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hardcase_edge.base.hints import did_you_mean
+from hardcase_edge.errors import InputError
+from hardcase_edge.hooks import hooked, load_hook
+
+if TYPE_CHECKING:
+    from .asking import Answerer
+
+__all__ = ["KSERVE", "Backend", "backend_of"]
+
+_NAMED = re.compile(r"([a-z][a-z0-9-]{0,30})\+[a-z]{0,10}:?//")
+
+
+@dataclass(frozen=True)
+class Backend:
+    """A protocol behind which an f0 answers.
+
+    what : in messages, such as "a model behind KServe"
+    open : from the URL, the path of a bundle that forwards to it, and the seconds that one call may take; it raises
+        ``InputError`` with one line
+    """
+
+    what: str
+    open: Callable[[str, str | Path, float], Answerer]
+
+
+def backend_of(hpc: str) -> Backend | None:
+    """The back end that ``--hpc`` names; None if it names none, but a file or a function.
+
+    Raises
+    ------
+    InputError
+        No back end of this name is installed, or it cannot be loaded.
+    """
+    named = _NAMED.match(hpc)
+    if named is None:
+        return None
+    known = hooked("backends")
+    if named[1] not in known:
+        hint = did_you_mean(named[1], known, f"back ends are {', '.join(known)}")
+        raise InputError(f"--hpc {hpc[:120]}: there is no back end {named[1]!r}; {hint}")
+    backend: Backend = load_hook(known[named[1]], Backend)
+    return backend
+
+
+def _kserve(url: str, bundle: str | Path, limit_s: float) -> Answerer:
+    from .kserve import kserve_for
+
+    return kserve_for(url, bundle, limit_s=limit_s)
+
+
+KSERVE = Backend("a model behind KServe", _kserve)

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hooks: groups of entry points by which distributions extend hardcase; its own parts are found in the same way.
+
+A group is named ``hardcase.`` and the hook, such as ``hardcase.targets``. An entry point has the name under which a
+user asks for the part, and the object that the hook's page describes. Who installs a distribution runs its code, as
+with any package; nothing is loaded before it is asked for.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from .errors import InputError, one_line
+
+__all__ = ["hooked", "load_hook"]
+
+
+def hooked(hook: str) -> dict[str, EntryPoint]:
+    """What is installed for a hook, by name in alphabetical order; nothing of it is imported.
+
+    Raises
+    ------
+    InputError
+        Two distributions offer the same name.
+    """
+    found: dict[str, EntryPoint] = {}
+    for point in sorted(entry_points(group=f"hardcase.{hook}"), key=lambda p: p.name):
+        other = found.setdefault(point.name, point)
+        if other.value != point.value:
+            raise InputError(
+                f"two installed packages offer {point.name!r} for hardcase.{hook}, {_home(other)} and {_home(point)}; "
+                "uninstall one"
+            )
+    return found
+
+
+def load_hook(point: EntryPoint, kind: type) -> Any:
+    """The object of an entry point, which must be of this kind.
+
+    Raises
+    ------
+    InputError
+        It cannot be imported, or is something else.
+    """
+    try:
+        value = point.load()
+    except Exception as error:  # a stranger's module may fail in any way
+        raise InputError(
+            f"{point.name!r} of {_home(point)} cannot be loaded ({one_line(error)}); update or uninstall it"
+        ) from error
+    if not isinstance(value, kind):
+        raise InputError(
+            f"{point.name!r} of {_home(point)} is a {type(value).__name__}, but a {kind.__name__} is expected; update "
+            "or uninstall it"
+        )
+    return value
+
+
+def _home(point: EntryPoint) -> str:
+    """The distribution of an entry point, and where its object stands."""
+    return f"{point.dist.name if point.dist else 'an unknown package'} ({point.value})"

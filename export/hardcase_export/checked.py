@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A bundle that has passed every check: the report of it, and its bytes, which are still to be written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from hardcase_edge.bundle.manifest import Label
+from hardcase_edge.program.definition import Program
+
+from .drafts.costs import Costs
+from .drafts.front import Point
+from .integers.parity import Parity
+from .picking.optimism import Selection
+from .picking.pick import Mix, Nearest
+from .publish import Published, write_pair
+from .targets import Source
+
+__all__ = ["Checked", "Exported", "Weights"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exported(Published):
+    """A bundle that was written, and how its program compares with the draft.
+
+    ``measure`` is the name of what quality measures. ``target_unit`` is that of values, None of classes. ``f0`` is f0's
+    point of the front, None if there is none. ``promise`` is as in the manifest's claims. ``weights`` is None for a
+    program without polynomials. ``selection`` says what the choice of its sensors does to its figure on judged rows.
+    ``nearest`` is what decides something itself, where f0 was picked for every case. ``mix`` is what a coin mixes, and
+    ``single`` why it mixes nothing although that was asked for; empty if it was not. ``program`` is what was written,
+    ``sensors`` names its sensors, and ``costs`` says where their costs are from, None if the build does not. ``said``:
+    what ``hardcase export --json`` prints of it, warnings and the cuts of its cost among it; empty if nobody asked.
+    """
+
+    unit: str
+    measure: str
+    classes: tuple[Label, ...]
+    target_unit: str | None
+    f0: Point | None
+    point: Point
+    valid: Parity
+    test: Parity
+    selection: Selection
+    nearest: Nearest | None = None
+    promise: dict[str, Any] | None = None
+    weights: Weights | None = None
+    passed_over: int = 0  # points that fit the wish better, whose integers decide otherwise than their floats
+    mix: Mix | None = None
+    single: str = ""
+    program: Program
+    sensors: tuple[str, ...]
+    costs: Costs | None
+    said: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Effect of the compression of polynomials: weights that are not 0, before and after.
+
+    ``bytes_before``: length of the bundle if every weight had been written.
+    """
+
+    before: int
+    after: int
+    bytes_before: int
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A bundle that has passed every check and is not written yet: the report of it, and what targets are made from."""
+
+    exported: Exported
+    source: Source
+
+    def write(self, out: Path) -> Exported:
+        """Write the bundle, with its signature beside it; the report with this path.
+
+        An older signature that no longer fits is removed.
+
+        Raises
+        ------
+        InputError
+            A file cannot be written.
+        """
+        write_pair(out, self.source.data, self.source.signature)
+        return replace(self.exported, path=out)

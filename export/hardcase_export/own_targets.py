@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The targets of this distribution: parts of a policy as ONNX and TFLite, and C sources for microcontrollers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from hardcase_edge.errors import InputError
+
+from .targets import MODELS, Output, Source, Target
+
+if TYPE_CHECKING:
+    from .runtimes import Models
+    from .to_c.folder import ExportedC
+
+__all__ = ["BUNDLE", "ONNX", "TFLITE", "C"]
+
+BUNDLE = "model.hcb"  # in a folder of C sources
+
+
+def _onnx(source: Source, folder: Path, switches: frozenset[str]) -> Output:
+    from .runtimes import hpc_model, onnx_models
+
+    assert source.built is not None
+    point = source.built.point
+    program, manifest = point.quantised.program, point.manifest
+    models = onnx_models(program, manifest, point.test)
+    if not source.built.front.legacy:  # f0 is a file
+        models = models.join([hpc_model(source.built.folder, program, manifest, point.test)])
+    return _output(models, folder)
+
+
+def _tflite(source: Source, folder: Path, switches: frozenset[str]) -> Output:
+    from .runtimes import tflite_models
+
+    assert source.built is not None
+    point = source.built.point
+    return _output(tflite_models(point.quantised.program, point.manifest, point.test, point.valid), folder)
+
+
+def _output(models: Models, folder: Path) -> Output:
+    lines = [f"{folder / e['file']}: {e['bytes']} bytes, {_agreement(e)}" for e in models.entries]
+    return Output(models.files, models.entries, lines)
+
+
+def _agreement(entry: dict[str, Any]) -> str:
+    test = entry["test"]
+    if "range" in entry:
+        low, high = entry["range"]
+        gap, allowed = (value / (high - low) for value in (test["gap"], entry["allowed"]))
+        return (
+            f"the same best score on {test['same_best']} of {test['rows']} test rows, off by at most {gap:.1%} of its "
+            f"range ({allowed:.1%} allowed)"
+        )
+    gap = f", off by at most {test['gap']:g} steps ({entry['allowed']:g} allowed)" if test.get("gap") else ""
+    return f"{test['rows'] - test['apart']} of {test['rows']} test rows as before{gap}"
+
+
+def _c(source: Source, folder: Path, switches: frozenset[str]) -> Output:
+    """Sources and bundle; ``main.c`` and ``sensors.h`` of an earlier export in the folder stay if edited."""
+    from hardcase_edge.bundle.signature import signature_path
+
+    from .to_c.folder import write_c
+
+    bundle = {BUNDLE: source.data}
+    if source.signature is not None:
+        bundle[signature_path(Path(BUNDLE)).name] = source.signature
+    with TemporaryDirectory(prefix="hardcase-") as holder:
+        sources = write_c(source.loaded, Path(holder), inline="inline" in switches)
+        paths = [path for path in Path(holder).rglob("*") if path.is_file()]
+        files = {path.relative_to(holder).as_posix(): path.read_bytes() for path in paths}
+    files |= bundle | _edited(folder)
+    return Output(files, _c_values(folder, sources), _c_lines(folder, sources), BUNDLE)
+
+
+def _edited(out: Path) -> dict[str, bytes]:
+    """The files of an earlier export that its user has changed."""
+    from hardcase_edge.bundle.load import load_bundle
+
+    from .to_c.folder import OWN, own_files
+
+    if not (out / BUNDLE).exists():
+        return {}
+    written = own_files(load_bundle(out / BUNDLE))
+    try:
+        found = {name: (out / name).read_bytes() for name in OWN if (out / name).exists()}
+    except OSError as error:
+        raise InputError(f"a file of the earlier export in {out} cannot be read: {error.strerror}") from error
+    return {name: data for name, data in found.items() if data != written[name].encode("utf-8")}
+
+
+def _c_values(out: Path, sources: ExportedC) -> dict[str, Any]:
+    sizes = {
+        s.core: {
+            "flash": s.flash,
+            "flash_small": s.flash_small,
+            "ram": s.ram,
+            "session": s.session,
+            "measured": s.is_measured,
+            "fits": s.lacks() is None,
+        }
+        for s in sources.sizes
+    }
+    return {"folder": str(out), "image": sources.image_bytes, "inlined": list(sources.inlined), "sizes": sizes}
+
+
+def _c_lines(out: Path, sources: ExportedC) -> list[str]:
+    how = "" if sources.sizes[0].is_measured else ", upper bounds; install arm-none-eabi-gcc with newlib to measure"
+    lines = [f"{out}: C sources, tables of {sources.image_bytes} bytes; next: see {out}/README.md"]
+    if sources.inlined:
+        lines.append(f"  unrolled   scorers {', '.join(map(str, sources.inlined))} are code")
+    if sources.inlined and sources.tables:
+        lines.append(
+            f"  tables     scorers {', '.join(map(str, sources.tables))} are too large or shared, and stay tables"
+        )
+    for s in sources.sizes:
+        small = f" ({s.flash_small} at -Os)" if s.is_measured else ""
+        ram = f"RAM {s.ram} bytes ({s.session} a session, {s.stack} stack)"
+        memory = s.lacks() or f"flash {s.flash} bytes{small}, {ram}"
+        lines.append(f"  {s.core:<10} {memory}{how}")
+    return lines
+
+
+ONNX = Target("also write gate.onnx, lpc.onnx and hpc.onnx there", _onnx, MODELS)
+TFLITE = Target("also write gate.tflite and lpc.tflite there", _tflite, MODELS)
+C = Target(
+    "folder to write with C sources for a microcontroller and the bundle",
+    _c,
+    "C export",
+    {"inline": "write small tree ensembles as code instead of tables"},
+    of_bundle=True,
+    mixes=True,
+)

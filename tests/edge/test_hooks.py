@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hooks: parts of other packages are found by name, and whatever is wrong with one is said in one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hardcase_edge.errors import InputError
+from hardcase_edge.hooks import hooked, load_hook
+from tests.helpers.hooks import install
+
+
+def test_what_packages_offer_is_found_in_alphabetical_order_and_not_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path, monkeypatch, "stranger_a", "trials", {"b": "stranger_a:B", "a": "stranger_a:A"}, "1 / 0")
+    assert list(hooked("trials")) == ["a", "b"]
+    assert hooked("nothing") == {}
+
+
+def test_one_name_of_two_packages_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for package in ("stranger_a", "stranger_b"):
+        install(tmp_path, monkeypatch, package, "trials", {"same": f"{package}:X"}, "X = 1")
+    with pytest.raises(InputError, match=r"'same' .* stranger_[ab] \(.*\) and stranger_[ab] \(.*\); uninstall one"):
+        hooked("trials")
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("X = 1", "is a int, but a str is expected"),
+        ("1 / 0", "cannot be loaded (division by zero)"),
+        ("Y = 1", "cannot be loaded (module 'stranger_a' has no attribute 'X')"),
+        ("raise SystemError('two\\nlines')", "cannot be loaded (two lines)"),
+    ],
+)
+def test_what_cannot_be_used_is_one_line_that_names_its_package(
+    source: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path, monkeypatch, "stranger_a", "trials", {"x": "stranger_a:X"}, source)
+    with pytest.raises(InputError) as caught:
+        load_hook(hooked("trials")["x"], str)
+    text = str(caught.value)
+    assert said in text
+    assert "stranger_a (stranger_a:X)" in text
+    assert text.endswith("update or uninstall it")
+    assert "\n" not in text

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Packages that a test installs for a while, with entry points for the hooks of hardcase."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+__all__ = ["install"]
+
+
+def install(
+    site: Path, monkeypatch: pytest.MonkeyPatch, package: str, hook: str, points: dict[str, str], source: str = ""
+) -> None:
+    """Make a package of one module importable, which offers ``points``: a value such as "module:OBJECT" by name."""
+    info = site / f"{package}-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+    lines = [f"{name} = {value}" for name, value in points.items()]
+    (info / "entry_points.txt").write_text("\n".join([f"[hardcase.{hook}]", *lines]) + "\n")
+    (site / f"{package}.py").write_text(source)
+    monkeypatch.syspath_prepend(str(site))
+    monkeypatch.delitem(importlib.import_module("sys").modules, package, raising=False)
+    importlib.invalidate_caches()
