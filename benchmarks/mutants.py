@@ -55,27 +55,30 @@ NOT_BODY = ("annotation", "returns", "decorator_list")
 
 @dataclass(frozen=True)
 class Target:
-    """What is changed: rooms of a package; ``known``: where tests are that may import a module."""
+    """What is changed: rooms of a package.
+
+    known : where tests are that may import a module
+    general : tests in ``tests`` for each module of ``whole``, and for one that has no others
+    """
 
     package: Path
     rooms: tuple[str, ...]
     tests: Path
-    known: Path
-    general: Path
-
-    def general_of(self, module: Path, *, is_alone: bool) -> list[Path]:
-        """Tests of all methods, for these and for what has no tests of its own."""
-        return [self.tests / self.general] if "methods" in module.parts or is_alone else []
+    known: tuple[Path, ...]
+    general: tuple[str, ...]
+    whole: tuple[str, ...]
 
 
 TESTS = Path("tests")
 LEARNERS = Target(
     Path("train/hardcase_train"), ("methods", "policy", "stages", "trees", "linear", "structured"), TESTS / "train",
-    TESTS, Path("methods/test_methods.py"),
+    (TESTS,), ("methods/test_methods.py",), ("methods",),
 )  # fmt: skip
+CORE_ROOMS = ("program", "verifier", "session", "exchange", "bundle")
 CORE = Target(
-    Path("edge_runtime/hardcase_edge"), ("program", "verifier", "session", "exchange", "bundle"), TESTS / "edge",
-    TESTS / "edge", Path("session/test_from_spec.py"),
+    Path("edge_runtime/hardcase_edge"), CORE_ROOMS, TESTS / "edge",
+    tuple(TESTS / "edge" / room for room in (*CORE_ROOMS, "kernel", "joint", "batch", "drift")),
+    ("session/test_from_spec.py", "kernel/test_bounds.py"), CORE_ROOMS,
 )  # fmt: skip
 
 
@@ -181,7 +184,8 @@ def tests_of(module: Path, imported: dict[Path, set[str]], target: Target) -> tu
     name = ".".join(module.relative_to(target.package.parent).with_suffix("").parts)
     known = [test for test in imported if name in imported[test]]
     own = [test for test in imported if room in test.parents or test == room.with_name(f"test_{room.name}.py")]
-    general = target.general_of(module, is_alone=not own + known)
+    is_general = not own + known or set(target.whole) & set(module.parts)
+    general = [target.tests / name for name in target.general if is_general]
     own += [module] if b">>>" in (ROOT / module).read_bytes() else []
     return known, [test for test in dict.fromkeys(own + general) if test not in known]
 
@@ -270,7 +274,8 @@ def judged(
     mutants: list[Mutant], places: list[Place], pool: ThreadPoolExecutor, until: float, target: Target
 ) -> Counter[str]:
     """How many mutants were killed, lived, timed out and not run by then; those that lived or timed out are printed."""
-    imported = {test.relative_to(ROOT): imports(test) for test in sorted((ROOT / target.known).rglob("test_*.py"))}
+    found = sorted(test for folder in target.known for test in (ROOT / folder).rglob("test_*.py"))
+    imported = {test.relative_to(ROOT): imports(test) for test in found}
     tests = {mutant.module: tests_of(mutant.module, imported, target) for mutant in mutants}
     files = list(dict.fromkeys(test for pair in tests.values() for some in pair for test in some))
     shares = [files[k :: len(places)] for k in range(len(places))]

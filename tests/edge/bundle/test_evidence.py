@@ -20,6 +20,7 @@ from hardcase_edge.program.definition import (
     Branch,
     Candidate,
     Feature,
+    Forward,
     Select,
     Sensor,
     Slice,
@@ -142,6 +143,11 @@ def test_an_unpaid_sensor_counts_at_answers_that_read_it_and_all_do_where_branch
     own = frozenset(indices_of(read_by_scorers(program)[1]))
     assert own < ALL
     assert unpaid_that_count(program) == {4: ALL, 5: own, 6: ALL, 7: own}, "5 and 7 are for what the budget allowed"
+    behind = (
+        Branch(part, THRESHOLD, (1, 2), 0), Select((Candidate(1, (5,), 4),), 5), Acquire((1,), 3, 7), Forward((), 6),
+        *[Answer(other, CLASS.answer, (), (9_000,))] * 4,
+    )  # fmt: skip
+    assert unpaid_that_count(replace(PROGRAM, nodes=behind)) == {4: ALL, 5: ALL, 6: ALL, 7: own}
 
 
 @pytest.mark.parametrize(

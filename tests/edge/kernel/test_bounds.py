@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 import re
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,10 +21,11 @@ from hardcase_edge.kernel.machine import EVALUATORS, KERNEL, PYTHON, decide, nam
 from hardcase_edge.kernel.sources import FOLDER
 from hardcase_edge.program import limits
 from hardcase_edge.program.decode import decode
-from hardcase_edge.program.definition import Program
+from hardcase_edge.program.definition import Answer, Program
 from hardcase_edge.program.encode import encode
 from hardcase_edge.session.session import LOCAL, Decision
 from hardcase_edge.verifier.verify import verify
+from tests.golden.make_golden import golden_program
 from tests.helpers.edge.bundles import bundle_of
 from tests.helpers.edge.crafted import LONG_DECISIONS, LONG_PROOFS, branch_bomb, shared_margins, stacked, wide_branch
 from tests.helpers.edge.evaluators import needs_kernel
@@ -110,6 +112,16 @@ def steps_of(program: Program) -> int:
         patch.setattr("hardcase_edge.verifier.work.check_steps", counted.append)
         verify(program)
     return counted[-1]
+
+
+def test_a_margin_takes_two_steps_as_the_page_says() -> None:
+    def answering(n: int) -> Program:
+        p = golden_program()
+        at = next(k for k, node in enumerate(p.nodes) if isinstance(node, Answer))
+        answer = replace(p.nodes[at], margins=tuple(range(n)), confidences=(5_000,) * (n + 1))
+        return replace(p, nodes=(*p.nodes[:at], answer, *p.nodes[at + 1 :]))
+
+    assert steps_of(answering(9)) - steps_of(answering(4)) == 2 * 5
 
 
 def test_a_program_is_refused_before_all_of_it_is_proved() -> None:
