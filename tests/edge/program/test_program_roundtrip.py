@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from hardcase_edge.bundle.file import Bundle, pack_bundle, unpack_bundle
 from hardcase_edge.errors import BundleError, BundleVersionError, ProgramError
-from hardcase_edge.program.decode import decode
+from hardcase_edge.program import decode as decode_module
+from hardcase_edge.program.decode import MAX_NUMBERS, decode
 from hardcase_edge.program.definition import (
     Affine,
     Answer,
@@ -300,6 +301,13 @@ def test_another_version_is_named() -> None:
     with pytest.raises(BundleVersionError, match=r"format 2 .* reads 1 to 1") as caught:
         decode(tensors)
     assert (caught.value.found, caught.value.oldest, caught.value.newest) == (2, 1, 1)
+
+
+def test_rows_without_numbers_are_counted_before_they_are_made() -> None:
+    reader = decode_module._Reader(encode(random_program(1)))
+    assert reader.rows("i64", 0, MAX_NUMBERS - 3, 0)[:2] == ((), ())
+    with pytest.raises(ProgramError, match="a table of 4 by 0 numbers, which is out of bounds"):
+        reader.rows("i64", 0, 4, 0)
 
 
 def test_minus_zero_has_no_key_of_its_own() -> None:

@@ -89,6 +89,12 @@ def test_the_program_that_the_table_breaks_is_good() -> None:
     assert decode(encode(good())) == (good(), False)
 
 
+def test_the_widest_range_of_an_opaque_scorer_is_good() -> None:
+    p = good()
+    opaque = replace(p.scorers[3], low=(1 - SAFE,), high=(SAFE - 1,))
+    verify(replace(p, scorers=(*p.scorers[:3], opaque, *p.scorers[4:])))
+
+
 def test_trees_may_read_what_only_some_paths_have_bought() -> None:
     verify(change(good(), "nodes[9].scores", Slice(1, 0, 2)))
 
