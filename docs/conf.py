@@ -2,17 +2,23 @@
 """The site: `make docs` builds README.md, ARCHITECTURE.md, CHANGELOG.md and docs/ into build/site, strictly.
 
 The source folder is the repository, so a link is right on the site if it is right in the repository. The pages stay
-plain Markdown: the navigation is NAV below, and the build adds it to docs/index.md and to the two lists of pages.
+plain Markdown: the navigation is NAV below, and the build adds it to docs/index.md and to the two lists of pages. It
+writes the list of all modules into docs/modules.md, which has only a place for it.
 """
 
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 from sphinx.application import Sphinx
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tests.house import architecture  # noqa: E402
+
 NAV = {
     "Start": ("README", "examples/hydraulic/README", "CHANGELOG"),
     "Guides": (
@@ -33,7 +39,7 @@ NAV = {
         "docs/cloud",
         "docs/fleet",
     ),
-    "How it works": ("ARCHITECTURE", "docs/math", "docs/glossary", "docs/style"),
+    "How it works": ("ARCHITECTURE", "docs/modules", "docs/math", "docs/glossary", "docs/style"),
     "Formats": (
         "docs/SPEC-program-v1",
         "docs/SPEC-bundle-v1",
@@ -80,6 +86,8 @@ def complete(app: Sphinx, docname: str, source: list[str]) -> None:
         return f"{link[1].rstrip('/')}/README.md{link[2] or ''})" if (folder / path).is_dir() else link[0]
 
     text = FOLDER_LINK.sub(to_readme, source[0])
+    if docname == "docs/modules":
+        text = text.replace(architecture.PLACE, architecture.tables())
     if docname == root_doc:
         text += "".join(toctree(pages, caption) for caption, pages in NAV.items())
     if docname in LISTS:

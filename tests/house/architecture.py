@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of ARCHITECTURE.md: a table for every room, a row for every module, from the modules' own first lines.
+"""The floors of ARCHITECTURE.md, and the list of all rooms and modules, from the modules' own first lines.
 
-    python tests/house/architecture.py        writes them into the page
+    python tests/house/architecture.py              writes the floors into ARCHITECTURE.md
+    python tests/house/architecture.py --modules    prints the list that `make docs` puts into docs/modules.md
 
-A test compares, so the page is never older than the code.
+A test compares the floors with the code; the list is made anew for each site, so neither page is older than the code.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from tests.house.rooms import FLOORS, FOLDERS, groups_of, module_graph, parsed, 
 
 PAGE = HERE / "ARCHITECTURE.md"
 BEGIN, END = "<!-- rooms -->\n", "<!-- /rooms -->"
+PLACE = "<!-- modules -->\n"  # where docs/modules.md has the list on the site
+MAX_PAGE_BYTES = 15_360  # a page that one reads whole before a first change
 
 
 def first_line(path: Path) -> str:
@@ -59,11 +62,25 @@ def tables() -> str:
     return "\n".join(lines)
 
 
+def floors() -> str:
+    """Markdown: for each distribution a table whose rows are its floors, the lowest first."""
+    lines = []
+    for distribution in FOLDERS:
+        lines += [f"| | `{distribution}` |", "|---|---|"]
+        for k, floor in enumerate(FLOORS[distribution], start=1):
+            lines.append(f"| {k} | {', '.join(f'`{room}`' for room in floor)} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
 def page() -> str:
     """ARCHITECTURE.md as it should be."""
     text = PAGE.read_text(encoding="utf-8")
-    return re.sub(f"{BEGIN}.*{END}", lambda _: BEGIN + tables() + END, text, flags=re.S)
+    return re.sub(f"{BEGIN}.*{END}", lambda _: BEGIN + floors() + END, text, flags=re.S)
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    if sys.argv[1:] == ["--modules"]:
+        print(tables())
+    else:
+        PAGE.write_text(page(), encoding="utf-8")

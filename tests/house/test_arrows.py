@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The arrows of DESIGN.md section 2: who may import whom, lazily or not."""
+"""The arrows of ARCHITECTURE.md: who may import whom, lazily or not."""
 
 from __future__ import annotations
 

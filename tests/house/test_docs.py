@@ -188,10 +188,18 @@ def test_every_method_is_named_and_explained() -> None:
         assert f"\n| `{method}` |" in text_of(ROOT / "docs" / "glossary.md")
 
 
-def test_the_architecture_has_a_row_for_every_module() -> None:
-    assert architecture.PAGE.read_text(encoding="utf-8") == architecture.page(), (
-        "run python tests/house/architecture.py"
-    )
+def test_the_architecture_has_the_floors_of_the_plan_on_a_page_that_one_reads_whole() -> None:
+    assert text_of(architecture.PAGE) == architecture.page(), "run python tests/house/architecture.py"
+    assert len(text_of(architecture.PAGE).encode()) <= architecture.MAX_PAGE_BYTES
+
+
+def test_the_site_lists_every_module_with_a_sentence() -> None:
+    rows = re.findall(r"^\| `([\w/.]+)` \| (.*) \|$", architecture.tables(), re.M)
+    rooms = re.findall(r"^\*\*`[\w/.]+`\*\* \(.*?\): (.*)$", architecture.tables(), re.M)
+    assert len(rows) > 500
+    assert len(rooms) > 80
+    assert all(line.endswith((".", "?", "!")) for line in [*rooms, *(line for _, line in rows)])
+    assert architecture.PLACE in text_of(ROOT / "docs" / "modules.md")
 
 
 def test_the_architecture_names_only_what_is_there() -> None:
