@@ -255,7 +255,7 @@ def page(everything: Sequence[dict[str, Any]]) -> str:
     return f"""# Atypical cases
 
 How many of the answers that drift makes wrong go to the cloud, with the score of
-[atypical cases](../drift.md#atypical-cases) and without.
+[atypical cases](../atypical.md) and without.
 
     HARDCASE_DATA=FOLDER python benchmarks/atypical.py
 

@@ -60,7 +60,7 @@ That table was added when the first one was known.
 f0 knows nothing here, so a row that is forwarded is paid for and not answered better.
 Where a tree costs, a policy pays 1 for each tree that it evaluates, beside the meter's sensors.
 
-- `single`, `cstc`, `cscc` and `cronus` are [the method `cstc`](../training.md#train) with linear nodes on \
+- `single`, `cstc`, `cscc` and `cronus` are [the method `cstc`](../methods.md) with linear nodes on \
 standardised readings unless they are `on trees`; the number counts levels below the root, or nodes of a cascade.
 - `zeros kept` and `trees answer` are two ways of fine-tuning; without a word, all columns of the sensors that \
 a row has bought are fitted again.

@@ -44,8 +44,8 @@ The machine is x86-64 with 512 MB and not a Pi: a Pi's firmware, its kernel and 
 RELEASES = """
 ## Release files over the air
 
-Another card is offered [release files](../updates.md#everything-that-a-device-runs): runtimes under other versions, \
-two of them bad, and settings that name a broker which is not there, with `--trial-s 30`.
+Another card is offered [release files](../over-the-air.md#everything-that-a-device-runs): runtimes under other \
+versions, two of them bad, and settings that name a broker which is not there, with `--trial-s 30`.
 Each line is the time from the offer to the facts that say what runs for good.
 
 """

@@ -24,7 +24,7 @@ The method is that of "Indexing Cost Sensitive Prediction" (Battle et al. 2014),
 
 **What the search is for.** It saves trainings, and pays where a classifier takes seconds or minutes to train.
 Where one takes milliseconds, as the least-squares classifiers on this page do, training all sets is simpler (`hardcase train --all`).
-For fixed sets and chains the greedy paths of [`static` and `cascade`](../training.md#train) stay: on Letters they train 266 models where the paper's search trains all 65,535, and lose 0.0002.
+For fixed sets and chains the greedy paths of [`static` and `cascade`](../methods.md) stay: on Letters they train 266 models where the paper's search trains all 65,535, and lose 0.0002.
 """
 
 

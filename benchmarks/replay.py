@@ -255,7 +255,7 @@ def page(figures: dict[str, Any]) -> str:
         f"Now a device's row for a decision is any row, whatever other devices read, and it is {odds_['drawn']:.2f} "
         "times.\n"
         "In a real fleet neighbours may well read the same, and the test takes no notice of it: "
-        "[audit a little on many devices](../cloud.md#roll-outs).\n"
+        "[audit a little on many devices](../rollouts.md#roll-outs).\n"
         f"Rules broken in these replays: {len(broken)}.\n\n"
         + markdown(
             ("bundle", "how it ended", "devices touched", "CPU s a seed"),

@@ -236,7 +236,7 @@ def _lost(results: list[dict[str, Any]]) -> list[str]:
         "A build of it has 420 judged rows, on which its sensors were chosen among 400: one set of so many is lucky "
         "there, and the standard error to spare does not cover luck.",
         "`export`, `train`, the report and front.md warn of that where judged rows are fewer than five a sensor "
-        "([the rule](../training.md#many-sensors-few-rows)).",
+        "([the rule](../picking.md#many-sensors-few-rows)).",
     ]
 
 

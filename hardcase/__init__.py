@@ -25,7 +25,7 @@ __all__ = ["Decided", "Front", "Loaded", "Policy", "__version__", "evaluate", "e
 __version__ = "0.1.0"
 
 # Threads of scikit-learn that wait for each other sleep instead of spinning: where another program runs too, spinning
-# slows f0's boosting greatly (docs/training.md). It counts if scikit-learn is imported afterwards.
+# slows f0's boosting greatly (docs/f0.md). It counts if scikit-learn is imported afterwards.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 _HOMES = {

@@ -184,7 +184,7 @@ def test_the_table_of_keys_has_every_key_of_the_toml_and_no_other() -> None:
 
 def test_every_method_is_named_and_explained() -> None:
     for method in (AUTO, *METHODS):
-        assert f"- `{method}`:" in text_of(ROOT / "docs" / "training.md")
+        assert f"- `{method}`:" in text_of(ROOT / "docs" / "methods.md")
         assert f"\n| `{method}` |" in text_of(ROOT / "docs" / "glossary.md")
 
 

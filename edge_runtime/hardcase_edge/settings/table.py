@@ -40,7 +40,7 @@ __all__ = [
 RUN_TOML = "/etc/hardcase/run.toml"  # where flashing puts it
 DEFAULTS = RunConfig()
 TYPES = {"int": int, "float": float, "str": str, "bool": bool, "tuple[str, ...]": list}
-DEVICES, BUDGETS, DRIFT = "devices.md", "budgets.md", "drift.md"
+DEVICES, CLOUD, BUDGETS, DRIFT = "devices.md", "device-cloud.md", "budgets.md", "drift.md"
 
 
 @record(frozen=True, slots=True)
@@ -109,23 +109,29 @@ GROUPS: Mapping[str, tuple[Setting, ...]] = {
             "publish",
             "send decisions to the broker: all, changes (of the answer or of failed sensors), or a sample such as 1% "
             "(default: none; with --outbox, all)",
-            "WHICH", check=parse_which,
+            "WHICH", check=parse_which, page=CLOUD,
         ),
         Setting(
             "audit", "send the readings of this share of local decisions to be checked, such as 1%", "SHARE",
-            check=parse_share,
+            check=parse_share, page=CLOUD,
         ),
-        Setting("outbox", "keep what is not stored yet on the disk, such as 64M", "BYTES", check=parse_bytes),
         Setting(
-            "outbox_folder", f"where (default: outbox in the folder of --store, otherwise {OUTBOX_FOLDER})", "FOLDER"
+            "outbox", "keep what is not stored yet on the disk, such as 64M", "BYTES", check=parse_bytes, page=CLOUD
+        ),
+        Setting(
+            "outbox_folder", f"where (default: outbox in the folder of --store, otherwise {OUTBOX_FOLDER})", "FOLDER",
+            page=CLOUD,
         ),
         Setting(
             "outbox_drop",
             "which records to drop when it is full: the oldest, or all but an even sample (default {default})",
-            words=(OLDEST_FIRST, SAMPLE),
+            words=(OLDEST_FIRST, SAMPLE), page=CLOUD,
         ),
-        Setting("outbox_days", "after which a record is dropped unsent (default {default})", "DAYS", check=check_days),
-        Setting("outbox_rate", "most records sent in a second (default {default})", "N", check=check_rate),
+        Setting(
+            "outbox_days", "after which a record is dropped unsent (default {default})", "DAYS", check=check_days,
+            page=CLOUD,
+        ),
+        Setting("outbox_rate", "most records sent in a second (default {default})", "N", check=check_rate, page=CLOUD),
     ),
     "running budgets": (
         Setting(

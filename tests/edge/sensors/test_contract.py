@@ -85,7 +85,7 @@ def test_every_driver_is_under_contract_and_explained(driver: str) -> None:
     module = driver_of(driver)
     assert module.NOUN
     assert callable(module.find)
-    assert f"\n| `{driver}:` |" in (ROOT / "docs" / "devices.md").read_text(encoding="utf-8")
+    assert f"\n| `{driver}:` |" in (ROOT / "docs" / "sensors.md").read_text(encoding="utf-8")
 
 
 def test_drivers_are_found_by_their_modules_in_an_archive_too(tmp_path: Path) -> None:
