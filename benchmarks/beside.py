@@ -206,7 +206,7 @@ def _page(rows: list[Row], ratios: list[Row]) -> str:
     lines = [
         "# The kernel compared with its peers",
         "",
-        f"`make bench-edge` wrote this page on {_machine()}.",
+        f"`make bench NAME=edge` wrote this page on {_machine()}.",
         "The models are boosted trees on digits (odd or even), and each call has one row of 64 whole numbers.",
         "The figure of hardcase is a whole decision, from raw readings through the session's protocol to class and "
         "confidence; the peers' is their prediction.",

@@ -70,7 +70,7 @@ def page(results: dict[str, Any]) -> str:
     worst = max(f["ratio_fastest"] for f in figures)
     lines = [
         "# Our booster beside LightGBM", "",
-        "`make bench-booster` writes this page; the first lines of `benchmarks/booster.py` say what is measured.",
+        "`make bench NAME=booster` writes this page; the first lines of `benchmarks/booster.py` say what is measured.",
         f"The goal is at most {LIMIT:g} times LightGBM's time for an iteration, fastest against fastest.",
         f"The largest ratio is {worst:.2f}: {'reached' if worst <= LIMIT else 'missed'}.",
         "Trees over 519 sensors are on [a page of their own](many_trees.md).",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the README claims, and the figure behind each claim: writes the first table of docs/benchmarks/README.md.
+"""What hardcase claims, and the figure behind each claim: writes the first table of docs/benchmarks/README.md.
 
     python benchmarks/claims.py
 
@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 PAGE = ROOT / "docs" / "benchmarks" / "README.md"
 BEGIN, END = "<!-- claims -->", "<!-- claims end -->"
-TITLES = ("the README says", "figure", "spread", "beside", "command", "date")
+TITLES = ("claim", "figure", "spread", "beside", "command", "date")
 
 
 @dataclass(frozen=True)
@@ -211,11 +211,11 @@ def _flywheel(results: Any) -> tuple[str, str, str]:
 
 
 CLAIMS = (
-    Claim("cheaper than what one would build", "rig", "make bench-learning", _rig),
-    Claim("a promise on the error of local answers", "promise", "make bench-promise", _promise),
+    Claim("cheaper than what one would build", "rig", "make bench NAME=rig", _rig),
+    Claim("a promise on the error of local answers", "promise", "make bench NAME=promise", _promise),
     Claim("a budget is hit", "budget_hit", "python -m benchmarks.budget_hit", _budget),
-    Claim("your model, with the same labels", "import", "make bench-import", _import),
-    Claim("the device's time", "edge", "make bench-edge", _edge),
+    Claim("your model, with the same labels", "import", "make bench NAME=import", _import),
+    Claim("the device's time", "edge", "make bench NAME=edge", _edge),
     Claim("tests its promise again", "recertify", "python benchmarks/recertify.py", _recertify),
     Claim("names sensors that fail slowly", "slow_failures", "python benchmarks/slow_failures.py", _slow),
     Claim("a budget per hour or a battery's plan", "servo", "python benchmarks/servo.py", _servo),

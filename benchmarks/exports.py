@@ -365,7 +365,7 @@ def page(said: dict[str, Any]) -> str:
     lines = [
         "# Files of other runtimes: bytes and times",
         "",
-        f"`make bench-exports` (`benchmarks/exports.py`) wrote this page on {said['machine']}, with one thread, "
+        f"`make bench NAME=exports` (`benchmarks/exports.py`) wrote this page on {said['machine']}, with one thread, "
         f"onnxruntime {said['onnxruntime']} and ai-edge-litert {said['ai-edge-litert']}.",
         f"Times are microseconds of one row from Python, the best of several passes over {said['n_rows']} rows.",
         "Rows that differ have another score than the program.",

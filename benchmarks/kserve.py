@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A worker whose f0 is behind a real server of the KServe v2 protocol: MLServer, in an environment of its own.
 
-    make mlserver
+    make bench NAME=kserve
     python benchmarks/kserve.py [--mlserver build/mlserver/bin/mlserver] [--out FILE] [--render]
 
 The server runs a model of three classes on two readings. Asked are the model directly, of batches of 1 and 32, and
@@ -42,7 +42,7 @@ SHA = "ab" * 32
 N_CALLS, N_ASKED = 200, 200
 HEAD = """# A model server
 
-`make mlserver` and `python benchmarks/kserve.py` wrote this page, on a machine with 2 cores.
+`make bench NAME=kserve` wrote this page, on a machine with 2 cores.
 
 """
 MODEL = """

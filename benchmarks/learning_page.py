@@ -213,7 +213,7 @@ def _slope(a: Point, b: Point) -> float:
 
 HEAD = """# Letters and Covertype
 
-`make bench-learning` (`benchmarks/learning.py`) writes this page from `benchmarks/results/learning.json`.
+`make bench NAME=learning` (`benchmarks/learning.py`) writes this page from `benchmarks/results/learning.json`.
 Each split is drawn by its seed (rows: `benchmarks/results/splits.npz`).
 f0 is fitted on the training rows of the split, all choices are made on its training and validation rows, and test \
 rows are only reported.

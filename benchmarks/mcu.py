@@ -209,7 +209,7 @@ def page(rows: list[Row], forms: list[dict[str, Any]]) -> str:
     lines = [
         "# Instructions and bytes on a Cortex-M",
         "",
-        "`make bench-mcu` (`benchmarks/mcu.py`) writes this page.",
+        "`make bench NAME=mcu` (`benchmarks/mcu.py`) writes this page.",
         "The model is 100 boosted trees of depth 4 (LightGBM, digits, odd or even), as a program with int16 leaves and "
         "64 integer readings, exported by `hardcase export --c` and `--c --inline`.",
         f"The compiler is {compiler}.",

@@ -40,7 +40,7 @@ EXAMPLE = ROOT / "examples" / "hydraulic" / "hardcase.toml"
 PAGE = ROOT / "docs" / "benchmarks" / "promise.md"
 HEAD = """# How often a promise holds
 
-`make bench-promise` (`benchmarks/promise.py`) writes this page.
+`make bench NAME=promise` (`benchmarks/promise.py`) writes this page.
 A population is a table of what every policy does on every case, so the truth is known exactly.
 The benchmark draws calibration rows from it with replacement, again and again.
 Each time `hardcase export --risk` picks by [Learn-then-Test](../math.md#8-a-promise), and the naive rule takes the \

@@ -38,7 +38,7 @@ DAG_RATIO = 0.85  # the same by "dag"
 PAGE = ROOT / "docs" / "benchmarks" / "rig.md"
 HEAD = """# The hydraulic rig: every target
 
-`make bench-learning` (`benchmarks/rig.py`) writes this page.
+`make bench NAME=rig` (`benchmarks/rig.py`) writes this page.
 
 Each target and seed has a random split of 60/10/10/20, f0 (300 extremely randomised trees), and every method trained.
 Policies are picked on the judged rows as `hardcase export --max-loss 0.005` picks them \

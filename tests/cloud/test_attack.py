@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Short forms of the attacks on the cloud; ``make fuzz`` and ``benchmarks/attack.py`` run them long."""
+"""Short forms of the attacks on the cloud; ``make bench NAME=attack`` and ``benchmarks/attack.py`` run them long."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Short runs of the attacks that need no broker; ``make fuzz`` runs all of them long."""
+"""Short runs of the attacks that need no broker; ``make bench NAME=attack`` runs all of them long."""
 
 from __future__ import annotations
 

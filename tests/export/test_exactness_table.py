@@ -97,7 +97,7 @@ def test_tflite_runtime_gives_them_too(kind: str, tmp_path: Path) -> None:
     """The interpreter for 32-bit ARM; beside numpy 2 it cannot be, so a process of its own runs it."""
     runtime = ROOT / "build" / "tflite-runtime"
     if not runtime.exists():
-        pytest.skip("tflite-runtime, which needs numpy 1: make tflite-runtime")
+        pytest.skip("tflite-runtime, which needs numpy 1: make toolchains")
     for k, case in enumerate(cases(kind)):
         (tmp_path / f"{k}.tflite").write_bytes(tflite_of(case.program, case.part))
         np.savez(tmp_path / f"{k}.npz", **feeds_of(case.part, case.rows))

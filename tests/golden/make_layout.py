@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes ``hc_layout.h`` and the tables of docs/SPEC-image-v1.md from ``kernel/layout.py``, the one layout of an image.
 
-    python -m tests.golden.make_layout        writes both (make layout)
+    python -m tests.golden.make_layout        writes both (make golden ONLY=layout)
 
 A test makes them again and compares, so neither is ever older than the table.
 """
@@ -22,7 +22,7 @@ PAGE = ROOT / "docs" / "SPEC-image-v1.md"
 TOP = """\
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The layout of an image: its kinds, and the words of its records by name (docs/SPEC-image-v1.md).
- * Made of kernel/layout.py by make layout; edit that table. */
+ * Made of kernel/layout.py by make golden; edit that table. */
 #ifndef HARDCASE_LAYOUT_H
 #define HARDCASE_LAYOUT_H
 

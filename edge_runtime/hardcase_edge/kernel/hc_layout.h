@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The layout of an image: its kinds, and the words of its records by name (docs/SPEC-image-v1.md).
- * Made of kernel/layout.py by make layout; edit that table. */
+ * Made of kernel/layout.py by make golden; edit that table. */
 #ifndef HARDCASE_LAYOUT_H
 #define HARDCASE_LAYOUT_H
 

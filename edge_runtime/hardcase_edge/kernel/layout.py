@@ -2,7 +2,7 @@
 """The layout of an image: every kind, every word and where it lies, in one table.
 
 ``image.py`` writes by these names. ``hc_layout.h``, by which the kernel reads, and the tables of docs/SPEC-image-v1.md
-are made of this table by ``make layout``; a test compares both byte for byte. A change of a number here is another
+are made of this table by ``make golden``; a test compares both byte for byte. A change of a number here is another
 version of the image.
 """
 

@@ -4,7 +4,7 @@
     python tests/edge/kernel/fuzz.py [--seconds 30] [--keep FOLDER]
 
 Needs clang with libFuzzer (Debian: clang, libclang-rt-14-dev). Ends with status 1 where an input does harm, and says
-where that input lies. ``make fuzz`` runs it with all other attacks.
+where that input lies. ``make bench NAME=attack`` runs it with all other attacks.
 """
 
 from __future__ import annotations

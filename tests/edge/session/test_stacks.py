@@ -114,7 +114,7 @@ def test_a_tree_that_one_stack_reads_has_no_cell_of_its_own() -> None:
 
 @pytest.mark.parametrize("value", [0, 1, 3, 5, 7, 2**31 - 1, 2**32 - 1])
 def test_an_image_with_a_damaged_word_is_refused_or_harmless(value: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where a stack names a leaf, or a leaf its tree; ``make fuzz`` starts from such an image, too."""
+    """Also where a stack names a leaf, or a leaf its tree; ``make bench NAME=attack`` starts from such an image too."""
     p, n_refused = of_both(), 0
     image = make_image(p)
     for at in range(0, len(image), 4):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Boots a flashed image in the emulated machine and shows its console with the journal: ``make boot CARD=card.img``.
+"""Boots a flashed image in the emulated machine and shows its console with the journal, for ``make machine DO=boot``.
 
 A flashed card's first start ends with a restart, which ends QEMU; it is started again then. Ctrl-C and SIGTERM end
 both. The guest reaches the loopback of this machine as 10.0.2.2.

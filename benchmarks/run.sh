@@ -1,0 +1,43 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Runs one benchmark, by the name of its script in this folder, after the packages that it needs: make bench NAME=edge
+set -eu
+PYTHON=.venv/bin/python
+name=${1:-}
+[ $# = 0 ] || shift
+
+if [ "$name" = stack ]; then # bytes of the stack of each function of the kernel
+    folder=$(mktemp -d)
+    trap 'rm -r "$folder"' EXIT
+    ${CC:-cc} -std=c99 -O2 -fstack-usage -c edge_runtime/hardcase_edge/kernel/hardcase.c -o "$folder/k.o"
+    cut -d: -f4 "$folder/k.su" | sort -k2 -rn
+    exit
+fi
+[ -n "$name" ] && { [ -f "benchmarks/$name.py" ] || [ -f "benchmarks/$name/__main__.py" ]; } || {
+    echo "make bench NAME=..., a script of benchmarks/; docs/benchmarks/README.md says what each one measures"
+    exit 2
+}
+case "$name" in
+edge | booster | promise | import | mcu)
+    $PYTHON -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
+    ;;
+power_cuts_ext4) # on a disk that logs its writes
+    [ "$(id -u)" = 0 ] && command -v fusermount3 >/dev/null && command -v mkfs.ext4 >/dev/null ||
+        { echo "the cuts on ext4 need root: sudo apt install fuse3 e2fsprogs, then sudo make bench NAME=$name"; exit 2; }
+    $PYTHON -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
+    ;;
+attack) sh tests/helpers/toolchains.sh mosquitto ;;
+kserve) # MLServer, 326 MB, in an environment of its own
+    [ -x build/mlserver/bin/mlserver ] || { python3 -m venv build/mlserver &&
+        build/mlserver/bin/pip install --quiet --disable-pip-version-check mlserver; }
+    ;;
+esac
+[ "$name" != booster ] || $PYTHON -m benchmarks.many_trees grow
+quiet=
+[ "$name" != import ] || quiet="-W ignore" # of the libraries whose models it imports
+# shellcheck disable=SC2086
+if [ -d "benchmarks/$name" ] || grep -qE '^ *(from|import) (\.|benchmarks|tests)' "benchmarks/$name.py"; then
+    exec $PYTHON $quiet -m "benchmarks.$name" "$@"
+fi
+# shellcheck disable=SC2086
+exec $PYTHON $quiet "benchmarks/$name.py" "$@"
