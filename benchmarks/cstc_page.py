@@ -65,7 +65,7 @@ standardised readings unless they are `on trees`; the number counts levels below
 - `zeros kept` and `trees answer` are two ways of fine-tuning; without a word, all columns of the sensors that \
 a row has bought are fitted again.
 - `node by node` minimises as Algorithm 1 of the paper does, one node at a time; all others over all nodes at once \
-([why](../math.md#15-trees-of-linear-classifiers)).
+([why](../math-classifiers.md#15-trees-of-linear-classifiers)).
 - `stage-wise`, `and-or`, `adaboost-rs`, `astc` and `greedy-miser` are methods too; `early exit` judges a whole query \
 at once (`benchmarks/early_exit.py`) and is not a program.
 - `and-or` and `adaboost-rs` are for classes: they are measured on the digits, and not on MQ2008, skewed or \

@@ -230,7 +230,7 @@ Figures are errors on test rows, means over splits that are drawn by their seeds
 Between two policies the curves are linear.
 
 - `dag, as in the paper`: errors counted, one pass, filter trees of polynomials alone.
-- `dag`: with [everything in this section](../math.md#12-policies-on-a-graph).
+- `dag`: with [everything in this section](../math-graphs.md#12-policies-on-a-graph).
 - `lp-tree`: decides by linear functions here, because with all terms its linear program would have room for a dozen \
 rows of satimage; it has six prices where graphs have eleven.
 - `trees`: a bank of boosted trees.

@@ -20,7 +20,7 @@ GOALS = {"f0": 9, "f2": 140, "all": 215}
 HEAD = """# An index of sensor sets by item size and budget
 
 `python -m benchmarks.polydom page` writes this page; `benchmarks/scene_extractors.py` records extraction times, and the tables are drawn from the record.
-The method is that of "Indexing Cost Sensitive Prediction" (Battle et al. 2014), [as we read it](../math.md#16-poly-dom-an-index-by-item-size-and-budget), with a stronger pruning rule and an any-time plan of our own.
+The method is that of "Indexing Cost Sensitive Prediction" (Battle et al. 2014), [as we read it](../math-items.md#16-poly-dom-an-index-by-item-size-and-budget), with a stronger pruning rule and an any-time plan of our own.
 
 **What the search is for.** It saves trainings, and pays where a classifier takes seconds or minutes to train.
 Where one takes milliseconds, as the least-squares classifiers on this page do, training all sets is simpler (`hardcase train --all`).
@@ -159,7 +159,7 @@ Other rules, such as one by the ratio of real to declared times so far, were not
 **Why the goals over Poly-Dom (+0.025 and +0.100) are missed.** They come from a record on which Poly-Dom with its best quantile reached 0.468 and 0.34; here it reaches {reached[0]} and {reached[1]}, and what is left above it is in the last column.
 The wall clock of this record jumps rarely, though far; choosing again after each reading gains most where times jump often.
 
-**What the item says.** The hybrid of the tables below lets the answer so far choose the next reading, too ([(157)](../math.md#16-poly-dom-an-index-by-item-size-and-budget)); its line "{ALIKE}" does not.
+**What the item says.** The hybrid of the tables below lets the answer so far choose the next reading, too ([(157)](../math-items.md#16-poly-dom-an-index-by-item-size-and-budget)); its line "{ALIKE}" does not.
 Judged rows say by how much each set is better than the one that has just answered, for each of its answers: validation rows, and training rows out of fold.
 With these gains taken from the test rows themselves, which no training may, it would reach {_mean(exact["cpu"], 4)} by the CPU clock and {_mean(exact["wall"], 4)} by the wall clock ({len(exact["cpu"])} splits): so much is the most that choices by answer gain with ever more judged rows.
 """

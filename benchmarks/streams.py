@@ -70,7 +70,7 @@ and above the target, mixed so that the share there is the target; test rows cho
 - `held` holds the label of the last purchase, and buys again where a purchase would probably right it \
 ([training](../targets.md#streams)).
   Two designs of its answers to a purchase are below it: by the readings alone, and corrected by the label that was \
-held before ([(139)](../math.md#21-streams)); `held` is, of each run, the one of better quality on \
+held before ([(139)](../math-labels.md#21-streams)); `held` is, of each run, the one of better quality on \
 the judged rows, in the mean of the three shares.
 - `duty-cycle` buys every n-th window and holds the label in between.
 - The margin gate has no memory: it answers by the cheap readings where their classifier's margin is wide enough, \

@@ -25,7 +25,7 @@ HEAD = """# Parsing
 The English Web Treebank (UD 2.16): 12,544 sentences train, and the 2,001 sentences (25,147 words) of the \
 development file test; its test file was not opened.
 A first-order parser decodes projective trees; templates of tags are cheap, and those of words are bought for some of \
-the words ([what was read into the paper](../math.md#18-structured-prediction-under-a-budget)).
+the words ([what was read into the paper](../math-labels.md#18-structured-prediction-under-a-budget)).
 UAS is the share of all words, punctuation included, whose head is right.
 Thresholds and policies were learned on training sentences that their parser had not seen.
 The largest step of MIRA was decided with the development file in view; templates, the number of weights and the \

@@ -26,7 +26,7 @@ HEAD = """# Words, letter by letter
 
 6,877 handwritten words (52,151 letters) of the OCR data of Taskar et al., which may not be shipped: a linear chain \
 reads each word, a letter's 128 pixels are cheap, and 465 HOG features are bought for some letters \
-([what was read into the paper](../math.md#18-structured-prediction-under-a-budget)).
+([what was read into the paper](../math-labels.md#18-structured-prediction-under-a-budget)).
 Policies learn from training words that their chain has not seen.
 Which features `complex` has was decided with the test words of splits 0 and 1 in view, and nothing else was.
 Each cell is the mean over splits of the share of letters read right, when that share of all test letters has HOG.
