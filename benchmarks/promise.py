@@ -43,8 +43,8 @@ HEAD = """# How often a promise holds
 `make bench NAME=promise` (`benchmarks/promise.py`) writes this page.
 A population is a table of what every policy does on every case, so the truth is known exactly.
 The benchmark draws calibration rows from it with replacement, again and again.
-Each time `hardcase export --risk` picks by [Learn-then-Test](../math-promises.md#8-a-promise), and the naive rule takes \
-the cheapest policy whose figures on the same rows are within the terms.
+Each time `hardcase export --risk` picks by [Learn-then-Test](../math-promises.md#8-a-promise), and the naive rule \
+takes the cheapest policy whose figures on the same rows are within the terms.
 "Broken" means that the picked policy is outside the terms in the population.
 A promise may be broken in a share delta of all draws; if nothing can be promised, nothing is picked.
 Cost and forward rate are means over picks, in the population.
