@@ -24,7 +24,7 @@ from typing import Any
 import cffi
 import numpy as np
 
-from benchmarks import polydom_figures, scene_bank, scene_budgets, scene_plans, scene_searches, scene_shared
+from benchmarks import polydom_figures, scene_bank, scene_budgets, scene_searches
 from benchmarks.polydom_page import write_page
 from hardcase_train.methods.polydom.index import Index, Set, candidates, index_all, make_index, naive_lookup
 from hardcase_train.methods.polydom.search import COST, SANDWICH, search_sets
@@ -33,7 +33,7 @@ from hardcase_train.methods.polydom.sets import members
 RESULTS = Path(__file__).parent / "results" / "polydom.json"
 LARGEST = 500  # item size of the synthetic problems
 DRAWS = 5
-STEPS = ("searches", "cpu", "wall", "plans", "shared")  # of scenes
+STEPS = ("searches", "cpu", "wall")  # of scenes
 LATTICES = (("f0", 1.2), ("f2", 1.0), ("all", 1.0))
 
 Costs = list[tuple[int, int, int]]
@@ -240,14 +240,6 @@ def scenes(path: Path, seed: int, steps: Sequence[str], exhaustive: bool) -> dic
     }
     if timed:
         figures["in time"] = timed
-    if "plans" in steps:
-        races = {clock: scene_budgets.Race(split, bank, clock, masks) for clock in ("cpu", "wall")}
-        figures["plans"] = {clock: scene_plans.plans(race) for clock, race in races.items()}
-    if "shared" in steps:
-        figures["shared"] = scene_shared.shared_models(split, bank, masks)
-        sides = np.unique(split.sizes["test"])
-        right = bank.right((1 << costs.n) - 1, "test")
-        figures["accuracy by side"] = {str(s): float(right[split.sizes["test"] == s].mean()) for s in sides.tolist()}
     return figures
 
 

@@ -116,55 +116,6 @@ def _methods(runs: list[dict[str, Any]], clock: str) -> list[dict[str, Any]]:
     return [r["in time"][clock]["methods"] for r in runs if clock in r.get("in time", {})]
 
 
-def _plans(runs: list[dict[str, Any]]) -> str:
-    """How much any plan can gain, and the designs that were tried."""
-    rows = []
-    for clock, title in (("cpu", "CPU clock"), ("wall", "wall clock")):
-        known = [(r["plans"][clock], r.get("in time", {}).get(clock)) for r in runs if "plans" in r]
-        for part, names in (("valid", ("poly-dom", "hybrid", "expected", "known")), ("test", ("poly-dom", ALIKE))):
-            if part == "valid":
-                scores = [[plan["valid"][name] for name in names] for plan, _ in known]
-            else:
-                scores = [
-                    [*(timed["methods"][name]["score"] for name in names), np.nan, plan["test"]["known"]]
-                    for plan, timed in known
-                    if timed
-                ]
-            if scores:
-                means = np.mean(scores, axis=0)
-                cells = ("" if np.isnan(v) else f"{v:.4f}" for v in means)
-                rows.append((f"{title}, {part} rows, {len(scores)} of 5 splits", *cells, f"{means[3] - means[0]:+.4f}"))
-    reached = [_mean([t["poly-dom"]["score"] for t in _methods(runs, clock)], 3, spread=False) for clock in CLOCKS]
-    head = ("", "poly-dom", ALIKE, "by expected accuracy", "all times known in advance", "most over poly-dom")
-    exact = {
-        clock: [
-            r["plans"][clock]["test"]["exact"]
-            for r in runs
-            if "exact" in r.get("plans", {}).get(clock, {}).get("test", {})
-        ]
-        for clock in CLOCKS
-    }
-    return f"""
-### What a rule for the next reading can gain
-
-Somebody who knew in advance what every reading of an item will take would read the most accurate set that is in time.
-No rule for the next reading that goes by the accuracies of sets is expected to reach more.
-The last column is therefore the most that any such rule gains over Poly-Dom on this record.
-
-"By expected accuracy" is another design than the hybrid: it knows the distribution of every extractor's times by size, nine quantiles of each, and reads what leads to the best expected accuracy, by dynamic programming over all states and 57 steps of the time left.
-Designs were compared on validation rows (each with its best quantile of four); only the hybrid, which compiles into a program, was run on test rows.
-Other rules, such as one by the ratio of real to declared times so far, were not run: the hybrid leaves them the difference between its column and the one of known times.
-
-{table(head, rows)}
-**Why the goals over Poly-Dom (+0.025 and +0.100) are missed.** They come from a record on which Poly-Dom with its best quantile reached 0.468 and 0.34; here it reaches {reached[0]} and {reached[1]}, and what is left above it is in the last column.
-The wall clock of this record jumps rarely, though far; choosing again after each reading gains most where times jump often.
-
-**What the item says.** The hybrid of the tables below lets the answer so far choose the next reading, too ([(157)](../math-items.md#16-poly-dom-an-index-by-item-size-and-budget)); its line "{ALIKE}" does not.
-Judged rows say by how much each set is better than the one that has just answered, for each of its answers: validation rows, and training rows out of fold.
-With these gains taken from the test rows themselves, which no training may, it would reach {_mean(exact["cpu"], 4)} by the CPU clock and {_mean(exact["wall"], 4)} by the wall clock ({len(exact["cpu"])} splits): so much is the most that choices by answer gain with ever more judged rows.
-"""
-
-
 def _scenes(by_seed: dict[str, Any]) -> str:
     runs = list(by_seed.values())
     searches = [r["searches"] for r in runs if "searches" in r]
@@ -193,32 +144,11 @@ Two other orders of the cost-aware search were tried on validation rows of the f
             f"\nOne more extractor lowers the accuracy on validation rows in a share of {shares[0]} of all pairs; "
             f"the 95th percentile of the drop is {shares[1]}, the largest {shares[2]}.\n"
         )
-    if any("plans" in r for r in runs):
-        text += _plans(runs)
     for clock in ("cpu", "wall"):
         timed = [r["in time"][clock] for r in runs if clock in r.get("in time", {})]
         if timed:
             text += _in_time(clock, timed)
-    shared = [r["shared"] for r in runs if "shared" in r]
-    if not shared:
-        return text
-    rows = [
-        (k, *(_mean([s[k][name] for s in shared], 3) for name in ("own", "linear", "trees")))
-        for k in sorted(shared[0], key=int)
-    ]
-    sides = [(k, _mean([r["accuracy by side"][k] for r in runs if "shared" in r], 3)) for k in ("24", "32", "48", "96")]
-    return (
-        text
-        + f"""
-### One shared model, and accuracy by size
-
-Two models that serve all sets, trained with every extractor hidden half of the time, beside one linear model per set (test rows, means over at most 20 trained sets; LightGBM: 60 rounds of 15 leaves).
-
-{table(("extractors", "own linear models", "one linear model", "one model of LightGBM"), rows)}
-All extractors, by side in pixels:
-
-{table(("side", "accuracy"), sides)}"""
-    )
+    return text
 
 
 def _lacking(runs: list[dict[str, Any]]) -> str:

@@ -18,7 +18,7 @@ fi
     exit 2
 }
 case "$name" in
-edge | booster | promise | import | mcu)
+edge | promise | import | mcu)
     $PYTHON -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
     ;;
 power_cuts_ext4) # on a disk that logs its writes
@@ -32,7 +32,6 @@ kserve) # MLServer, 326 MB, in an environment of its own
         build/mlserver/bin/pip install --quiet --disable-pip-version-check mlserver; }
     ;;
 esac
-[ "$name" != booster ] || $PYTHON -m benchmarks.many_trees grow
 quiet=
 [ "$name" != import ] || quiet="-W ignore" # of the libraries whose models it imports
 # shellcheck disable=SC2086

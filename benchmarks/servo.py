@@ -69,7 +69,7 @@ def measure(seeds: int, folder: Path, only: str, before: dict[str, Any]) -> dict
             print(case.name, kind, out["streams"][-1], file=sys.stderr)
         out["bytes"] = holds(case.bundle)
     out["c"] = instructions()
-    return out | {key: before[key] for key in ("designs",) if key in before}
+    return out
 
 
 def main() -> None:

@@ -49,7 +49,7 @@ What lies between the servo and it is the price's own motion: in a burst of 90 s
 the price follows their chance order, too.
 The goal, at most 0.5 points below it in the mean over the seeds, is {accurate}.
 
-{designs}## What it takes
+## What it takes
 
 What a decision more takes in a device's Python, alone and beside drift monitors and audits, is in \
 [the table of the device's loop](slow_failures.md#a-decision-of-the-device-in-instructions), and the modules with all \
@@ -93,31 +93,6 @@ def accuracy(r: dict[str, Any]) -> str:
     return markdown(titles, rows)
 
 
-def designs(r: dict[str, Any]) -> str:
-    """What other designs would lose; nothing if nobody has tried them."""
-    if "designs" not in r:
-        return ""
-    rows = [
-        (name, f"{100 * d['loss']:.2f} points", percent(d["since"]), percent(d["hours"]))
-        for name, d in r["designs"]["rows"].items()
-    ]
-    return (
-        "### Other designs\n\n"
-        "`python benchmarks/servo_windows.py FOLDER` tries other servos on made gas drift, on streams of "
-        f"{r['designs']['seeds']} seeds for each hardness that none of the tables above has; a decision there costs "
-        "what the nearest fixed threshold makes it cost, and no limit cuts it off.\n\n"
-        + markdown(("design", "loss", "since start", "an hour"), rows)
-        + "\n\nA wider window does not lose less: the price then follows a step of hardness later.\n"
-        "Dual averaging sets the price by all that was spent since the start, divided by the root of the number of "
-        "decisions, so it hardly moves after some hours.\nIt loses nothing where it may spend a hard hour's need from "
-        "easy hours, and the more it keeps to each hour's plan, the more it loses.\n"
-        "With a gain of 0.3 it stays within about 3 % of the plan since the start and loses 0.2 points, but an hour "
-        "then spends up to a quarter more or less than the plan: that is not a budget per hour, and its hard limit "
-        "would be a burst of a quarter of an hour.\n"
-        "So the loss beside the best fixed threshold is the price of an hourly plan, and the servo stays as it is.\n\n"
-    )
-
-
 def page(r: dict[str, Any]) -> str:
     """The page."""
     about = "".join(
@@ -129,7 +104,7 @@ def page(r: dict[str, Any]) -> str:
     missed = [f"{s['case']}, {hours(s)}" for s in r["streams"] if s["mean"]["loss"] > GOALS["loss"]]
     return HEAD.format(
         hours=HOURS, every=EVERY_S, seeds=r["seeds"], base=percent(BASE, 0), about=about, spending=spending(r),
-        accuracy=accuracy(r), designs=designs(r), on_plan=f"missed by {'; '.join(off)}" if off else "met",
+        accuracy=accuracy(r), on_plan=f"missed by {'; '.join(off)}" if off else "met",
         accurate=f"missed by {'; '.join(missed)}" if missed else "met",
         kb=r["bytes"] / 1024, instructions=r["c"]["instructions"], state=r["c"]["state_bytes"],
     )  # fmt: skip

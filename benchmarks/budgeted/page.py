@@ -216,7 +216,8 @@ def _why(results: dict[str, Runs]) -> str:
         lines.append(
             "Letters: `auto` tries fixed sets, a cascade, `adapt-gbrt`, `dag` and `route`; "
             "[each alone](learning.md) errs more than all of them together do here, and the best fixed five sensors "
-            "err as often as a policy of five [in one split](limits.md): no sensor says cheaply which others matter.\n"
+            "err as often as a policy of five [in one split](README.md#retired): "
+            "no sensor says cheaply which others matter.\n"
         )
     over = [
         (case, w) for case in CASES for w in _wishes(results, case) if w.startswith("mean") and _over(results, case, w)

@@ -17,22 +17,16 @@ from tests.helpers.places import ROOT
 
 FOLDER = ROOT / "benchmarks"
 RENDERED = (
-    "booster",
     "budget_hit",
-    "failures",
     "streams",
     "recertify",
-    "air",
     "atypical",
     "audits",
     "flywheel",
     "groups",
     "kserve",
-    "limits",
     "machine",
     "million",
-    "outbox",
-    "overload",
     "power_cuts",
     "power_cuts_ext4",
     "promise",

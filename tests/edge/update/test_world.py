@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random lives of a device that is updated, in virtual time; ``benchmarks/air.py`` lives longer."""
+"""Random lives of a device that is updated, in virtual time."""
 
 from __future__ import annotations
 
