@@ -18,7 +18,7 @@ fi
     exit 2
 }
 case "$name" in
-edge | promise | import | mcu)
+ed25519 | edge | import | live_ebm | mcu | promise | synthetic)
     $PYTHON -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
     ;;
 power_cuts_ext4) # on a disk that logs its writes
@@ -34,8 +34,9 @@ kserve) # MLServer, 326 MB, in an environment of its own
 esac
 quiet=
 [ "$name" != import ] || quiet="-W ignore" # of the libraries whose models it imports
+export PYTHONPATH=.:benchmarks # scripts import their neighbours and helpers of the tests
 # shellcheck disable=SC2086
-if [ -d "benchmarks/$name" ] || grep -qE '^ *(from|import) (\.|benchmarks|tests)' "benchmarks/$name.py"; then
+if [ -d "benchmarks/$name" ] || grep -qE '^ *from \.' "benchmarks/$name.py"; then
     exec $PYTHON $quiet -m "benchmarks.$name" "$@"
 fi
 # shellcheck disable=SC2086

@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -244,6 +245,13 @@ def test_every_page_has_its_place_in_the_sites_navigation() -> None:
 def test_the_list_of_a_folder_links_to_each_of_its_pages(folder: str) -> None:
     pages = {p.name for p in (ROOT / "docs" / folder).glob("*.md")}
     assert set(LINK.findall(text_of(ROOT / "docs" / folder / "README.md"))) == pages - {"README.md"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_headings_leave_out_no_level(page: Path) -> None:
+    levels = [len(head) for head in re.findall(r"^(#+) ", BLOCK.sub("", text_of(page)), re.M)]
+    assert levels[0] == 1
+    assert all(level <= before + 1 for before, level in pairwise(levels))
 
 
 def prose(text: str) -> Iterator[str]:
