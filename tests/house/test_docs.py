@@ -38,6 +38,10 @@ SENTENCE = re.compile(r"`((?:hardcase|hardcase-edge) [a-z][^`\n]*)`")
 PARSERS = {"hardcase": make_parser, "hardcase-edge": make_edge_parser}
 
 
+MOST_WORDS = 2_500  # of a guide
+REFERENCES = {"glossary.md"}  # looked up, not read
+
+
 def name(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
@@ -245,6 +249,16 @@ def test_every_page_has_its_place_in_the_sites_navigation() -> None:
 def test_the_list_of_a_folder_links_to_each_of_its_pages(folder: str) -> None:
     pages = {p.name for p in (ROOT / "docs" / folder).glob("*.md")}
     assert set(LINK.findall(text_of(ROOT / "docs" / folder / "README.md"))) == pages - {"README.md"}
+
+
+@pytest.mark.parametrize("page", [p for p in GUIDES if p.name not in REFERENCES], ids=name)
+def test_a_guide_is_read_in_a_quarter_of_an_hour(page: Path) -> None:
+    assert len(text_of(page).split()) <= MOST_WORDS
+
+
+def test_the_first_page_and_the_changelog_are_short() -> None:
+    assert len(text_of(ROOT / "README.md").splitlines()) <= 100
+    assert len(text_of(ROOT / "CHANGELOG.md").encode()) <= 6_144
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
