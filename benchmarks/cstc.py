@@ -102,7 +102,7 @@ def figures(data: str, problem: Problem, points: Sequence[Point], is_crossed: bo
             cost = outcome.cost + TREE_COST[data] * trees
             row += [float(np.average(cost, weights=rows.weight)), quality_of(data, problem, rows, outcome)]
         if is_crossed:
-            row[1] = point.valid["quality"]
+            row[1] = point.valid.quality
         made.append(row)
     made.sort(key=lambda row: (row[0], -row[1]))
     best = np.maximum.accumulate([-np.inf, *(row[1] for row in made)])

@@ -126,7 +126,7 @@ def static_points(rows: DagRows, bank: list[Classifier]) -> list[Point]:
     for state, one in zip(rows.graph.states, bank, strict=True):
         nodes = [*buy(state, 0), Answer(Slice(0, 0, class_outputs(problem.n_classes)))]
         program = compile_program(problem, [one.trained.part], nodes)
-        out.append(Point("static", {}, judge.summary(judge.run(program, [one.trained])), {}, program))
+        out.append(Point("static", {}, judge.summary(judge.run(program, [one.trained])), None, program))
     return best_points(out)
 
 
@@ -157,7 +157,7 @@ def tested(problem: Problem, points: list[Point]) -> list[list[float]]:
     for point in points:
         outcome = Batch(point.program, problem.test.X).run(problem.test.hpc_label)
         s = figures_of(outcome, problem.test.y)
-        found.append([round(s["cost"], 5), round(1 - s["quality"], 5)])
+        found.append([round(s.cost, 5), round(1 - s.quality, 5)])
     return sorted(found)
 
 

@@ -20,7 +20,7 @@ from learning_cases import data
 from pages import ROOT, markdown, options, results
 from scipy import stats
 
-from hardcase_export.drafts.front import Front, Measured
+from hardcase_export.drafts.front import Front
 from hardcase_export.drafts.front import Point as Read
 from hardcase_export.picking.pick import pick
 from hardcase_train.data.config import Config, SensorConfig
@@ -112,9 +112,7 @@ def run_seed(seed: int) -> dict[str, Any]:
 
 def chosen(points: list[Point]) -> Point:
     """The point that ``hardcase export --max-loss`` takes."""
-    front = Front(
-        "unit", tuple(Read(p.method, {}, Measured(**p.valid), Measured(**p.test), str(k)) for k, p in enumerate(points))
-    )
+    front = Front("unit", tuple(Read(p.method, {}, p.valid, p.test, str(k)) for k, p in enumerate(points)))
     program = pick(front, max_loss=MAX_LOSS).program
     assert program is not None
     return points[int(program)]

@@ -14,7 +14,8 @@ from pictures import pyplot, save
 from scipy import stats
 
 from hardcase_edge.errors import InputError
-from hardcase_export.drafts.front import Front, Measured, Point
+from hardcase_edge.more.fronts.front import Judged
+from hardcase_export.drafts.front import Front, Point
 from hardcase_export.picking.pick import pick
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks" / "learning.md"
@@ -40,7 +41,7 @@ def picks_of(case: Case, run: dict[str, Any]) -> dict[str, Any]:
 def _points(run: dict[str, Any], method: str) -> list[Point]:
     out = []
     for figures in run[method]:
-        valid, test = Measured(*figures[:4]), Measured(*figures[4:7])
+        valid, test = Judged(*figures[:4]), Judged(*figures[4:7])
         out.append(Point(method, {}, valid, test, ""))
     return out
 

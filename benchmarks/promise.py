@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import stats
 
-from hardcase_export.drafts.front import Measured, Point, read_front
+from hardcase_edge.more.fronts.front import Judged
+from hardcase_export.drafts.front import Point, read_front
 from hardcase_export.drafts.rows import read_rows
 from hardcase_export.integers.decide import decisions
 from hardcase_export.integers.point import make_integers
@@ -207,7 +208,7 @@ def _population(
     points = []
     for k in range(len(cost)):
         rate, *of_local = shares(whole.counts(k, judged))
-        figures = Measured(float(right[k, judged].mean()), float(cost[k]), rate, 0.0, *of_local)
+        figures = Judged(float(right[k, judged].mean()), float(cost[k]), rate, 0.0, *of_local)
         points.append(Point("invented", {"k": k}, figures, figures, f"policy-{k}"))
     return Population(points, local, right, f0_right, cost, known)
 

@@ -49,7 +49,7 @@ def run_seed(target: str, seed: int) -> dict[str, Any]:
     points = learn(make_task(config).problem, METHODS, quiet=True)
     found: dict[str, Any] = {name: [] for name in ("hpc", *METHODS)}
     for p in points:
-        row = [p.valid["cost"], p.valid["quality"], p.test["cost"], p.test["quality"]]
+        row = [p.valid.cost, p.valid.quality, p.test.cost, p.test.quality]
         found[p.method].append([round(x, 5) for x in row])
     return found
 

@@ -131,7 +131,7 @@ def gate_points(search: SubsetSearch) -> list[Point]:
         nodes = [*start, branch, bare_answer(problem, 0), *buy((DEAR,), at + 2), bare_answer(problem, 1)]
         policy = policy_of(problem, [first.part, last.part], nodes)
         figures = judge.summary(judge.run(policy.program(), [first, last]))
-        points.append(Point("gate", {}, figures, {}, policy))
+        points.append(Point("gate", {}, figures, None, policy))
     return points
 
 
@@ -146,7 +146,7 @@ def tested(problem: Problem) -> dict[str, Any]:
         "duty": DutyCycle.run(search, everything),
         "gate": gate_points(search),
     }
-    found: dict[str, Any] = {"always": always.test["quality"], "judged": always.valid["quality"]}
+    found: dict[str, Any] = {"always": always.test.quality, "judged": always.valid.quality}
     for name, own in points.items():
         found[name] = [at_share([*with_test(problem, own), always], share) for share in TARGETS]
     best = max(DESIGNS, key=lambda name: sum(figures["judged"] for figures in found[name]))
@@ -155,12 +155,12 @@ def tested(problem: Problem) -> dict[str, Any]:
 
 def at_share(points: list[Point], share: float) -> dict[str, float]:
     """Figures where the share of purchases on judged rows is this: between two neighbours, mixed linearly."""
-    order = sorted(points, key=lambda p: p.valid["cost"])
-    judged = [p.valid["cost"] for p in order]
+    order = sorted(points, key=lambda p: p.valid.cost)
+    judged = [p.valid.cost for p in order]
     figures = {
-        "quality": [p.test["quality"] for p in order],
-        "bought": [p.test["cost"] for p in order],
-        "judged": [p.valid["quality"] for p in order],
+        "quality": [p.test.quality for p in order],
+        "bought": [p.test.cost for p in order],
+        "judged": [p.valid.quality for p in order],
     }
     return {name: float(np.interp(share, judged, values)) for name, values in figures.items()}
 

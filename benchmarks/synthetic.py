@@ -80,8 +80,8 @@ def figure_3() -> dict[str, Any]:
     points, exact = {}, {}
     for method in COLOURS:
         found = points_of(method, judge)
-        points[method] = [[round(p.test["cost"], 5), round(p.test["quality"], 5)] for p in found]
-        exact[method] = min(p.test["cost"] for p in found if p.test["quality"] == p.valid["quality"] == 1.0)
+        points[method] = [[round(p.test.cost, 5), round(p.test.quality, 5)] for p in found]
+        exact[method] = min(p.test.cost for p in found if p.test.quality == p.valid.quality == 1.0)
     f0 = hpc_point(judge).test
     return {"points": points, "exact": exact, "f0": [f0["cost"], f0["quality"]], "with": provenance()}
 

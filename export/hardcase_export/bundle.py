@@ -18,12 +18,14 @@ from hardcase_edge.bundle.prices import Prices
 from hardcase_edge.bundle.signature import sign
 from hardcase_edge.bundle.value import Value
 from hardcase_edge.errors import InputError
+from hardcase_edge.more.fronts.front import HPC_METHOD
+from hardcase_edge.more.fronts.pick import ONE_WISH, nearest_local
 from hardcase_edge.program.definition import Program
 from hardcase_edge.program.encode import encode
 from hardcase_edge.program.inner import inner_sensors
 
 from .checked import Checked, Exported, Weights
-from .drafts.front import HPC_METHOD, Front, Point, read_front
+from .drafts.front import Front, Point, read_front
 from .drafts.rows import Rows
 from .integers.compress import n_weights
 from .integers.decide import results_of
@@ -38,7 +40,7 @@ from .picking.audit_claim import audit_claim
 from .picking.held_out import BuildTrial, HeldOut, by_column, check_unseen, count, read_held_out
 from .picking.monitors import measure_monitors
 from .picking.optimism import selection_of
-from .picking.pick import ONE_WISH, candidates, nearest_local
+from .picking.pick import candidates
 from .picking.price_table import price_table
 from .picking.promise_words import BY_CLASS, BY_TRUTH
 from .picking.risk_choice import RiskTerms, choose

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from hardcase_edge.bundle.manifest import Label
+from hardcase_edge.more.fronts.pick import Mix, Nearest
 from hardcase_edge.program.definition import Program
 
 from .drafts.costs import Costs
 from .drafts.front import Point
 from .integers.parity import Parity
 from .picking.optimism import Selection
-from .picking.pick import Mix, Nearest
 from .publish import Published, write_pair
 from .targets import Source
 
@@ -47,7 +47,7 @@ class Exported(Published):
     promise: dict[str, Any] | None = None
     weights: Weights | None = None
     passed_over: int = 0  # points that fit the wish better, whose integers decide otherwise than their floats
-    mix: Mix | None = None
+    mix: Mix[Point] | None = None
     single: str = ""
     program: Program
     sensors: tuple[str, ...]

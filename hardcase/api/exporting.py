@@ -161,7 +161,7 @@ def _task(
     problem = Problem(program.features, program.sensors, program.uplink, len(classes), parts[0], parts[0], parts[1])
     judge = Judge(problem, is_alone=True)
     point = Point(
-        METHOD, {"estimator": type(estimator).__name__}, judge.summary(judge.run_each([program])), {}, program
+        METHOD, {"estimator": type(estimator).__name__}, judge.summary(judge.run_each([program])), None, program
     )
     names = column_names(X, None, values.shape[1])
     called = tuple(sensors or (f"sensor {k}" for k in range(len(program.sensors))))

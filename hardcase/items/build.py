@@ -104,11 +104,12 @@ def build_items(
 
 def _write_kept(folder: Path, points: list[dict[str, Any]], files: list[bytes]) -> None:
     """Write the bundles of points, as many as a build folder has room for; of the others the figures stay."""
+    from hardcase_edge.more.fronts.front import Judged
     from hardcase_export.drafts.files import kept_files, room_for_policies
-    from hardcase_export.drafts.front import Measured, Point
+    from hardcase_export.drafts.front import Point
 
-    def read(rows: dict[str, Any]) -> Measured:
-        return Measured(rows["quality"], rows["cost"], rows["forward_rate"], rows.get("quality_se", 0.0))
+    def read(rows: dict[str, Any]) -> Judged:
+        return Judged(rows["quality"], rows["cost"], rows["forward_rate"], rows.get("quality_se", 0.0))
 
     known = [Point(p["method"], p["params"], read(p["valid"]), read(p["test"]), p.get("program")) for p in points]
     room = room_for_policies(sum(path.stat().st_size for path in folder.iterdir() if path.is_file()))

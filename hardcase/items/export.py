@@ -46,7 +46,7 @@ def is_items_build(build: Path) -> bool:
 
 def beside_the_best(front: Front) -> Front:
     """The front in which a loss is one below the best point: f0 knows no neighbours, and may be worse than a chain."""
-    from hardcase_export.drafts.front import HPC_METHOD
+    from hardcase_edge.more.fronts.front import HPC_METHOD
 
     best = max((p.valid.quality for p in front.points if p.program is not None), default=0.0)
     return replace(

@@ -62,8 +62,8 @@ def kept_by(build: Path, gaps: Sequence[Gap], picked: Point, front: Front | None
     and still miss a class. Of an older build drafts are measured, on its validation rows.
     ``front``: that of the build, if it was read already.
     """
+    from hardcase_edge.more.fronts.pick import picks_by_budget, picks_by_loss
     from hardcase_export.drafts.front import read_front
-    from hardcase_export.picking.pick import picks_by_budget, picks_by_loss
 
     lost = {gap.number for gap in gaps}
     if not lost:
@@ -82,7 +82,7 @@ def kept_by(build: Path, gaps: Sequence[Gap], picked: Point, front: Front | None
 
 def _dearer(wishes: Sequence[tuple[str, Point]], picked: Point) -> Sequence[tuple[str, Point]]:
     """Those that pick a dearer point than this, but not f0 for every case; of many to measure, some at even steps."""
-    from hardcase_export.drafts.front import HPC_METHOD
+    from hardcase_edge.more.fronts.front import HPC_METHOD
 
     dearer = [(flags, p) for flags, p in wishes if p.method != HPC_METHOD and p.valid.cost > picked.valid.cost]
     unknown = sum(p.valid.gaps is None for _, p in dearer)

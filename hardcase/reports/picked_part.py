@@ -22,7 +22,7 @@ __all__ = ["allowed_loss", "limit_words", "sections", "summary"]
 
 def allowed_loss(picked: Picked, points: Front) -> float | None:
     """The loss of quality against f0 that the wish allows; None if it does not look at the loss."""
-    from hardcase_export.picking.pick import DEFAULT_MAX_LOSS
+    from hardcase_edge.more.fronts.pick import DEFAULT_MAX_LOSS
 
     loss, has_costs = picked.wish.get("max_loss"), points.measure.kind == "errors"
     if loss is not None:
@@ -81,7 +81,7 @@ def sections(picked: Picked, points: Front) -> list[str]:
 
 
 def _figures(picked: Picked, values: dict[str, Any], points: Front) -> list[str]:
-    from hardcase_export.picking.pick import nearest_local
+    from hardcase_edge.more.fronts.pick import nearest_local
 
     point, n = points.points[picked.number], values["n"]
     flags = "".join(f" --{key.replace('_', '-')} {value:g}" for key, value in picked.wish.items() if value is not None)

@@ -263,8 +263,10 @@ def _entry(task: Task, p: Point, name: str | None) -> dict[str, Any]:
 
 def _figures(task: Task, p: Point) -> dict[str, dict[str, float]]:
     """The point's figures; for a legacy f0 also ``used_cost``, the mean cost of that system itself on the rows."""
+    assert p.test is not None  # a split has test rows
+    figures = {"valid": p.valid, "test": p.test}
     if p.method != "hpc" or task.config.legacy is None:
-        return {"valid": p.valid, "test": p.test}
+        return {name: f.to_json() for name, f in figures.items()}
     import numpy as np
 
     assert p.program is not None
@@ -272,7 +274,7 @@ def _figures(task: Task, p: Point) -> dict[str, dict[str, float]]:
     sizes = None if train.sizes is None else np.concatenate([train.sizes, valid.sizes])
     judged = np.concatenate([train.index, valid.index])
     spent = (task.hpc.used_cost(*rows) for rows in ((judged, p.program, sizes), (test.index, p.program, test.sizes)))
-    return {k: {**f, "used_cost": s} for (k, f), s in zip((("valid", p.valid), ("test", p.test)), spent, strict=True)}
+    return {name: {**f.to_json(), "used_cost": cost} for (name, f), cost in zip(figures.items(), spent, strict=True)}
 
 
 @cache

@@ -83,13 +83,9 @@ def picked(
 
 def as_read(points: Sequence[Point]) -> list[Read]:
     """The points as an export reads them, each with a program."""
-    from hardcase_export.drafts.front import Measured, gaps_in
     from hardcase_export.drafts.front import Point as Read
 
-    def judged(figures: dict[str, Any]) -> Measured:
-        return Measured(**{**figures, "gaps": gaps_in(figures["gaps"], "gaps")})
-
-    return [Read(p.method, p.params, judged(p.valid), Measured(**p.test), "") for p in points]
+    return [Read(p.method, p.params, p.valid, p.test, "") for p in points if p.test is not None]
 
 
 def summarise(runs: Sequence[Mapping[str, Row]]) -> dict[str, Row]:

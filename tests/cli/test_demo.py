@@ -17,8 +17,9 @@ from hardcase.reports.front_chart import front_svg
 from hardcase.verbs import demo
 from hardcase_cloud.sim.fleet.journal import Outcome
 from hardcase_edge.more.batch.per_class import per_class
+from hardcase_edge.more.fronts.front import Judged
 from hardcase_edge.program.kinds import VALUE
-from hardcase_export.drafts.front import Front, Measured, Point
+from hardcase_export.drafts.front import Front, Point
 from hardcase_train.data.config import read_config
 from hardcase_train.tasks.task import make_task
 from tests.helpers.cli.pages import HOSTILE, read_page
@@ -26,7 +27,7 @@ from tests.helpers.places import ROOT
 from tests.helpers.train.problems import toml, write_csv
 
 POINTS = tuple(
-    Point(method, {}, Measured(quality, cost, forwarded), Measured(quality, cost, forwarded), f"{method}.safetensors")
+    Point(method, {}, Judged(quality, cost, forwarded), Judged(quality, cost, forwarded), f"{method}.safetensors")
     for method, quality, cost, forwarded in (
         ("hpc", 0.99, 100.0, 1.0),
         ("static", 0.99, 20.0, 0.0),

@@ -104,7 +104,7 @@ def test_an_estimator_keeps_its_limits() -> None:
     rows = make_problem(n_classes=2, missing=0.0).train
     how = {"sensors": [[0, 1], [2, 3], [4, 5]], "costs": [1.0, 5.0, 20.0], "forward_cost": 30.0, "effort": BRIEF}
     model = ConfidenceCascade(**how, limits={"budget": 6}, random_state=0).fit(rows.X, rows.y)
-    assert model.figures_["forward_rate"] == 0
+    assert model.figures_.forward_rate == 0
     assert model.decide(rows.X).cost.max() <= 6
     for limits, said in (
         ({"bugdet": 6}, "unknown limit 'bugdet'"),

@@ -22,18 +22,20 @@ from hardcase_edge.bundle.signature import signature_path
 from hardcase_edge.errors import BundleError, HardcaseError, InputError
 from hardcase_edge.more.batch.intervals import wilson
 from hardcase_edge.more.batch.quality import Quality
+from hardcase_edge.more.fronts.front import Judged
+from hardcase_edge.more.fronts.pick import DEFAULT_MAX_LOSS, nearest_local
 from hardcase_edge.program.definition import MICRO, Feature
 from hardcase_edge.session.session import CLOUD, DEGRADED, LOCAL, Machine
 from hardcase_edge.verifier.verify import verify
 from hardcase_export.bundle import export_bundle
-from hardcase_export.drafts.front import Front, Measured, Point, read_front
+from hardcase_export.drafts.front import Front, Point, read_front
 from hardcase_export.drafts.rows import read_rows
 from hardcase_export.integers.decide import decisions, figures
 from hardcase_export.integers.golden_cases import MIN_CASES, make_golden
 from hardcase_export.integers.parity import parity
 from hardcase_export.integers.point import AgreementError, make_integers
 from hardcase_export.integers.quantise import quantise
-from hardcase_export.picking.pick import DEFAULT_MAX_LOSS, nearest_local, pick
+from hardcase_export.picking.pick import pick
 from hardcase_export.summary import describe
 from tests.helpers.export.builds import (
     MANIFEST,
@@ -75,7 +77,7 @@ def change_front(build, change):
 
 
 def point(method, quality, cost, test_quality=0.5):
-    return Point(method, {}, Measured(quality, cost, 0.1), Measured(test_quality, cost, 0.1), f"policies/{method}")
+    return Point(method, {}, Judged(quality, cost, 0.1), Judged(test_quality, cost, 0.1), f"policies/{method}")
 
 
 FRONT = Front(
@@ -121,8 +123,8 @@ def test_what_decides_itself_is_named_where_everything_is_forwarded():
     nearest = nearest_local(front, everything)
     assert asdict(nearest) == pytest.approx({"method": "middle", "cost": 300, "loss": 0.01, "max_loss": 0.04})
     assert pick(front, max_loss=nearest.max_loss).method == "middle"
-    better = replace(point("cascade", 0.985, 40), valid=Measured(0.985, 40, 0.1))
-    best = replace(point("dag", 0.99, 50), valid=Measured(0.99, 50, 0.1))
+    better = replace(point("cascade", 0.985, 40), valid=Judged(0.985, 40, 0.1))
+    best = replace(point("dag", 0.99, 50), valid=Judged(0.99, 50, 0.1))
     advised = nearest_local(replace(front, points=(everything, best, better)), everything)
     assert (advised.method, advised.max_loss) == ("cascade", 0.0), "what --max-loss 0 then picks"
     errors = Quality("errors", "error costs", costs=((0.0, 1.0), (1.0, 0.0)), scale=1000.0)

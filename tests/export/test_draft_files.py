@@ -10,6 +10,7 @@ import pytest
 
 from hardcase_edge.bundle.file import MAX_BUNDLE_BYTES
 from hardcase_edge.errors import BundleError, InputError
+from hardcase_edge.more.fronts.front import Judged
 from hardcase_export.drafts.files import (
     LEAST_BYTES,
     MAX_BUILD_BYTES,
@@ -18,7 +19,7 @@ from hardcase_export.drafts.files import (
     read_draft_bytes,
     room_for_policies,
 )
-from hardcase_export.drafts.front import Measured, Point
+from hardcase_export.drafts.front import Point
 
 
 def test_a_draft_comes_back_and_an_older_one_is_read_as_it_is(tmp_path: Path) -> None:
@@ -49,7 +50,7 @@ def test_a_damaged_draft_is_one_line(tmp_path: Path, file: bytes, said: str) -> 
 
 
 def point(method: str, quality: float, cost: float) -> Point:
-    figures = Measured(quality, cost, 0.0)
+    figures = Judged(quality, cost, 0.0)
     return Point(method, {}, figures, figures, "")
 
 

@@ -30,7 +30,8 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     "hardcase_edge": (
         ("errors",), ("base", "framing", "hooks"), ("program", "drivers", "record_keys"), ("stream", "settings"),
         ("verifier", "session", "exchange"), ("kernel",), ("joint",), ("bundle",), ("sensors", "link"), ("device",),
-        ("fleet.release", "more.batch"), ("fleet.store",), ("fleet.update", "fleet.outbox", "fleet.identity"),
+        ("fleet.release", "more.batch"), ("more.fronts",), ("fleet.store",),
+        ("fleet.update", "fleet.outbox", "fleet.identity"),
         ("more.audits",), ("fleet.operations", "fleet.card", "fleet.diagnosis", "more.drift", "more.servo"),
         ("running", "more.measuring"), ("cli",),
     ),

@@ -17,6 +17,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hardcase_edge.errors import InputError
 from hardcase_edge.more.batch.quality import Quality
+from hardcase_edge.more.fronts.front import HPC_METHOD, Candidates, Judged
+from hardcase_edge.more.fronts.pick import NoPointError, Wish, pick
 from hardcase_edge.program.definition import Forward, Program
 
 from .data.amounts import limits_of
@@ -34,7 +36,6 @@ from .tasks.target_unit import in_target_unit
 __all__ = ["NUMBERS", "Limits", "PolicyEstimator"]
 
 NUMBERS: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
-SLACK = 1e-12  # tolerance of comparisons, for rounding in the last bits
 Limits = dict[str, tuple[float, float]]  # least and largest value of numeric parameters; whole if the default is
 
 
@@ -147,27 +148,23 @@ class PolicyEstimator(BaseEstimator, metaclass=ABCMeta):  # type: ignore[misc]
 
     def _pick(self, points: Sequence[Point], judge: Judge) -> Point:
         """The point that ``max_loss`` or ``budget`` asks for, or the closest one, with a warning."""
-        quality = judge.problem.quality
-        if self.budget is None and judge.problem.limits and quality.kind != "errors":
-            return max(points, key=lambda p: (p.valid["quality"], -p.valid["cost"]))
-        if self.budget is None and quality.kind == "errors":
-            return min(points, key=lambda p: p.valid["cost"] + quality.mean_errors(p.valid["quality"]))
+        quality, limits = judge.problem.quality, judge.problem.limits
+        best = quality(judge.y, judge.hpc_answers, judge.weight)
+        f0 = Point(HPC_METHOD, {}, Judged(best, 0.0, 1.0), None, None)
+        front = Candidates("", (f0, *points), quality, limits.given)
+        is_lossless = self.budget is not None or quality.kind == "errors" or bool(limits)
+        wish = Wish(max_loss=None if is_lossless else self.max_loss, budget=self.budget)
+        try:
+            return pick(front, wish)
+        except NoPointError as error:
+            point: Point = error.nearest
         if self.budget is not None:
-            affordable = [p for p in points if p.valid["cost"] + p.valid["cost_se"] <= self.budget * (1 + SLACK)]
-            if affordable:
-                return max(affordable, key=lambda p: (p.valid["quality"], -p.valid["cost"]))
-            point = min(points, key=lambda p: (p.valid["cost"], -p.valid["quality"]))
-            wish, closest = f"budget={self.budget:g}", f"mean cost {point.valid['cost']:g}"
+            said, closest = f"budget={self.budget:g}", f"mean cost {point.valid.cost:g}"
         else:
-            f0 = quality(judge.y, judge.hpc_answers, judge.weight)
-            losses = [f0 - p.valid["quality"] + p.valid["loss_se"] for p in points]
-            accurate = [p for p, loss in zip(points, losses, strict=True) if loss <= self.max_loss + SLACK]
-            if accurate:
-                return min(accurate, key=lambda p: (p.valid["cost"], -p.valid["quality"]))
-            point = points[int(np.argmin(losses))]
-            wish, closest = f"max_loss={self.max_loss:g} (f0 {quality.name} {f0:.4f})", f"loss {min(losses):.4f}"
+            said = f"max_loss={self.max_loss:g} (f0 {quality.name} {best:.4f})"
+            closest = f"loss {best - point.valid.quality + point.valid.loss_se:.4f}"
         name = type(self).__name__
-        warnings.warn(f"No policy of {name} meets {wish}. Using the closest: {closest}.", UserWarning, stacklevel=5)
+        warnings.warn(f"No policy of {name} meets {said}. Using the closest: {closest}.", UserWarning, stacklevel=5)
         return point
 
     def cost(self, X: Any) -> np.ndarray:

@@ -17,8 +17,9 @@ from pathlib import Path
 
 from hardcase_edge.bundle.file import MAX_BUNDLE_BYTES, read_bundle_bytes
 from hardcase_edge.errors import BundleError
+from hardcase_edge.more.fronts.front import HPC_METHOD, SLACK
 
-from .front import HPC_METHOD, SLACK, Point
+from .front import Point
 
 __all__ = ["MAX_BUILD_BYTES", "SUFFIX", "kept_files", "pack_draft", "read_draft_bytes", "room_for_policies"]
 

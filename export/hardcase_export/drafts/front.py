@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -18,40 +17,19 @@ from hardcase_edge.base.files import read_bounded, set_aside
 from hardcase_edge.bundle.manifest import MAX_NAME
 from hardcase_edge.errors import InputError
 from hardcase_edge.more.batch.per_class import Gap
-from hardcase_edge.more.batch.quality import ACCURACY, Quality, quality_from_json
+from hardcase_edge.more.batch.quality import ACCURACY, Figures, quality_from_json
+from hardcase_edge.more.fronts.front import Candidates, Judged
 
 from .costs import Costs, costs_of
 
-__all__ = ["HPC_METHOD", "Front", "Measured", "Point", "gaps_in", "read_front"]
+__all__ = ["Front", "Point", "gaps_in", "read_front"]
 
 MAX_FRONT_BYTES = 16 * 1024 * 1024
 MAX_POINTS = 100_000
 MAX_LIMITS = 100
-HPC_METHOD = "hpc"  # f0 itself: every sample is forwarded
+SHARES = "quality, forward_rate and local_* are at most 1"
 LOCAL = ("local_error", "local_worse", "local_better")
 MAX_LOSS = 1e12  # of quality, which may be negative where errors have costs
-SLACK = 1e-12  # accuracies are ratios of counts: a float's last bit must not decide
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """Figures of a policy on one set of rows; ``cost`` is a mean in the user's unit.
-
-    Validation figures also hold ``loss_se`` and ``cost_se``, the standard errors of the loss against f0 and of the cost
-    (0 if unknown), and three shares of the rows answered locally (None if unknown): ``local_error`` are wrong,
-    ``local_worse`` are wrong where f0 is right, ``local_better`` are right where f0 is wrong. ``gaps``: the classes
-    that are found far less often than by f0 (None if unknown).
-    """
-
-    quality: float
-    cost: float
-    forward_rate: float
-    loss_se: float = 0.0
-    local_error: float | None = None
-    local_worse: float | None = None
-    local_better: float | None = None
-    cost_se: float = 0.0
-    gaps: tuple[Gap, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,41 +43,29 @@ class Point:
 
     method: str
     params: dict[str, Any]
-    valid: Measured
-    test: Measured
+    valid: Judged
+    test: Figures
     program: str | None
     worst_cost: float | None = None
 
+    @property
+    def is_offered(self) -> bool:
+        """Whether a device may run it."""
+        return self.program is not None
+
 
 @dataclass(frozen=True, slots=True)
-class Front:
+class Front(Candidates[Point]):
     """All points of a training run, in the file's order.
 
-    ``legacy``: SHA-256 of a legacy f0's declaration; empty if f0 is a file in the build folder. ``measure``: what the
-    points' quality measures. ``n_judged``: the number of rows by which points were judged, 0 if unknown. ``limits``: of
-    [policy], within which the points were trained, by key. ``costs``: where costs are from; None in an older build.
+    legacy : SHA-256 of a legacy f0's declaration; empty if f0 is a file in the build folder
+    n_judged : the number of rows by which points were judged, 0 if unknown
+    costs : where costs are from; None in an older build
     """
 
-    unit: str
-    points: tuple[Point, ...]
     legacy: str = ""
-    measure: Quality = ACCURACY
     n_judged: int = 0
-    limits: Mapping[str, float] = field(default_factory=dict)
     costs: Costs | None = None
-
-    @property
-    def quality(self) -> str:
-        """The name of the measure."""
-        return self.measure.name
-
-    def total(self, measured: Measured) -> float:
-        """Mean cost of a decision with the costs of its errors, in the user's unit; without them if they cost nothing.
-
-        >>> Front("mJ", ()).total(Measured(0.9, 12.0, 0.1))
-        12.0
-        """
-        return measured.cost + self.measure.mean_errors(measured.quality)
 
 
 # ---------------------------------------------------------------- reading
@@ -125,7 +91,7 @@ def read_front(path: str | Path) -> Front:
     n_judged = int(_number(data.get("n_judged", 0), f"{where}: n_judged"))
     costs = costs_of(data["costs"], f"{where}: costs") if "costs" in data else None
     limits = _limits(data.get("limits", {}), where)
-    return Front(unit, read, _legacy(data, where), measure, n_judged, limits, costs)
+    return Front(unit, read, measure, limits, _legacy(data, where), n_judged, costs)
 
 
 def _limits(limits: object, where: str) -> dict[str, float]:
@@ -180,23 +146,30 @@ def _point(data: object, where: str) -> Point:
     return Point(
         method=_short(_field(data, "method", str, where), f"{where}: method"),
         params=_field(data, "params", dict, where),
-        valid=_measured(_field(data, "valid", dict, where), f"{where}, valid"),
-        test=_measured(_field(data, "test", dict, where), f"{where}, test"),
+        valid=_judged(_field(data, "valid", dict, where), f"{where}, valid"),
+        test=_figures(_field(data, "test", dict, where), f"{where}, test"),
         program=None if program is None else _inside(program, where),
         worst_cost=None if worst is None else _number(worst, f"{where}: worst_cost"),
     )
 
 
-def _measured(data: dict[str, Any], where: str) -> Measured:
+def _figures(data: dict[str, Any], where: str) -> Figures:
     quality = _number(data.get("quality"), f"{where}: quality", -MAX_LOSS)
     cost, rate = (_number(data.get(key), f"{where}: {key}") for key in ("cost", "forward_rate"))
+    if max(quality, rate) > 1:
+        raise InputError(f"{where}: {SHARES}; train again")
+    return Figures(quality, cost, rate)
+
+
+def _judged(data: dict[str, Any], where: str) -> Judged:
+    figures = _figures(data, where)
     loss_se, cost_se = (_number(data.get(key, 0.0), f"{where}: {key}") for key in ("loss_se", "cost_se"))
     local = [None if key not in data else _number(data[key], f"{where}: {key}") for key in LOCAL]
-    if max(quality, rate, *(share or 0.0 for share in local)) > 1:
-        raise InputError(f"{where}: quality, forward_rate and local_* are at most 1; train again")
+    if max(share or 0.0 for share in local) > 1:
+        raise InputError(f"{where}: {SHARES}; train again")
     error, worse, better = local
     gaps = None if "gaps" not in data else gaps_in(data["gaps"], f"{where}: gaps")
-    return Measured(quality, cost, rate, loss_se, error, worse, better, cost_se, gaps)
+    return Judged(figures.quality, figures.cost, figures.forward_rate, loss_se, error, worse, better, cost_se, gaps)
 
 
 def gaps_in(data: object, where: str) -> tuple[Gap, ...]:

@@ -180,7 +180,7 @@ def _at_once(
     has_same_path &= outcome.node == np.array([d.trace[-1] for d in after])
     f0 = np.zeros(len(y)) if confidence is None else confidence / 10_000
     measured = figures_of(outcome, y, quality=quality, group=group, confidence=outcome.confidence(draft.nodes, f0))
-    return outcome.label, has_same_path, answered(outcome.label, y, quality, measured)
+    return outcome.label, has_same_path, answered(outcome.label, y, quality, measured.to_json())
 
 
 def _beside(

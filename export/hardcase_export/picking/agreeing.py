@@ -11,18 +11,20 @@ from typing import Any
 
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import InputError, ProgramError
+from hardcase_edge.more.batch.quality import Figures
+from hardcase_edge.more.fronts.pick import Mix, halfway, mix_for
 
-from ..drafts.front import Front, Measured, Point
-from ..integers.decide import Figures
+from ..drafts.front import Front, Point
 from ..integers.point import AgreementError, IntegerPoint, make_integers, read_draft
 from .atypical import NoScoreError, Scored
 from .mixing import NoMixError, check_alike, mix_integers, mixed_point
-from .pick import MEANS, Mix, halfway, mix_for, pick
+from .pick import pick
 
 __all__ = ["Chosen", "as_picked", "mix_that_agrees", "mixes_halfway", "pick_that_agrees", "why_no_mix"]
 
 logger = logging.getLogger(__name__)
 
+MEANS = ("accuracy", "balanced", "errors", "log-loss", "r2")  # measures of which a mix has the mean
 MAX_PASSED_OVER = 10  # points whose integers decide otherwise than their floats, before the export gives up
 
 
@@ -36,7 +38,7 @@ class Chosen:
     point: Point
     integers: IntegerPoint
     passed_over: int
-    mix: Mix | None = None
+    mix: Mix[Point] | None = None
     single: str = ""
 
 
@@ -99,14 +101,14 @@ def why_no_mix(front: Front, prices: bool = False) -> str:
     return "training had a limit on bytes, and two would take more" if "max_bytes" in front.limits else ""
 
 
-def mixes_halfway(build: Path, front: Front) -> list[tuple[Mix, Point]]:
+def mixes_halfway(build: Path, front: Front) -> list[tuple[Mix[Point], Point]]:
     """The mixes half-way between each two neighbours of a build's front, with their figures, by rising cost.
 
     They are those of an export with that budget, before integers are compared; none where it mixes no points.
     """
     manifests: dict[str | None, Manifest] = {}
 
-    def is_one_program(mix: Mix) -> bool:
+    def is_one_program(mix: Mix[Point]) -> bool:
         for point in (mix.cheap, mix.dear):
             if point.program not in manifests:
                 manifests[point.program] = read_draft(build, point, front.legacy)[1]
@@ -188,17 +190,14 @@ class _Parts:
         integers = self.known.get(point.program)
         if integers is None:
             return point
+        valid, test = integers.on_valid.after, integers.on_test.after
         return replace(
             point,
-            valid=_as_measured(point.valid, integers.on_valid.after),
-            test=_as_measured(point.test, integers.on_test.after),
+            valid=replace(point.valid, quality=valid.quality, cost=valid.cost, forward_rate=valid.forward_rate),
+            test=Figures(test.quality, test.cost, test.forward_rate),
         )
 
     def check_scores(self, points: Sequence[Point]) -> None:
         """Refuse points of which none has a score, if they were to have one."""
         if all(p.program in self._unscored for p in points):
             raise self._unscored[points[0].program]
-
-
-def _as_measured(measured: Measured, figures: Figures) -> Measured:
-    return replace(measured, quality=figures.quality, cost=figures.cost, forward_rate=figures.forward_rate)

@@ -20,6 +20,9 @@ from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import InputError
 from hardcase_edge.more.batch.intervals import Interval
 from hardcase_edge.more.batch.per_class import ClassCount
+from hardcase_edge.more.batch.quality import Figures
+from hardcase_edge.more.fronts.front import Judged
+from hardcase_edge.more.fronts.pick import Mix
 from hardcase_edge.program.definition import (
     CODE_MAX,
     THRESHOLD,
@@ -45,13 +48,12 @@ from hardcase_edge.program.inner import COIN, DRAW, INNER
 from hardcase_edge.stream.coin import Toss
 from hardcase_edge.verifier.verify import verify
 
-from ..drafts.front import Measured, Point
+from ..drafts.front import Point
 from ..drafts.rows import Rows
 from ..integers.decide import mixed_figures
 from ..integers.parity import BesideF0, LocalAnswers, Parity
 from ..integers.point import IntegerPoint
 from ..integers.quantise import Quantised
-from .pick import Mix
 
 __all__ = ["MIXED", "NoMixError", "check_alike", "mix_integers", "mix_programs", "mixed_point"]
 
@@ -144,28 +146,35 @@ def _moved_node(node: Node, scorers: Sequence[int], first: int) -> Node:
 # ---------------------------------------------------------------- points
 
 
-def mixed_point(mix: Mix) -> Point:
+def mixed_point(mix: Mix[Point]) -> Point:
     """The mix as a point, whose figures are those of its two, weighted."""
     parts = {"cheap": mix.cheap, "dear": mix.dear}
     params = {"weight": mix.weight, **{k: {"method": p.method, "params": p.params} for k, p in parts.items()}}
     known = [p.worst_cost for p in parts.values() if p.worst_cost is not None]
-    valid, test = (_measured(mix, getattr(mix.cheap, rows), getattr(mix.dear, rows)) for rows in ("valid", "test"))
-    return Point(MIXED, params, valid, test, None, max(known) if len(known) == len(parts) else None)
+    cheap, dear = mix.cheap.valid, mix.dear.valid
+    judged = Judged(
+        *_figures(mix, cheap, dear),
+        loss_se=_between(mix, cheap.loss_se, dear.loss_se),
+        cost_se=_between(mix, cheap.cost_se, dear.cost_se),
+    )
+    tested = Figures(*_figures(mix, mix.cheap.test, mix.dear.test))
+    return Point(MIXED, params, judged, tested, None, max(known) if len(known) == len(parts) else None)
 
 
-def _measured(mix: Mix, cheap: Measured, dear: Measured) -> Measured:
-    def between(key: str) -> float:
-        return _between(mix, getattr(cheap, key), getattr(dear, key))
+def _figures(mix: Mix[Point], cheap: Figures, dear: Figures) -> tuple[float, float, float]:
+    """Quality, cost and share forwarded of the mix."""
+    return (
+        _between(mix, cheap.quality, dear.quality),
+        _between(mix, cheap.cost, dear.cost),
+        _between(mix, cheap.forward_rate, dear.forward_rate),
+    )
 
-    figures = between("quality"), between("cost"), between("forward_rate"), between("loss_se")
-    return Measured(*figures, cost_se=between("cost_se"))
 
-
-def _between(mix: Mix, cheap: float, dear: float) -> float:
+def _between(mix: Mix[Point], cheap: float, dear: float) -> float:
     return (1 - mix.weight) * cheap + mix.weight * dear
 
 
-def mix_integers(mix: Mix, cheap: IntegerPoint, dear: IntegerPoint) -> IntegerPoint:
+def mix_integers(mix: Mix[Point], cheap: IntegerPoint, dear: IntegerPoint) -> IntegerPoint:
     """Both points as one; the rows get a column of draws of a fixed seed, and every row one of the two ways.
 
     Figures are weighted, and so do not depend on these draws; what the program answers alone does. Answers keep the
@@ -240,7 +249,9 @@ def _tossed(rows: Rows, draws: NDArray[np.float64]) -> Rows:
     return replace(rows, X=np.column_stack([rows.X, draws]), limits=limits)
 
 
-def _parity(mix: Mix, cheap: Parity, dear: Parity, draws: NDArray[np.float64], first: Mapping[str, int]) -> Parity:
+def _parity(
+    mix: Mix[Point], cheap: Parity, dear: Parity, draws: NDArray[np.float64], first: Mapping[str, int]
+) -> Parity:
     both = (1 - mix.weight, cheap), (mix.weight, dear)
     beside = None
     if cheap.beside is not None and dear.beside is not None:
@@ -256,7 +267,7 @@ def _parity(mix: Mix, cheap: Parity, dear: Parity, draws: NDArray[np.float64], f
     )
 
 
-def _paths(mix: Mix, cheap: Parity, dear: Parity) -> dict[tuple[int, tuple[int, ...], int], float]:
+def _paths(mix: Mix[Point], cheap: Parity, dear: Parity) -> dict[tuple[int, tuple[int, ...], int], float]:
     rows: Counter[Any] = Counter()
     for share, point in ((1 - mix.weight, cheap), (mix.weight, dear)):
         rows.update({path: share * n for path, n in point.paths.items()})
@@ -277,7 +288,7 @@ def _local(
     return LocalAnswers(rows, answers, nodes)
 
 
-def _beside(mix: Mix, cheap: BesideF0, dear: BesideF0) -> BesideF0:
+def _beside(mix: Mix[Point], cheap: BesideF0, dear: BesideF0) -> BesideF0:
     """Ends of intervals are weighted, too: the standard error of a weighted mean is at most that of the errors."""
 
     def ends(name: str, a: Any = cheap, b: Any = dear) -> Interval:

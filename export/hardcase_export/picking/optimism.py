@@ -16,10 +16,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from math import lgamma, sqrt
 
+from hardcase_edge.more.fronts.pick import DEFAULT_MAX_LOSS
 from hardcase_edge.program.definition import Acquire, Program
 
 from ..drafts.front import Front, Point
-from .pick import DEFAULT_MAX_LOSS
 
 __all__ = ["Selection", "selection_of"]
 

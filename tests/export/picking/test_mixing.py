@@ -18,15 +18,16 @@ from hardcase_edge.bundle.golden import run_case
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.errors import InputError
 from hardcase_edge.more.batch.quality import Quality
+from hardcase_edge.more.fronts.front import Judged
+from hardcase_edge.more.fronts.pick import Mix, mix_for
 from hardcase_edge.session.session import Machine
 from hardcase_edge.stream.coin import GRID, coin_of
 from hardcase_export.bundle import export_bundle
-from hardcase_export.drafts.front import Front, Measured, Point, read_front
+from hardcase_export.drafts.front import Front, Point, read_front
 from hardcase_export.drafts.rows import read_rows
 from hardcase_export.integers.decide import decisions, figures
 from hardcase_export.integers.point import AgreementError, make_integers
 from hardcase_export.picking.mixing import NoMixError, mix_integers, mix_programs, mixed_point
-from hardcase_export.picking.pick import Mix, mix_for
 from tests.helpers.export.builds import MANIFEST, cascade_draft, make_build, static_draft
 from tests.helpers.export.value_build import make_value_build
 
@@ -50,7 +51,7 @@ def points_of(build: Path) -> dict[str, Point]:
 
 
 def point(method: str, quality: float, cost: float) -> Point:
-    figures = Measured(quality, cost, 0.0, loss_se=0.1, cost_se=3.0)
+    figures = Judged(quality, cost, 0.0, loss_se=0.1, cost_se=3.0)
     return Point(method, {}, figures, figures, f"policies/{method}")
 
 

@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hardcase_edge.more.fronts.front import Judged
 from hardcase_edge.program.definition import Acquire
-from hardcase_export.drafts.front import Front, Measured, Point
+from hardcase_export.drafts.front import Front, Point
 from hardcase_export.picking.optimism import ROWS_PER_SENSOR, Selection, selection_of
 
 
 def chosen(offered: int, read: int, rows: int, loss_se: float = 0.02) -> Selection:
     program: Any = SimpleNamespace(sensors=range(offered), nodes=[Acquire(tuple(range(read)), 1, 1)])
-    figures = Measured(0.8, 1.0, 0.0, loss_se)
+    figures = Judged(0.8, 1.0, 0.0, loss_se)
     point = Point("static", {}, figures, figures, "p")
     return selection_of(Front("mJ", (point,), n_judged=rows), point, program)
 

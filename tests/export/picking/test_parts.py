@@ -12,8 +12,9 @@ from scipy import stats
 from hardcase.verbs import export, inspect
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.errors import InputError
+from hardcase_edge.more.fronts.front import Judged
 from hardcase_edge.session.session import CLOUD
-from hardcase_export.drafts.front import Measured, Point
+from hardcase_export.drafts.front import Point
 from hardcase_export.drafts.rows import read_rows
 from hardcase_export.integers.decide import decisions
 from hardcase_export.picking.promise_words import say_parts, say_promise
@@ -54,7 +55,7 @@ class Drawn:
 
 
 def point(k: int, cost: float, error: float) -> Point:
-    figures = Measured(1 - error, cost, 0.0, 0.0, error, error, 0.0)
+    figures = Judged(1 - error, cost, 0.0, 0.0, error, error, 0.0)
     return Point("invented", {"k": k}, figures, figures, f"policy-{k}")
 
 

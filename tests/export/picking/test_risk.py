@@ -22,9 +22,10 @@ from hardcase.verbs import export, inspect
 from hardcase_edge.bundle.file import pack_bundle, unpack_bundle
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.errors import InputError
+from hardcase_edge.more.fronts.front import Judged
 from hardcase_edge.session.session import CLOUD
 from hardcase_export.bundle import export_bundle
-from hardcase_export.drafts.front import Front, Measured, Point
+from hardcase_export.drafts.front import Front, Point
 from hardcase_export.drafts.rows import read_rows
 from hardcase_export.integers.decide import decisions
 from hardcase_export.picking.pick import pick
@@ -232,7 +233,7 @@ class Told:
 
 
 def point(method, cost, error, forward_rate=0.1):
-    figures = Measured(1 - error, cost, forward_rate, 0.0, error, error / 2, 0.0)
+    figures = Judged(1 - error, cost, forward_rate, 0.0, error, error / 2, 0.0)
     return Point(method, {}, figures, figures, f"policies/{method}")
 
 
@@ -317,7 +318,7 @@ def test_the_risk_that_the_line_names_is_enough_and_the_next_is_not():
 
 
 def test_a_front_without_local_figures_must_be_trained_again():
-    bare = replace(FRONT.points[1], valid=Measured(0.9, 1.0, 0.1))
+    bare = replace(FRONT.points[1], valid=Judged(0.9, 1.0, 0.1))
     with pytest.raises(InputError, match="no local_error"):
         pick(Front("mJ", (bare,)), risk=0.1, trial=Told())
 

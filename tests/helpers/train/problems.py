@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from hardcase.cli import main
+from hardcase_edge.more.fronts.front import Judged
 from hardcase_edge.program.definition import MICRO, Feature, Sensor, Uplink
 from hardcase_edge.program.readings import request_bytes
 from hardcase_train.data.effort import NORMAL, QUICK, Effort
@@ -87,10 +88,10 @@ def make_problem(
     )
 
 
-def is_front(figures: list[dict[str, float]]) -> bool:
+def is_front(figures: list[Judged]) -> bool:
     """Whether each policy costs no less than the one before it, and is better than all before it, or surer."""
-    costs = [f["cost"] for f in figures]
-    good = [(f["quality"], f["quality"] - f["loss_se"]) for f in figures]
+    costs = [f.cost for f in figures]
+    good = [(f.quality, f.quality - f.loss_se) for f in figures]
     most = [tuple(map(max, zip(*good[:k], strict=True))) for k in range(1, len(good))]
     rises = [a > b or c > d for (a, c), (b, d) in zip(good[1:], most, strict=True)]
     return costs == sorted(costs) and all(rises)

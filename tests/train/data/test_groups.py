@@ -216,9 +216,9 @@ def test_a_group_of_equal_rows_counts_as_one_row():
     again = copies.run_each([program] * (N_FOLDS + 1))
     again.label[:] = np.repeat(outcome.label, 4)
     one, other = single.summary(outcome), copies.summary(again)
-    assert one["quality"] == pytest.approx(other["quality"])
-    assert other["loss_se"] == pytest.approx(one["loss_se"] * np.sqrt(200 / 199))
-    assert other["cost_se"] == pytest.approx(one["cost_se"] * np.sqrt(200 / 199))
+    assert one.quality == pytest.approx(other.quality)
+    assert other.loss_se == pytest.approx(one.loss_se * np.sqrt(200 / 199))
+    assert other.cost_se == pytest.approx(one.cost_se * np.sqrt(200 / 199))
 
 
 @pytest.mark.parametrize(("n_groups", "is_said"), [(4, True), (5, False), (60, False)])
@@ -233,8 +233,8 @@ def test_one_judged_group_says_nothing_of_others():
     problem = with_groups(make_problem(), N_FOLDS)
     judge = Judge(replace(problem, valid=replace(problem.valid, group=problem.valid.group * 0)), is_alone=True)
     figures = hpc_point(judge).valid
-    assert figures["loss_se"] == 1.0
-    assert figures["cost_se"] == pytest.approx(figures["cost"]), "equal costs say nothing of other groups"
+    assert figures.loss_se == 1.0
+    assert figures.cost_se == pytest.approx(figures.cost), "equal costs say nothing of other groups"
 
 
 @pytest.mark.parametrize("n_groups", [ENOUGH_GROUPS - 1, ENOUGH_GROUPS])

@@ -53,8 +53,8 @@ def test_figures_price_each_row_at_its_own_size() -> None:
     for figures, sizes in ((point.valid, judged), (point.test, problem.test.sizes)):
         assert sizes is not None
         expected = [to_unit(Meter(problem, size).buy((1, 2))) for size in sizes.tolist()]
-        assert figures["cost"] == pytest.approx(np.mean(expected), abs=1e-12)
-    assert point.test["cost"] != pytest.approx(to_unit(Meter(problem, 1).buy((1, 2))))
+        assert figures.cost == pytest.approx(np.mean(expected), abs=1e-12)
+    assert point.test.cost != pytest.approx(to_unit(Meter(problem, 1).buy((1, 2))))
 
 
 def test_learners_weigh_sensors_by_their_mean_cost() -> None:

@@ -112,10 +112,10 @@ def test_every_method_is_measured_by_the_costs(name: str) -> None:
     search = SubsetSearch(Judge(p), 1)
     method = METHODS[name]
     points = method.run(search, method.grid(search)[0])
-    best = max(points, key=lambda point: point.valid["quality"])
+    best = max(points, key=lambda point: point.valid.quality)
     costs = np.array(p.quality.costs)
     plain = p.quality(search.judge.y, np.full(len(search.judge.y), np.bincount(p.train.y).argmax()))
-    assert best.valid["quality"] > plain + 0.1
+    assert best.valid.quality > plain + 0.1
     outcome = Batch(best.program, p.valid.X).run(p.valid.hpc_label)
     spent = costs[p.valid.y, outcome.label].mean()
     assert spent < 1.2 * costs[p.valid.y, least(p, grouped()[2])[p.valid.index]].mean()
@@ -173,7 +173,7 @@ def test_an_estimator_picks_the_least_total_cost() -> None:
         random_state=0,
         effort=BRIEF,
     ).fit(X, np.array(CLASSES)[y])
-    assert model.figures_["quality"] > 0
+    assert model.figures_.quality > 0
     labels = np.array(CLASSES)[y]
     costs = cost_table(COSTS, model.classes_.tolist(), "")
     number = {c: k for k, c in enumerate(model.classes_)}
@@ -182,7 +182,7 @@ def test_an_estimator_picks_the_least_total_cost() -> None:
     with pytest.raises(ValueError, match="names the class 'gone'"):
         few("StaticSubset", errors={"miss": {"gone": 1}, "other": 1}, effort=BRIEF).fit(X, labels)
     balanced = few("StaticSubset", quality="balanced", hpc=LogisticRegression(), effort=BRIEF, random_state=0)
-    assert balanced.fit(X, labels).figures_["quality"] <= 1
+    assert balanced.fit(X, labels).figures_.quality <= 1
 
 
 def test_the_known_price_is_among_all_prices() -> None:

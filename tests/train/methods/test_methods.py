@@ -15,6 +15,7 @@ import hardcase_train
 from hardcase.reports.front_chart import front_svg
 from hardcase.training.build import configure
 from hardcase_edge.errors import InputError
+from hardcase_edge.more.batch.quality import Figures
 from hardcase_train.data.effort import EFFORTS
 from hardcase_train.data.error_costs import named_quality
 from hardcase_train.estimator import MethodClassifier
@@ -102,8 +103,8 @@ def test_log_loss_is_judged_by_the_confidences_that_the_program_states(name: str
     grid = METHODS[name].grid(search)
     points = [point for params in (grid[0], grid[-1]) for point in METHODS[name].run(search, params)]
     for point in with_test(as_test, points):
-        assert {key: point.valid[key] for key in point.test} == pytest.approx(point.test)
-    assert any(abs(point.valid["quality"]) > 0.01 for point in points)
+        assert {k: getattr(point.valid, k) for k in point.test.to_json()} == pytest.approx(point.test.to_json())
+    assert any(abs(point.valid.quality) > 0.01 for point in points)
 
 
 @pytest.mark.parametrize("name", BASELINES)
@@ -189,9 +190,9 @@ def test_a_registered_method_is_trained_beside_the_others(tmp_path) -> None:  # 
     own = [p for p in points if p.method == "one-sensor"]
     assert own
     assert all(len(p.params["sensors"]) == 1 and p.program is not None and p.test for p in own)
-    assert [p.test["cost"] for p in own] == [(1.0, 5.0, 20.0)[p.params["sensors"][0]] for p in own]
+    assert [p.test.cost for p in own] == [(1.0, 5.0, 20.0)[p.params["sensors"][0]] for p in own]
     assert configure(toml(tmp_path, "[policy]\nmethods = ['one-sensor']\n")).methods == ("one-sensor",)
-    entries = [{"method": p.method, "valid": p.valid, "test": p.test} for p in points]
+    entries = [{"method": p.method, "valid": p.valid.to_json(), "test": p.test.to_json()} for p in points]
     assert "#123456" in front_svg("mJ", entries)
 
 
@@ -213,7 +214,7 @@ def test_auto_takes_it_if_it_says_so(how: str) -> None:
 
     register_method(Mine)
     ladder = Ladder(make_problem(n=60, effort=BRIEF))
-    chosen = chosen_methods(ladder, {"quality": 0.9, "cost": 100.0}, lambda jobs, _: [[] for _ in jobs])
+    chosen = chosen_methods(ladder, Figures(0.9, 100.0, 1.0), lambda jobs, _: [[] for _ in jobs])
     assert ("mine" in chosen) == (how == "always")
 
 

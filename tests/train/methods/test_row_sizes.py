@@ -10,6 +10,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+from hardcase_edge.more.fronts.front import Judged
 from hardcase_edge.program.cost import Meter, to_unit
 from hardcase_edge.program.definition import MICRO, Sensor
 from hardcase_export.integers.decide import decisions
@@ -53,12 +54,13 @@ def search(is_in_streams: bool) -> SubsetSearch:
 
 def judged(name: str, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Point, Outcome]]:
     """A few points of a method's first setting, each with the outcome of the judged rows that gave its figures."""
-    outcomes: list[Outcome] = []
+    outcomes: list[tuple[Judged, Outcome]] = []
     summary = Judge.summary
 
-    def recorded(judge: Judge, outcome: Outcome) -> dict[str, float]:
-        outcomes.append(outcome)
-        return {**summary(judge, outcome), "number": len(outcomes) - 1}
+    def recorded(judge: Judge, outcome: Outcome) -> Judged:
+        figures = summary(judge, outcome)
+        outcomes.append((figures, outcome))
+        return figures
 
     monkeypatch.setattr(Judge, "summary", recorded)
     estimator = few(METHODS[name].__name__)
@@ -66,7 +68,8 @@ def judged(name: str, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Point, Outc
     shared = search(name in IN_STREAMS)
     points = estimator.run(shared, estimator._settings(shared)[0])
     assert points
-    return [(point, outcomes[int(point.valid["number"])]) for point in points[:: max(1, len(points) // 3)]]
+    some = points[:: max(1, len(points) // 3)]
+    return [(point, next(outcome for figures, outcome in outcomes if figures is point.valid)) for point in some]
 
 
 @pytest.mark.parametrize("name", [name for name in METHODS if name != "route"])  # whose table is in test_route
@@ -75,7 +78,7 @@ def test_judged_rows_cost_what_the_meter_says_at_their_sizes(name: str, monkeypa
     assert judge.sizes is not None
     meters = [Meter(judge.problem, size) for size in judge.sizes.tolist()]
     for point, outcome in judged(name, monkeypatch):
-        assert point.valid["cost"] == pytest.approx(np.average(outcome.cost, weights=judge.weight), rel=1e-12)
+        assert point.valid.cost == pytest.approx(np.average(outcome.cost, weights=judge.weight), rel=1e-12)
         for cost, is_forwarded, meter in zip(outcome.cost, outcome.forwarded, meters, strict=True):
             sets = [np.flatnonzero(is_in).tolist() for is_in in product((0, 1), repeat=3)]
             amounts = [to_unit(meter.total(s, int(is_forwarded))) for s in sets]

@@ -17,6 +17,7 @@ from hardcase.cli import main
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.device.device import Device, RuntimeConfig
 from hardcase_edge.errors import InputError
+from hardcase_edge.more.fronts.front import Judged
 from hardcase_edge.sensors.specs import open_bank
 from hardcase_edge.verifier.verify import verify
 from hardcase_export.integers.quantise import quantise
@@ -73,11 +74,11 @@ def test_an_effort_that_tries_fewer_periods_tries_even_ones_and_both_ends() -> N
 
 def test_fewer_purchases_cost_less_and_labels_are_held(held: list[Point], duty: list[Point]) -> None:
     for points in (held, duty):
-        costs = [p.valid["cost"] for p in points]
+        costs = [p.valid.cost for p in points]
         assert costs == sorted(costs)
         assert costs[0] < 0.5 * 26 <= 26 >= costs[-1]
-        assert {p.test["forward_rate"] for p in points} == {0.0}
-        assert all(p.test["quality"] > 0.4 for p in points), "chance is a third"
+        assert {p.test.forward_rate for p in points} == {0.0}
+        assert all(p.test.quality > 0.4 for p in points), "chance is a third"
 
 
 def test_every_point_is_a_program_that_proves_safe_in_integers(held: list[Point], duty: list[Point]) -> None:
@@ -94,7 +95,7 @@ def test_judged_rows_decide_what_answers_a_purchase(search: SubsetSearch, design
 
     def point(design: Any, cut: float) -> Point:
         assert cut == 0.2
-        return replace(designs[design.is_corrected], valid={"quality": qualities[design.is_corrected]})
+        return replace(designs[design.is_corrected], valid=Judged(qualities[design.is_corrected], 0.0, 0.0))
 
     assert better(both, (0.1, 0.2, 0.3), point) == both[1:]
     qualities[True] = 0.6

@@ -74,9 +74,9 @@ def test_every_method_of_values_makes_policies_of_values(name: str) -> None:
     settings = method.grid(search)
     n_run = {"adapt-gbrt": 2, "adapt-lstsq": 1}.get(name, 4)
     points = [point for params in settings[:n_run] for point in method.run(search, params)]
-    best = max(points, key=lambda point: point.valid["quality"])
+    best = max(points, key=lambda point: point.valid.quality)
     least = 0.5 if name in LINEAR else 0.8
-    assert best.valid["quality"] > least + 0.05
+    assert best.valid.quality > least + 0.05
     assert all(n.kind == "value" for n in best.program.nodes if isinstance(n, Answer))
     outcome = Batch(best.program, p.valid.X).run(p.valid.hpc_label)
     assert R2(p.valid.y, outcome.label) > least
@@ -109,9 +109,9 @@ def test_a_policy_buys_the_dear_sensor_where_it_tells_something() -> None:
     """At the cost of the fixed set of both sensors, a policy that asks only where the first one is unsure is better."""
     p = values(n=1200)
     points = learn(p, ("dag", "static"), quiet=True, jobs=1)
-    static = max((x for x in points if x.method == "static"), key=lambda x: x.valid["quality"])
-    fitting = [x for x in points if x.method == "dag" and x.valid["quality"] >= static.valid["quality"] - 0.02]
-    assert min(x.valid["cost"] for x in fitting) < 0.8 * static.valid["cost"]
+    static = max((x for x in points if x.method == "static"), key=lambda x: x.valid.quality)
+    fitting = [x for x in points if x.method == "dag" and x.valid.quality >= static.valid.quality - 0.02]
+    assert min(x.valid.cost for x in fitting) < 0.8 * static.valid.cost
 
 
 @pytest.mark.parametrize("classifier", ["polynomial", "shared"])
@@ -125,8 +125,8 @@ def test_states_of_a_graph_answer_values_and_stop_by_squared_errors(classifier: 
     assert losses[:, -1].mean() < 0.4 * losses[:, 0].mean()  # all sensors against none
     dag = Dag(rows, classifier, known=bank, forwards=False, n_passes=1)
     free, dear = dag.point(0.0, {}), dag.point(99.0, {})
-    assert dear.valid["cost"] == 0 < 1 < free.valid["cost"]
-    assert free.valid["quality"] > dear.valid["quality"] + 0.5
+    assert dear.valid.cost == 0 < 1 < free.valid.cost
+    assert free.valid.quality > dear.valid.quality + 0.5
     judged = Judge(p).problem.valid
     assert R2(judged.y, Batch(free.program, judged.X).run(judged.hpc_label).label) > 0.5
 
@@ -169,8 +169,8 @@ def test_a_method_of_classes_alone_says_so(name: str) -> None:
 def test_f0_is_the_point_of_all_values_forwarded() -> None:
     p = values()
     point = hpc_point(Judge(p))
-    assert point.valid["quality"] == pytest.approx(R2(Judge(p).y, Judge(p).hpc_label))
-    assert point.valid["forward_rate"] == 1.0
+    assert point.valid.quality == pytest.approx(R2(Judge(p).y, Judge(p).hpc_label))
+    assert point.valid.forward_rate == 1.0
 
 
 def test_slopes_of_squared_losses_are_finite_differences() -> None:

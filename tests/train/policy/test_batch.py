@@ -144,7 +144,7 @@ def test_outcomes_are_chosen_row_by_row():
     assert mixed.forwarded.tolist() == [True, False, True]
     assert mixed.margin.tolist() == [0.5, 0.0, 0.5]
     assert mixed.node.tolist() == [10, 0, 10]
-    assert figures_of(mixed, np.array([1, 1, 1])) == {
+    assert figures_of(mixed, np.array([1, 1, 1])).to_json() == {
         "quality": pytest.approx(2 / 3),
         "cost": pytest.approx(2 / 3),
         "forward_rate": pytest.approx(2 / 3),
@@ -155,11 +155,11 @@ def test_figures_of_a_point_are_those_of_its_program_on_test_rows():
     p = problem(3)
     for point in points(3):
         made = decisions(point.program, p.test.X, p.test.hpc_label)
-        assert point.test["quality"] == pytest.approx(
+        assert point.test.quality == pytest.approx(
             np.mean([d.result == y for d, y in zip(made, p.test.y, strict=True)])
         )
-        assert point.test["cost"] == pytest.approx(np.mean([to_unit(d.cost) for d in made]))
-        assert point.test["forward_rate"] == pytest.approx(np.mean([d.route == CLOUD for d in made]))
+        assert point.test.cost == pytest.approx(np.mean([to_unit(d.cost) for d in made]))
+        assert point.test.forward_rate == pytest.approx(np.mean([d.route == CLOUD for d in made]))
 
 
 # ---------------------------------------------------------------- choices never see test rows
@@ -195,7 +195,7 @@ def test_the_judged_rows_are_training_and_validation_rows():
     assert judge.y.tolist() == [*p.train.y, *p.valid.y]
     assert np.bincount(judge.fold).min() >= len(p.train.y) // 4
     outcome = Batch(points(3)[0].program, judge.X).run(judge.hpc_label)  # f0 itself loses nothing to f0
-    assert judge.summary(outcome)["loss_se"] == 0.0
+    assert judge.summary(outcome).loss_se == 0.0
 
 
 def test_local_figures_are_shares_of_the_rows_that_are_answered_locally():
@@ -207,9 +207,9 @@ def test_local_figures_are_shares_of_the_rows_that_are_answered_locally():
     wrong = np.isin(np.arange(n), [0, 2, 4, 5])  # of the first 40, f0 is wrong in the odd ones
     label = np.where(forwarded, judge.hpc_label, np.where(wrong, other, judge.y))
     figures = judge.summary(Outcome(label, zeros, forwarded, zeros, zeros))
-    assert [figures[k] for k in ("local_error", "local_worse", "local_better")] == [4 / 40, 3 / 40, 19 / 40]
+    assert [getattr(figures, k) for k in ("local_error", "local_worse", "local_better")] == [4 / 40, 3 / 40, 19 / 40]
     everything = judge.summary(Outcome(judge.hpc_label, zeros, np.ones(n, bool), zeros, zeros))
-    assert everything["local_error"] == 0.0
+    assert everything.local_error == 0.0
 
 
 def test_the_standard_error_is_that_of_the_paired_loss():
@@ -221,8 +221,8 @@ def test_the_standard_error_is_that_of_the_paired_loss():
     zeros = np.zeros(len(label))
     figures = judge.summary(Outcome(label, zeros, zeros.astype(bool), zeros, zeros))
     share = wrong.mean()
-    assert figures["loss_se"] == pytest.approx(np.sqrt(share * (1 - share) / len(label)))
-    assert figures["cost_se"] == 0.0
+    assert figures.loss_se == pytest.approx(np.sqrt(share * (1 - share) / len(label)))
+    assert figures.cost_se == 0.0
 
 
 def test_the_standard_error_of_the_cost_is_that_of_its_mean():
@@ -230,8 +230,8 @@ def test_the_standard_error_of_the_cost_is_that_of_its_mean():
     cost = np.random.default_rng(1).exponential(5.0, len(judge.y))
     zeros = np.zeros(len(cost))
     figures = judge.summary(Outcome(judge.y, cost, zeros.astype(bool), zeros, zeros))
-    assert figures["cost"] == pytest.approx(cost.mean())
-    assert figures["cost_se"] == pytest.approx(cost.std() / np.sqrt(len(cost)))
+    assert figures.cost == pytest.approx(cost.mean())
+    assert figures.cost_se == pytest.approx(cost.std() / np.sqrt(len(cost)))
 
 
 def test_test_figures_are_added_and_nothing_else_changes():

@@ -180,17 +180,17 @@ def test_a_reading_may_be_a_fraction_though_training_saw_whole_numbers() -> None
 def test_a_budget_takes_the_best_that_it_pays() -> None:
     model = [fitted("ConfidenceCascade", budget=b, costs=[1, 2, 3, 4, 5], forward_cost=10) for b in (7, 12, 30)]
     found = [m.figures_ for m in model]
-    assert all(f["cost"] + f["cost_se"] <= b for f, b in zip(found, (7, 12, 30), strict=True))
-    assert found[0]["quality"] < found[1]["quality"] <= found[2]["quality"]
+    assert all(f.cost + f.cost_se <= b for f, b in zip(found, (7, 12, 30), strict=True))
+    assert found[0].quality < found[1].quality <= found[2].quality
 
 
 def test_max_loss_takes_the_cheapest_that_is_good_enough() -> None:
     losses = (0.005, 0.02, 0.3)
     model = [fitted("ConfidenceCascade", max_loss=m, costs=[1, 2, 3, 4, 5], forward_cost=10) for m in losses]
     found = [m.figures_ for m in model]
-    assert found[0]["cost"] > found[1]["cost"] > found[2]["cost"]
-    assert found[0]["quality"] > found[1]["quality"] > found[2]["quality"]
-    lost = found[0]["quality"] - found[2]["quality"]
+    assert found[0].cost > found[1].cost > found[2].cost
+    assert found[0].quality > found[1].quality > found[2].quality
+    lost = found[0].quality - found[2].quality
     assert 0.02 < lost <= 0.3
 
 
@@ -203,8 +203,8 @@ def test_where_nothing_will_do_the_nearest_is_taken_and_it_is_said() -> None:
         UserWarning, match=r"No policy of GreedyMiser meets budget=0\.5\. Using the closest: mean cost 5\."
     ):
         dear = fitted("GreedyMiser", budget=0.5)
-    assert best.figures_["quality"] >= fitted("StaticSubset").figures_["quality"]
-    assert dear.figures_["cost"] == 5
+    assert best.figures_.quality >= fitted("StaticSubset").figures_.quality
+    assert dear.figures_.cost == 5
 
 
 def test_a_search_over_settings_is_scikit_learns() -> None:

@@ -6,11 +6,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hardcase_edge.more.fronts.front import Judged
 from hardcase_train.policy.front import Point, best_points
 
 
 def point(cost, quality, se=0.0):
-    return Point("m", {}, {"cost": cost, "quality": quality, "forward_rate": 0.0, "loss_se": se}, {}, None)
+    return Point("m", {}, Judged(quality, cost, 0.0, se), None, None)
 
 
 def test_a_point_that_is_no_more_accurate_but_surer_stays():
@@ -31,12 +32,12 @@ POINTS = st.lists(
 @given(POINTS)
 def test_whatever_is_asked_for_the_front_has_the_cheapest(points):
     front = best_points(points)
-    assert [p.valid["cost"] for p in front] == sorted(p.valid["cost"] for p in front)
+    assert [p.valid.cost for p in front] == sorted(p.valid.cost for p in front)
     for spare in (0.0, 1.0):
 
         def said(p, spare=spare):
-            return p.valid["quality"] - spare * p.valid["loss_se"]
+            return p.valid.quality - spare * p.valid.loss_se
 
         for floor in {said(p) for p in points}:
-            cheapest = min(p.valid["cost"] for p in points if said(p) >= floor)
-            assert min(p.valid["cost"] for p in front if said(p) >= floor) == cheapest
+            cheapest = min(p.valid.cost for p in points if said(p) >= floor)
+            assert min(p.valid.cost for p in front if said(p) >= floor) == cheapest

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hardcase_edge.more.fronts.front import Judged
 from hardcase_edge.program.definition import Candidate, Node, Program, Select, Sensor
 from hardcase_train.data.problem import Problem
 from hardcase_train.methods import METHODS
@@ -84,14 +85,16 @@ def test_costs_in_another_unit_change_no_policy(method: str) -> None:
             k: v for k, v in b.params.items() if k not in PRICED
         }
         assert (in_micro(a.program, 4), a.program.scorers) == (in_micro(b.program, 1), b.program.scorers)
-        assert b.valid == {**a.valid, **{k: pytest.approx(4 * a.valid[k], abs=1e-9) for k in ("cost", "cost_se")}}
-        assert b.test == {**a.test, "cost": pytest.approx(4 * a.test["cost"])}
+        assert b.valid == replace(
+            a.valid, **{k: pytest.approx(4 * getattr(a.valid, k), abs=1e-9) for k in ("cost", "cost_se")}
+        )
+        assert b.test == replace(a.test, cost=pytest.approx(4 * a.test.cost))
 
 
 def made(price: float) -> Point:
     """The best point at a price of the front ``quality = sqrt(cost) / 4``, of costs to 9."""
     cost = min(9.0, (0.125 / price) ** 2)
-    return Point("dag", {}, {"cost": cost, "quality": cost**0.5 / 4, "loss_se": 0.0}, {}, None)
+    return Point("dag", {}, Judged(cost**0.5 / 4, cost, 0.0), None, None)
 
 
 def test_prices_are_added_where_the_front_has_a_gap() -> None:
@@ -100,7 +103,7 @@ def test_prices_are_added_where_the_front_has_a_gap() -> None:
     assert len(tried) == len(found) == 7
     between = [p for p in tried[4:] if 0.04 < p < 1.6]
     assert len(between) == 3  # the first gap is the whole front; the others have nothing to gain
-    costs = sorted(p.valid["cost"] for p in found)
+    costs = sorted(p.valid.cost for p in found)
     grid = np.linspace(0, 9, 50)
     lost = np.sqrt(grid) / 4 - np.interp(grid, costs, np.sqrt(costs) / 4)
     assert lost.max() < 0.06
@@ -109,7 +112,9 @@ def test_prices_are_added_where_the_front_has_a_gap() -> None:
 
 def test_no_price_is_added_where_little_lies_above_a_mixture() -> None:
     def small(price: float) -> Point:
-        figures = {key: value / 1000 for key, value in made(price).valid.items()}
-        return Point("dag", {}, figures, {}, None)
+        figures = replace(
+            made(price).valid, quality=made(price).valid.quality / 1000, cost=made(price).valid.cost / 1000
+        )
+        return Point("dag", {}, figures, None, None)
 
     assert len(over_prices(small, [0.001, 0.04, 1.6, 64.0])) == 4

@@ -258,10 +258,10 @@ def test_figures_are_made_by_it() -> None:
     judge = Judge(weighted(make_problem(), 0.5 + np.arange(150) % 4))
     label = np.random.default_rng(0).integers(0, 3, len(judge.y))
     figures = judge.summary(outcome_of(label))
-    assert figures["quality"] == ACCURACY(judge.y, label, judge.weight)
-    assert figures["quality"] == figures_of(outcome_of(label), judge.y, judge.weight)["quality"]
+    assert figures.quality == ACCURACY(judge.y, label, judge.weight)
+    assert figures.quality == figures_of(outcome_of(label), judge.y, judge.weight).quality
     more_lost = (judge.y != label).astype(float) - (judge.y != judge.hpc_label)
     f0 = ACCURACY(judge.y, judge.hpc_label, judge.weight)
-    assert np.average(more_lost, weights=judge.weight) == pytest.approx(f0 - figures["quality"])
-    away = judge.weight * (more_lost - (f0 - figures["quality"]))
-    assert figures["loss_se"] == pytest.approx(np.sqrt(np.square(away).sum()) / judge.weight.sum())
+    assert np.average(more_lost, weights=judge.weight) == pytest.approx(f0 - figures.quality)
+    away = judge.weight * (more_lost - (f0 - figures.quality))
+    assert figures.loss_se == pytest.approx(np.sqrt(np.square(away).sum()) / judge.weight.sum())

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from hardcase_edge.errors import InputError
 from hardcase_edge.kernel.image import KERNEL_BYTES
+from hardcase_edge.more.fronts.front import Judged
 from hardcase_edge.program.cost import to_micro
 from hardcase_edge.verifier.costs import cost_range
 from hardcase_export.integers.decide import decisions
@@ -64,7 +65,7 @@ def test_every_method_keeps_a_budget_that_forbids_forwards(method: str) -> None:
     points = made(method, problem)
     kept = Keeper(problem).kept(points)
     assert all(worst(p) <= to_micro(6) for p in kept)
-    assert not any(p.valid["forward_rate"] for p in kept)
+    assert not any(p.valid.forward_rate for p in kept)
     assert kept
     assert method in DROPS or kept == points, "the method makes points that the check has to drop"
 
@@ -80,11 +81,9 @@ def test_forwards_that_fit_the_budget_stay() -> None:
     problem = make_problem(effort=BRIEF)
     problem = replace(problem, uplink=replace(problem.uplink, per_request=0))
     points = made("dag", limited(problem, budget=problem.forward_cost), 1)
-    assert max(p.valid["forward_rate"] for p in points) > 0
+    assert max(p.valid.forward_rate for p in points) > 0
     assert max(map(worst, points)) == to_micro(problem.forward_cost)
-    assert not any(
-        p.valid["forward_rate"] for p in made("dag", limited(problem, budget=problem.forward_cost - 0.01), 1)
-    )
+    assert not any(p.valid.forward_rate for p in made("dag", limited(problem, budget=problem.forward_cost - 0.01), 1))
 
 
 @settings(max_examples=10, deadline=None, phases=[Phase.generate])
@@ -206,7 +205,7 @@ def test_thresholds_forward_at_most_the_share(method: str, share: float) -> None
     points, keeper = made(method, problem), Keeper(problem)
     kept = keeper.kept(points)
     assert kept if method == "adapt-gbrt" else kept == points
-    assert share / 3 < max(p.valid["forward_rate"] for p in kept) < share  # with a standard error
+    assert share / 3 < max(p.valid.forward_rate for p in kept) < share  # with a standard error
     judge = Judge(problem)
     most = judge.most_forwarded
     assert most + np.sqrt(most * (1 - most) / len(judge.y)) == pytest.approx(share)
@@ -214,5 +213,5 @@ def test_thresholds_forward_at_most_the_share(method: str, share: float) -> None
 
 def test_f0_that_has_no_program_is_kept() -> None:
     problem = limited(make_problem(effort=BRIEF), budget=0, max_bytes=1, max_ms=0, max_forward=0)
-    f0 = Point("hpc", {}, {"forward_rate": 1.0}, {}, None)
+    f0 = Point("hpc", {}, Judged(1.0, 1.0, 1.0), None, None)
     assert Keeper(problem).kept([f0]) == [f0]

@@ -146,8 +146,8 @@ def test_a_sensor_that_settles_half_the_rows_goes_before_one_that_says_most_of_t
 def test_forwarding_costs_what_the_meter_says_of_f0_for_every_row(n_classes):
     p = make_problem(n_classes)
     point = hpc_point(Judge(p))
-    assert point.valid["cost"] == pytest.approx(p.forward_cost, rel=1e-12)
-    assert point.valid["forward_rate"] == 1.0
+    assert point.valid.cost == pytest.approx(p.forward_cost, rel=1e-12)
+    assert point.valid.forward_rate == 1.0
     chains = chains_of(p)
     assert set(chains._cloud_cost) == {p.forward_cost}
     assert chains._price * p.forward_cost == pytest.approx(module.PRICE)

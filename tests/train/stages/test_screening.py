@@ -85,7 +85,7 @@ def test_every_policy_reads_kept_sensors_alone_and_a_request_carries_all(wide: P
         assert point.program is not None
         features = {column.feature for column in point.program.columns}
         assert {int(s) for s in wide.sensor_of[list(features)]} <= kept
-    assert points[0].test["cost"] == wide.forward_cost
+    assert points[0].test.cost == wide.forward_cost
 
 
 def test_a_single_stage_does_not_use_a_sensor_that_is_not_offered(wide: Problem) -> None:

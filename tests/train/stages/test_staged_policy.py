@@ -159,8 +159,8 @@ def test_the_value_that_cuts_are_chosen_by_is_that_of_the_outcome(has_gates):
         cuts = make(s)
         figures = s.point("adapt-gbrt", {}, cuts).valid
         spent = mean_value(choices, cuts, 0.7) - mean_value(choices, cuts, 0.0)
-        assert spent == pytest.approx(0.7 * figures["cost"])
-        assert mean_value(counted, cuts, 0.0) == pytest.approx(1 - figures["quality"])
+        assert spent == pytest.approx(0.7 * figures.cost)
+        assert mean_value(counted, cuts, 0.0) == pytest.approx(1 - figures.quality)
 
 
 def test_chances_are_those_of_the_stages_own_rows():

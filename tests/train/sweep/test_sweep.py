@@ -20,6 +20,8 @@ from hypothesis import strategies as st
 
 from hardcase.cli import main
 from hardcase_edge.errors import InputError
+from hardcase_edge.more.batch.quality import Figures
+from hardcase_edge.more.fronts.front import Judged
 from hardcase_train.data.effort import NORMAL
 from hardcase_train.data.split import N_BLOCKS
 from hardcase_train.method import Setting
@@ -46,12 +48,12 @@ def one_thread():
     """Not here: sweeps have all their threads."""
 
 
-HPC = {"quality": 0.9, "cost": 100.0}
+HPC = Figures(0.9, 100.0, 1.0)
 ALWAYS = ("cascade", "dag", "route", "adapt-gbrt", "static")
 
 
 def point(cost, quality):
-    return Point("m", {}, {"quality": quality, "cost": cost, "forward_rate": 0.0, "loss_se": 0.0}, {}, None)
+    return Point("m", {}, Judged(quality, cost, 0.0), None, None)
 
 
 # ---------------------------------------------------------------- successive halving
@@ -124,10 +126,10 @@ def test_only_the_climbers_is_trained_on_all_rows_and_the_front_keeps_its_points
     assert kept
     assert all(p in plain(points) for p in plain(kept))
     for p in points:  # another gamma, tried on all rows alone, may be as cheap and better
-        assert any(q.valid["cost"] <= p.valid["cost"] and q.valid["quality"] >= p.valid["quality"] for q in whole)
+        assert any(q.valid.cost <= p.valid.cost and q.valid.quality >= p.valid.quality for q in whole)
     everything = Judge(problem)
     f0 = hpc_point(everything).valid
-    lost = savings(whole, f0["quality"], f0["cost"]) - savings(points, f0["quality"], f0["cost"])
+    lost = savings(whole, f0.quality, f0.cost) - savings(points, f0.quality, f0.cost)
     assert lost.mean() < 0.1
 
 
@@ -234,7 +236,7 @@ def test_a_damaged_entry_is_not_there(cached_jobs, suffix, harm):
 def test_a_kept_entry_cannot_point_out_of_its_folder(cached_jobs):
     cache, jobs, points = cached_jobs
     (cache.folder.parent / "x.safetensors").write_bytes(next(cache.folder.glob("*.safetensors")).read_bytes())
-    entry = [{"params": {}, "valid": points[0][0].valid, "sha256": "../x"}]
+    entry = [{"params": {}, "valid": points[0][0].valid.to_json(), "sha256": "../x"}]
     cache._add_plain({"setting": vars(jobs[0].setting), "rung": 1}, entry)
     assert cache.find(jobs[0]) is None
 

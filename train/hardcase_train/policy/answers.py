@@ -30,7 +30,7 @@ def answer_point(judge: Judge, method: str, params: dict[str, Any], subset: Subs
     policy = policy_of(problem, [trained.part], nodes)
     outcome = judge.run(policy.program(), [trained])
     nodes[-1] = answer_node(nodes[-1], outcome.margin, judge.right(outcome.label), judge.weight)
-    return Point(method, params, judge.summary(outcome), {}, replace(policy, nodes=tuple(nodes)))
+    return Point(method, params, judge.summary(outcome), None, replace(policy, nodes=tuple(nodes)))
 
 
 def bare_answer(problem: Problem, scorer: int) -> Answer:

@@ -17,7 +17,8 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from hardcase_edge.more.batch.evaluate import Outcome
-from hardcase_edge.more.batch.quality import figures_of
+from hardcase_edge.more.batch.quality import Figures, figures_of
+from hardcase_edge.more.fronts.front import Judged
 from hardcase_edge.program.definition import Node, Program
 from hardcase_edge.stream.layout import Layout
 
@@ -25,9 +26,7 @@ from ..data.problem import Problem
 from .batch import Batch, walked
 from .compile import Policy, joint
 
-__all__ = ["Figures", "Point", "best_points", "programs", "test_figures", "with_test"]
-
-Figures = dict[str, Any]  # quality, cost (user's unit), forward_rate; on judged rows all of ``Judge.summary``
+__all__ = ["Point", "best_points", "programs", "test_figures", "with_test"]
 
 
 @dataclass(frozen=True)
@@ -35,15 +34,25 @@ class Point:
     """One policy: its method and parameters, its figures, and the policy itself or its draft program.
 
     valid : figures on the judged rows
-    test : figures on test rows; empty before ``with_test``
+    test : figures on test rows; None before ``with_test``
     """
 
     method: str
     params: dict[str, Any]
-    valid: Figures
-    test: Figures
+    valid: Judged
+    test: Figures | None
     policy: Policy | Program | None  # None if only the figures matter
     memory: Layout | None = None  # of the inner sensor that the program has beyond the problem's
+
+    @property
+    def is_offered(self) -> bool:
+        """Whether a device may run it."""
+        return self.policy is not None
+
+    @property
+    def worst_cost(self) -> float | None:
+        """Not known before the draft is proved."""
+        return None
 
     @property
     def program(self) -> Program | None:
@@ -78,16 +87,16 @@ def best_points(points: Sequence[Point]) -> list[Point]:
 
     Examples
     --------
-    >>> figures = [{"quality": q, "cost": c, "loss_se": 0.0} for q, c in ((0.9, 5.0), (0.8, 1.0), (0.7, 3.0))]
-    >>> points = best_points([Point("static", {}, f, {}, None) for f in figures])
-    >>> [(point.valid["cost"], point.valid["quality"]) for point in points]
+    >>> figures = [Judged(q, c, 0.0) for q, c in ((0.9, 5.0), (0.8, 1.0), (0.7, 3.0))]
+    >>> points = best_points([Point("static", {}, f, None, None) for f in figures])
+    >>> [(point.valid.cost, point.valid.quality) for point in points]
     [(1.0, 0.8), (5.0, 0.9)]
     """
     front: list[Point] = []
     best_quality = best_bound = -np.inf
-    for point in sorted(points, key=lambda p: (p.valid["cost"], -p.valid["quality"], p.valid["loss_se"])):
-        quality = point.valid["quality"]
-        bound = quality - point.valid["loss_se"]
+    for point in sorted(points, key=lambda p: (p.valid.cost, -p.valid.quality, p.valid.loss_se)):
+        quality = point.valid.quality
+        bound = quality - point.valid.loss_se
         if quality > best_quality or bound > best_bound:
             front.append(point)
         best_quality, best_bound = max(best_quality, quality), max(best_bound, bound)

@@ -68,8 +68,8 @@ def _between(found: Mapping[float, Point]) -> float | None:
     best, gain = None, LEAST_GAIN
     for low, high in pairwise(sorted(found)):
         dear, cheap = found[low].valid, found[high].valid
-        cost = dear["cost"] - cheap["cost"]
-        slope = (dear["quality"] - cheap["quality"]) / cost if cost > 0 else 0.0
+        cost = dear.cost - cheap.cost
+        slope = (dear.quality - cheap.quality) / cost if cost > 0 else 0.0
         if low < slope < high:
             height = cost * (high - slope) * (slope - low) / (high - low)
             if height > gain:

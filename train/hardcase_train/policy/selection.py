@@ -11,14 +11,14 @@ Where rows come in groups, no fold divides one, and standard errors take the gro
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
-from hardcase_edge.more.batch.per_class import gaps_between
+from hardcase_edge.more.batch.per_class import Gap, gaps_between
 from hardcase_edge.more.batch.quality import figures_of
+from hardcase_edge.more.fronts.front import Judged
 from hardcase_edge.program.definition import Node, Program
 
 from ..data.problem import N_FOLDS, Problem, Rows, answers_of
@@ -125,7 +125,7 @@ class Judge:
         """The judged rows prepared for this program, with the scores of ``trained[k]`` for scorer k."""
         return Batch(program, self.X, [t.scores for t in trained], self.sizes)
 
-    def summary(self, outcome: Outcome) -> dict[str, Any]:
+    def summary(self, outcome: Outcome) -> Judged:
         """Weighted quality, mean cost, forward rate, standard errors of the loss relative to f0's and of the cost.
 
         Also shares of the rows answered locally, 0 if there are none: ``local_error``, ``local_worse`` (wrong where
@@ -138,21 +138,26 @@ class Judge:
         own, f0 = (losses(self.y, answer, self.weight, self.group) for answer in answers)
         excess = own - f0
         local = self.weight * ~outcome.forwarded
-        shares = {"local_error": ~right, "local_worse": f0_right & ~right, "local_better": right & ~f0_right}
-        return {
-            **figures_of(outcome, self.y, self.weight, self.problem.quality, self.group, confidence),
-            "loss_se": self.paired(excess)[1],
-            "cost_se": self.paired(outcome.cost, unknown=float(outcome.cost.max(initial=0.0)))[1],
-            **{name: float(np.average(is_in, weights=local)) if local.any() else 0.0 for name, is_in in shares.items()},
-            "gaps": self._gaps(outcome),
-        }
+        wrong = {"error": ~right, "worse": f0_right & ~right, "better": right & ~f0_right}
+        of_local = {k: float(np.average(is_in, weights=local)) if local.any() else 0.0 for k, is_in in wrong.items()}
+        figures = figures_of(outcome, self.y, self.weight, self.problem.quality, self.group, confidence)
+        return Judged(
+            figures.quality,
+            figures.cost,
+            figures.forward_rate,
+            loss_se=self.paired(excess)[1],
+            local_error=of_local["error"],
+            local_worse=of_local["worse"],
+            local_better=of_local["better"],
+            cost_se=self.paired(outcome.cost, unknown=float(outcome.cost.max(initial=0.0)))[1],
+            gaps=self._gaps(outcome),
+        )
 
-    def _gaps(self, outcome: Outcome) -> list[list[float]]:
+    def _gaps(self, outcome: Outcome) -> tuple[Gap, ...]:
         n_classes = self.problem.n_classes
         if not n_classes:
-            return []
-        gaps = gaps_between(self.y, outcome.label, self.hpc_label, n_classes, self.group)
-        return [list(astuple(gap)) for gap in gaps]
+            return ()
+        return tuple(gaps_between(self.y, outcome.label, self.hpc_label, n_classes, self.group))
 
     @cached_property
     def hpc_answers(self) -> np.ndarray:

@@ -103,7 +103,7 @@ class Keeper:
         if key == "budget":
             return worst_cost(point)
         if key == "max_forward":
-            rate = float(point.valid["forward_rate"])
+            rate = float(point.valid.forward_rate)
             return rate + float(np.sqrt(rate * (1 - rate) / self._n_judged))
         return self._needed_size(key, point)
 

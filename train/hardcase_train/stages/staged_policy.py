@@ -169,7 +169,7 @@ class StagedPolicy:
 
     def point(self, method: str, params: dict[str, Any], cuts: Cuts) -> Point:
         """A point with figures on the judged rows, still without a policy; ``finish`` adds it."""
-        return Point(method, {**params, "cuts": cuts}, self.judge.summary(self.outcome(cuts)), {}, None)
+        return Point(method, {**params, "cuts": cuts}, self.judge.summary(self.outcome(cuts)), None, None)
 
     def best(self, method: str, policies: Iterable[tuple[dict[str, Any], Cuts]]) -> list[Point]:
         """The Pareto front of policies by mean cost and expected loss, as finished points.

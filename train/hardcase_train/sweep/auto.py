@@ -12,9 +12,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from hardcase_edge.more.batch.quality import Figures
+
 from ..method import Setting
 from ..methods import METHODS
-from ..policy.front import Figures, Point
+from ..policy.front import Point
 from .halving import savings
 from .rungs import Job, Ladder, fitting, settings_of
 
@@ -43,7 +45,7 @@ def chosen_methods(
     saved = {m: np.zeros(1) for m in (*always, *raced)}  # no savings
     for job, points in zip(jobs, run(jobs, "race"), strict=True):
         method = job.setting.method
-        saved[method] = np.maximum(saved[method], savings(points, hpc["quality"], hpc["cost"], problem.exchange))
+        saved[method] = np.maximum(saved[method], savings(points, hpc.quality, hpc.cost, problem.exchange))
     base = np.max([saved[m] for m in always], axis=0)
     gain = {m: float(np.maximum(saved[m] - base, 0).mean()) for m in raced}
     return (*always, *(m for m in raced if gain[m] > WORTH))

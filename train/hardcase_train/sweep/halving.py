@@ -11,6 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from hardcase_edge.more.batch.quality import Figures
+
 from ..policy.front import Point
 
 __all__ = ["FEW_SETTINGS", "MIN_ROWS", "RUNG", "climbers", "savings"]
@@ -35,23 +37,24 @@ def savings(points: Sequence[Point], quality: float, cost: float, exchange: floa
 
     Examples
     --------
-    >>> points = [Point("dag", {}, {"quality": 0.895, "cost": 5.0}, {}, None)]
+    >>> from hardcase_edge.more.fronts.front import Judged
+    >>> points = [Point("dag", {}, Judged(0.895, 5.0, 0.0), None, None)]
     >>> savings(points, quality=0.9, cost=10.0).round(2).tolist()
     [0.0, 0.0, 0.69, 0.69, 0.69, 0.69, 0.69, 0.69]
     """
     out = np.zeros(len(LOSSES))
     for k, loss in enumerate(LOSSES):
-        costs = [p.valid["cost"] for p in points if p.valid["quality"] >= quality - loss - 1e-12]
+        costs = [p.valid.cost for p in points if p.valid.quality >= quality - loss - 1e-12]
         if costs and cost > 0:
             out[k] = max(0.0, -np.log(max(min(costs) / cost, LEAST)))
     if exchange is not None and points:
         reference = cost + (1 - quality) / exchange
-        best = min(p.valid["cost"] + (1 - p.valid["quality"]) / exchange for p in points)
+        best = min(p.valid.cost + (1 - p.valid.quality) / exchange for p in points)
         out[-1] = max(0.0, -np.log(max(best / reference, LEAST))) if reference > 0 else 0.0
     return out
 
 
-def climbers(results: Sequence[Sequence[Point]], hpc: dict[str, float], exchange: float | None = None) -> list[int]:
+def climbers(results: Sequence[Sequence[Point]], hpc: Figures, exchange: float | None = None) -> list[int]:
     """Indices, in rising order, of the settings that together keep most of the savings of all: a quarter to a half.
 
     Greedy: repeatedly choose the setting that adds most to those chosen before, until none adds anything. If fewer
@@ -65,14 +68,15 @@ def climbers(results: Sequence[Sequence[Point]], hpc: dict[str, float], exchange
 
     Examples
     --------
+    >>> from hardcase_edge.more.fronts.front import Judged
     >>> def setting(quality, cost):
-    ...     return [Point("dag", {}, {"quality": quality, "cost": cost}, {}, None)]
+    ...     return [Point("dag", {}, Judged(quality, cost, 0.0), None, None)]
     >>> results = [setting(0.9, 8.0), setting(0.9, 2.0), setting(0.5, 1.0), setting(0.9, 9.0)]
-    >>> climbers(results, {"quality": 0.9, "cost": 10.0})
+    >>> climbers(results, Figures(0.9, 10.0, 1.0))
     [1]
     """
-    best = max((p.valid["quality"] for points in results for p in points), default=0.0)
-    saved = np.array([savings(points, min(best, hpc["quality"]), hpc["cost"], exchange) for points in results])
+    best = max((p.valid.quality for points in results for p in points), default=0.0)
+    saved = np.array([savings(points, min(best, hpc.quality), hpc.cost, exchange) for points in results])
     left = list(range(len(results)))
     chosen: list[int] = []
     reached = np.zeros(len(LOSSES))

@@ -19,6 +19,8 @@ from typing import Any
 from hardcase_edge.base.files import sweep, write_whole
 from hardcase_edge.bundle.file import Bundle, pack_bundle, read_bundle_bytes, unpack_bundle
 from hardcase_edge.errors import BundleError, InputError
+from hardcase_edge.more.batch.per_class import Gap
+from hardcase_edge.more.fronts.front import Judged
 from hardcase_edge.program.definition import Program
 from hardcase_edge.stream.layout import Layout
 
@@ -85,7 +87,7 @@ class JobCache:
             return
         entry = []
         for point, data in zip(points, packed, strict=True):
-            fields: dict[str, Any] = {"params": point.params, "valid": point.valid, "sha256": None}
+            fields: dict[str, Any] = {"params": point.params, "valid": point.valid.to_json(), "sha256": None}
             fields |= {} if point.memory is None else {"memory": asdict(point.memory)}
             if data is not None:
                 fields["sha256"] = sha256(data).hexdigest()
@@ -122,7 +124,8 @@ class JobCache:
         if fields["sha256"] is not None:
             program = self._program(fields["sha256"])
         memory = None if "memory" not in fields else Layout(**fields["memory"])
-        return Point(job.setting.method, dict(fields["params"]), fields["valid"], {}, program, memory)
+        valid = Judged(**numbers, gaps=tuple(Gap(*gap) for gap in gaps))
+        return Point(job.setting.method, dict(fields["params"]), valid, None, program, memory)
 
     def _program(self, name: str) -> Program:
         if not re.fullmatch("[0-9a-f]{64}", name):

@@ -131,5 +131,5 @@ def front_of(method: str, points: list[Point]) -> list[Point]:
     best = best_points(points)
     if method != StaticSubset.method.name or not points:
         return best
-    largest = max(points, key=lambda p: (len(p.params["sensors"]), p.valid["quality"]))
+    largest = max(points, key=lambda p: (len(p.params["sensors"]), p.valid.quality))
     return best if largest in best else [*best, largest]

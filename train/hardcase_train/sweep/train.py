@@ -97,7 +97,7 @@ def hpc_point(judge: Judge) -> Point:
     nodes = (Forward(problem.hpc_sensors, 1), bare_answer(problem, 0))
     program = compile_program(problem, [Ensemble(Bins(()), np.empty(0, dtype=np.int64), base)], nodes)
     figures = judge.summary(judge.run(program, []))
-    return with_test(problem, [Point("hpc", {}, figures, {}, program)])[0]
+    return with_test(problem, [Point("hpc", {}, figures, None, program)])[0]
 
 
 def points_of(method: str, judge: Judge) -> list[Point]:

@@ -8,7 +8,7 @@ claims.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from ...errors import InputError
 from .evaluate import Outcome
 from .ranking import group_ndcg
 
-__all__ = ["ACCURACY", "KINDS", "MAX_RANKS", "R2", "Quality", "figures_of", "quality_from_json"]
+__all__ = ["ACCURACY", "KINDS", "MAX_RANKS", "R2", "Figures", "Quality", "figures_of", "quality_from_json"]
 
 Array = NDArray[Any]
 KINDS = ("accuracy", "balanced", "f1", "macro-f1", "recall", "errors", "log-loss", "r2", "ndcg")
@@ -238,6 +238,19 @@ def _read(data: Mapping[Any, Any], where: str, n_classes: int | None) -> Quality
     return Quality("errors", name, costs=rows, scale=float(scale))
 
 
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Figures of a policy on a set of rows: quality, mean cost in the user's unit, and the share that is forwarded."""
+
+    quality: float
+    cost: float
+    forward_rate: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, as in front.json."""
+        return asdict(self)
+
+
 def figures_of(
     outcome: Outcome,
     y: Array,
@@ -245,16 +258,16 @@ def figures_of(
     quality: Quality = ACCURACY,
     group: Array | None = None,
     confidence: Array | None = None,
-) -> dict[str, float]:
+) -> Figures:
     """Weighted quality, mean cost (user's unit) and forward rate; ``weight`` (n,), ones unless given.
 
     ``confidence``: (n,) of the answers, from 0 to 1, for a measure that reads them.
     """
-    return {
-        "quality": quality(y, quality.answers(outcome.label, confidence), weight, group),
-        "cost": float(np.average(outcome.cost, weights=weight)),
-        "forward_rate": float(np.average(outcome.forwarded, weights=weight)),
-    }
+    return Figures(
+        quality(y, quality.answers(outcome.label, confidence), weight, group),
+        float(np.average(outcome.cost, weights=weight)),
+        float(np.average(outcome.forwarded, weights=weight)),
+    )
 
 
 def _is_amount(value: object) -> bool:

@@ -70,4 +70,4 @@ def test_where_forwarding_is_always_worth_it_the_last_stage_answers_all():
     p = p.with_hpc(np.where(np.arange(2) == y[:, None], 0.99, 0.01))
     (point,) = StagedAdaptGBRT().points(Judge(p))
     assert point.params["cuts"] == [{"margin": -NEVER, "gate": -NEVER}]
-    assert point.valid["forward_rate"] == 0.0
+    assert point.valid.forward_rate == 0.0

@@ -65,8 +65,8 @@ def test_greedy_miser_buys_and_answers_and_never_forwards():
     for p in points:
         kinds = [type(node) for node in p.program.nodes]
         assert kinds == [Acquire] * n_nodes(p.params["sensors"]) + [Answer]
-        assert p.test["forward_rate"] == 0
-        assert p.test["cost"] == pytest.approx(sum((1, 5, 20)[s] for s in p.params["sensors"]))
+        assert p.test.forward_rate == 0
+        assert p.test.cost == pytest.approx(sum((1, 5, 20)[s] for s in p.params["sensors"]))
         assert all(tree.width == 3 for tree in p.program.scorers[0].trees)  # no gate is carried along
 
 
@@ -141,15 +141,15 @@ def without_error(method, problem):
     """The cheapest policy without error on the judged rows."""
     effort = replace(NORMAL, linear_p_fulls=(0.6,), n_linear_gammas=5)
     points = points_of(method, Judge(replace(problem, effort=effort)))
-    return next(p for p in points if p.valid["quality"] == 1.0)  # by rising cost
+    return next(p for p in points if p.valid.quality == 1.0)  # by rising cost
 
 
 def test_the_l1_baseline_stays_at_cost_1_75_where_adapt_lin_reaches_1_5(figure_3):
     """Feature 0 parts cluster 1 from the rest: three clusters are forwarded. Feature 1 parts 1 and 2 from 3 and 4."""
     l1 = without_error("l1", figure_3)
-    assert (l1.params["sensors"], l1.test["quality"], l1.test["cost"]) == ([0], 1.0, 1.75)
+    assert (l1.params["sensors"], l1.test.quality, l1.test.cost) == ([0], 1.0, 1.75)
     lin = without_error("adapt-lin", figure_3)
-    assert (lin.params["sensors"], lin.test["quality"], lin.test["cost"]) == ([1], 1.0, 1.5)
+    assert (lin.params["sensors"], lin.test.quality, lin.test.cost) == ([1], 1.0, 1.5)
 
 
 def test_no_line_parts_the_classes_of_figure_3(figure_3):
@@ -179,7 +179,7 @@ def test_every_method_has_points_and_auto_is_the_default():
     assert Config.__dataclass_fields__["methods"].default == DEFAULT_METHODS == (AUTO,)
     for p in points:
         quantise(p.program)
-        assert {"quality", "cost", "forward_rate"} <= set(p.test)
+        assert p.test is not None
 
 
 @pytest.mark.parametrize("method", ["adapt-lin", "adapt-lstsq", "l1"])

@@ -22,8 +22,8 @@ def search(n_classes: int = 2) -> SubsetSearch:
 def test_the_number_of_trees_trades_accuracy_against_cost() -> None:
     made = search()
     points = [StageWiseRegression.run(made, {"n_trees": n})[0] for n in (1, 40)]
-    assert points[0].valid["cost"] < points[1].valid["cost"]
-    assert points[0].valid["quality"] < points[1].valid["quality"]
+    assert points[0].valid.cost < points[1].valid.cost
+    assert points[0].valid.quality < points[1].valid.quality
     assert [len(p.program.scorers[0].trees) for p in points] == [1, 40]
 
 

@@ -77,6 +77,6 @@ def test_a_node_buys_by_gain_over_cost_until_its_budget_is_spent_or_nothing_is_l
 
 def test_a_greedy_trees_leaves_have_what_their_parents_bought() -> None:
     points = GreedyTree(depth=1).points(Judge(make_problem(2, n=90, effort=BRIEF), is_alone=True))
-    costs = [p.valid["cost"] for p in points]
+    costs = [p.valid.cost for p in points]
     assert costs == sorted(costs)
-    assert points[-1].valid["quality"] > 0.75
+    assert points[-1].valid.quality > 0.75

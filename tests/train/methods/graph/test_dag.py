@@ -81,8 +81,8 @@ def test_policies_differ_from_case_to_case_and_some_forward():
 def test_judged_figures_are_near_those_of_test_rows():
     for point in points("polynomials"):
         said = figures_of(Batch(point.program, problem().test.X).run(problem().test.hpc_label), problem().test.y)
-        assert abs(said["quality"] - point.valid["quality"]) < 0.1
-        assert abs(said["cost"] - point.valid["cost"]) < 0.25 * point.valid["cost"] + 1
+        assert abs(said.quality - point.valid.quality) < 0.1
+        assert abs(said.cost - point.valid.cost) < 0.25 * point.valid.cost + 1
 
 
 # ---------------------------------------------------------------- failures
@@ -154,7 +154,7 @@ def _needs(program, answer, sensor):
 def test_a_dead_sensor_leaves_most_of_the_accuracy():
     """Without its first sensor the policy goes on with others, and does better than with none."""
     rows = problem().test
-    point = max(points("polynomials"), key=lambda p: p.valid["quality"] - (p.valid["forward_rate"] > 0.5))
+    point = max(points("polynomials"), key=lambda p: p.valid.quality - (p.valid.forward_rate > 0.5))
     machine = Machine(point.program)
     whole = np.isfinite(rows.X).all(axis=1)
     X, y = rows.X[whole], rows.y[whole]
@@ -176,7 +176,7 @@ def test_a_budget_makes_a_graph_anytime():
 
 
 def test_without_a_cloud_the_state_answers_itself():
-    point = max(points("polynomials"), key=lambda p: p.valid["forward_rate"])
+    point = max(points("polynomials"), key=lambda p: p.valid.forward_rate)
     machine = Machine(point.program)
     routes = {one(machine, row, cloud=False).route for row in problem().test.X}
     assert DEGRADED in routes
@@ -271,8 +271,8 @@ def test_a_chance_knows_the_margins_that_a_row_met_before():
 def test_a_price_of_nothing_buys_what_helps_and_a_high_one_buys_nothing():
     dag = Dag(DagRows(Judge(problem()), all_subsets(3), 1), forwards=False)
     free, dear = dag.point(0.0, {}), dag.point(100.0, {})
-    assert free.valid["quality"] > dear.valid["quality"]
-    assert dear.valid["cost"] == 0
+    assert free.valid.quality > dear.valid.quality
+    assert dear.valid.cost == 0
     assert dear.params["states"] == 1
 
 

@@ -218,7 +218,7 @@ def test_the_program_buys_and_answers_as_the_solved_decisions_say(
 def test_points_never_forward_and_pass_the_verifier(small: Problem) -> None:
     for kind in ("polynomial", "trees"):
         for point in LpTree.run(SubsetSearch(Judge(small), 1), {"classifier": kind, "degree": 1}):
-            assert point.valid["forward_rate"] == 0
+            assert point.valid.forward_rate == 0
             assert {type(n) for n in point.program.nodes} <= {Acquire, Branch, Answer}
             verify(quantise(point.program).program)
 
@@ -229,9 +229,9 @@ def test_at_a_high_price_nothing_is_bought_and_without_one_nearly_all_is(
     monkeypatch.setattr(lp_tree, "LEAST_PRICE", 2e-4)
     monkeypatch.setattr(lp_tree, "MOST_PRICE", 45.0)
     low, high = LpTree.run(SubsetSearch(Judge(small), 1), {"classifier": "polynomial", "degree": 1})
-    assert low.valid["cost"] == 0
+    assert low.valid.cost == 0
     assert [type(n) for n in low.program.nodes] == [Answer]
-    assert high.valid["quality"] > low.valid["quality"] + 0.2
+    assert high.valid.quality > low.valid.quality + 0.2
 
 
 def test_the_grid_refuses_what_it_cannot_order(small: Problem) -> None:

@@ -58,7 +58,7 @@ def test_the_stages_of_a_policy_are_nested_and_cost_more_for_a_lower_price():
         stages = [set(s) for s in point.params["stages"]]
         assert all(a < b for a, b in pairwise(stages))
     by_price = sorted(points, key=lambda p: p.params["price"])
-    assert by_price[0].valid["cost"] > by_price[-1].valid["cost"]
+    assert by_price[0].valid.cost > by_price[-1].valid.cost
 
 
 def test_judged_figures_are_those_of_the_program():
@@ -67,8 +67,8 @@ def test_judged_figures_are_those_of_the_program():
     for point in points:
         said = judge.summary(Batch(point.program, judge.X).run(judge.hpc_label))
         if not judge.is_crossed:
-            assert said == pytest.approx(point.valid)
-        assert said["cost"] == pytest.approx(point.valid["cost"], rel=0.3)
+            assert said.to_json() == pytest.approx(point.valid.to_json())
+        assert said.cost == pytest.approx(point.valid.cost, rel=0.3)
 
 
 @pytest.mark.parametrize("price", [0.0005, 0.003, 0.02])

@@ -61,7 +61,7 @@ def branches(program: Program) -> int:
 
 
 def test_each_answer_reads_the_sensor_that_tells_it_from_its_neighbour() -> None:
-    fixed, routed = (max(points(m), key=lambda p: p.valid["quality"]).program for m in (PolyDom, PolyDomAnytime))
+    fixed, routed = (max(points(m), key=lambda p: p.valid.quality).program for m in (PolyDom, PolyDomAnytime))
     assert branches(fixed) == 0 < branches(routed)
     (one, paid), (other, cost) = on_new_rows(fixed), on_new_rows(routed)
     assert paid == cost == 1.5
@@ -71,7 +71,7 @@ def test_each_answer_reads_the_sensor_that_tells_it_from_its_neighbour() -> None
 
 def test_integers_and_the_kernel_read_what_the_draft_reads() -> None:
     X, y = halves(300, 4)
-    program = max(points(PolyDomAnytime), key=lambda p: p.valid["quality"]).program
+    program = max(points(PolyDomAnytime), key=lambda p: p.valid.quality).program
     whole = quantise(program).program
     verify(whole)
     make_image(whole)

@@ -140,12 +140,12 @@ def test_points_say_what_they_are_and_never_forward():
     assert {p.method for p in points} == {"budget-prune"}
     for p in points:
         assert not any(isinstance(node, Forward) for node in p.program.nodes)
-        assert p.valid["forward_rate"] == p.test["forward_rate"] == 0.0
+        assert p.valid.forward_rate == p.test.forward_rate == 0.0
         assert p.params["splits"] == sum(len(t.splits) for t in p.program.scorers[0].trees)
         assert p.params["trees"] == len(p.program.scorers[0].trees)
         test = Batch(p.program, problem.test.X).run(problem.test.hpc_label)
         assert p.test == figures_of(test, problem.test.y)
-    assert points[-1].valid["quality"] > points[0].valid["quality"] + 0.2
+    assert points[-1].valid.quality > points[0].valid.quality + 0.2
     again = learn(problem, ("budget-prune",), quiet=True)[1:]
     assert again == points
 
@@ -157,5 +157,5 @@ def test_judged_rows_are_not_those_a_forest_has_fitted():
     problem.train.y[:], problem.valid.y[:] = rng.integers(0, 2, 300), rng.integers(0, 2, 300)
     (point, *_) = sorted(points_of("budget-prune", Judge(problem)), key=lambda p: -p.params["splits"])
     fitted_rows = Batch(point.program, problem.train.X).run(problem.train.hpc_label)
-    assert figures_of(fitted_rows, problem.train.y)["quality"] > 0.75
-    assert abs(point.valid["quality"] - 0.5) < 0.1
+    assert figures_of(fitted_rows, problem.train.y).quality > 0.75
+    assert abs(point.valid.quality - 0.5) < 0.1

@@ -179,8 +179,8 @@ def test_figures_are_those_of_the_program_where_validation_rows_alone_are_judged
     rows = search.problem.valid
     for point in RouteClassifier.run(search, {"ways": "answers", "max_cells": 8, "classifier": "bayes"}):
         outcome = Batch(point.program, rows.X).run(rows.hpc_label)
-        assert outcome.cost.mean() == pytest.approx(point.valid["cost"])
-        assert (outcome.label == rows.y).mean() == pytest.approx(point.valid["quality"])
+        assert outcome.cost.mean() == pytest.approx(point.valid.cost)
+        assert (outcome.label == rows.y).mean() == pytest.approx(point.valid.quality)
 
 
 def test_judged_rows_cost_what_the_meter_says_at_their_sizes():
@@ -193,7 +193,7 @@ def test_judged_rows_cost_what_the_meter_says_at_their_sizes():
     assert found
     for point in found[:: max(1, len(found) // 3)]:
         made = decisions(point.program, sized.valid.X, sized.valid.hpc.argmax(axis=1), sizes=sized.valid.sizes)
-        assert point.valid["cost"] == pytest.approx(np.mean([to_unit(d.cost) for d in made]))
+        assert point.valid.cost == pytest.approx(np.mean([to_unit(d.cost) for d in made]))
 
 
 def test_costs_in_another_unit_change_no_policy():
@@ -205,7 +205,9 @@ def test_costs_in_another_unit_change_no_policy():
     assert len(one) == len(other) > 1
     for a, b in zip(one, other, strict=True):
         assert (a.program.nodes, a.program.scorers) == (b.program.nodes, b.program.scorers)
-        assert b.valid == {**a.valid, **{k: pytest.approx(4 * a.valid[k], abs=1e-9) for k in ("cost", "cost_se")}}
+        assert b.valid == replace(
+            a.valid, **{k: pytest.approx(4 * getattr(a.valid, k), abs=1e-9) for k in ("cost", "cost_se")}
+        )
 
 
 @pytest.mark.parametrize("budget", [3.0, 4.0])
@@ -213,7 +215,7 @@ def test_no_path_exceeds_a_hard_budget(budget):
     found = points("answers", budget)
     assert found
     assert max(worst_cost(p) for p in found) <= budget
-    assert max(p.valid["quality"] for p in found) > 0.6
+    assert max(p.valid.quality for p in found) > 0.6
 
 
 def routes(n: int) -> Routes:
@@ -255,7 +257,7 @@ def test_rows_on_which_a_sensor_fails_are_judged_as_the_program_decides_them(cla
     cells = make_cells(search.once(_roots_of).rows, 0, N_CONTEXTS)
     found = _points(search, cells, {"ways": "answers", "max_cells": N_CONTEXTS, "classifier": classifier})
     for point in with_test(replace(failing, test=failing.valid), found):
-        assert {name: point.valid[name] for name in point.test} == pytest.approx(point.test)
+        assert {k: getattr(point.valid, k) for k in point.test.to_json()} == pytest.approx(point.test.to_json())
 
 
 def test_an_ordinary_table_has_no_first_sensor_and_the_estimator_still_answers():

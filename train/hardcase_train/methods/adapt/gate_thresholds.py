@@ -101,7 +101,7 @@ def _sweep(judge: Judge, method: str, model: Gated, params: dict[str, Any], gate
     for above, below in pairs:
         hard = (gate > above) & (margin < below)
         reported = {**params, "gate": above, "margin": below, "sensors": sensors}
-        points.append(Point(method, reported, judge.summary(forwarded.where(hard, local)), {}, None))
+        points.append(Point(method, reported, judge.summary(forwarded.where(hard, local)), None, None))
     return points
 
 

@@ -87,7 +87,7 @@ def own_points(
         nodes[own_answer] = answer_node(nodes[own_answer], outcome.margin[local], right[local], judge.weight[local])
         program = replace(start, nodes=tuple(nodes))
         params = {**origin, "sensors": list(sensors), "level": level}
-        points.append(Point(METHOD, params, judge.summary(outcome), {}, program))
+        points.append(Point(METHOD, params, judge.summary(outcome), None, program))
     rows = problem.test
     tested = Batch(start, rows.X, [test.astype(np.float64)], rows.sizes)
     return [

@@ -33,7 +33,7 @@ class StaticSubset(MethodClassifier):
     >>> y = np.arange(200) % 2
     >>> X = np.column_stack([y, 1 - y, np.zeros(200)])
     >>> model = StaticSubset(costs=[9.0, 2.0, 1.0], effort="quick", random_state=0).fit(X, y)
-    >>> model.sensors_, model.figures_["cost"]
+    >>> model.sensors_, model.figures_.cost
     ([1], 2.0)
     """
 

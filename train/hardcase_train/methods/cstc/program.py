@@ -74,7 +74,7 @@ def tree_points(
         nodes, _ = _nodes(problem, shape, has, cuts, first)
         outcome = batch.run(judge.hpc_label, nodes)
         program = replace(policy, nodes=tuple(with_confidences(judge, nodes, outcome)))
-        points.append(Point(method, {**params, **own}, judge.summary(outcome), {}, program))
+        points.append(Point(method, {**params, **own}, judge.summary(outcome), None, program))
     return best_points(points)
 
 

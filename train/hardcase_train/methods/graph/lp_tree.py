@@ -123,7 +123,7 @@ class _Tree:
         outcome = judge.run(compile_program(self.problem, parts, nodes), trained)
         program = compile_program(self.problem, parts, with_confidences(judge, nodes, outcome))
         reported = {**params, "price": price, "rows": len(self.samples[0])}
-        return Point("lp-tree", reported, judge.summary(outcome), {}, program)
+        return Point("lp-tree", reported, judge.summary(outcome), None, program)
 
     def _solve(self, sample: np.ndarray, losses: np.ndarray) -> Solved:
         values = self.rows.design.values

@@ -92,7 +92,7 @@ def dag_point(
     nodes = _nodes(rows, actions, wants)
     outcome = judge.run(compile_program(problem, [t.part for t in trained], nodes), trained)
     program = compile_program(problem, [t.part for t in trained], with_confidences(judge, nodes, outcome))
-    return Point("dag", {**params, "states": len(actions)}, judge.summary(outcome), {}, program)
+    return Point("dag", {**params, "states": len(actions)}, judge.summary(outcome), None, program)
 
 
 # ---------------------------------------------------------------- scorers

@@ -147,7 +147,7 @@ def _points(cls: type[_Indexed], search: SubsetSearch, params: Params, sets: Seq
         outcome = judge.run(policy.program(), used)
         if search.problem.quality.reads_confidences:
             policy = replace(policy, nodes=_restated(judge, policy.nodes, outcome))
-        points.append(Point(cls.method.name, {**params, "sets": len(level) - 1}, judge.summary(outcome), {}, policy))
+        points.append(Point(cls.method.name, {**params, "sets": len(level) - 1}, judge.summary(outcome), None, policy))
     return points
 
 
@@ -181,7 +181,7 @@ class PolyDom(_Indexed):
     >>> y = np.arange(200) % 2
     >>> X = np.column_stack([y, 1 - y, np.zeros(200)])
     >>> model = PolyDom(costs=[9.0, 2.0, 1.0], random_state=0).fit(X, y)
-    >>> model.sensors_, model.figures_["cost"]
+    >>> model.sensors_, model.figures_.cost
     ([1], 2.0)
     """
 

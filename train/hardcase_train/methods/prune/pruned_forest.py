@@ -134,4 +134,4 @@ def _point(judge: Judge, settings: ForestSettings, price: float, ensembles: tupl
     splits = sum(len(t.features) for t in ensembles[-1].trees)
     params = {"price": price, "trees": settings.n_trees, "max_features": settings.max_features, "splits": splits}
     program = replace(program, nodes=(*program.nodes[:-1], answer))
-    return Point("budget-prune", params, judge.summary(outcome), {}, program)
+    return Point("budget-prune", params, judge.summary(outcome), None, program)

@@ -252,7 +252,7 @@ class Routes:
         if len(self._failed):
             outcome = self._with_failures(outcome, policy, {end: table_of[key] for end, key in nodes.ends.items()})
             policy = replace(policy, nodes=tuple(_Nodes(self, ways, used, outcome, table_of).made()))
-        return Point(method, {**params, "states": len(used)}, self.judge.summary(outcome), {}, policy)
+        return Point(method, {**params, "states": len(used)}, self.judge.summary(outcome), None, policy)
 
     @cached_property
     def _failed(self) -> np.ndarray:

@@ -109,7 +109,7 @@ class Held(MethodClassifier):
 def better(designs: list[Holding], cuts: Sequence[float], point: Callable[[Holding, float], Point]) -> list[Holding]:
     """The design of better quality on judged rows, alone; all thresholds of each would take twice the walks."""
     middle = cuts[len(cuts) // 2]
-    return [max(designs, key=lambda design: point(design, middle).valid["quality"])] if len(designs) > 1 else designs
+    return [max(designs, key=lambda design: point(design, middle).valid.quality)] if len(designs) > 1 else designs
 
 
 def _watched(search: SubsetSearch, bought: Subset) -> list[Subset]:

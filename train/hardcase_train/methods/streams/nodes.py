@@ -71,4 +71,4 @@ class Holding:
         make = Corrected if self.is_corrected else Batches
         outcome = judged_walk(judge, self.programs, self.memory, [self.whole.scores], nodes, make)
         policy = Policy(self.bare, self.parts, tuple(with_confidences(judge, nodes, outcome)))
-        return Point(method, params, judge.summary(outcome), {}, policy, self.memory)
+        return Point(method, params, judge.summary(outcome), None, policy, self.memory)
