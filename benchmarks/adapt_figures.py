@@ -3,18 +3,17 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pictures import pyplot, save
-from synthetic_data import synthetic_2
 
-__all__ = ["SYNTHETIC", "draw", "draw_synthetic", "lines"]
+from benchmarks.pages import read
+from benchmarks.pictures import pyplot, save
+from benchmarks.synthetic_data import synthetic_2
 
-ROOT = Path(__file__).resolve().parent.parent
-SYNTHETIC, RUNS = (ROOT / "benchmarks" / "results" / f"{name}.json" for name in ("synthetic", "adapt_figures"))
+__all__ = ["draw", "draw_synthetic", "lines"]
+
 TEST = ((100,) * 4, 2)  # rows of each cluster, and seed, of figure 3's test rows
 COLOURS = {"l1": "#7f8c8d", "adapt-lin": "#c0392b"}
 PANELS = {
@@ -26,7 +25,7 @@ WITHIN = 0.01  # of f0
 
 def known() -> dict[str, Any]:
     """Figure 4's runs, by data and method."""
-    return json.loads(RUNS.read_text()) if RUNS.exists() else {}
+    return read("adapt_figures")
 
 
 def chosen(points: list[list[float]]) -> np.ndarray:
@@ -45,13 +44,14 @@ def chosen(points: list[list[float]]) -> np.ndarray:
 
 def lines() -> list[str]:
     """The section of the page."""
-    if not SYNTHETIC.exists():
+    measured = read("synthetic")
+    if not measured:
         return []
-    exact = json.loads(SYNTHETIC.read_text())["exact"]
+    exact = measured["exact"]
     said = [
         "## Figures 3 and 4 of the paper", "",
-        "`python benchmarks/synthetic.py` and `python -m benchmarks.adapt_runs` measure these; costs are means on "
-        "test rows.",
+        "`python -m benchmarks run synthetic` and `python -m benchmarks run adapt_runs` measure these; costs are means "
+        "on test rows.",
         "", f"Figure 3, four clusters and two sensors at 1 each: as in the paper, the cheapest system of `l1` "
         "without an error "
         f"costs {exact['l1']:.2f}, that of `adapt-lin`, which chooses for gate and model together, "
@@ -126,8 +126,8 @@ def _at(front: np.ndarray, budgets: np.ndarray) -> np.ndarray:
 
 def draw(folder: Path) -> None:
     """Both pictures, from the records."""
-    if SYNTHETIC.exists():
-        draw_synthetic(json.loads(SYNTHETIC.read_text()), folder)
+    if measured := read("synthetic"):
+        draw_synthetic(measured, folder)
         _draw_4(known(), folder)
 
 

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Figure 4 of Nan and Saligrama (2017), as far as its data are had: ADAPT-GBRT, GreedyMiser and BudgetPrune.
 
-    HARDCASE_DATA=FOLDER python -m benchmarks.adapt_runs [--data forest ranks]     adds to the JSON, runs nothing twice
-    python benchmarks/learning.py --render                                        writes page and picture
+    HARDCASE_DATA=FOLDER python -m benchmarks run adapt_runs [--data forest ranks]     runs nothing twice
 
 ``forest``: Covertype, type 2 against all others, 54 features at 1 each; 2,000 training rows where the paper
 has 36,603. ``ranks``: MQ2008, relevant or not, with the costs of ``mq2008_costs.toml``;
@@ -12,14 +11,17 @@ Yahoo's rankings are not had. f0 is a random forest, and a forwarded row buys wh
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
+from benchmarks import relevance
+from benchmarks.learning_cases import covertype
+from benchmarks.pages import provenance
 from hardcase_edge.program.cost import to_micro
 from hardcase_edge.program.definition import Feature, Sensor, Uplink
 from hardcase_edge.program.readings import request_bytes
@@ -31,11 +33,6 @@ from hardcase_train.policy.selection import Judge
 from hardcase_train.stages.subset_search import SubsetSearch
 from hardcase_train.tasks.hpc import fit_hpc, out_of_fold, probabilities
 
-from . import relevance
-from .learning_cases import covertype
-from .pages import ROOT, provenance
-
-RESULTS = ROOT / "benchmarks" / "results" / "adapt_figures.json"
 SIZES = (2_000, 1_000, 20_000)  # rows of Covertype, as in cstc.py; the paper has 36,603, 15,688 and 58,101
 N_TREES = 100  # of f0
 NAMES = {"forest": ("adapt-gbrt", "greedy-miser", "budget-prune"), "ranks": ("adapt-gbrt", "greedy-miser")}
@@ -105,15 +102,17 @@ def points_of(data: str, problem: Problem, name: str) -> list[list[float]]:
     return sorted(made)
 
 
-def main() -> None:
-    """Run what is not there, and write."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of its own."""
     parser.add_argument("--data", nargs="+", choices=PROBLEMS, default=list(PROBLEMS))
-    args = parser.parse_args()
+
+
+def run(args: Any) -> dict[str, Any]:
+    """Run what is not there."""
+    known = args.known()
     for data in args.data:
         problem = None
         for name in NAMES[data]:
-            known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
             if f"{data}/{name}" in known:
                 continue
             problem = problem or PROBLEMS[data]()
@@ -122,9 +121,6 @@ def main() -> None:
             points = points_of(data, problem, name)
             seconds = round(time.process_time() - began, 1)
             known[f"{data}/{name}"] = {"points": points, "seconds": seconds, "with": provenance()}
-            RESULTS.write_text(json.dumps(known).replace('}, "', '},\n "') + "\n")
+            args.save(known)
             print(data, name, f"{seconds} s, {len(points)} points", flush=True)
-
-
-if __name__ == "__main__":
-    main()
+    return known

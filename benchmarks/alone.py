@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a request that comes alone costs at the least: a socket that echoes, and what a worker must add, step by step.
 
-    python benchmarks/alone.py
+    python -m benchmarks.alone
 
 Messages of 100 bytes come to a process of its own at 100 a second, and again as fast as they are answered. Its CPU is
 divided by their number: the difference of the two is what a processor pays that has done something else meanwhile.
@@ -18,9 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from pages import ROOT
-
-sys.path.insert(0, str(ROOT))
+from benchmarks.pages import ROOT
 
 __all__ = ["STEPS", "alone"]
 
@@ -69,8 +67,8 @@ def alone() -> dict[str, list[float]]:
     found = {}
     for name, parts in STEPS.items():
         listener = socket.create_server(("127.0.0.1", 0))
-        words = [sys.executable, __file__, f"={parts}", str(listener.getsockname()[1])]
-        server = subprocess.Popen(words, stdout=subprocess.PIPE, cwd=Path(__file__).parent)
+        words = [sys.executable, "-m", "benchmarks.alone", f"={parts}", str(listener.getsockname()[1])]
+        server = subprocess.Popen(words, stdout=subprocess.PIPE, cwd=ROOT)
         line, _ = listener.accept()
         line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for pause_s in (EACH_S, 0.0):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run all attacks of ``tests/helpers/attack`` and print what they found, as a table in Markdown.
 
-    python benchmarks/attack.py [--seconds 120] [--seed 0] [--only bundles,kernel]
+    python -m benchmarks run attack [--seconds 120] [--seed 0] [--only bundles,kernel]
 
 The seconds are divided among the attacks. Ends with status 1 where one of them found something.
 """
@@ -14,13 +14,12 @@ import sys
 import time
 from importlib import import_module
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from typing import Any
 
 from tests.helpers.attack.outcome import Outcome
 
 FOLDER = Path(__file__).resolve().parents[1] / "tests" / "helpers" / "attack"
-SEEDS = 2**30
+SEEDS_BELOW = 2**30
 
 
 def attacks() -> list[str]:
@@ -35,17 +34,19 @@ def row(outcome: Outcome) -> str:
     return f"| {outcome.what} | {outcome.inputs:,} | {outcome.crashes:,} | {outcome.wrong:,} | {slowest} |"
 
 
-def main() -> int:
-    """The command."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of its own."""
     parser.add_argument("--seconds", type=float, default=120, help="of all attacks together (default 120)")
     parser.add_argument("--seed", type=int, help="default: the clock's, which is printed")
     parser.add_argument("--only", default="", metavar="NAMES", help="attacks to run, with commas between them")
-    args = parser.parse_args()
+
+
+def run(args: Any) -> int:
+    """Attack; 1 where an attack found something."""
     names = args.only.split(",") if args.only else attacks()
     if unknown := set(names) - set(attacks()):
-        parser.error(f"there is no attack {', '.join(sorted(unknown))}; there are {', '.join(attacks())}")
-    seed = time.time_ns() % SEEDS if args.seed is None else args.seed
+        sys.exit(f"there is no attack {', '.join(sorted(unknown))}; there are {', '.join(attacks())}")
+    seed = time.time_ns() % SEEDS_BELOW if args.seed is None else args.seed
     print(f"seed {seed}, {args.seconds / len(names):g} s for each of {', '.join(names)}\n", flush=True)
     print("| what | inputs | crashes | wrong | slowest, CPU s |")
     print("|---|---|---|---|---|", flush=True)
@@ -60,7 +61,3 @@ def main() -> int:
     for line in found:
         print(f"{line} (again: --seed {seed} --seconds {args.seconds:g})", file=sys.stderr)
     return int(bool(found))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Drift that no range shows: how many of the answers that become wrong the score of atypical cases sends to the cloud.
 
-    HARDCASE_DATA=FOLDER python benchmarks/atypical.py [--tables NAME ...] [--out FILE] [--render]
+    HARDCASE_DATA=FOLDER python -m benchmarks run atypical [--tables NAME ...]
 
 Each table is trained on once (a cascade, quick effort) and exported at a loss of 0.01 twice, without and with
 ``--atypical 0.05``. Drift is that of the table itself, later rows or another series of the same room, or is made: on
@@ -11,6 +11,7 @@ A row counts that the program alone answers right before the drift and wrong aft
 
 from __future__ import annotations
 
+import argparse
 import csv
 import os
 import tempfile
@@ -21,14 +22,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pages import ROOT, RefusedError, command, markdown, options, results
 
+from benchmarks.pages import RefusedError, command, markdown
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.session.session import CLOUD, Decision
 from hardcase_export.drafts.rows import read_rows
 from hardcase_export.integers.decide import decisions
 
-PAGE = ROOT / "docs" / "benchmarks" / "atypical.md"
 SHARE, MAX_LOSS, DRAWS, SEED = 0.05, 0.01, 3, 0
 TITLES = ("table", "drift", "accuracy alone before, after", "become wrong", "readings out of range",
           "of these to the cloud without the score", "with it", "of those answered alone, flagged")  # fmt: skip
@@ -257,7 +257,7 @@ def page(everything: Sequence[dict[str, Any]]) -> str:
 How many of the answers that drift makes wrong go to the cloud, with the score of
 [atypical cases](../atypical.md) and without.
 
-    HARDCASE_DATA=FOLDER python benchmarks/atypical.py
+    HARDCASE_DATA=FOLDER python -m benchmarks run atypical
 
 {about}
 
@@ -293,14 +293,11 @@ def percents(values: Sequence[float]) -> str:
     return ", ".join(f"{v:.1%}" for v in values)
 
 
-def main() -> None:
-    """Measure or render."""
-    parser = options(__doc__, "atypical")
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of its own."""
     parser.add_argument("--tables", nargs="*", default=[], metavar="NAME", help="only these")
-    args = parser.parse_args()
-    data = Path(os.environ["HARDCASE_DATA"]) if not args.render else Path()
-    PAGE.write_text(page(results(args, lambda: measure(data, args.tables))), encoding="utf-8")
 
 
-if __name__ == "__main__":
-    main()
+def run(args: Any) -> Any:
+    """Measure."""
+    return measure(Path(os.environ["HARDCASE_DATA"]), args.tables)

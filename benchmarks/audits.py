@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Audits of a trial: how often they fail a bundle, after how many, and what live requests beside them take.
 
-    python benchmarks/audits.py [--runs 3] [--decisions 600] [--share-decisions 6000] [--out JSON] [--render]
+    python -m benchmarks run audits [--runs 3] [--decisions 600] [--share-decisions 6000]
 
 Probabilities are exact: every sequence of audits is followed by its two counts. Live requests go to a mosquitto and a
 worker on this machine, from a device on trial that audits half of its local decisions.
@@ -9,6 +9,7 @@ worker on this machine, from a device on trial that audits half of its local dec
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import os
@@ -21,17 +22,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pages import ROOT, markdown, options, results
-
-sys.path.insert(0, str(ROOT))
-
+from benchmarks.pages import markdown
 from hardcase_edge.base.betting import FEW, log_wealth
 from hardcase_edge.bundle.agreement import ALPHA
 from hardcase_edge.fleet.store.folder import Store
 from tests.helpers.cloud.brokers import running_mosquitto
 from tests.helpers.edge.device import EASY, HARD, Cloud, make_bundle_bytes, write_replay
 
-PAGE = ROOT / "docs" / "benchmarks" / "audits.md"
 PROMISED, TRUE = (0.8, 0.9, 0.95, 0.99), (1.0, 0.95, 0.8, 0.5, 0.1)  # TRUE: as a share of what is promised
 AUDITS = 30  # the default of --trial-audits
 LONG = 200
@@ -42,7 +39,7 @@ GOAL = 1.05
 SHARE_GOAL = 1.1
 HEAD = """# Audits of a trial
 
-`python benchmarks/audits.py` wrote this page.
+`python -m benchmarks run audits` wrote this page.
 
 A bundle promises that f0 agrees with at least a share of its local answers; in truth it agrees with another share of \
 them.
@@ -175,17 +172,13 @@ def _middle(values: list[float]) -> float:
     return sorted(values)[len(values) // 2]
 
 
-def main() -> None:
-    """Measure, print, write JSON and Markdown."""
-    parser = options(__doc__, "audits")
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of its own."""
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--decisions", type=int, default=600, help="of a run")
     parser.add_argument("--share-decisions", type=int, default=6_000, help="of the run in which 0.5 %% is audited")
-    args = parser.parse_args()
-    text = page(results(args, lambda: measure(args.runs, args.decisions, args.share_decisions)))
-    PAGE.write_text(text)
-    print(text)
 
 
-if __name__ == "__main__":
-    main()
+def run(args: Any) -> Any:
+    """Measure."""
+    return measure(args.runs, args.decisions, args.share_decisions)

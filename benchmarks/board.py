@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Alerts and board: checked by promtool, and every query of the board run against a real Prometheus that scrapes pages.
 
-    python benchmarks/board.py
+    python -m benchmarks run board
 
 Ends with status 1 if promtool refuses the rules or a page, or if a query of the board returns no data. Needs Debian's
 ``prometheus``. The pages are those of a worker, a store and a dashboard with figures that rise.
@@ -11,17 +11,14 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import tempfile
 import time
 import urllib.parse
 import urllib.request
 from pathlib import Path
+from typing import Any
 
-from pages import ROOT
-
-sys.path.insert(0, str(ROOT))
-
+from benchmarks.pages import ROOT
 from hardcase_cloud.keep.metrics.families import (
     Fleet,
     RolloutFigures,
@@ -56,8 +53,8 @@ def ask(port: int, query: str) -> list[object]:
         return list(json.load(answer)["data"]["result"])
 
 
-def main() -> int:
-    """The number of things that are wrong, and a line for each."""
+def run(args: Any) -> int:
+    """1 if promtool refuses something or a query of the board has no data, of which each is a line."""
     subprocess.run(["promtool", "check", "rules", str(FOLDER / "rules.yml")], check=True)
     subprocess.run(["promtool", "check", "metrics"], input=text().encode(), check=True)
     panels = json.loads((FOLDER / "board.json").read_text())["panels"]
@@ -89,8 +86,4 @@ def main() -> int:
     for title in sorted(empty):
         print(f"no data: {title}: {queries[title]}")
     print(f"{len(queries) - len(empty)} of {len(queries)} queries of the board return data")
-    return len(empty)
-
-
-if __name__ == "__main__":
-    sys.exit(min(1, main()))
+    return min(1, len(empty))

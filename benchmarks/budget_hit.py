@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How near the mean cost on test rows comes to the budget, with a coin that mixes two points and with one point.
 
-    HARDCASE_DATA=FOLDER python -m benchmarks.budget_hit [CASE] [--seeds 10]   # splits in the JSON are not run again
-    python -m benchmarks.budget_hit --render      # only write docs/benchmarks/budget_hit.md again from the JSON
+    HARDCASE_DATA=FOLDER python -m benchmarks run budget_hit [CASE] [--seeds 10]   # runs no split twice
 
 Rows, sensors and costs are those of the benchmark of budgets, of which each split takes a part. Each seed draws a
 split, trains ``cascade`` once, and exports each budget twice, as ``hardcase export --budget`` does with and without
@@ -11,8 +10,10 @@ split, trains ``cascade`` once, and exports each budget twice, as ``hardcase exp
 
 from __future__ import annotations
 
+import argparse
 import io
 import json
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -29,10 +30,9 @@ from benchmarks.budgeted.arena import Drawn
 from benchmarks.budgeted.cases import api_case, means, table
 from benchmarks.budgeted.ours import command, table_of, task
 from benchmarks.budgeted.problem import Problem
-from benchmarks.pages import ROOT, markdown, options
+from benchmarks.pages import markdown
 from hardcase.cli import main as hardcase
 
-PAGE = ROOT / "docs" / "benchmarks" / "budget_hit.md"
 BUDGETS = (3.0, 5.0, 11.0)
 METHOD = "cascade"  # its front is trained in seconds, and what is measured is the cost
 LOW, HIGH = -0.05, 0.02  # the goal: the mean over splits, against the budget
@@ -53,7 +53,7 @@ CASES = {
 WAYS = {"mixed": (), "one point": ("--no-mix",)}
 HEAD = """# A mean budget, and the mean cost on test rows
 
-`HARDCASE_DATA=FOLDER python -m benchmarks.budget_hit` writes this page.
+`HARDCASE_DATA=FOLDER python -m benchmarks run budget_hit` writes this page.
 Each of {seeds} splits is trained once, `cascade` at quick effort, whose front takes seconds.
 [`hardcase export --budget`](../budgets.md#a-mean-that-is-met) then mixes two points of the front by a coin, and with \
 `--no-mix` picks one point with one standard error to spare.
@@ -100,9 +100,9 @@ def measure_split(drawn: Drawn, folder: Path) -> dict[str, Any]:
     return found
 
 
-def measure(cases: Sequence[str], seeds: int, out: Path) -> dict[str, Any]:
-    """These cases, split by split, each of which goes to the file at once."""
-    found: dict[str, Any] = json.loads(out.read_text()) if out.exists() else {}
+def measure(cases: Sequence[str], seeds: int, args: Any) -> dict[str, Any]:
+    """These cases, split by split, each of which is kept at once."""
+    found: dict[str, Any] = args.known()
     for name in cases:
         splits = found.setdefault(name, {})
         for seed in range(seeds):
@@ -111,7 +111,7 @@ def measure(cases: Sequence[str], seeds: int, out: Path) -> dict[str, Any]:
             began = time.monotonic()
             with tempfile.TemporaryDirectory(prefix="budget-hit-") as folder:
                 split = splits[str(seed)] = measure_split(CASES[name][1](seed), Path(folder))
-            out.write_text(json.dumps(found, indent=1) + "\n")
+            args.save(found)
             costs = {way: [round(x.get("cost", 0.0), 2) for x in split[way].values()] for way in WAYS}
             print(f"{name} {seed} ({time.monotonic() - began:.0f} s): {costs}", flush=True)
     return found
@@ -148,18 +148,16 @@ def _rows(splits: list[dict[str, Any]]) -> Iterator[list[str]]:
             ]  # fmt: skip
 
 
-def main() -> None:
-    """Measure, and write the page."""
-    parser = options(__doc__, "budget_hit")
+SEEDS = 10
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of its own."""
     parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(CASES))
-    parser.add_argument("--seeds", type=int, default=10)
-    args = parser.parse_args()
+
+
+def run(args: Any) -> Any:
+    """Measure what is not there yet."""
     if strange := [name for name in args.cases if name not in CASES]:
-        parser.error(f"{strange[0]} is not a case; cases are {', '.join(CASES)}")
-    found = json.loads(args.out.read_text()) if args.render else measure(args.cases or [*CASES], args.seeds, args.out)
-    PAGE.write_text(page(found), encoding="utf-8")
-    print(f"written: {PAGE.relative_to(ROOT)}")
-
-
-if __name__ == "__main__":
-    main()
+        sys.exit(f"{strange[0]} is not a case; cases are {', '.join(CASES)}")
+    return measure(args.cases or [*CASES], args.seeds, args)

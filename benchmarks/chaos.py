@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Chaos: devices, workers and a real mosquitto, of which something is always killed, stopped, flooded or full.
 
-    python benchmarks/chaos.py [--seconds 200] [--devices 12] [--workers 2] [--seed 1]
+    python -m benchmarks run chaos [--seconds 200] [--devices 12] [--workers 2] [--seed 1]
 
 Every device numbers its items, notes each number in a file before it decides, and answers with the number, on the
 device or in the cloud. So a line of a decision that is missing, was written twice or came too late can be told, and by
@@ -26,8 +26,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from typing import Any
 
 import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion
@@ -340,14 +339,16 @@ def _meets(began: float, ended: float, spans: list[tuple[float, float]]) -> bool
     return any(began < to and since < ended for since, to in spans)
 
 
-def main() -> int:
-    """Run, and print what came of it."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of its own."""
     parser.add_argument("--seconds", type=float, default=200.0)
     parser.add_argument("--devices", type=int, default=12)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
-    args = parser.parse_args()
+
+
+def run(args: Any) -> int:
+    """Run, and print what came of it; 1 if anything is missing, twice, late or a traceback."""
     with tempfile.TemporaryDirectory() as folder:
         chaos = Chaos(Path(folder), args.devices, args.workers, args.seed)
         try:
@@ -382,7 +383,3 @@ def report(chaos: Chaos, account: Account) -> None:
     print(f"processes     {n_devices} of devices, exit statuses {dict(statuses)}; {n_workers} of workers; ", end="")
     print(f"{len(account.tracebacks)} tracebacks of devices")
     print("".join(f"traceback     {text}\n" for text in account.tracebacks), end="")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """scikit-learn's checks of an estimator and our own, for every estimator by name; the tests run those of most.
 
-python -m benchmarks.checks [NAME ...]      ends with status 1 if a check fails
+python -m benchmarks run checks [NAME ...]      ends with status 1 if a check fails
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
 import time
 import warnings
+from typing import Any
 
 from sklearn.utils.estimator_checks import check_estimator
 
@@ -30,17 +31,18 @@ def failures(name: str) -> list[str]:
     return failed
 
 
-def main() -> int:
-    """Run, and print a line for each estimator."""
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of its own."""
+    parser.add_argument("names", nargs="*", metavar="NAME", help="default: all")
+
+
+def run(args: Any) -> int:
+    """Run, and print a line for each estimator; 1 if a check fails."""
     warnings.simplefilter("ignore")
     status = 0
-    for name in sys.argv[1:] or sorted(PEERS):
+    for name in args.names or sorted(PEERS):
         began = time.process_time()
         failed = failures(name)
         status |= bool(failed)
         print(f"{name}: {', '.join(failed) or 'passes'} ({time.process_time() - began:.0f} s)", flush=True)
     return status
-
-
-if __name__ == "__main__":
-    sys.exit(main())

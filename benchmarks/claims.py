@@ -1,28 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """What hardcase claims, and the figure behind each claim: writes the first table of docs/benchmarks/README.md.
 
-    python benchmarks/claims.py
+    python -m benchmarks claims
 
 Each figure is taken from the JSON of a benchmark; its date is that of the commit that wrote it.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pages import markdown
 
-ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "benchmarks" / "results"
-PAGE = ROOT / "docs" / "benchmarks" / "README.md"
+from benchmarks.pages import PAGES, ROOT, markdown, read
+
+PAGE = PAGES / "README.md"
 BEGIN, END = "<!-- claims -->", "<!-- claims end -->"
 TITLES = ("claim", "figure", "spread", "beside", "command", "date")
 
@@ -41,7 +37,7 @@ def rows() -> list[tuple[str, ...]]:
     """A row for each claim, all cells but the date's."""
     made = []
     for claim in CLAIMS:
-        cells = claim.figures(json.loads((RESULTS / f"{claim.page}.json").read_text()))
+        cells = claim.figures(read(claim.page))
         made.append((f"[{claim.said}]({claim.page}.md)", *cells, f"`{claim.command}`"))
     return made
 
@@ -213,38 +209,36 @@ def _flywheel(results: Any) -> tuple[str, str, str]:
 CLAIMS = (
     Claim("cheaper than what one would build", "rig", "make bench NAME=rig", _rig),
     Claim("a promise on the error of local answers", "promise", "make bench NAME=promise", _promise),
-    Claim("a budget is hit", "budget_hit", "python -m benchmarks.budget_hit", _budget),
+    Claim("a budget is hit", "budget_hit", "python -m benchmarks run budget_hit", _budget),
     Claim("your model, with the same labels", "import", "make bench NAME=import", _import),
     Claim("the device's time", "edge", "make bench NAME=edge", _edge),
-    Claim("tests its promise again", "recertify", "python benchmarks/recertify.py", _recertify),
-    Claim("names sensors that fail slowly", "slow_failures", "python benchmarks/slow_failures.py", _slow),
-    Claim("a budget per hour or a battery's plan", "servo", "python benchmarks/servo.py", _servo),
-    Claim("a fleet in virtual time", "replay", "python -m benchmarks.replay", _replay),
-    Claim("devices on real sockets", "sockets", "python benchmarks/sockets.py", _sockets),
-    Claim("kills lose nothing", "million", "python benchmarks/million.py", _million),
-    Claim("roll-outs that stop themselves", "rollouts", "python benchmarks/rollouts.py", _rollouts),
-    Claim("trains again on what came back", "flywheel", "python benchmarks/flywheel.py", _flywheel),
+    Claim("tests its promise again", "recertify", "python -m benchmarks run recertify", _recertify),
+    Claim("names sensors that fail slowly", "slow_failures", "python -m benchmarks run slow_failures", _slow),
+    Claim("a budget per hour or a battery's plan", "servo", "python -m benchmarks run servo", _servo),
+    Claim("a fleet in virtual time", "replay", "python -m benchmarks run replay", _replay),
+    Claim("devices on real sockets", "sockets", "python -m benchmarks run sockets", _sockets),
+    Claim("kills lose nothing", "million", "python -m benchmarks run million", _million),
+    Claim("roll-outs that stop themselves", "rollouts", "python -m benchmarks run rollouts", _rollouts),
+    Claim("trains again on what came back", "flywheel", "python -m benchmarks run flywheel", _flywheel),
 )  # fmt: skip
 
 
-def main() -> None:
-    """Write the table into the page, or compare it with what stands there, whatever its dates."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="write nothing, fail where the page differs")
-    is_check, text = parser.parse_args().check, PAGE.read_text()
-    made = rows()
+def write(is_check: bool) -> int:
+    """Write the table into the page, or compare it with what stands there, whatever its dates.
+
+    is_check : write nothing; the status is 1 where the page differs
+    """
+    text, made = PAGE.read_text(), rows()
     if is_check:
         missing = [row for row in made if "| " + " | ".join(row) + " |" not in text]
         if missing:
-            sys.exit(
-                f"{PAGE.relative_to(ROOT)} differs from the results: run python benchmarks/claims.py\n{missing[0]}"
+            print(
+                f"{PAGE.relative_to(ROOT)} differs from the results: run python -m benchmarks claims", file=sys.stderr
             )
-        return
+            print(missing[0], file=sys.stderr)
+        return int(bool(missing))
     table = markdown(TITLES, [(*row, date) for row, date in zip(made, dates(), strict=True)])
     before, after = text.split(BEGIN)[0], text.split(END)[1]
     PAGE.write_text(f"{before}{BEGIN}\n\n{table}\n\n{END}{after}")
     print(table)
-
-
-if __name__ == "__main__":
-    main()
+    return 0

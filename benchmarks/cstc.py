@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trees and cascades of classifiers (Xu et al. 2014) beside their peers, static sets, cascades and GreedyMiser.
 
-    python -m benchmarks.cstc --data digits --split 0 --method cstc-2 cascade    adds results to the JSON
-    python -m benchmarks.cstc --data forest --method astc-2 cstc-2 staged          figure 4 of Wang et al. (2015)
-    python -m benchmarks.cstc --data mq2008 --crossed --split 0 1                 judges training queries, too
-    python -m benchmarks.cstc --render                                           only writes page and pictures again
+    python -m benchmarks run cstc --data digits --split 0 --method cstc-2 cascade    adds results to the JSON
+    python -m benchmarks run cstc --data forest --method astc-2 cstc-2 staged          figure 4 of Wang et al. (2015)
+    python -m benchmarks run cstc --data mq2008 --crossed --split 0 1                 judges training queries, too
 
 A run that was stopped goes on where it was: what is in the JSON is not run again. Methods are the keys of
 ``cstc_methods.METHODS``; ``early exit`` is that of ``early_exit.py``. A point has its mean cost and quality on
@@ -15,7 +14,6 @@ tree costs (``TREE_COST``), a way costs 1 more for each tree on it. ``HARDCASE_D
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -23,6 +21,11 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import digits38, early_exit, relevance
+from benchmarks.cstc_methods import FEW_LEAVES, METHODS
+from benchmarks.cstc_page import CROSSED, pictures, write_page
+from benchmarks.learning_cases import covertype
+from benchmarks.pages import provenance
 from hardcase_edge.program.definition import Acquire, Answer, Branch, Node, Scorer, Trees
 from hardcase_train.data.effort import NORMAL
 from hardcase_train.data.from_arrays import make_problem
@@ -31,12 +34,6 @@ from hardcase_train.policy.batch import Batch, Outcome
 from hardcase_train.policy.front import Point
 from hardcase_train.policy.selection import Judge
 from hardcase_train.stages.subset_search import SubsetSearch
-
-from . import digits38, early_exit, relevance
-from .cstc_methods import FEW_LEAVES, METHODS
-from .cstc_page import CROSSED, PAGE, RESULTS, pictures, write_page
-from .learning_cases import covertype
-from .pages import provenance
 
 EFFORT = replace(NORMAL, n_tree_prices=6, n_graph_prices=6)
 FOREST = (2_000, 1_000, 20_000)  # rows of training, validation and test
@@ -109,21 +106,9 @@ def figures(data: str, problem: Problem, points: Sequence[Point], is_crossed: bo
     return [row for row, before in zip(made, best, strict=False) if row[1] > before]
 
 
-def known() -> dict[str, Any]:
-    """The results so far."""
-    return json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-
-
-def save_results(results: dict[str, Any]) -> None:
-    """Write the JSON at once: another run may read it."""
-    new = RESULTS.with_suffix(".new")
-    new.write_text(json.dumps(results).replace('}, "', '},\n "') + "\n")
-    new.replace(RESULTS)
-
-
-def points_of(data: str, split: int, names: list[str], is_crossed: bool = False) -> None:
+def points_of(data: str, split: int, names: list[str], args: Any) -> None:
     """Add the figures of these methods to the results."""
-    problem = PROBLEMS[data](split, EFFORT)
+    problem, is_crossed = PROBLEMS[data](split, EFFORT), args.crossed
     search = SubsetSearch(Judge(problem, is_alone=not is_crossed), 1)
     for name in names:
         key = f"{data}{CROSSED if is_crossed else ''}/{split}/{name}"
@@ -131,7 +116,7 @@ def points_of(data: str, split: int, names: list[str], is_crossed: bool = False)
             name in ONLY_CLASSES and not problem.kind.has_classes
         )
         unfit = unfit or (is_crossed and name == EARLY_EXIT)
-        if unfit or key in known():
+        if unfit or key in args.known():
             continue
         began = time.process_time()
         if name == EARLY_EXIT:
@@ -141,26 +126,32 @@ def points_of(data: str, split: int, names: list[str], is_crossed: bool = False)
         seconds = time.process_time() - began
         made: dict[str, Any] = {"seconds": round(seconds, 1), "points": [[round(x, 5) for x in row] for row in rows]}
         made["with"] = provenance()
-        save_results({**known(), key: made})
+        args.save({**args.known(), key: made})
         print(key, f"{seconds:.0f} s,", len(rows), "points", flush=True)
 
 
-def main() -> None:
-    """Run and write."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of its own."""
     parser.add_argument("--data", choices=PROBLEMS, default="digits")
     parser.add_argument("--split", type=int, nargs="+", default=[0])
     parser.add_argument("--method", nargs="+", choices=[*METHODS, EARLY_EXIT], default=[*METHODS, EARLY_EXIT])
     parser.add_argument("--crossed", action="store_true", help="of mq2008: judge training queries by copies, too")
-    parser.add_argument("--render", action="store_true")
-    args = parser.parse_args()
+
+
+def run(args: Any) -> dict[str, Any]:
+    """Run what is not there."""
     if args.crossed and args.data != "mq2008":
-        parser.error("--crossed takes quality as the judge has it, which is that of mq2008 alone")
-    for split in () if args.render else args.split:
-        points_of(args.data, split, args.method, args.crossed)
-    PAGE.write_text(write_page(known()))
-    pictures(known())
+        raise SystemExit("--crossed takes quality as the judge has it, which is that of mq2008 alone")
+    for split in args.split:
+        points_of(args.data, split, args.method, args)
+    return dict(args.known())
 
 
-if __name__ == "__main__":
-    main()
+def page(results: dict[str, Any]) -> str:
+    """The page."""
+    return write_page(results)
+
+
+def draw(results: dict[str, Any]) -> None:
+    """The pictures of the page."""
+    pictures(results)

@@ -6,21 +6,17 @@ What the paper shows was read from its text; numbers in the captions are compute
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .digits38 import SIDES
-from .pages import markdown
-from .pictures import pyplot, save
+from benchmarks.digits38 import SIDES
+from benchmarks.pages import PAGES, markdown, read
+from benchmarks.pictures import pyplot, save
 
-__all__ = ["TREES", "draw", "jaccard", "lines", "shares"]
+__all__ = ["draw", "jaccard", "lines", "shares"]
 
-ROOT = Path(__file__).resolve().parent.parent
-TREES, FOLDER = ROOT / "benchmarks" / "results" / "cstc_trees.json", ROOT / "docs" / "benchmarks"
 CHEAP = 5.0  # of MQ2008, the most that a cheap feature costs; in the paper, the dear ones are those of 20 and more
 FIGURES = {"8": ("mq2008", ("cstc-2", "astc-2", "cronus-4")), "9": ("skewed", ("cscc-4", "and-or", "cronus-4"))}
 LEAVES = ("cstc-2", "cstc-2, interior 0.1", "cstc-2, slope 3", "cstc-2, on trees", "astc-2")
@@ -32,7 +28,7 @@ Nodes = list[dict[str, Any]]
 
 def known() -> dict[str, Any]:
     """What has been measured: by key, what was found."""
-    return {k: run["found"] for k, run in json.loads(TREES.read_text()).items()} if TREES.exists() else {}
+    return {k: run["found"] for k, run in read("cstc_trees").items()}
 
 
 def runs(found: dict[str, Any], data: str, name: str) -> list[dict[str, Any]]:
@@ -93,7 +89,7 @@ def lines() -> list[str]:
         return []
     return [
         "## What nodes read: figures 8 to 10, 13 and 14 of the paper", "",
-        "`python -m benchmarks.cstc_trees` measures this (`benchmarks/results/cstc_trees.json`).",
+        "`python -m benchmarks run cstc_trees` measures this (`benchmarks/results/cstc_trees.json`).",
         "The paper's figures 8 to 10 and 14 are of Yahoo's rankings, which are not had: MQ2008 stands for them, "
         "skewed in "
         "figure 9, with 40 features in place of 519 and costs that are ours.",
@@ -280,7 +276,7 @@ def _draw_shares(plots: Any, found: dict[str, Any], number: str, data: str, name
     panels[0].set_ylabel("share of the features read")
     panels[0].set_ylim(0, 1)
     panels[-1].legend(fontsize=7)
-    save(figure, FOLDER / f"cstc-figure-{number}.svg")
+    save(figure, PAGES / f"cstc-figure-{number}.svg")
 
 
 def _matrix(panel: Any, matrix: np.ndarray, names: Sequence[str]) -> None:
@@ -300,7 +296,7 @@ def _draw_leaves(plots: Any, found: dict[str, Any]) -> None:
         last = leaves(tree["nodes"])
         _matrix(right, jaccard(last), [f"{node['label']:.2f}" for node in last])
         right.set_xlabel("mean label of a leaf")
-    save(figure, FOLDER / "cstc-figure-10.svg")
+    save(figure, PAGES / "cstc-figure-10.svg")
 
 
 def _tree(panel: Any, nodes: Nodes) -> None:
@@ -342,7 +338,7 @@ def _draw_ways(plots: Any, trees: list[dict[str, Any]]) -> None:
             panel.imshow(np.hstack(blocks), cmap=colours, vmin=0, vmax=3, interpolation="nearest")
             panel.set_title(f"a {digit}, price {tree['price']:.2g}, mean cost {tree['cost']:.3g}", fontsize=8)
             panel.axis("off")
-    save(figure, FOLDER / "cstc-figure-13.svg")
+    save(figure, PAGES / "cstc-figure-13.svg")
 
 
 def _pixels(own: set[int], before: set[int]) -> np.ndarray:
@@ -361,4 +357,4 @@ def _draw_labels(plots: Any, labels: dict[str, list[list[float]]]) -> None:
     for panel, (name, matrix) in zip(panels, labels.items(), strict=True):
         _matrix(panel, np.array(matrix), [f"{k} or {k + 1}" for k in range(len(matrix))])
         panel.set_title(name, fontsize=8)
-    save(figure, FOLDER / "cstc-figure-14.svg")
+    save(figure, PAGES / "cstc-figure-14.svg")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .cstc_methods import METHODS
+from benchmarks.cstc_methods import METHODS
 
 __all__ = [
     "BUDGETS",

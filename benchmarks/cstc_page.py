@@ -3,23 +3,19 @@
 
 from __future__ import annotations
 
-import json
 from itertools import starmap
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy import stats
 
-from . import cstc_figures, quadrants
-from .cstc_goals import BUDGETS, NAMES, against, at_one_price, beside, goals, picked, runs_of, shown
-from .pictures import pyplot, save
+from benchmarks import cstc_figures, quadrants
+from benchmarks.cstc_goals import BUDGETS, NAMES, against, at_one_price, beside, goals, picked, runs_of, shown
+from benchmarks.pages import PAGES, read
+from benchmarks.pictures import pyplot, save
 
-__all__ = ["CROSSED", "PAGE", "PATHS", "RESULTS", "pictures", "write_page"]
+__all__ = ["CROSSED", "pictures", "write_page"]
 
-ROOT = Path(__file__).resolve().parent.parent
-RESULTS, PAGE = ROOT / "benchmarks" / "results" / "cstc.json", ROOT / "docs" / "benchmarks" / "cstc.md"
-PATHS = RESULTS.with_name("cstc_paths.json")  # of benchmarks/cstc_paths.py
 CROSSED = " crossed"  # behind the name of data whose training rows are judged, too
 LEAST_SHARE = 0.01  # of the test rows, of a path that counts
 TITLES = {
@@ -92,9 +88,9 @@ def write_page(results: dict[str, Any]) -> str:
 
 def _paths() -> list[str]:
     """What the paths of trees of classifiers cost, and the share of test rows on each."""
-    if not PATHS.exists():
+    known = read("cstc_paths")
+    if not known:
         return []
-    known = json.loads(PATHS.read_text())
     lines = [
         "## Path costs", "",
         "`benchmarks/cstc_paths.py` takes one split.",
@@ -238,7 +234,7 @@ def pictures(results: dict[str, Any]) -> None:
             axes.set_xlim(0, 200)
             axes.set_ylim(0, 0.12)
         figure.tight_layout()
-        save(figure, PAGE.parent / f"cstc-figure-{number}.svg")
+        save(figure, PAGES / f"cstc-figure-{number}.svg")
         plots.close(figure)
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How far the paths of trees of classifiers differ in cost, with interior weight and slope varied.
 
-    python -m benchmarks.cstc_paths --data mq2008 --split 0       adds to the JSON and writes the page of cstc.py again
+    python -m benchmarks run cstc_paths --data mq2008 --split 0       then: python -m benchmarks render cstc
 
 For each method and budget it takes the policy that is best on validation rows, and counts the test rows that end on
 each of its paths. What a path costs is its sensors and, where a tree costs, the trees that it evaluates.
@@ -10,18 +10,15 @@ each of its paths. What a path costs is its sensors and, where a tree costs, the
 from __future__ import annotations
 
 import argparse
-import json
 from typing import Any
 
 import numpy as np
 
+from benchmarks import cstc, relevance
+from benchmarks.cstc_methods import METHODS
 from hardcase_train.policy.batch import Batch
 from hardcase_train.policy.selection import Judge
 from hardcase_train.stages.subset_search import SubsetSearch
-
-from . import cstc, relevance
-from .cstc_methods import METHODS
-from .cstc_page import PATHS, pictures, write_page
 
 BUDGETS = {"digits": (16, 60), "mq2008": (151, 377), "skewed": (130, 400)}
 NAMES = (
@@ -63,21 +60,19 @@ def paths_of(data: str, split: int, name: str) -> list[list[Any]]:
     return made
 
 
-def main() -> None:
-    """Run, and write JSON and page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of its own."""
     parser.add_argument("--data", choices=BUDGETS, default="mq2008")
     parser.add_argument("--split", type=int, default=0)
     parser.add_argument("--method", nargs="+", choices=METHODS, default=NAMES)
-    args = parser.parse_args()
+
+
+def run(args: Any) -> dict[str, Any]:
+    """Run; ``python -m benchmarks render cstc`` shows it."""
+    results = args.known()
     for name in args.method:
-        results = json.loads(PATHS.read_text()) if PATHS.exists() else {}
-        results[f"{args.data}/{args.split}/{name}"] = paths_of(args.data, args.split, name)
-        PATHS.write_text(json.dumps(results).replace("]]], ", "]]],\n ") + "\n")
-        print(name, results[f"{args.data}/{args.split}/{name}"], flush=True)
-    cstc.PAGE.write_text(write_page(cstc.known()))
-    pictures(cstc.known())
-
-
-if __name__ == "__main__":
-    main()
+        key = f"{args.data}/{args.split}/{name}"
+        results[key] = paths_of(args.data, args.split, name)
+        args.save(results)
+        print(name, results[key], flush=True)
+    return results

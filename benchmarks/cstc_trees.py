@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What nodes of trees of classifiers read, for figures 8 to 10, 13 and 14 of Xu et al. (2014).
 
-    python -m benchmarks.cstc_trees [--data mq2008 skewed digits labels]   adds to the JSON and writes the page
+    python -m benchmarks run cstc_trees [--data mq2008 skewed digits labels]   then: python -m benchmarks render cstc
 
 Of each policy it keeps the sensors that a row has bought at each node, the share of test rows that get there and their
 mean label. The policy is the best on validation rows within a budget; of the digits, each of the path of prices.
@@ -11,13 +11,16 @@ mean label. The policy is the best on validation rows within a budget; of the di
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from benchmarks import cstc, relevance
+from benchmarks.cstc_methods import METHODS
+from benchmarks.digits38 import data as folder
+from benchmarks.pages import provenance
 from hardcase_edge.program.definition import THRESHOLD, Acquire, Branch, Forward, Program
 from hardcase_train.data.from_arrays import make_problem
 from hardcase_train.data.problem import Problem, Rows
@@ -26,13 +29,6 @@ from hardcase_train.policy.batch import Batch, Outcome
 from hardcase_train.policy.front import Point
 from hardcase_train.policy.selection import Judge
 from hardcase_train.stages.subset_search import SubsetSearch
-
-from . import cstc, relevance
-from .cstc_figures import TREES
-from .cstc_methods import METHODS
-from .cstc_page import pictures, write_page
-from .digits38 import data as folder
-from .pages import provenance
 
 BUDGET = {"mq2008": 377, "skewed": 400}
 RUNS = {
@@ -153,7 +149,7 @@ def rated(data: str, problem: Problem, name: str, points: list[Point]) -> Iterat
         yield row, point
 
 
-def run(data: str, split: int, name: str) -> list[dict[str, Any]]:
+def read_by(data: str, split: int, name: str) -> list[dict[str, Any]]:
     """The tree within the budget; of the digits, all that forward nothing, by rising cost."""
     problem = cstc.PROBLEMS[data](split, cstc.EFFORT)
     if name == "and-or":
@@ -187,27 +183,24 @@ def _overlap(problem: Problem) -> list[list[float]]:
     return [[round(float(x), 4) for x in row] for row in label_overlap(problem, problem.train.y)]
 
 
-def main() -> None:
-    """Run what is not there."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of its own."""
     parser.add_argument("--data", nargs="+", choices=[*RUNS, "labels"], default=[*RUNS, "labels"])
-    args = parser.parse_args()
+
+
+def run(args: Any) -> dict[str, Any]:
+    """Run what is not there; ``python -m benchmarks render cstc`` shows it."""
     jobs: list[tuple[str, Callable[[], Any]]] = [
-        (f"{data}/{split}/{name}", lambda data=data, split=split, name=name: run(data, split, name))  # type: ignore[misc]
+        (f"{data}/{split}/{name}", lambda data=data, split=split, name=name: read_by(data, split, name))  # type: ignore[misc]
         for data in args.data if data in RUNS for split in SPLITS[data] for name in RUNS[data]
     ]  # fmt: skip
     jobs.append(("costs", lambda: [float(c) for c in relevance.problem_of(0, cstc.EFFORT).sensor_costs()]))
     if "labels" in args.data:
         jobs.append(("labels", lambda: dict(overlaps())))
+    known = args.known()
     for key, measure in jobs:
-        known = json.loads(TREES.read_text()) if TREES.exists() else {}
         if key not in known:
             known[key] = {"found": measure(), "with": provenance()}
-            TREES.write_text(json.dumps(known).replace('}, "', '},\n "') + "\n")
+            args.save(known)
             print(key, flush=True)
-    cstc.PAGE.write_text(write_page(cstc.known()))
-    pictures(cstc.known())
-
-
-if __name__ == "__main__":
-    main()
+    return known

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Policies on a graph of sensor sets: the small data sets of Wang et al. (2015), the large ones, time and memory.
 
-    HARDCASE_DATA=FOLDER python benchmarks/dag.py [--cases pima satimage letter] [--seeds 10]
-    HARDCASE_DATA=FOLDER python benchmarks/dag.py --speed     # 256 states on Covertype, time and memory per part
-    python benchmarks/dag.py --render                         # only write docs/benchmarks/dag.md again from the JSON
+    HARDCASE_DATA=FOLDER python -m benchmarks run dag [--cases pima satimage letter] [--seeds 10]
+    HARDCASE_DATA=FOLDER python -m benchmarks run dag --speed     # 256 states on Covertype, time and memory per part
 
 Small sets: every sensor costs 1 and nothing is forwarded. Graphs and trees give one policy for each price of a list,
 static subsets those that judged rows keep; figures are those of test rows. Between two policies a device may toss a
@@ -14,20 +13,18 @@ seeds are in benchmarks/results/dag.json.
 from __future__ import annotations
 
 import argparse
-import json
 import resource
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from learning_cases import data
-from pages import provenance
-from pictures import pyplot, save
 from threadpoolctl import threadpool_limits
 
+from benchmarks.learning_cases import data
+from benchmarks.pages import PAGES, ROOT, provenance
+from benchmarks.pictures import pyplot, save
 from hardcase_edge.more.batch.quality import figures_of
 from hardcase_edge.program.cost import to_micro
 from hardcase_edge.program.definition import Answer, Feature, Sensor, Slice, Uplink
@@ -46,11 +43,9 @@ from hardcase_train.policy.losses import class_outputs
 from hardcase_train.policy.selection import Judge
 from hardcase_train.successors.reduce import all_subsets, unions
 
-ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "dag.json"
 PRICES = tuple(np.geomspace(0.002, 4.0, 11).tolist())  # error for all sensors
 LP_PRICES = PRICES[::2]  # a linear program takes longest
-PAGE = ROOT / "docs" / "benchmarks" / "dag.md"
 
 
 @dataclass(frozen=True)
@@ -262,7 +257,7 @@ def table(case: Small, runs: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def draw(name: str, runs: list[dict[str, Any]]) -> None:
+def draw_case(name: str, runs: list[dict[str, Any]]) -> None:
     """Figure 3 of the paper from our runs: error over the average number of sensors."""
     case = SMALL[name]
     figure, axes = pyplot().subplots(figsize=(6.0, 3.8), layout="constrained")
@@ -273,7 +268,7 @@ def draw(name: str, runs: list[dict[str, Any]]) -> None:
     axes.set_title(case.title, fontsize=9)
     axes.grid(alpha=0.3)
     axes.legend()
-    save(figure, PAGE.parent / f"dag-{name}.svg")
+    save(figure, PAGES / f"dag-{name}.svg")
 
 
 def speed_table(s: dict[str, Any]) -> str:
@@ -306,36 +301,33 @@ def page(results: dict[str, Any]) -> str:
     return HEAD + "\n" + "\n\n".join(texts) + "\n"
 
 
-def main() -> None:
-    """Run what is not there yet, write JSON and page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+SEEDS = 10
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of its own."""
     parser.add_argument("--cases", nargs="+", choices=list(CASES), default=list(CASES))
-    parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--speed", action="store_true", help="only time and memory of 256 states")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--out", type=Path, default=RESULTS)
-    parser.add_argument("--render", action="store_true", help="write the page from the JSON, train nothing")
-    args = parser.parse_args()
-    results: dict[str, Any] = json.loads(args.out.read_text()) if args.out.exists() else {}
+
+
+def run(args: Any) -> dict[str, Any]:
+    """Run what is not there yet."""
+    results: dict[str, Any] = args.known()
     if args.speed:
-        results["speed"] = speed(args.jobs)
-        args.out.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
-        return
-    for name in () if args.render else args.cases:
+        return results | {"speed": speed(args.jobs)}
+    for name in args.cases:
         runs = results.setdefault(name, {})
         for seed in range(args.seeds):
             if str(seed) not in runs:
                 runs[str(seed)] = CASES[name](seed)
-                args.out.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
+                args.save(results)
                 print(f"{name}, seed {seed}: {runs[str(seed)]['seconds']:.0f} s", flush=True)
-        print(table(SMALL[name], list(runs.values())), flush=True)
-    if args.out == RESULTS:
-        PAGE.write_text(page(results))
-        for name in SMALL:
-            if name in results:
-                draw(name, list(results[name].values()))
-        print(f"written: {PAGE.relative_to(ROOT)}")
+    return results
 
 
-if __name__ == "__main__":
-    main()
+def draw(results: dict[str, Any]) -> None:
+    """The pictures of the page."""
+    for name in SMALL:
+        if name in results:
+            draw_case(name, list(results[name].values()))

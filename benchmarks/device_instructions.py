@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Instructions of one decision in a device's Python, plain and with budgets, drift and audits, counted by callgrind.
 
-    python benchmarks/device_instructions.py BUNDLE ROWS.npz
+    python -m benchmarks.device_instructions BUNDLE ROWS.npz
 
 ``BUNDLE`` has prices, monitors and a promise of audits; ``ROWS.npz`` has rows ``X`` of its features. The loop is the
 device's own, with the kernel in C, sensors that cost nothing and no network, and counting begins where it begins. Time
@@ -19,8 +19,6 @@ import sys
 import tempfile
 from pathlib import Path
 from typing import Any
-
-from pages import ROOT
 
 __all__ = ["device_side"]
 
@@ -130,7 +128,7 @@ def device_side(bundle: Path, npz: Path) -> dict[str, dict[str, float]]:
         folder = Path(name)
         (folder / "switch.c").write_text(SWITCH)
         subprocess.run(["cc", "-O2", "-shared", "-fPIC", "switch.c", "-o", "switch.so"], cwd=folder, check=True)
-        own = [sys.executable, str(Path(__file__).resolve()), "--count", str(bundle), str(npz), name]
+        own = [sys.executable, "-m", "benchmarks.device_instructions", "--count", str(bundle), str(npz), name]
         timed = subprocess.run(own, capture_output=True, text=True, check=True)
         grind = ["valgrind", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={folder}/out"]
         subprocess.run([*grind, *own, str(folder / "switch.so")], check=True, capture_output=True)
@@ -149,7 +147,6 @@ def _counted(path: Path) -> tuple[str, float] | None:
 
 
 def main() -> None:
-    sys.path[:0] = [str(ROOT)]
     if sys.argv[1:2] == ["--count"]:
         bundle, npz, folder, *switch = sys.argv[2:]
         _count(bundle, npz, folder, "".join(switch))

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from benchmarks import relevance
 from hardcase_edge.more.batch.ranking import group_ndcg
 from hardcase_train.data.problem import Problem, Rows
 from hardcase_train.policy.kinds import answer_loss
@@ -20,8 +21,6 @@ from hardcase_train.trees.binning import make_bins
 from hardcase_train.trees.boosting import Ensemble, ensemble_scores
 from hardcase_train.trees.size import size_of
 from hardcase_train.trees.subset_classifier import fit_classifier
-
-from . import relevance
 
 __all__ = ["STRENGTHS", "figures", "walk"]
 

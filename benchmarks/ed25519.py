@@ -2,7 +2,7 @@
 """The device's check of Ed25519 signatures on the 1,024 vectors of ``cryptography_vectors``, and beside OpenSSL.
 
     pip install -c constraints.txt -e '.[bench]'
-    python benchmarks/ed25519.py [--seconds 20] [--seed 0]
+    python -m benchmarks run ed25519 [--seconds 20] [--seed 0]
 
 Each vector is checked as it is, with another message, and with S plus the group's order. The crafted cases of
 ``tests/helpers/attack/signatures.py`` follow. Ends with status 1 where a verdict is wrong. The vectors take 126 MB of
@@ -13,13 +13,10 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import sys
 import time
-from pathlib import Path
+from typing import Any
 
 import cryptography_vectors
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from hardcase_edge.bundle.ed25519 import is_signed
 from tests.helpers.attack.signatures import L, attack
@@ -32,12 +29,14 @@ def vectors() -> list[tuple[bytes, bytes, bytes]]:
     return [(bytes.fromhex(m), bytes.fromhex(signed)[:64], bytes.fromhex(public)) for _, public, m, signed, _ in lines]
 
 
-def main() -> int:
-    """The command."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of its own."""
     parser.add_argument("--seconds", type=float, default=20, help="of crafted cases (default 20)")
     parser.add_argument("--seed", type=int, default=0)
-    args = parser.parse_args()
+
+
+def run(args: Any) -> int:
+    """Check, and print; 1 if a vector is judged wrongly."""
     right, wrong_message, beyond, ms = [], [], [], []
     for message, signature, public in vectors():
         began = time.process_time()
@@ -52,7 +51,3 @@ def main() -> int:
     for outcome in outcomes:
         print(f"{outcome.what}: {outcome.inputs:,} cases, {outcome.wrong} wrong")
     return int(not all(right) or any(wrong_message) or any(beyond) or any(o.wrong for o in outcomes))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The device beside its peers on boosted trees, and on the rig's bundle: one decision, and the process from start to
-first answer.
+"""The device beside its peers on boosted trees, and one decision and the start of a process on the rig's bundle.
 
-    python benchmarks/edge.py [--only peers|device] [--runs 9] [--out benchmarks/results]
+    python -m benchmarks run edge [--only peers|device] [--runs 9]
 
 The peers' part is ``beside.py``: it writes ``edge.json`` and docs/benchmarks/edge.md; the rest writes ``device.json``.
 The device's wheel is installed alone in a fresh environment, as on a Pi. Medians are printed, with the best and worst
@@ -24,17 +23,17 @@ import venv
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from benchmarks.pages import RESULTS, ROOT
 from hardcase_edge.bundle.load import Loaded, load_bundle
 from hardcase_edge.kernel.machine import PYTHON, open_machine
 from hardcase_edge.session.drive import drive
 from hardcase_edge.session.session import Machine
 from hardcase_export.integers.decide import readings_of
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
 CONFIG = ROOT / "examples" / "hydraulic" / "hardcase.toml"
 LIMITS = {
     "decision_us": 200.0,
@@ -44,23 +43,33 @@ LIMITS = {
 }
 
 
-def main() -> int:
-    """Measure, print, write; 1 if a limit is passed."""
-    parser = argparse.ArgumentParser(description=__doc__)
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of its own."""
     parser.add_argument("--runs", type=int, default=9)
     parser.add_argument("--build", type=Path, default=ROOT / "build" / "rig", help="trained first, if it is not there")
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results")
     parser.add_argument("--only", choices=["peers", "device"])
-    args = parser.parse_args()
-    args.out.mkdir(parents=True, exist_ok=True)
-    status = 0
-    if args.only != "device":
-        from benchmarks.beside import beside
 
-        status |= beside(args.out / "edge.json", ROOT / "docs" / "benchmarks" / "edge.md", args.runs)
-    if args.only != "peers":
-        status |= _device(args)
-    return status
+
+def run(args: Any) -> Any:
+    """Measure the peers, which the page shows, and the device, whose figures stand in device.json."""
+    status = _device(args) if args.only != "peers" else 0
+    if args.only == "device" or status:
+        return status
+    from benchmarks.beside import beside
+
+    return beside(args.runs)
+
+
+def page(results: dict[str, Any]) -> str:
+    """The page of the peers."""
+    from benchmarks.beside import page as text
+
+    return text(results["rows"], results["ratios"], results["machine"])
+
+
+def problems(results: dict[str, Any]) -> list[str]:
+    """Peers that are nearer than they may be."""
+    return [f"{r} is beyond its target" for r in results["ratios"] if r["ratio"] > r["target"]]
 
 
 def _device(args: argparse.Namespace) -> int:
@@ -81,19 +90,19 @@ def _device(args: argparse.Namespace) -> int:
         figures[f"{name}_mb"] = statistics.median(mb for _, mb in runs)
     _print(figures)
     made = {"figures": figures, "limits": LIMITS, "python": sys.version.split()[0]}
-    (args.out / "device.json").write_text(json.dumps(made, indent=1))
+    (RESULTS / "device.json").write_text(json.dumps(made, indent=1))
     return int(any(figures[k] > limit for k, limit in LIMITS.items()))
 
 
 def _bundle(build: Path) -> Path:
     """The rig's bundle: the policy with a gate, the heavier of what export would pick."""
-    run = [sys.executable, "-m", "hardcase.cli"]
+    hardcase = [sys.executable, "-m", "hardcase.cli"]
     if not (build / "front.json").exists():
         build.parent.mkdir(parents=True, exist_ok=True)
-        subprocess.run([*run, "train", str(CONFIG), "--out", str(build)], check=True)
+        subprocess.run([*hardcase, "train", str(CONFIG), "--out", str(build)], check=True)
     bundle = build.parent / "rig.hcb"
     flags = ["--max-loss", "0.01", "--method", "adapt-gbrt", "--out", str(bundle)]
-    subprocess.run([*run, "export", str(build), *flags], check=True)
+    subprocess.run([*hardcase, "export", str(build), *flags], check=True)
     return bundle
 
 
@@ -194,7 +203,3 @@ def _print(figures: dict[str, float]) -> None:
     ):
         limit = f" (limit {LIMITS[key]:g})" if key in LIMITS else ""
         print(f"{what}: {figures[key]:.1f} {unit}{limit}")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

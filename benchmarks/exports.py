@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A policy's parts as ONNX and TFLite: bytes, time of a row, and scores that differ; in tflite-runtime 2.14 too.
 
-    python benchmarks/exports.py [--rows 300] [--runs 5] [--no-old] [--out benchmarks/results/exports.json]
-    python benchmarks/exports.py --render      # only write docs/benchmarks/exports.md again from the JSON
+    python -m benchmarks run exports [--rows 300] [--runs 5] [--no-old]
 
 Boosted trees are scikit-learn's on its digits, odd against even, quantised as any draft is; the linear scorer has the
 same 64 features. Beside our files: skl2onnx's of the same booster (float probabilities, not our integers), and the
@@ -16,7 +15,6 @@ import argparse
 import json
 import platform
 import subprocess
-import sys
 import tempfile
 import time
 import venv
@@ -57,30 +55,21 @@ from hardcase_export.to_tflite.int8 import int8_of
 from hardcase_export.to_tflite.scorer import tflite_of
 from hardcase_train.linear.standardise import make_standard
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-PAGE = ROOT / "docs" / "benchmarks" / "exports.md"
 OLD = ("tflite-runtime==2.14.0", "numpy==1.26.4")
 KINDS = ("linear", "polynomial", "trees", "stack")
 Row = dict[str, Any]
 
 
-def main() -> int:
-    """Measure, print, write."""
-    parser = argparse.ArgumentParser(description=__doc__)
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of its own."""
     parser.add_argument("--rows", type=int, default=300)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--no-old", action="store_true")
-    parser.add_argument("--render", action="store_true")
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "exports.json")
-    args = parser.parse_args()
-    if not args.render:
-        measured = measure(args.rows, args.runs, has_old=not args.no_old)
-        args.out.write_text(json.dumps(measured, indent=1) + "\n")
-    said = json.loads(args.out.read_text())
-    PAGE.write_text(page(said))
-    print(page(said))
-    return 0
+
+
+def run(args: Any) -> Any:
+    """Measure."""
+    return measure(args.rows, args.runs, has_old=not args.no_old)
 
 
 # ---------------------------------------------------------------- programs
@@ -300,6 +289,7 @@ OLD_SCRIPT = """
 import json, sys, time
 import numpy as np
 from pathlib import Path
+from benchmarks.pages import ROOT
 from tflite_runtime.interpreter import Interpreter
 folder, out = Path(sys.argv[1]), {}
 for path in sorted(folder.glob("*.tflite")):
@@ -391,7 +381,3 @@ def page(said: dict[str, Any]) -> str:
             f"Of the {r['files']} files of the tests' random programs, {r['differ']} of {r['rows']} rows differ.",
         ]
     return "\n".join(lines) + "\n"
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Does retraining help, by the truth? The whole loop on this machine, on two tables whose later rows are other ones.
 
-    HARDCASE_DATA=FOLDER python benchmarks/flywheel.py [--seeds 3] [--only rig] [--out JSON] [--render]
+    HARDCASE_DATA=FOLDER python -m benchmarks run flywheel [--seeds 3] [--only rig]
 
 The first rows train a bundle. The later rows come to three ``hardcase-edge run`` at a mosquitto with certificates; a
 person labels their audits and forwarded cases; ``hardcase cloud retrain`` makes a bundle, compares, signs, and rolls
@@ -11,9 +11,9 @@ table. Seeds that are done stay in the JSON; ``--fresh`` begins anew.
 
 from __future__ import annotations
 
+import argparse
 import json
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -21,12 +21,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from flywheel_cases import CASES, Table, forest, survey, whole_states
-from flywheel_page import PAGE, interval, page
-from pages import ROOT, options
 
-sys.path.insert(0, str(ROOT))
-
+from benchmarks.flywheel_cases import CASES, Table, forest, survey, whole_states
+from benchmarks.flywheel_page import interval, text_of
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.program.cost import to_unit
 from tests.helpers.cloud.flywheel import Ran, ask, flywheel
@@ -62,7 +59,7 @@ def shipped(table: Table, seed: int, folder: Path, effort: str, steps: dict[str,
     return config, bundle, build / "hpc.onnx"
 
 
-def run(make: Callable[[int], Table], seed: int, folder: Path, effort: str) -> dict[str, Any]:
+def run_seed(make: Callable[[int], Table], seed: int, folder: Path, effort: str) -> dict[str, Any]:
     """One turn of the loop with its peers: figures on the rows that were held back, and what each step took."""
     table, steps = make(seed), dict[str, float]()
     config, bundle, hpc = shipped(table, seed, folder, effort, steps)
@@ -125,31 +122,34 @@ def by_hand(table: Table, labelled: np.ndarray, held: np.ndarray, bundle: Path) 
     return figures(float(fitted.score(table.readings[held], truth[held])), len(held), cost, 0.0)
 
 
-def main() -> None:
-    """Run, write JSON and Markdown."""
-    parser = options(__doc__, "flywheel")
-    parser.add_argument("--seeds", type=int, default=3)
+SEEDS = 3
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of its own."""
     parser.add_argument("--only", nargs="+", default=list(CASES), choices=CASES)
     parser.add_argument("--effort", default="quick")
-    parser.add_argument("--fresh", action="store_true", help="run again what is there")
     parser.add_argument("--folder", type=Path, help="work there and keep it")
-    args = parser.parse_args()
-    found = json.loads(args.out.read_text()) if args.out.exists() and not args.fresh else {"tables": {}}
+
+
+def run(args: Any) -> dict[str, Any]:
+    """Run what is not there yet."""
+    found = args.known() or {"tables": {}}
     if "whole states" not in found:
         found |= {"survey": survey(), "whole states": whole_states()}
-    for name in () if args.render else args.only:
+    for name in args.only:
         runs = found["tables"].setdefault(name, [])
         for seed in range(len(runs), args.seeds):
             with tempfile.TemporaryDirectory() as holder:
                 folder = (args.folder or Path(holder)) / f"{name}-{seed}"
                 shutil.rmtree(folder, ignore_errors=True)
                 folder.mkdir(parents=True)
-                runs.append(run(CASES[name], seed, folder, args.effort))
+                runs.append(run_seed(CASES[name], seed, folder, args.effort))
             print(json.dumps(runs[-1]), flush=True)
-            args.out.write_text(json.dumps(found, indent=1) + "\n")
-    if all(found["tables"].get(name) for name in CASES):
-        PAGE.write_text(page(found))
+            args.save(found)
+    return found
 
 
-if __name__ == "__main__":
-    main()
+def page(found: dict[str, Any]) -> str:
+    """The page, once every table has been run."""
+    return text_of(found) if all(found["tables"].get(name) for name in CASES) else ""

@@ -3,19 +3,16 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from learning_cases import data
 from numpy.typing import NDArray
-from pages import ROOT
 from sklearn.ensemble import ExtraTreesClassifier
 
-sys.path.insert(0, str(ROOT))
-
+from benchmarks.learning_cases import data
+from benchmarks.pages import ROOT
 from hardcase_edge.program.window import WINDOW_FEATURES, window_features
 from tests.helpers.cloud.flywheel import Rows
 

@@ -7,11 +7,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from pages import ROOT, markdown
+from benchmarks.pages import markdown
 
-__all__ = ["PAGE", "interval", "page"]
+__all__ = ["interval", "text_of"]
 
-PAGE = ROOT / "docs" / "benchmarks" / "flywheel.md"
 GOAL = 0.95
 Z = 1.96
 ROWS = {
@@ -40,7 +39,7 @@ The shipped bundle is that of `hardcase export` without a wish.""",
 }
 HEAD = """# The flywheel: does retraining help, by the truth?
 
-`HARDCASE_DATA=FOLDER python benchmarks/flywheel.py` wrote this page, on a machine with 2 cores that had other work to do.
+`HARDCASE_DATA=FOLDER python -m benchmarks run flywheel` wrote this page, on a machine with 2 cores that had other work to do.
 
 The world changes after a bundle was shipped, and the loop of [the page of the cloud](../cloud.md) closes by its commands, with no step by hand but the labels:
 
@@ -69,7 +68,7 @@ def interval(right: float, n: int) -> tuple[float, float]:
     return low, high
 
 
-def page(found: dict[str, Any]) -> str:
+def text_of(found: dict[str, Any]) -> str:
     """The page in Markdown, of the JSON that ``flywheel.py`` writes."""
     fell = [(name, f"{own:.3f}", f"{late:.3f}") for name, (own, late) in found["survey"].items()]
     head = HEAD + markdown(("table", "right on rows of the first kind", "right on later rows"), fell)

@@ -14,8 +14,8 @@ import random
 from typing import Any, NamedTuple
 
 import numpy as np
-from pages import markdown
 
+from benchmarks.pages import markdown
 from hardcase_edge.base.change import Change
 from hardcase_edge.more.drift.promise import ALPHA, Promise
 from hardcase_edge.more.drift.reaction import ALLOWED, DOUBLING, PROBE

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a split by rows claims, what a split by groups claims, and what is true of people that no model has seen.
 
-    HARDCASE_DATA=FOLDER python benchmarks/groups.py [--seeds 6] [--out benchmarks/results/groups.json]
-    python benchmarks/groups.py --render       # only write docs/benchmarks/groups.md again from the JSON
+    HARDCASE_DATA=FOLDER python -m benchmarks run groups [--seeds 6]
 
 The data are windows of 10 s of a phone's accelerometer, carried by 36 people (WISDM, ``wisdm_transformed.npz``). Each
 seed first sets 12 people aside. The rows of the other 24 are split into train, valid and test twice, by rows and by
@@ -16,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from learning_cases import data
-from pages import ROOT, markdown, options, results
 from scipy import stats
 
+from benchmarks.learning_cases import data
+from benchmarks.pages import markdown
 from hardcase_export.drafts.front import Front
 from hardcase_export.drafts.front import Point as Read
 from hardcase_export.picking.pick import pick
@@ -32,7 +31,6 @@ from hardcase_train.policy.front import Point
 from hardcase_train.sweep.train import learn
 from hardcase_train.tasks.task import make_task
 
-PAGE = ROOT / "docs" / "benchmarks" / "groups.md"
 FILE = "wisdm_transformed.npz"
 N_FRESH = 12  # people set aside
 MAX_LOSS = 0.01
@@ -40,7 +38,7 @@ METHODS = ("cascade",)
 SPLITS = {"rows": "by rows", "people": "by people (`[data] group`)"}
 HEAD = """# A split by rows, and a split by groups
 
-`python benchmarks/groups.py` writes this page.
+`python -m benchmarks run groups` writes this page.
 The data are WISDM's: {n} windows of 10 s of a phone's accelerometer, of 36 people and six activities \
 (Kwapisz, Weiss and Moore, 2010).
 For each of {seeds} seeds, {fresh} people are set aside before anything else.
@@ -173,14 +171,9 @@ def measure(n_seeds: int) -> dict[str, Any]:
     return {"n": len(people()[1]), "runs": runs}
 
 
-def main() -> None:
-    """Run each seed, write JSON and Markdown."""
-    parser = options(__doc__, "groups")
-    parser.add_argument("--seeds", type=int, default=6)
-    args = parser.parse_args()
-    PAGE.write_text(page(results(args, lambda: measure(args.seeds))))
-    print(f"written: {PAGE.relative_to(ROOT)}")
+SEEDS = 6
 
 
-if __name__ == "__main__":
-    main()
+def run(args: Any) -> Any:
+    """Measure."""
+    return measure(args.seeds)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Models of other libraries as programs, beside emlearn and m2cgen: which labels change, how many bytes.
 
-    HARDCASE_DATA=folder python benchmarks/import.py [--rows 100000] [--only digits]
+    HARDCASE_DATA=folder python -m benchmarks run import [--rows 100000] [--only digits]
 
 Every model is trained on training rows of digits (scikit-learn's own) or covertype. Then labels are compared on --rows
 rows that nobody has seen, at thresholds, one beside them and between them: once with whole numbers, as both data sets
@@ -59,8 +59,6 @@ from hardcase_export.importing.reference import labels_of_scores
 from hardcase_export.importing.sensor_layout import make_layout
 from hardcase_export.sources.source import Source
 
-ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "benchmarks" / "import.md"
 MAX_C_BYTES = 500_000  # of C that gcc is given
 KNOWN_TO_M2CGEN = ("DecisionTreeClassifier", "RandomForestClassifier", "ExtraTreesClassifier", "LGBMClassifier")
 Split = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # X and y to train on, X and y to test on
@@ -97,26 +95,34 @@ ON_COVERTYPE = (
 )  # fmt: skip
 AS_SKOPS = ("forest, 30 of depth 8", "histogram boosting, 30")
 AS_JSON = ("XGBoost, 30",)
+N_ROWS = 100_000
 LIMIT_SECONDS = 1.0  # of processor time, gradient boosting of 300 trees of depth 5
 
 
-def main() -> int:
-    """Measure, print, write; 1 if a label differs or a conversion is slow."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=100_000)
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of its own."""
+    parser.add_argument("--rows", type=int, default=N_ROWS)
     parser.add_argument("--only", metavar="DATA")
-    args = parser.parse_args()
-    out = ROOT / "benchmarks" / "results" / "import.json"
-    found = json.loads(out.read_text())["rows"] if out.exists() else []
+
+
+def run(args: Any) -> dict[str, Any]:
+    """Measure."""
+    found = args.known().get("rows", [])
     for data, load in (("digits", digits), ("covertype", covertype)):
         if args.only in (None, data):
             found = [row for row in found if row["data"] != data]
             for row in measure(data, load(), args.rows):
                 found.append(row)
-                out.write_text(json.dumps({"rows": found}, indent=1) + "\n")
-    PAGE.write_text(page(found, args.rows))
+                args.save({"rows": found})
+    return {"rows": found, "n_rows": args.rows, "peers": {name: version(name) for name in ("emlearn", "m2cgen")}}
+
+
+def problems(results: dict[str, Any]) -> list[str]:
+    """Labels that differ, and conversions that are slow."""
+    found = results["rows"]
     slow = [r for r in found if "300 of depth 5" in r["source"] and r["seconds"] > LIMIT_SECONDS]
-    return int(bool(slow) or any(r["kind"] == "trees" and (r["differ"] or r["native_differ"]) for r in found))
+    wrong = [r for r in found if r["kind"] == "trees" and (r["differ"] or r["native_differ"])]
+    return [f"{r['source']}, {r['way']}: slow" for r in slow] + [f"{r['source']}, {r['way']}: differs" for r in wrong]
 
 
 def digits() -> Split:
@@ -310,8 +316,9 @@ def compiled(code: str, n_features: int, body: str) -> tuple[Labels, int]:
 # ---------------------------------------------------------------- the page
 
 
-def page(found: list[dict[str, Any]], n_rows: int) -> str:
+def page(results: dict[str, Any]) -> str:
     """docs/benchmarks/import.md."""
+    found, n_rows = results["rows"], results.get("n_rows", N_ROWS)
     lines = [
         "# Imported models compared with emlearn and m2cgen",
         "",
@@ -323,7 +330,7 @@ def page(found: list[dict[str, Any]], n_rows: int) -> str:
         "readings where the source accepts them.",
         "After a plus: labels that differ where the source's two best scores are nearer than the rounding of its own "
         "sums, as equal votes are.",
-        f"The peers are emlearn {version('emlearn')} and m2cgen {version('m2cgen')}.",
+        f"The peers are {' and '.join(f'{name} {number}' for name, number in results['peers'].items())}.",
         "A cell is empty if the peer does not support the model, or its C is larger than 0.5 MB.",
         "",
         "emlearn writes `x < (int)threshold` where scikit-learn means `x <= threshold`.",
@@ -373,7 +380,3 @@ def counted(differ: int, ties: int) -> str:
 def percent(row: dict[str, Any], key: str) -> str:
     """A share in percent; empty where there is none."""
     return f"{100 * row[key]:.2f}" if key in row else ""
-
-
-if __name__ == "__main__":
-    sys.exit(main())

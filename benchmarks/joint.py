@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A joint bundle of handwritten words: agreement with its floats, a dead letter, bytes, time of an item, odd letters.
 
-    HARDCASE_DATA=FOLDER python -m benchmarks.joint        about a minute; FOLDER has ocr_taskar.npz
+    HARDCASE_DATA=FOLDER python -m benchmarks run joint        about a minute; FOLDER has ocr_taskar.npz
 
 The chain and its one-shot policy are trained on eight tenths of the words of Taskar's data, the tables of confidences
 come from one tenth, and everything is measured on the last. Pixels are free, HOG costs 1. Last, the same chain has the
@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.letters import N_PIXELS, hog, load
 from hardcase_edge.bundle.evidence import is_above
 from hardcase_edge.bundle.load import Loaded, load_bytes
 from hardcase_edge.joint.definition import ANYTIME, FEATURES, ONE_SHOT
@@ -32,8 +33,6 @@ from hardcase_export.joint.model import ChainModel, Group
 from hardcase_train.methods.structured.chain_features import DECODER
 from hardcase_train.methods.structured.one_shot import OneShotChain
 from hardcase_train.structured.chain import ChainClassifier
-
-from .letters import N_PIXELS, hog, load
 
 STEPS = 1000  # a HOG reading is a whole number of thousandths
 LETTERS = 8  # of the item that is timed
@@ -153,15 +152,17 @@ def item_times(machine: JointMachine, items: list[np.ndarray], repeats: int) -> 
     return times
 
 
-def main() -> None:
-    """Train, export, measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, help="folder to keep the bundles in")
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of its own."""
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="to keep the bundles in")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--epochs", type=int, default=15)
     parser.add_argument("--share", type=float, default=0.3, help="of letters that get HOG")
     parser.add_argument("--bits", type=int, default=8, choices=(8, 16), help="of a weight")
-    args = parser.parse_args()
+
+
+def run(args: Any) -> None:
+    """Train, export, measure and print."""
     items, labels, fold = split(args.seed)
 
     def part(wanted: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
@@ -178,8 +179,8 @@ def main() -> None:
         loaded = load_bytes(made.data, allow_joint=True)
         bundle, proved = loaded.bundle, made.report
         measured = agreement(model, open_joint(bundle.program, bundle.joint), *test)
-        if args.out:
-            (args.out / f"{release}.hcb").write_bytes(made.data)
+        if args.keep:
+            (args.keep / f"{release}.hcb").write_bytes(made.data)
         print(f"{release}: {len(test[0])} words, {measured.parts} letters of the test words")
         print(
             f"  bundle {len(made.data) / 1024:.1f} KB; an item takes at most {proved.operations} operations, "
@@ -207,7 +208,3 @@ def main() -> None:
         for change in (None, on_its_head, half_covered):
             name = "as it is" if change is None else change.__name__.replace("_", " ")
             print(f"    the middle letter {name}: {odd_letters(loaded, *test, change)}")
-
-
-if __name__ == "__main__":
-    main()

@@ -2,7 +2,7 @@
 """A worker whose f0 is behind a real server of the KServe v2 protocol: MLServer, in an environment of its own.
 
     make bench NAME=kserve
-    python benchmarks/kserve.py [--mlserver build/mlserver/bin/mlserver] [--out FILE] [--render]
+    python -m benchmarks run kserve [--mlserver build/mlserver/bin/mlserver]
 
 The server runs a model of three classes on two readings. Asked are the model directly, of batches of 1 and 32, and
 devices through mosquitto and a worker: every answer is compared with the same function, called here.
@@ -15,7 +15,6 @@ import json
 import os
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 import urllib.request
@@ -25,10 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pages import ROOT, markdown, options, results
 
-sys.path.insert(0, str(ROOT))
-
+from benchmarks.pages import ROOT, markdown
 from hardcase_cloud.answer.kserve import KserveModel
 from hardcase_cloud.mqtt.prober import Prober
 from hardcase_edge.bundle.file import pack_bundle
@@ -37,7 +34,6 @@ from hardcase_edge.link.wire import OK, reply_topic, request_topic, unpack_reply
 from tests.helpers.cloud.brokers import free_port, running_mosquitto
 from tests.helpers.cloud.requests import N_CLASSES, ask, command, half_forwarding
 
-PAGE = ROOT / "docs" / "benchmarks" / "kserve.md"
 SHA = "ab" * 32
 N_CALLS, N_ASKED = 200, 200
 HEAD = """# A model server
@@ -165,15 +161,11 @@ def page(m: dict[str, Any]) -> str:
     )
 
 
-def main() -> None:
-    """Measure, print, write JSON and Markdown."""
-    parser: argparse.ArgumentParser = options(__doc__, "kserve")
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of its own."""
     parser.add_argument("--mlserver", type=Path, default=ROOT / "build" / "mlserver" / "bin" / "mlserver")
-    args = parser.parse_args()
-    text = page(results(args, lambda: measure(args.mlserver.absolute())))
-    PAGE.write_text(text)
-    print(text.removeprefix(HEAD))
 
 
-if __name__ == "__main__":
-    main()
+def run(args: Any) -> Any:
+    """Measure."""
+    return measure(args.mlserver.absolute())

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Large tables under a time limit: seconds, memory and cut of the front, beside LightGBM fitted to the same table once.
 
-    python benchmarks/large.py [--only tall ...] [--out benchmarks/results/large.json]
-    python benchmarks/large.py --render       # only write docs/benchmarks/large.md again from the JSON
+    python -m benchmarks run large [--only tall ...]
 
 The tables are made: nothing is downloaded. Each column is a sensor of cost 1, and a request costs as much as all of
 them. Every table runs in a process of its own, so that its peak memory is its own. The cut is 1 - the cost, relative
@@ -19,15 +18,14 @@ import resource
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.datasets import load_digits, make_classification
 
-ROOT = Path(__file__).resolve().parent.parent
+from benchmarks.pages import ROOT
+
 RESULTS = ROOT / "benchmarks" / "results" / "large.json"
-PAGE = ROOT / "docs" / "benchmarks" / "large.md"
 TALL = {"n_samples": 300_000, "n_features": 30, "n_informative": 15, "n_classes": 4}
 WIDE = {"n_samples": 3_000, "n_features": 2_000, "n_informative": 40}
 SHARE = 0.2  # of the tall table's rows, in the sample
@@ -98,8 +96,9 @@ def measure(name: str) -> dict[str, Any]:
     return {"seconds": seconds, "peak_mb": peak, "lightgbm_s": once, "load": load, **figures}
 
 
-def page(results: dict[str, dict[str, Any]]) -> str:
+def page(measured: dict[str, dict[str, Any]]) -> str:
     """The Markdown page."""
+    results = {name: measured[name] for name in TABLES if name in measured}
     rows = [
         f"| {TABLES[name][0]} | {TABLES[name][1] or 'none'} | {r['seconds']:.0f} | {r['peak_mb']:.0f} | "
         f"{r['quality']:.4f}, {r['f0']:.4f} | {100 * r['cut']:.1f} % | {r['lightgbm_s']:.1f} | "
@@ -125,27 +124,23 @@ def price_of_the_limit(results: dict[str, dict[str, Any]]) -> str:
     )
 
 
-def main() -> None:
-    """Measure, print each table's figures, write JSON and Markdown."""
-    parser = argparse.ArgumentParser(description=__doc__)
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of its own."""
     parser.add_argument("--only", choices=TABLES, action="append")
-    parser.add_argument("--out", type=Path, default=RESULTS)
-    parser.add_argument("--render", action="store_true")
     parser.add_argument("--here", choices=TABLES, help=argparse.SUPPRESS)  # the child process of one table
-    args = parser.parse_args()
+
+
+def run(args: Any) -> Any:
+    """Measure each table in a process of its own."""
     if args.here:
         print(json.dumps(measure(args.here)))
-        return
-    results = json.loads(args.out.read_text()) if args.out.exists() else {}
-    for name in [] if args.render else args.only or TABLES:
-        command = [sys.executable, __file__, "--here", name]
+        return 0
+    results = args.known()
+    for name in args.only or TABLES:
+        command = [sys.executable, "-m", "benchmarks", "run", "large", "--here", name]
         env = {"OMP_WAIT_POLICY": "PASSIVE", **os.environ}  # which hardcase sets if scikit-learn is imported after it
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=env)
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=env, cwd=ROOT)
         results[name] = json.loads(done.stdout.splitlines()[-1])
         print(name, results[name], flush=True)
-        args.out.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
-    PAGE.write_text(page({name: results[name] for name in TABLES if name in results}))
-
-
-if __name__ == "__main__":
-    main()
+        args.save(results)
+    return results

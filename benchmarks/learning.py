@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Letters and Covertype: how much of f0's cost each method cuts, at what loss of accuracy, over ten random splits.
 
-    HARDCASE_DATA=FOLDER python benchmarks/learning.py [--cases letters ...] [--seeds 10]
-    python benchmarks/learning.py --render       # only write docs/benchmarks/learning.md again from the JSON
+    HARDCASE_DATA=FOLDER python -m benchmarks run learning [--cases letters ...] [--seeds 10]
 
 For each case and seed: rows are drawn, f0 is fitted, every method trained, and for each loss of a list the policy is
 picked on the judged rows as ``hardcase export --max-loss`` does; its figures on test rows are what is reported. The
@@ -13,20 +12,18 @@ of every split: results/splits.npz.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from learning_cases import CASES, Case, problem_of, split_of
-from learning_page import PAGE, draw_all, page, picked_runs, table
-from pages import provenance
 
+from benchmarks.learning_cases import CASES, Case, problem_of, split_of
+from benchmarks.learning_page import draw_all, picked_runs, table, text_of
+from benchmarks.pages import ROOT, provenance
 from hardcase_train.sweep.train import learn
 
-ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 FIGURES = (("valid", ("quality", "cost", "forward_rate", "loss_se")), ("test", ("quality", "cost", "forward_rate")))
 
@@ -61,37 +58,39 @@ def save_splits(cases: list[str], seeds: int, path: Path) -> None:
     np.savez_compressed(path, **out)
 
 
-def main() -> None:
-    """Run what is not there yet, print each table, write JSON and Markdown."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+SEEDS = 10
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of its own."""
     parser.add_argument("--cases", nargs="+", choices=list(CASES), default=list(CASES))
-    parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--methods", nargs="+", help="only these, the rest another time")
-    parser.add_argument("--out", type=Path, default=RESULTS / "learning.json")
-    parser.add_argument("--fresh", action="store_true", help="run again what is there")
-    parser.add_argument("--render", action="store_true", help="write the page from the JSON, train nothing")
-    args = parser.parse_args()
-    results: dict[str, Any] = json.loads(args.out.read_text()) if args.out.exists() and not args.fresh else {}
-    for name in () if args.render else args.cases:
+
+
+def run(args: Any) -> dict[str, Any]:
+    """Run what is not there yet, and print each table."""
+    results: dict[str, Any] = args.known()
+    for name in args.cases:
         runs = results.setdefault(name, {})
         for seed in range(1 if CASES[name].in_order else args.seeds):
-            run = runs.setdefault(str(seed), {})
-            missing = [m for m in args.methods or CASES[name].methods if m in CASES[name].methods and m not in run]
+            made = runs.setdefault(str(seed), {})
+            missing = [m for m in args.methods or CASES[name].methods if m in CASES[name].methods and m not in made]
             if missing:
                 began = time.monotonic()
-                run |= run_seed(CASES[name], seed, missing)
-                run.setdefault("with", {}).update(dict.fromkeys(missing, provenance()))
-                args.out.write_text(json.dumps(results, sort_keys=True).replace("], [", "],\n[") + "\n")
+                made |= run_seed(CASES[name], seed, missing)
+                made.setdefault("with", {}).update(dict.fromkeys(missing, provenance()))
+                args.save(results)
                 print(f"{name}, seed {seed}, {' '.join(missing)}: {time.monotonic() - began:.0f} s", flush=True)
         print(table(CASES[name], picked_runs(CASES[name], runs)), flush=True)
-    if not args.render:
-        save_splits([c for c in CASES if c in results], args.seeds, RESULTS / "splits.npz")
-    if args.out == RESULTS / "learning.json":
-        shown = {c: results[c] for c in CASES if c in results}
-        PAGE.write_text(page(shown))
-        draw_all(shown)
-        print(f"written: {PAGE.relative_to(ROOT)}")
+    save_splits([c for c in CASES if c in results], args.seeds, RESULTS / "splits.npz")
+    return results
 
 
-if __name__ == "__main__":
-    main()
+def page(results: dict[str, Any]) -> str:
+    """The page of the cases that have been run."""
+    return text_of({c: results[c] for c in CASES if c in results})
+
+
+def draw(results: dict[str, Any]) -> None:
+    """The pictures of the page."""
+    draw_all({c: results[c] for c in CASES if c in results})

@@ -7,18 +7,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import adapt_figures
 import numpy as np
-from learning_cases import BASELINES, CASES, Case
-from pictures import pyplot, save
 from scipy import stats
 
+from benchmarks import adapt_figures
+from benchmarks.learning_cases import BASELINES, CASES, Case
+from benchmarks.pages import PAGES
+from benchmarks.pictures import pyplot, save
 from hardcase_edge.errors import InputError
 from hardcase_edge.more.fronts.front import Judged
 from hardcase_export.drafts.front import Front, Point
 from hardcase_export.picking.pick import pick
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks" / "learning.md"
 MAX_LOSSES = tuple(k * 0.00125 for k in range(21))
 WITHIN = 0.01
 WISHES = (0.005, WITHIN)
@@ -270,7 +270,7 @@ def draw_errors(name: str, runs: Sequence[dict[str, Any]], path: Path) -> None:
     save(figure, path)
 
 
-def page(results: dict[str, Any]) -> str:
+def text_of(results: dict[str, Any]) -> str:
     """All cases that have runs."""
     texts = []
     for name, by_seed in results.items():
@@ -287,8 +287,8 @@ def page(results: dict[str, Any]) -> str:
 def draw_all(results: dict[str, Any]) -> None:
     """The pictures of the page."""
     for name, by_seed in results.items():
-        draw(name, picked_runs(CASES[name], by_seed), PAGE.parent / f"learning-{name}.svg")
+        draw(name, picked_runs(CASES[name], by_seed), PAGES / f"learning-{name}.svg")
         with_dag = [run for run in by_seed.values() if "dag" in run]
         if with_dag:
-            draw_errors(name, with_dag, PAGE.parent / f"dag-{name}.svg")
-    adapt_figures.draw(PAGE.parent)
+            draw_errors(name, with_dag, PAGES / f"dag-{name}.svg")
+    adapt_figures.draw(PAGES)

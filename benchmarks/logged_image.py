@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One file as a file system in user space (FUSE), which logs every write to it and every flush, in order.
 
-    python benchmarks/logged_image.py IMAGE LOG MOUNTPOINT
+    python -m benchmarks run logged_image IMAGE LOG MOUNTPOINT
 
 A loop device over MOUNTPOINT/image, with a real file system on it, then shows what reaches the disk and in which order.
 IMAGE is what the file holds at the start; it stays as it was. A record of the log is ``<QI`` offset and length, and the

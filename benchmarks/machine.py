@@ -2,7 +2,7 @@
 """A flashed card in an emulated machine: seconds of its life, and what power cuts leave of it.
 
     make machine
-    sudo python benchmarks/machine.py [--cuts 20] [--seed 1] [--out benchmarks/results/machine.json] [--render]
+    sudo python -m benchmarks run machine [--cuts 20] [--seed 1]
 
 Three machines run at once: one lives through first boot, a driver that hangs, and two updates; one is given runtimes
 and settings over the air; the power of the third is cut. The command ends with status 1 if a cut has left anything
@@ -11,25 +11,21 @@ wrong.
 
 from __future__ import annotations
 
+import argparse
 import os
-import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from pages import ROOT, markdown, options, results
-
-sys.path.insert(0, str(ROOT))
-
+from benchmarks.pages import ROOT, markdown
 from tests.helpers.machine.cuts import cut_power
 from tests.helpers.machine.life import live
 from tests.helpers.machine.releases import CUTS as RELEASE_CUTS
 from tests.helpers.machine.releases import live_on_releases
 
 BASE = ROOT / "build" / "machine"
-PAGE = ROOT / "docs" / "benchmarks" / "machine.md"
 HEAD = """# A flashed card in an emulated machine
 
 `make machine` wrote this page, as root.
@@ -113,21 +109,19 @@ def page(figures: dict[str, Any]) -> str:
     )
 
 
-def main() -> int:
-    """Measure, and write the page."""
-    parser = options((__doc__ or "").split("\n")[0], "machine")
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of its own."""
     parser.add_argument(
         "--cuts", type=int, default=20, help="of the power, a fifth in first boot (default %(default)s)"
     )
     parser.add_argument("--seed", type=int, default=1, help="of their moments (default %(default)s)")
-    args = parser.parse_args()
-    figures = results(args, lambda: measure(args.cuts, args.seed))
-    PAGE.write_text(page(figures), encoding="utf-8")
-    print(page(figures))
-    for line in figures["cuts"]["lines"]:
-        print(line, file=sys.stderr)
-    return 1 if figures["cuts"]["lines"] else 0
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def run(args: Any) -> Any:
+    """Measure."""
+    return measure(args.cuts, args.seed)
+
+
+def problems(figures: dict[str, Any]) -> list[str]:
+    """What a cut has left wrong."""
+    return list(figures["cuts"]["lines"])

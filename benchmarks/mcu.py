@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Instructions per decision and bytes of code on three emulated Cortex-M: boosted trees on digits.
 
-    python benchmarks/mcu.py [--out benchmarks/results/mcu.json]
+    python -m benchmarks run mcu
 
 The emulator counts: with ``-icount shift=0`` an instruction takes one nanosecond of the machine's time, which SysTick
 measures. *Scores* is what lies between the last reading and the decision: the walk of 100 trees, the answer, its
@@ -11,18 +11,14 @@ data, and every answer is compared with Python's.
 
 from __future__ import annotations
 
-import argparse
-import json
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import boosted
-
+from benchmarks import boosted
 from hardcase_edge.bundle.file import Bundle, pack_bundle
 from hardcase_edge.bundle.load import load_bytes
 from hardcase_edge.bundle.manifest import Manifest
@@ -35,8 +31,6 @@ from hardcase_export.to_c.inline import Fork, Leaf
 from hardcase_export.to_c.names import array
 from hardcase_export.to_c.readings import pack_readings
 
-ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "benchmarks" / "mcu.md"
 ROWS = slice(0, None, 36)  # 50 rows of the data
 ROUNDS = 4
 TICKS = {"microbit": 16e6, "mps2-an385": 25e6, "mps2-an386": 25e6}  # of SysTick, a second
@@ -133,7 +127,7 @@ def answer(machine: Machine, row: list[int]) -> int:
     return int(session.next_action().result)  # type: ignore[union-attr]
 
 
-def run(data: bytes, readings: list[list[int]], expected: list[int]) -> list[Row]:
+def on_boards(data: bytes, readings: list[list[int]], expected: list[int]) -> list[Row]:
     """Every core, form and level."""
     rows = []
     for form in ("tables", "inline"):
@@ -201,11 +195,8 @@ def verdicts(rows: list[Row]) -> list[tuple[str, int, int]]:
     ]
 
 
-def page(rows: list[Row], forms: list[dict[str, Any]]) -> str:
+def text_of(rows: list[Row], forms: list[dict[str, Any]], compiler: str) -> str:
     """The Markdown page."""
-    compiler = subprocess.run([COMPILER, "--version"], capture_output=True, text=True, check=True).stdout.splitlines()[
-        0
-    ]
     lines = [
         "# Instructions and bytes on a Cortex-M",
         "",
@@ -241,11 +232,8 @@ def page(rows: list[Row], forms: list[dict[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def main() -> int:
-    """Measure, write, and end with 1 if a figure is beyond what is asked for."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "mcu.json")
-    args = parser.parse_args()
+def run(args: Any) -> dict[str, Any]:
+    """Measure on the three machines."""
     model, X = boosted.fit(*boosted.CASES["100x4"])
     program = boosted.to_program(boosted.flat_trees(model))
     manifest = Manifest("digits", "unit", tuple(f"pixel {k}" for k in range(X.shape[1])), ("image",), ("even", "odd"))
@@ -253,14 +241,17 @@ def main() -> int:
     readings = [[int(x) for x in row] for row in X[ROWS]]
     machine = Machine(program)
     expected = [answer(machine, row) for row in readings]
-    rows, forms = run(data, readings, expected), compare_forms(data, readings, expected)
-    args.out.write_text(json.dumps({"rows": [asdict(r) for r in rows], "forms": forms}, indent=1) + "\n")
-    PAGE.write_text(page(rows, forms))
-    print(page(rows, forms))
-    for name, is_, most in verdicts(rows):
-        print(f"{name}: {is_:,}, at most {most:,} is asked for: {'holds' if is_ <= most else 'DOES NOT HOLD'}")
-    return int(any(is_ > most for _, is_, most in verdicts(rows)))
+    rows = [asdict(row) for row in on_boards(data, readings, expected)]
+    told = subprocess.run([COMPILER, "--version"], capture_output=True, text=True, check=True).stdout
+    return {"rows": rows, "forms": compare_forms(data, readings, expected), "compiler": told.splitlines()[0]}
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def page(results: dict[str, Any]) -> str:
+    """The page."""
+    return text_of([Row(**row) for row in results["rows"]], results["forms"], results["compiler"])
+
+
+def problems(results: dict[str, Any]) -> list[str]:
+    """Figures beyond what is asked for."""
+    found = verdicts([Row(**row) for row in results["rows"]])
+    return [f"{name}: {is_:,}, at most {most:,} is asked for" for name, is_, most in found if is_ > most]

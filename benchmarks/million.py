@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A million decisions on real processes, while worker, broker and store are killed in turn: what is lost or twice.
 
-    python benchmarks/million.py [--decisions 1000000] [--devices 2000] [--rate 2000] [--every 20] [--render]
+    python -m benchmarks run million [--decisions 1000000] [--devices 2000] [--rate 2000] [--every 20]
 
 Devices are those of ``hardcase_cloud.sim.fleet.sockets``, each with a TCP connection of its own; they publish every
 decision. mosquitto, ``hardcase cloud worker`` and ``hardcase cloud store`` are processes, of which one gets SIGKILL
@@ -25,10 +25,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pages import ROOT, markdown, options, results
 
-sys.path.insert(0, str(ROOT))
-
+from benchmarks.pages import markdown
 from hardcase_cloud.keep.records.database import Database
 from hardcase_cloud.sim.fleet.sockets import Fleet
 from hardcase_edge.device.device import RuntimeConfig
@@ -36,7 +34,6 @@ from tests.helpers.cloud.brokers import Broker, running_mosquitto
 from tests.helpers.cloud.postgres import running_postgres
 from tests.helpers.cloud.requests import Command, half_forwarding, write_model
 
-PAGE = ROOT / "docs" / "benchmarks" / "million.md"
 HARD = 0.1
 DOWN_S = 2.0
 CALM_S = 10.0  # without a fault at the beginning and at the end
@@ -49,7 +46,7 @@ TITLES = (
 )  # fmt: skip
 HEAD = """# A million decisions on real processes
 
-`python benchmarks/million.py` wrote this page, on a machine with 2 cores that had other work to do.
+`python -m benchmarks run million` wrote this page, on a machine with 2 cores that had other work to do.
 
 """
 
@@ -89,7 +86,7 @@ def cloud(folder: Path, store_url: str) -> Iterator[tuple[Broker, Process, Proce
             store.kill()
 
 
-def run(folder: Path, store_url: str, n_devices: int, seconds: float, rate: float, every_s: float) -> dict[str, Any]:
+def one(folder: Path, store_url: str, n_devices: int, seconds: float, rate: float, every_s: float) -> dict[str, Any]:
     """One run; the figures."""
     rows = np.random.default_rng(1).uniform(-1.0, 1.0, (2000, 2)).astype(np.float32)
     rows[:, 0] -= 1 - 2 * HARD
@@ -165,10 +162,10 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             if dialect == "SQLite":
-                measured[dialect] = run(folder, str(folder / "store.db"), args.devices, seconds, args.rate, args.every)
+                measured[dialect] = one(folder, str(folder / "store.db"), args.devices, seconds, args.rate, args.every)
             else:
                 with running_postgres(flushes=True) as cluster:
-                    measured[dialect] = run(folder, cluster.url, args.devices, seconds, args.rate, args.every)
+                    measured[dialect] = one(folder, cluster.url, args.devices, seconds, args.rate, args.every)
         print(dialect, measured[dialect], file=sys.stderr, flush=True)
     return measured
 
@@ -200,21 +197,23 @@ def page(measured: dict[str, Any]) -> str:
     )
 
 
-def main() -> int:
-    """Measure, print, write JSON and Markdown; 1 if something does not add up."""
-    parser = options(__doc__, "million")
-    parser.add_argument("--decisions", type=int, default=1_000_000)
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of its own."""
+    parser.add_argument("--decisions", type=int, default=1_000_000, help="fewer write no page")
     parser.add_argument("--devices", type=int, default=2_000)
     parser.add_argument("--rate", type=float, default=2_000.0, help="decisions a second of all devices")
     parser.add_argument("--every", type=float, default=20.0, help="seconds from one kill to the next")
-    args = parser.parse_args()
-    measured = results(args, lambda: measure(args))
-    text = page(measured)
-    print(text)
-    if args.decisions >= 1_000_000 or args.render:
-        PAGE.write_text(text)
-    return int(any(m["problems"] for m in measured.values()))
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def run(args: Any) -> Any:
+    """Measure."""
+    measured = measure(args)
+    if args.decisions >= 1_000_000:
+        return measured
+    print(page(measured))
+    return int(bool(problems(measured)))
+
+
+def problems(measured: dict[str, Any]) -> list[str]:
+    """What does not add up."""
+    return [str(problem) for m in measured.values() for problem in m["problems"]]

@@ -13,8 +13,8 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from pages import markdown, provenance
 
+from benchmarks.pages import markdown, provenance
 from hardcase_edge.more.drift.promise import ALPHA, BROKEN, Promise
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def monitoring_section(found: dict[str, Any]) -> str:
         f"The last row takes the threshold from {REFERENCE:,} reference rows, of which the promised share is wrong; "
         "with MAPIE's default tolerance of .05 on top, an error of .07 is none to it.\n"
         f"MAPIE {made['mapie']}, numpy {made['numpy']}, Python {made['python']}, {made['machine']}, commit "
-        f"{made['commit']}, {made['date']}; `python benchmarks/recertify.py --monitoring`.\n"
+        f"{made['commit']}, {made['date']}; `python -m benchmarks run recertify --monitoring`.\n"
     )
 
 

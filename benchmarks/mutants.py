@@ -34,7 +34,8 @@ from queue import SimpleQueue
 from typing import Any
 from xml.etree import ElementTree
 
-ROOT = Path(__file__).resolve().parents[1]
+from benchmarks.pages import ROOT
+
 LEFT_OUT = (".git", ".venv", "build", ".hypothesis", "*_cache", "*.egg-info")
 DISTRIBUTIONS = ("train", "edge_runtime", "export", "cloud_stub", ".")
 SLOWER, GRACE_S, COMPILING_S = 3, 60, 300
@@ -246,15 +247,17 @@ class Place:
         return "timed out" if status is None else "lived" if status == 0 else "killed"
 
 
-def main() -> None:
-    """Draw, run, and say what lived."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of its own."""
     parser.add_argument("--only", default="", help="modules whose path this regular expression finds")
     parser.add_argument("--minutes", type=float, default=30, help="mutants that have not begun by then are not run")
     parser.add_argument("--core", action="store_true", help="of the device's core in place of the learners")
     for name, default in (("count", 100), ("seed", 0), ("jobs", 2)):
         parser.add_argument(f"--{name}", type=int, default=default)
-    args = parser.parse_args()
+
+
+def run(args: Any) -> None:
+    """Draw, run, and say what lived."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     target = CORE if args.core else LEARNERS
     began, mutants = time.monotonic(), drawn(args.count, args.seed, args.only, target)
@@ -298,7 +301,3 @@ def judged(
         if found in ("lived", "timed out"):
             print(f"{found}: {mutant}", flush=True)
     return counts
-
-
-if __name__ == "__main__":
-    main()

@@ -3,21 +3,33 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import platform
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-__all__ = ["RefusedError", "command", "markdown", "options", "provenance", "results"]
+__all__ = [
+    "MADE",
+    "PAGES",
+    "RESULTS",
+    "ROOT",
+    "RefusedError",
+    "command",
+    "markdown",
+    "provenance",
+    "read",
+    "results_of",
+]
 
 ROOT = Path(__file__).resolve().parents[1]
+RESULTS, PAGES = ROOT / "benchmarks" / "results", ROOT / "docs" / "benchmarks"
+MADE = "made_with"
 
 
 class RefusedError(SystemExit):
@@ -39,21 +51,18 @@ def command(*words: object) -> str:
     return done.stdout
 
 
-def options(about: str | None, name: str) -> argparse.ArgumentParser:
-    """A parser with ``--out``, the JSON file, and ``--render``."""
-    parser = argparse.ArgumentParser(description=about)
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / f"{name}.json")
-    parser.add_argument("--render", action="store_true", help="write the page from the JSON, measure nothing")
-    return parser
+def results_of(found: Any) -> Any:
+    """What was measured, of what a file of results holds: how it was made stands beside it."""
+    if not isinstance(found, dict):
+        return found
+    found = {key: value for key, value in found.items() if key != MADE}
+    return found["results"] if list(found) == ["results"] else found
 
 
-def results(args: argparse.Namespace, measure: Callable[[], Any]) -> Any:
-    """What is measured now and written to ``--out``; with ``--render`` what stands there."""
-    if args.render:
-        return json.loads(args.out.read_text())
-    measured = measure()
-    args.out.write_text(json.dumps(measured, indent=1) + "\n")
-    return measured
+def read(name: str) -> Any:
+    """What was measured by this benchmark; an empty dictionary if nothing was."""
+    path = RESULTS / f"{name}.json"
+    return results_of(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
 
 
 def markdown(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

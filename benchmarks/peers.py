@@ -18,12 +18,12 @@ import cffi
 import numpy as np
 
 from benchmarks.boosted import Flat
+from benchmarks.pages import ROOT
 from hardcase_edge.kernel.image import make_image
 from hardcase_edge.program.definition import Program
 
 __all__ = ["Peer", "emlearn_mended", "hardcase", "lightgbm_single_row", "m2cgen_c", "onnx_session"]
 
-ROOT = Path(__file__).resolve().parent.parent
 KERNEL = ROOT / "edge_runtime" / "hardcase_edge" / "kernel"
 FLAGS = ["-std=gnu99", "-O2", "-w"]
 DECLARED = """

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Poly-Dom: sets trained, sizes and speed of the index, and accuracy in time on scenes; writes its page.
 
-    python -m benchmarks.polydom synthetic [--features 4 5 6 7 8 9 10 11 12]
-    python -m benchmarks.polydom figures
-    python -m benchmarks.polydom speed
-    HARDCASE_DATA=FOLDER python benchmarks/scene_extractors.py --out RECORD.npz
-    python -m benchmarks.polydom scenes RECORD.npz [--seeds 5] [--first 0] [--step searches]
-    python -m benchmarks.polydom page
+    python -m benchmarks run polydom synthetic [--features 4 5 6 7 8 9 10 11 12]
+    python -m benchmarks run polydom figures
+    python -m benchmarks run polydom speed
+    HARDCASE_DATA=FOLDER python -m benchmarks run scene_extractors RECORD.npz
+    python -m benchmarks run polydom scenes RECORD.npz [--seeds 5] [--first 0] [--step searches]
 
-Each part adds its figures to ``benchmarks/results/polydom.json``; ``page`` draws docs/benchmarks/polydom.md from them.
+Each part adds its figures to the results, and writes the page from all of them.
 """
 
 from __future__ import annotations
@@ -25,12 +24,13 @@ import cffi
 import numpy as np
 
 from benchmarks import polydom_figures, scene_bank, scene_budgets, scene_searches
-from benchmarks.polydom_page import write_page
+from benchmarks.polydom_page import page
 from hardcase_train.methods.polydom.index import Index, Set, candidates, index_all, make_index, naive_lookup
 from hardcase_train.methods.polydom.search import COST, SANDWICH, search_sets
 from hardcase_train.methods.polydom.sets import members
 
-RESULTS = Path(__file__).parent / "results" / "polydom.json"
+__all__ = ["SEEDS", "arguments", "draw", "page", "run"]
+
 LARGEST = 500  # item size of the synthetic problems
 DRAWS = 5
 STEPS = ("searches", "cpu", "wall")  # of scenes
@@ -243,41 +243,41 @@ def scenes(path: Path, seed: int, steps: Sequence[str], exhaustive: bool) -> dic
     return figures
 
 
-def main() -> None:
-    """Run a part and keep its figures, or write the page."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", choices=("synthetic", "figures", "speed", "scenes", "page"))
+SEEDS = 5
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of its own."""
+    parser.add_argument("part", choices=("synthetic", "figures", "speed", "scenes"))
     parser.add_argument("record", type=Path, nargs="?")
-    parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--step", action="append", choices=STEPS, help="of scenes (default all)")
     parser.add_argument("--features", type=int, nargs="+", default=[*range(4, 13)], help="of synthetic lattices")
     parser.add_argument("--no-exhaustive", action="store_true", help="do not train all 8,191 sets")
-    args = parser.parse_args()
+
+
+def run(args: Any) -> dict[str, Any]:
+    """Run a part beside what is there."""
+    results = args.known()
     if args.part == "synthetic":
-        keep("synthetic", trained_sets(args.features), with_rows)
+        results["synthetic"] = with_rows(results.get("synthetic"), trained_sets(args.features))
     elif args.part == "figures":
-        keep("figures", polydom_figures.figures(synthetic, args.features))
+        results["figures"] = polydom_figures.figures(synthetic, args.features)
     elif args.part == "speed":
-        figures = speed()
-        keep("speed", figures)
-        print("\n".join(f"{what:24}{value:10.4g}" for what, value in figures.items()))
-    elif args.part == "scenes":
+        results["speed"] = speed()
+        print("\n".join(f"{what:24}{value:10.4g}" for what, value in results["speed"].items()))
+    else:
         for seed in range(args.first, args.first + args.seeds):
             made = scenes(args.record, seed, args.step or STEPS, not args.no_exhaustive)
-            keep("scenes", {str(seed): made}, with_splits)
+            results["scenes"] = with_splits(results.get("scenes"), {str(seed): made})
+            args.save(results)
             print(seed, json.dumps(made.get("searches")), flush=True)
-    else:
-        keep()
+    return results
 
 
-def keep(part: str = "", made: Any = None, join: Callable[[Any, Any], Any] = lambda old, new: new) -> None:
-    """Add a part to the results, which another run may have changed meanwhile, and write the page."""
-    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    if part:
-        results[part] = join(results.get(part), made)
-        RESULTS.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
-    write_page(results)
+def draw(results: dict[str, Any]) -> None:
+    """The pictures of the page."""
+    polydom_figures.draw(results)
 
 
 def with_rows(old: list[dict[str, Any]] | None, new: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -296,7 +296,3 @@ def with_splits(old: dict[str, Any] | None, new: dict[str, Any]) -> dict[str, An
         clocks = {**both.get("in time", {}), **made.get("in time", {})}
         joined[seed] = {**both, **made, **({"in time": clocks} if clocks else {})}
     return joined
-
-
-if __name__ == "__main__":
-    main()

@@ -6,20 +6,19 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.pages import PAGES
 from benchmarks.pictures import pyplot, save
 from hardcase_train.methods.polydom.greedy import ACCURACY, CHEAPEST, PRICES, Sequences, make_sequences
 from hardcase_train.methods.polydom.index import candidates, index_all, make_index, naive_lookup
 from hardcase_train.methods.polydom.search import search_sets
 from hardcase_train.methods.polydom.sets import mask_of
 
-__all__ = ["draw", "figures"]
+__all__ = ["draw", "figures", "lines"]
 
-FOLDER = Path(__file__).resolve().parents[1] / "docs" / "benchmarks"
 Synthetic = Callable[[int, str, int], tuple[list[tuple[int, int, int]], Callable[[int], float]]]
 KINDS = ("f0", "f2")
 LARGEST, SIZE = 500, 250
@@ -107,23 +106,37 @@ def _followed(sequences: Sequences, amounts: np.ndarray, accuracy: Callable[[int
 # ---------------------------------------------------------------- drawing
 
 
-def draw(results: dict[str, Any]) -> str:
-    """Write the pictures that these results allow; the lines of the page that show them."""
-    lines = []
-    if "figures" in results and "synthetic" in results:
-        _draw_synthetic(results["synthetic"], results["figures"])
-        lines.append(
+def _has_synthetic(results: dict[str, Any]) -> bool:
+    return "figures" in results and "synthetic" in results
+
+
+def _has_scenes(runs: list[dict[str, Any]]) -> bool:
+    has_searches = all("by tolerance" in r.get("searches", {}) for r in runs)
+    return bool(runs) and has_searches and any("in time" in r for r in runs)
+
+
+def lines(results: dict[str, Any]) -> str:
+    """The lines of the page that show the pictures."""
+    made = []
+    if _has_synthetic(results):
+        made.append(
             "![sets trained, size of the index and retrieval time against the number of features, and accuracy against "
             "budget, for f0 and f2](polydom-synthetic.svg)"
         )
-    runs = list(results.get("scenes", {}).values())
-    if runs and all("by tolerance" in r.get("searches", {}) for r in runs) and any("in time" in r for r in runs):
-        _draw_scenes(runs)
-        lines.append(
+    if _has_scenes(list(results.get("scenes", {}).values())):
+        made.append(
             "![scenes: sets trained and size of the index against the tolerance, violations by distance, accuracy in "
             "time against the budget](polydom-scenes.svg)"
         )
-    return "\n\n".join(lines)
+    return "\n\n".join(made)
+
+
+def draw(results: dict[str, Any]) -> None:
+    """Write the pictures that these results allow."""
+    if _has_synthetic(results):
+        _draw_synthetic(results["synthetic"], results["figures"])
+    if _has_scenes(runs := list(results.get("scenes", {}).values())):
+        _draw_scenes(runs)
 
 
 def _draw_synthetic(trained: list[dict[str, Any]], made: dict[str, Any]) -> None:
@@ -156,7 +169,7 @@ def _draw_synthetic(trained: list[dict[str, Any]], made: dict[str, Any]) -> None
             axis.legend(fontsize=7)
             if line:
                 axis.set_xlabel("budget" if k == 3 else "features")
-    save(figure, FOLDER / "polydom-synthetic.svg")
+    save(figure, PAGES / "polydom-synthetic.svg")
 
 
 def _draw_scenes(runs: list[dict[str, Any]]) -> None:
@@ -191,4 +204,4 @@ def _draw_scenes(runs: list[dict[str, Any]]) -> None:
     axes[3].set_title("accuracy in time, CPU clock")
     axes[3].set_xlabel("budget in ms")
     axes[3].legend(fontsize=7)
-    save(figure, FOLDER / "polydom-scenes.svg")
+    save(figure, PAGES / "polydom-scenes.svg")

@@ -4,22 +4,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks import polydom_figures
 
-__all__ = ["write_page"]
+__all__ = ["page"]
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "benchmarks" / "polydom.md"
 ALIKE = "hybrid, alike for all answers"
 GOALS = {"f0": 9, "f2": 140, "all": 215}
 
 HEAD = """# An index of sensor sets by item size and budget
 
-`python -m benchmarks.polydom page` writes this page; `benchmarks/scene_extractors.py` records extraction times, and the tables are drawn from the record.
+`python -m benchmarks render polydom` writes this page; `benchmarks/scene_extractors.py` records extraction times, and the tables are drawn from the record.
 The method is that of "Indexing Cost Sensitive Prediction" (Battle et al. 2014), [as we read it](../math-items.md#16-poly-dom-an-index-by-item-size-and-budget), with a stronger pruning rule and an any-time plan of our own.
 
 **What the search is for.** It saves trainings, and pays where a classifier takes seconds or minutes to train.
@@ -38,15 +36,15 @@ For scenes, where they were run: sets trained and entries of the index against t
 """
 
 
-def write_page(results: dict[str, Any]) -> None:
-    """Write docs/benchmarks/polydom.md; parts that were not run are left out."""
+def page(results: dict[str, Any]) -> str:
+    """The page; parts that were not run are left out."""
     parts = [HEAD]
     for key, write in (("synthetic", _synthetic), ("speed", _speed), ("scenes", _scenes)):
         if results.get(key):
             parts.append(write(results[key]))
-    if pictures := polydom_figures.draw(results):
+    if pictures := polydom_figures.lines(results):
         parts.append(PICTURES + pictures + "\n")
-    PAGE.write_text("\n".join(parts))
+    return "\n".join(parts)
 
 
 def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Power cuts within each routine that writes: how many states, how many wrong, and what each flush is there for.
 
-    python benchmarks/power_cuts.py [--seconds 60] [--seed 0] [--only outbox] [--out benchmarks/results/power_cuts.json]
-    python benchmarks/power_cuts.py --only lives [--lives 10000]
+    python -m benchmarks run power_cuts [--seconds 60] [--seed 0] [--only outbox]
+    python -m benchmarks run power_cuts --only lives [--lives 10000]
 
 Random runs of each routine are cut at every call; ``tests/helpers/edge/power_cuts.py`` says which states a cut may
 leave. Then every kind of flush, and every kind of rename, is left out in turn, until a state is wrong.
@@ -11,10 +11,9 @@ Lives of a store from an empty folder (``tests/helpers/edge/store_lives.py``) sa
 
 from __future__ import annotations
 
-import json
+import argparse
 import os
 import platform
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -24,10 +23,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
-from pages import ROOT, markdown, options, results
 
-sys.path.insert(0, str(ROOT))
-
+from benchmarks.pages import markdown
 from tests.helpers.edge import store_lives
 from tests.helpers.edge.cut_runs import Cuts
 from tests.helpers.edge.identity_cuts import identity_runs, without_openssl
@@ -36,7 +33,6 @@ from tests.helpers.edge.store_cuts import MEMORY, store_runs
 from tests.helpers.edge.update_cuts import update_runs
 from tests.helpers.flash_cuts import ImageCuts, folder_runs
 
-PAGE = ROOT / "docs" / "benchmarks" / "power_cuts.md"
 TRIES = 8  # runs until a missing call counts as not found
 MOST_S = 10.0  # for one missing call
 LIVES_OF_WORSE = 200  # of stores in which one rule is another one
@@ -63,7 +59,7 @@ ROUTINES: dict[str, tuple[Make, float]] = {  # and their share of the time
 }
 HEAD = """# Power cuts
 
-`python benchmarks/power_cuts.py` wrote this page.
+`python -m benchmarks run power_cuts` wrote this page.
 It runs random steps of each routine that writes.
 At every call that changes a file or a name the power fails, in every combination of what was not flushed: a name is \
 there or not, a file is old, cut off, or zeros in part.
@@ -91,8 +87,8 @@ place:
 LIVES = """
 ## A bundle that has worked
 
-`python benchmarks/power_cuts.py --only lives` lives **{lives:,} random sequences** of a device from an empty folder \
-on, with the real store, its runs and its updates over the air.
+`python -m benchmarks run power_cuts --only lives` lives **{lives:,} random sequences** of a device from an empty \
+folder on, with the real store, its runs and its updates over the air.
 They have {events:,} events: {offer:,} offers over the air, {put:,} bundles put by hand, {start:,} starts, {stop:,} \
 stops, {kill:,} kills, and others; {cuts:,} times the power went at a write, or a check killed the process.
 The bundles are good ones, ones whose audits nobody answers, ones that lack one sensor or all, crash at once or later, \
@@ -235,29 +231,21 @@ def page(measured: dict[str, Any]) -> str:
     )
 
 
-def main() -> None:
-    """Measure and write the page."""
-    parser = options(__doc__, "power_cuts")
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of its own."""
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--lives", type=int, default=10_000, help="random sequences of a store's life")
     parser.add_argument(
         "--only", default="", metavar="NAME", help="routines whose names begin so; others stay as they are"
     )
-    args = parser.parse_args()
-    before = json.loads(args.out.read_text()) if args.only else {"rows": {}}
-
-    def together() -> dict[str, Any]:
-        if args.only == "lives":
-            return {**before, "lives": lives(args.lives, args.seed)}
-        now = measure(args.seconds, args.seed, args.only)
-        figures = before["lives"] if args.only else lives(args.lives, args.seed)
-        return {**now, "rows": {**before["rows"], **now["rows"]}, "lives": figures}
-
-    measured = results(args, together)
-    PAGE.write_text(page(measured))
-    print(page(measured))
 
 
-if __name__ == "__main__":
-    main()
+def run(args: Any) -> dict[str, Any]:
+    """Measure all, or some beside what was measured before."""
+    before = args.known() if args.only else {"rows": {}}
+    if args.only == "lives":
+        return {**before, "lives": lives(args.lives, args.seed)}
+    now = measure(args.seconds, args.seed, args.only)
+    figures = before["lives"] if args.only else lives(args.lives, args.seed)
+    return {**now, "rows": {**before["rows"], **now["rows"]}, "lives": figures}

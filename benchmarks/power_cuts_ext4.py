@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Power cuts on a real ext4: every write and flush that reaches the disk, and what the next mount finds.
 
-    sudo python benchmarks/power_cuts_ext4.py [--states 1000] [--seconds 200] [--out ...] [--render]
+    sudo python -m benchmarks run power_cuts_ext4 [--states 1000] [--seconds 200]
 
 Six updates of a store, commits of an outbox and two flashes of a root run on an ext4 on a loop device over
 ``logged_image.py``. A state is the image after any number of the logged writes, of which some since the last flush are
@@ -12,6 +12,7 @@ must be found. Needs root, e2fsprogs, fuse3 and mfusepy.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import platform
@@ -28,11 +29,8 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from logged_image import FLUSH, NAME, records
-from pages import ROOT, markdown, options, results
-
-sys.path.insert(0, str(ROOT))
-
+from benchmarks.logged_image import FLUSH, NAME, records
+from benchmarks.pages import markdown
 from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.fleet.outbox import file as outbox_file
 from hardcase_edge.fleet.store.folder import Store
@@ -41,14 +39,13 @@ from tests.helpers.edge.outbox_cuts import RUNS, commits, seen_in
 from tests.helpers.edge.store_cuts import MEMORY, view_of
 from tests.helpers.flash_cuts import is_root_right, root_flashes, root_seen
 
-PAGE = ROOT / "docs" / "benchmarks" / "power_cuts_ext4.md"
 IMAGE_BYTES = 16 * 1024 * 1024
 UPDATES = 6
 BUNDLE_BYTES = 200_000
 NORMAL = tuple(s.replace("synchronous=FULL", "synchronous=NORMAL") for s in outbox_file.SETTINGS)
 HEAD = """# Power cuts on ext4
 
-`sudo python benchmarks/power_cuts_ext4.py` wrote this page, on one core of {machine} with Linux {linux}.
+`sudo python -m benchmarks run power_cuts_ext4` wrote this page, on one core of {machine} with Linux {linux}.
 Six updates of a store (put, start, passed; bundles of 200 KB), and {runs} starts of a device with an outbox that \
 commits records and removes acknowledged ones, and two flashes of a mounted root, each \
 run on an ext4, whose disk is a file that logs every write and flush.
@@ -81,7 +78,7 @@ class Scenario:
     is_right: Callable[[Any, set[Any]], bool]
 
 
-def run(*words: object) -> str:
+def call(*words: object) -> str:
     """A command that must succeed."""
     return subprocess.run(list(map(str, words)), check=True, capture_output=True, text=True).stdout.strip()
 
@@ -89,15 +86,15 @@ def run(*words: object) -> str:
 @contextlib.contextmanager
 def mounted(image: Path, folder: Path) -> Iterator[Path]:
     """An ext4 on a loop device over a file, unmounted behind the block."""
-    loop = run("losetup", "--find", "--show", image)
+    loop = call("losetup", "--find", "--show", image)
     try:
-        run("mount", "-t", "ext4", loop, folder)
+        call("mount", "-t", "ext4", loop, folder)
         try:
             yield folder
         finally:
-            run("umount", folder)
+            call("umount", folder)
     finally:
-        run("losetup", "--detach", loop)
+        call("losetup", "--detach", loop)
 
 
 @contextlib.contextmanager
@@ -111,7 +108,7 @@ def logged(image: Path, log: Path, folder: Path) -> Iterator[Path]:
             time.sleep(0.01)
         yield folder / NAME[1:]
     finally:
-        run("umount", folder)
+        call("umount", folder)
         server.wait(10)
 
 
@@ -216,7 +213,7 @@ def measure(n: int, seed: int, seconds: float) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
         work, image = Path(folder), Path(folder) / "image"
         image.write_bytes(bytes(IMAGE_BYTES))
-        run("mkfs.ext4", "-q", "-F", "-b", "1024", "-J", "size=1", image)
+        call("mkfs.ext4", "-q", "-F", "-b", "1024", "-J", "size=1", image)
 
         def part(scenario: Scenario, share: int) -> dict[str, Any]:
             return states(work, image, scenario, n // share, seed, seconds / share)
@@ -243,9 +240,8 @@ def page(measured: dict[str, Any]) -> str:
     return HEAD.format(**measured, runs=RUNS) + markdown(titles, rows) + "\n"
 
 
-def main() -> None:
-    """Measure and write the page."""
-    parser = options(__doc__, "power_cuts_ext4")
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of its own."""
     parser.add_argument("--states", type=int, default=1_000)
     parser.add_argument(
         "--seconds",
@@ -254,12 +250,9 @@ def main() -> None:
         help="of the states that must be right; half as many more for the others",
     )
     parser.add_argument("--seed", type=int, default=0)
-    args = parser.parse_args()
+
+
+def run(args: Any) -> Any:
+    """Measure."""
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(2))  # unmounts what is mounted
-    measured = results(args, lambda: measure(args.states, args.seed, args.seconds))
-    PAGE.write_text(page(measured))
-    print(page(measured))
-
-
-if __name__ == "__main__":
-    main()
+    return measure(args.states, args.seed, args.seconds)

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How often a promise holds: many draws of calibration rows from populations whose true figures are known.
 
-    python benchmarks/promise.py [--draws 1000] [--out benchmarks/results/promise.json]
-    python benchmarks/promise.py --render       # only write docs/benchmarks/promise.md again from the JSON
+    python -m benchmarks run promise [--draws 1000]
 
 A population is a table of what each policy does on each case. Calibration rows are drawn from it with replacement, so
 that the truth is the population's own share, exactly. Beside the promise stands the naive rule: the cheapest policy
@@ -11,7 +10,7 @@ whose figures on the same rows are within the terms.
 
 from __future__ import annotations
 
-import sys
+import argparse
 import tempfile
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import stats
 
+from benchmarks.pages import ROOT
 from hardcase_edge.more.fronts.front import Judged
 from hardcase_export.drafts.front import Point, read_front
 from hardcase_export.drafts.rows import read_rows
@@ -35,10 +35,7 @@ if TYPE_CHECKING:
 
     from hardcase_export.integers.point import IntegerPoint
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
 EXAMPLE = ROOT / "examples" / "hydraulic" / "hardcase.toml"
-PAGE = ROOT / "docs" / "benchmarks" / "promise.md"
 HEAD = """# How often a promise holds
 
 `make bench NAME=promise` (`benchmarks/promise.py`) writes this page.
@@ -322,25 +319,29 @@ def page(measured: dict[str, Any]) -> str:
 def measure(draws: int) -> dict[str, Any]:
     """Every scenario, the rig's among them."""
     with tempfile.TemporaryDirectory() as folder:
-        return run(scenarios(rig(Path(folder))), draws)
+        return each(scenarios(rig(Path(folder))), draws)
 
 
-def main() -> None:
-    """Run, print each row as it is done, write JSON and Markdown; fail if a promise is broken oftener than it may."""
-    from benchmarks.pages import options, results
-
-    parser = options(__doc__, "promise")
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of its own."""
     parser.add_argument("--draws", type=int, default=1000)
-    args = parser.parse_args()
-    measured = results(args, lambda: measure(args.draws))
-    PAGE.write_text(page(measured))
-    print(f"written: {PAGE.relative_to(ROOT)}")
-    bad = [name for name, r in measured.items() if name != MISUSE and r["promise"]["broken"] > allowed(r)]
-    if bad:
-        raise SystemExit(f"broken oftener than delta says, and than chance allows once in 1,000: {', '.join(bad)}")
 
 
-def run(cases: dict[str, tuple[Any, ...]], draws: int) -> dict[str, Any]:
+def run(args: Any) -> Any:
+    """Measure, and print each row as it is done."""
+    return measure(args.draws)
+
+
+def problems(measured: dict[str, Any]) -> list[str]:
+    """Promises that were broken oftener than they may be."""
+    return [
+        f"{name}: broken oftener than delta says, and than chance allows once in 1,000"
+        for name, r in measured.items()
+        if name != MISUSE and r["promise"]["broken"] > allowed(r)
+    ]
+
+
+def each(cases: dict[str, tuple[Any, ...]], draws: int) -> dict[str, Any]:
     """Every scenario, printed as it is done."""
     from benchmarks.pages import provenance
     from benchmarks.promise_peer import Controller, can_be_asked
@@ -357,7 +358,3 @@ def run(cases: dict[str, tuple[Any, ...]], draws: int) -> dict[str, Any]:
 def allowed(result: dict[str, Any]) -> int:
     """How many broken promises chance brings, but once in 1,000 runs, if each breaks with probability delta."""
     return int(stats.binom.ppf(0.999, result["promise"]["draws"], result["terms"]["delta"]))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The synthetic data of Xu et al. (2014), 6.1, on which a tree of classifiers is exact at a cost of 12.
 
-    python -m benchmarks.quadrants [--seeds 10] [--slope 3]
+    python -m benchmarks run quadrants [--seeds 10] [--slope 3]
 
 Labels lie around -15, -5, 5 and 15, one mean for each quadrant of a plane. Two cheap features are the signs, which name
 the quadrant; four dear ones are the label itself in their own quadrant, and another row's label elsewhere. It prints,
@@ -12,14 +12,14 @@ from which ``benchmarks/cstc.py`` writes its page.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from benchmarks.pages import read
 from hardcase_train.methods.cstc.descent import initial, jointly, prices_of, settled
 from hardcase_train.methods.cstc.fit import has_by_then
 from hardcase_train.methods.cstc.objective import Objective, Rule, Weights, payers_of
@@ -27,9 +27,8 @@ from hardcase_train.methods.cstc.shape import tree
 from hardcase_train.methods.cstc.zeros import sparse
 from hardcase_train.policy.losses import SquaredLoss
 
-__all__ = ["COSTS", "QUADRANTS", "RESULTS", "cascade_cost", "exits_of", "fitted_path", "lines", "quadrants"]
+__all__ = ["COSTS", "QUADRANTS", "cascade_cost", "exits_of", "fitted_path", "lines", "quadrants"]
 
-RESULTS = Path(__file__).resolve().parent / "results" / "quadrants.json"
 COSTS = (1.0, 1.0, 10.0, 10.0, 10.0, 10.0)
 QUADRANTS = (-15.0, -5.0, 5.0, 15.0)  # mean label of each
 N_ROWS = 400
@@ -86,7 +85,8 @@ def exact_cost(seed: int, slope: float) -> float:
 
 def lines() -> list[str]:
     """What the page says of the runs so far."""
-    if not RESULTS.exists():
+    known = read("quadrants")
+    if not known:
         return []
     made = [
         "## Four quadrants, the synthetic data of the paper", "",
@@ -96,26 +96,25 @@ def lines() -> list[str]:
         f"{cascade_cost():g} at best.", "",
         "| slope of the sigmoid | seeds | without an error on test rows | their mean cost |", "|---|---|---|---|",
     ]  # fmt: skip
-    for slope, costs in json.loads(RESULTS.read_text()).items():
+    for slope, costs in known.items():
         exact = [cost for cost in costs if cost is not None]
         shown = "-" if not exact else " to ".join(f"{cost:g}" for cost in sorted({min(exact), max(exact)}))
         made.append(f"| {slope} | {len(costs)} | {len(exact)} | {shown} |")
     return [*made, ""]
 
 
-def main() -> None:
-    """Run and write."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=10)
+SEEDS = 10
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of its own."""
     parser.add_argument("--slope", type=float, default=3.0, help="of the sigmoid; 1 is the paper's")
-    args = parser.parse_args()
+
+
+def run(args: Any) -> dict[str, Any]:
+    """Run; ``python -m benchmarks render cstc`` shows it."""
     costs = [exact_cost(seed, args.slope) for seed in range(args.seeds)]
     for seed, cost in enumerate(costs):
         print(f"seed {seed}: exact at {cost:g}; the fixed set needs {sum(COSTS):g}, a cascade {cascade_cost():g}")
-    known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    known[f"{args.slope:g}"] = [cost if math.isfinite(cost) else None for cost in costs]
-    RESULTS.write_text(json.dumps(dict(sorted(known.items()))) + "\n")
-
-
-if __name__ == "__main__":
-    main()
+    known = args.known() | {f"{args.slope:g}": [cost if math.isfinite(cost) else None for cost in costs]}
+    return dict(sorted(known.items()))

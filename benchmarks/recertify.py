@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Promises tested again by audits: 200 simulated deployments with drift at a random time, and 200 without.
 
-    python benchmarks/recertify.py [--build build/rig] [--confirm build/rig-1] [--lives 200] [--out JSON] [--render]
+    python -m benchmarks run recertify [--build build/rig] [--confirm build/rig-1] [--lives 200]
 
 The policy is a cascade of the rig (quick effort; the build is trained if it is not there), and cases are test rows,
 drawn with replacement. Drift is a sensor whose readings are off; f0 is asked with the same readings. What program and
@@ -13,7 +13,7 @@ run once, when it was finished.
 
 from __future__ import annotations
 
-import json
+import argparse
 import math
 import tempfile
 from itertools import pairwise
@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from forwarding import Answers, Drift, followed, section
-from monitoring import beside_mapie, monitoring_section
-from pages import ROOT, command, markdown, options, results
 
+from benchmarks.forwarding import Answers, Drift, followed, section
+from benchmarks.monitoring import beside_mapie, monitoring_section
+from benchmarks.pages import ROOT, command, markdown
 from hardcase_cloud.answer.onnx_model import Hpc
 from hardcase_edge.base.change import Change, stake_at, stakes
 from hardcase_edge.bundle.load import Loaded, load_bundle
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 CONFIG = ROOT / "examples" / "hydraulic" / "hardcase.toml"
-PAGE = ROOT / "docs" / "benchmarks" / "recertify.md"
 WISH = ("--max-loss", "0", "--method", "cascade")  # which forwards some cases, so that it promises an agreement
 CONFIRM = ("--max-loss", "0", "--method", "adapt-gbrt")  # of the build of seed 1, whose cascades forward nothing
 DECISIONS = 200_000  # of a life; at one a minute 139 days
@@ -245,7 +244,7 @@ def page(measured: dict[str, Any]) -> str:
     false = sum(life["found"] is not None and life["found"] < life["at"] for life in with_drift)
     false += sum(life["broken"] for life in without)
     text = (
-        "# Promises tested again\n\n`python benchmarks/recertify.py` wrote this page.\n"
+        "# Promises tested again\n\n`python -m benchmarks run recertify` wrote this page.\n"
         "The largest stake and the bound of 1 % were lowered after a run of these same lives had had one false alarm "
         "at 5 %.\n\n"
         f"A bundle of the rig promises that f0 agrees with at least {measured['promised']:.4f} of its local answers; "
@@ -307,24 +306,22 @@ def _mean(values: list[float]) -> str:
     return f"{np.mean(values):,.0f}" if values else ""
 
 
-def main() -> None:
-    """Measure, print, write JSON and Markdown."""
-    parser = options(__doc__, "recertify")
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of its own."""
     parser.add_argument("--build", type=Path, default=ROOT / "build" / "rig")
     parser.add_argument("--confirm", type=Path, default=ROOT / "build" / "rig-1", help="of seed 1")
     parser.add_argument("--lives", type=int, default=200)
     parser.add_argument("--small", action="store_true", help="measure small shares alone, beside what was measured")
     parser.add_argument("--forward", action="store_true", help="measure the rule alone, beside what was measured")
     parser.add_argument("--monitoring", action="store_true", help="measure beside MAPIE alone, likewise")
-    args = parser.parse_args()
-    before = json.loads(args.out.read_text()) if args.small or args.forward or args.monitoring else {}
+
+
+def run(args: Any) -> Any:
+    """Measure all, or some beside what was measured before."""
+    if not (args.small or args.forward or args.monitoring):
+        return measure(args.build, args.confirm, args.lives)
+    before = args.known()
     before |= {"small": [_small(m) for m in BOUNDS]} if args.small else {}
     before |= {"forward": forwarded(args.build, args.confirm)} if args.forward else {}
     before |= {"monitoring": beside_mapie(args.lives)} if args.monitoring else {}
-    text = page(results(args, lambda: before or measure(args.build, args.confirm, args.lives)))
-    PAGE.write_text(text)
-    print(text)
-
-
-if __name__ == "__main__":
-    main()
+    return before

@@ -12,13 +12,12 @@ import math
 import platform
 import time
 from collections.abc import Callable
-from pathlib import Path
 from random import Random
 from typing import Any
 
 import numpy as np
 
-from benchmarks.pages import markdown, options, results
+from benchmarks.pages import ROOT, markdown
 from hardcase_cloud.rollout.waves.quality import STRICTER
 from hardcase_cloud.sim.fleet.scenario import Scenario, parse_scenario, read_scenario
 from hardcase_cloud.sim.replay.toy import N_ROWS, agrees, make_rows, row_number
@@ -27,8 +26,6 @@ from hardcase_edge.base.betting import MANY
 from hardcase_export.picking.risk_test import Counts, certain_bound, forward_bet, p_error
 from tests.helpers.cloud.replay_faults import FAULTS
 
-ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "benchmarks" / "replay.md"
 EXAMPLES = ROOT / "examples" / "fleet"
 SEED = 7
 MOST_CPU_S = 60.0  # within which a seed finds a safeguard that is missing
@@ -68,7 +65,8 @@ share = 0.02
 """
 HEAD = """# A fleet in virtual time
 
-`python -m benchmarks.replay` wrote this page; [the fleet](../fleet.md) says what a replay is and which rules it checks.
+`python -m benchmarks run replay` wrote this page; [the fleet](../fleet.md) says what a replay is and which rules it \
+checks.
 Times are of the processor, of one core; the machine had other work to do.
 The parts were measured one at a time (`--only`).
 On a slower machine the million took 41 to 47 s.
@@ -275,16 +273,16 @@ def ends(runs: list[dict[str, Any]]) -> str:
     return ", ".join(f"{states.count(state)} {state}" for state in sorted(set(states)))
 
 
-def main() -> None:
-    """Measure, and write the page."""
-    parser = options(__doc__.split("\n")[0], "replay")
-    parser.add_argument("--seeds", type=int, default=20, help="of each kind (default %(default)s)")
+SEEDS = 20
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of its own."""
     parser.add_argument(
         "--only", metavar="PART", help="measure million, small, teeth, crashing, worse, good or odds alone"
     )
-    args = parser.parse_args()
-    PAGE.write_text(page(results(args, lambda: measure(args))), encoding="utf-8")
 
 
-if __name__ == "__main__":
-    main()
+def run(args: Any) -> Any:
+    """Measure."""
+    return measure(args)

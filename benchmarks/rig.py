@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The hydraulic rig: every target, paired seeds, f0 and both baselines beside every policy.
 
-    python benchmarks/rig.py [--seeds 10] [--targets accumulator_bar ...] [--out benchmarks/results/rig.json]
-    python benchmarks/rig.py --render       # only write docs/benchmarks/rig.md again from the JSON
+    python -m benchmarks run rig [--seeds 10] [--targets accumulator_bar ...]
 
 A run that was stopped goes on where it was: finished seeds are in the JSON; ``--fresh`` begins anew.
 
@@ -15,27 +14,22 @@ the parameters of every pick. Intervals are 95 % (Student's t over the seeds) of
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from pages import provenance
-
+from benchmarks.pages import ROOT, provenance
 from hardcase.training import seeds
 from hardcase.training.seeds import picked, summarise
 from hardcase_train.data.config import read_config
 from hardcase_train.sweep.train import learn
 from hardcase_train.tasks.task import make_task
 
-ROOT = Path(__file__).resolve().parent.parent
 EXAMPLE = ROOT / "examples" / "hydraulic" / "hardcase.toml"
 TARGETS = ("cooler_condition_pct", "valve_condition_pct", "pump_leakage", "accumulator_bar", "stable_flag")
 METHODS = ("static", "cascade", "adapt-gbrt", "dag")
 MAX_LOSS = 0.005
 RATIO = 0.9  # of the cheaper baseline's cost, to reach
 DAG_RATIO = 0.85  # the same by "dag"
-PAGE = ROOT / "docs" / "benchmarks" / "rig.md"
 HEAD = """# The hydraulic rig: every target
 
 `make bench NAME=rig` (`benchmarks/rig.py`) writes this page.
@@ -82,43 +76,37 @@ def verdict(good: dict[str, dict[str, Any]]) -> list[str]:
 
 
 def page(results: dict[str, Any]) -> str:
-    """The Markdown page of all targets."""
-    texts = []
-    for target, result in results.items():
+    """The page of all targets, once all have been run."""
+    texts, done = [], results["targets"]
+    if set(done) != set(TARGETS):
+        return ""
+    for target in TARGETS:
+        result = done[target]
         for row in (row for run in result["runs"] for row in run.values()):
             row.setdefault("total", row["cost"])  # errors cost nothing here; older records say so by leaving it out
         texts.append(table(target, summarise(result["runs"]), len(result["runs"])))
     return f"{HEAD}\n" + "\n\n".join(texts) + "\n"
 
 
-def main() -> None:
-    """Run, print each table as it is done, write JSON and Markdown."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=3)
+SEEDS = 3
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of its own."""
     parser.add_argument("--targets", nargs="+", default=TARGETS)
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "rig.json")
-    parser.add_argument("--fresh", action="store_true", help="run again what is there")
-    parser.add_argument("--render", action="store_true", help="write the page from the JSON, train nothing")
-    args = parser.parse_args()
-    is_new = args.fresh or not args.out.exists()
-    results: dict[str, Any] = {} if is_new else json.loads(args.out.read_text())["targets"]
-    for target in () if args.render else args.targets:
+
+
+def run(args: Any) -> dict[str, Any]:
+    """Run the seeds that are not there yet, and print each table."""
+    results: dict[str, Any] = args.known().get("targets", {})
+    for target in args.targets:
         runs = results.get(target, {"runs": []})["runs"]
         made_with = results.get(target, {}).get("with", [None] * len(runs))
         for seed in range(len(runs), args.seeds):
             runs.append(run_seed(target, seed))
             made_with.append(provenance())
             results[target] = {"rows": summarise(runs), "runs": runs, "with": made_with}
-            args.out.parent.mkdir(parents=True, exist_ok=True)
-            said = {"max_loss": MAX_LOSS, "targets": results}
-            args.out.write_text(json.dumps(said, indent=1, sort_keys=True) + "\n")
+            args.save({"max_loss": MAX_LOSS, "targets": results})
             print(f"{target}, seed {seed}", flush=True)
         print(table(target, results[target]["rows"], len(runs)), flush=True)
-    if set(results) == set(TARGETS):
-        PAGE.parent.mkdir(parents=True, exist_ok=True)
-        PAGE.write_text(page({t: results[t] for t in TARGETS}))
-        print(f"written: {PAGE.relative_to(ROOT)}")
-
-
-if __name__ == "__main__":
-    main()
+    return {"max_loss": MAX_LOSS, "targets": results}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two targets of the hydraulic rig as numbers: R² and cost of policies beside a regressor as f0, over seeds.
 
-    python -m benchmarks.rig_values [--seeds 10] [--targets accumulator_bar ...]     render: --seeds 0
+    python -m benchmarks run rig_values [--seeds 10] [--targets accumulator_bar ...]
 
 Finished seeds are in the JSON and are not run again. Points are picked on judged rows: of those whose mean cost there
 is within a share of f0's cost the best. The page has their figures on test rows, as means over seeds, with 95 %
@@ -11,19 +11,17 @@ intervals (Student's t) of the paired difference to f0.
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy import stats
 
+from benchmarks.pages import ROOT
 from hardcase_train.data.config import read_config
 from hardcase_train.sweep.train import learn
 from hardcase_train.tasks.task import make_task
 
-ROOT = Path(__file__).resolve().parent.parent
 EXAMPLE = ROOT / "examples" / "hydraulic" / "hardcase.toml"
 RESULTS, PAGE = ROOT / "benchmarks" / "results" / "rig_values.json", ROOT / "docs" / "benchmarks" / "rig_values.md"
 TARGETS = ("accumulator_bar", "valve_condition_pct")
@@ -32,7 +30,7 @@ SHARES = (0.02, 0.05, 0.1, 0.2, 0.5)  # of f0's cost
 GOAL, GOAL_SHARE = 0.010, 0.2  # R² below f0's, and the share of its cost
 HEAD = """# The rig as regression
 
-`python -m benchmarks.rig_values` writes this page.
+`python -m benchmarks run rig_values` writes this page.
 
 Each target and seed has a random split, f0 (300 extremely randomised trees of scikit-learn) and every method trained \
 with the effort `quick`.
@@ -95,21 +93,21 @@ def page(results: dict[str, Any]) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def main() -> None:
-    """Run, and write JSON and page after each seed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=10)
+SEEDS = 10
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of its own."""
     parser.add_argument("--targets", nargs="+", choices=TARGETS, default=list(TARGETS))
-    args = parser.parse_args()
-    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+
+
+def run(args: Any) -> dict[str, Any]:
+    """Run the seeds that are not there yet."""
+    results = args.known()
     for target in args.targets:
         runs = results.setdefault(target, [])
         for seed in range(len(runs), args.seeds):
             runs.append(run_seed(target, seed))
-            RESULTS.write_text(json.dumps(results) + "\n")
+            args.save(results)
             print(f"{target}, seed {seed}", flush=True)
-    PAGE.write_text(page(results))
-
-
-if __name__ == "__main__":
-    main()
+    return results

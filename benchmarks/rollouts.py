@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Roll-outs to 10,000 devices in virtual time: a bundle that crashes, one that is worse by three points, a good one.
 
-    python benchmarks/rollouts.py [--devices 10000] [--seeds 20] [--out FILE] [--render]
+    python -m benchmarks run rollouts [--devices 10000] [--seeds 20]
 
 The machine is the product's; devices are a table of delays here: each comes online, loads, tries the bundle and audits
 at random times. A step is a minute. Faults of networks and processes are another benchmark's.
@@ -12,19 +12,14 @@ from __future__ import annotations
 import argparse
 import heapq
 import random
-import sys
 import time
 from collections import Counter
 from typing import Any
 
-from pages import ROOT, markdown, options, results
-
-sys.path.insert(0, str(ROOT))
-
+from benchmarks.pages import markdown
 from hardcase_cloud.rollout.waves.machine import ABORTED, DONE, GOOD, ROLLED_BACK, TRIAL, Rollout
 from hardcase_cloud.rollout.waves.plan import Plan
 
-PAGE = ROOT / "docs" / "benchmarks" / "rollouts.md"
 AGREEMENT, SHORT = 0.95, 0.03
 AUDITS_A_DAY = 24  # of a device
 DAY_S, STEP_S = 86_400.0, 60.0
@@ -35,7 +30,7 @@ KINDS = {
 }
 HEAD = """# Roll-outs
 
-`python benchmarks/rollouts.py` wrote this page: {devices:,} devices in virtual time, {seeds} seeds of each bundle.
+`python -m benchmarks run rollouts` wrote this page: {devices:,} devices in virtual time, {seeds} seeds of each bundle.
 
 The canary has 1 % of the devices, waves grow by 4, and a roll-out ends above 5 % of failures among at least 10 devices.
 Each device audits {audits} decisions a day; the tolerance is two points.
@@ -87,8 +82,8 @@ def measure(n: int, seeds: int) -> dict[str, Any]:
     return {"devices": n, "seeds": seeds, "cpu_s": time.process_time() - began, "runs": runs}
 
 
-def render(data: dict[str, Any]) -> None:
-    """Write the page."""
+def page(data: dict[str, Any]) -> str:
+    """The page."""
     n, seeds, canary = data["devices"], data["seeds"], max(1, data["devices"] // 100)
     rows = []
     for kind, runs in data["runs"].items():
@@ -107,17 +102,21 @@ def render(data: dict[str, Any]) -> None:
         )
     titles = ["the bundle", "ends", "devices released, most", "hours, median", "audits, median", "goal"]
     text = HEAD.format(devices=n, seeds=seeds, audits=AUDITS_A_DAY) + markdown(titles, rows)
-    text += (
+    return text + (
         "\n\nA good bundle that fails on some devices ends as incomplete: all devices have ended, and those on "
         "which it failed run what they ran before.\n"
         f"All roll-outs together took {data['cpu_s']:.0f} s of processor time.\n"
     )
-    PAGE.write_text(text, encoding="utf-8")
 
 
-if __name__ == "__main__":
-    parser: argparse.ArgumentParser = options(__doc__, "rollouts")
+SEEDS = 20
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of its own."""
     parser.add_argument("--devices", type=int, default=10_000, help="in the group")
-    parser.add_argument("--seeds", type=int, default=20, help="of each bundle")
-    args = parser.parse_args()
-    render(results(args, lambda: measure(args.devices, args.seeds)))
+
+
+def run(args: Any) -> Any:
+    """Measure."""
+    return measure(args.devices, args.seeds)

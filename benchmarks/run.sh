@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Runs one benchmark, by the name of its script in this folder, after the packages that it needs: make bench NAME=edge
+# Runs one benchmark, by its name, after the packages that it needs: make bench NAME=edge
 set -eu
 PYTHON=.venv/bin/python
 name=${1:-}
@@ -13,12 +13,12 @@ if [ "$name" = stack ]; then # bytes of the stack of each function of the kernel
     cut -d: -f4 "$folder/k.su" | sort -k2 -rn
     exit
 fi
-[ -n "$name" ] && { [ -f "benchmarks/$name.py" ] || [ -f "benchmarks/$name/__main__.py" ]; } || {
-    echo "make bench NAME=..., a script of benchmarks/; docs/benchmarks/README.md says what each one measures"
-    exit 2
+[ -n "$name" ] || {
+    echo "make bench NAME=..., one of these:"
+    exec $PYTHON -m benchmarks list
 }
 case "$name" in
-ed25519 | edge | import | live_ebm | mcu | promise | synthetic)
+ed25519 | edge | import | mcu | promise | synthetic)
     $PYTHON -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
     ;;
 power_cuts_ext4) # on a disk that logs its writes
@@ -34,10 +34,5 @@ kserve) # MLServer, 326 MB, in an environment of its own
 esac
 quiet=
 [ "$name" != import ] || quiet="-W ignore" # of the libraries whose models it imports
-export PYTHONPATH=.:benchmarks # scripts import their neighbours and helpers of the tests
 # shellcheck disable=SC2086
-if [ -d "benchmarks/$name" ] || grep -qE '^ *from \.' "benchmarks/$name.py"; then
-    exec $PYTHON $quiet -m "benchmarks.$name" "$@"
-fi
-# shellcheck disable=SC2086
-exec $PYTHON $quiet "benchmarks/$name.py" "$@"
+exec $PYTHON $quiet -m benchmarks run "$name" "$@"

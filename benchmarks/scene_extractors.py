@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Thirteen image extractors of numpy, scipy and scikit-image, and what they take on images of four sizes.
 
-    HARDCASE_DATA=FOLDER python benchmarks/scene_extractors.py --out RECORD.npz
+    HARDCASE_DATA=FOLDER python -m benchmarks run scene_extractors RECORD.npz
 
 FOLDER holds ``scene15_gray96.npz``: X (n, 96, 96) uint8 and y (n,). The record holds the readings of every image at
 every size, and the time of every extractor on it by two clocks: the thread's own (CPU) and the wall's. Tables are drawn
@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy.fft import dctn
@@ -171,19 +172,17 @@ def record(images: np.ndarray) -> dict[str, np.ndarray]:
     return {**arrays, "cpu_ms": cpu / 1e6, "wall_ms": wall / 1e6, "sizes": np.array(SIZES), "names": np.array(names)}
 
 
-def main() -> None:
-    """Extract, time and write."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, required=True)
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of its own."""
+    parser.add_argument("record", type=Path, help="the file to write")
     parser.add_argument("--images", type=int, help="only the first of a shuffle")
-    args = parser.parse_args()
+
+
+def run(args: Any) -> None:
+    """Extract, time and write."""
     with np.load(Path(os.environ["HARDCASE_DATA"]) / "scene15_gray96.npz") as data:
         X, y = data["X"], data["y"]
     order = np.random.default_rng(0).permutation(len(y))[: args.images]
     began = time.perf_counter()
-    np.savez_compressed(args.out, **record(X[order]), y=y[order], image=order)
+    np.savez_compressed(args.record, **record(X[order]), y=y[order], image=order)
     print(f"{len(order)} images at {len(SIZES)} sizes in {time.perf_counter() - began:.0f} s")
-
-
-if __name__ == "__main__":
-    main()

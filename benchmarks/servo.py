@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Running budgets in virtual time: spending against the plan under steps of hardness, and accuracy at equal spending.
 
-    HARDCASE_DATA=FOLDER python benchmarks/servo.py [--seeds 50] [--only NAME] [--keep FOLDER] [--out FILE] [--render]
+    HARDCASE_DATA=FOLDER python -m benchmarks run servo [--seeds 50] [--only NAME] [--keep FOLDER]
 
 Two policies are trained on rows that no stream uses: room occupancy, and made readings of a drifting gas array. A
 stream draws its cases from the other rows: hard ones, on which the shipped policy spends more than in the mean, and
@@ -12,7 +12,7 @@ again, and keeps the figures of the other.
 
 from __future__ import annotations
 
-import json
+import argparse
 import subprocess
 import sys
 import tempfile
@@ -20,11 +20,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pages import options, results
-from servo_c import instructions
-from servo_cases import cases
-from servo_page import GOALS, PAGE, page
-from servo_streams import STEPS, one, prepare
+
+from benchmarks.servo_c import instructions
+from benchmarks.servo_cases import cases
+from benchmarks.servo_page import GOALS, page
+from benchmarks.servo_streams import STEPS, one, prepare
+
+__all__ = ["SEEDS", "arguments", "page", "run"]
 
 HOLDS = """
 import sys, tempfile, tracemalloc
@@ -72,20 +74,18 @@ def measure(seeds: int, folder: Path, only: str, before: dict[str, Any]) -> dict
     return out
 
 
-def main() -> None:
-    parser = options(__doc__, "servo")
-    parser.add_argument("--seeds", type=int, default=50)
+SEEDS = 50
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of its own."""
     parser.add_argument("--keep", type=Path)
     parser.add_argument("--only", default="", choices=("", "room occupancy", "gas drift"))
-    args = parser.parse_args()
+
+
+def run(args: Any) -> Any:
+    """Measure all, or one policy's streams beside what was measured before."""
     with tempfile.TemporaryDirectory() as holder:
         folder = args.keep or Path(holder)
         folder.mkdir(parents=True, exist_ok=True)
-        before = json.loads(args.out.read_text()) if args.only and args.out.is_file() else {}
-        r = results(args, lambda: measure(args.seeds, folder, args.only, before))
-    PAGE.write_text(page(r))
-    print(page(r))
-
-
-if __name__ == "__main__":
-    main()
+        return measure(args.seeds, folder, args.only, args.known() if args.only else {})

@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from pages import ROOT
+from benchmarks.pages import ROOT
 
 __all__ = ["instructions"]
 

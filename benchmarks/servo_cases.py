@@ -4,14 +4,10 @@
 from __future__ import annotations
 
 import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from pages import ROOT
-
-sys.path.insert(0, str(ROOT))
 
 __all__ = ["Case", "cases"]
 

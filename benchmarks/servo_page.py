@@ -5,17 +5,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from pages import ROOT, markdown
-from servo_streams import BASE, EVERY_S, HOURS, STEPS
+from benchmarks.pages import markdown
+from benchmarks.servo_streams import BASE, EVERY_S, HOURS, STEPS
 
-__all__ = ["GOALS", "PAGE", "page"]
+__all__ = ["GOALS", "page"]
 
-PAGE = ROOT / "docs" / "benchmarks" / "servo.md"
 GOALS = {"deviation": 0.03, "loss": 0.005}
 HEAD = """# Running budgets under steps of hardness
 
-`HARDCASE_DATA=FOLDER python benchmarks/servo.py` wrote this page; [budgets](../budgets.md) says what a running budget \
-is.
+`HARDCASE_DATA=FOLDER python -m benchmarks run servo` wrote this page; [budgets](../budgets.md) says what a running \
+budget is.
 The servo's gain was chosen on a simulation without rows, after runs of two of these seeds had been looked at.
 
 Streams of {hours} hours with a case each {every} s, {seeds} seeds each, in virtual time, on rows that no training saw.

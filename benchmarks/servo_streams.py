@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from servo_cases import Case
 
+from benchmarks.servo_cases import Case
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.bundle.prices import LEVEL, Prices
 from hardcase_edge.kernel.machine import decide, open_machine
@@ -76,7 +76,7 @@ def plan(world: World) -> int:
     return round((most + least) / 2 * 3600 / EVERY_S)
 
 
-def run(world: World, rows: np.ndarray, per_hour: int) -> tuple[np.ndarray, np.ndarray, float]:
+def spent(world: World, rows: np.ndarray, per_hour: int) -> tuple[np.ndarray, np.ndarray, float]:
     """Cost of each decision of the servo, whether it is right, and the most that was spent beyond the plan."""
     loaded = load_bundle(world.case.bundle)
     machine = open_machine(loaded.bundle.program, moved=world.prices.nodes)
@@ -128,7 +128,7 @@ def one(world: World, steps: tuple[int, ...], seed: int) -> dict[str, float]:
     rows = stream(world, steps, np.random.default_rng(seed))
     shipped = world.positions.index(world.prices.shipped * LEVEL)
     per_hour = plan(world)
-    cost, right, beyond = run(world, rows, per_hour)
+    cost, right, beyond = spent(world, rows, per_hour)
     since, hours = deviations(cost, per_hour)
     counts = np.bincount(rows, minlength=len(world.case.rows))
     total, accuracy = world.cost @ counts, world.right @ counts / len(rows)

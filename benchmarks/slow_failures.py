@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sensors that fail slowly: after how many decisions each is suspected, and what the rule is worth; cost of monitors.
 
-    python benchmarks/slow_failures.py [--build build/rig] [--out benchmarks/results/slow_failures.json] [--render]
+    python -m benchmarks run slow_failures [--build build/rig]
 
 The rig's pick (quick effort) decides test rows, drawn with replacement; each sensor that it buys fails in turn with a
 bias, noise, or by repeating one reading. Accuracy is that of the program alone, before and with the rule, which does
@@ -26,11 +26,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from device_instructions import KINDS as DEVICE_KINDS
-from device_instructions import device_side
-from pages import ROOT, command, markdown, options, results
-from recertify import bundle_of
 
+from benchmarks.device_instructions import KINDS as DEVICE_KINDS
+from benchmarks.device_instructions import device_side
+from benchmarks.pages import ROOT, command, markdown
+from benchmarks.recertify import bundle_of
 from hardcase_edge.bundle.load import Loaded
 from hardcase_edge.kernel.machine import decide, open_machine
 from hardcase_edge.more.drift.promise import Promise
@@ -38,7 +38,6 @@ from hardcase_edge.more.drift.watch import Watch
 from hardcase_export.integers.decide import readings_of
 from hardcase_export.picking.monitors import KINDS, failed_readings
 
-PAGE = ROOT / "docs" / "benchmarks" / "slow_failures.md"
 MOST = 2_000  # decisions of a run
 SEEDS = 5
 SIZES = (1.0, 3.0)  # standard deviations
@@ -76,7 +75,7 @@ class Rows:
         return float(np.mean([self.decide(k, dead)[0]["result"] == self.y[k] for k in range(len(self))]))
 
 
-def run(loaded: Loaded, rows: Rows, rng: np.random.Generator, n: int) -> tuple[int, int, str, frozenset[int]]:
+def alarms(loaded: Loaded, rows: Rows, rng: np.random.Generator, n: int) -> tuple[int, int, str, frozenset[int]]:
     """The first suspect, the decision at which it was named, why, and who counts as dead; -1 if there is none."""
     monitors = loaded.manifest.monitors
     assert monitors is not None
@@ -103,7 +102,7 @@ def measure(build: Path) -> dict[str, Any]:
     bought = sorted({s for k in range(len(sound)) for s in sound.decide(k, frozenset())[1]})
     kinds = [(kind, size) for kind in KINDS for size in (SIZES if kind != "stuck" else (0.0,))]
     failures = [_failure(loaded, X, y, s, *kind) for s in bought for kind in kinds]
-    alarms = [run(loaded, sound, np.random.default_rng(k), SOUND)[0] for k in range(SEEDS)]
+    alarms = [alarms(loaded, sound, np.random.default_rng(k), SOUND)[0] for k in range(SEEDS)]
     return {
         "accuracy": sound.accuracy(), "sensors": list(names), "bought": [names[s] for s in bought],
         "watched": [names[r.sensor] for r in monitors.residuals], "dead": [names[s] for s in monitors.treat_as_dead],
@@ -126,7 +125,7 @@ def _failure(loaded: Loaded, X: np.ndarray, y: np.ndarray, s: int, kind: str, si
     program, names = loaded.machine.program, loaded.manifest.sensors
     rng = np.random.default_rng(s)
     rows = Rows(loaded, failed_readings(X, program.sensors[s].features, kind, rng, size), y)
-    runs = [run(loaded, rows, np.random.default_rng(k), MOST) for k in range(SEEDS)]
+    runs = [alarms(loaded, rows, np.random.default_rng(k), MOST) for k in range(SEEDS)]
     named = [at for sensor, at, *_ in runs if sensor == s]
     wrong = [names[sensor] for sensor, *_ in runs if sensor not in (s, -1)]
     acted = [dead for *_, dead in runs]
@@ -197,7 +196,7 @@ def _modules() -> int:
 def page(measured: dict[str, Any]) -> str:
     """The Markdown page."""
     text = (
-        "# Sensors that fail slowly\n\n`python benchmarks/slow_failures.py` wrote this page.\n\n"
+        "# Sensors that fail slowly\n\n`python -m benchmarks run slow_failures` wrote this page.\n\n"
         f"The rig's pick buys {len(measured['bought'])} of {len(measured['sensors'])} sensors on test rows "
         f"({', '.join(measured['bought'])}) and is right on {measured['accuracy']:.1%} of them alone.\n"
         f"Others predict {', '.join(measured['watched']) or 'none'} well enough to suspect them; "
@@ -243,7 +242,7 @@ def _streams(runs: list[dict[str, Any]]) -> str:
         "training rows, and only the climate predicts the module, so residuals are large although both are sound.\n"
         "`hardcase-edge run` replays these rows with `--drift watch` and with `--drift act`; nothing vouches for the "
         "climate, so the module is in doubt with it, and is read on.\n"
-        "`python benchmarks/slow_failures.py --streams` measures these lines again.\n\n"
+        "`python -m benchmarks run slow_failures --streams` measures these lines again.\n\n"
         + markdown(("method", "accuracy, watch", "accuracy, act", "told"), rows)
         + "\n\n"
     )
@@ -287,19 +286,14 @@ def _measured(args: argparse.Namespace, before: dict[str, Any]) -> dict[str, Any
     return measured | measure_cost(args.build) if args.cost or not before else measured
 
 
-def main() -> None:
-    """Measure, print, write JSON and Markdown."""
-    parser = options(__doc__, "slow_failures")
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of its own."""
     parser.add_argument("--build", type=Path, default=ROOT / "build" / "rig")
     parser.add_argument("--cost", action="store_true", help="measure costs alone, beside what was measured before")
     parser.add_argument("--streams", action="store_true", help="measure the stream alone, in the same way")
     parser.add_argument("--room", type=Path, default=ROOT / "build" / "streams", help="the stream's build")
-    args = parser.parse_args()
-    before = json.loads(args.out.read_text()) if args.cost or args.streams else {}
-    text = page(results(args, lambda: _measured(args, before)))
-    PAGE.write_text(text)
-    print(text)
 
 
-if __name__ == "__main__":
-    main()
+def run(args: Any) -> Any:
+    """Measure all, or some beside what was measured before."""
+    return _measured(args, args.known() if args.cost or args.streams else {})

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Thousands of simulated devices on real sockets: what they cost, how soon they are connected, and what they lose.
 
-    python benchmarks/sockets.py [--short] [--out FILE] [--render]
+    python -m benchmarks run sockets [--short]
 
 A mosquitto, a worker with a small model, and ``hardcase_cloud.sim.fleet.sockets`` in a process of its own for each row
 of the table, so that its memory and its CPU are its own. A tenth of the cases is hard. CPU is that of the fleet's
@@ -25,15 +25,12 @@ from typing import Any
 
 import numpy as np
 import psutil
-from pages import ROOT, markdown, options, results
 
-sys.path.insert(0, str(ROOT))
-
+from benchmarks.pages import ROOT, markdown
 from hardcase_edge.kernel.machine import VARIABLE
 from tests.helpers.cloud.brokers import running_mosquitto
 from tests.helpers.cloud.requests import command, half_forwarding, write_model
 
-PAGE = ROOT / "docs" / "benchmarks" / "sockets.md"
 RUNS = (  # devices, interval s, seconds, evaluator, MQTT
     (1_000, 10.0, 20.0, "kernel", 4),
     (10_000, 10.0, 60.0, "kernel", 5),
@@ -48,7 +45,7 @@ GOAL = (10_000, 10.0)  # devices and interval of the goals
 HARD = 0.1
 HEAD = """# Devices on real sockets
 
-`python benchmarks/sockets.py` wrote this page, on a machine with 2 cores that had little else to do.
+`python -m benchmarks run sockets` wrote this page, on a machine with 2 cores that had little else to do.
 
 """
 
@@ -105,7 +102,7 @@ def measure(runs: tuple[tuple[int, float, float, str, int], ...]) -> list[dict[s
     measured = []
     for run in runs:
         with tempfile.TemporaryDirectory() as name, cloud(Path(name)) as (url, sha256):
-            words = [sys.executable, __file__, "--one", json.dumps([url, sha256, *run])]
+            words = [sys.executable, "-m", "benchmarks", "run", "sockets", "--one", json.dumps([url, sha256, *run])]
             chosen = {**os.environ, VARIABLE: run[3].lower()}
             done = subprocess.run(words, check=True, stdout=subprocess.PIPE, cwd=ROOT, env=chosen)
             measured.append(json.loads(done.stdout))
@@ -158,22 +155,18 @@ def page(measured: list[dict[str, Any]]) -> str:
     )
 
 
-def main() -> None:
-    """Measure, print, write JSON and Markdown."""
-    parser: argparse.ArgumentParser = options(__doc__, "sockets")
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of its own."""
     parser.add_argument("--short", action="store_true", help="a few seconds with 200 devices, which writes no page")
     parser.add_argument("--one", help=argparse.SUPPRESS)
-    args = parser.parse_args()
+
+
+def run(args: Any) -> Any:
+    """Measure."""
     if args.one:
         print(json.dumps(one(*json.loads(args.one))))
-        return
+        return 0
     if args.short:
         print(page(measure(SHORT)).removeprefix(HEAD))
-        return
-    text = page(results(args, lambda: measure(RUNS)))
-    PAGE.write_text(text)
-    print(text.removeprefix(HEAD))
-
-
-if __name__ == "__main__":
-    main()
+        return 0
+    return measure(RUNS)

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """What ``hardcase-edge --help`` and a device's start cost, in instructions and in milliseconds, clone beside clone.
 
-    python benchmarks/start.py CLONE [CLONE ...]      such as a clone of an older commit, and this one
+    python -m benchmarks run start CLONE [CLONE ...]      such as a clone of an older commit, and this one
 
 Instructions are those of the whole process (valgrind --tool=callgrind), nearly the same from run to run; milliseconds
 are medians of processes that take turns. The start is ``hardcase-edge run`` on tests/golden/v1.hcb to its first
 decision, in pure Python, so that no kernel has to be built for each clone. The last columns compare with the first.
 
-    python benchmarks/start.py --modules CLONE [CLONE ...]
+    python -m benchmarks run start --modules CLONE [CLONE ...]
 
 What such a start loads of hardcase, with and without a broker that is away: modules and their lines, resident memory,
 and CPU milliseconds to the end of the first decision, the least of ten processes of each clone that take turns.
 
-    python benchmarks/start.py --trust
+    python -m benchmarks run start --trust
 
 What a trusted key adds to that start in this clone: CPU milliseconds and the most memory that the process had, medians
 of processes that take turns. It needs ``cryptography`` to sign; the device that is measured does not.
@@ -20,6 +20,7 @@ of processes that take turns. It needs ``cryptography`` to sign; the device that
 
 from __future__ import annotations
 
+import argparse
 import os
 import statistics
 import subprocess
@@ -27,6 +28,9 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
+
+from benchmarks.pages import ROOT
 
 RUNS = 21
 WATCHED = """
@@ -55,7 +59,7 @@ def commands(clone: Path, folder: Path) -> dict[str, list[str]]:
     rows = folder / "rows.csv"
     room = "bundle.load" if (clone / "edge_runtime/hardcase_edge/bundle").is_dir() else "load"
     code = f"from hardcase_edge.{room} import load_bundle"
-    names = run(clone, ["-c", f"{code}\nprint(','.join(load_bundle({str(bundle)!r}).manifest.features))"])
+    names = words_of(clone, ["-c", f"{code}\nprint(','.join(load_bundle({str(bundle)!r}).manifest.features))"])
     rows.write_text(names + ",".join("1" for _ in names.split(",")) + "\n")
     start = ["-m", "hardcase_edge.cli", "run", str(bundle), "--sensors", f"replay:{rows}", "--count", "1"]
     return {"hardcase-edge --help": ["-m", "hardcase_edge.cli", "--help"], "first decision": start}
@@ -71,7 +75,7 @@ def environment(clone: Path) -> dict[str, str]:
     }
 
 
-def run(clone: Path, words: list[str], *before: str) -> str:
+def words_of(clone: Path, words: list[str], *before: str) -> str:
     """Standard output of a command that must succeed."""
     done = subprocess.run(
         [*before, sys.executable, *words],
@@ -89,7 +93,7 @@ def run(clone: Path, words: list[str], *before: str) -> str:
 def instructions(clone: Path, words: list[str], folder: Path) -> int:
     """Of the whole process."""
     out = folder / "callgrind.out"
-    run(clone, words, "valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", "-q")
+    words_of(clone, words, "valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", "-q")
     return int(next(line for line in out.read_text().splitlines() if line.startswith("summary:")).split()[1])
 
 
@@ -146,7 +150,7 @@ def loaded(clones: list[Path]) -> None:
                 for clone in clones:
                     bundle = str(clone / "tests" / "golden" / "v1.hcb")
                     words = ["-c", LOADED, "run", bundle, "--sensors", "mine:read", "--count", "1", *more]
-                    told = run(clone, words, "env", f"PYTHONPATH={clone / 'edge_runtime'}:{holder}")
+                    told = words_of(clone, words, "env", f"PYTHONPATH={clone / 'edge_runtime'}:{holder}")
                     rows[clone].append([int(word) for word in told.splitlines()[-1].split()])
             for clone in clones:
                 modules, lines, kb, ms = (min(column) for column in zip(*rows[clone], strict=True))
@@ -155,7 +159,7 @@ def loaded(clones: list[Path]) -> None:
                 )
 
 
-def main(clones: list[Path]) -> None:
+def compare(clones: list[Path]) -> None:
     """Measure and print."""
     with tempfile.TemporaryDirectory() as holder:
         folder = Path(holder)
@@ -165,7 +169,7 @@ def main(clones: list[Path]) -> None:
             for _ in range(RUNS):
                 for clone in clones:
                     began = time.perf_counter()
-                    run(clone, table[clone][name])
+                    words_of(clone, table[clone][name])
                     times[clone].append((time.perf_counter() - began) * 1000)
             counts = {clone: instructions(clone, table[clone][name], folder) for clone in clones}
             for clone in clones:
@@ -178,9 +182,18 @@ def main(clones: list[Path]) -> None:
                 )
 
 
-if __name__ == "__main__":
-    if sys.argv[1:] == ["--trust"]:
-        sys.exit(trust(Path(__file__).resolve().parents[1]))
-    if sys.argv[1:2] == ["--modules"]:
-        sys.exit(loaded([Path(word).resolve() for word in sys.argv[2:]]))
-    main([Path(word).resolve() for word in sys.argv[1:]] or [Path(__file__).resolve().parents[1]])
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of its own."""
+    parser.add_argument("clones", nargs="*", type=Path, metavar="CLONE", help="default: this one")
+    parser.add_argument("--modules", action="store_true", help="what a start loads")
+    parser.add_argument("--trust", action="store_true", help="what a trusted key adds")
+
+
+def run(args: Any) -> int:
+    """Measure and print."""
+    if args.trust:
+        trust(ROOT)
+        return 0
+    clones = [clone.resolve() for clone in args.clones] or [ROOT]
+    (loaded if args.modules else compare)(clones)
+    return 0

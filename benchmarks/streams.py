@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Streams: when to buy the whole window, and what holding the label costs, at 10, 20 and 30 % of the windows.
 
-    HARDCASE_DATA=FOLDER python benchmarks/streams.py [--out benchmarks/results/streams.json]
-    HARDCASE_DATA=FOLDER python benchmarks/streams.py --only 3   # run one fold, or "room", again; the others' stay
-    python benchmarks/streams.py --render      # only write docs/benchmarks/streams.md again from the JSON
+    HARDCASE_DATA=FOLDER python -m benchmarks run streams
+    HARDCASE_DATA=FOLDER python -m benchmarks run streams --only 3   # run one fold, or "room", again; the others' stay
 
 WISDM (``wisdm_transformed.npz``): windows of 10 s of a phone's accelerometer, of 36 people and six activities. The
 means of two axes are watched in every window, the other 41 features are bought. Six folds of people; thresholds come
@@ -12,16 +11,16 @@ from the other people. And the occupied room of ``examples/streams``, whose last
 
 from __future__ import annotations
 
-import json
+import argparse
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from learning_cases import data
-from pages import ROOT, markdown, options, results
 from scipy import stats
 
+from benchmarks.learning_cases import data
+from benchmarks.pages import ROOT, markdown
 from hardcase.training.build import configure
 from hardcase_edge.more.batch.choices import margins_of
 from hardcase_edge.program.definition import MARGIN, MICRO, Branch, Feature, Sensor, Slice, Uplink
@@ -40,7 +39,6 @@ from hardcase_train.policy.selection import Judge
 from hardcase_train.stages.subset_search import SubsetSearch
 from hardcase_train.tasks.task import make_task
 
-PAGE = ROOT / "docs" / "benchmarks" / "streams.md"
 FILE = "wisdm_transformed.npz"
 WATCHED = ("YAVG", "ZAVG")
 N_FOLDS, ROOM = 6, "room"
@@ -60,7 +58,7 @@ METHODS = {
 }
 HEAD = """# Streams
 
-`python benchmarks/streams.py` writes this page.
+`python -m benchmarks run streams` writes this page.
 A stream is classified window by window: cheap readings are watched in every window, the whole window is bought in few.
 "Loss" is the accuracy, in points, that a policy loses against buying every window, at the same share of windows bought.
 Thresholds and periods are those whose shares on the judged rows (out-of-fold and validation rows) are nearest below \
@@ -239,7 +237,7 @@ def designs(runs: list[dict[str, Any]]) -> str:
     return "\n".join([*lines, f"- judged rows chose it in {n} of {len(runs)} folds"])
 
 
-def page(measured: dict[str, Any]) -> str:
+def text_of(measured: dict[str, Any]) -> str:
     """The Markdown page."""
     runs, room = [run for name, run in measured.items() if name != ROOM], measured[ROOM]
     n = sum(run["n"] for run in runs)
@@ -284,20 +282,16 @@ duty cycle is the better choice, and `hardcase train` shows it beside `held` for
 """
 
 
-def main() -> None:
-    """Measure, write JSON and Markdown."""
-    parser = options(__doc__, "streams")
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of its own."""
     parser.add_argument("--only", nargs="*", choices=(*map(str, range(N_FOLDS)), ROOM))
-    args = parser.parse_args()
-    names = args.only or [*map(str, range(N_FOLDS)), ROOM]
-    known = json.loads(args.out.read_text()) if args.only and args.out.exists() else {}
-    figures = results(args, lambda: measure(names, known))
-    if len(figures) <= N_FOLDS:
-        print(f"figures of {', '.join(figures)}; run the others for a page")
-        return
-    PAGE.write_text(page(figures), encoding="utf-8")
-    print(f"written: {PAGE.relative_to(ROOT)}")
 
 
-if __name__ == "__main__":
-    main()
+def run(args: Any) -> Any:
+    """Measure all, or some beside what was measured before."""
+    return measure(args.only or [*map(str, range(N_FOLDS)), ROOM], args.known() if args.only else {})
+
+
+def page(figures: dict[str, Any]) -> str:
+    """The page, once all folds and the room have been run."""
+    return text_of(figures) if len(figures) > N_FOLDS else ""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Figures 2 and 3 of Nan and Saligrama (2017), drawn anew.
 
-    python benchmarks/synthetic.py [--out docs/benchmarks]
+    python -m benchmarks run synthetic
 
 synthetic-1.svg: what gate and low-cost model make of a plane, before and after they were fitted to one another, linear
 and boosted. synthetic-2.svg: accuracy over cost where sensors must be chosen for gate and low-cost model together;
@@ -10,18 +10,16 @@ its points go to benchmarks/results/synthetic.json, too.
 
 from __future__ import annotations
 
-import argparse
-import json
 from pathlib import Path
 from typing import Any
 
 import matplotlib
 import numpy as np
-from adapt_figures import COLOURS, SYNTHETIC, TEST, draw_synthetic
-from pages import provenance
-from pictures import pyplot, save
-from synthetic_data import synthetic_1, synthetic_2, toy_problem
 
+from benchmarks.adapt_figures import COLOURS, TEST, draw_synthetic
+from benchmarks.pages import PAGES, provenance
+from benchmarks.pictures import pyplot, save
+from benchmarks.synthetic_data import synthetic_1, synthetic_2, toy_problem
 from hardcase_train.data.problem import Problem
 from hardcase_train.methods.adapt.gate_thresholds import NEVER, adapt_nodes
 from hardcase_train.methods.adapt.gbrt import AdaptGBRT
@@ -32,7 +30,6 @@ from hardcase_train.policy.selection import Judge
 from hardcase_train.sweep.train import hpc_point, points_of
 from hardcase_train.trees.boosting import TreeSettings
 
-ROOT = Path(__file__).resolve().parent.parent
 P_LINEAR, P_BOOSTED = 0.6, 0.3  # a line must give up a side and the middle, trees the middle alone
 RED, BLUE, BEIGE = "#f2b8b5", "#b5cdf2", "#efe3c2"
 SMALL = TreeSettings(learning_rate=0.3, max_leaves=8, max_depth=4, min_rows=10, l2=0.1)
@@ -86,17 +83,10 @@ def figure_3() -> dict[str, Any]:
     return {"points": points, "exact": exact, "f0": [f0["cost"], f0["quality"]], "with": provenance()}
 
 
-def main() -> None:
-    """Draw both and print their figures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "benchmarks")
-    args = parser.parse_args()
+def run(args: Any) -> dict[str, Any]:
+    """Draw both, and print their figures."""
     record = figure_3()
-    SYNTHETIC.write_text(json.dumps(record) + "\n")
-    draw_synthetic(record, args.out)
-    for name, value in {**figure_2(args.out), **record["exact"]}.items():
+    draw_synthetic(record, PAGES)
+    for name, value in {**figure_2(PAGES), **record["exact"]}.items():
         print(f"{name}: {value:.3f}")
-
-
-if __name__ == "__main__":
-    main()
+    return record

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What users are told where they would walk into a trap, by the commands that they type (docs/benchmarks/traps.md).
 
-    HARDCASE_DATA=FOLDER python benchmarks/traps.py
+    HARDCASE_DATA=FOLDER python -m benchmarks run traps
 
 Three tables are written from Covertype and from windows of a phone's accelerometer: a class of one row in 200, one of
 one row in 33, and 36 people, whose column is named ``user``. Each goes through ``init``, ``train --effort quick`` and
@@ -61,7 +61,7 @@ def say(folder: Path, *words: str) -> None:
     print(f"{done.stdout}{done.stderr}".rstrip(), f"[status {done.returncode}]", flush=True)
 
 
-def main() -> int:
+def run(args: Any) -> None:
     """Run the commands on each table."""
     with tempfile.TemporaryDirectory(prefix="hardcase-traps-") as place:
         folder = Path(place)
@@ -73,8 +73,3 @@ def main() -> int:
                 size = sum(file.stat().st_size for file in (folder / name).rglob("*") if file.is_file())
                 print(f"{size:,} bytes in {name}")
                 say(folder, "export", name, "--max-loss", "0.01", "--out", f"{name}.hcb")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables of other people's making, from CSV through init, train, export and evaluate, by the commands that users type.
 
-    HARDCASE_DATA=FOLDER python benchmarks/users.py [--only NAME ...] [--out benchmarks/results/users.json]
-    HARDCASE_DATA=FOLDER python benchmarks/users.py --only iris   # run one again; the others' figures stay
-    python benchmarks/users.py --render        # only write docs/benchmarks/users.md again from the JSON
+    HARDCASE_DATA=FOLDER python -m benchmarks run users [--only NAME ...]
+    HARDCASE_DATA=FOLDER python -m benchmarks run users --only iris   # run one again; the others' figures stay
 
 Nobody touches a TOML but for costs, and for a line that ``init`` itself suggests. Each table runs in processes of its
 own. The script ends with status 1 if a command fails, if a policy answers every case alike without a warning, if
@@ -25,15 +24,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from user_tables import CASES, Case
 
-ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "benchmarks" / "users.md"
+from benchmarks.user_tables import CASES, Case
+
 DELTA = 0.05
 MAX_LOSS = 0.01  # that ``export`` allows on judged rows, with one standard error to spare
 HEAD = """# Tables as users bring them
 
-`HARDCASE_DATA=FOLDER python benchmarks/users.py` writes this page.
+`HARDCASE_DATA=FOLDER python -m benchmarks run users` writes this page.
 Each table is a CSV that goes through `hardcase init`, `train --effort quick`, `export` and `evaluate` without a hand on the TOML but for costs; what was added is named.
 Sensors are what `init` makes of the columns, at its own costs.
 "f0" and "policy" are on test rows; "cost" is the policy's, as a share of f0's for every case.
@@ -69,7 +67,7 @@ def command(words: list[str], peaks: list[float] | None = None) -> tuple[str, fl
     return said, time.monotonic() - began
 
 
-def run(case: Case) -> dict[str, Any]:
+def try_table(case: Case) -> dict[str, Any]:
     """The figures of one table; where errors have costs, also the means over all tables of its kind."""
     runs = [run_table(case, make) for make in (case.make, *case.others)]
     totals = [r["totals"] for r in runs]
@@ -240,22 +238,18 @@ def _lost(results: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-def main() -> int:
-    """Run the cases; 1 if one of them failed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of its own."""
     parser.add_argument("--only", action="append", metavar="NAME", help="run this table (repeatable)")
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "users.json")
-    parser.add_argument("--render", action="store_true", help="only write the page again")
-    args = parser.parse_args()
-    if args.render:
-        PAGE.write_text(render(json.loads(args.out.read_text())["cases"]), encoding="utf-8")
-        return 0
-    has_more = args.only and args.out.exists()
-    known = {r["case"]: r for r in json.loads(args.out.read_text())["cases"]} if has_more else {}
-    failed = 0
+
+
+def run(args: Any) -> dict[str, Any]:
+    """Run the cases; ends with status 1 if one of them failed."""
+    known = {r["case"]: r for r in args.known()["cases"]} if args.only else {}
+    failed, results = 0, []
     for case in [c for c in CASES if not args.only or c.name in args.only]:
         try:
-            r = known[case.name] = run(case)
+            r = known[case.name] = try_table(case)
             print(
                 f"{r['case']:<20} {r['measure']} f0 {r['f0']:.4f} policy {r['policy']:.4f} cost {r['cost']:.3f} of "
                 f"{r['f0_cost']:.3f}, {r['seconds']:.0f} s, {r['mb']:.0f} MB{', warned' * r['warned']}",
@@ -265,11 +259,12 @@ def main() -> int:
             failed += 1
             print(f"{case.name:<20} FAILED: {error}", flush=True)
         results = [known[c.name] for c in CASES if c.name in known]
-        args.out.write_text(json.dumps({"cases": results}, indent=1, sort_keys=True) + "\n")
-    if not failed and len(known) == len(CASES):
-        PAGE.write_text(render(results), encoding="utf-8")
-    return int(failed > 0)
+        args.save({"cases": results})
+    if failed:
+        sys.exit(f"{failed} of the tables failed")
+    return {"cases": results}
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def page(results: dict[str, Any]) -> str:
+    """The page, once all tables have been run."""
+    return render(results["cases"]) if len(results["cases"]) == len(CASES) else ""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Workers: CPU a request, how they share work, how far they are from bare MQTT, and what a kill costs.
 
-    python benchmarks/workers.py [--short] [--only PART ...] [--old FOLDER] [--out FILE] [--render]
+    python -m benchmarks run workers [--short] [--only PART ...] [--old FOLDER]
 
 *CPU*: devices ask again as soon as they are answered; CPU of the worker's process over the requests that it served,
 with an ONNX model and with a Python function. *Alone*: what a socket costs that only echoes, and what is added to it.
@@ -32,11 +32,9 @@ from typing import Any
 
 import numpy as np
 import psutil
-from alone import alone
-from pages import ROOT, markdown, options, results
 
-sys.path.insert(0, str(ROOT))
-
+from benchmarks.alone import alone
+from benchmarks.pages import markdown
 from hardcase_cloud.mqtt.prober import Prober
 from hardcase_cloud.sim.fleet.sockets import Fleet
 from hardcase_edge.bundle.file import pack_bundle
@@ -46,7 +44,6 @@ from hardcase_edge.link.wire import reply_topic, request_topic
 from tests.helpers.cloud.brokers import running_mosquitto
 from tests.helpers.cloud.requests import Command, ask, command, half_forwarding, write_model
 
-PAGE = ROOT / "docs" / "benchmarks" / "workers.md"
 SHA = "ab" * 32
 PARTS = ("cpu", "alone", "scaling", "bare", "kill", "storm")
 MAX_MS, MIN_SCALING, MAX_RATIO, MAX_STORM_S = 0.3, (1.9, 3.6), 1.5, 30.0
@@ -76,7 +73,7 @@ N_ASKING, N_KILLED, N_TURNS, N_EACH = 64, 600, 10, 100
 PAUSE_S = 0.001  # between two requests: a worker drops what a device asks beyond 1,000 a second
 HEAD = """# Workers
 
-`python benchmarks/workers.py` wrote this page, on a machine with 2 cores.
+`python -m benchmarks run workers` wrote this page, on a machine with 2 cores.
 
 """
 
@@ -336,35 +333,26 @@ def _said(routes: dict[str, int]) -> str:
     return ", ".join(f"{n:,} {name}" for name, n in Counter(routes).items() if n)
 
 
-def compared_before(out: Path) -> dict[str, Any]:
+def compared_before(before: dict[str, Any]) -> dict[str, Any]:
     """What ``--old`` measured, which other runs keep."""
-    before = json.loads(out.read_text()) if out.exists() else {}
     return {name: before[name] for name in ("turns", "load") if name in before}
 
 
-def main() -> None:
-    """Measure, print, write JSON and Markdown."""
-    parser: argparse.ArgumentParser = options(__doc__, "workers")
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of its own."""
     parser.add_argument("--short", action="store_true", help="about half a minute, which writes no page")
     parser.add_argument("--only", nargs="+", choices=PARTS, help="measure these, beside what was measured before")
     parser.add_argument("--old", type=Path, metavar="FOLDER", help="a clone of before; measure both in turns, alone")
-    args = parser.parse_args()
+
+
+def run(args: Any) -> Any:
+    """Measure."""
     if args.old:
         with tempfile.TemporaryDirectory() as name:
-            compared = {"turns": turns(Path(name), args.old, TURN_S), "load": os.getloadavg()[0]}
-        args.out.write_text(json.dumps({**json.loads(args.out.read_text()), **compared}, indent=1) + "\n")
-        args.render = True
+            return {**args.known(), "turns": turns(Path(name), args.old, TURN_S), "load": os.getloadavg()[0]}
     if args.only:
-        found = {**json.loads(args.out.read_text()), **measure(short=False, only=args.only)}
-        args.out.write_text(json.dumps(found, indent=1) + "\n")
-        args.render = True
+        return {**args.known(), **measure(short=False, only=args.only)}
     if args.short:
         print(page(measure(short=True)).removeprefix(HEAD))
-        return
-    text = page(results(args, lambda: {**compared_before(args.out), **measure(short=False)}))
-    PAGE.write_text(text)
-    print(text.removeprefix(HEAD))
-
-
-if __name__ == "__main__":
-    main()
+        return 0
+    return {**compared_before(args.known()), **measure(short=False)}

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,9 +14,8 @@ from benchmarks.budgeted.speed import TITLES
 from benchmarks.budgeted.streams import page as stream_page
 from benchmarks.pages import markdown
 
-__all__ = ["LONG", "PAGE", "cost_at", "page"]
+__all__ = ["LONG", "cost_at", "page"]
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "benchmarks" / "budgeted.md"
 LOSS = 0.01  # below a forest on all sensors, at which costs are compared
 LONG = ("covertype", "cube-nm-8000", "speed-large")  # cases that ``--brief`` leaves out
 MOST_MINUTES, CORES = 30, 2
@@ -40,7 +38,7 @@ OURS = "hardcase"
 Runs = dict[str, Any]
 HEAD = """# Decisions within a budget
 
-`HARDCASE_DATA=FOLDER python -m benchmarks.budgeted CASE ...` measures, and writes this page from \
+`HARDCASE_DATA=FOLDER python -m benchmarks run budgeted CASE ...` measures, and writes this page from \
 `benchmarks/results/budgeted.json`.
 What stands in the JSON is not run again; each of its rows has the commit, versions and a digest of the rows used.
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 
 import hardcase
+from benchmarks import users
 from hardcase.cli import main
 from hardcase.measuring.picked import measure_pick
 from hardcase.measuring.warn import constant_warning
@@ -121,11 +121,7 @@ def test_one_value_for_every_case_is_named_too(data: str, tmp_path: Path, capsys
 
 
 @pytest.mark.parametrize("kind", ["classes", "values"])
-def test_the_benchmark_of_users_fails_on_a_constant_without_a_warning(
-    kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
-    users = importlib.import_module("users")
+def test_the_benchmark_of_users_fails_on_a_constant_without_a_warning(kind: str) -> None:
     classes = [{"answered": 9, "n": 8}, {"answered": 0, "n": 1}] if kind == "classes" else []
     test = {"quality": 0.5, "cost": 0.0, "forward_rate": 0.0}
     seen: dict[str, Any] = {**test, "classes": classes, "sensors": {"a": {"rows": 0}}, "warnings": []}

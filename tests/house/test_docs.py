@@ -325,6 +325,6 @@ def test_the_picture_of_the_paths_can_be_read_in_the_dark() -> None:
 
 
 def test_the_claims_of_the_readme_stand_beside_the_figures_of_the_results() -> None:
-    command = [sys.executable, "benchmarks/claims.py", "--check"]
+    command = [sys.executable, "-m", "benchmarks", "claims", "--check"]
     made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert made.returncode == 0, made.stderr

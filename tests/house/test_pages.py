@@ -1,86 +1,104 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A benchmark's page says what its record says: written again from the JSON, it is the page that is committed."""
+"""A benchmark's page says what its record says, and the one runner keeps what was measured with how it was made."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
-from benchmarks import cstc
-from tests.helpers.places import ROOT
+from benchmarks import runner
+from benchmarks.pages import PAGES, RESULTS, read
 
-FOLDER = ROOT / "benchmarks"
-RENDERED = (
-    "budget_hit",
-    "streams",
-    "recertify",
-    "atypical",
-    "audits",
-    "flywheel",
-    "groups",
-    "kserve",
-    "machine",
-    "million",
-    "power_cuts",
-    "power_cuts_ext4",
-    "promise",
-    "replay",
-    "servo",
-    "slow_failures",
-    "sockets",
-    "workers",
-    "users",
-    "large",
-    "exports",
-)
+NEEDS = {"import", "synthetic"}  # packages of the extra ``bench``
+RENDERED = [name for name in runner.names() if (RESULTS / f"{name}.json").exists() and name not in NEEDS]
+SHOWN = {"cstc_paths", "cstc_trees", "quadrants", "adapt_runs"}  # on another benchmark's page
+
+
+@pytest.mark.parametrize("name", [name for name in RENDERED if name not in SHOWN])
+def test_a_page_is_what_its_record_says(name: str) -> None:
+    assert runner.load(name).page(read(name)) == (PAGES / f"{name}.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", runner.names())
+def test_a_benchmark_is_listed_with_what_it_shows(name: str) -> None:
+    line = runner.described(name).removeprefix(name).strip()
+    assert not line.startswith("(")
+    assert line.rpartition(" (")[0].endswith((".", ":", "?"))
+
+
+def test_each_record_is_of_a_benchmark() -> None:
+    beside = {"device", "adapt_figures"}  # of ``edge`` and ``adapt_runs``
+    assert {path.stem for path in RESULTS.glob("*.json")} - beside <= set(runner.names())
 
 
 @pytest.fixture
-def scripts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Modules of the folder can import one another by name, and are forgotten afterwards."""
-    monkeypatch.syspath_prepend(str(FOLDER))
-    before = set(sys.modules)
-    yield
-    for name in set(sys.modules) - before:
-        if Path(getattr(sys.modules[name], "__file__", None) or "/").parent == FOLDER:
-            del sys.modules[name]
+def counting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """A benchmark that counts to ``--seeds`` and can be stopped on its way."""
+    module = ModuleType("counting")
 
+    def run(args: Any) -> dict[str, Any]:
+        found = args.known() or {"counted": []}
+        for k in range(len(found["counted"]), args.seeds):
+            if k == args.stop:
+                raise KeyboardInterrupt
+            found["counted"].append(k)
+            args.save(found)
+        return dict(found)
 
-def script(name: str) -> ModuleType:
-    """A script of the folder as a module."""
-    spec = importlib.util.spec_from_file_location(f"script_{name}", FOLDER / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
+    parts = {"SEEDS": 3, "run": run, "page": lambda found: f"{len(found['counted'])} counted\n"}
+    parts["arguments"] = lambda parser: parser.add_argument("--stop", type=int, default=-1)
+    parts["problems"] = lambda found: ["too few"] if len(found["counted"]) < 3 else []
+    for name, part in parts.items():
+        setattr(module, name, part)
+    monkeypatch.setattr(runner, "load", lambda name: module)
+    monkeypatch.setattr(runner, "RESULTS", tmp_path)
+    monkeypatch.setattr(runner, "PAGES", tmp_path)
+    monkeypatch.setattr(runner, "ROOT", tmp_path)
     return module
 
 
-@pytest.mark.parametrize("name", RENDERED)
-def test_a_page_is_what_its_record_says(name: str, scripts: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    module, written = script(name), dict[Path, str]()
-    monkeypatch.setattr(Path, "write_text", lambda path, text, **_: written.update({path: text}))
-    monkeypatch.setattr(sys, "argv", [name, "--render"])
-    module.main()
-    assert written == {module.PAGE: module.PAGE.read_text(encoding="utf-8")}
+def record_of(folder: Path) -> dict[str, Any]:
+    """What the file holds."""
+    return dict(json.loads((folder / "counting.json").read_text()))
 
 
-@pytest.mark.parametrize("name", ["dag", "learning"])
-def test_a_page_with_pictures_is_what_its_record_says(name: str, scripts: None) -> None:
-    module = script(name)
-    results = json.loads((FOLDER / "results" / f"{name}.json").read_text())
-    results = {case: results[case] for case in getattr(module, "CASES", results) if case in results} | {
-        k: v for k, v in results.items() if k == "speed"
-    }
-    assert module.page(results) == module.PAGE.read_text(encoding="utf-8")
+def test_a_run_that_was_stopped_goes_on_where_it_was(counting: ModuleType, tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        runner.run("counting", ["--stop", "2"])
+    assert record_of(tmp_path)["counted"] == [0, 1]
+    assert runner.run("counting", []) == 0
+    record = record_of(tmp_path)
+    assert record["counted"] == [0, 1, 2]
+    assert [made["parameters"] for made in record["made_with"]] == [
+        {"seeds": 3, "stop": 2},
+        {"seeds": 3, "stop": -1},
+    ]
+    assert {"commit", "machine", "python", "numpy", "date", "seconds"} <= set(record["made_with"][0])
+    assert (tmp_path / "counting.md").read_text() == "3 counted\n"
+    assert not list(tmp_path.glob("*.new"))
 
 
-def test_the_page_of_trees_of_classifiers_is_what_its_records_say() -> None:
-    assert cstc.write_page(cstc.known()) == cstc.PAGE.read_text(encoding="utf-8")
+def test_a_fresh_run_forgets_what_was_there(counting: ModuleType, tmp_path: Path) -> None:
+    runner.run("counting", [])
+    assert runner.run("counting", ["--fresh", "--seeds", "2"]) == 1  # a problem, which is not hidden
+    record = record_of(tmp_path)
+    assert record["counted"] == [0, 1]
+    assert [made["parameters"]["seeds"] for made in record["made_with"]] == [2]
+
+
+def test_another_file_has_no_page(counting: ModuleType, tmp_path: Path) -> None:
+    runner.run("counting", ["--out", str(tmp_path / "other.json")])
+    assert {path.name for path in tmp_path.iterdir()} == {"other.json"}
+
+
+def test_a_page_is_written_from_what_is_there(
+    counting: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "counting.json").write_text(json.dumps({"counted": [5]}))
+    assert runner.run("counting", ["--render"]) == 1
+    assert (tmp_path / "counting.md").read_text() == "1 counted\n"
+    assert capsys.readouterr().err == "too few\n"

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 import time
 from itertools import product
 from pathlib import Path
@@ -15,7 +14,7 @@ import psutil
 import pytest
 from pyarrow import parquet
 
-from benchmarks.budgeted import __main__ as command
+from benchmarks import runner
 from benchmarks.budgeted import acquiring, hard_page, masked, page, peers
 from benchmarks.budgeted.arena import Drawn, FileError, MethodError, class_of, run
 from benchmarks.budgeted.cases import CASES, FIVE_TABLES, cube, cube_costs, cube_nm
@@ -200,10 +199,9 @@ def test_a_command_that_would_measure_something_else_is_refused(
     given: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("HARDCASE_DATA", str(tmp_path))
-    monkeypatch.setattr(sys, "argv", ["budgeted", *given])
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     with pytest.raises(SystemExit) as ended:
-        command.main()
+        runner.run("budgeted", given)
     assert said in f"{ended.value}{capsys.readouterr().err}"
 
 

@@ -40,7 +40,7 @@ boot)
     ;;
 try)
     card
-    exec .venv/bin/python benchmarks/machine.py "$@"
+    exec .venv/bin/python -m benchmarks run machine "$@"
     ;;
 *)
     echo "make machine DO=card, DO=boot CARD=IMAGE, or without DO"

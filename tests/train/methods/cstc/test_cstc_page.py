@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.cstc import OF_RANKINGS, ONLY_CLASSES, known
+from benchmarks.cstc import OF_RANKINGS, ONLY_CLASSES
 from benchmarks.cstc_goals import CORE, against, goals
 from benchmarks.cstc_page import FIGURES
+from benchmarks.pages import read
 
 
 def results(data: str, gains: dict[str, list[float]]) -> dict[str, Any]:
@@ -44,4 +45,4 @@ def test_splits_of_the_digits_share_the_variance_of_their_test_rows() -> None:
 def test_figures_name_only_methods_that_run_on_their_data() -> None:
     for data, names in FIGURES.values():
         assert not set(names) & (OF_RANKINGS if data == "digits" else ONLY_CLASSES)
-    assert all(f"digits/{split}/{name}" in known() for name in ONLY_CLASSES for split in range(5))
+    assert all(f"digits/{split}/{name}" in read("cstc") for name in ONLY_CLASSES for split in range(5))

@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
+from benchmarks.parsing.treebank import DEV, TRAIN, Treebank, Word, coded, sentences
+from benchmarks.word_times import cpu_us
 from hardcase_train.structured.chain import ChainClassifier
 from hardcase_train.structured.items import folds_of, take
-
-from .structured_times import cpu_us
-from .treebank import DEV, TRAIN, Treebank, Word, coded, sentences
 
 __all__ = ["BITS", "EPOCHS", "jackknifed", "number", "tag_treebank", "word_keys"]
 

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Dependency parsing of the English Web Treebank: which words are worth costly templates (Bolukbasi et al., figure 4).
 
-    HARDCASE_DATA=FOLDER python -m benchmarks.structured_trees [--part parser policies speed ...] [--tags gold own]
-    python -m benchmarks.structured_trees --udpipe ITERATIONS
-    python -m benchmarks.structured_trees --render      # only writes page and pictures again from the JSON
+    HARDCASE_DATA=FOLDER python -m benchmarks run parsing [--part parser policies speed ...] [--tags gold own]
+    python -m benchmarks run parsing --udpipe ITERATIONS
 
 A run that was stopped goes on where it was: what is in the JSON is not run again. ``parser``: accuracy and times of
 training and parsing; ``variants``: parsers that are trained otherwise; ``supertags``: one that reads supertags, too.
@@ -16,7 +15,6 @@ spanning trees beside ufal.chu-liu-edmonds. Each but the last is run on gold tag
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -24,6 +22,11 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.parsing.page import SHARES, draw, page
+from benchmarks.parsing.supertags import with_supertags
+from benchmarks.parsing.tagging import tag_treebank
+from benchmarks.parsing.treebank import depths, load
+from benchmarks.word_times import cpu_us
 from hardcase_train.methods.structured.anytime import AnytimePolicy, purchases
 from hardcase_train.methods.structured.one_shot import buy_share
 from hardcase_train.methods.structured.peers import ItemValue
@@ -40,11 +43,7 @@ from hardcase_train.structured.spanning import chu_liu_edmonds
 from hardcase_train.structured.tree_core import PRUNED, cheap_scores, costly_scores
 from hardcase_train.structured.trees import NO_DICTIONARY, Sentences, TreeParser
 
-from .structured_times import cpu_us
-from .structured_trees_page import RESULTS, SHARES, write
-from .supertags import with_supertags
-from .tagging import tag_treebank
-from .treebank import depths, load
+__all__ = ["arguments", "draw", "page", "run"]
 
 PARTS, TAGS = ("parser", "variants", "supertags", "policies", "speed", "decoders"), ("gold", "own")
 GOLD_ONLY = ("variants", "supertags")
@@ -260,21 +259,16 @@ def decoders() -> list[dict[str, float]]:
     return made
 
 
-def known() -> dict[str, Any]:
-    """The results so far."""
-    return dict(json.loads(RESULTS.read_text())) if RESULTS.exists() else {}
-
-
-def keep(key: str, make: Callable[[], Any]) -> None:
-    """Add a result to the JSON unless it is there."""
-    if key not in known():
+def keep(args: Any, key: str, make: Callable[[], Any]) -> None:
+    """Add a result unless it is there."""
+    known = args.known()
+    if key not in known:
         began = time.process_time()
-        made = make()
-        RESULTS.write_text(json.dumps({**known(), key: made}, sort_keys=True).replace("}, {", "},\n {") + "\n")
+        args.save(dict(sorted({**known, key: make()}.items())))
         print(f"{key}: {time.process_time() - began:.0f} s", flush=True)
 
 
-def run(parts: Sequence[str], tags: Sequence[str], udpipe_iterations: int) -> None:
+def run_parts(parts: Sequence[str], tags: Sequence[str], udpipe_iterations: int, args: Any) -> None:
     """Everything that is asked for and not there; keys of runs on our own tags begin with ``own/``."""
     made = {
         "parser": parser_figures, "variants": variants, "supertags": supertagged, "policies": policies, "speed": speed,
@@ -282,34 +276,30 @@ def run(parts: Sequence[str], tags: Sequence[str], udpipe_iterations: int) -> No
     for kind in tags:
         prefix = "" if kind == "gold" else "own/"
         own = [p for p in parts if p in made and (kind == "gold" or p not in GOLD_ONLY)]
-        wanted = [p for p in own if prefix + p not in known()]
+        wanted = [p for p in own if prefix + p not in args.known()]
         if wanted:
             shared = Shared(kind)
             if shared.tagger:
-                keep("own/tagger", lambda shared=shared: shared.tagger)
+                keep(args, "own/tagger", lambda shared=shared: shared.tagger)
             for part in wanted:
-                keep(prefix + part, lambda part=part, shared=shared: made[part](shared))
+                keep(args, prefix + part, lambda part=part, shared=shared: made[part](shared))
     if "decoders" in parts:
-        keep("decoders", decoders)
+        keep(args, "decoders", decoders)
     if udpipe_iterations:
-        from .udpipe import measure
+        from benchmarks.parsing.udpipe import measure
 
-        keep(f"udpipe/{udpipe_iterations}", lambda: measure(udpipe_iterations))
-        keep("udpipe us", lambda: measure(1, TIMED))  # its network is as large whatever it has learned
+        keep(args, f"udpipe/{udpipe_iterations}", lambda: measure(udpipe_iterations))
+        keep(args, "udpipe us", lambda: measure(1, TIMED))  # its network is as large whatever it has learned
 
 
-def main() -> None:
-    """Run and write."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of its own."""
     parser.add_argument("--part", nargs="*", choices=PARTS, default=list(PARTS))
     parser.add_argument("--tags", nargs="*", choices=TAGS, default=list(TAGS))
     parser.add_argument("--udpipe", type=int, default=0, metavar="ITERATIONS")
-    parser.add_argument("--render", action="store_true")
-    args = parser.parse_args()
-    if not args.render:
-        run(args.part, args.tags, args.udpipe)
-    write(known())
 
 
-if __name__ == "__main__":
-    main()
+def run(args: Any) -> dict[str, Any]:
+    """Run what is asked for and not there."""
+    run_parts(args.part, args.tags, args.udpipe, args)
+    return dict(args.known())

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Handwritten words, letter by letter: which letters are worth costly features (Bolukbasi et al. 2017, figure 3).
 
-    HARDCASE_DATA=FOLDER python -m benchmarks.structured_words [--part random words ...] [--splits 10]
-    python -m benchmarks.structured_words --render      # only writes page and picture again from the JSON
+    HARDCASE_DATA=FOLDER python -m benchmarks run words [--part random words ...] [--splits 10]
 
 A run that was stopped goes on where it was: what is in the JSON is not run again. ``random``: 90 % of all words train;
 ``words``: 6 of the 55 distinct words are held out whole. ``anytime``: policies that decode again after each purchase.
@@ -13,13 +12,15 @@ for the figure; ``speed``: training and decoding beside python-crfsuite.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from benchmarks.letters import N_PIXELS, Words, hog, load
+from benchmarks.word_times import speed_beside, whole_times
+from benchmarks.words_page import SHARES, draw, page
 from hardcase_train.methods.structured import peers
 from hardcase_train.methods.structured.anytime import AnytimePolicy, purchases, smallest_gap
 from hardcase_train.methods.structured.linear_policy import PartPolicy
@@ -29,9 +30,7 @@ from hardcase_train.methods.structured.pseudo_labels import exhaustive, helping_
 from hardcase_train.structured.chain import ChainClassifier
 from hardcase_train.structured.items import as_items, take
 
-from .letters import N_PIXELS, Words, hog, load
-from .structured_times import speed_beside, whole_times
-from .structured_words_page import RESULTS, SHARES, write
+__all__ = ["arguments", "draw", "page", "run"]
 
 PARTS = ("random", "words", "anytime", "exact", "times", "speed")
 EPOCHS = {"random": 40, "words": 15}
@@ -154,22 +153,16 @@ def exact(case: Case) -> dict[str, float]:
     return {name: float(count) / n for name, count in as_good.items()} | {"words": n}
 
 
-def known() -> dict[str, Any]:
-    """The results so far."""
-    return dict(json.loads(RESULTS.read_text())) if RESULTS.exists() else {}
+def keep(args: Any, key: str, make: Callable[[], Any]) -> None:
+    """Add a result unless it is there."""
+    known = args.known()
+    if key not in known:
+        began = time.process_time()
+        args.save(dict(sorted({**known, key: make()}.items())))
+        print(f"{key}: {time.process_time() - began:.0f} s", flush=True)
 
 
-def keep(key: str, make: Callable[[], Any]) -> None:
-    """Add a result to the JSON unless it is there."""
-    if key in known():
-        return
-    began = time.process_time()
-    made = make()
-    RESULTS.write_text(json.dumps({**known(), key: made}, sort_keys=True).replace('}, "', '},\n "') + "\n")
-    print(f"{key}: {time.process_time() - began:.0f} s", flush=True)
-
-
-def run(parts: Sequence[str], n_splits: int) -> None:
+def run_parts(parts: Sequence[str], n_splits: int, args: Any) -> None:
     """Everything that is asked for and not there."""
     words = load()
     X = as_items(np.hstack([words.pixels, hog(words.pixels)]), words.starts)
@@ -179,7 +172,7 @@ def run(parts: Sequence[str], n_splits: int) -> None:
             wanted |= {f"anytime/{split}"} if kind == "random" and "anytime" in parts else set()
             wanted |= {f"alone/{split}"} if kind == "words" else set()
             wanted |= {f"exact/{split}"} if kind == "random" and split == 0 and "exact" in parts else set()
-            if wanted <= set(known()):
+            if wanted <= set(args.known()):
                 continue
             case = Case(words, X, kind, split)
             made: dict[str, Callable[[], Any]] = {
@@ -189,24 +182,20 @@ def run(parts: Sequence[str], n_splits: int) -> None:
                 f"alone/{split}": lambda case=case: case.alone(),
             }  # type: ignore[dict-item]
             for key in sorted(wanted):
-                keep(key, made[key])
+                keep(args, key, made[key])
     if "times" in parts:
-        keep("times", lambda: whole_times(Case(words, X, "random", 0), words))
+        keep(args, "times", lambda: whole_times(Case(words, X, "random", 0), words))
     if "speed" in parts:
-        keep("speed", lambda: speed_beside(words))
+        keep(args, "speed", lambda: speed_beside(words))
 
 
-def main() -> None:
-    """Run and write."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of its own."""
     parser.add_argument("--part", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--splits", type=int, default=10)
-    parser.add_argument("--render", action="store_true")
-    args = parser.parse_args()
-    if not args.render:
-        run(args.part, args.splits)
-    write(known())
 
 
-if __name__ == "__main__":
-    main()
+def run(args: Any) -> dict[str, Any]:
+    """Run what is asked for and not there."""
+    run_parts(args.part, args.splits, args)
+    return dict(args.known())

@@ -1,28 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page and the picture of ``benchmarks/structured_words.py``."""
+"""The page and the picture of ``words.py``."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy import stats
 
-from .pages import markdown
-from .pictures import pyplot, save
+from benchmarks.pages import PAGES, markdown
+from benchmarks.pictures import pyplot, save
 
-__all__ = ["RESULTS", "SHARES", "interval", "write"]
+__all__ = ["SHARES", "draw", "interval", "page"]
 
-ROOT = Path(__file__).resolve().parent.parent
-RESULTS, PAGE = ROOT / "benchmarks" / "results" / "structured_words.json", ROOT / "docs" / "benchmarks" / "words.md"
 SHARES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7)
 SHOWN = (0.1, 0.2, 0.3, 0.5)
 DRAWN = ("uniform letters", "myopic", "own margin", "gap", "one-shot simple", "one-shot complex", "anytime")
 HEAD = """# Words, letter by letter
 
-`HARDCASE_DATA=FOLDER python -m benchmarks.structured_words` writes this page; \
-`python -m benchmarks.structured_words --render` writes it again from its figures.
+`HARDCASE_DATA=FOLDER python -m benchmarks run words` writes this page; \
+`python -m benchmarks render words` writes it again from its figures.
 
 6,877 handwritten words (52,151 letters) of the OCR data of Taskar et al., which may not be shipped: a linear chain \
 reads each word, a letter's 128 pixels are cheap, and 465 HOG features are bought for some letters \
@@ -217,12 +214,12 @@ def _picture(found: dict[int, Any], times: dict[str, Any]) -> None:
     axes.set(xlabel="CPU time, us a letter, whole system", ylabel="letters read right", xlim=(0, 1.6 * whole["all"]))
     axes.legend(fontsize=7)
     figure.tight_layout()
-    save(figure, PAGE.parent / "words-figure-3.svg")
+    save(figure, PAGES / "words-figure-3.svg")
     plot.close(figure)
 
 
-def write(results: dict[str, Any]) -> None:
-    """The page and, if times were measured, the picture."""
+def page(results: dict[str, Any]) -> str:
+    """The page."""
     lines, random = [HEAD], runs(results, "random")
     if random:
         lines += _goals(random, results)
@@ -242,12 +239,16 @@ def write(results: dict[str, Any]) -> None:
         lines += [markdown(("labels", "share"), rows), ""]
     if "times" in results:
         lines += _times(results["times"])
-        if random:
-            _picture(random, results["times"])
     if "speed" in results:
         rows = [(k, f"{v:.3f}") for k, v in results["speed"].items()]
         about = "Pixels alone, 40 epochs of its averaged perceptron and of our structured hinge.\n"
         about += "Training is in CPU seconds, the rest in microseconds a letter."
         lines += ["## Beside python-crfsuite", "", about, ""]
         lines += [markdown(("what", "measured"), rows), ""]
-    PAGE.write_text("\n".join(lines).rstrip() + "\n")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def draw(results: dict[str, Any]) -> None:
+    """The picture, if times were measured."""
+    if "times" in results and (random := runs(results, "random")):
+        _picture(random, results["times"])

@@ -13,11 +13,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from benchmarks.parsing.tagging import BITS, EPOCHS, jackknifed, number, word_keys
+from benchmarks.parsing.treebank import DEV, TRAIN, Treebank, Word, relations, sentences
+from benchmarks.word_times import cpu_us
 from hardcase_train.structured.chain import ChainClassifier
-
-from .structured_times import cpu_us
-from .tagging import BITS, EPOCHS, jackknifed, number, word_keys
-from .treebank import DEV, TRAIN, Treebank, Word, relations, sentences
 
 __all__ = ["with_supertags"]
 

@@ -1,26 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page and the pictures of ``benchmarks/structured_trees.py``."""
+"""The page and the pictures of ``benchmarks/parsing``."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .pages import markdown
-from .pictures import pyplot, save
+from benchmarks.pages import PAGES, markdown
+from benchmarks.pictures import pyplot, save
 
-__all__ = ["RESULTS", "SHARES", "write"]
+__all__ = ["SHARES", "draw", "page"]
 
-ROOT = Path(__file__).resolve().parent.parent
-RESULTS, PAGE = ROOT / "benchmarks" / "results" / "structured_trees.json", ROOT / "docs" / "benchmarks" / "parsing.md"
 SHARES = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7)
 DRAWN = ("uniform words", "uniform sentences", "myopic", "margin", "one-shot simple", "one-shot complex")
 HEAD = """# Parsing
 
-`HARDCASE_DATA=FOLDER python -m benchmarks.structured_trees` writes this page; \
-`python -m benchmarks.structured_trees --render` writes it again from its figures.
+`HARDCASE_DATA=FOLDER python -m benchmarks run parsing` writes this page; \
+`python -m benchmarks render parsing` writes it again from its figures.
 
 The English Web Treebank (UD 2.16): 12,544 sentences train, and the 2,001 sentences (25,147 words) of the \
 development file test; its test file was not opened.
@@ -190,7 +187,7 @@ def _what_adds(rows: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-def _pictures(results: dict[str, Any]) -> None:
+def draw(results: dict[str, Any]) -> None:
     plot = pyplot()
     if "speed" in results:
         figure, axes = plot.subplots(figsize=(6.4, 4.2))
@@ -208,7 +205,7 @@ def _pictures(results: dict[str, Any]) -> None:
         axes.set(xlabel="CPU time, us a word, whole system", ylabel="UAS")
         axes.legend(fontsize=7)
         figure.tight_layout()
-        save(figure, PAGE.parent / "parsing-figure-4.svg")
+        save(figure, PAGES / "parsing-figure-4.svg")
         plot.close(figure)
     if "policies" in results:
         figure, axes = plot.subplots(figsize=(5.2, 3.2))
@@ -217,7 +214,7 @@ def _pictures(results: dict[str, Any]) -> None:
         axes.set(xlabel="depth in the gold tree, 7 and more together", ylabel="share of words")
         axes.legend()
         figure.tight_layout()
-        save(figure, PAGE.parent / "parsing-depth.svg")
+        save(figure, PAGES / "parsing-depth.svg")
         plot.close(figure)
 
 
@@ -258,7 +255,7 @@ def _against(name: str, uas: float, us: float, their_uas: float, their_us: float
     )
 
 
-def write(results: dict[str, Any]) -> None:
+def page(results: dict[str, Any]) -> str:
     """The page and its pictures."""
     lines = [HEAD, *([results["earlier"], ""] if "earlier" in results else []), *_goals(results)]
     if "variants" in results:
@@ -282,5 +279,4 @@ def write(results: dict[str, Any]) -> None:
         lines += ["## Decoders", "", "Microseconds a word on random scores, by words of a sentence.", "",
                   markdown(columns, rows), ""]  # fmt: skip
     lines += _beside_udpipe(results)
-    _pictures(results)
-    PAGE.write_text("\n".join(lines).rstrip() + "\n")
+    return "\n".join(lines).rstrip() + "\n"

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.letters import Words, hog
+from benchmarks.words_page import SHARES
 from hardcase_train.methods.structured.anytime import AnytimePolicy, purchases, smallest_gap
 from hardcase_train.methods.structured.chain_features import (
     complex_features,
@@ -22,9 +24,6 @@ from hardcase_train.methods.structured.chain_features import (
 from hardcase_train.methods.structured.one_shot import OneShotChain
 from hardcase_train.structured.chain import ChainClassifier
 from hardcase_train.structured.items import as_items, take
-
-from .letters import Words, hog
-from .structured_words_page import SHARES
 
 __all__ = ["cpu_us", "speed_beside", "whole_times"]
 

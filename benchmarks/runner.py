@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one runner of the benchmarks: flags, results that are resumed and written whole, provenance, and pages.
+
+A benchmark is a module of this folder (of a folder: its ``__main__``) with a docstring and ``run(args)``, which returns
+its results: a dictionary or a list, or an exit status where it keeps none. It may have more:
+
+- ``arguments(parser)`` adds flags, and ``SEEDS`` is the default of ``--seeds``;
+- ``page(results)`` is the text of docs/benchmarks/NAME.md, which is left as it is where that is empty;
+- ``draw(results)`` writes the page's pictures;
+- ``problems(results)`` has a line for each thing that is not as it should be; then the command ends with status 1.
+
+``run`` may call ``args.known()``, what an earlier run has left, and ``args.save(results)``, which writes at once. The
+file has commit, machine, versions, parameters and seconds of each run that it is made of, under ``MADE``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import os
+import re
+import sys
+import time
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from benchmarks.pages import MADE, PAGES, RESULTS, ROOT, provenance, results_of
+
+__all__ = ["Record", "described", "load", "names", "render", "run", "show"]
+
+FOLDER = ROOT / "benchmarks"
+SHARED = ("out", "fresh", "render")
+
+
+class Record:
+    """The file of one benchmark's results.
+
+    Parameters
+    ----------
+    path : where it is
+    parameters : of this run
+    """
+
+    def __init__(self, path: Path, parameters: dict[str, Any], is_fresh: bool = False) -> None:
+        self.path, self.is_fresh = path, is_fresh
+        self._made = {"parameters": parameters, **provenance()}
+        self._before: list[dict[str, Any]] = []
+        self._began = time.monotonic()
+
+    def known(self) -> Any:
+        """What stands there: an empty dictionary if nothing does, or if all is to be run anew."""
+        if self.is_fresh or not self.path.exists():
+            return {}
+        found = json.loads(self.path.read_text(encoding="utf-8"))
+        if isinstance(found, dict):
+            self._before = [m for m in found.pop(MADE, []) if m["parameters"] != self._made["parameters"]]
+        return results_of(found)
+
+    def save(self, results: Any) -> None:
+        """Write all of it, so that another process sees the old file or the new one."""
+        made = [*self._before, self._made | {"seconds": round(time.monotonic() - self._began, 1)}]
+        whole = {MADE: made, **(results if isinstance(results, dict) else {"results": results})}
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        new = self.path.with_suffix(".new")
+        new.write_text(text_of(whole) + "\n", encoding="utf-8")
+        os.replace(new, self.path)
+        self.is_fresh = False  # what is there now is this run's
+
+
+def text_of(results: Any) -> str:
+    """JSON that has a short list of plain values on one line.
+
+    >>> print(text_of({"a": [1, 2.5], "b": {}}))
+    {
+     "a": [1, 2.5],
+     "b": {}
+    }
+    """
+    text = json.dumps(results, indent=1, default=str)
+    return re.sub(
+        r"\[\n\s+((?:[-+.\w]+|\"[^\"\\\n]*\")(?:,\n\s+(?:[-+.\w]+|\"[^\"\\\n]*\"))*)\n\s+\]",
+        lambda found: "[" + re.sub(r",\n\s+", ", ", found[1]) + "]",
+        text,
+    )
+
+
+def names() -> list[str]:
+    """Of all benchmarks."""
+    paths = [*FOLDER.glob("*.py"), *FOLDER.glob("*/__main__.py")]
+    found = {path: ast.parse(path.read_text(encoding="utf-8")) for path in paths}
+    return sorted(
+        path.parent.name if path.stem == "__main__" else path.stem
+        for path, tree in found.items()
+        if path != FOLDER / "runner.py" and any(isinstance(n, ast.FunctionDef) and n.name == "run" for n in tree.body)
+        and path.parent.name + path.stem != "benchmarks__main__"
+    )  # fmt: skip
+
+
+def source_of(name: str) -> Path:
+    """The file that has ``run``."""
+    return FOLDER / name / "__main__.py" if (FOLDER / name).is_dir() else FOLDER / f"{name}.py"
+
+
+def described(name: str) -> str:
+    """A line of the list: the name, what it shows, and how long the runs took that its results are made of."""
+    about = (ast.get_docstring(ast.parse(source_of(name).read_text(encoding="utf-8"))) or "").partition("\n")[0]
+    path = RESULTS / f"{name}.json"
+    found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    seconds = [m["seconds"] for m in found.get(MADE, [])] if isinstance(found, dict) else []
+    return f"{name:20} {about} {f'({sum(seconds) / 60:.0f} min)' if seconds else '(not timed)'}"
+
+
+def load(name: str) -> ModuleType:
+    """The module of a benchmark.
+
+    Raises
+    ------
+    SystemExit
+        There is none of this name.
+    """
+    if name not in names():
+        raise SystemExit(f"{name} is no benchmark; python -m benchmarks list has all")
+    return import_module(f"benchmarks.{name}.__main__" if (FOLDER / name).is_dir() else f"benchmarks.{name}")
+
+
+def parser_of(name: str, module: ModuleType) -> argparse.ArgumentParser:
+    """The flags that all have, and the benchmark's own."""
+    parser = argparse.ArgumentParser(
+        prog=f"python -m benchmarks run {name}", description=module.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("--out", type=Path, help="the JSON file, in place of the one that the page is made of")
+    parser.add_argument("--fresh", action="store_true", help="run again what is there")
+    parser.add_argument("--render", action="store_true", help="write the page from the JSON, measure nothing")
+    if hasattr(module, "SEEDS"):
+        parser.add_argument("--seeds", type=int, default=module.SEEDS, help="how many (default %(default)s)")
+    getattr(module, "arguments", lambda parser: None)(parser)
+    return parser
+
+
+def run(name: str, words: list[str]) -> int:
+    """Run one benchmark with these words; its exit status."""
+    module = load(name)
+    args = parser_of(name, module).parse_args(words)
+    if args.render:
+        return render(name)
+    parameters = {key: value for key, value in vars(args).items() if key not in SHARED}
+    record = Record(args.out or RESULTS / f"{name}.json", json.loads(json.dumps(parameters, default=str)), args.fresh)
+    args.known, args.save = record.known, record.save
+    made = module.run(args)
+    if made is None or isinstance(made, int):
+        return int(made or 0)
+    record.save(made)
+    return show(name, module, made, is_kept=args.out is None)
+
+
+def render(name: str) -> int:
+    """Write the page and the pictures of the kept results."""
+    return show(name, load(name), results_of(json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))))
+
+
+def show(name: str, module: ModuleType, results: Any, is_kept: bool = True) -> int:
+    """Print what came of it, write the page if these are the kept results; 1 if something is not as it should be."""
+    text = module.page(results) if hasattr(module, "page") else ""
+    print(text)
+    if text and is_kept:
+        path = PAGES / f"{name}.md"
+        path.write_text(text, encoding="utf-8")
+        print(f"written: {path.relative_to(ROOT)}")
+    if is_kept and hasattr(module, "draw"):
+        module.draw(results)
+    found = module.problems(results) if hasattr(module, "problems") else []
+    for line in found:
+        print(line, file=sys.stderr)
+    return int(bool(found))
