@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.letters import N_PIXELS, Words, hog, load
+from benchmarks.parsing import peers
 from benchmarks.word_times import speed_beside, whole_times
 from benchmarks.words_page import SHARES, draw, page
-from hardcase_train.methods.structured import peers
 from hardcase_train.methods.structured.anytime import AnytimePolicy, purchases, smallest_gap
 from hardcase_train.methods.structured.linear_policy import PartPolicy
 from hardcase_train.methods.structured.one_shot import buy_share, features_of

@@ -22,15 +22,14 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.parsing.eisner import eisner, eisner_all
 from benchmarks.parsing.page import SHARES, draw, page
+from benchmarks.parsing.peers import ItemValue
+from benchmarks.parsing.spanning import chu_liu_edmonds
 from benchmarks.parsing.supertags import with_supertags
 from benchmarks.parsing.tagging import tag_treebank
-from benchmarks.parsing.treebank import depths, load
-from benchmarks.word_times import cpu_us
-from hardcase_train.methods.structured.anytime import AnytimePolicy, purchases
-from hardcase_train.methods.structured.one_shot import buy_share
-from hardcase_train.methods.structured.peers import ItemValue
-from hardcase_train.methods.structured.tree_policy import (
+from benchmarks.parsing.tree_core import PRUNED, cheap_scores, costly_scores
+from benchmarks.parsing.tree_policy import (
     OneShotTrees,
     TreeFold,
     head_margins,
@@ -38,10 +37,11 @@ from hardcase_train.methods.structured.tree_policy import (
     tree_fold,
     tree_folds,
 )
-from hardcase_train.structured.eisner import eisner, eisner_all
-from hardcase_train.structured.spanning import chu_liu_edmonds
-from hardcase_train.structured.tree_core import PRUNED, cheap_scores, costly_scores
-from hardcase_train.structured.trees import NO_DICTIONARY, Sentences, TreeParser
+from benchmarks.parsing.treebank import depths, load
+from benchmarks.parsing.trees import NO_DICTIONARY, Sentences, TreeParser
+from benchmarks.word_times import cpu_us
+from hardcase_train.methods.structured.anytime import AnytimePolicy, purchases
+from hardcase_train.methods.structured.one_shot import buy_share
 
 __all__ = ["arguments", "draw", "page", "run"]
 

@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
+import doctest
+import importlib
+
 import numpy as np
 import pytest
 from ufal.chu_liu_edmonds import chu_liu_edmonds as other_implementation
 
-from hardcase_train.structured.eisner import eisner, eisner_all, offsets_of, tree_gaps, tree_marginals
-from hardcase_train.structured.spanning import chu_liu_edmonds
-from hardcase_train.structured.tree_core import PRUNED, cheap_scores
-from hardcase_train.structured.trees import Sentences, TreeParser
+from benchmarks.parsing.eisner import eisner, eisner_all, offsets_of, tree_gaps, tree_marginals
+from benchmarks.parsing.spanning import chu_liu_edmonds
+from benchmarks.parsing.tree_core import PRUNED, cheap_scores
+from benchmarks.parsing.trees import Sentences, TreeParser
 from tests.helpers.train.brute_structures import all_trees, sentences, tree_score
 
 
@@ -167,3 +170,9 @@ def test_words_out_of_range_and_heads_outside_are_refused() -> None:
         TreeParser(1, 12).fit([x[:, :3] for x in X], y)
     with pytest.raises(ValueError, match="heads are one a word"):
         TreeParser(1, 12).fit(X, [*y[:-1], np.full(len(X[-1]), 99)])
+
+
+@pytest.mark.parametrize("name", ["eisner", "peers", "spanning", "tree_core", "tree_policy", "trees"])
+def test_the_examples_of_the_parser_hold(name: str) -> None:
+    found = doctest.testmod(importlib.import_module(f"benchmarks.parsing.{name}"))
+    assert found.failed == 0

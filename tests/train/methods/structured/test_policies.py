@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 from sklearn.svm import LinearSVC
 
-from hardcase_train.methods.structured import peers
+from benchmarks.parsing import peers
+from benchmarks.parsing.eisner import eisner_all
+from benchmarks.parsing.tree_policy import OneShotTrees, head_margins, tree_fold, tree_folds
+from benchmarks.parsing.tree_policy import smallest_gap as smallest_tree_gap
+from benchmarks.parsing.trees import TreeParser
 from hardcase_train.methods.structured.anytime import AnytimePolicy, purchases, smallest_gap
 from hardcase_train.methods.structured.chain_features import DECODER, decoder_features, gaps_of
 from hardcase_train.methods.structured.linear_policy import PartPolicy
 from hardcase_train.methods.structured.one_shot import OneShotChain, buy_share
 from hardcase_train.methods.structured.out_of_fold import Fold, evidence, out_of_fold
 from hardcase_train.methods.structured.pseudo_labels import Losses
-from hardcase_train.methods.structured.tree_policy import OneShotTrees, head_margins, tree_fold, tree_folds
-from hardcase_train.methods.structured.tree_policy import smallest_gap as smallest_tree_gap
-from hardcase_train.structured.eisner import eisner_all
 from hardcase_train.structured.items import starts_of
-from hardcase_train.structured.trees import TreeParser
 from tests.helpers.train.brute_structures import made_up_words, sentences, small_chain
 
 

@@ -19,12 +19,12 @@ import numpy as np
 from numba import njit
 from sklearn.base import BaseEstimator, clone
 
-from ...structured.eisner import eisner_all, offsets_of, tree_gaps
-from ...structured.items import folds_of, take
-from ...structured.tree_core import PRUNED, cheap_scores, costly_scores, tree_losses
-from ...structured.trees import NO_DICTIONARY, Sentences, TreeParser
-from .linear_policy import PartPolicy
-from .pseudo_labels import Losses, helping_steps, trajectory, wrong_parts
+from benchmarks.parsing.eisner import eisner_all, offsets_of, tree_gaps
+from benchmarks.parsing.tree_core import PRUNED, cheap_scores, costly_scores, tree_losses
+from benchmarks.parsing.trees import NO_DICTIONARY, Sentences, TreeParser
+from hardcase_train.methods.structured.linear_policy import PartPolicy
+from hardcase_train.methods.structured.pseudo_labels import Losses, helping_steps, trajectory, wrong_parts
+from hardcase_train.structured.items import folds_of, take
 
 __all__ = ["OneShotTrees", "TreeFold", "features_of_words", "head_margins", "smallest_gap", "tree_fold", "tree_folds"]
 

@@ -16,9 +16,9 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from .eisner import eisner_all
-from .items import as_items, flatten, take
-from .tree_core import cheap_scores, costly_scores, count_edges, new_weights, train_trees
+from benchmarks.parsing.eisner import eisner_all
+from benchmarks.parsing.tree_core import cheap_scores, costly_scores, count_edges, new_weights, train_trees
+from hardcase_train.structured.items import as_items, flatten, take
 
 __all__ = ["NO_DICTIONARY", "Sentences", "TreeParser"]
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from .eisner import eisner, offsets_of
+from benchmarks.parsing.eisner import eisner, offsets_of
 
 __all__ = [
     "MOST_KEYS",

@@ -12,8 +12,8 @@ from typing import Self
 
 import numpy as np
 
-from .anytime import Evidence
-from .chain_features import gaps_of, item_means
+from hardcase_train.methods.structured.anytime import Evidence
+from hardcase_train.methods.structured.chain_features import gaps_of, item_means
 
 __all__ = ["ItemValue", "gap", "myopic", "own_margin", "uniform_items", "uniform_parts"]
 
