@@ -33,52 +33,11 @@ FIGURES = {
     "12": ("digits", ("single", "cstc-1", "cstc-2", "cstc-3, pruned", "astc-2", "static", "staged")),
     "4-graphs": ("forest", ("astc-2", "cstc-2", GRAPH, "static", "staged")),
 }  # of Xu et al. (2014), whose figure 7 has two methods more, for classes; the last is figure 4 of Wang et al. (2015)
-HEAD = """# Trees and cascades of classifiers
-
-`benchmarks/cstc.py` writes this page, with what `benchmarks/quadrants.py`, `benchmarks/cstc_trees.py` and \
-`benchmarks/cstc_paths.py` have measured.
-
-Each cell is the quality on test rows at the mean cost there (pixels, or the cost of features), of the policy that is \
-best on validation rows within the budget.
-In brackets is the paired difference to `static`, or to `stage-wise` of any cost, with a 95 % interval over splits.
-A number behind a name says how many splits the row has; goals and the comparison with sets use the splits that \
-`stage-wise`, `static`, `staged`, `cstc-2` and `greedy-miser` have in common.
-Rows with fewer splits than others were stopped, and their figures are not comparable with rows of other splits.
-A goal names the method that is best on validation rows, and then every row whose own choice on validation rows \
-reaches it on test rows: of many rows, some reach a goal by chance.
-Each is said to be within or beyond one standard error of the goal: that over splits, of the paired difference to \
-`stage-wise` where the goal is relative to it.
-The splits of the digits share their 1,984 test rows, so the variance that a share of errors has on so many is added.
-Where validation rows are few, as MQ2008's 110 queries with a relevant document, the best of many points on them is \
-often the luckiest; a second table takes, in each split, the point of the largest quality minus price times cost on \
-validation rows, at one price for all splits, which their mean validation quality within the budget chooses.
-That table was added when the first one was known.
-f0 knows nothing here, so a row that is forwarded is paid for and not answered better.
-Where a tree costs, a policy pays 1 for each tree that it evaluates, beside the meter's sensors.
-
-- `single`, `cstc`, `cscc` and `cronus` are [the method `cstc`](../methods.md) with linear nodes on \
-standardised readings unless they are `on trees`; the number counts levels below the root, or nodes of a cascade.
-- `zeros kept` and `trees answer` are two ways of fine-tuning; without a word, all columns of the sensors that \
-a row has bought are fitted again.
-- `node by node` minimises as Algorithm 1 of the paper does, one node at a time; all others over all nodes at once \
-([why](../math-classifiers.md#15-trees-of-linear-classifiers)).
-- `stage-wise`, `and-or`, `adaboost-rs`, `astc` and `greedy-miser` are methods too; `early exit` judges a whole query \
-at once (`benchmarks/early_exit.py`) and is not a program.
-- `and-or` and `adaboost-rs` are for classes: they are measured on the digits, and not on MQ2008, skewed or \
-not, whose relevances are ranks; the paper has them in its figure 7.
-- `dag, unions of 6 sets` is the graph of Wang et al. (2015) for many sensors: five subsets by their Algorithm 2 and \
-all sensors, a polynomial of degree 2 for each union, filter trees by their Algorithm 1, `as in the paper`; \
-`hardcase train` has `dag` cut nested sets of trees instead ([why](../decisions/graphs-on-chains.md)), as `staged` does.
-- `static`: boosted trees on the nested sets from prices; `cascade`: the same sets as stages, with one confidence.
-- `staged`: the same sets with the cuts of a price, and once more with later sets bought for the rows that come to them.
-- `greedy-miser, 8 leaves`: the same method with trees of depth 3 and more prices.
-- `cascade, searched sets`: the cascade over the sets of the greedy search, after screening.
-"""
 
 
 def write_page(results: dict[str, Any]) -> str:
     """The page's Markdown."""
-    lines = [HEAD]
+    lines = [""]
     for data in BUDGETS:
         splits = sorted({int(k.split("/")[1]) for k in results if k.startswith(f"{data}/")})
         if splits:

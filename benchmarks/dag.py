@@ -216,23 +216,6 @@ CASES: dict[str, Callable[[int], dict[str, Any]]] = {
 
 # ---------------------------------------------------------------- the page
 
-HEAD = """# Policies on a graph of sensor sets
-
-`benchmarks/dag.py` writes this page from `benchmarks/results/dag.json`.
-Figures are errors on test rows, means over splits that are drawn by their seeds.
-`dag` and `lp-tree` give one policy for each price of a list.
-`static` gives the sensor sets that the judged rows keep, with the same classifiers.
-Between two policies the curves are linear.
-
-- `dag, as in the paper`: errors counted, one pass, filter trees of polynomials alone.
-- `dag`: with [everything in this section](../math-graphs.md#12-policies-on-a-graph).
-- `lp-tree`: decides by linear functions here, because with all terms its linear program would have room for a dozen \
-rows of satimage; it has six prices where graphs have eleven.
-- `trees`: a bank of boosted trees.
-
-If there are fewer than ten splits, the command resumes and adds the missing ones.
-"""
-
 
 def curves(case: Small, runs: list[dict[str, Any]]) -> dict[str, list[float]]:
     """Mean error of each method at each average number of sensors; nan where a seed has no policy so cheap."""
@@ -298,7 +281,7 @@ def page(results: dict[str, Any]) -> str:
             texts.append(f"{table(SMALL[name], runs)}\n\n![Error over sensors](dag-{name}.svg)")
     if "speed" in results:
         texts.append(speed_table(results["speed"]))
-    return HEAD + "\n" + "\n\n".join(texts) + "\n"
+    return "\n" + "\n\n".join(texts) + "\n"
 
 
 SEEDS = 10

@@ -212,23 +212,6 @@ def _slope(a: Point, b: Point) -> float:
     return (b.valid.quality - a.valid.quality) / max(b.valid.cost - a.valid.cost, 1e-12)
 
 
-HEAD = """# Letters and Covertype
-
-`make bench NAME=learning` (`benchmarks/learning.py`) writes this page from `benchmarks/results/learning.json`.
-Each split is drawn by its seed (rows: `benchmarks/results/splits.npz`).
-f0 is fitted on the training rows of the split, all choices are made on its training and validation rows, and test \
-rows are only reported.
-The one meter counts all costs; a forwarded case buys every sensor.
-The states of `dag` are the nested sets of two chains.
-`route` has points only where a first sensor says which others matter; on Letters it found none on four of ten splits.
-A loss is f0's accuracy on the split's test rows less the policy's.
-Letters (ten splits) and Covertype of seven classes (two) are of the methods as they are now.
-The authors' split and Covertype of two classes are older: then, `adapt-gbrt` had policies without gates, too, and \
-its stages knew their own margin alone ([what changed](../decisions/rooms.md)).
-[The rig](rig.md) and [the small data sets of the paper on graphs](dag.md) have pages of their own.
-"""
-
-
 def draw(name: str, runs: list[dict[str, Any]], path: Path) -> None:
     """The mean curves of a case: cut over points lost, a line per method."""
     figure, axes = pyplot().subplots(figsize=(7.2, 4.2), layout="constrained")
@@ -281,7 +264,7 @@ def text_of(results: dict[str, Any]) -> str:
             pictures += f"\n\n{budget_tables(CASES[name], with_dag)}\n\n![Error over cost](dag-{name}.svg)"
         texts.append(f"{table(CASES[name], runs)}\n\n{pictures}")
     texts.append("\n".join(adapt_figures.lines()))
-    return HEAD + "\n" + "\n\n".join(texts) + "\n"
+    return "\n" + "\n\n".join(texts) + "\n"
 
 
 def draw_all(results: dict[str, Any]) -> None:

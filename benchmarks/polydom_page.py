@@ -15,16 +15,6 @@ __all__ = ["page"]
 ALIKE = "hybrid, alike for all answers"
 GOALS = {"f0": 9, "f2": 140, "all": 215}
 
-HEAD = """# An index of sensor sets by item size and budget
-
-`python -m benchmarks render polydom` writes this page; `benchmarks/scene_extractors.py` records extraction times, and the tables are drawn from the record.
-The method is that of "Indexing Cost Sensitive Prediction" (Battle et al. 2014), [as we read it](../math-items.md#16-poly-dom-an-index-by-item-size-and-budget), with a stronger pruning rule and an any-time plan of our own.
-
-**What the search is for.** It saves trainings, and pays where a classifier takes seconds or minutes to train.
-Where one takes milliseconds, as the least-squares classifiers on this page do, training all sets is simpler (`hardcase train --all`).
-For fixed sets and chains the greedy paths of [`static` and `cascade`](../methods.md) stay: on Letters they train 266 models where the paper's search trains all 65,535, and lose 0.0002.
-"""
-
 
 PICTURES = """
 ## Figures
@@ -38,7 +28,7 @@ For scenes, where they were run: sets trained and entries of the index against t
 
 def page(results: dict[str, Any]) -> str:
     """The page; parts that were not run are left out."""
-    parts = [HEAD]
+    parts = [""]
     for key, write in (("synthetic", _synthetic), ("speed", _speed), ("scenes", _scenes)):
         if results.get(key):
             parts.append(write(results[key]))

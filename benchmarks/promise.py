@@ -36,27 +36,6 @@ if TYPE_CHECKING:
     from hardcase_export.integers.point import IntegerPoint
 
 EXAMPLE = ROOT / "examples" / "hydraulic" / "hardcase.toml"
-HEAD = """# How often a promise holds
-
-`make bench NAME=promise` (`benchmarks/promise.py`) writes this page.
-A population is a table of what every policy does on every case, so the truth is known exactly.
-The benchmark draws calibration rows from it with replacement, again and again.
-Each time `hardcase export --risk` picks by [Learn-then-Test](../math-promises.md#8-a-promise), and the naive rule \
-takes the cheapest policy whose figures on the same rows are within the terms.
-"Broken" means that the picked policy is outside the terms in the population.
-A promise may be broken in a share delta of all draws; if nothing can be promised, nothing is picked.
-Cost and forward rate are means over picks, in the population.
-
-* *One gate*: 100,000 synthetic cases and one gate at 40 thresholds, whose risk crosses the terms between two of them.
-  Every case costs 1, and a forwarded case 99 more.
-* *Flattered*: 20 policies whose true risk is 1.05 times the terms, and whose judged rows showed no error at all.
-* *Rig*: the integers of every policy whose file one training run on the hydraulic rig keeps, all methods.
-  The population is its 661 calibration and test rows, pooled; the cost is in mJ.
-* *Machines*: the gate again, on 2,000 machines of 50 cases each.
-  One machine in five makes all the errors, so the rows of a machine say much the same.
-  Whole machines are drawn; the test counts machines, as it does for `[data] group`, or takes rows for independent, as \
-it does without that key.
-"""
 MISUSE = "200 machines, rows taken for independent"  # the one promise that may break
 N_CASES = 100_000  # of an invented population
 N_JUDGED = 2_000  # of these cases, on which its policies are judged
@@ -313,7 +292,7 @@ def page(measured: dict[str, Any]) -> str:
     titles += ("naive: picked", "naive: broken", "naive: cost, forwarded")
     draws = next(iter(measured.values()))["promise"]["draws"]
     table = markdown(titles, [row(name, r) for name, r in measured.items()])
-    return f"{HEAD}\n{draws:,} draws each.\n\n{table}\n{peer_section(measured)}"
+    return f"\n{draws:,} draws each.\n\n{table}\n{peer_section(measured)}"
 
 
 def measure(draws: int) -> dict[str, Any]:

@@ -30,18 +30,6 @@ METHODS = ("static", "cascade", "adapt-gbrt", "dag")
 MAX_LOSS = 0.005
 RATIO = 0.9  # of the cheaper baseline's cost, to reach
 DAG_RATIO = 0.85  # the same by "dag"
-HEAD = """# The hydraulic rig: every target
-
-`make bench NAME=rig` (`benchmarks/rig.py`) writes this page.
-
-Each target and seed has a random split of 60/10/10/20, f0 (300 extremely randomised trees), and every method trained.
-Policies are picked on the judged rows as `hardcase export --max-loss 0.005` picks them \
-([how](../decisions/judged-rows.md)); the tables have their figures on test rows.
-If no policy of a method is good enough on the judged rows, f0 is picked.
-`hardcase` is picked among all methods.
-Every method on sensor subsets tries forests and boosted trees ([why](../decisions/rooms.md)).
-Intervals are 95 %, over seeds, of the paired difference.
-"""
 
 
 def run_seed(target: str, seed: int) -> dict[str, dict[str, Any]]:
@@ -85,7 +73,7 @@ def page(results: dict[str, Any]) -> str:
         for row in (row for run in result["runs"] for row in run.values()):
             row.setdefault("total", row["cost"])  # errors cost nothing here; older records say so by leaving it out
         texts.append(table(target, summarise(result["runs"]), len(result["runs"])))
-    return f"{HEAD}\n" + "\n\n".join(texts) + "\n"
+    return "\n" + "\n\n".join(texts) + "\n"
 
 
 SEEDS = 3

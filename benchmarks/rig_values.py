@@ -28,15 +28,6 @@ TARGETS = ("accumulator_bar", "valve_condition_pct")
 METHODS = ("static", "cascade", "greedy-miser", "cstc", "astc", "stage-wise")
 SHARES = (0.02, 0.05, 0.1, 0.2, 0.5)  # of f0's cost
 GOAL, GOAL_SHARE = 0.010, 0.2  # R² below f0's, and the share of its cost
-HEAD = """# The rig as regression
-
-`python -m benchmarks run rig_values` writes this page.
-
-Each target and seed has a random split, f0 (300 extremely randomised trees of scikit-learn) and every method trained \
-with the effort `quick`.
-Each cell is R² on test rows at the mean cost there in mJ, of the policy that is best on judged rows within the share \
-of f0's cost; in brackets how far it is below f0, with a 95 % interval over seeds.
-"""
 
 
 def run_seed(target: str, seed: int) -> dict[str, Any]:
@@ -86,7 +77,7 @@ def table(runs: list[dict[str, Any]]) -> list[str]:
 
 def page(results: dict[str, Any]) -> str:
     """The page's Markdown."""
-    lines = [HEAD]
+    lines = [""]
     for target, runs in results.items():
         if len(runs) > 1:
             lines += [f"## {target}: {len(runs)} seeds", "", *table(runs), ""]

@@ -5,7 +5,8 @@ A benchmark is a module of this folder (of a folder: its ``__main__``) with a do
 its results: a dictionary or a list, or an exit status where it keeps none. It may have more:
 
 - ``arguments(parser)`` adds flags, and ``SEEDS`` is the default of ``--seeds``;
-- ``page(results)`` is the text of docs/benchmarks/NAME.md, which is left as it is where that is empty;
+- ``page(results)`` is the text of docs/benchmarks/NAME.md below its line ``FIGURES``, or all of it without such a line;
+  the page is left as it is where that is empty;
 - ``draw(results)`` writes the page's pictures;
 - ``problems(results)`` has a line for each thing that is not as it should be; then the command ends with status 1.
 
@@ -29,9 +30,10 @@ from typing import Any
 
 from benchmarks.pages import MADE, PAGES, RESULTS, ROOT, provenance, results_of
 
-__all__ = ["Record", "described", "load", "names", "render", "run", "show"]
+__all__ = ["Record", "described", "load", "names", "page_of", "render", "run", "show"]
 
 FOLDER = ROOT / "benchmarks"
+FIGURES = "<!-- figures -->\n"
 SHARED = ("out", "fresh", "render")
 
 
@@ -157,6 +159,13 @@ def run(name: str, words: list[str]) -> int:
     return show(name, module, made, is_kept=args.out is None)
 
 
+def page_of(name: str, module: ModuleType, results: Any) -> str:
+    """The whole page: above ``FIGURES``, where the page has that line, it is written by hand."""
+    text, path = module.page(results) if hasattr(module, "page") else "", PAGES / f"{name}.md"
+    above, mark, _ = path.read_text(encoding="utf-8").partition(FIGURES) if path.exists() else ("", "", "")
+    return f"{above}{mark}{text}" if text and mark else text
+
+
 def render(name: str) -> int:
     """Write the page and the pictures of the kept results."""
     return show(name, load(name), results_of(json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))))
@@ -164,10 +173,9 @@ def render(name: str) -> int:
 
 def show(name: str, module: ModuleType, results: Any, is_kept: bool = True) -> int:
     """Print what came of it, write the page if these are the kept results; 1 if something is not as it should be."""
-    text = module.page(results) if hasattr(module, "page") else ""
+    text, path = page_of(name, module, results), PAGES / f"{name}.md"
     print(text)
     if text and is_kept:
-        path = PAGES / f"{name}.md"
         path.write_text(text, encoding="utf-8")
         print(f"written: {path.relative_to(ROOT)}")
     if is_kept and hasattr(module, "draw"):

@@ -56,24 +56,6 @@ METHODS = {
     "duty": "`duty-cycle`",
     "gate": "margin gate",
 }
-HEAD = """# Streams
-
-`python -m benchmarks run streams` writes this page.
-A stream is classified window by window: cheap readings are watched in every window, the whole window is bought in few.
-"Loss" is the accuracy, in points, that a policy loses against buying every window, at the same share of windows bought.
-Thresholds and periods are those whose shares on the judged rows (out-of-fold and validation rows) are nearest below \
-and above the target, mixed so that the share there is the target; test rows choose nothing.
-"Bought" is the share on test rows.
-
-- `held` holds the label of the last purchase, and buys again where a purchase would probably right it \
-([training](../targets.md#streams)).
-  Two designs of its answers to a purchase are below it: by the readings alone, and corrected by the label that was \
-held before ([(139)](../math-labels.md#21-streams)); `held` is, of each run, the one of better quality on \
-the judged rows, in the mean of the three shares.
-- `duty-cycle` buys every n-th window and holds the label in between.
-- The margin gate has no memory: it answers by the cheap readings where their classifier's margin is wide enough, \
-else it buys (a cascade of two stages).
-"""
 
 
 def wisdm() -> tuple[dict[str, np.ndarray], list[np.ndarray]]:
@@ -242,7 +224,7 @@ def text_of(measured: dict[str, Any]) -> str:
     runs, room = [run for name, run in measured.items() if name != ROOM], measured[ROOM]
     n = sum(run["n"] for run in runs)
     always = np.array([run["always"] for run in runs])
-    return f"""{HEAD}
+    return f"""
 ## People who walk, jog, sit, stand and climb
 
 WISDM's {n} windows of 36 people (Kwapisz, Weiss and Moore, 2010), {len(runs)} folds of people; another \

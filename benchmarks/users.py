@@ -29,18 +29,6 @@ from benchmarks.user_tables import CASES, Case
 
 DELTA = 0.05
 MAX_LOSS = 0.01  # that ``export`` allows on judged rows, with one standard error to spare
-HEAD = """# Tables as users bring them
-
-`HARDCASE_DATA=FOLDER python -m benchmarks run users` writes this page.
-Each table is a CSV that goes through `hardcase init`, `train --effort quick`, `export` and `evaluate` without a hand on the TOML but for costs; what was added is named.
-Sensors are what `init` makes of the columns, at its own costs.
-"f0" and "policy" are on test rows; "cost" is the policy's, as a share of f0's for every case.
-"s" is the time of all four commands, "MB" the largest memory of any of them.
-The script fails if a command fails, if a policy answers every case alike without a warning, if `evaluate` prints other figures than `export`, or if a promise made by `export --risk` does not hold on test rows beyond chance.
-Where errors have costs it also fails if, over all tables of the kind, the policy costs more than f0 for every case or than the best fixed set.
-All rows were measured on 2026-11-22 and not again since, as together they take more than 20 minutes.
-Since then `init` writes a `group` that looks like one itself, `train` and `export` warn of classes that a policy loses, and `export` writes a policy that reads nothing only with `--force`, which this script says.
-"""  # noqa: E501
 
 
 class FailedError(Exception):
@@ -196,7 +184,7 @@ def render(results: list[dict[str, Any]]) -> str:
         "s",
         "MB",
     )
-    lines = [HEAD, f"| {' | '.join(titles)} |", "|" + "---|" * len(titles)]
+    lines = ["", f"| {' | '.join(titles)} |", "|" + "---|" * len(titles)]
     for r in results:
         low, high = r["quality_95"]
         name = r["case"] + (f" ({r['note']})" if r["note"] else "") + (" **warned**" if r["warned"] else "")

@@ -16,32 +16,6 @@ __all__ = ["SHARES", "draw", "interval", "page"]
 SHARES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7)
 SHOWN = (0.1, 0.2, 0.3, 0.5)
 DRAWN = ("uniform letters", "myopic", "own margin", "gap", "one-shot simple", "one-shot complex", "anytime")
-HEAD = """# Words, letter by letter
-
-`HARDCASE_DATA=FOLDER python -m benchmarks run words` writes this page; \
-`python -m benchmarks render words` writes it again from its figures.
-
-6,877 handwritten words (52,151 letters) of the OCR data of Taskar et al., which may not be shipped: a linear chain \
-reads each word, a letter's 128 pixels are cheap, and 465 HOG features are bought for some letters \
-([what was read into the paper](../math-labels.md#18-structured-prediction-under-a-budget)).
-Policies learn from training words that their chain has not seen.
-Which features `complex` has was decided with the test words of splits 0 and 1 in view, and nothing else was.
-Each cell is the mean over splits of the share of letters read right, when that share of all test letters has HOG.
-Intervals are 95 % over splits, of paired differences.
-Times are CPU times on one of two x86-64 cores that other work kept busy: their ratios are steadier than they are.
-
-- `uniform`, `myopic` (all of a word whose mean gap is small) and `item value` are the paper's peers; \
-`own margin`, `gap` and `gap, decoded again` are ours and learn nothing.
-- `item value` buys for whole words, by one ridge regression of the share of letters that buying mends: what the \
-Q-learning that the paper compares with comes to where there is one costly level, and so one step.
-- A gap is how much the best reading of the word loses if this letter has another label.
-- `simple` looks at a letter alone, `decoder` at the ten numbers that a device's decoder gives, `complex` at these, at \
-the two best labels and at the pixels, after a first reading.
-- Labels are the helping steps unless `trajectory` or `wrong parts` is named; `weighted` uses the importance of (4).
-- `anytime` are algorithms 1 and 2, with one threshold for all words; `per word` gives each word the same share.
-- On a device ([`[joint] releases`](../configuration.md)) `rounds` is what this page calls `anytime`, and `anytime` is \
-`one-shot decoder, decoded again`.
-"""
 
 
 def interval(values: Any) -> str:
@@ -220,7 +194,7 @@ def _picture(found: dict[int, Any], times: dict[str, Any]) -> None:
 
 def page(results: dict[str, Any]) -> str:
     """The page."""
-    lines, random = [HEAD], runs(results, "random")
+    lines, random = [""], runs(results, "random")
     if random:
         lines += _goals(random, results)
         lines += ["## Random splits, 90 % of the words train", "", *table(random)]

@@ -36,21 +36,6 @@ RATIOS = {"speed-large": 40.0, "speed-magic": 2.5}
 MEAN_RATIO, WORST_RATIO = 0.93, 1.03
 OURS = "hardcase"
 Runs = dict[str, Any]
-HEAD = """# Decisions within a budget
-
-`HARDCASE_DATA=FOLDER python -m benchmarks run budgeted CASE ...` measures, and writes this page from \
-`benchmarks/results/budgeted.json`.
-What stands in the JSON is not run again; each of its rows has the commit, versions and a digest of the rows used.
-
-A method has two functions: `fit(problem)` sees training rows, sensors, costs and the wishes; `decide(session)` reads \
-sensors of test rows and returns their classes ([run your own](own_method.md)).
-It runs in a process of its own; the harness counts what is bought, for `hardcase` as for its peers, and refuses a \
-purchase beyond a hard budget.
-`hardcase` gets a table and a TOML with `methods = ["auto"]`, of which 90 % learn, 5 % are judged, and on 5 % its own \
-report is made; a peer gets the same rows and chooses out of fold or on rows that it holds back.
-A request costs what the sensors cost that f0 reads.
-Intervals are 95 % (Student's t) over seeds; seeds of one table share rows.
-"""
 MEANS = """## Mean budgets
 
 A mean budget is only measured: an accuracy is in brackets if its mean cost on test rows is more than 2 % above the \
@@ -79,7 +64,6 @@ The five tables above stand in for them.
 def page(results: dict[str, Runs]) -> str:
     """Markdown of all results."""
     parts = [
-        HEAD,
         _short(results),
         hard_part(results),
         MEANS,
@@ -91,7 +75,7 @@ def page(results: dict[str, Runs]) -> str:
     parts += [_tables(results), stream_page.about(results)]
     parts += [_case(name, results[name]) for name in STREAMS if name in results]
     parts += [_speed(results), ABSENT, _durations(results)]
-    return "\n".join(part for part in parts if part)
+    return "\n" + "\n".join(part for part in parts if part)
 
 
 def _short(results: dict[str, Runs]) -> str:

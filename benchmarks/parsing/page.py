@@ -14,24 +14,6 @@ __all__ = ["SHARES", "draw", "page"]
 
 SHARES = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7)
 DRAWN = ("uniform words", "uniform sentences", "myopic", "margin", "one-shot simple", "one-shot complex")
-HEAD = """# Parsing
-
-`HARDCASE_DATA=FOLDER python -m benchmarks run parsing` writes this page; \
-`python -m benchmarks render parsing` writes it again from its figures.
-
-The English Web Treebank (UD 2.16): 12,544 sentences train, and the 2,001 sentences (25,147 words) of the \
-development file test; its test file was not opened.
-A first-order parser decodes projective trees; templates of tags are cheap, and those of words are bought for some of \
-the words ([what was read into the paper](../math-labels.md#18-structured-prediction-under-a-budget)).
-UAS is the share of all words, punctuation included, whose head is right.
-Thresholds and policies were learned on training sentences that their parser had not seen.
-The largest step of MIRA was decided with the development file in view; templates, the number of weights and the \
-prices of dictionaries were chosen on training sentences.
-Gold tags flatter what is cheap, so a second column has the tags of a tagger of our own: a chain over hashed \
-templates, whose tags of training sentences come from chains that were trained on the other folds.
-Times are CPU times on one of two x86-64 cores that other work kept busy: their ratios are steadier than they are.
-Nobody has asked for a parser on a device: trees stay in `hardcase_train`, and no bundle holds one.
-"""
 
 
 def _parts(results: dict[str, Any], tags: str) -> dict[str, Any]:
@@ -257,7 +239,7 @@ def _against(name: str, uas: float, us: float, their_uas: float, their_us: float
 
 def page(results: dict[str, Any]) -> str:
     """The page and its pictures."""
-    lines = [HEAD, *([results["earlier"], ""] if "earlier" in results else []), *_goals(results)]
+    lines = ["", *([results["earlier"], ""] if "earlier" in results else []), *_goals(results)]
     if "variants" in results:
         rows = [(k, f"{v:.4f}") for k, v in results["variants"].items()]
         lines += ["## The parser", "", "MIRA under random states, the number of weights as above, unless a row says "

@@ -20,7 +20,7 @@ SHOWN = {"cstc_paths", "cstc_trees", "quadrants", "adapt_runs"}  # on another be
 
 @pytest.mark.parametrize("name", [name for name in RENDERED if name not in SHOWN])
 def test_a_page_is_what_its_record_says(name: str) -> None:
-    assert runner.load(name).page(read(name)) == (PAGES / f"{name}.md").read_text(encoding="utf-8")
+    assert runner.page_of(name, runner.load(name), read(name)) == (PAGES / f"{name}.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", runner.names())
@@ -102,3 +102,9 @@ def test_a_page_is_written_from_what_is_there(
     assert runner.run("counting", ["--render"]) == 1
     assert (tmp_path / "counting.md").read_text() == "1 counted\n"
     assert capsys.readouterr().err == "too few\n"
+
+
+def test_what_stands_above_the_figures_stays(counting: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "counting.md").write_text("# Counting\n\nBy hand.\n\n<!-- figures -->\n7 counted\n")
+    runner.run("counting", [])
+    assert (tmp_path / "counting.md").read_text() == "# Counting\n\nBy hand.\n\n<!-- figures -->\n3 counted\n"
