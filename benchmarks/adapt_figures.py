@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.pages import read
-from benchmarks.pictures import pyplot, save
+from benchmarks.pages import pyplot, read, save
 from benchmarks.synthetic_data import synthetic_2
 
 __all__ = ["draw", "draw_synthetic", "lines"]

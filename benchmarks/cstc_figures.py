@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.digits38 import SIDES
-from benchmarks.pages import PAGES, markdown, read
-from benchmarks.pictures import pyplot, save
+from benchmarks.pages import PAGES, markdown, pyplot, read, save
 
 __all__ = ["draw", "jaccard", "lines", "shares"]
 

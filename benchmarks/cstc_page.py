@@ -11,8 +11,7 @@ from scipy import stats
 
 from benchmarks import cstc_figures, quadrants
 from benchmarks.cstc_goals import BUDGETS, NAMES, against, at_one_price, beside, goals, picked, runs_of, shown
-from benchmarks.pages import PAGES, read
-from benchmarks.pictures import pyplot, save
+from benchmarks.pages import PAGES, pyplot, read, save
 
 __all__ = ["CROSSED", "pictures", "write_page"]
 

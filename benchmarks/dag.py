@@ -23,8 +23,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from benchmarks.learning_cases import data
-from benchmarks.pages import PAGES, ROOT, provenance
-from benchmarks.pictures import pyplot, save
+from benchmarks.pages import PAGES, ROOT, provenance, pyplot, save
 from hardcase_edge.more.batch.quality import figures_of
 from hardcase_edge.program.cost import to_micro
 from hardcase_edge.program.definition import Answer, Feature, Sensor, Slice, Uplink

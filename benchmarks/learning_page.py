@@ -12,8 +12,7 @@ from scipy import stats
 
 from benchmarks import adapt_figures
 from benchmarks.learning_cases import BASELINES, CASES, Case
-from benchmarks.pages import PAGES
-from benchmarks.pictures import pyplot, save
+from benchmarks.pages import PAGES, pyplot, save
 from hardcase_edge.errors import InputError
 from hardcase_edge.more.fronts.front import Judged
 from hardcase_export.drafts.front import Front, Point

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A benchmark's page: measured results in a JSON file, drawn as a table in Markdown."""
+"""What benchmarks share: kept results, tables and pictures of pages, provenance, and a run of the command."""
 
 from __future__ import annotations
 
@@ -99,3 +99,20 @@ def _version(name: str) -> str | None:
         return version(name)
     except PackageNotFoundError:
         return None
+
+
+def pyplot() -> Any:
+    """matplotlib, drawing SVG whose bytes depend on the figures alone."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams.update({"svg.hashsalt": "hardcase", "font.size": 9, "svg.fonttype": "none"})
+    from matplotlib import pyplot
+
+    return pyplot
+
+
+def save(figure: Any, path: Path) -> None:
+    """Write one picture."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None}, dpi=100)

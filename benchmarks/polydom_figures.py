@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.pages import PAGES
-from benchmarks.pictures import pyplot, save
+from benchmarks.pages import PAGES, pyplot, save
 from hardcase_train.methods.polydom.greedy import ACCURACY, CHEAPEST, PRICES, Sequences, make_sequences
 from hardcase_train.methods.polydom.index import candidates, index_all, make_index, naive_lookup
 from hardcase_train.methods.polydom.search import search_sets

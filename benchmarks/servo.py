@@ -21,10 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.servo_c import instructions
-from benchmarks.servo_cases import cases
 from benchmarks.servo_page import GOALS, page
-from benchmarks.servo_streams import STEPS, one, prepare
+from benchmarks.servo_streams import STEPS, cases, instructions, one, prepare
 
 __all__ = ["SEEDS", "arguments", "page", "run"]
 

@@ -1,13 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Streams of ``servo.py``: cases whose hardness steps, decided in virtual time by the servo and at fixed thresholds."""
+"""Policies and streams of ``servo.py``: cases whose hardness steps, decided in virtual time by the servo and at fixed
+thresholds; and the instructions of the servo in C, counted by valgrind's callgrind.
+"""
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
-from benchmarks.servo_cases import Case
+from benchmarks.pages import ROOT
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.bundle.prices import LEVEL, Prices
 from hardcase_edge.kernel.machine import decide, open_machine
@@ -15,7 +22,128 @@ from hardcase_edge.more.servo.servo import Servo, spending_bucket
 from hardcase_edge.program.cost import to_unit
 from hardcase_edge.session.session import CLOUD
 
-__all__ = ["BASE", "EVERY_S", "HOURS", "STEPS", "World", "deviations", "one", "plan", "prepare", "stream"]
+KERNEL = ROOT / "edge_runtime" / "hardcase_edge" / "kernel"
+MAIN = """
+#include <stdio.h>
+#include <stdlib.h>
+#include "hardcase_servo.h"
+
+int64_t held;
+int hc_move(void *image, uint32_t node, int64_t threshold);
+int hc_move(void *image, uint32_t node, int64_t threshold) { (void)image, (void)node; held = threshold; return 0; }
+
+int main(int argc, char **argv)
+{
+    static const uint32_t nodes[] = {1, 2};
+    static const int64_t levels[] = {900, 90, 500, 80, 256, 60, 0, 0};
+    static const hc_prices prices = {nodes, levels, 2, 4, 1};
+    static hc_bucket bucket;
+    hc_bucket_open(&bucket, 3600000000, 90000000, HC_LAST(&prices), HC_LEVEL);
+    for (long k = argc > 1 ? atol(argv[1]) : 0; k > 0; k--) {
+        hc_passed(&bucket, 1000 + (uint32_t)(k & 7));
+        hc_set_price(NULL, &prices, hc_position(&bucket));
+        hc_spent(&bucket, k % 5 == 0 ? 5000000 : 0);
+    }
+    printf("%d\\n", (int)sizeof bucket);
+    return held > 1000;
+}
+"""
+MANY = 10_000
+
+
+def instructions() -> dict[str, float]:
+    """Instructions of one decision more with two thresholds, and bytes of the servo's state."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "main.c").write_text(MAIN)
+        command = ["cc", "-std=c99", "-O2", f"-I{KERNEL}", "main.c", str(KERNEL / "hardcase_servo.c"), "-o", "main"]
+        subprocess.run(command, cwd=folder, check=True)
+        counts = {n: _counted(folder, n) for n in (0, MANY)}
+        size = subprocess.run([folder / "main"], capture_output=True, text=True, check=True).stdout
+    return {"instructions": (counts[MANY] - counts[0]) / MANY, "state_bytes": int(size)}
+
+
+def _counted(folder: Path, n: int) -> int:
+    command = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", "./main", str(n)]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    found = re.search(r"Collected : (\d+)", done.stderr)
+    assert found is not None, done.stderr
+    return int(found[1])
+
+
+if __name__ == "__main__":
+    print(instructions())
+
+
+MEAN_COST = 10.0  # mJ, of the policy that is picked
+GAS, BOARDS, CLASSES = 12, 4, 5  # sensors of the made array, groups bought together, and gases
+
+
+@dataclass
+class Case:
+    """A policy, and rows for streams."""
+
+    name: str
+    text: str
+    rows: list[list[float]]
+    y: list[int]
+    hpc: list[int]
+    bundle: Path
+
+
+def room() -> tuple[str, np.ndarray, np.ndarray, dict[str, list[int]], dict[str, float], float]:
+    """Room occupancy: 10,129 rows, 4 classes; a node per group of sensors."""
+    with np.load(Path(os.environ["HARDCASE_DATA"]) / "room_occupancy.npz") as data:
+        X, y, names = data["X"].astype(float), data["y"], [str(n) for n in data["feature_names"]]
+    groups = {kind: [k for k, n in enumerate(names) if kind in n] for kind in ("Temp", "Light", "Sound", "CO2", "PIR")}
+    costs = {"Temp": 2.0, "Light": 40.0, "Sound": 2.0, "CO2": 10.0, "PIR": 1.0}
+    text = "10,129 readings of a room's sensors (UCI Room Occupancy Estimation, CC BY 4.0), 0 to 3 people"
+    return text, X, y, groups, costs, 20.0
+
+
+def gas() -> tuple[str, np.ndarray, np.ndarray, dict[str, list[int]], dict[str, float], float]:
+    """Made readings: each gas has a pattern over the array, scaled by the log of its concentration; gains drift."""
+    rng = np.random.default_rng(21)
+    n = 12_000
+    y = rng.integers(0, CLASSES, n)
+    patterns = rng.normal(1.0, 0.55, (CLASSES, GAS))
+    strength = np.log1p(rng.lognormal(1.2, 0.8, n))[:, None]
+    month = np.arange(n) / n * 36
+    gain = 1 + month[:, None] * rng.normal(0.0, 0.004, GAS) + 0.03 * np.sin(month[:, None] / 6 + rng.random(GAS) * 6)
+    noise = rng.normal(0, 1, (n, GAS)) * np.linspace(0.8, 0.4, GAS)
+    X = (patterns[y] * strength * gain + noise).astype(np.float32).astype(float)
+    groups = {f"board {b}": list(range(b * GAS // BOARDS, (b + 1) * GAS // BOARDS)) for b in range(BOARDS)}
+    costs = {f"board {b}": cost for b, cost in enumerate((1.0, 2.0, 10.0, 30.0))}
+    text = (
+        f"12,000 made readings of {GAS} gas sensors on {BOARDS} boards, {CLASSES} gases: each gas has a pattern, "
+        "scaled by the logarithm of its concentration, and each sensor's gain drifts over 36 months"
+    )
+    return text, X, y, groups, costs, 20.0
+
+
+def cases(folder: Path) -> list[Case]:
+    """Train what the folder does not have yet."""
+    from sklearn.ensemble import RandomForestClassifier
+
+    import hardcase
+
+    made = []
+    for name, make in {"room occupancy": room, "gas drift": gas}.items():
+        text, X, y, groups, costs, forward = make()
+        order = np.random.default_rng(5).permutation(len(y))
+        ours, theirs = order[: len(y) // 2], order[len(y) // 2 :]
+        bundle, answers = folder / f"{name}.hcb", folder / f"{name}.npy"
+        forest = RandomForestClassifier(200, random_state=0)
+        if not bundle.is_file():
+            policy = hardcase.train(
+                X[ours], y[ours], sensors=groups, costs=costs, forward_cost=forward, unit="mJ", hpc=forest,
+                methods=["cascade"], effort="quick", budget=MEAN_COST, jobs=1,
+            )  # fmt: skip
+            policy.export(bundle, method="cascade", budget=MEAN_COST, prices=True, min_agreement=0.99)
+            np.save(answers, forest.fit(X[ours], y[ours]).predict(X[theirs]))
+        made.append(Case(name, text, X[theirs].tolist(), y[theirs].tolist(), np.load(answers).tolist(), bundle))
+    return made
+
 
 HOURS, EVERY_S = 8, 2  # a case each two seconds
 STEPS = {"steps": (1, 1, 4, 4, 1, 1, 4, 1), "one step": (1, 1, 1, 1, 4, 4, 4, 4), "fast": (1, 4) * 4}

@@ -17,8 +17,7 @@ import matplotlib
 import numpy as np
 
 from benchmarks.adapt_figures import COLOURS, TEST, draw_synthetic
-from benchmarks.pages import PAGES, provenance
-from benchmarks.pictures import pyplot, save
+from benchmarks.pages import PAGES, provenance, pyplot, save
 from benchmarks.synthetic_data import synthetic_1, synthetic_2, toy_problem
 from hardcase_train.data.problem import Problem
 from hardcase_train.methods.adapt.gate_thresholds import NEVER, adapt_nodes

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from benchmarks.pages import PAGES, markdown
-from benchmarks.pictures import pyplot, save
+from benchmarks.pages import PAGES, markdown, pyplot, save
 
 __all__ = ["SHARES", "draw", "interval", "page"]
 

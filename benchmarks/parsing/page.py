@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.pages import PAGES, markdown
-from benchmarks.pictures import pyplot, save
+from benchmarks.pages import PAGES, markdown, pyplot, save
 
 __all__ = ["SHARES", "draw", "page"]
 
