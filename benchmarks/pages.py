@@ -23,8 +23,10 @@ __all__ = [
     "command",
     "markdown",
     "provenance",
+    "pyplot",
     "read",
     "results_of",
+    "save",
 ]
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -108,3 +108,13 @@ def test_what_stands_above_the_figures_stays(counting: ModuleType, tmp_path: Pat
     (tmp_path / "counting.md").write_text("# Counting\n\nBy hand.\n\n<!-- figures -->\n7 counted\n")
     runner.run("counting", [])
     assert (tmp_path / "counting.md").read_text() == "# Counting\n\nBy hand.\n\n<!-- figures -->\n3 counted\n"
+
+
+def test_a_part_in_another_file_needs_no_page(
+    counting: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(counting, "page", lambda found: found["whole"])
+    assert runner.run("counting", ["--out", str(tmp_path / "other.json")]) == 0
+    assert capsys.readouterr().out == "there is no page of a part: 'whole' has not been measured\n"
+    with pytest.raises(KeyError):
+        runner.run("counting", [])
