@@ -169,7 +169,7 @@ def _judged(data: dict[str, Any], where: str) -> Judged:
         raise InputError(f"{where}: {SHARES}; train again")
     error, worse, better = local
     gaps = None if "gaps" not in data else gaps_in(data["gaps"], f"{where}: gaps")
-    return Judged(figures.quality, figures.cost, figures.forward_rate, loss_se, error, worse, better, cost_se, gaps)
+    return Judged(figures.quality, figures.cost, figures.forward_rate, loss_se, cost_se, error, worse, better, gaps)
 
 
 def gaps_in(data: object, where: str) -> tuple[Gap, ...]:

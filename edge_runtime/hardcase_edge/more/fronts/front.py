@@ -27,10 +27,10 @@ class Judged(Figures):
     """
 
     loss_se: float = 0.0
+    cost_se: float = 0.0
     local_error: float | None = None
     local_worse: float | None = None
     local_better: float | None = None
-    cost_se: float = 0.0
     gaps: tuple[Gap, ...] | None = None
 
     def to_json(self) -> dict[str, Any]:
