@@ -55,7 +55,7 @@ class Drawn:
 
 
 def point(k: int, cost: float, error: float) -> Point:
-    figures = Judged(1 - error, cost, 0.0, 0.0, error, error, 0.0)
+    figures = Judged(1 - error, cost, 0.0, 0.0, 0.0, error, error, 0.0)
     return Point("invented", {"k": k}, figures, figures, f"policy-{k}")
 
 

@@ -233,7 +233,7 @@ class Told:
 
 
 def point(method, cost, error, forward_rate=0.1):
-    figures = Judged(1 - error, cost, forward_rate, 0.0, error, error / 2, 0.0)
+    figures = Judged(1 - error, cost, forward_rate, 0.0, 0.0, error, error / 2, 0.0)
     return Point(method, {}, figures, figures, f"policies/{method}")
 
 
