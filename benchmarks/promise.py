@@ -184,7 +184,7 @@ def _population(
     points = []
     for k in range(len(cost)):
         rate, *of_local = shares(whole.counts(k, judged))
-        figures = Judged(float(right[k, judged].mean()), float(cost[k]), rate, 0.0, *of_local)
+        figures = Judged(float(right[k, judged].mean()), float(cost[k]), rate, 0.0, 0.0, *of_local)
         points.append(Point("invented", {"k": k}, figures, figures, f"policy-{k}"))
     return Population(points, local, right, f0_right, cost, known)
 
