@@ -32,7 +32,8 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("verifier", "session", "exchange"), ("kernel",), ("joint",), ("bundle",), ("sensors", "link"), ("device",),
         ("fleet.release", "more.batch"), ("more.fronts",), ("fleet.store",),
         ("fleet.update", "fleet.outbox", "fleet.identity"),
-        ("more.audits",), ("fleet.operations", "fleet.card", "fleet.diagnosis", "more.drift", "more.servo"),
+        ("more.audits",),
+        ("fleet.operations", "fleet.card", "fleet.diagnosis", "more.drift", "more.servo", "more.sinks"),
         ("running", "more.measuring"), ("cli",),
     ),
     "hardcase_train": (  # a method is a room, imports no other

@@ -188,8 +188,8 @@ class PolicyClassifier(ClassifierMixin, PolicyEstimator):  # type: ignore[misc]
 class MethodClassifier(PolicyClassifier):
     """A training method that sweeps can run: a grid of settings, and the points of each; ``fit`` tries the whole grid.
 
-    A method of this package is a subclass in its own folder below ``methods/`` and one line in
-    ``methods/__init__.py``; ``methods.register_method`` adds a method from elsewhere.
+    A method of this package is a subclass in its own folder below ``methods/`` and an entry point
+    of ``hardcase.methods``, as one of any other package is; ``methods.register_method`` adds one for this process.
 
     Examples
     --------

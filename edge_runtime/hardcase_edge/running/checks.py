@@ -37,6 +37,7 @@ PARTS = {  # modules, each with the settings that ask for it, in the order in wh
     ".more.servo.companion": ("budget_per_hour", "battery", "until", "max_forward_rate"),
     ".fleet.operations.discovery": ("home_assistant", "home_assistant_remove"),
     ".fleet.operations.scrape": ("metrics", "metrics_file"),
+    ".more.sinks.companion": ("sink",),
 }
 ON_TRIAL = frozenset({".more.audits.companion"})  # a bundle on trial asks for it, too, where there is a broker
 

@@ -69,6 +69,7 @@ class RunConfig:
     metrics: str | None = None
     metrics_public: bool = False
     metrics_file: str | None = None
+    sink: tuple[str, ...] = ()
     home_assistant: str | None = None
     home_assistant_remove: str | None = None
 

@@ -185,6 +185,7 @@ GROUPS: Mapping[str, tuple[Setting, ...]] = {
         Setting("metrics", "serve Prometheus metrics there, such as 127.0.0.1:9101", "IP:PORT"),
         Setting("metrics_public", "allow an address that other machines can reach"),
         Setting("metrics_file", "write them for node_exporter every 15 s", "FILE.prom"),
+        Setting("sink", "give each decision to an installed sink, too; repeatable", "NAME[=ARGUMENT]"),
         Setting("home_assistant", "show the device to Home Assistant", *_PREFIX),
         Setting("home_assistant_remove", "remove it there", *_PREFIX),
     ),

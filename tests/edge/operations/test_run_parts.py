@@ -20,7 +20,8 @@ from hardcase_edge.settings.table import DEFAULTS
 from tests.helpers.edge.device import make_bundle_bytes
 
 IMPORTED_BY = {".more.drift.companion": {".more.audits.companion"}}  # what a part builds on
-VALUES = {"outbox_days": 1.0, "outbox_rate": 1.0, "budget_per_hour": 1.0, "battery": 1.0}  # the others are texts
+NUMBERS = ("outbox_days", "outbox_rate", "budget_per_hour", "battery")
+VALUES = {"sink": ("x",), **dict.fromkeys(NUMBERS, 1.0)}  # the others are texts
 STRANGER = """
 from hardcase_edge.device.surroundings import Part
 from hardcase_edge.errors import InputError

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sinks of other packages get each decision of a run; whatever they do, the run goes on and says what went wrong."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import tomllib
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from hardcase_edge.cli import main
+from tests.helpers.edge.device import make_bundle_bytes
+from tests.helpers.hooks import install
+from tests.helpers.places import ROOT
+
+PLUGIN = ROOT / "examples" / "plugin"
+HEAD = """
+from hardcase_edge.more.sinks.companion import Sink
+told = []
+class Writer:
+    def __init__(self, argument):
+        if argument == "shut": raise OSError("no room")
+        told.append(f"open {argument}")
+    def write(self, decision):
+        told.append(decision["route"])
+        decision.clear()
+        if BROKEN: raise ValueError("two\\nlines")
+    def close(self):
+        told.append("close")
+        if BROKEN: raise ValueError("never")
+X = Sink(open=Writer)
+"""
+
+
+@pytest.fixture
+def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    (tmp_path / "b.hcb").write_bytes(make_bundle_bytes())
+    (tmp_path / "sinks_read.py").write_text("def read(sensor):\n    return [1.0] * (1 if sensor == 'x' else 5)\n")
+    monkeypatch.chdir(tmp_path)
+    return ["run", "b.hcb", "--sensors", "sinks_read:read", "--count", "5"]
+
+
+def stranger(site: Path, monkeypatch: pytest.MonkeyPatch, *, is_broken: bool) -> list[str]:
+    """A sink ``strange``, and what it is told."""
+    source = f"BROKEN = {is_broken}\n{HEAD}"
+    install(site, monkeypatch, "stranger_s", "sinks", {"strange": "stranger_s:X"}, source)
+    told: list[str] = import_module("stranger_s").told
+    return told
+
+
+def test_the_example_keeps_each_decision_in_a_table(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    points = tomllib.loads((PLUGIN / "pyproject.toml").read_text())["project"]["entry-points"]["hardcase.sinks"]
+    source = (PLUGIN / "hardcase_sqlite.py").read_text()
+    install(tmp_path / "site", monkeypatch, "hardcase_sqlite", "sinks", points, source)
+    assert main([*words, "--sink", "sqlite=d.db"]) == 0
+    lines = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = sqlite3.connect(tmp_path / "d.db").execute("SELECT t, route, line FROM decisions").fetchall()
+    assert [(d["t"], d["route"], d) for d in lines] == [(t, route, json.loads(line)) for t, route, line in rows]
+    assert len(rows) == 5
+
+
+def test_what_a_sink_does_to_its_decision_changes_no_line(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    told = stranger(tmp_path / "site", monkeypatch, is_broken=False)
+    assert main([*words, "--sink", "strange=one", "--sink", "strange=two"]) == 0
+    routes = [json.loads(line)["route"] for line in capfd.readouterr().out.splitlines()]
+    assert told == ["open one", "open two", *(r for route in routes for r in (route, route)), "close", "close"]
+
+
+def test_a_sink_that_fails_is_left_out_after_three_failures_and_every_line_is_printed(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    told = stranger(tmp_path / "site", monkeypatch, is_broken=True)
+    assert main([*words, "--sink", "strange"]) == 0
+    out, err = capfd.readouterr()
+    assert len(out.splitlines()) == 5
+    assert told == ["open ", *[json.loads(out.splitlines()[0])["route"]] * 3, "close"]
+    assert "sink strange: two lines; it gets no more decisions" in err
+    assert "sink strange cannot be closed: never" in err
+
+
+@pytest.mark.parametrize(
+    ("sinks", "said"),
+    [
+        (("stange",), "--sink 'stange' is not installed; did you mean 'strange'?"),
+        (("=x",), "--sink '=x' has no name; give NAME or NAME=ARGUMENT"),
+        (("strange", "strange"), "--sink names the same sink twice; leave one out"),
+        (("strange", "strange=shut"), "--sink 'strange=shut' cannot be opened: no room"),
+    ],
+)
+def test_a_sink_that_cannot_be_had_is_one_line_before_the_first_decision(
+    sinks: tuple[str, ...], said: str, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    told = stranger(tmp_path / "site", monkeypatch, is_broken=False)
+    flags = [word for sink in sinks for word in ("--sink", sink)]
+    assert main([*words, *flags]) == 2
+    assert capfd.readouterr() == ("", f"hardcase-edge: {said}\n")
+    assert told in ([], ["open ", "close"]), "what is open is closed"
