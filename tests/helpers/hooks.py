@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from pathlib import Path
 
 import pytest
@@ -22,5 +23,6 @@ def install(
     (info / "entry_points.txt").write_text("\n".join([f"[hardcase.{hook}]", *lines]) + "\n")
     (site / f"{package}.py").write_text(source)
     monkeypatch.syspath_prepend(str(site))
-    monkeypatch.delitem(importlib.import_module("sys").modules, package, raising=False)
+    monkeypatch.setitem(sys.modules, package, None)  # so that what is imported below is forgotten after the test
+    del sys.modules[package]
     importlib.invalidate_caches()
