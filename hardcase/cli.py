@@ -3,7 +3,9 @@
 
 Each verb is a module, found by the hook ``hardcase.verbs``, with ``HELP``, ``arguments(parser)`` and ``run(args) ->
 exit status``; it may have ``EXAMPLES`` and ``TERMS``, which its help shows, and ``INTERRUPTED``, which is printed after
-Ctrl-C. Verbs import large packages inside ``run``, so ``hardcase --help`` imports none of them.
+Ctrl-C. A verb of several commands has, in place of the two functions, ``COMMANDS``, the hook of their modules, and
+``FIRST``, those that its help shows first. Only the module that a command names is imported, and it imports large
+packages inside ``run``: ``hardcase --help`` imports none of them.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import argparse
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib.metadata import EntryPoint
 from types import ModuleType
 from typing import Any
@@ -61,13 +63,17 @@ def verbs() -> dict[str, EntryPoint]:
     InputError
         Two packages offer a verb of one name.
     """
-    found = hooked("verbs")
-    order = {verb: k for k, verb in enumerate(FIRST)}
-    return {verb: found[verb] for verb in sorted(found, key=lambda verb: (order.get(verb, len(order)), verb))}
+    return _ordered("verbs", FIRST)
 
 
-def make_parser(named: Sequence[str] = ()) -> VerbParser:
-    """The parser of the command with these verbs; with all of them if none is named.
+def _ordered(hook: str, first: Sequence[str]) -> dict[str, EntryPoint]:
+    found = hooked(hook)
+    order = {name: k for k, name in enumerate(first)}
+    return {name: found[name] for name in sorted(found, key=lambda name: (order.get(name, len(order)), name))}
+
+
+def make_parser(words: Sequence[str] = ()) -> VerbParser:
+    """The parser of the command with what these words need; with all verbs and their commands for none.
 
     Raises
     ------
@@ -77,25 +83,33 @@ def make_parser(named: Sequence[str] = ()) -> VerbParser:
     description = "Answer easy cases on the device, forward the hard ones."
     parser = VerbParser(prog="hardcase", description=description, examples=EXAMPLES, terms=TERMS)
     parser.add_argument("--version", action=_Version)
-    subparsers = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     found = verbs()
-    for verb in named or found:
-        module = load_hook(found[verb], ModuleType)
-        examples, terms = (getattr(module, name, "") for name in ("EXAMPLES", "TERMS"))
-        sub = subparsers.add_parser(verb, help=module.HELP, description=module.HELP, examples=examples, terms=terms)
-        module.arguments(sub)
-        sub.set_defaults(run=module.run, interrupted=getattr(module, "INTERRUPTED", ""), root=parser)
+    _add(parser, found, _needed(words, found), dest="verb", root=parser)
     return parser
 
 
-def _needed(words: Sequence[str]) -> Sequence[str]:
-    """The verb of a command; none where it names none, asks for help, or completes words in a shell.
+def _add(parser: VerbParser, found: Mapping[str, EntryPoint], words: Sequence[str], *, dest: str, root: Any) -> None:
+    """Declare the module that the first of the words names; all that were found where there are none."""
+    subparsers = parser.add_subparsers(dest=dest, required=True, metavar=dest.upper())
+    for name in words[:1] or found:
+        module = load_hook(found[name], ModuleType)
+        examples, terms = (getattr(module, key, "") for key in ("EXAMPLES", "TERMS"))
+        sub = subparsers.add_parser(name, help=module.HELP, description=module.HELP, examples=examples, terms=terms)
+        if hasattr(module, "COMMANDS"):
+            below = _ordered(module.COMMANDS, module.FIRST)
+            _add(sub, below, _needed(words[1:], below), dest="command", root=root)
+            continue
+        module.arguments(sub)
+        sub.set_defaults(run=module.run, interrupted=getattr(module, "INTERRUPTED", ""), root=root)
 
-    >>> _needed(["train", "hardcase.toml"]), _needed(["--help"]), _needed(["completion", "bash"])
-    (['train'], [], [])
+
+def _needed(words: Sequence[str], found: Collection[str]) -> Sequence[str]:
+    """The words from the module that they name on; none where they name none, or complete words in a shell.
+
+    >>> _needed(["train", "x.toml"], {"train"}), _needed(["--help"], {"train"})
+    (['train', 'x.toml'], [])
     """
-    own = list(words[:1])
-    return own if own and own[0] in verbs() and own[0] != "completion" else []
+    return words if words and words[0] in found and words[0] != "completion" else []
 
 
 def _drop_output() -> None:
@@ -110,7 +124,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")  # names that the terminal's encoding does not have
     words = list(sys.argv[1:] if argv is None else argv)
     try:
-        parser = make_parser(_needed(words))
+        parser = make_parser(words)
     except InputError as error:  # a package of a stranger is broken
         print(f"hardcase: {terminal(error)}", file=sys.stderr)
         return 2

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from hardcase.cli import main
-from hardcase.services import rollout
+from hardcase_cloud.commands import rollout
 from hardcase_cloud.keep.records.came_back import came_back
 from hardcase_cloud.keep.records.cases import case_of
 from hardcase_cloud.keep.records.database import Database
@@ -106,7 +106,7 @@ def test_what_came_back_makes_a_better_bundle_which_a_device_of_the_canary_then_
     assert {line.rpartition(",")[2] for line in lines[1:301]} == {"1.0", "2.0"}
     before = (tmp_path / "out" / "model.hcb").read_bytes()
     monkeypatch.setattr("hardcase.training.build.build", None)  # nothing is trained again
-    monkeypatch.setattr("hardcase.services.rollout.on_stop_signals", lambda stop: None)
+    monkeypatch.setattr("hardcase_cloud.commands.rollout.on_stop_signals", lambda stop: None)
     assert main([*map(str, retrain(world, tmp_path / "out"))]) == 0
     assert "the new one is better" in capsys.readouterr().out
     assert (tmp_path / "out" / "model.hcb").read_bytes() == before

@@ -20,11 +20,13 @@ from hardcase.measuring.bars import clock_bar, rows_bar
 from hardcase.options import report
 from hardcase.verbs.completion import SHELLS
 from hardcase_edge.errors import InputError
+from hardcase_edge.hooks import hooked
 from hardcase_export.integers.decide import decisions
 from hardcase_train.sweep.phases import phase_bar
 from tests.helpers.export.builds import make_rows, static_draft
+from tests.helpers.hooks import install
 
-WITH_EXAMPLES = [verb for verb in verbs() if hasattr(import_module(f"hardcase.verbs.{verb}"), "EXAMPLES")]
+WITH_EXAMPLES = [verb for verb, point in verbs().items() if hasattr(point.load(), "EXAMPLES")]
 
 
 def help_of(*words: str) -> str:
@@ -64,6 +66,34 @@ def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) 
         main(["--version"])
     assert end.value.code == 0
     assert capsys.readouterr().out == f"hardcase {version('hardcase')}\n"
+
+
+def test_a_command_imports_the_module_of_no_other() -> None:
+    code = "import sys; from hardcase.cli import main; main(sys.argv[1:])"
+    code = f"import atexit, sys; atexit.register(lambda: print('MODULES', *sys.modules)); {code}"
+    words = [sys.executable, "-c", code, "cloud", "store", "--help"]
+    said = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout.split("MODULES")[1]
+    ours = {name for name in said.split() if name.startswith(("hardcase.verbs", "hardcase_cloud"))}
+    assert ours == {"hardcase_cloud", *(f"hardcase_cloud.commands{name}" for name in ("", ".shared", ".store"))}
+
+
+def test_the_cloud_brings_its_own_commands_and_others_may_add_theirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    homes = {name: point.dist.name for name, point in hooked("cloud").items() if point.dist}
+    assert [name for name, home in homes.items() if home == "hardcase"] == ["retrain"]
+    assert set(homes.values()) == {"hardcase", "hardcase-cloud"}
+    assert [point.dist and point.dist.name for verb, point in verbs().items() if verb == "cloud"] == ["hardcase-cloud"]
+    lines = (
+        "HELP = 'Count.'",
+        "arguments = lambda parser: parser.add_argument('n', type=int)",
+        "run = lambda args: args.n",
+    )
+    install(tmp_path, monkeypatch, "counting", "cloud", {"count": "counting"}, "\n".join(lines))
+    assert main(["cloud", "count", "7"]) == 7
+    with pytest.raises(SystemExit):
+        main(["cloud", "--help"])
+    assert "    count " in capsys.readouterr().out
 
 
 # ---------------------------------------------------------------- completion

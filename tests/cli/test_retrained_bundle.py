@@ -282,7 +282,7 @@ def test_people_show_that_f0_is_wrong_and_the_new_bundle_learns_what_its_teacher
     label(plant, store, tmp_path, list(zip(records, field.truth, strict=True))[:600])
     capsys.readouterr()
     begun: list[Any] = []
-    monkeypatch.setattr("hardcase.services.rollout.run", lambda settings: begun.append(settings) or 0)
+    monkeypatch.setattr("hardcase_cloud.commands.rollout.run", lambda settings: begun.append(settings) or 0)
     words = ["--method", "cascade", "--group", "pumps", "--broker", "mqtt://127.0.0.1:1", "--canary", "7"]
     assert main([*map(str, retrain(plant, store, tmp_path / "out", *words))]) == 0
     (settings,) = begun  # agreement with an f0 that is wrong says nothing

@@ -48,11 +48,11 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     "hardcase_cloud": (
         ("mqtt", "keep.metrics"), ("broker", "answer", "keep.records"), ("keep.dashboard",),
         ("rollout.updates", "rollout.enrolment"), ("rollout.waves",), ("sim.slow_link",), ("sim.fleet",),
-        ("sim.replay",),
+        ("sim.replay", "commands"),
     ),
     "hardcase": (
         ("options",), ("measuring",), ("reports",), ("demo", "training", "flashing"),
-        ("exports", "keys", "services"), ("items",), ("verbs", "api"), ("cli",),
+        ("exports", "keys"), ("items",), ("verbs", "api"), ("cli",),
     ),
 }  # fmt: skip
 

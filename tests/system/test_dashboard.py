@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from hardcase.services import dashboard as services
+from hardcase_cloud.commands import dashboard as services
 from hardcase_cloud.keep.dashboard.bundles import Feature, Known
 from hardcase_cloud.keep.records.database import Database
 from hardcase_cloud.keep.records.devices import Devices, Seen

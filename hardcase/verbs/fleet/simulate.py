@@ -12,11 +12,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hardcase_cloud.commands.shared import broker_argument, number, on_stop_signals, positive, tls_arguments
 from hardcase_edge.base.escape import terminal
 from hardcase_edge.errors import InputError
-
-from ...services.events import on_stop_signals
-from ...services.flags import broker_argument, number, positive, tls_arguments
 
 if TYPE_CHECKING:
     from hardcase_cloud.answer.supervisor import Supervisor

@@ -7,11 +7,11 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hardcase_cloud.commands import rollout
+from hardcase_cloud.commands.shared import positive, store_argument, tls_arguments
 from hardcase_edge.errors import InputError
 
 from ...options import report
-from ...services import rollout
-from ...services.flags import positive, store_argument, tls_arguments
 from ..export import add_contents, add_promise, add_wish
 from ..train import add_training
 from .rows import ALL, MISSING, NONE
@@ -70,7 +70,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     rolling.add_argument("--broker", metavar="URL", help="with --group: mqtt[s]://host:port")
     rollout.add_plan(parser)
     tls_arguments(parser)
-    parser.set_defaults(act=run)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from hardcase.cli import main, make_parser
-from hardcase.verbs import cloud
 from hardcase_cloud.answer.function import LIMIT_S, MAX_ABANDONED, FunctionHpc, function_for
 from hardcase_cloud.answer.service import Outgoing, Service
+from hardcase_cloud.commands.worker import _standstill_s
 from hardcase_edge.bundle.file import Bundle, pack_bundle
 from hardcase_edge.device.device import RuntimeConfig
 from hardcase_edge.errors import BundleError, HpcStuckError, HpcTimeoutError, InputError
@@ -373,4 +373,4 @@ def test_a_worker_whose_loop_stands_still_ends_itself(tmp_path):
 )
 def test_a_worker_may_ask_a_batch_that_fails_row_by_row_before_it_counts_as_standing_still(flags, seconds):
     args = make_parser().parse_args(["cloud", "worker", "--broker", "mqtt://127.0.0.1", "--hpc", *flags])
-    assert cloud._standstill_s(args) == pytest.approx(seconds)
+    assert _standstill_s(args) == pytest.approx(seconds)

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from hardcase.verbs import cloud
 from hardcase_cloud.answer import supervisor
 from hardcase_cloud.answer.supervisor import NO_PROCESS, Event, Supervisor
+from hardcase_cloud.commands import up
 from hardcase_edge.errors import LinkError
 from tests.helpers.cloud.brokers import until
 
@@ -27,7 +27,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Supervisor, list[
 
     def on_event(event: Event) -> None:
         events.append(dict(event))
-        cloud._relay(True, event)
+        up._relay(True, event)
 
     monkeypatch.setattr(supervisor, "FIRST_PAUSE_S", 0.01)
     guard = Supervisor(WORKER, os.environ, on_event)

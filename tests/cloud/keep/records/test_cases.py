@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hardcase.services.cases import open_cases
 from hardcase_cloud.answer.service import Service
+from hardcase_cloud.commands.worker import open_cases
 from hardcase_cloud.keep.records import cases as module
 from hardcase_cloud.keep.records.cases import Cases
 from hardcase_cloud.keep.records.database import Database

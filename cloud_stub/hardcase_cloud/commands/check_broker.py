@@ -9,7 +9,7 @@ from dataclasses import asdict
 
 from hardcase_edge.base.escape import terminal
 
-from .flags import tls_arguments
+from .shared import tls_arguments
 
 __all__ = ["HELP", "arguments", "run"]
 
@@ -20,13 +20,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     parser.add_argument("broker", metavar="URL", help="mqtt[s]://host:port, or ws[s]:// for WebSockets")
     tls_arguments(parser)
-    parser.set_defaults(act=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Ask and tell; 1 if nothing will work."""
-    from hardcase_cloud.mqtt.check import YES, check_broker
     from hardcase_edge.link.address import parse_address
+
+    from ..mqtt.check import YES, check_broker
 
     findings = check_broker(parse_address(args.broker, ca=args.ca, cert=args.cert, key=args.key))
     if args.json:

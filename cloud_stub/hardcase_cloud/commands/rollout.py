@@ -16,15 +16,25 @@ from typing import TYPE_CHECKING, Any
 from hardcase_edge.base.escape import terminal
 from hardcase_edge.errors import HardcaseError, InputError, LinkError
 
-from .events import log_lines, on_stop_signals, say, without_attempts
-from .flags import broker_argument, parse_time, positive, store_argument, tls_arguments
 from .offer import anyway_argument, check_f0
+from .shared import (
+    broker_argument,
+    log_lines,
+    on_stop_signals,
+    parse_time,
+    positive,
+    say,
+    store_argument,
+    tls_arguments,
+    without_attempts,
+)
 
 if TYPE_CHECKING:
-    from hardcase_cloud.keep.records.rollouts import Rollouts
-    from hardcase_cloud.rollout.waves.plan import Plan
     from hardcase_edge.bundle.load import Loaded
     from hardcase_edge.link.address import Address
+
+    from ..keep.records.rollouts import Rollouts
+    from ..rollout.waves.plan import Plan
 
 __all__ = ["HELP", "arguments", "run"]
 
@@ -113,16 +123,16 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _open(url: str) -> Rollouts:
-    from hardcase_cloud.keep.records.database import Database
-    from hardcase_cloud.keep.records.rollouts import Rollouts
+    from ..keep.records.database import Database
+    from ..keep.records.rollouts import Rollouts
 
     return Rollouts(Database(url, makes=False))
 
 
 def _group(args: argparse.Namespace) -> int:
-    from hardcase_cloud.broker.acl import read_devices
-    from hardcase_cloud.keep.records.database import Database
-    from hardcase_cloud.keep.records.devices import Devices
+    from ..broker.acl import read_devices
+    from ..keep.records.database import Database
+    from ..keep.records.devices import Devices
 
     if not 1 <= len(args.name) <= MAX_NAME or not args.name.isprintable():
         raise InputError(f"the name of a group is 1 to {MAX_NAME} characters; choose another")
@@ -136,12 +146,13 @@ def _group(args: argparse.Namespace) -> int:
 
 
 def _start(args: argparse.Namespace) -> int:
-    from hardcase_cloud.keep.records.devices import Devices
-    from hardcase_cloud.rollout.updates.offer import make_offer
-    from hardcase_cloud.rollout.waves.machine import Rollout
-    from hardcase_cloud.rollout.waves.serve import facts_of_bundle
     from hardcase_edge.bundle.load import load_bytes
     from hardcase_edge.fleet.release.archive import is_archive
+
+    from ..keep.records.devices import Devices
+    from ..rollout.updates.offer import make_offer
+    from ..rollout.waves.machine import Rollout
+    from ..rollout.waves.serve import facts_of_bundle
 
     address = _address(args)  # what is wrong with it is said before a roll-out begins
     data, offer, release = make_offer(args.bundle, args.metadata)
@@ -176,9 +187,10 @@ def _start(args: argparse.Namespace) -> int:
 
 
 def _plan(args: argparse.Namespace, loaded: Loaded, n_devices: int) -> Plan:
-    from hardcase_cloud.rollout.waves.plan import Plan
-    from hardcase_cloud.rollout.waves.serve import facts_of_bundle
     from hardcase_edge.settings.values import parse_share
+
+    from ..rollout.waves.plan import Plan
+    from ..rollout.waves.serve import facts_of_bundle
 
     facts = facts_of_bundle(loaded)
     tolerance = parse_share(args.tolerance, "--tolerance")
@@ -209,7 +221,7 @@ def _promised(facts: dict[str, Any], tolerance: float) -> float | None:
 
     That is its claim of audits, which the device's trial takes, too; else 1 minus the promised risk of an error.
     """
-    from hardcase_cloud.rollout.waves.plan import LEAST_SPARE, MOST_AGREEMENT
+    from ..rollout.waves.plan import LEAST_SPARE, MOST_AGREEMENT
 
     share, promise = facts["agreement"], facts["promise"] or {}
     if share is None:
@@ -234,15 +246,16 @@ def _serve_again(args: argparse.Namespace) -> int:
 
 
 def _serve(args: argparse.Namespace, rollouts: Rollouts, number: int) -> int:
-    from hardcase_cloud.keep.records.rollouts import OPEN
-    from hardcase_cloud.rollout.updates.campaign import OTHER, Campaign
-    from hardcase_cloud.rollout.updates.offer import make_offer
-    from hardcase_cloud.rollout.updates.serve import Server
-    from hardcase_cloud.rollout.updates.served import Question, Served, ask_f0, name_of
-    from hardcase_cloud.rollout.waves.machine import DONE
-    from hardcase_cloud.rollout.waves.serve import Serving, summary
     from hardcase_edge.bundle.compatible import identity_in
     from hardcase_edge.bundle.load import load_bytes
+
+    from ..keep.records.rollouts import OPEN
+    from ..rollout.updates.campaign import OTHER, Campaign
+    from ..rollout.updates.offer import make_offer
+    from ..rollout.updates.serve import Server
+    from ..rollout.updates.served import Question, Served, ask_f0, name_of
+    from ..rollout.waves.machine import DONE
+    from ..rollout.waves.serve import Serving, summary
 
     row = rollouts.rollout(number)
     if row.state not in OPEN:
@@ -331,7 +344,7 @@ def _wish(args: argparse.Namespace) -> int:
 
 
 def _status(args: argparse.Namespace) -> int:
-    from hardcase_cloud.keep.records.rollouts import OPEN
+    from ..keep.records.rollouts import OPEN
 
     rollouts = _open(args.store)
     rows = rollouts.rollouts() if args.id is None else [rollouts.rollout(args.id)]

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from hardcase_edge.errors import InputError
 
-from ...services.events import say
-from ...services.flags import store_argument
+from .shared import say, store_argument
 
 __all__ = ["HELP", "arguments", "run"]
 
@@ -30,14 +29,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="lines of an earlier --json, with the SHA-256 of seeds in use",
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
-    parser.set_defaults(act=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Check all devices; the exit status."""
-    from hardcase_cloud.keep.records.database import Database
-    from hardcase_cloud.rollout.waves.drawn import checked_audits
     from hardcase_edge.settings.values import parse_share
+
+    from ..keep.records.database import Database
+    from ..rollout.waves.drawn import checked_audits
 
     share = None if args.audit is None else parse_share(args.audit, "--audit")
     told = {} if args.told is None else _told(args.told)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hardcase_edge.errors import InputError
 
 if TYPE_CHECKING:
-    from hardcase_cloud.broker.acl import Written
+    from ..broker.acl import Written
 
 __all__ = ["HELP", "arguments", "run"]
 
@@ -43,7 +43,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--listen", metavar="IP", default="", type=_ip,
         help="with --out: address of this machine at which the broker listens (default: all)",
     )  # fmt: skip
-    parser.set_defaults(act=run)
 
 
 def _ip(text: str) -> str:
@@ -57,9 +56,9 @@ def _ip(text: str) -> str:
 
 def run(args: argparse.Namespace) -> int:
     """Print or write; the exit status."""
-    from hardcase_cloud.broker.acl import read_devices, write_acl
-    from hardcase_cloud.broker.mutual_tls import write_mutual_tls
-    from hardcase_cloud.broker.rules import rules_for
+    from ..broker.acl import read_devices, write_acl
+    from ..broker.mutual_tls import write_mutual_tls
+    from ..broker.rules import rules_for
 
     users = {"worker": args.worker, "watcher": args.watcher, "store": args.store, "updater": args.updater}
     if args.authority is not None:

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from hardcase.cli import main
-from hardcase.services import rollout
-from hardcase.services.flags import parse_time
+from hardcase_cloud.commands import rollout
+from hardcase_cloud.commands.shared import parse_time
 from hardcase_cloud.keep.records.database import Database
 from hardcase_cloud.keep.records.dialects import Row
 from hardcase_cloud.keep.records.incoming import Incoming
@@ -50,7 +50,7 @@ def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serve, "STEP_S", 0.02)
     monkeypatch.setattr("hardcase_cloud.rollout.updates.serve.STEP_S", 0.02)
     for service in ("offer", "rollout"):
-        monkeypatch.setattr(f"hardcase.services.{service}.on_stop_signals", lambda stop: None)
+        monkeypatch.setattr(f"hardcase_cloud.commands.{service}.on_stop_signals", lambda stop: None)
 
 
 @pytest.mark.parametrize("text", ["-90d", "nand", "infd", "1e9d", "90", "d", "", "9" * 20 + "d", "1 d", "٣d"])
@@ -414,7 +414,7 @@ def test_f0_labels_audits_and_agreement_is_known(
         [audit(1, classes[1], good), audit(2, classes[0], good), audit(3, "x", [1]), audit(4, "x", "?")], 60.0
     )
     words = ["label", "--store", url, "--hpc", "judge:answer", "--bundle", str(tmp_path / "m.hcb"), "--once"]
-    monkeypatch.setattr("hardcase.services.label.on_stop_signals", lambda stop: None)
+    monkeypatch.setattr("hardcase_cloud.commands.label.on_stop_signals", lambda stop: None)
     assert main(["cloud", *words]) == 0
     assert database.read("SELECT labelled, agreed FROM minutes") == [(2, 1)]
     assert Labels(database).unlabelled("f0", 9) == []

@@ -9,9 +9,7 @@ import time
 
 from hardcase_edge.errors import InputError
 
-from .engines import open_model
-from .events import on_stop_signals, say
-from .flags import store_argument
+from .shared import on_stop_signals, open_model, say, store_argument
 
 __all__ = ["HELP", "arguments", "run"]
 
@@ -30,15 +28,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--once", action="store_true", help="end when no audit waits (default: wait for more)")
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
-    parser.set_defaults(act=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Label until stopped; the exit status."""
-    from hardcase_cloud.keep.records.database import Database
-    from hardcase_cloud.keep.records.labels import Labels, label_some, read_labels
-    from hardcase_cloud.keep.records.standing import promise
     from hardcase_edge.bundle.load import load_bundle
+
+    from ..keep.records.database import Database
+    from ..keep.records.labels import Labels, label_some, read_labels
+    from ..keep.records.standing import promise
 
     loaded = load_bundle(args.bundle)
     classes = loaded.manifest.classes

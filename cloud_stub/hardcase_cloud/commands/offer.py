@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from hardcase_edge.errors import HardcaseError, InputError
 
-from .events import log_lines, on_stop_signals, say, warn, without_attempts
-from .flags import tenant_argument
+from .shared import log_lines, on_stop_signals, say, tenant_argument, warn, without_attempts
 
 if TYPE_CHECKING:
-    from hardcase_cloud.rollout.updates.campaign import Campaign
     from hardcase_edge.link.address import Address
+
+    from ..rollout.updates.campaign import Campaign
 
 __all__ = ["HELP", "anyway_argument", "arguments", "check_f0", "run"]
 
@@ -40,18 +40,18 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     tls.add_argument("--cert", metavar="PEM", help="client certificate, if --broker requires one")
     tls.add_argument("--key", metavar="PEM", help="private key of --cert")
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
-    parser.set_defaults(act=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Offer and serve until the devices run it; the exit status."""
-    from hardcase_cloud.rollout.updates.campaign import Campaign
-    from hardcase_cloud.rollout.updates.offer import make_offer
-    from hardcase_cloud.rollout.updates.serve import Server
     from hardcase_edge.bundle.compatible import identity_in
     from hardcase_edge.fleet.release.content import bundle_in
     from hardcase_edge.link.address import parse_address
     from hardcase_edge.link.wire import check_device_id, tenant_of
+
+    from ..rollout.updates.campaign import Campaign
+    from ..rollout.updates.offer import make_offer
+    from ..rollout.updates.serve import Server
 
     named = None if args.all else frozenset(map(check_device_id, args.device))
     if strange := sorted(device for device in named or () if tenant_of(device) != args.tenant):
@@ -104,7 +104,7 @@ def check_f0(address: Address, bundle: bytes, args: argparse.Namespace, tenant: 
     LinkError
         The broker cannot be reached.
     """
-    from hardcase_cloud.rollout.updates.served import ask_f0
+    from ..rollout.updates.served import ask_f0
 
     served = ask_f0(address, bundle, tenant or getattr(args, "tenant", ""))
     if served.other and not served.answers and not args.anyway:
@@ -118,7 +118,7 @@ def check_f0(address: Address, bundle: bytes, args: argparse.Namespace, tenant: 
 
 
 def _check(counts: Counter[str]) -> None:
-    from hardcase_cloud.rollout.updates.campaign import OTHER, REFUSED, ROLLED_BACK
+    from ..rollout.updates.campaign import OTHER, REFUSED, ROLLED_BACK
 
     if n := counts[OTHER]:
         raise HardcaseError(

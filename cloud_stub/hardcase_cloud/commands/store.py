@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, BinaryIO
 from hardcase_edge.base.escape import terminal
 from hardcase_edge.errors import InputError
 
-from .events import log_lines, on_stop_signals, say, without_attempts
-from .flags import parse_time, positive, tenant_argument
+from .shared import log_lines, on_stop_signals, parse_time, positive, say, tenant_argument, without_attempts
 
 if TYPE_CHECKING:
-    from hardcase_cloud.keep.records.database import Database
+    from ..keep.records.database import Database
 
 __all__ = ["HELP", "arguments", "run"]
 
@@ -45,13 +44,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cert", metavar="PEM", help="client certificate, if --broker requires one")
     parser.add_argument("--key", metavar="PEM", help="private key of --cert")
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
-    parser.set_defaults(act=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Keep records until stopped, or export them; the exit status."""
-    from hardcase_cloud.keep.records.database import Database
     from hardcase_edge.settings.values import parse_bytes
+
+    from ..keep.records.database import Database
 
     if (args.broker is None) == (args.export is None):
         raise InputError("name either a broker with --broker, or a file with --export")
@@ -66,10 +65,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _keep(database: Database, args: argparse.Namespace) -> int:
-    from hardcase_cloud.keep.metrics.families import store_text
-    from hardcase_cloud.keep.records.keeper import Keeper
     from hardcase_edge.fleet.operations.scrape import Page
     from hardcase_edge.link.address import parse_address
+
+    from ..keep.metrics.families import store_text
+    from ..keep.records.keeper import Keeper
 
     def note(line: str) -> None:
         print(f"hardcase cloud: {terminal(line)}", file=sys.stderr, flush=True)
@@ -93,8 +93,9 @@ def _keep(database: Database, args: argparse.Namespace) -> int:
 
 
 def _export(database: Database, path: str) -> int:
-    from hardcase_cloud.keep.records.parquet import write_parquet
     from hardcase_edge.base.files import check_replaceable
+
+    from ..keep.records.parquet import write_parquet
 
     check_replaceable(path, remedy="name another file")
     n = write_parquet(database, path) if path.endswith(".parquet") else _write_csv(database, path)

@@ -6,8 +6,7 @@ from __future__ import annotations
 import argparse
 import os
 
-from .events import log_lines, on_stop_signals, say, without_attempts
-from .flags import broker_argument, positive, tls_arguments
+from .shared import broker_argument, log_lines, on_stop_signals, positive, say, tls_arguments, without_attempts
 
 __all__ = ["HELP", "arguments", "run"]
 
@@ -23,15 +22,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--count", type=positive, metavar="N", help="exit after this many answers")
     tls_arguments(parser)
-    parser.set_defaults(act=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Answer until told to stop; the exit status."""
-    from hardcase_cloud.rollout.enrolment.desk import Desk
-    from hardcase_cloud.rollout.enrolment.folder import AuthorityFolder
-    from hardcase_cloud.rollout.enrolment.worker import EnrolmentWorker
     from hardcase_edge.link.address import parse_address
+
+    from ..rollout.enrolment.desk import Desk
+    from ..rollout.enrolment.folder import AuthorityFolder
+    from ..rollout.enrolment.worker import EnrolmentWorker
 
     address = parse_address(args.broker, ca=args.ca, cert=args.cert, key=args.key)
     desk = Desk(AuthorityFolder(args.authority), args.days)

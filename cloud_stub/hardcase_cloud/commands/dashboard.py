@@ -18,8 +18,7 @@ from urllib.parse import quote, urlsplit
 from hardcase_edge.base.files import write_whole
 from hardcase_edge.errors import InputError, one_line
 
-from .events import on_stop_signals, say
-from .flags import store_argument
+from .shared import on_stop_signals, say, store_argument
 
 __all__ = ["HELP", "arguments", "run"]
 
@@ -44,7 +43,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--public", action="store_true", help="allow an address that other machines can reach")
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
-    parser.set_defaults(act=run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -58,17 +56,18 @@ def run(args: argparse.Namespace) -> int:
             "none for a new one"
         )
     try:
-        from hardcase_cloud.keep.dashboard.app import make_app
-        from hardcase_cloud.keep.dashboard.server import Server
+        from ..keep.dashboard.app import make_app
+        from ..keep.dashboard.server import Server
     except ImportError as error:
         raise InputError(f"the dashboard needs {error.name}; pip install 'hardcase-cloud[dashboard]'") from error
     import socket
 
-    from hardcase_cloud.keep.dashboard.bundles import known_of
-    from hardcase_cloud.keep.dashboard.figures import Figures
-    from hardcase_cloud.keep.dashboard.workers import Workers
-    from hardcase_cloud.keep.records.database import Database
     from hardcase_edge.bundle.load import load_bundle
+
+    from ..keep.dashboard.bundles import known_of
+    from ..keep.dashboard.figures import Figures
+    from ..keep.dashboard.workers import Workers
+    from ..keep.records.database import Database
 
     bundles = [known_of(load_bundle(path)) for path in args.bundle]
     workers = Workers(args.worker) if args.worker else None

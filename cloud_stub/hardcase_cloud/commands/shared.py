@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the commands of ``hardcase cloud`` share: flags and what they name, events and log messages as lines, signals.
+
+Commands import what is large inside ``run``, so that help and the other commands do without it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import re
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from hardcase_edge.base.escape import terminal
+from hardcase_edge.errors import InputError
+
+if TYPE_CHECKING:
+    from hardcase_edge.link.address import Address
+
+    from ..answer.asking import Answerer
+
+__all__ = [
+    "broker_argument", "broker_of", "log_lines", "number", "on_stop_signals", "open_model", "parse_time", "positive",
+    "say", "store_argument", "tenant_argument", "tls_arguments", "warn", "without_attempts",
+]  # fmt: skip
+
+UNITS_S = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
+_TIME = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([smhd])", re.ASCII)
+NATS = ("nats://", "natss://")  # which workers took before
+
+
+def broker_argument(parser: argparse.ArgumentParser) -> None:
+    """Declare ``--broker``."""
+    parser.add_argument(
+        "--broker", required=True, metavar="URL", help="mqtt[s]://host:port; user and password may be given by the "
+        "environment variables HARDCASE_MQTT_USER and HARDCASE_MQTT_PASSWORD",
+    )  # fmt: skip
+
+
+def store_argument(parser: argparse.ArgumentParser) -> None:
+    """Declare ``--store``."""
+    parser.add_argument(
+        "--store", required=True, metavar="URL", help="sqlite:FILE, or postgresql://user@host/database; psycopg reads "
+        "the password from PGPASSWORD or ~/.pgpass",
+    )  # fmt: skip
+
+
+def tenant_argument(parser: argparse.ArgumentParser) -> None:
+    """Declare ``--tenant``."""
+    parser.add_argument(
+        "--tenant", default="", type=_tenant, metavar="NAME",
+        help="whose devices, named NAME/DEVICE (default: those without a tenant)",
+    )  # fmt: skip
+
+
+def _tenant(text: str) -> str:
+    from hardcase_edge.link.wire import check_name
+
+    try:
+        return check_name(text, "tenant") if text else text  # argparse checks the default, too
+    except InputError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def tls_arguments(command: argparse.ArgumentParser) -> None:
+    """Declare ``--ca``, ``--cert``, ``--key`` and ``--json``."""
+    parser = command.add_argument_group("TLS")
+    parser.add_argument("--ca", metavar="PEM", help="CA certificate that verifies --broker")
+    parser.add_argument("--cert", metavar="PEM", help="client certificate, if --broker requires one")
+    parser.add_argument("--key", metavar="PEM", help="private key of --cert")
+    command.add_argument("--json", action="store_true", help="one JSON object per line")
+
+
+def number(text: str) -> float:
+    """A number, which may be none that is finite."""
+    try:
+        return float(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text[:60]!r} is not a number") from error
+
+
+def positive(text: str) -> int:
+    """A whole number from 1 to a million."""
+    try:
+        value = int(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text[:60]!r} is not a whole number") from error
+    if not 1 <= value <= 1_000_000:
+        raise argparse.ArgumentTypeError(f"{value} is not between 1 and 1000000")
+    return value
+
+
+def parse_time(text: str, flag: str) -> float:
+    """Seconds of a time such as 90s, 30m, 6h or 7d, from 0.
+
+    Raises
+    ------
+    InputError
+        The text is not such a time; ``flag`` has it.
+
+    Examples
+    --------
+    >>> parse_time("1.5h", "--soak")
+    5400.0
+    """
+    match = _TIME.fullmatch(text)
+    if match is None:
+        raise InputError(f"{flag} is {text[:60]!r}; give a time such as 90s, 30m, 6h or 7d")
+    return float(match[1]) * UNITS_S[match[2]]
+
+
+# ---------------------------------------------------------------- what flags name
+
+
+def broker_of(args: argparse.Namespace) -> Address:
+    """The broker that ``--broker`` and the flags of TLS name.
+
+    Raises
+    ------
+    InputError
+        ``--broker`` is not a URL of MQTT.
+    """
+    from hardcase_edge.link.address import parse_address
+
+    if args.broker.lower().startswith(NATS):
+        raise InputError(
+            "a worker has no client for nats:// any more; give --broker the MQTT port of the NATS server, "
+            "mqtt://host:1883 or mqtts://host:8883, with one worker for each --tenant"
+        )
+    return parse_address(args.broker, ca=args.ca, cert=args.cert, key=args.key)
+
+
+def open_model(hpc: str, bundle: str, *, limit_s: float | None = None, threads: int = 1) -> Answerer:
+    """The f0 of this name.
+
+    Parameters
+    ----------
+    hpc : a path, ``module:function``, or the URL of a back end, such as ``kserve+http://host/v2/models/NAME``
+    bundle : path of a bundle that forwards to it; a file needs none
+    limit_s : seconds that one call of a function or a server may take; None: the default
+    threads : of a file's model
+
+    Raises
+    ------
+    InputError
+        It cannot be used.
+    """
+    from hardcase_edge.sensors.plugin import is_function_name
+
+    from ..answer.backends import backend_of
+
+    backend = backend_of(hpc)
+    if backend is None and not is_function_name(hpc):
+        from ..answer.onnx_model import Hpc
+
+        return Hpc(hpc, threads=threads)
+    from ..answer.function import LIMIT_S, function_for
+
+    limit_s = LIMIT_S if limit_s is None else limit_s
+    return function_for(hpc, bundle, limit_s=limit_s) if backend is None else backend.open(hpc, bundle, limit_s)
+
+
+# ---------------------------------------------------------------- what a command says
+
+
+class _Lines(logging.Formatter):
+    """Each message on one line, whatever is in it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return terminal(super().format(record))
+
+
+def log_lines() -> None:
+    """Have log messages on standard error, one line each."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Lines("hardcase cloud: %(message)s"))
+    logging.basicConfig(handlers=[handler])
+
+
+def without_attempts() -> None:
+    """Keep quiet of attempts to connect until ``log_lines``: the error at the start says what is wrong."""
+    logging.getLogger("hardcase_cloud.mqtt.attempts").addHandler(logging.NullHandler())
+
+
+def on_stop_signals(stop: Callable[[], None]) -> None:
+    """Call this at SIGTERM and Ctrl-C."""
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, lambda *_: stop())
+
+
+def warn(text: str) -> None:
+    """Print a line of warning to standard error."""
+    print(terminal(f"hardcase cloud: {text}"), file=sys.stderr, flush=True)
+
+
+saying = threading.Lock()  # events come from several threads
+
+
+def say(as_json: bool, event: str, fields: dict[str, Any]) -> None:
+    """Print one line to stdout; if its reader is gone or its disk is full, continue without output."""
+    if as_json:
+        line = json.dumps({"event": event, **fields})
+    else:
+        line = terminal(f"{event}: " + ", ".join(f"{key} {value}" for key, value in fields.items()))
+    with saying:
+        try:
+            print(line, flush=True)
+        except OSError:  # on a supervisor's thread too, which must go on
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, sys.stdout.fileno())
+            os.close(null)
