@@ -24,7 +24,7 @@ from hardcase_edge.program.definition import Program
 from hardcase_edge.program.encode import encode
 from hardcase_edge.program.inner import inner_sensors
 
-from .checked import Checked, Exported, Weights
+from .checked import Checked, Exported, ExportedCases, Weights
 from .drafts.front import Front, Point, read_front
 from .drafts.rows import Rows
 from .integers.compress import n_weights
@@ -34,6 +34,7 @@ from .integers.lost_sensors import measure_without
 from .integers.point import IntegerPoint, make_integers, read_draft
 from .integers.quantise import quantise
 from .integers.ranges import ranges_of_rows
+from .joint.point import make_joint_bundle
 from .picking.agreeing import Chosen, mix_that_agrees, pick_that_agrees, why_no_mix
 from .picking.atypical import Scored, atypical_shares
 from .picking.audit_claim import audit_claim
@@ -86,7 +87,7 @@ def make_bundle(
     hard_budget: float | None = None,
     key: str | Path | None = None,
     method: str | None = None,
-    min_agreement: float = MIN_AGREEMENT,
+    min_agreement: float | None = None,
     seed: int = 0,
     terms: RiskTerms | None = None,
     held_out: HeldOut | None = None,
@@ -106,7 +107,7 @@ def make_bundle(
         figures alone decide
     key : path of a private key, or None for a bundle without a signature
     min_agreement : share of the validation rows, and of the test rows, on which the program must decide exactly as its
-        draft; this comparison uses no labels
+        draft; this comparison uses no labels. None: ``MIN_AGREEMENT``, of items of several parts 0.99 of held-out parts
     seed : seed of the choice of golden cases
     terms : in place of ``max_loss`` and ``budget``: pick the cheapest point that keeps these terms on the ``held_out``
         rows; the manifest's claims then hold the promise
@@ -130,6 +131,11 @@ def make_bundle(
     build = Path(build)
     private_key = _check(key, min_agreement)
     front = read_front(build / "front.json")
+    if front.is_joint:
+        wish = {"max_loss": max_loss, "budget": budget, "hard_budget": hard_budget, "method": method}
+        asked = {"risk": terms, "monitors": monitors, "prices": prices, "atypical": atypical}
+        return make_joint_bundle(build, front, wish, private_key, min_agreement, asked)
+    min_agreement = MIN_AGREEMENT if min_agreement is None else min_agreement
     if terms is not None:
         _check_terms(terms, front)
     scored = None if atypical is None else Scored(build, atypical, front.measure, hard_budget is None)
@@ -148,6 +154,7 @@ def make_bundle(
         _check_constant(integers, allow_constant)
         claims = _atypical(integers, atypical) | ({} if chosen.mix is None else {"mix": chosen.mix.to_json()})
         made = _assemble(build, front, chosen.point, integers, private_key, seed, claims, monitors, prices)
+        assert isinstance(made.exported, ExportedCases)
         exported = replace(made.exported, passed_over=chosen.passed_over, mix=chosen.mix, single=chosen.single)
         return replace(made, exported=exported)
     if (max_loss, budget, hard_budget) != (None, None, None):
@@ -209,9 +216,9 @@ def _on_test(integers: IntegerPoint, terms: RiskTerms) -> dict[str, int]:
     return {"n": counts.rows, "local": counts.local, "errors": counts.errors}
 
 
-def _check(key: str | Path | None, min_agreement: float) -> bytes | None:
+def _check(key: str | Path | None, min_agreement: float | None) -> bytes | None:
     """The private key; both arguments are checked before the long work begins."""
-    if not 0 <= min_agreement <= 1:
+    if min_agreement is not None and not 0 <= min_agreement <= 1:
         raise InputError(f"--min-agreement is {min_agreement}; give a share from 0 to 1")
     return None if key is None else read_key(Path(key))
 
@@ -238,7 +245,7 @@ def _assemble(
     golden = make_golden(program, valid.X, replies, valid.confidence, seed)
     data, loaded = checked(Bundle(manifest.to_json(), program, golden))
     signature = None if private_key is None else sign(data, private_key)
-    exported = Exported(
+    exported = ExportedCases(
         path=None,
         sha256=loaded.bundle.sha256,
         n_bytes=len(data),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hardcase_edge.bundle.manifest import Label
+from hardcase_edge.joint.prove import JointReport
 from hardcase_edge.more.fronts.pick import Mix, Nearest
 from hardcase_edge.program.definition import Program
 
@@ -18,28 +19,38 @@ from .picking.optimism import Selection
 from .publish import Published, write_pair
 from .targets import Source
 
-__all__ = ["Checked", "Exported", "Weights"]
+__all__ = ["Checked", "Exported", "ExportedCases", "ExportedItems", "Weights"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Exported(Published):
-    """A bundle that was written, and how its program compares with the draft.
+    """The bundle of one point of a front.
 
-    ``measure`` is the name of what quality measures. ``target_unit`` is that of values, None of classes. ``f0`` is f0's
-    point of the front, None if there is none. ``promise`` is as in the manifest's claims. ``weights`` is None for a
-    program without polynomials. ``selection`` says what the choice of its sensors does to its figure on judged rows.
-    ``nearest`` is what decides something itself, where f0 was picked for every case. ``mix`` is what a coin mixes, and
-    ``single`` why it mixes nothing although that was asked for; empty if it was not. ``program`` is what was written,
-    ``sensors`` names its sensors, and ``costs`` says where their costs are from, None if the build does not. ``said``:
-    what ``hardcase export --json`` prints of it, warnings and the cuts of its cost among it; empty if nobody asked.
+    ``measure`` is the name of what quality measures. ``f0`` is f0's point of the front, None if there is none.
+    ``said``: what ``hardcase export --json`` prints of it, warnings and the cuts of its cost among it; empty if nobody
+    asked.
     """
 
     unit: str
     measure: str
     classes: tuple[Label, ...]
-    target_unit: str | None
     f0: Point | None
     point: Point
+    said: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportedCases(Exported):
+    """Of single decisions: how the program compares with the draft.
+
+    ``target_unit`` is that of values, None of classes. ``promise`` is as in the manifest's claims. ``weights`` is None
+    for a program without polynomials. ``selection`` says what the choice of its sensors does to its figure on judged
+    rows. ``nearest`` is what decides something itself, where f0 was picked for every case. ``mix`` is what a coin
+    mixes, and ``single`` why it mixes nothing although that was asked for; empty if it was not. ``program`` is what was
+    written, ``sensors`` names its sensors, and ``costs`` says where their costs are from, None if the build does not.
+    """
+
+    target_unit: str | None
     valid: Parity
     test: Parity
     selection: Selection
@@ -52,7 +63,19 @@ class Exported(Published):
     program: Program
     sensors: tuple[str, ...]
     costs: Costs | None
-    said: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportedItems(Exported):
+    """Of items of several parts, whose points are bundles already: what is proved of an item.
+
+    ``agreement`` is the share of held-out parts that the integers decide as the floats. ``max_parts``: longer items are
+    refused.
+    """
+
+    agreement: float
+    items: JointReport
+    max_parts: int
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hardcase_edge.errors import InputError
+
 if TYPE_CHECKING:
     import argparse
 
@@ -36,6 +38,8 @@ def held_out_of(args: argparse.Namespace) -> HeldOut:
 
     build, path = Path(args.build), Path(args.calibration)
     front = read_front(build / "front.json")
+    if front.is_joint:
+        raise InputError(f"{build} decides items of several parts, of which nothing is promised; leave --risk out")
     draft, manifest = read_draft(build, candidates(front, args.method)[0], front.legacy)
     manifest = replace(manifest, hpc=front.legacy or file_sha256(build / "hpc.onnx"))  # drafts may lack it
     X, y, stored = labelled_rows(path, manifest, draft)

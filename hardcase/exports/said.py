@@ -14,11 +14,19 @@ from hardcase_edge.program.cost import to_unit
 from ..measuring.headline import cut_lines, headline
 from ..measuring.measure import some_classes, value_errors
 from ..measuring.recalls import gaps_of, kept_by
-from ..measuring.warn import constant_warning, placeholder_warning, recall_warnings, selection_warning
+from ..measuring.warn import (
+    constant_warning,
+    item_headline,
+    placeholder_warning,
+    recall_warnings,
+    selection_warning,
+)
 from ..options import plain
 
 if TYPE_CHECKING:
-    from hardcase_export.checked import Exported
+    from hardcase_export.checked import Exported, ExportedCases, ExportedItems
+
+    from ..measuring.headline import Headline
 
 __all__ = ["export_lines", "export_values", "told"]
 
@@ -27,8 +35,19 @@ WORST_CLASSES = 3  # named in the text
 
 def export_values(exported: Exported, build: Path) -> dict[str, Any]:
     """Everything that ``--json`` prints of a bundle, and its warnings; ``build``: the folder that it is from."""
-    test = exported.test
-    values: dict[str, Any] = {
+    from hardcase_export.checked import ExportedCases, ExportedItems
+
+    if isinstance(exported, ExportedItems):
+        values, cuts, lines = _of_items(exported, build)
+    else:
+        assert isinstance(exported, ExportedCases)
+        values, cuts, lines = _of_cases(exported, build)
+    return {**values, "headline": cuts.to_json(), "warnings": [line for line in lines if line is not None]}
+
+
+def _of_bundle(exported: Exported) -> dict[str, Any]:
+    """What every bundle has."""
+    return {
         "bundle": None if exported.path is None else str(exported.path),
         "sha256": exported.sha256,
         "bytes": exported.n_bytes,
@@ -36,10 +55,35 @@ def export_values(exported: Exported, build: Path) -> dict[str, Any]:
         "golden": exported.n_golden,
         "method": exported.point.method,
         "params": exported.point.params,
+        "unit": exported.unit,
+        "measure": exported.measure,
+    }
+
+
+def _of_items(exported: ExportedItems, build: Path) -> tuple[dict[str, Any], Headline, list[str | None]]:
+    """Of items of several parts, the figures of the front, whose points are bundles already."""
+    point, f0 = exported.point, exported.f0
+    cuts, warned = item_headline(build, point, exported.classes)
+    values = _of_bundle(exported) | {
+        "cost": {"worst": to_unit(exported.items.worst_cost), "mean": point.test.cost},
+        "agreement": {"held_out": exported.agreement},
+        "max_parts": exported.max_parts,
+        "valid": point.valid.to_json(),
+        "test": asdict(point.test),
+    }
+    if f0 is not None:
+        values["f0"] = {"quality": f0.test.quality, "cost": f0.test.cost}
+        values["loss"] = f0.test.quality - point.test.quality
+    return values, cuts, [*warned]
+
+
+def _of_cases(exported: ExportedCases, build: Path) -> tuple[dict[str, Any], Headline, list[str | None]]:
+    """Of single decisions, the figures that the export has measured."""
+    test = exported.test
+    values = _of_bundle(exported) | {
         "passed_over": exported.passed_over,
         **({} if exported.mix is None else {"mix": exported.mix.to_json()}),
         **({"single": exported.single} if exported.single else {}),
-        "unit": exported.unit,
         "cost": {
             "worst": to_unit(exported.report.worst_cost),
             "mean": test.after.cost,
@@ -48,7 +92,6 @@ def export_values(exported: Exported, build: Path) -> dict[str, Any]:
         "agreement": {"valid": exported.valid.agreement, "test": test.agreement},
         "valid": exported.valid.after.to_json(),
         "test": test.after.to_json(),
-        "measure": exported.measure,
         **({} if exported.target_unit is None else {"target_unit": exported.target_unit}),
         "selection": asdict(exported.selection),
         **({} if exported.nearest is None else {"nearest": asdict(exported.nearest)}),
@@ -71,13 +114,13 @@ def export_values(exported: Exported, build: Path) -> dict[str, Any]:
         }
     cuts = headline(exported.program, test.paths, exported.sensors, exported.costs)
     gaps = gaps_of(exported.point, exported.valid.beside)
-    lines = (
+    lines = [
         constant_warning(values),
         selection_warning(exported.selection, exported.measure, test.after.quality),
         *recall_warnings(gaps, exported.classes, kept_by(build, gaps, exported.point)),
         placeholder_warning(cuts),
-    )
-    return {**values, "headline": cuts.to_json(), "warnings": [line for line in lines if line is not None]}
+    ]
+    return values, cuts, lines
 
 
 def told(exported: Exported, build: Path) -> Exported:
@@ -93,7 +136,8 @@ def export_lines(r: dict[str, Any], verbose: bool) -> list[str]:
     from hardcase_export.picking.promise_words import say_parts, say_promise
 
     unit, measured, cost, test = plain(r["unit"], 20), plain(r["measure"], 40), r["cost"], r["test"]
-    f0 = r.get("f0", {"cost": 0.0})
+    f0, is_joint = r.get("f0", {"cost": 0.0}), "max_parts" in r
+    of_rows = "test items" if is_joint else f"{test['n']} test rows"
     interval = f" (95 %: {_interval(r['quality_95'])})" if "quality_95" in r else ""
     lines = [f"{r['bundle'] or 'no bundle written'}: {r['bytes']} bytes, {'signed' if r['signed'] else 'not signed'}"]
     lines += r["warnings"]
@@ -101,25 +145,29 @@ def export_lines(r: dict[str, Any], verbose: bool) -> list[str]:
         lines.append(f"  f0         {measured} {f0['quality']:.4f}, {f0['cost']:.2f} {unit}")
     lines += [
         f"  picked     {r['method']}: {measured} {test['quality']:.4f}{interval}, "
-        f"{test['forward_rate']:.1%} forwarded, on {test['n']} test rows",
+        f"{test['forward_rate']:.1%} forwarded, on {of_rows}",
         *_mix_lines(r),
-        *_passed_over(r["passed_over"]),
+        *_passed_over(r.get("passed_over", 0)),
         *_nearest(r.get("nearest"), unit),
     ]
     if "rmse" in test:
         lines.append(f"  error      {value_errors(test, r['target_unit'])}")
     if "loss" in r:
-        lines.append(f"  loss       {r['loss']:.4f} against f0 (95 %: {_interval(r['loss_95'])})")
+        of_loss = f" (95 %: {_interval(r['loss_95'])})" if "loss_95" in r else ""
+        lines.append(f"  loss       {r['loss']:.4f} against f0{of_loss}")
     share = f" ({cost['mean'] / f0['cost']:.1%} of f0's)" if f0["cost"] else ""
     errors = f", and errors {test['errors']:.2f}" if "errors" in test else ""
-    lines.append(
-        f"  cost       mean {cost['mean']:.2f}{share}, worst {cost['worst']:g}, best {cost['best']:g} {unit}{errors}"
-    )
+    of_item = f" an item of at most {r['max_parts']} parts" if is_joint else ""
+    best = "" if is_joint else f", best {cost['best']:g}"
+    lines.append(f"  cost       mean {cost['mean']:.2f}{share}, worst {cost['worst']:g}{best} {unit}{of_item}{errors}")
     lines += cut_lines(r["headline"], unit)
     lines += _recall_lines(r.get("classes", []))
-    promise = say_promise(r["promise"])
+    promise = say_promise(r.get("promise"))
     if promise is not None:
         lines += [f"  promise    {promise}", *(f"             {part}" for part in say_parts(r["promise"]))]
+    if is_joint:
+        same = r["agreement"]["held_out"]
+        lines.append(f"  agreement  {same:.2%} of held-out parts are decided as by the floats")
     return [*lines, *(_settings(r, unit) if verbose else [])]
 
 
@@ -168,6 +216,10 @@ def _settings(r: dict[str, Any], unit: str) -> list[str]:
     lines = [
         f"  sha256     {r['sha256']}, {r['golden']} golden cases",
         f"  settings   {json.dumps(r['params'], sort_keys=True)}",
+    ]
+    if "parity" not in r:
+        return lines
+    lines += [
         f"  agreement  {same['test']:.2%} of test rows decided as by the floats ({same['valid']:.2%} of valid rows, "
         f"on which thresholds were aligned), {r['parity']['test']['labels']:.2%} with the same label",
     ]

@@ -123,6 +123,10 @@ class Wished:
         InputError, BundleError
             A target cannot hold this policy.
         """
+        if self.targets and source.loaded.joint is not None:
+            raise InputError(
+                f"items of several parts are decided from a bundle alone; leave out --{next(iter(self.targets))}"
+            )
         self._manifest = source.loaded.manifest
         self.outputs = {name: t.make(source, folder, on) for name, (t, folder, on) in self.targets.items()}
 

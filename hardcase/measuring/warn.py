@@ -4,19 +4,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..options import plain
+from .headline import Headline, headline_in
+from .recalls import kept_by, known_gaps
 
 if TYPE_CHECKING:
     from hardcase_edge.more.batch.per_class import Gap
+    from hardcase_export.drafts.front import Point
     from hardcase_export.picking.optimism import Selection
 
-    from .headline import Headline
     from .picked import Picked
 
 __all__ = [
-    "constant_warning", "picked_warnings", "placeholder_warning", "recall_warnings", "selection_warning",
+    "constant_warning", "item_headline", "picked_warnings", "placeholder_warning", "recall_warnings",
+    "selection_warning",
 ]  # fmt: skip
 
 LEAST_MOVE = 0.0005  # of a cut by other costs: less cannot be seen in its figure
@@ -114,3 +118,22 @@ def picked_warnings(picked: Picked) -> list[str]:
         placeholder_warning(picked.cuts),
     )
     return [line for line in warnings if line is not None]
+
+
+def item_headline(build: Path, point: Point, classes: Sequence[object]) -> tuple[Headline, list[str]]:
+    """Of a point of items: how much cheaper it is than f0 for every part, and what must not be overlooked about it.
+
+    Parameters
+    ----------
+    build : the folder whose front.json has the point
+    classes : the labels of parts
+
+    Raises
+    ------
+    InputError
+        The front has no such cuts, or names a class that there is not.
+    """
+    cuts = headline_in(point.headline, f"{build / 'front.json'}: headline")
+    gaps = known_gaps(point, len(classes))
+    lines = [*recall_warnings(gaps, classes, kept_by(build, gaps, point), promise=""), placeholder_warning(cuts)]
+    return cuts, [line for line in lines if line is not None]

@@ -19,8 +19,8 @@ from ..reports.budget_chart import budgets_svg
 from ..reports.train_page import mix_table, train_report
 from .budgets import budget_figures, is_indexed
 from .folders import BUILD, claimed, fill_folder
+from .given_hpc import own_points_of
 from .hpc_file import copy_hpc, hpc_confidence, save_hpc, value_of
-from .own_model import own_points_of
 from .runs import open_runs
 from .survey import divided_groups
 

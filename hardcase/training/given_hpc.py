@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A fitted model as f0: opened for a task, written into the build, and asked whether it has seen the training rows."""
+"""Fitted models of the user's: f0, opened, written into the build, and asked whether it has seen the training rows.
+
+A model of [lpc] tflite, which decides on the device, gives points of the front.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,10 @@ from hardcase_edge.errors import InputError
 if TYPE_CHECKING:
     from hardcase_train.data.config import Config
     from hardcase_train.data.problem import Rows
+    from hardcase_train.policy.front import Point
     from hardcase_train.tasks.task import Opener, Task
 
-__all__ = ["opener", "save_given"]
+__all__ = ["opener", "own_points_of", "save_given"]
 
 UNLIKELY = 4  # standard errors of a share, at most: so much better is no other order of labels by chance
 STANDARD_ERRORS = 2  # by which the accuracy on training rows may exceed that on validation rows
@@ -109,3 +113,34 @@ def _square(rows: Rows) -> tuple[float, float]:
     squares = np.square(rows.hpc_label - rows.y)
     mean = float(np.average(squares, weights=rows.weight))
     return mean, float(np.sqrt(np.square(rows.weight * (squares - mean)).sum()) / rows.weight.sum())
+
+
+def own_points_of(task: Task) -> list[Point]:
+    """The points of the user's own model; empty if the configuration has none.
+
+    Raises
+    ------
+    InputError
+        The configuration names an unknown sensor, or the model is not supported.
+    """
+    path = task.config.own_model
+    if path is None:
+        return []
+    import numpy as np
+
+    from hardcase_export.to_tflite.own_process import open_own
+    from hardcase_train.methods.baselines.own_model import own_points
+    from hardcase_train.methods.baselines.own_values import value_points
+
+    problem = task.problem
+    strange = [s for s in task.config.own_sensors if s not in task.sensors]
+    if strange:
+        raise InputError(f"[lpc] names the unknown sensor {strange[0]!r}; sensors are {', '.join(task.sensors[:20])}")
+    features = tuple(f for s in task.config.own_sensors for f in problem.sensors[task.sensors.index(s)].features)
+    valid, test = problem.valid.X[:, features], problem.test.X[:, features]
+    own = open_own(path, features, np.vstack([valid, test]), len(valid), problem.n_classes)
+    origin = {"tflite": path.name, "sha256": sha256(own.scorer.blob).hexdigest()}
+    scores = own.scores[: len(valid)], own.scores[len(valid) :]
+    if not problem.kind.has_classes:
+        return value_points(problem, own.scorer, own.steps, *scores, origin)
+    return own_points(problem, own.scorer, *scores, origin)

@@ -17,7 +17,6 @@ from ..exports.held_out import held_out_of
 from ..exports.imported import add_model, run_model
 from ..exports.said import export_lines, export_values
 from ..exports.targets import Wished, add_targets, wished_in
-from ..items.export import export_items, is_items_build
 from ..measuring.bars import rows_bar
 from ..options import Flags, add_force, add_hpc, add_json, report
 
@@ -160,8 +159,6 @@ def run(args: argparse.Namespace) -> int:
     if args.model is not None:
         return run_model(args)
     _check_build(args)
-    if is_items_build(Path(args.build)):
-        return export_items(args)
     wished = wished_in(args)
     if Path(args.build).is_file():
         wished.make(_given(args, wished))
@@ -201,18 +198,18 @@ def _given(args: argparse.Namespace, wished: Wished) -> Source:
 
 def _made(args: argparse.Namespace, wished: Wished) -> Checked:
     """The checked bundle of the requested point."""
-    from hardcase_export.bundle import MIN_AGREEMENT, make_bundle
+    from hardcase_export.bundle import make_bundle
 
     if args.hpc is not None and args.calibration is None:
         raise InputError("--hpc requires --calibration, whose rows it answers")
     terms = terms_of(args, {"--calibration": args.calibration})
     held_out = None if args.calibration is None else held_out_of(args)
-    same = ("max_loss", "budget", "hard_budget", "key", "method", "seed", "monitors", "prices", "atypical")
+    same = ("max_loss", "budget", "hard_budget", "key", "method", "seed", "monitors", "prices", "atypical",
+            "min_agreement")  # fmt: skip
     with rows_bar("compare"):
         return make_bundle(
             args.build,
             **{name: getattr(args, name) for name in same},
-            min_agreement=MIN_AGREEMENT if args.min_agreement is None else args.min_agreement,
             terms=terms,
             held_out=held_out,
             mix=wished.mixes and not args.no_mix,

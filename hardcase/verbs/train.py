@@ -128,8 +128,7 @@ def configured(args: argparse.Namespace) -> tuple[Config, tuple[str, ...]]:
 
 def _train_items(args: argparse.Namespace, config: Config) -> int:
     """The same for items of several parts."""
-    from ..items.build import build_items
-    from ..items.export import picked_item
+    from ..training.items import build_items
 
     for flag in (
         "method",
@@ -148,10 +147,9 @@ def _train_items(args: argparse.Namespace, config: Config) -> int:
         raise InputError("items of several parts are trained with one seed; leave --seeds out")
     quiet = args.quiet or args.json
     front = build_items(config, args.out, command=_command(args), force=args.force, quiet=quiet)
-    picked, warnings = picked_item(args.out)
-    said = [*_picked(picked, "parts right", front["unit"]), *warnings]
-    values = {"out": str(args.out), "front": {**front, "picked": picked, "warnings": warnings}}
-    report(args, values, [*_item_text(args.out, front)[:-2], *said, *_item_text(args.out, front)[-2:]])
+    lines = _item_text(args.out, front)
+    more = {key: front.pop(key) for key in ("warnings", "picked")}
+    report(args, {"out": str(args.out), **more, "front": front}, lines)
     return 0
 
 
@@ -166,6 +164,7 @@ def _item_text(out: Path, front: dict[str, Any]) -> list[str]:
             f"  {p['method']:10s} {policy:18s} parts right {t['quality']:.4f}  cost of an item {t['cost']:10.3f} "
             f"{unit}  bought {t['bought']:6.1%}  asked {t['forward_rate']:6.1%}"
         )
+    lines += [*_picked(front["picked"], "parts right", unit), *front["warnings"]]
     return [*lines, f"report: {out / 'report.html'}", f"next: hardcase export {out} --out model.hcb"]
 
 

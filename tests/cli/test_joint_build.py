@@ -10,15 +10,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import hardcase
 from hardcase.cli import main
-from hardcase.items.build import _write_kept
 from hardcase.reports.markup import percent
+from hardcase.training.items import _write_kept
+from hardcase_edge.bundle.file import pack_bundle
 from hardcase_edge.bundle.load import load_bundle, load_bytes
+from hardcase_edge.errors import InputError
 from hardcase_edge.joint.definition import FEATURES
+from hardcase_edge.program.cost import to_unit
+from hardcase_export.bundle import export_bundle
 from hardcase_export.drafts.files import MAX_BUILD_BYTES
+from hardcase_export.drafts.front import read_front
 from hardcase_export.joint.build import export_chain
 from hardcase_export.joint.decide import decide_rows
 from hardcase_export.joint.model import ChainModel, Group, decode
+from hardcase_export.picking.pick import pick
 from hardcase_train.methods.structured.anytime import AnytimePolicy, purchases
 from hardcase_train.methods.structured.chain_features import DECODER
 from hardcase_train.methods.structured.out_of_fold import evidence, out_of_fold
@@ -171,6 +178,42 @@ def test_a_point_is_exported_by_its_cost(folder: Path, capsys: pytest.CaptureFix
     assert all(percent(cut) in report for cut in cuts)
 
 
+def test_a_hard_budget_is_kept_by_every_item_as_it_is_proved(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    points = json.loads((folder / "build" / "front.json").read_text())["points"][1:]
+    least = min(p["worst_cost"] for p in points)
+    wish = ["--hard-budget", str(least), "--no-mix", "--out", folder / "hard.hcb", "--key", folder / "no.key"]
+    status, said, err = run(capsys, "export", folder / "build", *wish[:-2])
+    assert status == 0, err
+    assert said["cost"]["worst"] == least
+    assert to_unit(load_bundle(folder / "hard.hcb", allow_joint=True).items.worst_cost) == least
+    assert run(capsys, "export", folder / "build", *wish)[0] == 2, "the key is missing"
+
+
+def test_a_build_of_items_is_a_policy_in_python(folder: Path, tmp_path: Path) -> None:
+    policy = hardcase.Policy(folder / "build", budget=9)
+    assert policy.front.quality == "parts right"
+    exported = policy.export(tmp_path / "codes.hcb", min_agreement=0.9)
+    assert load_bundle(tmp_path / "codes.hcb", allow_joint=True).bundle.sha256 == exported.sha256
+    assert exported.point == policy.front.picked
+    assert exported.said["cost"]["mean"] == policy.front.picked.test.cost
+    with pytest.raises(InputError, match="leave out --onnx"):
+        policy.export_to("onnx", tmp_path / "models", min_agreement=0.9)
+    assert not (tmp_path / "models").exists()
+
+
+def test_integers_that_decide_too_little_as_their_floats_are_refused(folder: Path, tmp_path: Path) -> None:
+    build = tmp_path / "build"
+    shutil.copytree(folder / "build", build)
+    path = build / pick(read_front(build / "front.json")).program
+    bundle = load_bundle(path, allow_joint=True).bundle
+    bundle.manifest["claims"]["agreement"] = 0.98
+    path.write_bytes(pack_bundle(bundle))
+    with pytest.raises(InputError, match=r"98.00% of parts as its floats, below 0.99; set \[joint\] weight"):
+        export_bundle(build, tmp_path / "x.hcb")
+    assert not (tmp_path / "x.hcb").exists()
+    assert export_bundle(build, tmp_path / "x.hcb", min_agreement=0.98).agreement == 0.98
+
+
 def test_a_loss_is_one_below_the_best_point(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     front = json.loads((folder / "build" / "front.json").read_text())
     best = max(p["valid"]["quality"] for p in front["points"][1:])
@@ -204,14 +247,21 @@ def test_a_build_has_the_score_of_atypical_parts_if_it_is_asked_for(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--risk", "0.1", "--out", "x.hcb"], "without --risk"),
-        (["--c", "firmware"], "without --c"),
+        (["--risk", "0.1", "--out", "x.hcb"], "leave --risk out"),
+        (["--risk", "0.1", "--calibration", "rows.csv", "--out", "x.hcb"], "items of several parts"),
+        (["--monitors", "--out", "x.hcb"], "leave --monitors out"),
+        (["--prices", "--out", "x.hcb"], "leave --prices out"),
+        (["--max-forward", "0.1", "--out", "x.hcb"], "--max-forward requires --risk"),
+        (["--method", "cascade", "--out", "x.hcb"], "name one of: gap, static, structured"),
+        (["--hard-budget", "1", "--out", "x.hcb"], "needs --hard-budget"),
+        (["--c", "firmware"], "leave out --c"),
+        (["--tflite", "models", "--out", "x.hcb"], "leave out --tflite"),
         (
             ["--atypical", "0.05", "--out", "x.hcb"],
             "[joint] atypical = 0.05, train again, and leave --atypical out",
         ),
         (["--budget", "0.5", "--out", "x.hcb"], "needs --budget"),
-        (["--min-agreement", "1.1", "--out", "x.hcb"], "below 1.1"),
+        (["--min-agreement", "1.1", "--out", "x.hcb"], "--min-agreement is 1.1"),
         ([], "use --out"),
     ],
 )

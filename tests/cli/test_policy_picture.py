@@ -14,9 +14,8 @@ import pytest
 
 from hardcase.cli import main
 from hardcase.measuring.node_figures import NodeFigures, node_figures
-from hardcase.reports.layers import BOX, place_boxes
 from hardcase.reports.policy_boxes import ANSWER, CLOUD, MORE, flow_of
-from hardcase.reports.policy_picture import policy_svg
+from hardcase.reports.policy_picture import BOX, place_boxes, policy_svg
 from hardcase.reports.policy_states import states_of
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.program.cost import to_unit

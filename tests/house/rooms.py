@@ -42,7 +42,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "hardcase_export": (
         ("drafts", "sources", "publish", "summary", "to_c"), ("integers", "importing"),
-        ("scorers",), ("picking",), ("targets",), ("checked", "joint", "to_onnx", "to_tflite"),
+        ("scorers",), ("picking",), ("targets",), ("checked", "to_onnx", "to_tflite"), ("joint",),
         ("bundle", "runtimes", "foreign_model"), ("own_targets",),
     ),
     "hardcase_cloud": (
@@ -52,7 +52,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "hardcase": (
         ("options",), ("measuring",), ("reports",), ("demo", "training", "flashing"),
-        ("exports", "keys"), ("items",), ("verbs", "api"), ("cli",),
+        ("exports", "keys"), ("verbs", "api"), ("cli",),
     ),
 }  # fmt: skip
 

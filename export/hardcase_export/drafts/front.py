@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -22,12 +22,13 @@ from hardcase_edge.more.fronts.front import Candidates, Judged
 
 from .costs import Costs, costs_of
 
-__all__ = ["Front", "Point", "gaps_in", "read_front"]
+__all__ = ["PARTS_RIGHT", "Front", "Point", "gaps_in", "read_front"]
 
 MAX_FRONT_BYTES = 16 * 1024 * 1024
 MAX_POINTS = 100_000
 MAX_LIMITS = 100
 SHARES = "quality, forward_rate and local_* are at most 1"
+PARTS_RIGHT = "parts right"  # what the quality of items of several parts is called
 LOCAL = ("local_error", "local_worse", "local_better")
 MAX_LOSS = 1e12  # of quality, which may be negative where errors have costs
 
@@ -39,6 +40,7 @@ class Point:
     program : path of its draft inside the build folder; None for an f0 that no device may run, because it is not an
         item's program or breaks the limits of training
     worst_cost : the most that a decision costs, as the draft is proved; None if the build does not say
+    headline : of items of several parts, how much cheaper it is than f0, as the file says; None if it does not
     """
 
     method: str
@@ -47,6 +49,7 @@ class Point:
     test: Figures
     program: str | None
     worst_cost: float | None = None
+    headline: Any = None
 
     @property
     def is_offered(self) -> bool:
@@ -61,11 +64,13 @@ class Front(Candidates[Point]):
     legacy : SHA-256 of a legacy f0's declaration; empty if f0 is a file in the build folder
     n_judged : the number of rows by which points were judged, 0 if unknown
     costs : where costs are from; None in an older build
+    is_joint : whether the points decide items of several parts, each as a bundle of integers
     """
 
     legacy: str = ""
     n_judged: int = 0
     costs: Costs | None = None
+    is_joint: bool = False
 
 
 # ---------------------------------------------------------------- reading
@@ -91,7 +96,10 @@ def read_front(path: str | Path) -> Front:
     n_judged = int(_number(data.get("n_judged", 0), f"{where}: n_judged"))
     costs = costs_of(data["costs"], f"{where}: costs") if "costs" in data else None
     limits = _limits(data.get("limits", {}), where)
-    return Front(unit, read, measure, limits, _legacy(data, where), n_judged, costs)
+    if data.get("joint") is not True:
+        return Front(unit, read, measure, limits, None, _legacy(data, where), n_judged, costs)
+    best = max((p.valid.quality for p in read if p.is_offered), default=0.0)
+    return Front(unit, read, replace(measure, name=PARTS_RIGHT), limits, best, "", n_judged, costs, is_joint=True)
 
 
 def _limits(limits: object, where: str) -> dict[str, float]:
@@ -150,6 +158,7 @@ def _point(data: object, where: str) -> Point:
         test=_figures(_field(data, "test", dict, where), f"{where}, test"),
         program=None if program is None else _inside(program, where),
         worst_cost=None if worst is None else _number(worst, f"{where}: worst_cost"),
+        headline=data.get("headline") if isinstance(data, dict) else None,
     )
 
 

@@ -94,6 +94,8 @@ def as_picked(front: Front, wish: dict[str, Any]) -> Point:
 
 def why_no_mix(front: Front, prices: bool = False) -> str:
     """Why no two points of this front are mixed, whatever the budget; empty if some may be."""
+    if front.is_joint:
+        return "items of several parts have no coin"
     if prices:
         return "running budgets move the thresholds of a single one"
     if front.measure.kind not in MEANS:

@@ -136,7 +136,7 @@ def train(
 
 def _export(args: argparse.Namespace, old: Loaded) -> tuple[list[str], str]:
     """Write the bundle with what the old one has, and say what it lacks of it; and its SHA-256."""
-    from hardcase_export.bundle import MIN_AGREEMENT, NoPricesError, export_bundle
+    from hardcase_export.bundle import NoPricesError, export_bundle
 
     from ..export import terms_of
 
@@ -148,7 +148,7 @@ def _export(args: argparse.Namespace, old: Loaded) -> tuple[list[str], str]:
         "max_loss": args.max_loss, "budget": args.budget, "hard_budget": args.hard_budget,
         "terms": terms, "key": args.sign, "of_best": True,
         "method": args.method[0] if len(args.method or ()) == 1 else None,
-        "min_agreement": MIN_AGREEMENT if args.min_agreement is None else args.min_agreement,
+        "min_agreement": args.min_agreement,
         "monitors": args.monitors or old.manifest.monitors is not None,
         "atypical": _share_of_atypical(old) if args.atypical is None else args.atypical,
     }  # fmt: skip

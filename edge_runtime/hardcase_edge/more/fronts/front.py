@@ -73,12 +73,15 @@ class Candidates(Generic[P]):
     unit : of costs
     measure : what the points' quality measures
     limits : of [policy], within which the points were trained, by key
+    reference : the quality on judged rows from which a loss counts; None: f0's. Of items of several parts it is that of
+        the best point, because f0 knows no neighbours, and may be worse than a chain
     """
 
     unit: str
     points: tuple[P, ...]
     measure: Quality = ACCURACY
     limits: Mapping[str, float] = field(default_factory=dict)
+    reference: float | None = None
 
     @property
     def quality(self) -> str:

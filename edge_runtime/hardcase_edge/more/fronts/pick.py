@@ -205,11 +205,10 @@ def nearest_local(front: Candidates[P], picked: P) -> Nearest | None:
 def picks_by_loss(front: Candidates[P]) -> list[tuple[float, P]]:
     """Every point that some ``max_loss`` picks, with the largest such loss of four digits, the largest loss first."""
     points, per_loss = front.offered, _per_loss(front)
-    f0 = next((p.valid.quality for p in front.points if p.method == HPC_METHOD), None)
-    if f0 is None:
+    if not any(p.method == HPC_METHOD for p in front.points):
         return []
-    found: dict[int, tuple[float, P]] = {}
-    for loss in sorted({max(0.0, _needed_loss(f0, p, per_loss)) for p in points}, reverse=True):
+    best, found = _reference(front), dict[int, tuple[float, P]]()
+    for loss in sorted({max(0.0, _needed_loss(best, p, per_loss)) for p in points}, reverse=True):
         point = _cheapest(points, front, loss, of_best=False)
         found.setdefault(id(point), (loss, point))
     return list(found.values())
@@ -254,11 +253,8 @@ def _cheapest(points: Sequence[P], front: Candidates[P], max_loss: float, *, of_
     if not 0 <= max_loss <= (MAX_COST if costs else 1):
         what = f"an amount from 0, in {front.unit}" if costs else "a share from 0 to 1 (0.01 is one per cent)"
         raise InputError(f"--max-loss is {max_loss}; give {what}")
-    f0 = [p.valid.quality for p in front.points if p.method == HPC_METHOD]
-    if len(f0) != 1:
-        raise InputError(f"the front has {len(f0)} points of method {HPC_METHOD}, but one is expected; train again")
-    per_loss = _per_loss(front)
-    floor = f0[0] - max_loss / per_loss - SLACK
+    per_loss, reference = _per_loss(front), _reference(front)
+    floor = reference - max_loss / per_loss - SLACK
     fitting = [p for p in points if _lower_quality(p) >= floor]
     if fitting:
         best = max(p.valid.quality for p in fitting) if of_best else -math.inf
@@ -267,9 +263,18 @@ def _cheapest(points: Sequence[P], front: Candidates[P], max_loss: float, *, of_
     nearest = max(points, key=lambda p: (_lower_quality(p), -p.valid.cost))
     raise NoPointError(
         nearest,
-        f"no program is within {max_loss:g} of f0's {front.quality} {f0[0]:.4f} on validation rows; the nearest, "
-        f"{_named(nearest, front.unit)}, needs --max-loss {_needed_loss(f0[0], nearest, per_loss):g}",
+        f"no program is within {max_loss:g} of {'f0' if front.reference is None else 'the best point'}'s "
+        f"{front.quality} {reference:.4f} on validation rows; the nearest, {_named(nearest, front.unit)}, needs "
+        f"--max-loss {_needed_loss(reference, nearest, per_loss):g}",
     )
+
+
+def _reference(front: Candidates[P]) -> float:
+    """The quality on judged rows from which a loss counts."""
+    f0 = [p.valid.quality for p in front.points if p.method == HPC_METHOD]
+    if len(f0) != 1:
+        raise InputError(f"the front has {len(f0)} points of method {HPC_METHOD}, but one is expected; train again")
+    return f0[0] if front.reference is None else front.reference
 
 
 def _lower_quality(point: Candidate) -> float:

@@ -11,14 +11,17 @@ from hardcase_edge.base.files import write_whole
 from hardcase_edge.errors import InputError
 
 from ..measuring.bars import clock_bar
-from ..training.build import provenance
-from ..training.folders import BUILD, claimed, fill_folder
-from ..training.hpc_file import copy_hpc, save_hpc
-from ..training.runs import open_runs
-from .measured import decide_items, figures, gaps, item_cuts
-from .page import items_report
+from ..measuring.items import decide_items, figures, gaps, item_cuts
+from ..measuring.warn import item_headline
+from ..reports.items_page import items_report
+from .build import provenance
+from .folders import BUILD, claimed, fill_folder
+from .hpc_file import copy_hpc, save_hpc
+from .runs import open_runs
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
 
     from hardcase_edge.joint.session import JointDecision
@@ -38,7 +41,7 @@ HPC = "hpc"
 def build_items(
     config: Config, out: Path, *, command: str = "", force: bool = False, quiet: bool = False
 ) -> dict[str, Any]:
-    """Train and write the build folder; the contents of front.json.
+    """Train and write the build folder; the contents of front.json, with ``warnings`` and ``picked``.
 
     The quality of a point is the share of parts that its integers decide rightly; costs are of an item.
 
@@ -96,10 +99,27 @@ def build_items(
                 "items": {"train": len(train.y), "valid": len(valid.y), "test": len(test.y)},
             }  # fmt: skip
             (folder / "front.json").write_text(json.dumps(front, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+            front |= _picked(folder, task.classes)
             page, svg = items_report(task, front, decided, test, command)
             (folder / "report.html").write_text(page, encoding="utf-8")
             (folder / "front.svg").write_text(svg, encoding="utf-8")
     return front
+
+
+def _picked(build: Path, classes: Sequence[object]) -> dict[str, Any]:
+    """What an export without a wish picks, on test items: method, quality, cost and cuts; and warnings of it."""
+    from hardcase_export.drafts.front import read_front
+    from hardcase_export.picking.pick import pick
+
+    point = pick(read_front(build / "front.json"))
+    cuts, warnings = item_headline(build, point, classes)
+    picked = {
+        "method": point.method,
+        "quality": point.test.quality,
+        "cost": point.test.cost,
+        "headline": cuts.to_json(),
+    }
+    return {"warnings": warnings, "picked": picked}
 
 
 def _write_kept(folder: Path, points: list[dict[str, Any]], files: list[bytes]) -> None:
@@ -138,6 +158,7 @@ def _point(
 ) -> tuple[tuple[bytes, list[JointDecision]], dict[str, Any]]:  # fmt: skip
     """The bundle of a policy with its decisions on test items, and its point on the front."""
     from hardcase_edge.bundle.load import load_bytes
+    from hardcase_edge.program.cost import to_unit
     from hardcase_export.drafts.costs import costs_of
     from hardcase_export.joint.build import export_chain
     from hardcase_export.joint.quantise import Asking
@@ -163,6 +184,7 @@ def _point(
         "valid": {**figures(of_valid, valid), "gaps": gaps(of_valid, valid, len(task.classes))},
         "test": figures(decided, test),
         "headline": item_cuts(decided, task, known).to_json(),
+        "worst_cost": to_unit(exported.report.worst_cost),
     }
     return (exported.data, decided), point
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..reports.front_chart import front_svg
-from ..reports.markup import STYLE, amount, percent, safe
-from ..reports.page import bar, figure, page, section, table
+from .front_chart import front_svg
+from .markup import STYLE, amount, percent, safe
+from .page import bar, figure, page, section, table
 
 if TYPE_CHECKING:
     from hardcase_edge.joint.session import JointDecision
