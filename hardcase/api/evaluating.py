@@ -5,21 +5,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import InputError
+from hardcase_edge.more.batch.streams import remembered
+from hardcase_edge.program.definition import Program
+from hardcase_edge.stream.coin import coin_of
+from hardcase_edge.stream.layout import layout_of
+from hardcase_export.integers.decide import decisions, each_way, figures, mixed_figures
+from hardcase_train.columns.frames import frame_columns, frame_names, labels_of
+from hardcase_train.data.dtypes import held
+from hardcase_train.data.table import table_of
+from hardcase_train.tasks.target import target_labels
 
 from ..measuring.labelled_rows import readings_of, truth_of
 from ..measuring.measure import check_groups, quality_of, steps_of
 from .arguments import names_checked
 from .loaded import budget_of, load
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from hardcase_edge.bundle.manifest import Manifest
-    from hardcase_edge.program.definition import Program
 
 __all__ = ["evaluate"]
 
@@ -64,14 +70,6 @@ def evaluate(
     InputError
         The rows do not fit the bundle, or lack what its measure needs.
     """
-    import numpy as np
-
-    from hardcase_edge.stream.coin import coin_of
-    from hardcase_export.integers.decide import decisions, each_way, figures, mixed_figures
-    from hardcase_train.columns.frames import frame_columns, frame_names, labels_of
-    from hardcase_train.data.table import table_of
-    from hardcase_train.tasks.target import target_labels
-
     loaded = load(bundle)
     manifest = loaded._loaded.manifest
     if frame_names(X) is not None:
@@ -108,8 +106,6 @@ def evaluate(
 
 
 def _numbers_in(X: Any) -> NDArray[np.float64]:
-    import numpy as np
-
     try:
         return np.asarray(X, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -118,12 +114,6 @@ def _numbers_in(X: Any) -> NDArray[np.float64]:
 
 def _remembered(program: Program, manifest: Manifest, X: Any, sequences: Any, budget: int | None, sizes: Any) -> Any:
     """The rows with what the bundle's memory says of each, if it has one."""
-    import numpy as np
-
-    from hardcase_edge.more.batch.streams import remembered
-    from hardcase_edge.stream.layout import layout_of
-    from hardcase_train.data.dtypes import held
-
     memory = layout_of(program, manifest.features, manifest.sensors)
     if memory is None or X.ndim != 2:
         return X
@@ -138,10 +128,6 @@ def _remembered(program: Program, manifest: Manifest, X: Any, sequences: Any, bu
 
 def _numbers(what: str, names: Any) -> NDArray[np.int64]:
     """The number of each row's group or stream, (n,), counted by first appearance."""
-    import numpy as np
-
-    from hardcase_train.columns.frames import labels_of
-
     labels = labels_of(what, names)
     if None in labels:
         raise InputError(f"{what} is missing in row {labels.index(None) + 1}; name each row's")
@@ -151,8 +137,6 @@ def _numbers(what: str, names: Any) -> NDArray[np.int64]:
 
 def _basis_points(confidence: Sequence[float]) -> NDArray[np.int64]:
     """Confidences from 0 to 1 as replies carry them."""
-    import numpy as np
-
     values = np.asarray(confidence, dtype=np.float64)
     if not ((values >= 0) & (values <= 1)).all():  # refuses NaN, too
         raise InputError("a confidence is not a number from 0 to 1")

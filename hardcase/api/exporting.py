@@ -7,9 +7,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+
+from hardcase_edge.base.files import check_replaceable, write_whole
 from hardcase_edge.errors import InputError
+from hardcase_edge.program.definition import Forward
+from hardcase_export.bundle import export_point
+from hardcase_export.checked import Exported
+from hardcase_export.drafts.front import read_front
+from hardcase_export.publish import check_out
+from hardcase_export.to_onnx.hpc import is_hpc_head
+from hardcase_train.data.amounts import DECLARED, ORIGINS, check_choice
+from hardcase_train.data.config import Config, SensorConfig
+from hardcase_train.data.dtypes import held
+from hardcase_train.data.problem import MIN_ROWS, Problem, Rows
+from hardcase_train.data.table import Labels, Table
+from hardcase_train.estimator import PolicyClassifier
+from hardcase_train.policy.front import Point, with_test
+from hardcase_train.policy.selection import Judge
+from hardcase_train.sweep.train import hpc_point
+from hardcase_train.tasks.hpc import probabilities
+from hardcase_train.tasks.task import Task
 
 from ..exports.said import told
 from ..training.build import write_build
@@ -17,13 +37,6 @@ from ..training.hpc_file import HPC_FILE, save_hpc
 from ..training.seeds import picks
 from .arguments import check_names, names_of
 from .training import column_names
-
-if TYPE_CHECKING:
-    from hardcase_export.checked import Exported
-    from hardcase_train.data.config import Config
-    from hardcase_train.estimator import PolicyClassifier
-    from hardcase_train.policy.front import Point
-    from hardcase_train.tasks.task import Task
 
 __all__ = ["export"]
 
@@ -76,13 +89,6 @@ def export(
     ...     hardcase.export(model, f"{folder}/x.hcb", X[200:], y[200:]).is_signed
     False
     """
-    from hardcase_edge.base.files import check_replaceable, write_whole
-    from hardcase_edge.program.definition import Forward
-    from hardcase_export.bundle import export_point
-    from hardcase_export.drafts.front import read_front
-    from hardcase_export.publish import check_out
-    from hardcase_export.to_onnx.hpc import is_hpc_head
-
     check_names("export", options, [*names_of(export)[4:], *names_of(export_point)[3:]])
     out, force = Path(path), bool(options.get("force"))
     hpc_out = out.with_name(f"{out.name}.{HPC_FILE}")
@@ -109,9 +115,6 @@ def export(
 
 def _with_origins(config: Config, sensors: Sequence[str], given: str | Mapping[str, str]) -> Config:
     """The configuration that says where the costs of these sensors are from."""
-    from hardcase_train.data.amounts import DECLARED, ORIGINS, check_choice
-    from hardcase_train.data.config import SensorConfig
-
     for value in [given] if isinstance(given, str) else given.values():
         check_choice("cost_origin", value, ORIGINS)
     if isinstance(given, str):
@@ -129,17 +132,6 @@ def _task(
     estimator: PolicyClassifier, X: Any, y: Any, sensors: Sequence[str] | None, unit: str, name: str
 ) -> tuple[Task, list[Point]]:
     """The rows as a task, half of them for comparison and half for figures, and two points: f0's and the program's."""
-    import numpy as np
-
-    from hardcase_train.data.config import Config
-    from hardcase_train.data.dtypes import held
-    from hardcase_train.data.problem import MIN_ROWS, Problem, Rows
-    from hardcase_train.data.table import Labels, Table
-    from hardcase_train.policy.front import Point, with_test
-    from hardcase_train.policy.selection import Judge
-    from hardcase_train.sweep.train import hpc_point
-    from hardcase_train.tasks.task import Task
-
     program, classes = estimator.program_, estimator.classes_.tolist()
     values = np.asarray(X, dtype=np.float64)
     if values.ndim != 2 or values.shape[1] != len(program.features) or len(values) < MIN_ROWS:
@@ -173,10 +165,6 @@ def _task(
 
 def _probabilities(estimator: PolicyClassifier, X: Any) -> Any:
     """f0's probabilities; uniform if the estimator has no f0."""
-    import numpy as np
-
-    from hardcase_train.tasks.hpc import probabilities
-
     n_classes = len(estimator.classes_)
     if estimator.hpc_ is None:
         return np.full((len(X), n_classes), 1 / n_classes)

@@ -4,14 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hardcase_edge.base.escape import terminal
 from hardcase_edge.errors import InputError
-
-if TYPE_CHECKING:
-    from hardcase_export.drafts.front import Front as Points
-    from hardcase_export.drafts.front import Point
+from hardcase_export.drafts.front import Front as Points
+from hardcase_export.drafts.front import Point
 
 __all__ = ["Front"]
 

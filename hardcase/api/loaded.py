@@ -6,8 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from hardcase_edge.bundle import load as _load
+from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.bundle.value import to_result
 from hardcase_edge.device.lines import LineMaker
 from hardcase_edge.errors import InputError
@@ -19,9 +21,6 @@ from hardcase_edge.stream.layout import layout_of
 from hardcase_edge.stream.memory import Memory
 
 from .arguments import names_checked
-
-if TYPE_CHECKING:
-    from hardcase_edge.bundle import load as _load
 
 __all__ = ["Decided", "Loaded", "budget_of", "load"]
 
@@ -86,8 +85,6 @@ def load(path: str | Path, *, trust: str | Path | None = None, coin_seed: int | 
     >>> device.sensors
     ('sensor 0', 'sensor 1', 'sensor 2')
     """
-    from hardcase_edge.bundle.load import load_bundle
-
     return Loaded(load_bundle(path, trust=trust), coin_seed)
 
 

@@ -6,15 +6,19 @@ from __future__ import annotations
 import shutil
 import weakref
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from hardcase_export.bundle import export_bundle, make_bundle
+from hardcase_export.checked import Exported
+from hardcase_export.drafts.front import read_front
+from hardcase_export.picking.agreeing import as_picked
+from hardcase_export.targets import Output
+
+from ..exports.said import told
+from ..exports.targets import Wished, target_of
 from ..training.folders import BUILD, whole_folder
 from .arguments import check_names, names_of
 from .front import Front
-
-if TYPE_CHECKING:
-    from hardcase_export.checked import Exported
-    from hardcase_export.targets import Output
 
 __all__ = ["Policy"]
 
@@ -46,9 +50,6 @@ class Policy:
         budget: float | None = None,
         is_temporary: bool = False,
     ) -> None:
-        from hardcase_export.drafts.front import read_front
-        from hardcase_export.picking.agreeing import as_picked
-
         self._build = Path(build)
         self._wish: dict[str, Any] = {"max_loss": max_loss} if budget is None else {"budget": budget}
         front = read_front(self._build / "front.json")
@@ -74,10 +75,6 @@ class Policy:
         InputError, BundleError
             The file cannot be written, or the program cannot be proved.
         """
-        from hardcase_export.bundle import export_bundle, make_bundle
-
-        from ..exports.said import told
-
         check_names("export", options, ["force", *names_of(make_bundle)])
         return told(export_bundle(self._build, path, key=key, **self._wished(options)), self._build)
 
@@ -104,11 +101,6 @@ class Policy:
         InputError, BundleError
             There is no such target or switch, the target cannot hold this policy, or the folder cannot be written.
         """
-        from hardcase_export.bundle import make_bundle
-
-        from ..exports.said import told
-        from ..exports.targets import Wished, target_of
-
         check_names("export_to", options, names_of(make_bundle))
         wished = Wished(force=force)
         wished.add(target, target_of(target, switches), Path(folder), frozenset(switches))

@@ -10,19 +10,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+from sklearn.base import clone, is_regressor
+
+from hardcase_edge.bundle.manifest import CLOCK_UNIT
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.kinds import CLASS, kind_named
+from hardcase_train.columns.dates import DATES
+from hardcase_train.columns.frames import frame_columns, frame_names, labels_of
+from hardcase_train.columns.kinds import finite
+from hardcase_train.data.amounts import DECLARED, ORIGINS, check_amount, check_choice, check_cost, limits_of
+from hardcase_train.data.config import TASKS, Config, SensorConfig
+from hardcase_train.data.effort import effort_of
+from hardcase_train.data.table import Labels, Table, table_of
+from hardcase_train.methods import BASELINES, check_method
+from hardcase_train.tasks.hpc import ready
 
 from ..measuring.measure import flattery
 from ..training.build import build
 from .arguments import names_checked
 from .policy import Policy
-
-if TYPE_CHECKING:
-    from hardcase_train.data.config import SensorConfig
-    from hardcase_train.data.table import Table
 
 __all__ = ["column_names", "train"]
 
@@ -128,13 +137,6 @@ def train(
     >>> policy.front.quality
     'accuracy'
     """
-    from hardcase_edge.bundle.manifest import CLOCK_UNIT
-    from hardcase_train.columns.dates import DATES
-    from hardcase_train.data.amounts import DECLARED, ORIGINS, check_amount, check_choice, limits_of
-    from hardcase_train.data.config import TASKS, Config
-    from hardcase_train.data.effort import effort_of
-    from hardcase_train.methods import BASELINES, check_method
-
     if errors and quality is not None:
         raise InputError("errors and quality both say what an error counts; keep one")
     for what, amount in (("max_loss", max_loss), ("budget", budget)):
@@ -217,8 +219,6 @@ def column_names(X: Any, names: Sequence[str] | None, n: int) -> tuple[str, ...]
     InputError
         Names are too few, too many or not distinct.
     """
-    from hardcase_train.columns.frames import frame_names
-
     own = names if names is not None else frame_names(X)
     called = tuple(f"x{k}" for k in range(n)) if own is None else tuple(str(name) for name in own)
     if len(called) != n or len(set(called)) != n:
@@ -228,11 +228,6 @@ def column_names(X: Any, names: Sequence[str] | None, n: int) -> tuple[str, ...]
 
 def _table(X: Any, y: Any, names: Sequence[str] | None, **more: Any) -> tuple[Table, dict[str, str]]:
     """The table, and the names of its columns of labels: "target", and of ``more`` those that are not None."""
-    import numpy as np
-
-    from hardcase_train.columns.frames import frame_columns, frame_names, labels_of
-    from hardcase_train.data.table import table_of
-
     if frame_names(X) is None:
         table = _of_array(X, names)
     else:
@@ -258,11 +253,6 @@ def _table(X: Any, y: Any, names: Sequence[str] | None, **more: Any) -> tuple[Ta
 
 
 def _of_array(X: Any, names: Sequence[str] | None) -> Table:
-    import numpy as np
-
-    from hardcase_train.columns.kinds import finite
-    from hardcase_train.data.table import Labels, Table
-
     try:
         values = finite(X)
     except (TypeError, ValueError) as error:
@@ -286,9 +276,6 @@ def _sensors(
     origins: dict[str, str],
 ) -> tuple[SensorConfig, ...]:
     """The declared sensors, and those of one column that have a cost or an origin; takes what is in ``origins``."""
-    from hardcase_train.data.amounts import check_cost
-    from hardcase_train.data.config import SensorConfig
-
     price: dict[str, Any] = dict(costs) if isinstance(costs, Mapping) else {}
     rest = 1.0 if isinstance(costs, Mapping) else costs
     columns = tuple(table.kinds) or table.names
@@ -314,8 +301,6 @@ def _sensors(
 
 
 def _column(names: Sequence[str], parts: Sequence[str], sensor: str, column: Any) -> str:
-    import numpy as np
-
     if isinstance(column, int | np.integer):
         if 0 <= column < len(names):
             return names[int(column)]
@@ -331,10 +316,6 @@ def _model(hpc: Any, seed: int, task: str) -> Any:
     """The unfitted f0, with missing values handled and its seed fixed; None leaves it to the configuration."""
     if hpc is None or isinstance(hpc, str | Path):
         return None
-    from sklearn.base import clone, is_regressor
-
-    from hardcase_train.tasks.hpc import ready
-
     kind = kind_named(task)
     has_methods = not isinstance(hpc, type) and hasattr(hpc, kind.predict) and hasattr(hpc, "get_params")
     if not has_methods or not (kind.has_classes or is_regressor(hpc)):

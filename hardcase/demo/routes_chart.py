@@ -4,13 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+from hardcase_cloud.sim.fleet.journal import Outcome
 
 from ..reports.axes import Frame, linear_scale, log_scale
 from ..reports.markup import STYLE
-
-if TYPE_CHECKING:
-    from hardcase_cloud.sim.fleet.journal import Outcome
 
 __all__ = ["routes_svg"]
 

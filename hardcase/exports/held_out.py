@@ -3,16 +3,21 @@
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from hardcase_edge.errors import InputError
+from hardcase_export.drafts.front import read_front
+from hardcase_export.drafts.rows import Rows
+from hardcase_export.integers.point import read_draft
+from hardcase_export.picking.held_out import HeldOut, file_sha256
+from hardcase_export.picking.pick import candidates
+from hardcase_export.picking.promise_words import BY_CLASS, BY_TRUTH
 
-if TYPE_CHECKING:
-    import argparse
-
-    from hardcase_export.picking.held_out import HeldOut
+from ..measuring.labelled_rows import groups_of, labelled_rows, replies_to, sizes_of, texts_of
 
 __all__ = ["held_out_of"]
 
@@ -25,17 +30,6 @@ def held_out_of(args: argparse.Namespace) -> HeldOut:
     InputError
         The file cannot be read, lacks what the build's policies read, or nobody answers its rows.
     """
-    import numpy as np
-
-    from hardcase_export.drafts.front import read_front
-    from hardcase_export.drafts.rows import Rows
-    from hardcase_export.integers.point import read_draft
-    from hardcase_export.picking.held_out import HeldOut, file_sha256
-    from hardcase_export.picking.pick import candidates
-    from hardcase_export.picking.promise_words import BY_CLASS, BY_TRUTH
-
-    from ..measuring.labelled_rows import groups_of, labelled_rows, replies_to, sizes_of, texts_of
-
     build, path = Path(args.build), Path(args.calibration)
     front = read_front(build / "front.json")
     if front.is_joint:

@@ -5,19 +5,19 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.cost import to_unit
+from hardcase_export.foreign_model import ImportedBundle, NamedRows, import_model
+from hardcase_export.importing.sensor_layout import read_layout
+from hardcase_train.data.table import read_table
 
 from ..measuring.bars import clock_bar
-from ..options import Flags, report
+from ..options import report
 from .targets import given_target
 
-if TYPE_CHECKING:
-    from hardcase_export.foreign_model import ImportedBundle, NamedRows
-
-__all__ = ["add_model", "run_model"]
+__all__ = ["run_model"]
 
 WIDTHS = {
     "exact": "exact shares", "linear": "weights of 16 bits",
@@ -35,37 +35,8 @@ BUILD_FLAGS = (
 )
 
 
-def add_model(parser: Flags, wish: argparse._MutuallyExclusiveGroup) -> None:
-    """Declare the flags of an imported model; ``wish``: the group of exclusive flags that choose what is exported."""
-    wish.add_argument(
-        "--model",
-        metavar="FILE",
-        help="instead of BUILD: your own model, as .onnx, .skops, LightGBM text or JSON of XGBoost or an EBM",
-    )
-    parser.add_argument(
-        "--sensors", metavar="FILE", help="with --model: TOML file with sensors, costs, names and ranges"
-    )
-    parser.add_argument("--rows", metavar="FILE", help="with --model: table of readings on which to compare")
-    parser.add_argument(
-        "--leaves",
-        choices=("auto", "16", "31"),
-        default="auto",
-        help="with --model: bits per leaf; auto: the fewest that keep all labels (default)",
-    )
-    parser.add_argument(
-        "--check",
-        type=int,
-        default=10_000,
-        metavar="N",
-        help="with --model: number of rows on which to compare (default 10000)",
-    )
-
-
 def run_model(args: argparse.Namespace) -> int:
     """Import and report."""
-    from hardcase_export.foreign_model import import_model
-    from hardcase_export.importing.sensor_layout import read_layout
-
     if args.build is not None:
         raise InputError(f"both BUILD ({args.build}) and --model are given; give only one")
     misplaced = next((flag for flag in BUILD_FLAGS if getattr(args, flag)), None) or given_target(args)
@@ -91,8 +62,6 @@ def run_model(args: argparse.Namespace) -> int:
 
 
 def _rows(path: str) -> NamedRows:
-    from hardcase_train.data.table import read_table
-
     table = read_table(path)
     return table.names, table.X
 

@@ -7,11 +7,13 @@ import json
 import warnings
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hardcase_edge.program.cost import to_unit
+from hardcase_export.checked import Exported, ExportedCases, ExportedItems
+from hardcase_export.picking.promise_words import say_parts, say_promise
 
-from ..measuring.headline import cut_lines, headline
+from ..measuring.headline import Headline, cut_lines, headline
 from ..measuring.measure import some_classes, value_errors
 from ..measuring.recalls import gaps_of, kept_by
 from ..measuring.warn import (
@@ -23,11 +25,6 @@ from ..measuring.warn import (
 )
 from ..options import plain
 
-if TYPE_CHECKING:
-    from hardcase_export.checked import Exported, ExportedCases, ExportedItems
-
-    from ..measuring.headline import Headline
-
 __all__ = ["export_lines", "export_values", "told"]
 
 WORST_CLASSES = 3  # named in the text
@@ -35,8 +32,6 @@ WORST_CLASSES = 3  # named in the text
 
 def export_values(exported: Exported, build: Path) -> dict[str, Any]:
     """Everything that ``--json`` prints of a bundle, and its warnings; ``build``: the folder that it is from."""
-    from hardcase_export.checked import ExportedCases, ExportedItems
-
     if isinstance(exported, ExportedItems):
         values, cuts, lines = _of_items(exported, build)
     else:
@@ -133,8 +128,6 @@ def told(exported: Exported, build: Path) -> Exported:
 
 def export_lines(r: dict[str, Any], verbose: bool) -> list[str]:
     """Warnings and at most ten lines; with ``verbose`` also the settings."""
-    from hardcase_export.picking.promise_words import say_parts, say_promise
-
     unit, measured, cost, test = plain(r["unit"], 20), plain(r["measure"], 40), r["cost"], r["test"]
     f0, is_joint = r.get("f0", {"cost": 0.0}), "max_parts" in r
     of_rows = "test items" if is_joint else f"{test['n']} test rows"

@@ -8,16 +8,14 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
+from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import InputError
 from hardcase_export.targets import MODELS, Output, Source, Target, targets
 
 from ..options import Flags
 from ..training.folders import check_folder, whole_folder
-
-if TYPE_CHECKING:
-    from hardcase_edge.bundle.manifest import Manifest
 
 __all__ = ["Wished", "add_targets", "given_target", "target_of", "wished_in"]
 

@@ -24,6 +24,7 @@ from hardcase_edge.base.files import read_bounded
 from hardcase_edge.bundle.file import read_bundle_bytes
 from hardcase_edge.bundle.load import load_bundle, load_bytes
 from hardcase_edge.bundle.signature import MAX_KEY_BYTES, MAX_SIGNATURES, SIGNATURE_BYTES, signature_path
+from hardcase_edge.cli import run_config
 from hardcase_edge.errors import InputError
 from hardcase_edge.fleet.card.places import RUNTIME, STORE
 from hardcase_edge.fleet.identity.folder import read_files
@@ -140,8 +141,6 @@ def parsed_arguments(arguments: Sequence[str]) -> RunConfig:
     InputError
         They are not arguments of it, or name a bundle, a store or a key, which are put by flashing.
     """
-    from hardcase_edge.cli import run_config
-
     if not arguments:
         raise InputError("name how the device runs, such as --run '--sensors thermal: --interval 60'")
     if any(ord(c) < 32 or ord(c) == 127 for a in arguments for c in a):
@@ -165,8 +164,6 @@ def parsed_arguments(arguments: Sequence[str]) -> RunConfig:
 
 def run_toml(arguments: Sequence[str], *, trust: bool) -> str:
     """The text of a device's settings: the arguments of ``run``, its store, and the fleet's key if it has one."""
-    from hardcase_edge.cli import run_config
-
     key = "/etc/hardcase/trust.pub" if trust else None
     return text_of(changed(run_config(["run", *arguments]), store=STATE, trust=key))
 

@@ -7,6 +7,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tqdm import tqdm
+
+from hardcase_export.integers.decide import watching
+
 __all__ = ["clock_bar", "rows_bar"]
 
 TICK_S = 0.5
@@ -15,10 +19,6 @@ TICK_S = 0.5
 @contextmanager
 def rows_bar(what: str, total: int | None = None, *, quiet: bool = False) -> Iterator[None]:
     """A progress bar of the rows that are decided meanwhile; on stderr, only on a terminal, and not if ``quiet``."""
-    from tqdm import tqdm
-
-    from hardcase_export.integers.decide import watching
-
     with tqdm(total=total, desc=what, unit=" rows", disable=quiet or None, leave=False) as bar, watching(bar.update):
         yield
 
@@ -26,8 +26,6 @@ def rows_bar(what: str, total: int | None = None, *, quiet: bool = False) -> Ite
 @contextmanager
 def clock_bar(what: str) -> Iterator[None]:
     """The time that has passed, for work that does not know how much of it is left."""
-    from tqdm import tqdm
-
     done = threading.Event()
     with tqdm(desc=what, bar_format="{desc}: {elapsed}", disable=None, leave=False) as bar:
 

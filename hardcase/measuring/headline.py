@@ -9,15 +9,16 @@ would be picked.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from hardcase_edge.program.cost import Priced
-    from hardcase_edge.program.definition import Sensor, Uplink
-    from hardcase_export.drafts.costs import Costs
-    from hardcase_export.integers.decide import Paths
+from hardcase_edge.errors import InputError
+from hardcase_edge.program.cost import Priced
+from hardcase_edge.program.definition import Sensor, Uplink
+from hardcase_edge.program.inner import INNER
+from hardcase_export.drafts.costs import PLACEHOLDER, Costs
+from hardcase_export.integers.decide import Paths, mean_cost
 
 __all__ = ["FACTORS", "Headline", "cut_lines", "headline", "headline_in"]
 
@@ -59,7 +60,6 @@ def headline_in(data: object, where: str) -> Headline:
     InputError
         A key is missing, or a value is not a number, a pair of numbers or null.
     """
-    from hardcase_edge.errors import InputError
 
     def is_number(value: object) -> bool:
         return isinstance(value, int | float) and isfinite(value)
@@ -105,10 +105,6 @@ def headline(program: Priced, paths: Paths, names: Sequence[str], costs: Costs |
     names : of the program's sensors
     costs : where costs are from; None: every one is a person's own
     """
-    from hardcase_edge.program.inner import INNER
-    from hardcase_export.drafts.costs import PLACEHOLDER, Costs
-    from hardcase_export.integers.decide import mean_cost
-
     known = costs or Costs()
     outer = [k for k, name in enumerate(names) if name not in INNER or any(program.sensors[k].cost)]
     read = tuple(k for k in outer if not known.f0 or names[k] in known.f0)
@@ -148,8 +144,6 @@ def _scaled(
     program: Priced, factor: float, sensors: frozenset[int] = frozenset(), radio: bool = False, cloud: bool = False
 ) -> _Prices:
     """The program's costs with some of them times a factor."""
-    from dataclasses import replace
-
     new = [
         replace(s, cost=tuple(round(c * factor) for c in s.cost)) if k in sensors else s
         for k, s in enumerate(program.sensors)

@@ -8,19 +8,24 @@ from collections.abc import Sequence
 from dataclasses import astuple, replace
 from math import sqrt
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+
+from hardcase_edge.bundle.load import Loaded
+from hardcase_edge.device.device import Device, RuntimeConfig
+from hardcase_edge.device.parts import PartReplay, open_part_bank
 from hardcase_edge.errors import InputError
+from hardcase_edge.joint.drive import drive_joint
+from hardcase_edge.joint.session import JointDecision, JointMachine
+from hardcase_edge.more.batch.per_class import gaps_between
+from hardcase_edge.program.cost import to_unit
+from hardcase_export.drafts.costs import Costs
+from hardcase_train.tasks.items import Items
+from hardcase_train.tasks.task import Task
 
 from ..options import plain
 from .headline import Headline, headline
-
-if TYPE_CHECKING:
-    from hardcase_edge.bundle.load import Loaded
-    from hardcase_edge.joint.session import JointDecision, JointMachine
-    from hardcase_export.drafts.costs import Costs
-    from hardcase_train.tasks.items import Items
-    from hardcase_train.tasks.task import Task
 
 __all__ = ["decide_items", "figures", "gaps", "item_cuts", "item_lines", "joint_lines", "measure_items"]
 
@@ -41,9 +46,6 @@ def measure_items(loaded: Loaded, path: Path, budget: float | None = None, dead:
     InputError
         It is not a file, a column is missing, a row is broken, or there is no item that the bundle decides.
     """
-    from hardcase_edge.device.device import Device, RuntimeConfig
-    from hardcase_edge.device.parts import PartReplay, open_part_bank
-
     program, manifest = loaded.machine.program, loaded.manifest
     assert loaded.joint is not None
     if str(path) == "-" or (path.exists() and not path.is_file()):
@@ -134,8 +136,6 @@ def item_lines(r: dict[str, Any]) -> list[str]:
 
 def joint_lines(loaded: Loaded) -> tuple[dict[str, Any], list[str]]:
     """What ``hardcase inspect`` says of items: facts, and lines of text; nothing of a program of one part."""
-    from hardcase_edge.program.cost import to_unit
-
     joint, proved = loaded.bundle.joint, loaded.items
     if joint is None or proved is None:
         return {}, []
@@ -159,8 +159,6 @@ def joint_lines(loaded: Loaded) -> tuple[dict[str, Any], list[str]]:
 
 def decide_items(machine: JointMachine, items: Items) -> list[JointDecision]:
     """The decision of each item, without a budget; a request is answered at once by f0."""
-    from hardcase_edge.joint.drive import drive_joint
-
     features = [s.features for s in machine.program.sensors]
 
     def decide(rows: list[list[float]], replies: list[list[int]]) -> JointDecision:
@@ -177,8 +175,6 @@ def decide_items(machine: JointMachine, items: Items) -> list[JointDecision]:
 
 def figures(decisions: list[JointDecision], items: Items, unit: float = 1e-6) -> dict[str, Any]:
     """Quality (share of parts that are right), mean cost of an item and shares of parts; and the error of a quality."""
-    import numpy as np
-
     right = np.array([int((np.array(d.labels) == y).sum()) for d, y in zip(decisions, items.y, strict=True)])
     sizes = np.array([len(y) for y in items.y])
     parts = [p for d in decisions for p in d.parts]
@@ -197,10 +193,6 @@ def figures(decisions: list[JointDecision], items: Items, unit: float = 1e-6) ->
 
 def gaps(decisions: list[JointDecision], items: Items, n_classes: int) -> list[list[float]]:
     """Of each label that parts have and that is found far less often than by f0, the values of a ``per_class.Gap``."""
-    import numpy as np
-
-    from hardcase_edge.more.batch.per_class import gaps_between
-
     y, f0 = np.concatenate(items.y), np.concatenate([replies[:, 0] for replies in items.replies])
     labels = np.concatenate([d.labels for d in decisions])
     item = np.repeat(np.arange(len(items.y)), [len(of_item) for of_item in items.y])

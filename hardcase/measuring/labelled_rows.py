@@ -7,22 +7,39 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ldexp
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from hardcase_cloud.answer.asking import Answerer
+from hardcase_cloud.answer.function import FunctionHpc
+from hardcase_cloud.answer.onnx_model import Hpc
+from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import InputError
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from hardcase_cloud.answer.asking import Answerer
-    from hardcase_edge.bundle.manifest import Manifest
-    from hardcase_edge.program.definition import Program
-    from hardcase_edge.program.readings import Reading
-    from hardcase_edge.stream.coin import Coin
-    from hardcase_edge.stream.layout import Layout
-    from hardcase_export.integers.decide import Reply
-    from hardcase_train.data.table import Table
+from hardcase_edge.program.definition import Forward, Program
+from hardcase_edge.program.readings import Reading
+from hardcase_edge.program.window import window_features
+from hardcase_edge.sensors.plugin import is_function_name
+from hardcase_edge.stream.coin import Coin, coin_of
+from hardcase_edge.stream.layout import Layout, layout_of
+from hardcase_export.drafts.rows import (
+    MAX_VALUE,
+    group_name,
+    is_rows,
+    n_remembered,
+    read_rows,
+    sequence_name,
+    size_name,
+)
+from hardcase_export.integers import decide
+from hardcase_export.integers.decide import Reply
+from hardcase_export.summary import legacy_name
+from hardcase_train.columns.categories import codes_in
+from hardcase_train.columns.kinds import NUMERIC
+from hardcase_train.data.table import Table, read_table
+from hardcase_train.tasks.parts import sizes_in
+from hardcase_train.tasks.target import numbers_of_names, target_labels
 
 __all__ = [
     "LabelledRows",
@@ -80,9 +97,6 @@ def rows_for(
     InputError
         As for ``labelled_rows`` and ``replies_to``.
     """
-    from hardcase_edge.program.definition import Forward
-    from hardcase_edge.stream.coin import coin_of
-
     X, y, stored = labelled_rows(path, manifest, program)
     forwards = any(isinstance(node, Forward) for node in program.nodes)
     replies = replies_to(program, manifest, X, stored, hpc, [*near, path.parent]) if forwards else ()
@@ -93,8 +107,6 @@ def rows_for(
 
 
 def _memory_of(program: Program, manifest: Manifest) -> Layout | None:
-    from hardcase_edge.stream.layout import layout_of
-
     return layout_of(program, manifest.features, manifest.sensors)
 
 
@@ -108,8 +120,6 @@ def labelled_rows(
     InputError
         The file cannot be read, or lacks the manifest's features, target or classes.
     """
-    from hardcase_export.drafts.rows import is_rows, read_rows
-
     if not path.is_file():
         raise InputError(f"{path} is not a file; name rows with the bundle's features, such as build/test.npz")
     if is_rows(path):
@@ -122,10 +132,6 @@ def labelled_rows(
 
 def _table(path: Path, manifest: Manifest, program: Program) -> tuple[NDArray[np.float64], NDArray[Any]]:
     """X and y of a user's table: columns are matched by name, labels by the bundle's classes."""
-    from hardcase_train.columns.kinds import NUMERIC
-    from hardcase_train.data.table import read_table
-    from hardcase_train.tasks.target import target_labels
-
     table = read_table(path, as_text=manifest.categories)
     are_texts = bool(manifest.classes) and all(isinstance(label, str) for label in manifest.classes)
     if are_texts and table.kinds.get(manifest.target) in NUMERIC:  # all of these texts look like numbers
@@ -142,10 +148,6 @@ def truth_of(what: str, labels: Sequence[Any], classes: Sequence[Any]) -> NDArra
     InputError
         A label is not a class, or not a finite number; ``what`` names the labels in the message.
     """
-    import numpy as np
-
-    from hardcase_export.drafts.rows import MAX_VALUE
-
     if classes:
         number = {label: k for k, label in enumerate(classes)}
         strange = next((label for label in labels if label not in number), None)
@@ -169,11 +171,6 @@ def readings_of(where: str, table: Table, manifest: Manifest, program: Program) 
     InputError
         The table lacks features of the manifest; ``where`` names the table in the message.
     """
-    import numpy as np
-
-    from hardcase_export.drafts.rows import n_remembered
-    from hardcase_train.columns.categories import codes_in
-
     columns = {name: table.X[:, k] for k, name in enumerate(table.names)}
     for name in table.parts:
         columns |= table.date_columns(name)
@@ -203,10 +200,6 @@ def _windows(program: Program, manifest: Manifest) -> Iterator[tuple[str, int, l
 
 def _from_samples(columns: Mapping[str, Any], program: Program, manifest: Manifest) -> dict[str, NDArray[np.float64]]:
     """The features of windows whose samples are columns of numbers, and whose features are not; NaN of a gap."""
-    import numpy as np
-
-    from hardcase_edge.program.window import window_features
-
     found: dict[str, NDArray[np.float64]] = {}
     for name, n, features in _windows(program, manifest):
         samples = [f"{name}[{k}]" for k in range(n)]
@@ -228,8 +221,6 @@ def groups_of(path: Path, manifest: Manifest) -> NDArray[np.int64] | None:
     InputError
         The file cannot be read, or a row has no group.
     """
-    from hardcase_export.drafts.rows import group_name
-
     return _numbers_of(path, manifest, "group", group_name(manifest.trained))
 
 
@@ -243,10 +234,6 @@ def sizes_of(path: Path, manifest: Manifest) -> NDArray[np.int64] | None:
     InputError
         The file cannot be read, or lacks the sizes that the bundle's costs depend on.
     """
-    from hardcase_export.drafts.rows import is_rows, read_rows, size_name
-    from hardcase_train.data.table import read_table
-    from hardcase_train.tasks.parts import sizes_in
-
     column = size_name(manifest.trained)
     if is_rows(path):
         return read_rows(path, manifest).sizes
@@ -265,11 +252,6 @@ def texts_of(path: Path, column: str) -> NDArray[np.str_] | None:
     InputError
         The file cannot be read.
     """
-    import numpy as np
-
-    from hardcase_export.drafts.rows import is_rows
-    from hardcase_train.data.table import read_table
-
     if is_rows(path):
         return None
     table = read_table(path)
@@ -288,17 +270,11 @@ def sequences_of(path: Path, manifest: Manifest) -> NDArray[np.int64] | None:
     InputError
         The file cannot be read, or a row has no stream.
     """
-    from hardcase_export.drafts.rows import sequence_name
-
     return _numbers_of(path, manifest, "sequence", sequence_name(manifest.trained))
 
 
 def _numbers_of(path: Path, manifest: Manifest, what: str, column: str | None) -> NDArray[np.int64] | None:
     """Rows by a column that names a group or a stream of each; ``what`` names it among rows that were kept, too."""
-    from hardcase_export.drafts.rows import is_rows, read_rows
-    from hardcase_train.data.table import read_table
-    from hardcase_train.tasks.target import numbers_of_names
-
     if is_rows(path):
         numbers: NDArray[np.int64] | None = getattr(read_rows(path, manifest), what)
         return numbers
@@ -333,12 +309,10 @@ def replies_to(
     InputError
         The manifest's HPC is not found.
     """
-    from hardcase_export.integers.decide import readings_of
-
     hpc = _open_hpc(program, manifest, named, near, has_answers=bool(stored))
     if hpc is None:
         return stored
-    carried: list[list[Reading]] = [[row[f] for f in program.uplink.features] for row in readings_of(program, X)]
+    carried: list[list[Reading]] = [[row[f] for f in program.uplink.features] for row in decide.readings_of(program, X)]
     replies: list[Reply] = [
         reply for k in range(0, len(carried), BATCH) for reply in hpc.answer(carried[k : k + BATCH])
     ]
@@ -350,11 +324,7 @@ def _open_hpc(
     program: Program, manifest: Manifest, named: str | None, near: Sequence[Path], has_answers: bool
 ) -> Answerer | None:
     """The named function or file, else a file in the folders near; None if stored answers suffice."""
-    from hardcase_edge.sensors.plugin import is_function_name
-
     if named and is_function_name(named):
-        from hardcase_cloud.answer.function import FunctionHpc
-
         return FunctionHpc(named, program, manifest)
     places = [Path(named)] if named else [folder / "hpc.onnx" for folder in near]
     return _find_hpc(places, manifest, has_answers and not named)
@@ -362,9 +332,6 @@ def _open_hpc(
 
 def _find_hpc(places: list[Path], manifest: Manifest, has_answers: bool) -> Answerer | None:
     """The model that the bundle names, at the first of these paths that has it."""
-    from hardcase_cloud.answer.onnx_model import Hpc
-    from hardcase_export.summary import legacy_name
-
     files = [p for p in dict.fromkeys(places) if p.is_file()]
     for path in files:
         hpc = Hpc(path)

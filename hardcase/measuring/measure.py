@@ -9,20 +9,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+
+from hardcase_edge.bundle.manifest import Manifest
+from hardcase_edge.errors import InputError
+from hardcase_edge.more.batch.intervals import Interval, quality_interval, share_interval
+from hardcase_edge.more.batch.per_class import ClassCount, per_class
+from hardcase_edge.more.batch.quality import ACCURACY, R2, Quality, quality_from_json
+from hardcase_edge.more.batch.ranking import group_average_precision, group_precision
+from hardcase_edge.more.batch.streams import remembered
+from hardcase_edge.program.definition import Program
+from hardcase_edge.session.session import CLOUD, Decision
+from hardcase_edge.stream.coin import Coin, Toss
+from hardcase_export.integers.decide import (
+    Figures,
+    answers_of,
+    decisions,
+    each_way,
+    figures,
+    mixed_figures,
+    only_answer,
+)
+from hardcase_train.data.dtypes import held
 
 from ..options import plain
 from .labelled_rows import LabelledRows
-
-if TYPE_CHECKING:
-    from hardcase_edge.bundle.manifest import Manifest
-    from hardcase_edge.more.batch.intervals import Interval
-    from hardcase_edge.more.batch.per_class import ClassCount
-    from hardcase_edge.more.batch.quality import Quality
-    from hardcase_edge.program.definition import Program
-    from hardcase_edge.session.session import Decision
-    from hardcase_edge.stream.coin import Coin
-    from hardcase_export.integers.decide import Figures
 
 __all__ = [
     "Measured",
@@ -104,9 +117,6 @@ def quality_of(manifest: Manifest) -> Quality:
     InputError
         The claims do not name a measure of the bundle's classes or values, or nobody stated the scale of its values.
     """
-    from hardcase_edge.errors import InputError
-    from hardcase_edge.more.batch.quality import ACCURACY, R2, quality_from_json
-
     if not manifest.classes and manifest.value is None:
         raise InputError(f"{manifest.name!r} answers values on a scale that it does not state; export the bundle again")
     usual = ACCURACY if manifest.classes else R2
@@ -126,8 +136,6 @@ def check_groups(quality: Quality, group: object) -> None:
     InputError
         The measure orders the rows of a group, and there are no groups.
     """
-    from hardcase_edge.errors import InputError
-
     if quality.kind == "ndcg" and group is None:
         raise InputError(f"{quality.name} orders rows within groups, which these rows lack; name the group of each row")
 
@@ -155,8 +163,6 @@ def measure(
     InputError
         There are no rows, they do not fit the program, or they lack the groups that the measure needs.
     """
-    from hardcase_export.integers.decide import each_way
-
     check_groups(quality, rows.group)
     if rows.coin is None:
         return _measure(program, rows, quality, steps, budget, dead)
@@ -167,10 +173,6 @@ def measure(
 
 def _mixed(parts: Sequence[tuple[float, Measured]], coin: Coin) -> Measured:
     """What is expected of both ways of a coin, each with its share of decisions, the dearer one first."""
-    from hardcase_edge.more.batch.per_class import ClassCount
-    from hardcase_edge.stream.coin import Toss
-    from hardcase_export.integers.decide import mixed_figures
-
     (share, dear), (other, cheap) = parts
 
     def mean(a: float, b: float) -> float:
@@ -204,13 +206,6 @@ def _measure(
     program: Program, rows: LabelledRows, quality: Quality, steps: int | None, budget: int | None, dead: Sequence[int]
 ) -> Measured:
     """The same of a program without a coin."""
-    import numpy as np
-
-    from hardcase_edge.more.batch.intervals import quality_interval, share_interval
-    from hardcase_edge.more.batch.per_class import per_class
-    from hardcase_edge.session.session import CLOUD
-    from hardcase_export.integers.decide import answers_of, decisions, figures, only_answer
-
     rows = _in_order(program, rows, budget, dead)
     hpc, confidence = zip(*rows.replies, strict=True) if rows.replies else (None, None)
     decided = decisions(program, rows.X, hpc, confidence, steps=steps, budget=budget, dead=dead, sizes=rows.sizes)
@@ -235,10 +230,6 @@ def _measure(
 
 def _ranking(quality: Quality, y: Any, answers: Any, group: Any) -> Ranking | None:
     """None if the quality is not that of rankings, or no row is relevant."""
-    import numpy as np
-
-    from hardcase_edge.more.batch.ranking import group_average_precision, group_precision
-
     if quality.kind != "ndcg" or not (y > 0).any():
         return None
     of_row = np.unique(group, return_inverse=True)[1].ravel()
@@ -250,11 +241,6 @@ def _in_order(program: Program, rows: LabelledRows, budget: int | None, dead: Se
     """The rows with what the program's memory says of each, if it has one."""
     if rows.memory is None:
         return rows
-    import numpy as np
-
-    from hardcase_edge.more.batch.streams import remembered
-    from hardcase_train.data.dtypes import held
-
     sequence = np.zeros(len(rows.y), dtype=np.int64) if rows.sequence is None else rows.sequence
     hpc = np.array([reply[0] for reply in rows.replies]) if rows.replies else None
     X = remembered(

@@ -7,11 +7,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from hardcase_edge.program.definition import Program
-    from hardcase_edge.session.session import Decision
+from hardcase_edge.program.cost import Meter, to_unit
+from hardcase_edge.program.definition import Program
+from hardcase_edge.session.session import CLOUD, Decision
 
 __all__ = ["NodeFigures", "lost", "node_figures"]
 
@@ -50,9 +49,6 @@ def node_figures(
     The cost so far counts the sensors that a row has bought on its way, so at the node where a row ends without an
     unanswered request it is the decision's cost.
     """
-    from hardcase_edge.program.cost import Meter, to_unit
-    from hardcase_edge.session.session import CLOUD
-
     item_sizes, size = sizes or [1] * len(decisions), len(program.nodes)
     meters = {s: Meter(program, s) for s in set(item_sizes)}
     ways = Counter((d.trace, d.sensors, d.route == CLOUD, s) for d, s in zip(decisions, item_sizes, strict=True))

@@ -10,21 +10,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from hardcase_edge.bundle.manifest import Manifest
+from hardcase_edge.more.batch.intervals import Interval, loss_interval, quality_interval
+from hardcase_edge.more.batch.per_class import ClassCount, Gap, per_class
+from hardcase_edge.program.definition import Program
+from hardcase_export.bundle import MIN_AGREEMENT, constant_refusal
+from hardcase_export.drafts.front import Front
+from hardcase_export.integers.decide import Figures, answers_of
+from hardcase_export.integers.point import AgreementError, make_integers
+from hardcase_export.picking.agreeing import pick_that_agrees
+from hardcase_export.picking.optimism import Selection, selection_of
+from hardcase_export.picking.pick import pick
 
 from .headline import Headline, headline
 from .labelled_rows import LabelledRows, rows_for
 from .measure import Measured, measure
 from .recalls import gaps_of, kept_by
-
-if TYPE_CHECKING:
-    from hardcase_edge.bundle.manifest import Manifest
-    from hardcase_edge.more.batch.intervals import Interval
-    from hardcase_edge.more.batch.per_class import ClassCount, Gap
-    from hardcase_edge.program.definition import Program
-    from hardcase_export.drafts.front import Front
-    from hardcase_export.integers.decide import Figures
-    from hardcase_export.picking.optimism import Selection
 
 __all__ = ["Picked", "Wish", "measure_pick"]
 
@@ -81,15 +83,6 @@ def measure_pick(build: Path, front: Front, wish: Wish) -> Picked:
     InputError, BundleError
         No point fits the wish, or its program cannot be proved.
     """
-    from hardcase_edge.more.batch.intervals import loss_interval, quality_interval
-    from hardcase_edge.more.batch.per_class import per_class
-    from hardcase_export.bundle import MIN_AGREEMENT, constant_refusal
-    from hardcase_export.integers.decide import answers_of
-    from hardcase_export.integers.point import AgreementError, make_integers
-    from hardcase_export.picking.agreeing import pick_that_agrees
-    from hardcase_export.picking.optimism import selection_of
-    from hardcase_export.picking.pick import pick
-
     refusal = ""
     try:
         point, integers, passed_over = pick_that_agrees(build, front, dict(wish), MIN_AGREEMENT)

@@ -10,14 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from hardcase_edge.errors import HardcaseError, InputError
-
-if TYPE_CHECKING:
-    from hardcase_edge.more.batch.per_class import Gap
-    from hardcase_export.drafts.front import Front, Point
-    from hardcase_export.integers.parity import BesideF0
+from hardcase_edge.more.batch.evaluate import Batch
+from hardcase_edge.more.batch.per_class import Gap, gaps_between, recall_gaps
+from hardcase_edge.more.fronts.front import HPC_METHOD
+from hardcase_edge.more.fronts.pick import picks_by_budget, picks_by_loss
+from hardcase_export.drafts.front import Front, Point, read_front
+from hardcase_export.drafts.rows import read_rows
+from hardcase_export.drafts.streams import in_order
+from hardcase_export.integers.parity import BesideF0
+from hardcase_export.integers.point import read_draft
 
 __all__ = ["gaps_of", "kept_by", "known_gaps"]
 
@@ -37,8 +40,6 @@ def gaps_of(point: Point, beside: BesideF0 | None) -> tuple[Gap, ...]:
     InputError
         The front names a class that there is not.
     """
-    from hardcase_edge.more.batch.per_class import recall_gaps
-
     if beside is None:
         return ()
     classes = beside.classes
@@ -62,9 +63,6 @@ def kept_by(build: Path, gaps: Sequence[Gap], picked: Point, front: Front | None
     and still miss a class. Of an older build drafts are measured, on its validation rows.
     ``front``: that of the build, if it was read already.
     """
-    from hardcase_edge.more.fronts.pick import picks_by_budget, picks_by_loss
-    from hardcase_export.drafts.front import read_front
-
     lost = {gap.number for gap in gaps}
     if not lost:
         return ""
@@ -82,8 +80,6 @@ def kept_by(build: Path, gaps: Sequence[Gap], picked: Point, front: Front | None
 
 def _dearer(wishes: Sequence[tuple[str, Point]], picked: Point) -> Sequence[tuple[str, Point]]:
     """Those that pick a dearer point than this, but not f0 for every case; of many to measure, some at even steps."""
-    from hardcase_edge.more.fronts.front import HPC_METHOD
-
     dearer = [(flags, p) for flags, p in wishes if p.method != HPC_METHOD and p.valid.cost > picked.valid.cost]
     unknown = sum(p.valid.gaps is None for _, p in dearer)
     return dearer[:: max(1, -(-unknown // MOST_TRIED))]
@@ -91,12 +87,6 @@ def _dearer(wishes: Sequence[tuple[str, Point]], picked: Point) -> Sequence[tupl
 
 def _gaps(build: Path, front: Front, point: Point) -> tuple[Gap, ...]:
     """Of the front, or of the point's draft on validation rows."""
-    from hardcase_edge.more.batch.evaluate import Batch
-    from hardcase_edge.more.batch.per_class import gaps_between
-    from hardcase_export.drafts.rows import read_rows
-    from hardcase_export.drafts.streams import in_order
-    from hardcase_export.integers.point import read_draft
-
     if point.valid.gaps is not None:
         return point.valid.gaps
     draft, manifest = read_draft(build, point, front.legacy)

@@ -5,18 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from hardcase_edge.more.batch.per_class import Gap
+from hardcase_export.drafts.front import Point
+from hardcase_export.picking.optimism import Selection
 
 from ..options import plain
 from .headline import Headline, headline_in
+from .picked import Picked
 from .recalls import kept_by, known_gaps
-
-if TYPE_CHECKING:
-    from hardcase_edge.more.batch.per_class import Gap
-    from hardcase_export.drafts.front import Point
-    from hardcase_export.picking.optimism import Selection
-
-    from .picked import Picked
 
 __all__ = [
     "constant_warning", "item_headline", "picked_warnings", "placeholder_warning", "recall_warnings",

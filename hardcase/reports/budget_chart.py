@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from hardcase_train.methods import METHODS
+
 from .axes import Frame, linear_scale, log_scale
 from .front_chart import OTHER
 from .markup import STYLE, safe, title
@@ -18,8 +20,6 @@ PER_ROW = 4  # methods in a row of the legend
 
 def budgets_svg(figures: Mapping[str, Any]) -> str:
     """The picture, an SVG document that loads nothing; ``figures``: as in budgets.json."""
-    from hardcase_train.methods import METHODS
-
     accuracy, budgets = figures["accuracy"], [max(b, 1e-6) for b in figures["budgets"]]
     colours = {m: METHODS[m].method.colour if m in METHODS else OTHER for m in accuracy}
     values = [v for groups in accuracy.values() for line in groups for v in line]

@@ -11,6 +11,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hardcase_train.methods import METHODS
+
 from .axes import Frame, cost_scale, linear_scale
 from .markup import STYLE, amount, dark, safe, title
 
@@ -72,8 +74,6 @@ def front_svg(
 
 def _colours(points: Sequence[Point]) -> dict[str, str]:
     """The colour of each method, in the order of the points."""
-    from hardcase_train.methods import METHODS
-
     colour_of = {name: METHODS[name].method.colour for name in METHODS} | OTHERS
     methods = dict.fromkeys(str(p["method"]) for p in points)
     colours = {m: colour_of.get(m, OTHER) for m in methods}

@@ -4,16 +4,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from hardcase_edge.joint.session import JointDecision
+from hardcase_export.drafts.costs import costs_of, origin_words
+from hardcase_train.tasks.items import Items
+from hardcase_train.tasks.task import Task
 
 from .front_chart import front_svg
 from .markup import STYLE, amount, percent, safe
 from .page import bar, figure, page, section, table
-
-if TYPE_CHECKING:
-    from hardcase_edge.joint.session import JointDecision
-    from hardcase_train.tasks.items import Items
-    from hardcase_train.tasks.task import Task
 
 __all__ = ["item_svg", "items_report"]
 
@@ -32,8 +32,6 @@ def items_report(
     decided : of each other point, its decisions on the test items
     command : the command line that asked for the build, without its folders
     """
-    from hardcase_export.drafts.costs import costs_of, origin_words
-
     unit, points = front["unit"], front["points"]
     svg = front_svg(unit, points, f"{task.config.file.name}: {task.config.target}", quality="parts right")
     rows = [

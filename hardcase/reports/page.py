@@ -7,6 +7,7 @@ A policy in its head forbids the browser to run or load anything, so even a faul
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.metadata import version
 
 from .markup import STYLE, safe
 
@@ -53,8 +54,6 @@ def is_page_head(head: bytes) -> bool:
 
 def page(heading: str, body: Sequence[str]) -> str:
     """The whole page; ``heading`` is text, the parts of the body are HTML."""
-    from importlib.metadata import version
-
     return (
         f'{BEGINNING}<head><meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'

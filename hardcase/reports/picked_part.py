@@ -4,26 +4,24 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from hardcase_edge.more.fronts.pick import DEFAULT_MAX_LOSS, nearest_local
+from hardcase_edge.program.cost import Meter, to_unit
+from hardcase_export.drafts.front import Front, Point
+
+from ..measuring.picked import Picked
 from ..measuring.warn import picked_warnings
 from .class_table import classes_table
 from .markup import amount, data, percent, safe
 from .page import bar, card, details, figure, section, table
 from .policy_picture import policy_svg
 
-if TYPE_CHECKING:
-    from hardcase_export.drafts.front import Front, Point
-
-    from ..measuring.picked import Picked
-
 __all__ = ["allowed_loss", "limit_words", "sections", "summary"]
 
 
 def allowed_loss(picked: Picked, points: Front) -> float | None:
     """The loss of quality against f0 that the wish allows; None if it does not look at the loss."""
-    from hardcase_edge.more.fronts.pick import DEFAULT_MAX_LOSS
-
     loss, has_costs = picked.wish.get("max_loss"), points.measure.kind == "errors"
     if loss is not None:
         return loss / points.measure.scale if has_costs else loss
@@ -81,8 +79,6 @@ def sections(picked: Picked, points: Front) -> list[str]:
 
 
 def _figures(picked: Picked, values: dict[str, Any], points: Front) -> list[str]:
-    from hardcase_edge.more.fronts.pick import nearest_local
-
     point, n = points.points[picked.number], values["n"]
     flags = "".join(f" --{key.replace('_', '-')} {value:g}" for key, value in picked.wish.items() if value is not None)
     wishes = ("max-loss", "budget", "hard-budget", *(("risk",) if values["classes"] else ()), "method")
@@ -175,8 +171,6 @@ def _classes(picked: Picked, values: dict[str, Any]) -> list[str]:
 
 
 def _sensors(picked: Picked, values: dict[str, Any], points: Front) -> list[str]:
-    from hardcase_edge.program.cost import Meter, to_unit
-
     n, total = values["n"], values["cost"] * values["n"]
     used = sorted(
         (k for k, rows in enumerate(picked.measured.bought) if rows), key=lambda k: -picked.measured.bought[k]

@@ -12,15 +12,14 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from hardcase_edge.bundle.manifest import Manifest
+from hardcase_edge.bundle.value import Value
+from hardcase_edge.program.cost import Meter, to_unit
+from hardcase_edge.program.definition import MARGIN, THRESHOLD, Acquire, Answer, Branch, Forward, Node, Program, Select
 
 from ..measuring.node_figures import NodeFigures
 from .markup import amount, percent
-
-if TYPE_CHECKING:
-    from hardcase_edge.bundle.manifest import Manifest
-    from hardcase_edge.bundle.value import Value
-    from hardcase_edge.program.definition import Branch, Forward, Node, Program
 
 __all__ = ["ANSWER", "BUY", "CHOOSE", "CLOUD", "MORE", "Arrow", "Box", "Flow", "error_words", "flow_of"]
 
@@ -112,8 +111,6 @@ def _normal_steps(program: Program) -> dict[tuple[int, int], int]:
 
 
 def _normal_targets(node: Node) -> Iterator[int]:
-    from hardcase_edge.program.definition import Acquire, Branch, Select
-
     if isinstance(node, Acquire):
         yield node.then
     elif isinstance(node, Branch):
@@ -124,8 +121,6 @@ def _normal_targets(node: Node) -> Iterator[int]:
 
 def _runs(program: Program, steps: Mapping[tuple[int, int], int]) -> list[list[int]]:
     """The nodes in use, in runs: a node follows in the run of another if it is the only way on from there, and back."""
-    from hardcase_edge.program.definition import Answer, Forward
-
     ways_on = Counter(a for a, _ in steps)
     ways_back = Counter(b for _, b in steps)
     before = {b: a for a, b in steps}
@@ -163,14 +158,10 @@ class _Writer:
     """The words of boxes."""
 
     def __init__(self, program: Program, manifest: Manifest, figures: NodeFigures | None) -> None:
-        from hardcase_edge.program.cost import Meter
-
         self.program, self.manifest, self.figures = program, manifest, figures
         self.meters = Meter(program), Meter(program, program.max_item_size)
 
     def box(self, run: list[int]) -> Box:
-        from hardcase_edge.program.definition import Acquire, Answer, Branch, Forward
-
         nodes = [self.program.nodes[k] for k in run]
         last, rows = run[-1], self._rows(run[0])
         if isinstance(nodes[0], Answer):
@@ -202,16 +193,12 @@ class _Writer:
 
     def labels(self) -> Iterator[tuple[tuple[int, int], str]]:
         """(node, next node) and the answer to the node's question that leads there."""
-        from hardcase_edge.program.definition import MARGIN, THRESHOLD, Branch
-
         for k, node in enumerate(self.program.nodes):
             if isinstance(node, Branch) and node.rule in (MARGIN, THRESHOLD) and node.targets[0] != node.targets[1]:
                 yield (k, node.targets[0]), "no"
                 yield (k, node.targets[1]), "yes"
 
     def _question(self, node: Branch) -> str:
-        from hardcase_edge.program.definition import MARGIN, THRESHOLD
-
         if node.rule == THRESHOLD:
             return f"gate: score above {_number(node.threshold)}?"
         if node.rule != MARGIN:
@@ -221,8 +208,6 @@ class _Writer:
 
     def _confidence(self, node: Branch) -> str:
         """The confidence of an answer by the same scores whose margin just suffices; empty if no answer reads them."""
-        from hardcase_edge.program.definition import Answer
-
         for target in node.targets:
             answer = self.program.nodes[target]
             if isinstance(answer, Answer) and answer.scores == node.scores:
@@ -230,14 +215,10 @@ class _Writer:
         return ""
 
     def _price(self, sensors: list[int]) -> str:
-        from hardcase_edge.program.cost import to_unit
-
         low, high = (amount(to_unit(meter.buy(set(sensors)))) for meter in self.meters)
         return f"{low} {self.manifest.unit}" if low == high else f"{low} to {high} {self.manifest.unit}"
 
     def _request(self, node: Forward) -> str:
-        from hardcase_edge.program.cost import to_unit
-
         price = f"{amount(to_unit(self.meters[0].request_cost))} {self.manifest.unit}"
         return f"request {price}, of {len(node.sensors)} sensors"
 

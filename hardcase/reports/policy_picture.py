@@ -13,17 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+
+from hardcase_edge.bundle.manifest import Manifest
+from hardcase_edge.program.definition import Program
+from hardcase_edge.session.session import Decision
 
 from ..measuring.node_figures import node_figures
 from .markup import STYLE, safe, title
 from .policy_boxes import ANSWER, BUY, CLOUD, MORE, Arrow, Box, Flow, flow_of
 from .policy_states import states_of
-
-if TYPE_CHECKING:
-    from hardcase_edge.bundle.manifest import Manifest
-    from hardcase_edge.program.definition import Program
-    from hardcase_edge.session.session import Decision
 
 __all__ = ["BOX", "place_boxes", "policy_svg"]
 

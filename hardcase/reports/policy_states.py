@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
+
+from hardcase_edge.bundle.manifest import Manifest
+from hardcase_edge.program.cost import Meter, to_unit
+from hardcase_edge.program.definition import Acquire, Program
+from hardcase_edge.session.session import CLOUD as TO_CLOUD
+from hardcase_edge.session.session import Decision
 
 from ..measuring.node_figures import lost
 from .markup import amount, percent
 from .policy_boxes import ANSWER, BUY, CLOUD, MORE, Arrow, Box, Flow, error_words
-
-if TYPE_CHECKING:
-    from hardcase_edge.bundle.manifest import Manifest
-    from hardcase_edge.program.definition import Program
-    from hardcase_edge.session.session import Decision
 
 __all__ = ["states_of"]
 
@@ -56,8 +56,6 @@ def states_of(
     decisions, y : on some rows, and the rows' class indices or values
     limit : largest number of states; those that most rows pass are shown, and one box stands for the others
     """
-    from hardcase_edge.session.session import CLOUD as TO_CLOUD
-
     passed: Counter[State] = Counter()
     ended, forwarded = Ends(), Ends()
     moves: Counter[tuple[State, State]] = Counter()
@@ -86,8 +84,6 @@ def states_of(
 
 def _way(program: Program, d: Decision) -> list[State]:
     """The sets of sensors that a row has bought one after another, before a request buys the others."""
-    from hardcase_edge.program.definition import Acquire
-
     way: list[State] = [frozenset()]
     for node in (program.nodes[k] for k in d.trace):
         now = way[-1] | (set(node.sensors) & set(d.sensors)) if isinstance(node, Acquire) else way[-1]
@@ -115,8 +111,6 @@ def _box(
     ended: Ends,
     n: int,
 ) -> Box:
-    from hardcase_edge.program.cost import Meter, to_unit
-
     low, high = (amount(to_unit(Meter(program, size).buy(state))) for size in (1, program.max_item_size))
     cost = low if low == high else f"{low} to {high}"
     names = [manifest.sensors[s] for s in sorted(state)]

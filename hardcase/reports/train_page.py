@@ -9,9 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from hardcase_edge.errors import HardcaseError
+from hardcase_edge.more.batch.intervals import wilson
+from hardcase_export.drafts.costs import costs_of
+from hardcase_export.drafts.front import Front, Point, read_front
+from hardcase_export.picking.agreeing import mixes_halfway
+from hardcase_train.data.problem import Rows
+from hardcase_train.tasks.sensors import cost_origins
+from hardcase_train.tasks.task import Task
 
 from ..measuring.measure import flattery
 from ..measuring.picked import Picked, Wish, measure_pick
@@ -19,11 +28,6 @@ from . import picked_part as part
 from .front_chart import front_svg
 from .markup import amount, data, percent, safe
 from .page import details, figure, page, section, table
-
-if TYPE_CHECKING:
-    from hardcase_export.drafts.front import Front, Point
-    from hardcase_train.data.problem import Rows
-    from hardcase_train.tasks.task import Task
 
 __all__ = ["mix_table", "train_report"]
 
@@ -44,8 +48,6 @@ def train_report(
     command : the command line that asked for the build, without its folders
     wish : which point to pick; None: the one that ``hardcase export`` picks without a wish
     """
-    from hardcase_export.drafts.front import read_front
-
     points = read_front(build / "front.json")
     picked: Picked | str
     try:
@@ -93,8 +95,6 @@ def _test_interval(task: Task, points: Front, point: Point) -> tuple[float, floa
 
     None for other measures and for rows in groups, whose intervals need the answers to single rows.
     """
-    from hardcase_edge.more.batch.intervals import wilson
-
     if points.measure.kind != "accuracy" or task.problem.test.group is not None:
         return None
     weight = task.problem.test.weight
@@ -110,9 +110,6 @@ def _with_interval(quality: float, interval: tuple[float, float] | None) -> str:
 
 
 def _asked(task: Task, command: str) -> list[str]:
-    from hardcase_export.drafts.costs import costs_of
-    from hardcase_train.tasks.sensors import cost_origins
-
     config = task.config
     rows = [
         ("table", safe(config.file.name)),
@@ -179,8 +176,6 @@ def _request(task: Task) -> str:
 
 
 def _data(task: Task) -> list[str]:
-    import numpy as np
-
     problem = task.problem
     named = {name: getattr(problem, name) for name in ("train", "valid", "calibration", "test")}
     parts = {name: rows for name, rows in named.items() if rows is not None}
@@ -205,8 +200,6 @@ def _data(task: Task) -> list[str]:
 
 def _classes_by_part(task: Task, parts: Mapping[str, Rows]) -> list[list[str]]:
     """Rows of each class."""
-    import numpy as np
-
     counts = [np.bincount(rows.y, minlength=task.problem.n_classes) for rows in parts.values()]
     return [
         [safe(label, 60), *(f"{c[k]:,}" for c in counts), f"{sum(c[k] for c in counts):,}"]
@@ -216,8 +209,6 @@ def _classes_by_part(task: Task, parts: Mapping[str, Rows]) -> list[list[str]]:
 
 def _values_by_part(task: Task, parts: Mapping[str, Rows]) -> list[list[str]]:
     """Lowest, mean and highest value."""
-    import numpy as np
-
     each = [task.problem.in_unit(rows.y) for rows in parts.values()]
     columns = [*each, np.concatenate(each)]
     return [
@@ -296,8 +287,6 @@ def _hard_budgets(task: Task, points: Front, entries: Sequence[Mapping[str, Any]
 
 def mix_table(build: Path, points: Front) -> tuple[tuple[str, ...], list[list[str]]]:
     """Head and rows of what a coin gives half-way between each two neighbours; no rows where export mixes none."""
-    from hardcase_export.picking.agreeing import mixes_halfway
-
     quality = points.quality
     head = ("a coin of", "for means of", "half-way, judged", f"{quality}, judged", "cost, test", f"{quality}, test")
     rows = [

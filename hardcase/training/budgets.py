@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import numpy as np
+import numpy as np
 
-    from hardcase_train.data.problem import Problem, Rows
-    from hardcase_train.policy.front import Point
+from hardcase_edge.program.cost import Meter, to_unit
+from hardcase_train.data.problem import Problem, Rows
+from hardcase_train.policy.batch import Batch
+from hardcase_train.policy.front import Point, programs
 
 __all__ = ["budget_figures", "is_indexed"]
 
@@ -34,11 +35,6 @@ def budget_figures(problem: Problem, points: Sequence[Point], unit: str) -> dict
     dict with ``unit``, ``budgets`` (falling), ``sizes`` (first and last of each group), ``rows`` (test rows of each)
     and ``accuracy``: method to (groups, budgets)
     """
-    import numpy as np
-
-    from hardcase_edge.program.cost import Meter, to_unit
-    from hardcase_train.policy.front import programs
-
     whole = Meter(problem, problem.max_item_size).buy(range(len(problem.sensors)))
     budgets = [whole >> k for k in range(N_BUDGETS)]
     edges = _edges(problem)
@@ -69,8 +65,6 @@ def budget_figures(problem: Problem, points: Sequence[Point], unit: str) -> dict
 
 def _edges(problem: Problem) -> list[tuple[int, int]]:
     """First and last size of each group, of about as many training rows each."""
-    import numpy as np
-
     if problem.train.sizes is None:
         return [(1, 1)]
     quantiles = np.quantile(problem.train.sizes, np.arange(1, MAX_GROUPS) / MAX_GROUPS, method="lower").astype(int)
@@ -80,15 +74,11 @@ def _edges(problem: Problem) -> list[tuple[int, int]]:
 
 def _groups(rows: Rows, edges: Sequence[tuple[int, int]]) -> list[np.ndarray]:
     """Which rows are in each group of sizes."""
-    import numpy as np
-
     sizes = np.ones(len(rows.y), dtype=np.int64) if rows.sizes is None else rows.sizes
     return [(low <= sizes) & (sizes <= high) for low, high in edges]
 
 
 def _rights(rows: Rows, program: Any, budgets: Sequence[int]) -> list[np.ndarray]:
     """Whether each row is answered rightly, for each budget."""
-    from hardcase_train.policy.batch import Batch
-
     batch = Batch(program, rows.X, sizes=rows.sizes)
     return [batch.run(rows.hpc_label, budget=budget).label == rows.y for budget in budgets]

@@ -7,10 +7,32 @@ import json
 from collections.abc import Collection
 from dataclasses import replace
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from hardcase_edge.base.escape import markdown
+from hardcase_edge.bundle.file import Bundle, pack_bundle
+from hardcase_edge.bundle.manifest import Manifest
+from hardcase_edge.program.cost import Meter, to_unit
+from hardcase_edge.program.kinds import RANK
+from hardcase_export.drafts.files import SUFFIX, kept_files, pack_draft, room_for_policies
+from hardcase_export.drafts.front import read_front
+from hardcase_train.data.config import Config, read_config
+from hardcase_train.data.effort import effort_of
+from hardcase_train.data.memory import memory_names
+from hardcase_train.data.problem import Rows
+from hardcase_train.data.table import Table
+from hardcase_train.linear.label_overlap import label_overlap, overlap_by_distance
+from hardcase_train.methods import check_method
+from hardcase_train.policy.front import Point, programs
+from hardcase_train.policy.selection import Judge
+from hardcase_train.stages.kept import Keeper, worst_cost
+from hardcase_train.tasks.sensors import cost_origins
+from hardcase_train.tasks.target_unit import in_target_unit
+from hardcase_train.tasks.task import Task
 
 from ..measuring.bars import rows_bar
 from ..measuring.picked import Picked, Wish
@@ -22,14 +44,8 @@ from .folders import BUILD, claimed, fill_folder
 from .given_hpc import own_points_of
 from .hpc_file import copy_hpc, hpc_confidence, save_hpc, value_of
 from .runs import open_runs
+from .seeds import as_read, page, picks, summarise
 from .survey import divided_groups
-
-if TYPE_CHECKING:
-    from hardcase_train.data.config import Config
-    from hardcase_train.data.problem import Rows
-    from hardcase_train.data.table import Table
-    from hardcase_train.policy.front import Point
-    from hardcase_train.tasks.task import Task
 
 __all__ = ["build", "configure", "provenance", "write_build"]
 
@@ -54,10 +70,6 @@ def configure(
     InputError
         The file is invalid, or a name is unknown.
     """
-    from hardcase_train.data.config import read_config
-    from hardcase_train.data.effort import effort_of
-    from hardcase_train.methods import check_method
-
     config = read_config(path, seed=seed)
     for name in config.methods:
         check_method(f"{path}: [policy]", name)
@@ -92,10 +104,6 @@ def build(
     force : whether ``out`` may be a folder that is not a build
     where : as for ``runs.open_runs``
     """
-    from hardcase_train.stages.kept import Keeper
-
-    from .seeds import picks
-
     with claimed(out, BUILD, force=force), open_runs(out, n_seeds=n_seeds, **where) as (runs, scratch):
         task = runs.task(config, table, model)
         hpc = save_hpc(task, scratch)  # before training, because f0 may be impossible to export
@@ -145,12 +153,6 @@ def write_build(
     folder: Path, task: Task, points: list[Point], hpc: dict[str, Any], seeds: dict[int, dict[str, Any]]
 ) -> dict[str, Any]:
     """Write drafts, rows, front and table of a build that has f0's file already; the contents of front.json."""
-    from hardcase_export.drafts.files import room_for_policies
-    from hardcase_export.drafts.front import read_front
-    from hardcase_train.policy.selection import Judge
-
-    from .seeds import page, summarise
-
     for name in ("valid", "calibration", "test"):
         rows = getattr(task.problem, name)
         if rows is not None:
@@ -176,11 +178,6 @@ def write_build(
 
 def _costs(task: Task) -> dict[str, Any]:
     """Where costs are from, what reading every sensor costs on test rows, and what f0 reads if that is less."""
-    import numpy as np
-
-    from hardcase_edge.program.cost import Meter, to_unit
-    from hardcase_train.tasks.sensors import cost_origins
-
     problem, sizes = task.problem, task.problem.test.sizes
     read = problem.hpc_sensors
     every = [sum(Meter(problem, size).sensor_costs) for size in ([1] if sizes is None else sizes.tolist())]
@@ -190,9 +187,6 @@ def _costs(task: Task) -> dict[str, Any]:
 
 def overlap_of(task: Task, methods: Collection[str]) -> dict[str, Any]:
     """``label_overlap`` by the distance of labels, if they are ordered and trees of classifiers were trained."""
-    from hardcase_edge.program.kinds import RANK
-    from hardcase_train.linear.label_overlap import label_overlap, overlap_by_distance
-
     problem, classes = task.problem, task.classes
     is_ordered = task.config.kind is RANK or (classes and all(isinstance(c, int | float) for c in classes))
     if not is_ordered or "cstc" not in methods:
@@ -203,16 +197,6 @@ def overlap_of(task: Task, methods: Collection[str]) -> dict[str, Any]:
 
 def _save_policies(task: Task, points: list[Point], folder: Path, hpc: str, room: int) -> list[dict[str, Any]]:
     """Write the drafts, at most ``room`` bytes of them; the points of front.json."""
-    from hardcase_edge.bundle.file import Bundle, pack_bundle
-    from hardcase_edge.bundle.manifest import Manifest
-    from hardcase_export.drafts.files import SUFFIX, kept_files, pack_draft
-    from hardcase_train.data.memory import memory_names
-    from hardcase_train.policy.front import programs
-    from hardcase_train.stages.kept import Keeper
-    from hardcase_train.tasks.target_unit import in_target_unit
-
-    from .seeds import as_read
-
     folder.mkdir()
     files: list[str | None] = []
     numbers = dict.fromkeys((p.method for p in points), 0)
@@ -254,8 +238,6 @@ def _save_policies(task: Task, points: list[Point], folder: Path, hpc: str, room
 
 def _entry(task: Task, p: Point, name: str | None) -> dict[str, Any]:
     """The point in front.json."""
-    from hardcase_train.stages.kept import worst_cost
-
     params = {k: _named(task, k, v) for k, v in p.params.items()}
     figures = _figures(task, p)
     return {"method": p.method, "params": params, **figures, "program": name, "worst_cost": worst_cost(p)}
@@ -267,8 +249,6 @@ def _figures(task: Task, p: Point) -> dict[str, dict[str, float]]:
     figures = {"valid": p.valid, "test": p.test}
     if p.method != "hpc" or task.config.legacy is None:
         return {name: f.to_json() for name, f in figures.items()}
-    import numpy as np
-
     assert p.program is not None
     train, valid, test = task.problem.train, task.problem.valid, task.problem.test
     sizes = None if train.sizes is None else np.concatenate([train.sizes, valid.sizes])
@@ -280,8 +260,6 @@ def _figures(task: Task, p: Point) -> dict[str, dict[str, float]]:
 @cache
 def _packages() -> tuple[tuple[str, str], ...]:
     """The packages that made a bundle, each with its version, which is read from a file."""
-    from importlib.metadata import version
-
     return tuple((name, version(name)) for name in ("hardcase-train", "numpy", "scikit-learn"))
 
 
@@ -329,8 +307,6 @@ def _named(task: Task, key: str, value: Any) -> Any:
 
 def _some(task: Task) -> Any:
     """Numbers of the training rows that the build keeps, in order: for ``export --atypical``, which needs no more."""
-    import numpy as np
-
     n, n_features = task.problem.train.X.shape
     kept = min(n, max(512, min(MAX_TRAIN_ROWS, MAX_TRAIN_NUMBERS // n_features)))
     return np.sort(np.random.default_rng(0).permutation(n)[:kept])
@@ -338,15 +314,11 @@ def _some(task: Task) -> Any:
 
 def _limits(task: Task) -> Any:
     """The lowest and highest value of each feature in the rows that train and choose policies, (n_features, 2)."""
-    import numpy as np
-
     X = np.concatenate([task.problem.train.X, task.problem.valid.X])
     return np.stack([np.fmin.reduce(X), np.fmax.reduce(X)], axis=1)  # NaN only where all are
 
 
 def _save_rows(path: Path, task: Task, rows: Rows, hpc: str, more: dict[str, Any]) -> None:
-    import numpy as np
-
     group: dict[str, Any] = {} if rows.group is None else {"group": rows.group}
     group |= {} if rows.sizes is None else {"item_size": rows.sizes}
     group |= {} if rows.sequence is None else {"sequence": rows.sequence}

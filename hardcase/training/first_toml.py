@@ -5,12 +5,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from hardcase_edge.program.kinds import CLASS, Kind
 
-if TYPE_CHECKING:
-    from .survey import Survey
+from .survey import Survey
 
 __all__ = ["make_toml", "quote"]
 

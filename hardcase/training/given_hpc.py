@@ -7,18 +7,25 @@ A model of [lpc] tflite, which decides on the device, gives points of the front.
 from __future__ import annotations
 
 import json
+from functools import partial
 from hashlib import sha256
 from math import sqrt
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
 
 from hardcase_edge.errors import InputError
-
-if TYPE_CHECKING:
-    from hardcase_train.data.config import Config
-    from hardcase_train.data.problem import Rows
-    from hardcase_train.policy.front import Point
-    from hardcase_train.tasks.task import Opener, Task
+from hardcase_export.to_onnx.given import open_given
+from hardcase_export.to_onnx.given_values import open_given_values
+from hardcase_export.to_tflite.own_process import open_own
+from hardcase_train.data.config import Config
+from hardcase_train.data.problem import Rows
+from hardcase_train.methods.baselines.own_model import own_points
+from hardcase_train.methods.baselines.own_values import value_points
+from hardcase_train.policy.front import Point
+from hardcase_train.tasks.task import Opener, Task
 
 __all__ = ["opener", "own_points_of", "save_given"]
 
@@ -30,11 +37,6 @@ def opener(config: Config) -> Opener | None:
     """What opens the model that the configuration names; None if it names none."""
     if config.model is None:
         return None
-    from functools import partial
-
-    from hardcase_export.to_onnx.given import open_given
-    from hardcase_export.to_onnx.given_values import open_given_values
-
     if config.kind.has_classes:
         return partial(open_given, named=config.model_classes)
     if config.model_classes:
@@ -79,9 +81,6 @@ def save_given(task: Task, path: Path, data: bytes) -> dict[str, Any]:
 
 def _check_order(task: Task) -> None:
     """Refuse a model whose numbers fit the labels far better in another order than in theirs."""
-    import numpy as np
-    from scipy.optimize import linear_sum_assignment
-
     rows, n_classes = task.problem.train, task.problem.n_classes
     right = np.zeros((n_classes, n_classes))  # rows of each class by the model's number
     np.add.at(right, (rows.y, rows.hpc_label), 1 / len(rows.y))
@@ -100,16 +99,12 @@ def _check_order(task: Task) -> None:
 
 def _accuracy(rows: Rows) -> tuple[float, float]:
     """f0's accuracy on these rows, and its standard error."""
-    import numpy as np
-
     share = float(np.average(rows.hpc_label == rows.y, weights=rows.weight))
     return share, sqrt(share * (1 - share) / len(rows.y))
 
 
 def _square(rows: Rows) -> tuple[float, float]:
     """f0's mean squared error on these rows, and its standard error."""
-    import numpy as np
-
     squares = np.square(rows.hpc_label - rows.y)
     mean = float(np.average(squares, weights=rows.weight))
     return mean, float(np.sqrt(np.square(rows.weight * (squares - mean)).sum()) / rows.weight.sum())
@@ -126,12 +121,6 @@ def own_points_of(task: Task) -> list[Point]:
     path = task.config.own_model
     if path is None:
         return []
-    import numpy as np
-
-    from hardcase_export.to_tflite.own_process import open_own
-    from hardcase_train.methods.baselines.own_model import own_points
-    from hardcase_train.methods.baselines.own_values import value_points
-
     problem = task.problem
     strange = [s for s in task.config.own_sensors if s not in task.sensors]
     if strange:

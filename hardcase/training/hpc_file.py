@@ -5,18 +5,19 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+
+from hardcase_edge.bundle.value import Value, steps_for
 from hardcase_edge.errors import InputError
+from hardcase_export.to_onnx.hpc import export_hpc
+from hardcase_export.to_onnx.regressor import export_value_hpc
+from hardcase_train.data.problem import Problem, Rows
+from hardcase_train.policy.selection import Judge
+from hardcase_train.tasks.task import Task
 
 from .given_hpc import save_given
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from hardcase_edge.bundle.value import Value
-    from hardcase_train.data.problem import Problem, Rows
-    from hardcase_train.tasks.task import Task
 
 __all__ = ["HPC_FILE", "copy_hpc", "hpc_confidence", "save_hpc", "value_of"]
 
@@ -25,9 +26,6 @@ HPC_FILE = "hpc.onnx"
 
 def save_hpc(task: Task, folder: Path) -> dict[str, Any]:
     """Write f0 as hpc.onnx, unless it is a legacy system; its description for front.json."""
-    from hardcase_export.to_onnx.hpc import export_hpc
-    from hardcase_export.to_onnx.regressor import export_value_hpc
-
     problem, path = task.problem, folder / HPC_FILE
     if task.config.legacy is not None:
         return _declare_legacy(task)
@@ -47,8 +45,6 @@ def save_hpc(task: Task, folder: Path) -> dict[str, Any]:
 
 def value_of(task: Task) -> Value | None:
     """The target's unit and the scale of results, fine enough for four times the largest value; None of classes."""
-    from hardcase_edge.bundle.value import Value, steps_for
-
     if task.problem.kind.has_classes:
         return None
     return Value(task.config.target_unit, steps_for(float(abs(_truth(task.problem)).max())))
@@ -56,8 +52,6 @@ def value_of(task: Task) -> Value | None:
 
 def _truth(problem: Problem) -> np.ndarray:
     """The values of the rows that train and choose policies, (n,), in the target's unit."""
-    import numpy as np
-
     return problem.in_unit(np.concatenate([problem.train.y, problem.valid.y]))
 
 
@@ -66,18 +60,12 @@ def hpc_confidence(problem: Problem, rows: Rows) -> np.ndarray:
 
     For values it is the share of the judged rows that f0 answers within its root mean square error.
     """
-    import numpy as np
-
     if not problem.kind.has_classes:
         return np.full(len(rows.y), _confidence(problem))
     return np.asarray(np.round(rows.hpc_confidence * 10_000), dtype=np.int64)
 
 
 def _confidence(problem: Problem) -> int:
-    import numpy as np
-
-    from hardcase_train.policy.selection import Judge
-
     judge = Judge(problem)
     return round(10_000 * float(np.average(judge.right(judge.hpc_label), weights=judge.weight)))
 

@@ -4,11 +4,33 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from hardcase_edge.base.files import write_whole
+from hardcase_edge.bundle.load import load_bytes
 from hardcase_edge.errors import InputError
+from hardcase_edge.joint.definition import ANYTIME, FEATURES, ONE_SHOT
+from hardcase_edge.joint.session import JointDecision
+from hardcase_edge.more.fronts.front import Judged
+from hardcase_edge.program.cost import to_unit
+from hardcase_export.drafts.costs import costs_of
+from hardcase_export.drafts.files import kept_files, room_for_policies
+from hardcase_export.drafts.front import Point, read_front
+from hardcase_export.joint.atypical import check_held_out
+from hardcase_export.joint.build import export_chain
+from hardcase_export.joint.model import ChainModel, Group
+from hardcase_export.joint.quantise import Asking
+from hardcase_export.picking.pick import pick
+from hardcase_train.data.config import Config
+from hardcase_train.data.table import read_table
+from hardcase_train.methods.structured.two_levels import BuyPolicy, TwoLevels, learn_two_levels
+from hardcase_train.tasks.items import Items, check_items, item_numbers, items_of, sensor_types
+from hardcase_train.tasks.sensors import cost_origins
+from hardcase_train.tasks.task import Task
 
 from ..measuring.bars import clock_bar
 from ..measuring.items import decide_items, figures, gaps, item_cuts
@@ -19,19 +41,7 @@ from .folders import BUILD, claimed, fill_folder
 from .hpc_file import copy_hpc, save_hpc
 from .runs import open_runs
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy as np
-
-    from hardcase_edge.joint.session import JointDecision
-    from hardcase_export.joint.model import ChainModel
-    from hardcase_train.data.config import Config
-    from hardcase_train.methods.structured.two_levels import BuyPolicy, TwoLevels
-    from hardcase_train.tasks.items import Items
-    from hardcase_train.tasks.task import Task
-
-    _Types = tuple[tuple[str, ...], tuple[str, ...]]
+_Types = tuple[tuple[str, ...], tuple[str, ...]]
 
 __all__ = ["build_items"]
 
@@ -50,12 +60,6 @@ def build_items(
     InputError
         The table or the configuration does not fit, or the folder may not be written.
     """
-    from hardcase_export.joint.atypical import check_held_out
-    from hardcase_train.data.table import read_table
-    from hardcase_train.methods.structured.two_levels import learn_two_levels
-    from hardcase_train.tasks.items import check_items, item_numbers, items_of, sensor_types
-    from hardcase_train.tasks.sensors import cost_origins
-
     check_items(config)
     table = read_table(config.file)
     numbers = item_numbers(table, config)
@@ -108,9 +112,6 @@ def build_items(
 
 def _picked(build: Path, classes: Sequence[object]) -> dict[str, Any]:
     """What an export without a wish picks, on test items: method, quality, cost and cuts; and warnings of it."""
-    from hardcase_export.drafts.front import read_front
-    from hardcase_export.picking.pick import pick
-
     point = pick(read_front(build / "front.json"))
     cuts, warnings = item_headline(build, point, classes)
     picked = {
@@ -124,9 +125,6 @@ def _picked(build: Path, classes: Sequence[object]) -> dict[str, Any]:
 
 def _write_kept(folder: Path, points: list[dict[str, Any]], files: list[bytes]) -> None:
     """Write the bundles of points, as many as a build folder has room for; of the others the figures stay."""
-    from hardcase_edge.more.fronts.front import Judged
-    from hardcase_export.drafts.files import kept_files, room_for_policies
-    from hardcase_export.drafts.front import Point
 
     def read(rows: dict[str, Any]) -> Judged:
         return Judged(rows["quality"], rows["cost"], rows["forward_rate"], rows.get("quality_se", 0.0))
@@ -143,8 +141,6 @@ def _write_kept(folder: Path, points: list[dict[str, Any]], files: list[bytes]) 
 
 def _short(items: Items, longest: int) -> Items:
     """The items that a device takes."""
-    from hardcase_train.tasks.items import Items
-
     few = [k for k, y in enumerate(items.y) if len(y) <= longest]
     if not few:
         raise InputError(f"no item of a part of the split has at most {longest} parts; raise [joint] max_parts")
@@ -157,12 +153,6 @@ def _point(
     longest: int, hpc: str, origins: dict[str, Any],
 ) -> tuple[tuple[bytes, list[JointDecision]], dict[str, Any]]:  # fmt: skip
     """The bundle of a policy with its decisions on test items, and its point on the front."""
-    from hardcase_edge.bundle.load import load_bytes
-    from hardcase_edge.program.cost import to_unit
-    from hardcase_export.drafts.costs import costs_of
-    from hardcase_export.joint.build import export_chain
-    from hardcase_export.joint.quantise import Asking
-
     config, known = task.config, costs_of(origins, "costs")
     train, tables, valid, test = parts
     costs = (config.per_request, config.per_byte, config.cloud_per_request)
@@ -202,12 +192,6 @@ def _hpc_point(task: Task, valid: Items, test: Items) -> dict[str, Any]:
 
 def chain_model(task: Task, learned: TwoLevels, policy: BuyPolicy, types: _Types) -> ChainModel:
     """The arrays of a chain and one policy, with the names and costs of the task's sensors."""
-    import numpy as np
-
-    from hardcase_edge.joint.definition import ANYTIME, FEATURES, ONE_SHOT
-    from hardcase_edge.program.cost import to_unit
-    from hardcase_export.joint.model import ChainModel, Group
-
     groups = [
         Group(name, tuple(task.features[f] for f in s.features), to_unit(s.cost[0]), dtype)
         for name, s, dtype in zip(task.sensors, task.problem.sensors, types, strict=True)

@@ -9,40 +9,27 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hardcase_edge.base.escape import terminal
 from hardcase_edge.errors import InputError
+from hardcase_edge.program.encode import encode
+from hardcase_train.data.config import Config
+from hardcase_train.data.table import Table
+from hardcase_train.policy.front import Point, programs
+from hardcase_train.stages.deadline import Deadline, seconds_of
+from hardcase_train.sweep.executors import Pool, open_pool
+from hardcase_train.sweep.job_cache import JobCache, task_key
+from hardcase_train.sweep.train import learn
+from hardcase_train.tasks.task import Task, make_task
 
-from ..options import Flags
 from .folders import terminable
 from .given_hpc import opener
 
-if TYPE_CHECKING:
-    from hardcase_train.data.config import Config
-    from hardcase_train.data.table import Table
-    from hardcase_train.policy.front import Point
-    from hardcase_train.stages.deadline import Deadline
-    from hardcase_train.sweep.executors import Pool
-    from hardcase_train.tasks.task import Task
-
-__all__ = ["Runs", "add_pool", "open_runs"]
+__all__ = ["Runs", "open_runs"]
 
 MAX_JOBS = 1024
 MAX_DRAFT_BYTES = 7 * 1024 * 1024  # of a bundle's 8 MiB; the rest is for names and figures
-
-
-def add_pool(parser: Flags) -> None:
-    """Declare the flags that say where a sweep runs."""
-    parser.add_argument(
-        "--dask", metavar="HOST:PORT", help="scheduler of a Dask cluster that runs the sweep (default: threads)"
-    )
-    parser.add_argument(
-        "--time-limit",
-        metavar="TIME",
-        help="such as 90s, 10m or 2h: write a first front after about a tenth of it, then a better one",
-    )
-    parser.add_argument("--jobs", type=int, metavar="N", help="threads on this machine (default: one per core)")
 
 
 def _sweep_folder(out: Path) -> Path:
@@ -70,8 +57,6 @@ class Runs:
 
     def task(self, config: Config, table: Table | None = None, model: Any = None) -> Task:
         """Read the table unless given, split its rows, and fit f0; reports on stderr what the table leaves out."""
-        from hardcase_train.tasks.task import make_task
-
         task = make_task(config, quiet=self.quiet, table=table, model=model, given=opener(config))
         for note in () if self.quiet else task.table.notes:
             _say(note)
@@ -84,9 +69,6 @@ class Runs:
 
         ``better``: called with a first complete front, if there is a deadline.
         """
-        from hardcase_train.sweep.job_cache import JobCache, task_key
-        from hardcase_train.sweep.train import learn
-
         cache = JobCache(self.folder, task_key(task))
         if len(cache) and not self.quiet:
             _say(f"{self.folder} holds {len(cache)} finished jobs of an earlier run; resuming")
@@ -122,9 +104,6 @@ def open_runs(
     ----------
     time_limit : of the whole run, such as "10m", from now on; for one seed and threads of this machine
     """
-    from hardcase_train.stages.deadline import Deadline, seconds_of
-    from hardcase_train.sweep.executors import open_pool
-
     deadline = None if time_limit is None else Deadline.after(seconds_of("--time-limit", time_limit))
     if deadline is not None and (dask is not None or n_seeds > 1):
         raise InputError("--time-limit is for one seed and this machine; leave out --seeds and --dask")
@@ -159,9 +138,6 @@ def _kept(runs: Runs) -> str:
 
 def _sizes(points: Sequence[Point]) -> list[int]:
     """Length of each point's draft in a file, without its names; nodes, which are short, are counted once for a set."""
-    from hardcase_edge.program.encode import encode
-    from hardcase_train.policy.front import programs
-
     sizes, size = [0] * len(points), 0
     for k, program, is_like_the_last in programs(points):
         if not is_like_the_last:

@@ -6,15 +6,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from scipy import stats
 
 from hardcase_edge.base.escape import markdown
-
-if TYPE_CHECKING:
-    from hardcase_edge.more.batch.quality import Quality
-    from hardcase_export.drafts.front import Point as Read
-    from hardcase_train.data.problem import Problem
-    from hardcase_train.policy.front import Point
+from hardcase_edge.more.batch.quality import ACCURACY, Quality
+from hardcase_export.drafts.front import Front
+from hardcase_export.drafts.front import Point as Read
+from hardcase_export.picking.pick import pick
+from hardcase_train.data.problem import Problem
+from hardcase_train.policy.front import Point
 
 __all__ = ["ALL", "as_read", "hard_steps", "page", "picked", "picks", "summarise", "table"]
 
@@ -55,10 +58,6 @@ def picked(
     quality : what the points' quality measures; None: accuracy
     limits : within which the points were trained; then no row shows f0 in place of a policy
     """
-    from hardcase_edge.more.batch.quality import ACCURACY
-    from hardcase_export.drafts.front import Front
-    from hardcase_export.picking.pick import pick
-
     read = [replace(p, program=None) if limits and p.method == "hpc" else p for p in as_read(points)]
     front = Front(unit, tuple(read), measure=quality or ACCURACY, limits=limits or {})
     f0 = next(p for p in front.points if p.method == "hpc")
@@ -83,8 +82,6 @@ def picked(
 
 def as_read(points: Sequence[Point]) -> list[Read]:
     """The points as an export reads them, each with a program."""
-    from hardcase_export.drafts.front import Point as Read
-
     return [Read(p.method, p.params, p.valid, p.test, "") for p in points if p.test is not None]
 
 
@@ -105,9 +102,6 @@ def summarise(runs: Sequence[Mapping[str, Row]]) -> dict[str, Row]:
 
 
 def _interval(values: Sequence[float]) -> tuple[float, float | None]:
-    import numpy as np
-    from scipy import stats
-
     n = len(values)
     if n < 2:
         return float(values[0]), None

@@ -6,17 +6,20 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hardcase_edge.base.hints import nearest_column
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.kinds import CLASS, VALUE, Kind
+from hardcase_train.columns.categories import texts_in
+from hardcase_train.columns.kinds import DATE, NUMBER, OTHER, TEXT
+from hardcase_train.columns.suspects import is_named_group, why_group, why_no_number, why_no_text, why_numbers
+from hardcase_train.data.config import Config
+from hardcase_train.data.problem import MAX_CLASSES
+from hardcase_train.data.split import LEAST_GROUPS
+from hardcase_train.data.table import Table
 
 from ..options import plain
-
-if TYPE_CHECKING:
-    from hardcase_train.data.config import Config
-    from hardcase_train.data.table import Table
 
 __all__ = ["Survey", "divided_groups", "guess_target", "has_groups", "sensors_of", "survey", "task_of"]
 
@@ -57,8 +60,6 @@ class Survey:
 
 def survey(table: Table, target: str) -> Survey:
     """Look at every column but the target."""
-    from hardcase_train.columns.kinds import DATE, OTHER, TEXT
-
     found = Survey()
     y = table.labels[target].tolist() if task_of(table, target).has_classes else []  # no column names values
     for name, kind in table.kinds.items():
@@ -78,8 +79,6 @@ def survey(table: Table, target: str) -> Survey:
 
 def has_groups(table: Table, column: str) -> bool:
     """Whether a column has groups enough for a random split, and says that of every row."""
-    from hardcase_train.data.split import LEAST_GROUPS
-
     names = table.labels[column].tolist()
     return all(name is not None and name == name for name in names) and len(set(names)) >= sum(LEAST_GROUPS)
 
@@ -94,8 +93,6 @@ def set_group(
     InputError
         The named column is none, is the target or the split, has too few groups or gaps; or ranks have no group.
     """
-    from hardcase_train.data.split import LEAST_GROUPS
-
     if named is not None:
         if named not in table.labels or named in (target, found.split):
             raise InputError(
@@ -118,8 +115,6 @@ def set_group(
 
 def divided_groups(table: Table, config: Config) -> list[str]:
     """A line if a feature's name suggests that it says which rows belong together, but splits may divide them."""
-    from hardcase_train.columns.suspects import is_named_group, why_group
-
     if config.group is not None or config.sequence is not None or config.item is not None:
         return []
     used = {config.target, config.split, config.weight, config.item_size, *config.drop}
@@ -135,9 +130,6 @@ def divided_groups(table: Table, config: Config) -> list[str]:
 
 
 def _add_number(found: Survey, name: str, kind: str, table: Table, y: list[Any]) -> None:
-    from hardcase_train.columns.kinds import NUMBER
-    from hardcase_train.columns.suspects import why_no_number
-
     values = table.X[:, table.names.index(name)]
     reason = "" if table.windows else why_no_number(name, values)
     if reason:
@@ -148,9 +140,6 @@ def _add_number(found: Survey, name: str, kind: str, table: Table, y: list[Any])
 
 
 def _add_text(found: Survey, name: str, values: list[Any], y: list[Any]) -> None:
-    from hardcase_train.columns.categories import texts_in
-    from hardcase_train.columns.suspects import why_no_text, why_numbers
-
     texts = texts_in(values)
     if not found.split and {"train", "valid", "test"} <= {t.lower() for t in texts} <= SPLIT_WORDS:
         found.split = name
@@ -165,8 +154,6 @@ def _add_text(found: Survey, name: str, values: list[Any], y: list[Any]) -> None
 
 
 def _suspect(found: Survey, name: str, values: list[Any], y: list[Any]) -> None:
-    from hardcase_train.columns.suspects import why_group
-
     n_values = len(set(values))
     if n_values == len(set(y)) == len(set(zip(values, y, strict=True))):
         found.suspected[name] = "may give the answer away: it has one value for each class"
@@ -208,8 +195,6 @@ def _looks_like_classes(table: Table, name: str) -> bool:
 
 def task_of(table: Table, target: str) -> Kind:
     """What the target looks like: a value if it holds many different numbers, fractions or more than classes may be."""
-    from hardcase_train.data.problem import MAX_CLASSES
-
     values = {v for v in table.labels[target].tolist() if v is not None and v == v}
     if len(values) <= MAX_LABELS or any(isinstance(v, str) for v in values):
         return CLASS

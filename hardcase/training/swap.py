@@ -8,6 +8,7 @@ Files of others are in both folders before the exchange, as hard links.
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import shutil
@@ -114,8 +115,6 @@ def _exchange(one: Path, other: Path) -> bool:
     """Exchange the names of two folders; whether the system can."""
     if sys.platform != "linux":
         return False
-    import ctypes
-
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if rename is None:
         return False

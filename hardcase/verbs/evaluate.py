@@ -10,10 +10,6 @@ from typing import TYPE_CHECKING, Any
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.cost import to_micro, to_unit
 
-from ..measuring.bars import rows_bar
-from ..measuring.labelled_rows import rows_for
-from ..measuring.measure import class_lines, measure, quality_of, ranking_words, steps_of, value_errors
-from ..measuring.warn import constant_warning
 from ..options import add_hpc, add_json, add_trust, plain, report
 
 if TYPE_CHECKING:
@@ -75,6 +71,11 @@ def _run_items(loaded: Loaded, args: argparse.Namespace) -> int:
 
 
 def _measure(loaded: Loaded, args: argparse.Namespace) -> dict[str, Any]:
+    from ..measuring.bars import rows_bar
+    from ..measuring.labelled_rows import rows_for
+    from ..measuring.measure import measure, quality_of, steps_of
+    from ..measuring.warn import constant_warning
+
     program, manifest = loaded.bundle.program, loaded.manifest
     budget, quality, steps = _budget(args.budget, manifest.unit), quality_of(manifest), steps_of(manifest)
     rows = rows_for(program, manifest, Path(args.data), args.hpc, [Path(args.bundle).parent])
@@ -106,6 +107,8 @@ def _budget(amount: float | None, unit: str) -> int | None:
 
 
 def _lines(r: dict[str, Any]) -> list[str]:
+    from ..measuring.measure import class_lines, ranking_words, value_errors
+
     unit, measured, (low, high) = plain(r["unit"], 20), plain(r["measure"], 40), r["quality_95"]
     lines = [
         f"{measured} {r['quality']:.4f} (95 %: {low:.4f} to {high:.4f}), cost {r['cost']:.2f} {unit} "

@@ -13,11 +13,7 @@ from hardcase_edge.errors import InputError
 from hardcase_export.publish import check_out
 from hardcase_export.targets import Source, targets
 
-from ..exports.held_out import held_out_of
-from ..exports.imported import add_model, run_model
-from ..exports.said import export_lines, export_values
 from ..exports.targets import Wished, add_targets, wished_in
-from ..measuring.bars import rows_bar
 from ..options import Flags, add_force, add_hpc, add_json, report
 
 if TYPE_CHECKING:
@@ -57,7 +53,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--no-mix", action="store_true", help="with --budget: the best point within it, one standard error to spare"
     )
-    add_model(parser.add_argument_group("a model of your own (with --model)"), wish)
+    _model_arguments(parser.add_argument_group("a model of your own (with --model)"), wish)
     promise = parser.add_argument_group("a promise (with --risk)")
     add_promise(promise)
     promise.add_argument(
@@ -146,6 +142,32 @@ def add_contents(group: Flags) -> None:
     )
 
 
+def _model_arguments(parser: Flags, wish: argparse._MutuallyExclusiveGroup) -> None:
+    """Declare the flags of an imported model; ``wish``: the group of exclusive flags that choose what is exported."""
+    wish.add_argument(
+        "--model",
+        metavar="FILE",
+        help="instead of BUILD: your own model, as .onnx, .skops, LightGBM text or JSON of XGBoost or an EBM",
+    )
+    parser.add_argument(
+        "--sensors", metavar="FILE", help="with --model: TOML file with sensors, costs, names and ranges"
+    )
+    parser.add_argument("--rows", metavar="FILE", help="with --model: table of readings on which to compare")
+    parser.add_argument(
+        "--leaves",
+        choices=("auto", "16", "31"),
+        default="auto",
+        help="with --model: bits per leaf; auto: the fewest that keep all labels (default)",
+    )
+    parser.add_argument(
+        "--check",
+        type=int,
+        default=10_000,
+        metavar="N",
+        help="with --model: number of rows on which to compare (default 10000)",
+    )
+
+
 def _output_arguments(group: Flags) -> None:
     group.add_argument("--out", metavar="FILE", help="the bundle to write, such as model.hcb")
     add_targets(group)
@@ -156,6 +178,9 @@ def _output_arguments(group: Flags) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Export and report: make the bundle, check it, make every target of it, and only then write."""
+    from ..exports.imported import run_model
+    from ..exports.said import export_lines, export_values
+
     if args.model is not None:
         return run_model(args)
     _check_build(args)
@@ -199,6 +224,9 @@ def _given(args: argparse.Namespace, wished: Wished) -> Source:
 def _made(args: argparse.Namespace, wished: Wished) -> Checked:
     """The checked bundle of the requested point."""
     from hardcase_export.bundle import make_bundle
+
+    from ..exports.held_out import held_out_of
+    from ..measuring.bars import rows_bar
 
     if args.hpc is not None and args.calibration is None:
         raise InputError("--hpc requires --calibration, whose rows it answers")

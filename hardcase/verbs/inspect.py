@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from hardcase_edge.errors import InputError
 
-from ..measuring.items import joint_lines
 from ..options import add_force, add_hpc, add_json, add_trust, report
 
 if TYPE_CHECKING:
@@ -60,6 +59,8 @@ def run(args: argparse.Namespace) -> int:
     from hardcase_edge.base.files import check_replaceable
     from hardcase_edge.bundle.load import load_bundle
     from hardcase_export.summary import describe
+
+    from ..measuring.items import joint_lines
 
     if args.svg is None and (args.rows or args.hpc):
         raise InputError("--rows and --hpc are for the picture; name its file with --svg")

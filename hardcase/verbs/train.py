@@ -13,10 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from hardcase_edge.errors import InputError
 
-from ..measuring.measure import flattery
 from ..options import Flags, add_force, add_json, report
-from ..training.build import build, configure
-from ..training.runs import add_pool
 
 if TYPE_CHECKING:
     from hardcase_train.data.config import Config
@@ -87,8 +84,20 @@ def add_training(parser: argparse.ArgumentParser) -> Flags:
     indexed.add_argument(
         "--max-models", type=int, metavar="N", help="models of a program; overrides [index] max_models"
     )
-    add_pool(parser.add_argument_group("where it runs"))
+    _add_pool(parser.add_argument_group("where it runs"))
     return trained
+
+
+def _add_pool(parser: Flags) -> None:
+    parser.add_argument(
+        "--dask", metavar="HOST:PORT", help="scheduler of a Dask cluster that runs the sweep (default: threads)"
+    )
+    parser.add_argument(
+        "--time-limit",
+        metavar="TIME",
+        help="such as 90s, 10m or 2h: write a first front after about a tenth of it, then a better one",
+    )
+    parser.add_argument("--jobs", type=int, metavar="N", help="threads on this machine (default: one per core)")
 
 
 def add_effort(parser: Flags) -> None:
@@ -102,6 +111,8 @@ def run(args: argparse.Namespace) -> int:
     """Train, then write the build folder."""
     if not 1 <= args.seeds <= MAX_SEEDS:
         raise InputError(f"--seeds is {args.seeds}; expected 1 to {MAX_SEEDS}")
+    from ..training.build import build
+
     config, methods = configured(args)
     if config.item is not None:
         return _train_items(args, config)
@@ -117,6 +128,8 @@ def run(args: argparse.Namespace) -> int:
 def configured(args: argparse.Namespace) -> tuple[Config, tuple[str, ...]]:
     """The configuration of ``args.config`` as ``add_training`` and ``--hpc`` change it, and the methods to train."""
     from hardcase_train.methods import BASELINES
+
+    from ..training.build import configure
 
     config = configure(args.config, seed=args.seed, methods=tuple(args.method or ()), effort=args.effort, hpc=args.hpc)
     index = {"expands_all": args.all or None, "max_models": args.max_models}
@@ -185,6 +198,8 @@ def _command(args: argparse.Namespace) -> str:
 
 
 def _text(out: Path, front: dict[str, Any]) -> list[str]:
+    from ..measuring.measure import flattery
+
     unit = front["unit"]
     best: dict[str, Any] = {}
     for p in front["points"]:

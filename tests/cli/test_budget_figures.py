@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from hardcase.training import budgets
-from hardcase_train.policy import front
 from tests.helpers.train.problems import make_problem
 
 
@@ -23,7 +22,7 @@ def test_points_are_chosen_on_validation_rows_and_shown_on_test_rows(monkeypatch
         return [np.arange(len(rows.y)) < shares[program, name] * len(rows.y) for _ in amounts]
 
     monkeypatch.setattr(budgets, "_rights", rights)
-    monkeypatch.setattr(front, "programs", lambda points: [(0, "a", None), (1, "b", None)])
+    monkeypatch.setattr(budgets, "programs", lambda points: [(0, "a", None), (1, "b", None)])
     points: Any = [SimpleNamespace(method="poly-dom")] * 2
     made = budgets.budget_figures(problem, points, "ms")
     assert made["accuracy"]["poly-dom"] == pytest.approx(np.full((1, 10), 0.5), abs=0.05)

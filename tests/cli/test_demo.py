@@ -11,10 +11,10 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from hardcase.demo import stages as demo
 from hardcase.demo.report import make_html
 from hardcase.demo.routes_chart import routes_svg
 from hardcase.reports.front_chart import front_svg
-from hardcase.verbs import demo
 from hardcase_cloud.sim.fleet.journal import Outcome
 from hardcase_edge.more.batch.per_class import per_class
 from hardcase_edge.more.fronts.front import Judged

@@ -719,7 +719,7 @@ def test_evaluate_refuses_rows_that_are_not_there(bundle, tmp_path):
         run(evaluate, bundle, tmp_path / "no.npz")
 
 
-@pytest.mark.parametrize("name", ["export", "inspect", "evaluate", "keygen"])
+@pytest.mark.parametrize("name", ["train", "export", "inspect", "evaluate", "demo", "retrain", "keygen"])
 def test_a_verb_imports_nothing_heavy_before_it_runs(name):
     import subprocess
     import sys

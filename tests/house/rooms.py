@@ -51,8 +51,8 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("sim.replay", "commands"),
     ),
     "hardcase": (
-        ("options",), ("measuring",), ("reports",), ("demo", "training", "flashing"),
-        ("exports", "keys"), ("verbs", "api"), ("cli",),
+        ("options",), ("measuring",), ("reports",), ("training", "flashing"),
+        ("demo", "exports", "keys"), ("verbs", "api"), ("cli",),
     ),
 }  # fmt: skip
 
