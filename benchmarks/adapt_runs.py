@@ -25,11 +25,11 @@ from benchmarks.pages import provenance
 from hardcase_edge.program.cost import to_micro
 from hardcase_edge.program.definition import Feature, Sensor, Uplink
 from hardcase_edge.program.readings import request_bytes
-from hardcase_train.data.effort import NORMAL
 from hardcase_train.data.problem import Problem, Rows, value_unit
 from hardcase_train.methods import METHODS
 from hardcase_train.policy.batch import Batch
 from hardcase_train.policy.selection import Judge
+from hardcase_train.settings.effort import NORMAL
 from hardcase_train.stages.subset_search import SubsetSearch
 from hardcase_train.tasks.hpc import fit_hpc, out_of_fold, probabilities
 

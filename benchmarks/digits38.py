@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from hardcase_train.data.effort import Effort
 from hardcase_train.data.from_arrays import make_problem
 from hardcase_train.data.problem import Problem, Rows
+from hardcase_train.settings.effort import Effort
 
 __all__ = ["SIDES", "digits", "problem_of", "resolutions"]
 

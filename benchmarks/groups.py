@@ -22,12 +22,12 @@ from benchmarks.pages import markdown
 from hardcase_export.drafts.front import Front
 from hardcase_export.drafts.front import Point as Read
 from hardcase_export.picking.pick import pick
-from hardcase_train.data.config import Config, SensorConfig
 from hardcase_train.data.problem import Rows
 from hardcase_train.data.split import CALIBRATION, random_split
 from hardcase_train.data.table import Labels, Table
 from hardcase_train.policy.batch import Batch
 from hardcase_train.policy.front import Point
+from hardcase_train.settings.config import Config, SensorConfig
 from hardcase_train.sweep.train import learn
 from hardcase_train.tasks.task import make_task
 

@@ -19,9 +19,9 @@ import numpy as np
 from benchmarks.digits38 import data
 from hardcase_edge.more.batch.quality import Quality
 from hardcase_edge.more.batch.ranking import group_average_precision, group_precision
-from hardcase_train.data.effort import Effort
 from hardcase_train.data.from_arrays import make_problem
 from hardcase_train.data.problem import Problem, Rows, value_unit
+from hardcase_train.settings.effort import Effort
 
 __all__ = ["COSTS", "N_FOLDS", "average_precision", "feature_costs", "precision", "problem_of", "skewed_of"]
 

@@ -14,13 +14,12 @@ the parameters of every pick. Intervals are 95 % (Student's t over the seeds) of
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 from typing import Any
 
 from benchmarks.pages import ROOT, provenance
 from hardcase.training import seeds
 from hardcase.training.seeds import picked, summarise
-from hardcase_train.data.config import read_config
+from hardcase_train.settings.toml import read_config
 from hardcase_train.sweep.train import learn
 from hardcase_train.tasks.task import make_task
 
@@ -34,7 +33,7 @@ DAG_RATIO = 0.85  # the same by "dag"
 
 def run_seed(target: str, seed: int) -> dict[str, dict[str, Any]]:
     """Test figures of each row of the table, by name."""
-    task = make_task(replace(read_config(EXAMPLE, seed=seed), target=target))
+    task = make_task(read_config(EXAMPLE, seed=seed).but(target=target))
     return picked(task.config.unit, learn(task.problem, METHODS, quiet=True), MAX_LOSS)
 
 

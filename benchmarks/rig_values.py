@@ -11,14 +11,13 @@ intervals (Student's t) of the paired difference to f0.
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from scipy import stats
 
 from benchmarks.pages import ROOT
-from hardcase_train.data.config import read_config
+from hardcase_train.settings.toml import read_config
 from hardcase_train.sweep.train import learn
 from hardcase_train.tasks.task import make_task
 
@@ -32,8 +31,8 @@ GOAL, GOAL_SHARE = 0.010, 0.2  # R² below f0's, and the share of its cost
 
 def run_seed(target: str, seed: int) -> dict[str, Any]:
     """Cost and R² on judged rows, then on test rows, of each method's points, and f0's on test rows."""
-    config = replace(
-        read_config(EXAMPLE, seed=seed), target=target, task="value", estimator="ExtraTreesRegressor", effort="quick"
+    config = read_config(EXAMPLE, seed=seed).but(
+        target=target, task="value", estimator="ExtraTreesRegressor", effort="quick"
     )
     points = learn(make_task(config).problem, METHODS, quiet=True)
     found: dict[str, Any] = {name: [] for name in ("hpc", *METHODS)}

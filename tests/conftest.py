@@ -78,7 +78,7 @@ def one_thread() -> Generator[None]:
 @pytest.fixture(scope="module")
 def brief_effort(one_thread: None) -> Generator[None]:
     """``--effort quick`` is briefer still, for tests of what stands around a search."""
-    from hardcase_train.data.effort import EFFORTS  # here: the device's tests run where nothing is trained
+    from hardcase_train.settings.effort import EFFORTS
     from tests.helpers.train.problems import BRIEF
 
     with pytest.MonkeyPatch.context() as patch:

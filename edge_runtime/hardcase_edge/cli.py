@@ -70,7 +70,8 @@ def _with_file(parser: Parser, parsed: argparse.Namespace) -> argparse.Namespace
             parser.error(str(error))
     if "sensors" not in given:
         parser.error("the following arguments are required: --sensors")
-    return argparse.Namespace(config=RunConfig(**{**given, "sensors": tuple(given["sensors"])}))
+    lists = {key: tuple(value) for key, value in given.items() if isinstance(value, list)}  # of repeated flags
+    return argparse.Namespace(config=RunConfig(**{**given, **lists}))
 
 
 def make_parser() -> argparse.ArgumentParser:

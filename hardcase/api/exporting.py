@@ -19,14 +19,14 @@ from hardcase_export.checked import Exported
 from hardcase_export.drafts.front import read_front
 from hardcase_export.publish import check_out
 from hardcase_export.to_onnx.hpc import is_hpc_head
-from hardcase_train.data.amounts import DECLARED, ORIGINS, check_choice
-from hardcase_train.data.config import Config, SensorConfig
 from hardcase_train.data.dtypes import held
 from hardcase_train.data.problem import MIN_ROWS, Problem, Rows
 from hardcase_train.data.table import Labels, Table
 from hardcase_train.estimator import PolicyClassifier
 from hardcase_train.policy.front import Point, with_test
 from hardcase_train.policy.selection import Judge
+from hardcase_train.settings.amounts import DECLARED, ORIGINS, check_choice
+from hardcase_train.settings.config import Config, SensorConfig
 from hardcase_train.sweep.train import hpc_point
 from hardcase_train.tasks.hpc import probabilities
 from hardcase_train.tasks.task import Task
@@ -118,14 +118,14 @@ def _with_origins(config: Config, sensors: Sequence[str], given: str | Mapping[s
     for value in [given] if isinstance(given, str) else given.values():
         check_choice("cost_origin", value, ORIGINS)
     if isinstance(given, str):
-        return replace(config, default_origin=given, uplink_origin=given, cloud_origin=given)
+        return config.but(default_origin=given, uplink_origin=given, cloud_origin=given)
     if strange := given.keys() - {*sensors, FORWARD_COST}:
         raise InputError(
             f"cost_origin names {min(strange)!r}, which is no sensor; these are {', '.join(sensors)[:200]}"
         )
     known = tuple(SensorConfig(name=s, features=(), cost=0.0, cost_origin=given[s]) for s in sensors if s in given)
     of_request = given.get(FORWARD_COST, DECLARED)
-    return replace(config, sensors=known, uplink_origin=of_request, cloud_origin=of_request)
+    return config.but(sensors=known, uplink_origin=of_request, cloud_origin=of_request)
 
 
 def _task(

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
-from dataclasses import replace
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -20,8 +19,6 @@ from hardcase_edge.program.cost import Meter, to_unit
 from hardcase_edge.program.kinds import RANK
 from hardcase_export.drafts.files import SUFFIX, kept_files, pack_draft, room_for_policies
 from hardcase_export.drafts.front import read_front
-from hardcase_train.data.config import Config, read_config
-from hardcase_train.data.effort import effort_of
 from hardcase_train.data.memory import memory_names
 from hardcase_train.data.problem import Rows
 from hardcase_train.data.table import Table
@@ -29,6 +26,9 @@ from hardcase_train.linear.label_overlap import label_overlap, overlap_by_distan
 from hardcase_train.methods import check_method
 from hardcase_train.policy.front import Point, programs
 from hardcase_train.policy.selection import Judge
+from hardcase_train.settings.config import Config
+from hardcase_train.settings.effort import effort_of
+from hardcase_train.settings.toml import read_config
 from hardcase_train.stages.kept import Keeper, worst_cost
 from hardcase_train.tasks.sensors import cost_origins
 from hardcase_train.tasks.target_unit import in_target_unit
@@ -74,10 +74,10 @@ def configure(
     for name in config.methods:
         check_method(f"{path}: [policy]", name)
     if methods:
-        config = replace(config, methods=tuple(check_method("--method", name) for name in methods))
+        config = config.but(methods=tuple(check_method("--method", name) for name in methods))
     if hpc is not None:
-        config = replace(config, model=hpc, legacy=None, legacy_name="", params={})
-    return config if effort is None else replace(config, effort=effort_of("--effort", effort).name)
+        config = config.but(model=hpc, legacy=None, legacy_name="", params={})
+    return config if effort is None else config.but(effort=effort_of("--effort", effort).name)
 
 
 def build(
@@ -136,7 +136,7 @@ def build(
         points = [*runs.points(task, methods, first), *own]
         seeds = {config.seed: picks(config.unit, task.problem, points)}
         for k in range(1, n_seeds):
-            other = runs.task(replace(config, seed=(config.seed + k) % 2**32), table, model)
+            other = runs.task(config.but(seed=(config.seed + k) % 2**32), table, model)
             others = [*runs.points(other, methods), *Keeper(other.problem).kept(own_points_of(other))]
             seeds[other.config.seed] = picks(config.unit, other.problem, others)
         return task, write(points, seeds)

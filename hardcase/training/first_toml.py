@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The text of a first hardcase.toml, with a comment on every key."""
+"""The text of a first hardcase.toml, whose comments are what is stated of each key."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import json
 from collections.abc import Mapping, Sequence
 
 from hardcase_edge.program.kinds import CLASS, Kind
+from hardcase_train.settings.amounts import PLACEHOLDER
+from hardcase_train.settings.config import Config, SensorConfig
+from hardcase_train.settings.statement import stated
 
 from .survey import Survey
 
 __all__ = ["make_toml", "quote"]
-
-_PLACEHOLDER = 'cost_origin = "placeholder"'
-SPLIT = '# "random" (60/10/10/20), "time" (row order), or a column that says train, valid, calibration, test'
 
 
 def make_toml(
@@ -31,43 +31,55 @@ def make_toml(
     sensors : the columns, or a prefix with ``*``, of each sensor
     task : what is predicted
     """
-    kind = task.estimator
+    origin = _origin()
     return f"""\
 [data]
-file = {quote(file)}  # the table, relative to this file
-target = {quote(target)}  # the column to predict: {why}
+file = {quote(file)}  # {_said("file")}
+target = {quote(target)}  # {_said("target")}: {why}
 task = {quote(task.name)}  # what is predicted: {task.note}
-{_dropped(found)}{_dates(found)}{_group(found)}{SPLIT}
+{_dropped(found)}{_dates(found)}{_group(found)}# {_said("split")}
 split = {quote(found.split or "random")}
-seed = 0  # of splits and training
+seed = 0  # {_said("seed")}
 
 # What a decision costs: the sensors below, and for a case that goes to the cloud the radio and the cloud itself.
 [cost]
-unit = "unit"  # the name of your unit, such as mJ
-default_sensor = 1.0  # for a column that no sensor below names
-{_PLACEHOLDER}  # init made the cost up; once it is yours: "measured", "modelled" or "declared"
+unit = "unit"  # {_said("unit")}
+default_sensor = 1.0  # {_said("default_sensor")}
+{origin}  # init made the cost up; once it is yours: "measured", "modelled" or "declared"
 
 [cost.uplink]
-per_request = {10 * len(sensors)}.0  # the radio, for each request
-per_byte = 0.0  # and for each byte of it
-{_PLACEHOLDER}  # of both
+per_request = {10 * len(sensors)}.0  # {_said("per_request")}
+per_byte = 0.0  # {_said("per_byte")}
+{origin}  # {_said("uplink_origin")}
 
 [cost.cloud]
-per_request = 0.0  # the cloud, for each request
-{_PLACEHOLDER}  # of it
+per_request = 0.0  # {_said("cloud_per_request")}
+{origin}  # {_said("cloud_origin")}
 
 [hpc]
-estimator = {quote(task.default_f0)}  # the large model in the cloud: any {kind} of scikit-learn
+estimator = {quote(task.default_f0)}  # {_said("estimator")}
 
-[hpc.params]  # its parameters, such as max_iter = 300
+[hpc.params]  # {_said("params")}
 
 [policy]
-methods = ["auto"]  # what to train for the device
+methods = ["auto"]  # {_said("methods")}
 
 # One [[sensor]] for each source of readings that are acquired together.
-# name: yours; features: its columns, "x.*" for all that begin with "x."; cost: of one reading of all of them;
-# cost_origin: where that is from. Figures that rest on placeholders come with a warning.
+# name: yours; features: {_of_sensor("features")}; cost: {_of_sensor("cost")};
+# cost_origin: {_of_sensor("cost_origin")}. Figures that rest on placeholders come with a warning.
 {"".join(_sensor(name, features) for name, features in sensors.items())}"""
+
+
+def _said(field: str) -> str:
+    return stated(Config, field).sentence
+
+
+def _of_sensor(field: str) -> str:
+    return stated(SensorConfig, field).sentence
+
+
+def _origin() -> str:
+    return f"cost_origin = {quote(PLACEHOLDER)}"
 
 
 def quote(value: str | Sequence[str]) -> str:
@@ -77,15 +89,15 @@ def quote(value: str | Sequence[str]) -> str:
 
 
 def _sensor(name: str, features: Sequence[str]) -> str:
-    return f"\n[[sensor]]\nname = {quote(name)}\nfeatures = {quote(list(features))}\ncost = 1.0\n{_PLACEHOLDER}\n"
+    return f"\n[[sensor]]\nname = {quote(name)}\nfeatures = {quote(list(features))}\ncost = 1.0\n{_origin()}\n"
 
 
 def _dropped(found: Survey) -> str:
     """Columns that no model reads, with the reason for each."""
     if not found.left_out:
-        return "drop = []  # columns that no model reads\n"
+        return f"drop = []  # {_said('drop')}\n"
     rows = [f"    {quote(name)},  # {quote(reason)[1:-1]}\n" for name, reason in found.left_out.items()]
-    return f"drop = [  # columns that no model reads\n{''.join(rows)}]\n"
+    return f"drop = [  # {_said('drop')}\n{''.join(rows)}]\n"
 
 
 def _dates(found: Survey) -> str:

@@ -20,11 +20,11 @@ from hardcase_edge.errors import InputError
 from hardcase_export.to_onnx.given import open_given
 from hardcase_export.to_onnx.given_values import open_given_values
 from hardcase_export.to_tflite.own_process import open_own
-from hardcase_train.data.config import Config
 from hardcase_train.data.problem import Rows
 from hardcase_train.methods.baselines.own_model import own_points
 from hardcase_train.methods.baselines.own_values import value_points
 from hardcase_train.policy.front import Point
+from hardcase_train.settings.config import Config
 from hardcase_train.tasks.task import Opener, Task
 
 __all__ = ["opener", "own_points_of", "save_given"]

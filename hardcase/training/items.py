@@ -25,9 +25,9 @@ from hardcase_export.joint.build import export_chain
 from hardcase_export.joint.model import ChainModel, Group
 from hardcase_export.joint.quantise import Asking
 from hardcase_export.picking.pick import pick
-from hardcase_train.data.config import Config
 from hardcase_train.data.table import read_table
 from hardcase_train.methods.structured.two_levels import BuyPolicy, TwoLevels, learn_two_levels
+from hardcase_train.settings.config import Config
 from hardcase_train.tasks.items import Items, check_items, item_numbers, items_of, sensor_types
 from hardcase_train.tasks.sensors import cost_origins
 from hardcase_train.tasks.task import Task

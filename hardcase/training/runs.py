@@ -14,9 +14,9 @@ from typing import Any
 from hardcase_edge.base.escape import terminal
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.encode import encode
-from hardcase_train.data.config import Config
 from hardcase_train.data.table import Table
 from hardcase_train.policy.front import Point, programs
+from hardcase_train.settings.config import Config
 from hardcase_train.stages.deadline import Deadline, seconds_of
 from hardcase_train.sweep.executors import Pool, open_pool
 from hardcase_train.sweep.job_cache import JobCache, task_key

@@ -14,10 +14,10 @@ from hardcase_edge.program.kinds import CLASS, VALUE, Kind
 from hardcase_train.columns.categories import texts_in
 from hardcase_train.columns.kinds import DATE, NUMBER, OTHER, TEXT
 from hardcase_train.columns.suspects import is_named_group, why_group, why_no_number, why_no_text, why_numbers
-from hardcase_train.data.config import Config
 from hardcase_train.data.problem import MAX_CLASSES
 from hardcase_train.data.split import LEAST_GROUPS
 from hardcase_train.data.table import Table
+from hardcase_train.settings.config import Config
 
 from ..options import plain
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from hardcase_edge.errors import InputError
 
 from ..options import add_force, add_json
-from .train import add_effort
+from .train import add_setting
 
 __all__ = ["EXAMPLES", "HELP", "INTERRUPTED", "TERMS", "arguments", "run"]
 
@@ -27,10 +27,12 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "hydraulic" / "hard
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of ``hardcase demo``."""
+    from hardcase_train.settings.config import Config
+
     parser.add_argument("--config", type=Path, default=EXAMPLE, help="hardcase.toml (default: the hydraulic rig)")
     parser.add_argument("--out", type=Path, default=Path("build/demo"), help="folder to write (default: build/demo)")
     parser.add_argument("--seed", type=int, help="wins over [data] seed")
-    add_effort(parser)
+    add_setting(parser, "--effort", Config, "effort", metavar="HOW")
     parser.set_defaults(effort="quick")
     add_force(parser)
     add_json(parser)

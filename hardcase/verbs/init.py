@@ -51,9 +51,9 @@ def run(args: argparse.Namespace) -> int:
     """Write the file and report on every column."""
     from hardcase_edge.base.files import check_replaceable, write_whole
     from hardcase_edge.program.kinds import kind_named
-    from hardcase_train.data.amounts import check_choice
-    from hardcase_train.data.config import TASKS
     from hardcase_train.data.table import read_table
+    from hardcase_train.settings.amounts import check_choice
+    from hardcase_train.settings.config import TASKS
     from hardcase_train.tasks.target import check_relevance, target_classes, target_labels, target_values
 
     from ..training.first_toml import make_toml

@@ -6,7 +6,6 @@ from __future__ import annotations
 import argparse
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,8 @@ from hardcase_edge.errors import InputError
 from ..options import Flags, add_force, add_json, report
 
 if TYPE_CHECKING:
-    from hardcase_train.data.config import Config
+    from hardcase_train.settings.config import Config
+    from hardcase_train.settings.statement import Settings
 
 MAX_SEEDS = 1000
 LIMITS = {"budget": "hard_budget", "max_ms": "max_ms", "max_bytes": "max_bytes", "max_forward": "max_forward"}  # flags
@@ -52,15 +52,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="f0: a fitted model, as .onnx, .skops, LightGBM text or JSON of XGBoost or an EBM",
     )
+    from hardcase_train.settings.config import PolicyLimits
+
     limited = parser.add_argument_group("limits that every policy keeps")
-    limited.add_argument(
-        "--hard-budget", type=float, metavar="COST", help="no decision may cost more; overrides [policy] budget"
-    )
-    limited.add_argument(
-        "--max-ms", type=float, metavar="MS", help="of the kernel's longest decision; overrides [policy] max_ms"
-    )
-    limited.add_argument("--max-bytes", type=int, metavar="N", help="of flash; overrides [policy] max_bytes")
-    limited.add_argument("--max-forward", type=float, metavar="SHARE", help="of rows; overrides [policy] max_forward")
+    add_setting(limited, "--hard-budget", PolicyLimits, "budget", type=float, metavar="COST")
+    add_setting(limited, "--max-ms", PolicyLimits, "max_ms", type=float, metavar="MS")
+    add_setting(limited, "--max-bytes", PolicyLimits, "max_bytes", type=int, metavar="N")
+    add_setting(limited, "--max-forward", PolicyLimits, "max_forward", type=float, metavar="SHARE")
     shown = parser.add_argument_group("output")
     shown.add_argument("--quiet", action="store_true", help="print no plan and no progress bars")
     add_force(shown)
@@ -69,8 +67,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_training(parser: argparse.ArgumentParser) -> Flags:
     """Declare what is trained and where, for every verb that trains a table; returns the first group of flags."""
+    from hardcase_train.settings.config import Config, IndexSettings
+
     trained = parser.add_argument_group("what is trained")
-    trained.add_argument("--seed", type=int, metavar="N", help="overrides [data] seed")
+    add_setting(trained, "--seed", Config, "seed", type=int, metavar="N")
     trained.add_argument(
         "--method",
         action="append",
@@ -78,12 +78,10 @@ def add_training(parser: argparse.ArgumentParser) -> Flags:
         help="train this method, f0 and the baselines (repeatable); overrides [policy] methods",
     )
     trained.add_argument("--no-baselines", action="store_true", help="do not add the baselines to the methods")
-    add_effort(trained)
+    add_setting(trained, "--effort", Config, "effort", metavar="HOW")
     indexed = parser.add_argument_group("poly-dom, greedy and their kind")
     indexed.add_argument("--all", action="store_true", help="train a model for every sensor set, and prune none")
-    indexed.add_argument(
-        "--max-models", type=int, metavar="N", help="models of a program; overrides [index] max_models"
-    )
+    add_setting(indexed, "--max-models", IndexSettings, "max_models", type=int, metavar="N")
     _add_pool(parser.add_argument_group("where it runs"))
     return trained
 
@@ -100,11 +98,12 @@ def _add_pool(parser: Flags) -> None:
     parser.add_argument("--jobs", type=int, metavar="N", help="threads on this machine (default: one per core)")
 
 
-def add_effort(parser: Flags) -> None:
-    """Declare ``--effort``."""
-    parser.add_argument(
-        "--effort", metavar="HOW", help="quick (a first look), normal or thorough; overrides [policy] effort"
-    )
+def add_setting(parser: Flags, flag: str, record: type[Settings], field: str, **how: Any) -> None:
+    """Declare a flag that overrides a setting, whose sentence is its help."""
+    from hardcase_train.settings.statement import stated
+
+    one = stated(record, field)
+    parser.add_argument(flag, help=f"{one.sentence}; overrides [{one.table}] {one.key}".replace("%", "%%"), **how)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -133,9 +132,9 @@ def configured(args: argparse.Namespace) -> tuple[Config, tuple[str, ...]]:
 
     config = configure(args.config, seed=args.seed, methods=tuple(args.method or ()), effort=args.effort, hpc=args.hpc)
     index = {"expands_all": args.all or None, "max_models": args.max_models}
-    config = replace(config, index=replace(config.index, **{k: v for k, v in index.items() if v is not None}))
+    config = config.but(index=config.index.but(**{k: v for k, v in index.items() if v is not None}))
     limits = {key: getattr(args, flag) for key, flag in LIMITS.items() if "seeds" in args}  # retrain has none
-    config = replace(config, limits=replace(config.limits, **{k: v for k, v in limits.items() if v is not None}))
+    config = config.but(limits=config.limits.but(**{k: v for k, v in limits.items() if v is not None}))
     return config, config.methods if args.no_baselines else (*config.methods, *BASELINES)
 
 

@@ -26,8 +26,8 @@ from hardcase_edge.errors import InputError, SignatureError
 from hardcase_edge.session.session import Decision
 from hardcase_export.integers.decide import decisions
 from hardcase_train.columns.frames import labels_of
-from hardcase_train.data.config import Config
 from hardcase_train.data.table import Table
+from hardcase_train.settings.config import Config
 from hardcase_train.tasks.parts import item_sizes
 from tests.helpers.train.estimators import few
 from tests.helpers.train.problems import BRIEF
@@ -313,20 +313,20 @@ def test_c_sources_stand_beside_their_bundle(
         pytest.param({"sensors": {"a": [9]}}, "sensor 'a' names column 9; columns are numbered 0 to 3", id="number"),
         pytest.param({"costs": {"b": 1}}, "costs names 'b', which is neither a sensor nor a column", id="cost's name"),
         pytest.param({"costs": {"light": -1}}, "the cost of 'light' is -1, a cost from 0", id="cost"),
-        pytest.param({"costs": "free"}, "costs is free, a cost from 0", id="costs"),
+        pytest.param({"costs": "free"}, "costs is 'free', a cost from 0", id="costs"),
         pytest.param({"forward_cost": float("nan")}, "forward_cost is nan, a cost from 0", id="forward cost"),
         pytest.param({"methods": ["cascad"]}, "methods names the method 'cascad'; did you mean 'cascade'", id="method"),
         pytest.param(
             {"effort": "much"}, "effort names the effort 'much'; use one of quick, normal, thorough", id="effort"
         ),
         pytest.param({"names": ["a"]}, "names has 1 distinct names for 4 columns", id="names"),
-        pytest.param({"unit": "J" * 201}, "unit is 'JJ.*', a text of at most 200 characters", id="unit"),
-        pytest.param({"target_unit": 5}, "target_unit is '5', a text of at most 200 characters", id="target unit"),
+        pytest.param({"unit": "J" * 201}, "unit is 'JJ.*, a text of 1 to 200 characters", id="unit"),
+        pytest.param({"target_unit": 5}, "target_unit is 5, a text of 0 to 200 characters", id="target unit"),
         pytest.param({"max_loss": -1}, "max_loss is -1, a cost from 0", id="loss"),
-        pytest.param({"budget": "small"}, "budget is small, a cost from 0", id="budget"),
-        pytest.param({"seed": -1}, "the seed is -1, a whole number from 0 to 4294967295", id="seed"),
-        pytest.param({"drop": [5]}, r"drop is \[5\], column names are expected", id="drop"),
-        pytest.param({"quality": 5}, "quality is 5; name a measure", id="quality"),
+        pytest.param({"budget": "small"}, "budget is 'small', a cost from 0", id="budget"),
+        pytest.param({"seed": -1}, "seed is -1, a whole number from 0 to 4294967295", id="seed"),
+        pytest.param({"drop": [5]}, r"drop is \[5\], an array of column names is expected", id="drop"),
+        pytest.param({"quality": 5}, "quality is 5, the name of a measure or a table is expected", id="quality"),
         pytest.param({"errors": [1]}, r"is '\[1\]', a table of costs is expected", id="errors"),
         pytest.param(
             {"quality": "balanced", "errors": {"other": 2}}, "errors and quality both say what an error", id="both"

@@ -14,7 +14,7 @@ from hardcase.cli import main
 from hardcase.verbs.costs.fit import fit
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.cost import evaluate_polynomial
-from hardcase_train.data.config import read_config
+from hardcase_train.settings.toml import read_config
 
 SIZES = (2, 3, 4, 6, 8, 12, 16)
 

@@ -20,7 +20,7 @@ from hardcase_edge.more.batch.per_class import per_class
 from hardcase_edge.more.fronts.front import Judged
 from hardcase_edge.program.kinds import VALUE
 from hardcase_export.drafts.front import Front, Point
-from hardcase_train.data.config import read_config
+from hardcase_train.settings.toml import read_config
 from hardcase_train.tasks.task import make_task
 from tests.helpers.cli.pages import HOSTILE, read_page
 from tests.helpers.places import ROOT

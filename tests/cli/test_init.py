@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 import tomllib
-from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,9 @@ from hardcase.training.survey import divided_groups, guess_target, survey
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.device.device import Device
 from hardcase_edge.sensors.specs import open_bank
-from hardcase_train.data.config import Config, read_config
 from hardcase_train.data.table import read_table
+from hardcase_train.settings.config import Config
+from hardcase_train.settings.toml import read_config
 from hardcase_train.tasks.hpc import imputed
 from hardcase_train.tasks.task import make_task
 from tests.helpers.train.problems import run, write_csv
@@ -361,4 +361,4 @@ def test_training_says_that_the_split_divides_what_may_be_a_group(
     (line,) = divided_groups(table, config)
     assert line.startswith("WARNING: THE SPLIT DIVIDES ROWS OF ONE 'user', WHICH MAY BELONG TOGETHER")
     for more in ({"group": "user"}, {"drop": ("user",)}, {"weight": "user"}):
-        assert divided_groups(table, replace(config, **more)) == []
+        assert divided_groups(table, config.but(**more)) == []

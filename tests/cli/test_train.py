@@ -444,7 +444,7 @@ def test_wrong_flags_are_one_line(tmp_path, capsys):
     write_csv(tmp_path / "data.csv", columns())
     path = toml(tmp_path)
     for flags, said in (
-        (("--seed", -1), "seed -1 is out of range 0.."),
+        (("--seed", -1), "seed is -1, a whole number from 0 to"),
         (("--method", "adopt-gbrt"), "--method names the method 'adopt-gbrt'; did you mean 'adapt-gbrt'"),
         (("--effort", "quik"), "--effort names the effort 'quik'; use one of quick, normal, thorough"),
     ):
@@ -550,7 +550,7 @@ def is_pickle(data):
 BRIEFLY = """
 import sys
 from hardcase.cli import main
-from hardcase_train.data.effort import EFFORTS
+from hardcase_train.settings.effort import EFFORTS
 from tests.helpers.train.problems import BRIEF
 EFFORTS["quick"] = BRIEF
 sys.exit(main(sys.argv[1:]))

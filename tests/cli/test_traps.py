@@ -21,7 +21,7 @@ from hardcase_edge.errors import InputError
 from hardcase_edge.more.batch.per_class import FAR, Gap
 from hardcase_edge.program.definition import Sensor, Uplink
 from hardcase_export.drafts.costs import Costs, costs_of
-from hardcase_train.data.config import read_config
+from hardcase_train.settings.toml import read_config
 from tests.helpers.train.problems import run, write_csv
 
 pytestmark = pytest.mark.usefixtures("brief_effort")
@@ -174,7 +174,7 @@ def test_an_origin_that_is_none_is_one_line_of_the_toml(tmp_path: Path) -> None:
     for text, where in (
         ('[cost]\ncost_origin = "guessed"\n', "[cost] cost_origin"),
         ('[cost.uplink]\ncost_origin = "guessed"\n', "[cost.uplink] cost_origin"),
-        ('[[sensor]]\nname = "a"\ncost = 1\ncost_origin = "guessed"\n', "sensor 'a' cost_origin"),
+        ('[[sensor]]\nname = "a"\ncost = 1\ncost_origin = "guessed"\n', "the cost_origin of sensor 'a'"),
     ):
         (tmp_path / "h.toml").write_text(head + text)
         with pytest.raises(InputError) as told:

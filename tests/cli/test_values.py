@@ -16,7 +16,7 @@ from hardcase.cli import main
 from hardcase.training.build import _save_rows
 from hardcase_edge.bundle.value import steps_for
 from hardcase_edge.errors import InputError
-from hardcase_train.data.config import read_config
+from hardcase_train.settings.toml import read_config
 from hardcase_train.tasks.target import MAX_RELEVANCE
 from hardcase_train.tasks.task import make_task
 from tests.helpers.cli.pages import read_page

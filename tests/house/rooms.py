@@ -37,8 +37,9 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("running", "more.measuring"), ("cli",),
     ),
     "hardcase_train": (  # a method is a room, imports no other
-        ("columns", "structured", "successors"), ("data", "method"), ("policy", "tasks"), ("trees", "linear"),
-        ("stages",), ("policy_estimator",), ("estimator",), ("checks",), ("methods.*",), ("sweep", "regressor"),
+        ("columns", "settings", "structured", "successors"), ("data", "method"), ("policy", "tasks"),
+        ("trees", "linear"), ("stages",), ("policy_estimator",), ("estimator",), ("checks",), ("methods.*",),
+        ("sweep", "regressor"),
     ),
     "hardcase_export": (
         ("drafts", "sources", "publish", "summary", "to_c"), ("integers", "importing"),

@@ -33,6 +33,7 @@ MAY_IMPORT = {
     "edge_runtime/hardcase_edge": set(),
     "train/hardcase_train": {
         "hardcase_edge", "numpy", "scipy", "sklearn", "llvmlite", "numba", "joblib", "pyarrow", "tqdm", "threadpoolctl",
+        "msgspec",
         "distributed",
     },
     "export/hardcase_export": {"hardcase_edge", "numpy", "onnx", "skl2onnx", "onnxruntime", "flatbuffers", "sklearn",

@@ -172,7 +172,7 @@ def test_no_module_but_one_names_a_kind() -> None:
 
 LEARNED_KINDS = "train/hardcase_train/policy/kinds.py"  # in training, this module says what a kind is
 OF_ONE_KIND = {  # modules of train and export that name a kind because they are of that kind, and what they are
-    "train/hardcase_train/data/config.py": "the task unless [data] names another",
+    "train/hardcase_train/settings/config.py": "the task unless [data] names another",
     "train/hardcase_train/data/problem.py": "a problem's kind, by its classes and its measure",
     "train/hardcase_train/estimator.py": "classifiers",
     "train/hardcase_train/regressor.py": "regressors",
@@ -180,7 +180,7 @@ OF_ONE_KIND = {  # modules of train and export that name a kind because they are
     "export/hardcase_export/to_onnx/layout.py": "the file of an f0 of values",
     "export/hardcase_export/to_onnx/regressor.py": "the file of a regressor",
 }
-READS_TARGETS = ("data", "tasks")  # rooms of train that say what a table's target must hold
+READS_TARGETS = ("data", "settings", "tasks")  # rooms of train that say what a table's target must hold
 TRAITS = {"has_classes", "has_unit", "needs_groups", "is_value", "is_rank"}
 
 

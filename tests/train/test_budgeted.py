@@ -21,7 +21,7 @@ from benchmarks.budgeted.cases import CASES, FIVE_TABLES, cube, cube_costs, cube
 from benchmarks.budgeted.frugal import AgreeingApis, Frugal
 from benchmarks.budgeted.ours import task
 from benchmarks.budgeted.problem import HARD, Meter, OverspentError, Problem, Sensor, Session, Wish
-from hardcase_train.data.config import read_config
+from hardcase_train.settings.toml import read_config
 from tests.helpers.places import ROOT
 
 SENSORS = (Sensor("a", (0, 1), 2.0), Sensor("b", (2,), 3.0))

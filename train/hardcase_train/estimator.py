@@ -63,7 +63,7 @@ class PolicyClassifier(ClassifierMixin, PolicyEstimator):  # type: ignore[misc]
     errors : costs of errors, in the same unit: {"miss": {class: cost}, "false_alarm": {class: cost}, "other": cost}, or
         {"matrix": {class: {answer: cost}}}. ``quality`` and ``max_loss`` are then ignored: without a ``budget``,
         ``fit`` picks the policy of the least mean cost, errors included
-    effort : "quick", "normal" or "thorough": how many settings are tried (``data.effort``)
+    effort : "quick", "normal" or "thorough": how many settings are tried (``settings.effort``)
     random_state : int, RandomState or None
 
     Attributes

@@ -21,14 +21,14 @@ from hardcase_edge.more.fronts.front import HPC_METHOD, Candidates, Judged
 from hardcase_edge.more.fronts.pick import NoPointError, Wish, pick
 from hardcase_edge.program.definition import Forward, Program
 
-from .data.amounts import limits_of
 from .data.canonical_order import content_groups, content_order
 from .data.dtypes import held
-from .data.effort import Effort
 from .data.from_arrays import make_problem
 from .policy.batch import Batch, Outcome
 from .policy.front import Point
 from .policy.selection import Judge
+from .settings.config import limits_of
+from .settings.effort import Effort
 from .stages.kept import Keeper
 from .tasks.hpc import fit_hpc, imputed, out_of_fold
 from .tasks.target_unit import in_target_unit

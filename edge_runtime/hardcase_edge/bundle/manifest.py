@@ -13,6 +13,7 @@ from ..base.record import field, record
 from ..errors import BundleError
 from ..program.definition import Forward, Program
 from ..program.inner import COIN, inner_sensors
+from ..program.limits import CLOCK_UNIT, MAX_NAME
 from ..program.window import WINDOW_FEATURES
 from .evidence import Ranges, Without, branches_of, ranges_of, without_of, without_to_json
 from .value import Value, value_of
@@ -21,11 +22,9 @@ if TYPE_CHECKING:
     from .monitors import Monitors
     from .prices import Prices
 
-__all__ = ["CLOCK_UNIT", "Label", "Manifest"]
+__all__ = ["Label", "Manifest"]
 
 Label = str | int | float
-MAX_NAME = 200
-CLOCK_UNIT = "ms"  # so that a micro-unit is a nanosecond
 MAX_CATEGORIES = 200  # texts of one feature; more are names of rows rather than categories
 OPTIONAL = {
     "atypical",

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 __all__ = [
     "CALL_NANOSECONDS",
+    "CLOCK_UNIT",
     "MAX_CELLS",
     "MAX_CLASSES",
     "MAX_COEFFICIENTS",
     "MAX_ITEM_SIZE",
+    "MAX_NAME",
     "MAX_NODES",
     "MAX_NUMBERS",
     "MAX_OPERATIONS",
@@ -35,6 +37,8 @@ __all__ = [
 
 SAFE = 2**62  # sums stay below this, so that the difference of two fits 64 bits
 
+CLOCK_UNIT = "ms"  # of costs by the clock, so that a micro-unit is a nanosecond
+MAX_NAME = 200  # characters of a name: of a sensor, a class, a unit
 MAX_SENSORS = 8_192
 MAX_NODES = 16_384
 MAX_TARGETS = 16_384  # of one Branch; its entrants are numbered in 16 bits

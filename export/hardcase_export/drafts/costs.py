@@ -10,8 +10,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hardcase_edge.bundle.manifest import MAX_NAME
 from hardcase_edge.errors import InputError
+from hardcase_edge.program.limits import MAX_NAME
 
 __all__ = ["ORIGINS", "PLACEHOLDER", "Costs", "costs_of", "origin_words"]
 

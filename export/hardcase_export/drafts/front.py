@@ -14,11 +14,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from hardcase_edge.base.files import read_bounded, set_aside
-from hardcase_edge.bundle.manifest import MAX_NAME
 from hardcase_edge.errors import InputError
 from hardcase_edge.more.batch.per_class import Gap
 from hardcase_edge.more.batch.quality import ACCURACY, Figures, quality_from_json
 from hardcase_edge.more.fronts.front import Candidates, Judged
+from hardcase_edge.program.limits import MAX_NAME
 
 from .costs import Costs, costs_of
 

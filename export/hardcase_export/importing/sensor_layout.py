@@ -37,10 +37,11 @@ from numpy.typing import NDArray
 from hardcase_edge.base.files import read_bounded
 from hardcase_edge.base.hints import did_you_mean
 from hardcase_edge.base.toml import parse_toml
-from hardcase_edge.bundle.manifest import MAX_NAME, Label
+from hardcase_edge.bundle.manifest import Label
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.cost import to_micro
 from hardcase_edge.program.definition import Feature, Sensor
+from hardcase_edge.program.limits import MAX_NAME
 
 from ..sources.source import Source
 

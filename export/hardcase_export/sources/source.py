@@ -18,9 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardcase_edge.base.files import read_bounded
-from hardcase_edge.bundle.manifest import MAX_NAME, Label
+from hardcase_edge.bundle.manifest import Label
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.kinds import Kind, kind_of
+from hardcase_edge.program.limits import MAX_NAME
 
 __all__ = [
     "MAX_MODEL_BYTES",

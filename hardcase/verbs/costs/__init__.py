@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(f"--degree is {args.degree}; use 0 to 7")
     times = read_times(args.times)
     if args.check is not None:
-        from hardcase_train.data.config import read_config
+        from hardcase_train.settings.toml import read_config
 
         config = read_config(args.check)
         if config.unit != "ms":

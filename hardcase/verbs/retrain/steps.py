@@ -8,7 +8,6 @@ import csv
 import io
 import json
 import time
-from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,8 +20,8 @@ from .rows import Rows, carried
 if TYPE_CHECKING:
     from hardcase_edge.bundle.load import Loaded
     from hardcase_export.picking.risk_choice import RiskTerms
-    from hardcase_train.data.config import Config
     from hardcase_train.data.table import Table
+    from hardcase_train.settings.config import Config
 
 __all__ = ["inputs_of", "noted", "settings", "sign", "train"]
 
@@ -72,7 +71,7 @@ def settings(args: argparse.Namespace, old: Loaded) -> tuple[Config, tuple[str, 
         The TOML is of another target, unit or task than the bundle, or asks for what audits do not carry.
     """
     from hardcase_edge.program.cost import to_unit
-    from hardcase_train.data.config import SensorConfig
+    from hardcase_train.settings.config import SensorConfig
 
     from ..train import configured
 
@@ -103,8 +102,7 @@ def settings(args: argparse.Namespace, old: Loaded) -> tuple[Config, tuple[str, 
             sensors.append(
                 SensorConfig(name=name, features=features, cost=costs.get(name, own[0] if len(own) == 1 else own))
             )
-    config = replace(
-        config, name=manifest.name, sensors=tuple(sensors), split=SPLIT, weight=WEIGHT, group=None, drop=(),
+    config = config.but(name=manifest.name, sensors=tuple(sensors), split=SPLIT, weight=WEIGHT, group=None, drop=(),
         dates="leave", legacy=None, legacy_name="",
     )  # fmt: skip
     return config, methods
@@ -125,7 +123,7 @@ def train(
     path = args.out / "rows.csv"
     table = _table(old, found, config, path)
     where = {"dask": args.dask, "jobs": args.jobs, "time_limit": args.time_limit, "quiet": True}
-    front = build(replace(config, file=path), methods, args.out / "build", table=table, **where)[1]
+    front = build(config.but(file=path), methods, args.out / "build", table=table, **where)[1]
     if args.hpc is not None and front["hpc"]["sha256"] != _digest(args.hpc):
         raise InputError(f"{args.hpc} cannot be kept as f0 byte by byte; name the hpc.onnx of a build")
     lines, digest = _export(args, old)

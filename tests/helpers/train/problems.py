@@ -15,9 +15,9 @@ from hardcase.cli import main
 from hardcase_edge.more.fronts.front import Judged
 from hardcase_edge.program.definition import MICRO, Feature, Sensor, Uplink
 from hardcase_edge.program.readings import request_bytes
-from hardcase_train.data.effort import NORMAL, QUICK, Effort
 from hardcase_train.data.problem import Problem, Rows
 from hardcase_train.policy.front import Point
+from hardcase_train.settings.effort import NORMAL, QUICK, Effort
 
 __all__ = [
     "BRIEF",

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from hardcase_edge.errors import InputError
 from hardcase_edge.more.batch.quality import MAX_RANKS, Quality, quality_from_json
-from hardcase_train.data.config import read_config
 from hardcase_train.data.error_costs import (
     chosen_quality,
     cost_table,
@@ -20,6 +19,7 @@ from hardcase_train.data.error_costs import (
     soft_rows,
     targets_of,
 )
+from hardcase_train.settings.toml import read_config
 
 CLASSES = ("crack", "dirt", 3)
 COSTS = st.lists(st.floats(0.1, 100), min_size=9, max_size=9).map(
@@ -149,7 +149,7 @@ def test_f1_and_recall_take_the_ratio_at_which_f0_is_best() -> None:
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ('[cost.errors]\nmiss = {a = "x"}', r"\[cost.errors\] miss.a is x, a cost"),
+        ('[cost.errors]\nmiss = {a = "x"}', r"\[cost.errors\] miss.a is 'x', a cost"),
         ("[cost.errors]\nmiss = {a = -1}", r"\[cost.errors\] miss.a is -1, a cost"),
         ("[cost.errors]\nlate = {a = 1}", "unknown key 'late'"),
         ('[cost.errors]\nother = 1\n[policy]\nquality = "balanced"', "both say what an error counts"),

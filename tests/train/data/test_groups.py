@@ -14,11 +14,11 @@ from sklearn.dummy import DummyClassifier
 
 from hardcase_edge.more.batch.quality import R2, Quality
 from hardcase_train.data.canonical_order import content_groups
-from hardcase_train.data.config import read_config
 from hardcase_train.data.from_arrays import make_problem as of_arrays
 from hardcase_train.data.problem import N_FOLDS, Problem, Rows
 from hardcase_train.data.split import CALIBRATION, LEAST_GROUPS, deal, group_folds, random_split, time_split
 from hardcase_train.policy.selection import ENOUGH_GROUPS, ENOUGH_RANKED, ENOUGH_ROWS, FEW_GROUPS, Judge
+from hardcase_train.settings.toml import read_config
 from hardcase_train.stages.subset_search import SubsetSearch
 from hardcase_train.sweep.rungs import Ladder
 from hardcase_train.sweep.train import hpc_point

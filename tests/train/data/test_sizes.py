@@ -96,10 +96,10 @@ def test_bad_sizes_are_one_line(
 @pytest.mark.parametrize(
     ("cost", "words"),
     [
-        ("[1.0, -0.5]", "coefficient 1, is -0.5"),
-        (str([0.5] * 9), "9 coefficients, 1 to 8 are allowed"),
-        ("[]", "0 coefficients"),
-        ('["a"]', "coefficient 0, is a"),
+        ("[1.0, -0.5]", "the cost of sensor 'a' is [1.0, -0.5], a cost from 0"),
+        (str([0.5] * 9), "or an array of up to 8 costs is expected"),
+        ("[]", "is [], a cost"),
+        ('["a"]', "is ['a'], a cost"),
         ("[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1e9]", "too large to add safely"),
     ],
 )

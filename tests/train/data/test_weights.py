@@ -12,13 +12,13 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.errors import InputError
-from hardcase_train.data.config import read_config
 from hardcase_train.data.problem import Rows, scaled
 from hardcase_train.methods.adapt.gbrt import AdaptGBRT, Twin
 from hardcase_train.methods.adapt.l1_baseline import L1Baseline
 from hardcase_train.policy.batch import Outcome
 from hardcase_train.policy.confidences import confidence_table
 from hardcase_train.policy.selection import Judge
+from hardcase_train.settings.toml import read_config
 from hardcase_train.tasks.hpc import fit_hpc, imputed
 from hardcase_train.tasks.task import make_task
 from hardcase_train.trees.binning import make_bins
@@ -207,11 +207,11 @@ def test_a_column_that_is_no_weight_is_one_line(tmp_path, weight, data, said):
 def test_the_weight_is_a_column_of_its_own(tmp_path):
     config = read_config(written(tmp_path, [1.0] * N))
     with pytest.raises(InputError, match="weight is 'v', which is not a column of the data; columns are "):
-        make_task(replace(config, weight="v"))
+        make_task(config.but(weight="v"))
     with pytest.raises(InputError, match=r"which is not a column of the data; did you mean 'w'\?"):
-        make_task(replace(config, weight="w."))
+        make_task(config.but(weight="w."))
     with pytest.raises(InputError, match="weight is 'y', which is the target or the split"):
-        make_task(replace(config, weight="y"))
+        make_task(config.but(weight="y"))
 
 
 def test_an_npz_may_hold_weights(tmp_path):

@@ -16,7 +16,6 @@ from hardcase.reports.front_chart import front_svg
 from hardcase.training.build import configure
 from hardcase_edge.errors import InputError
 from hardcase_edge.more.batch.quality import Figures
-from hardcase_train.data.effort import EFFORTS
 from hardcase_train.data.error_costs import named_quality
 from hardcase_train.estimator import MethodClassifier
 from hardcase_train.method import Method, Params
@@ -24,6 +23,7 @@ from hardcase_train.methods import AUTO, BASELINES, ESTIMATORS, METHODS, check_m
 from hardcase_train.policy.answers import answer_point
 from hardcase_train.policy.front import Point, with_test
 from hardcase_train.policy.selection import Judge
+from hardcase_train.settings.effort import EFFORTS
 from hardcase_train.stages.subset_search import SubsetSearch
 from hardcase_train.sweep.auto import chosen_methods
 from hardcase_train.sweep.rungs import Ladder, settings_of

@@ -209,12 +209,12 @@ def test_streams_of_one_window_each_hold_nothing_and_are_learned_from_all_the_sa
 
 
 def test_a_random_split_divides_no_stream(tmp_path: Path) -> None:
-    from hardcase_train.data.config import read_config
+    from hardcase_train.settings.toml import read_config
 
     config = in_order(read_config(toml(tmp_path, data='sequence = "user"')))
     assert (config.group, config.sequence) == ("user", "user")
-    assert in_order(replace(config, group="house")).group == "house"
-    assert in_order(replace(config, group=None, split="time")).group is None
+    assert in_order(config.but(group="house")).group == "house"
+    assert in_order(config.but(group=None, split="time")).group is None
 
 
 # ---------------------------------------------------------------- the whole path

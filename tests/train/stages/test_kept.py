@@ -17,12 +17,12 @@ from hardcase_edge.more.fronts.front import Judged
 from hardcase_edge.program.cost import to_micro
 from hardcase_edge.verifier.costs import cost_range
 from hardcase_export.integers.decide import decisions
-from hardcase_train.data.amounts import PolicyLimits
 from hardcase_train.data.from_arrays import make_problem as problem_of
 from hardcase_train.data.problem import Problem
 from hardcase_train.methods import METHODS
 from hardcase_train.policy.front import Point
 from hardcase_train.policy.selection import Judge
+from hardcase_train.settings.config import PolicyLimits
 from hardcase_train.stages.kept import Keeper
 from hardcase_train.stages.subset_search import SubsetSearch
 from hardcase_train.sweep.train import learn

@@ -9,9 +9,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from hardcase_train.data.effort import NORMAL
 from hardcase_train.data.from_arrays import make_problem as arrays_problem
 from hardcase_train.policy.selection import Judge
+from hardcase_train.settings.effort import NORMAL
 from hardcase_train.stages import nested_sets as module
 from hardcase_train.stages.nested_sets import Chains
 from hardcase_train.stages.subset_search import SubsetSearch

@@ -22,13 +22,13 @@ from hardcase.cli import main
 from hardcase_edge.errors import InputError
 from hardcase_edge.more.batch.quality import Figures
 from hardcase_edge.more.fronts.front import Judged
-from hardcase_train.data.effort import NORMAL
 from hardcase_train.data.split import N_BLOCKS
 from hardcase_train.method import Setting
 from hardcase_train.methods import METHODS
 from hardcase_train.methods.adapt.greedy_miser import FINER
 from hardcase_train.policy.front import Point
 from hardcase_train.policy.selection import Judge
+from hardcase_train.settings.effort import NORMAL
 from hardcase_train.sweep import auto, executors, halving, sweep
 from hardcase_train.sweep import rungs as ladder
 from hardcase_train.sweep.auto import chosen_methods
@@ -247,7 +247,7 @@ SLOW = """
 import signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # also where a shell has it ignored
 from hardcase.cli import main
-from hardcase_train.data.effort import EFFORTS
+from hardcase_train.settings.effort import EFFORTS
 from hardcase_train.sweep import job_cache
 from tests.helpers.train.problems import BRIEF
 EFFORTS["quick"] = BRIEF

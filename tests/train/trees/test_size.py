@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from hardcase_edge.errors import InputError
-from hardcase_train.data.amounts import PolicyLimits
-from hardcase_train.data.config import SIZES, read_config
-from hardcase_train.data.effort import NORMAL
 from hardcase_train.data.from_arrays import make_problem as arrays_problem
 from hardcase_train.data.problem import Problem
 from hardcase_train.methods.baselines.static import StaticSubset
 from hardcase_train.policy.selection import Judge
+from hardcase_train.settings.config import SIZES, PolicyLimits
+from hardcase_train.settings.effort import NORMAL
+from hardcase_train.settings.toml import read_config
 from hardcase_train.stages.subset_search import SubsetSearch
 from hardcase_train.tasks.task import make_task
 from hardcase_train.trees.size import FOREST, LARGE, MANY_ROWS, SMALL, Size

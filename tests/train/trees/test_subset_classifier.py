@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from sklearn.ensemble import ExtraTreesClassifier
 
-from hardcase_train.data.amounts import PolicyLimits
 from hardcase_train.policy.batch import Batch
 from hardcase_train.policy.compile import compile_program
 from hardcase_train.policy.losses import class_outputs
+from hardcase_train.settings.config import PolicyLimits
 from hardcase_train.trees.additive import STUMPS, tables
 from hardcase_train.trees.binning import MISSING_BIN
 from hardcase_train.trees.boosting import ensemble_scores

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from hardcase_edge.bundle.manifest import MAX_CATEGORIES, MAX_NAME
+from hardcase_edge.bundle.manifest import MAX_CATEGORIES
+from hardcase_edge.program.limits import MAX_NAME
 from hardcase_edge.sensors.values import code_of
 
 __all__ = ["codes_in", "texts_in", "why_no_category"]

@@ -9,9 +9,7 @@ import numpy as np
 
 from .kinds import numbers_in
 
-__all__ = ["DATES", "date_parts"]
-
-DATES = ("leave", "parts")  # what training does with columns of dates: leave them out, or make columns of their parts
+__all__ = ["date_parts"]
 
 
 def date_parts(column: Any) -> dict[str, np.ndarray]:

@@ -16,8 +16,8 @@ from hardcase_edge.errors import InputError
 from hardcase_edge.more.batch.quality import MAX_RANKS, R2, Quality
 from hardcase_edge.program.kinds import kind_named
 
-from .amounts import check_amount
-from .config import KEYS
+from ..settings.amounts import check_amount
+from ..settings.toml import KEYS
 
 __all__ = ["chosen_quality", "cost_table", "error_losses", "measure_of", "named_quality", "soft_rows", "targets_of"]
 

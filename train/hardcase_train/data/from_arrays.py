@@ -13,10 +13,10 @@ from hardcase_edge.program.cost import to_micro
 from hardcase_edge.program.definition import Sensor, Uplink
 from hardcase_edge.program.readings import request_bytes
 
-from .amounts import MAX_COST, check_choice
-from .config import SIZES
+from ..settings.amounts import MAX_COST, check_choice
+from ..settings.config import SIZES
+from ..settings.effort import Effort, effort_of
 from .dtypes import check_declared, declared, held
-from .effort import Effort, effort_of
 from .problem import MIN_ROWS, N_FOLDS, Problem, Rows, scaled, value_unit
 from .split import deal, strata, stratified
 

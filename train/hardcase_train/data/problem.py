@@ -15,10 +15,9 @@ from hardcase_edge.program.cost import Meter, to_unit
 from hardcase_edge.program.definition import MICRO, Feature, Sensor, Uplink, sensors_of_features
 from hardcase_edge.program.kinds import RANK, Kind, kind_of
 
-from .amounts import NO_LIMITS, PolicyLimits
-from .effort import NORMAL, Effort
+from ..settings.config import NO_LIMITS, IndexSettings, PolicyLimits
+from ..settings.effort import NORMAL, Effort
 from .error_costs import error_losses, targets_of
-from .index_settings import IndexSettings
 
 __all__ = ["MAX_CLASSES", "MIN_ROWS", "N_FOLDS", "Problem", "Rows", "Subset", "answers_of", "scaled", "value_unit"]
 

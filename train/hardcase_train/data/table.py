@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from hardcase_edge.bundle.manifest import MAX_NAME
 from hardcase_edge.errors import InputError, one_line
 from hardcase_edge.more.batch.tables import check_size, max_bytes, read_npz
 from hardcase_edge.program.definition import Feature
+from hardcase_edge.program.limits import MAX_NAME
 from hardcase_edge.program.window import WINDOW_FEATURES, window_features
 
 from ..columns.categories import MAX_TOTAL, codes_in, texts_in, why_no_category

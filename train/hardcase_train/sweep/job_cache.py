@@ -16,6 +16,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from msgspec import to_builtins
+
 from hardcase_edge.base.files import sweep, write_whole
 from hardcase_edge.bundle.file import Bundle, pack_bundle, read_bundle_bytes, unpack_bundle
 from hardcase_edge.errors import BundleError, InputError
@@ -37,7 +39,8 @@ FIGURES = {"quality", "cost", "forward_rate", "loss_se", "cost_se", "local_error
 
 def task_key(task: Task) -> dict[str, Any]:
     """All that a sweep's results depend on except its settings: data, configuration, seed, code."""
-    config = {k: v.name if isinstance(v, Path) else v for k, v in asdict(task.config).items() if k != "methods"}
+    config = to_builtins(task.config, enc_hook=lambda path: path.name)
+    del config["methods"]
     data = [task.table.sha256, getattr(task.hpc, "sha256", None)]
     return {"config": config, "data": data, "code": code_here()}
 

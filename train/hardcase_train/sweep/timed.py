@@ -17,11 +17,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from ..data.effort import QUICK
 from ..data.problem import Problem
 from ..methods import METHODS
 from ..policy.front import Point, best_points
 from ..policy.selection import Judge
+from ..settings.effort import QUICK
 from ..stages.deadline import Deadline
 from ..stages.kept import Keeper
 from ..stages.nested_sets import Chains

@@ -10,10 +10,9 @@ import numpy as np
 from hardcase_edge.base.hints import nearest_column
 from hardcase_edge.errors import InputError
 
-from ..data.config import DEFAULT_METHODS, Config
-from ..data.index_settings import IndexSettings
 from ..data.problem import Rows
 from ..data.table import Table
+from ..settings.config import DEFAULT_METHODS, Config, IndexSettings
 from .target import whole_column
 from .task import Task
 

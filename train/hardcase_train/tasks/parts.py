@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,10 +12,10 @@ from hardcase_edge.errors import InputError
 from hardcase_edge.program.limits import MAX_ITEM_SIZE
 
 from ..data.canonical_order import content_groups
-from ..data.config import Config
 from ..data.problem import MIN_ROWS, N_FOLDS, scaled
 from ..data.split import CALIBRATION, LEAST_GROUPS, random_split, time_split
 from ..data.table import Table
+from ..settings.config import Config
 from .target import Target, numbers_of_names, plain, whole_column
 
 __all__ = [
@@ -56,9 +55,9 @@ def row_groups(table: Table, config: Config, y: np.ndarray) -> tuple[np.ndarray 
 def in_order(config: Config) -> Config:
     """The configuration, in which no split divides an item, and a random one no sequence, unless groups are named."""
     if config.item is not None and config.group is None:
-        return replace(config, group=config.item)
+        return config.but(group=config.item)
     is_whole = config.sequence is None or config.group is not None or config.split != "random"
-    return config if is_whole else replace(config, group=config.sequence)
+    return config if is_whole else config.but(group=config.sequence)
 
 
 def row_sequences(table: Table, config: Config, n: int) -> np.ndarray | None:

@@ -12,8 +12,8 @@ from hardcase_edge.program.cost import to_micro
 from hardcase_edge.program.definition import Feature, Sensor, Uplink
 from hardcase_edge.program.readings import request_bytes
 
-from ..data.config import Config
 from ..data.table import Table
+from ..settings.config import Config
 
 __all__ = ["coefficients", "cost_origins", "dropped_columns", "task_sensors", "task_uplink"]
 

@@ -11,10 +11,10 @@ import numpy as np
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.kinds import Kind
 
-from ..data.config import Config
 from ..data.problem import MAX_CLASSES
 from ..data.split import strata
 from ..data.table import Table
+from ..settings.config import Config
 
 __all__ = [
     "Target", "check_relevance", "numbers_of_names", "read_target", "target_classes", "target_labels", "target_values",

@@ -15,13 +15,13 @@ from hardcase_edge.errors import InputError
 from hardcase_edge.more.batch.quality import Quality
 from hardcase_edge.program.definition import Sensor
 
-from ..data.config import Config
 from ..data.dtypes import check_declared, declared, held
-from ..data.effort import effort_of
 from ..data.error_costs import chosen_quality
 from ..data.problem import N_FOLDS, Problem, Rows, value_unit
 from ..data.split import CALIBRATION, blocks
 from ..data.table import Table, read_table
+from ..settings.config import Config
+from ..settings.effort import effort_of
 from .hpc import answers_to, fit_hpc, make_hpc, out_of_fold
 from .legacy_hpc import read_legacy
 from .parts import check_train_groups, in_order, item_sizes, row_groups, row_parts, row_sequences, task_weights

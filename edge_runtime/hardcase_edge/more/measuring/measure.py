@@ -10,11 +10,11 @@ from ...base.escape import json_line, terminal
 from ...base.files import read_bounded
 from ...base.record import record
 from ...base.toml import parse_toml
-from ...bundle.manifest import CLOCK_UNIT
 from ...device.output import Lines, note
 from ...drivers.channel import DRIVERS, choose
 from ...errors import InputError
 from ...program.cost import to_unit
+from ...program.limits import CLOCK_UNIT
 from ...sensors.bank import SensorBank, Wanted, wanted_of
 from ...sensors.specs import open_sources, timeout_s_of
 from .costs import ENERGIES, TIMES, lines_of, patch_of, rounded

@@ -16,7 +16,6 @@ from hardcase_edge.program.cost import to_unit
 from hardcase_edge.session.session import CLOUD
 from hardcase_export.integers.decide import decisions
 from hardcase_export.integers.quantise import quantise
-from hardcase_train.data.config import read_config
 from hardcase_train.data.problem import Rows
 from hardcase_train.linear.part import linear_rows
 from hardcase_train.linear.proximal import Groups, minimise
@@ -28,6 +27,7 @@ from hardcase_train.policy.batch import Batch
 from hardcase_train.policy.compile import compile_program
 from hardcase_train.policy.losses import AdaptLoss, ClassLoss
 from hardcase_train.policy.selection import Judge
+from hardcase_train.settings.toml import read_config
 from hardcase_train.tasks.task import make_task
 from tests.helpers.places import ROOT
 from tests.helpers.train.problems import make_problem, weighted
@@ -263,7 +263,7 @@ def test_the_draft_decides_as_the_estimator_on_every_row_and_the_device_as_both(
 @cache
 def rig():
     """The rig's task with a quick f0 and one training row in four."""
-    task = make_task(replace(read_config(RIG), estimator="KNeighborsClassifier", params={}))
+    task = make_task(read_config(RIG).but(estimator="KNeighborsClassifier", params={}))
     few = task.problem.train
     few = Rows(few.X[::4], few.y[::4], few.hpc[::4], few.index[::4])
     return replace(task.problem, train=few)

@@ -13,8 +13,6 @@ from benchmarks.synthetic_data import synthetic_1, synthetic_2, toy_problem
 from hardcase_edge.program.definition import Acquire, Answer
 from hardcase_export.integers.quantise import quantise
 from hardcase_train.data import from_arrays
-from hardcase_train.data.config import DEFAULT_METHODS, Config
-from hardcase_train.data.effort import NORMAL
 from hardcase_train.linear.part import linear_rows
 from hardcase_train.linear.proximal import minimise
 from hardcase_train.linear.standardise import make_standard
@@ -25,6 +23,8 @@ from hardcase_train.methods.adapt.l1_baseline import L1Baseline, weight_groups
 from hardcase_train.policy.acquire import n_nodes
 from hardcase_train.policy.losses import log_probability
 from hardcase_train.policy.selection import Judge
+from hardcase_train.settings.config import DEFAULT_METHODS, Config
+from hardcase_train.settings.effort import NORMAL
 from hardcase_train.stages.subset_search import SubsetSearch
 from hardcase_train.sweep.train import learn, points_of
 from hardcase_train.trees.boosting import TreeSettings

@@ -13,8 +13,6 @@ from hardcase_edge.kernel.image import make_image
 from hardcase_edge.program.definition import ARGMAX, Branch, Program
 from hardcase_edge.verifier.verify import verify
 from hardcase_export.integers.quantise import quantise
-from hardcase_train.data.amounts import PolicyLimits
-from hardcase_train.data.effort import QUICK
 from hardcase_train.data.from_arrays import make_problem as arrays_problem
 from hardcase_train.methods.polydom.by_answer import ByAnswer
 from hardcase_train.methods.polydom.indexed import PolyDom, PolyDomAnytime
@@ -22,6 +20,8 @@ from hardcase_train.methods.polydom.plan import LEAST_GAIN, Shipped, anytime_nod
 from hardcase_train.policy.batch import Batch
 from hardcase_train.policy.front import Point
 from hardcase_train.policy.selection import Judge
+from hardcase_train.settings.config import PolicyLimits
+from hardcase_train.settings.effort import QUICK
 from hardcase_train.stages.subset_search import SubsetSearch
 from hardcase_train.successors.gains import PRIOR_ROWS
 from tests.train.policy.test_batch import agree

@@ -17,12 +17,12 @@ from hardcase_edge.verifier.verify import MAX_NODES, verify
 from hardcase_export.integers.align import align
 from hardcase_export.integers.decide import decisions
 from hardcase_export.integers.quantise import quantise
-from hardcase_train.data.effort import NORMAL
 from hardcase_train.data.problem import N_FOLDS
 from hardcase_train.methods.prune.lazy_program import lazy_program
 from hardcase_train.policy.batch import Batch
 from hardcase_train.policy.compile import compile_program
 from hardcase_train.policy.selection import Judge
+from hardcase_train.settings.effort import NORMAL
 from hardcase_train.sweep.train import learn, points_of
 from hardcase_train.trees import forest as forest_module
 from hardcase_train.trees.binning import MISSING_BIN, Bins

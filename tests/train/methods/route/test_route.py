@@ -16,8 +16,6 @@ from hardcase_edge.program.definition import Acquire
 from hardcase_edge.verifier.verify import verify
 from hardcase_export.integers.decide import decisions
 from hardcase_export.integers.quantise import quantise
-from hardcase_train.data.amounts import PolicyLimits
-from hardcase_train.data.effort import QUICK
 from hardcase_train.data.from_arrays import make_problem as arrays_problem
 from hardcase_train.methods.route import roots
 from hardcase_train.methods.route.bayes import Cell, RouteRows
@@ -30,6 +28,8 @@ from hardcase_train.policy.compile import compile_program
 from hardcase_train.policy.confidences import NEVER
 from hardcase_train.policy.front import with_test
 from hardcase_train.policy.selection import Judge
+from hardcase_train.settings.config import PolicyLimits
+from hardcase_train.settings.effort import QUICK
 from hardcase_train.stages.kept import worst_cost
 from hardcase_train.stages.subset_search import SubsetSearch
 from tests.helpers.edge.evaluators import needs_kernel

@@ -18,7 +18,6 @@ import numpy as np
 from hardcase_edge.more.batch.choices import margins_of
 from hardcase_edge.program.definition import Answer, Node
 
-from ...data.index_settings import IndexSettings
 from ...data.problem import Problem
 from ...estimator import MethodClassifier
 from ...method import Method, Params
@@ -27,6 +26,7 @@ from ...policy.batch import Outcome
 from ...policy.compile import Policy, policy_of
 from ...policy.front import Point
 from ...policy.selection import Judge, Trained
+from ...settings.config import IndexSettings
 from ...stages.subset_search import SubsetSearch
 from .bank import LinearBank
 from .estimate import search_estimated
@@ -50,7 +50,7 @@ class _Indexed(MethodClassifier):
 
     Parameters
     ----------
-    alpha, tolerance, max_models : as ``hardcase_train.data.index_settings.IndexSettings``
+    alpha, tolerance, max_models : as ``hardcase_train.settings.config.IndexSettings``
     others : those of ``PolicyClassifier``, by keyword
     """
 

@@ -72,7 +72,7 @@ def learn_two_levels(
     y : items of (parts,) class indices
     n_first : columns of the first level
     group : (n_items,) no fold divides one
-    shares, releases, ask, labels : as ``structured.item_settings.ItemSettings``
+    shares, releases, ask, labels : as ``settings.config.ItemSettings``
     """
     scale = np.abs(np.concatenate(X)).max(axis=0)
     scale[scale == 0] = 1.0

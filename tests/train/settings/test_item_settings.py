@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hardcase_edge.errors import InputError
-from hardcase_train.structured.item_settings import ItemSettings
+from hardcase_train.settings.config import ItemSettings
 
 
 @pytest.mark.parametrize(("key", "value"), [("atypical", 0.0), ("atypical", 0.5), ("ask", 0.99), ("weight_bits", 16)])

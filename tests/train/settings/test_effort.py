@@ -13,10 +13,10 @@ import pytest
 import hardcase_train
 from hardcase.training.build import configure
 from hardcase_edge.errors import InputError
-from hardcase_train.data.config import read_config
-from hardcase_train.data.effort import EFFORTS, NORMAL, QUICK, THOROUGH, Effort, effort_of
 from hardcase_train.data.from_arrays import make_problem as arrays_problem
 from hardcase_train.methods.baselines.static import StaticSubset
+from hardcase_train.settings.effort import EFFORTS, NORMAL, QUICK, THOROUGH, Effort, effort_of
+from hardcase_train.settings.toml import read_config
 from hardcase_train.sweep.job_cache import task_key
 from hardcase_train.tasks.task import make_task
 from hardcase_train.trees.size import LARGE, SMALL, size_of

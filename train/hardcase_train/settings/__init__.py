@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The settings of a training: what hardcase.toml says, each key stated once."""
