@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of classes in a report: rows, recall and precision of each class, with intervals."""
+"""The table of classes in a page: rows, recall and precision of each class, with intervals."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..measuring.measure import some_classes
-from .markup import data, safe
-from .page import details, strip, table
+from .page import cut, data, strip
 
-__all__ = ["classes_table"]
+__all__ = ["class_rows"]
 
 MAX_CLASSES = 24  # in a table that is not folded away
 WORST = 10  # shown of more classes
 
 
-def classes_table(classes: Sequence[Mapping[str, Any]], f0_recall: Sequence[float | None] = ()) -> str:
-    """The table; of many classes those of the least recall, and the others folded away.
+def class_rows(classes: Sequence[Mapping[str, Any]], f0_recall: Sequence[float | None] = ()) -> dict[str, Any]:
+    """What the macro ``classes`` of the templates shows: head, rows, and of many classes those of the least recall.
 
     Parameters
     ----------
@@ -28,18 +27,14 @@ def classes_table(classes: Sequence[Mapping[str, Any]], f0_recall: Sequence[floa
     if f0_recall:
         head.append("f0's recall")
         classes = [{**c, "f0": recall} for c, recall in zip(classes, f0_recall, strict=True)]
-    listed = table(head, [_row(c) for c in classes], caption="on test rows")
-    if len(classes) <= MAX_CLASSES:
-        return listed
-    shown = [_row(c) for c in some_classes(classes, WORST)]
-    caption = f"the {len(shown)} classes of the least recall, on test rows"
-    return table(head, shown, caption=caption) + details(f"all {len(classes)} classes", listed)
+    least = some_classes(classes, WORST) if len(classes) > MAX_CLASSES else []
+    return {"head": head, "rows": [_row(c) for c in classes], "least": [_row(c) for c in least]}
 
 
 def _row(c: Mapping[str, Any]) -> list[str]:
     f0 = [] if "f0" not in c else ["-" if c["f0"] is None else f"{c['f0']:.4f}"]
     return [
-        safe(c["class"], 60),
+        cut(c["class"], 60),
         data(c["n"], f"{c['n']:,}"),
         *_share(c, "recall"),
         data(c["answered"], f"{c['answered']:,}"),

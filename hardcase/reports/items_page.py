@@ -13,7 +13,7 @@ from hardcase_train.tasks.task import Task
 
 from .front_chart import front_svg
 from .markup import STYLE, amount, percent, safe
-from .page import bar, figure, page, section, table
+from .page import bar, cut, figure, render
 
 __all__ = ["item_svg", "items_report"]
 
@@ -36,7 +36,7 @@ def items_report(
     svg = front_svg(unit, points, f"{task.config.file.name}: {task.config.target}", quality="parts right")
     rows = [
         [
-            safe("f0, asked about every part" if p["method"] == "hpc" else p["method"], 40), _policy(p["params"]),
+            "f0, asked about every part" if p["method"] == "hpc" else cut(p["method"], 40), _policy(p["params"]),
             f"{p['valid']['quality']:.4f}", f"{p['test']['quality']:.4f}",
             "" if "items_right" not in p["test"] else f"{p['test']['items_right']:.4f}", amount(p["test"]["cost"]),
             _cut(p),
@@ -48,26 +48,20 @@ def items_report(
         "method", "policy", "parts right, judged", "parts right, test", "items right, test",
         f"cost of an item ({unit})", "cut against f0", f"{task.sensors[1]} bought", "asked",
     )  # fmt: skip
-    n = front["items"]
-    body = [
-        section(
-            "What was asked",
-            f"<pre><code>{safe(command, 400)}</code></pre>" if command else "",
-            f"<p>{n['train']} items train, {n['valid']} choose and {n['test']} test, of at most {front['max_parts']} "
-            f"parts and {len(task.classes)} labels. Every part has <code>{safe(task.sensors[0])}</code>; a policy "
-            f"says which get <code>{safe(task.sensors[1])}</code>, too.</p>",
-            f"<p>Costs: {safe(origin_words(costs_of(front['costs'], 'front.json: costs'), task.sensors))}.</p>",
-        ),
-        section(
-            "The front",
-            "<p>Each point is a bundle in <code>policies</code>, and its figures are those of its integers. "
-            "<code>structured</code> is the learned policy, <code>gap</code> buys where the gap of max-marginals is "
-            "small, and <code>static</code> never or always buys.</p>",
-            figure(svg), table(head, rows, words=2),
-        ),
-        section("One test item", *_one_item(task, front, decided, test)),
-    ]  # fmt: skip
-    return page(f"{task.config.file.name}: {task.config.target}", body), svg
+    page = render(
+        "items",
+        heading=f"{task.config.file.name}: {task.config.target}",
+        command=command,
+        task=task,
+        n=front["items"],
+        max_parts=front["max_parts"],
+        costs=origin_words(costs_of(front["costs"], "front.json: costs"), task.sensors),
+        picture=figure(svg),
+        head=head,
+        rows=rows,
+        one=_one_item(task, front, decided, test),
+    )
+    return page, svg
 
 
 def _cut(point: Mapping[str, Any]) -> str:
@@ -84,7 +78,7 @@ def _policy(params: Mapping[str, Any]) -> str:
 
 def _one_item(
     task: Task, front: Mapping[str, Any], decided: Sequence[Sequence[JointDecision]], test: Items
-) -> list[str]:
+) -> dict[str, object]:
     """The test item that gains the most right parts by purchases of the policy of the middle share."""
     of = {k: p["params"] for k, p in enumerate(front["points"][1:])}
     never = next(k for k, p in of.items() if p["share"] == 0)
@@ -101,11 +95,7 @@ def _one_item(
         [names[k] for k in decided[after][best].labels], [1 in p.sensors for p in decided[after][best].parts],
     )  # fmt: skip
     point = front["points"][after + 1]
-    return [
-        f"<p>Framed parts got <code>{safe(task.sensors[1])}</code> by {safe(point['method'])} "
-        f"({_policy(point['params'])}); labels that changed are marked.</p>",
-        figure(picture),
-    ]
+    return {"method": point["method"], "policy": _policy(point["params"]), "picture": figure(picture)}
 
 
 def item_svg(truth: Sequence[str], before: Sequence[str], after: Sequence[str], bought: Sequence[bool]) -> str:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text and colours of reports: every name from outside goes through ``safe``, and every number gets its form."""
+"""Text and colours of pictures and pages: in a picture every name goes through ``safe``; every number gets its form."""
 
 from __future__ import annotations
 
 from hardcase_edge.base.escape import markup as safe
 
-__all__ = ["STYLE", "amount", "dark", "data", "percent", "safe", "title"]
+__all__ = ["STYLE", "amount", "dark", "percent", "safe", "title"]
 
 PERCENT = "\u00a0%"
 LIGHTER = 0.45  # share of the way to white
@@ -26,15 +26,6 @@ svg.hc text { fill: var(--ink) } svg.hc .soft { fill: var(--soft) } svg.hc .grid
 def title(value: object) -> str:
     """A tooltip of SVG."""
     return f"<title>{safe(value)}</title>"
-
-
-def data(value: float, text: str) -> str:
-    """A number as text of HTML that also holds its exact value.
-
-    >>> data(0.98866, "0.9887")
-    '<data value="0.98866">0.9887</data>'
-    """
-    return f'<data value="{value!r}">{safe(text)}</data>'
 
 
 def amount(value: float) -> str:

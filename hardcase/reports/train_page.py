@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
 from hardcase_edge.errors import HardcaseError
 from hardcase_edge.more.batch.intervals import wilson
@@ -26,14 +27,14 @@ from ..measuring.measure import flattery
 from ..measuring.picked import Picked, Wish, measure_pick
 from . import picked_part as part
 from .front_chart import front_svg
-from .markup import amount, data, percent, safe
-from .page import details, figure, page, section, table
+from .markup import amount, percent
+from .page import cut, data, figure, render
 
 __all__ = ["mix_table", "train_report"]
 
-MAX_ROWS = 12  # of a table that is not folded away
 NEAR = 6  # points on each side of the picked one in the table of the front
 HPC = "hpc"
+STRONG = Markup("<strong>{}</strong>")
 
 
 def train_report(
@@ -56,22 +57,26 @@ def train_report(
         picked = str(error)
     svg = _picture(task, points, front["points"], picked)
     f0 = next(p for p in points.points if p.method == HPC)
-    body = [
-        *([part.summary(picked, f0, points)] if isinstance(picked, Picked) else []),
-        section("What was asked", *_asked(task, command)),
-        section("Data", *_data(task)),
-        section("f0, the model in the cloud", *_f0(task, front, points, picked)),
-        section("The front", *_front(task, points, picked, svg, front["points"])),
-        *_mixes(build, points),
-    ]
-    if isinstance(picked, Picked):
-        body += part.sections(picked, points)
-    else:
-        body.append(section("The picked policy", f'<p class="bad">{safe(picked)}</p>'))
-    if len(front["seeds"]["seeds"]) > 1:
-        body.append(section("Over seeds", *_seeds(front)))
-    title = f"{task.config.file.name}: {task.config.target}"
-    return page(title, body), svg, picked if isinstance(picked, Picked) else None
+    found = picked if isinstance(picked, Picked) else None
+    html = render(
+        "train",
+        heading=f"{task.config.file.name}: {task.config.target}",
+        command=command,
+        task=task,
+        points=points,
+        picture=figure(svg),
+        limits=part.limit_words(points),
+        mixes=dict(zip(("head", "rows"), mix_table(build, points), strict=True)),
+        **_asked(task),
+        **_data(task),
+        **_f0(task, front, points, picked),
+        **_front(task, points, picked, front["points"]),
+        **_seeds(front),
+        picked=found,
+        nothing=picked,
+        **({"cards": part.cards_of(found, f0, points), **part.picked_values(found, points)} if found else {}),
+    )
+    return html, svg, found
 
 
 def _picture(task: Task, points: Front, entries: Sequence[Mapping[str, Any]], picked: Picked | str) -> str:
@@ -109,58 +114,56 @@ def _with_interval(quality: float, interval: tuple[float, float] | None) -> str:
 # ---------------------------------------------------------------- what was asked, and the data
 
 
-def _asked(task: Task, command: str) -> list[str]:
+def _asked(task: Task) -> dict[str, Any]:
     config = task.config
     rows = [
-        ("table", safe(config.file.name)),
+        ("table", config.file.name),
         ("target", _target(task)),
-        ("split, seed", f"{safe(config.split)}, {config.seed}"),
-        *([("group", safe(config.group))] if config.group is not None else []),
-        *([("weight", safe(config.weight))] if config.weight is not None else []),
+        ("split, seed", f"{config.split}, {config.seed}"),
+        *([("group", config.group)] if config.group is not None else []),
+        *([("weight", config.weight)] if config.weight is not None else []),
         ("quality", _quality(task)),
         ("f0", _f0_words(task)),
-        *([("model of your own", safe(config.own_model.name))] if config.own_model is not None else []),
-        ("methods", safe(", ".join(config.methods))),
-        ("effort, size of models", f"{safe(config.effort)}, {safe(config.size)}"),
+        *([("model of your own", config.own_model.name)] if config.own_model is not None else []),
+        ("methods", ", ".join(config.methods)),
+        ("effort, size of models", f"{config.effort}, {config.size}"),
         ("cost of a request", _request(task)),
     ]
     origins = costs_of(cost_origins(config, task.sensors), "the configuration")
-    sensors = [
-        [safe(name), str(len(s.features)), amount(cost), origins.of_sensor(name)]
-        for name, s, cost in zip(task.sensors, task.problem.sensors, task.problem.sensor_costs().tolist(), strict=True)
-    ]
-    costs = table(
-        ("sensor", "features", f"{'cost' if config.item_size is None else 'mean cost'}, {config.unit}", "cost is"),
-        sensors,
-    )
-    shown = [f"<pre><code>{safe(command, 2000)}</code></pre>"] if command else []
-    shown.append(table(("key", "value"), rows, words=2))
-    return [*shown, _folded(f"{len(sensors)} sensors and their costs", len(sensors), costs)]
+    costs = task.problem.sensor_costs().tolist()
+    return {
+        "asked": rows,
+        "sensors": [
+            [name, len(s.features), amount(cost), origins.of_sensor(name)]
+            for name, s, cost in zip(task.sensors, task.problem.sensors, costs, strict=True)
+        ],
+        "sensor_cost": f"{'cost' if config.item_size is None else 'mean cost'}, {config.unit}",
+    }
 
 
 def _target(task: Task) -> str:
     config = task.config
-    unit = f" in {safe(config.target_unit)}" if config.target_unit else ""
-    return f"{safe(config.target)}{config.kind.shown}{unit}"
+    unit = f" in {config.target_unit}" if config.target_unit else ""
+    return f"{config.target}{config.kind.shown}{unit}"
 
 
 def _f0_words(task: Task) -> str:
     config = task.config
     if config.legacy is not None:
-        return f"{safe(config.legacy_name)}, a legacy system, by the table {safe(config.legacy.name)}"
+        return f"{config.legacy_name}, a legacy system, by the table {config.legacy.name}"
     if config.model is not None:
-        return f"{safe(config.model.name)}, a fitted model"
+        return f"{config.model.name}, a fitted model"
     params = ", ".join(f"{k} = {v}" for k, v in sorted(config.params.items()))
-    return safe(config.hpc_name) + (f" ({safe(params)})" if params else "")
+    return config.hpc_name + (f" ({params})" if params else "")
 
 
 def _quality(task: Task) -> str:
     """The measure, and what errors cost."""
     quality = task.problem.quality
     if quality.kind != "errors":
-        return safe(quality.name)
+        return quality.name
     costs = [c for row in quality.costs for c in row if c]
-    words = f"costs of errors from {amount(min(costs))} to {amount(max(costs))} {safe(task.config.unit)}"
+    words = f"costs of errors from {amount(min(costs))} to {amount(max(costs))} {task.config.unit}"
     return (
         f"{words}; quality is 1 less their mean as a share of {amount(quality.scale)}, that of the best constant answer"
     )
@@ -170,39 +173,33 @@ def _request(task: Task) -> str:
     config, uplink = task.config, task.problem.uplink
     return (
         f"{amount(config.per_request)} + {amount(config.per_byte)} for each of {uplink.request_bytes:,} bytes "
-        f"+ {amount(config.cloud_per_request)} in the cloud, {safe(config.unit)} ({config.uplink_origin}, and of the "
+        f"+ {amount(config.cloud_per_request)} in the cloud, {config.unit} ({config.uplink_origin}, and of the "
         f"cloud {config.cloud_origin})"
     )
 
 
-def _data(task: Task) -> list[str]:
+def _data(task: Task) -> dict[str, Any]:
     problem = task.problem
     named = {name: getattr(problem, name) for name in ("train", "valid", "calibration", "test")}
     parts = {name: rows for name, rows in named.items() if rows is not None}
     totals = [len(rows.y) for rows in parts.values()]
     rows = _classes_by_part(task, parts) if task.classes else _values_by_part(task, parts)
-    rows.append(
-        [f"<strong>{'all' if task.classes else 'rows'}</strong>", *(f"{n:,}" for n in totals), f"{sum(totals):,}"]
-    )
+    rows.append([STRONG.format("all" if task.classes else "rows"), *map("{:,}".format, [*totals, sum(totals)])])
     if problem.test.group is not None:
         groups = [len(np.unique(part.group)) for part in parts.values() if part.group is not None]
-        rows.append(["<strong>groups</strong>", *(f"{n:,}" for n in groups), f"{sum(groups):,}"])
-    what = f"in {len(task.classes)} classes" if task.classes else "with a value each"
-    words = (
-        f"<p>{sum(totals):,} rows of {len(task.features):,} features from {len(task.sensors)} sensors, {what}. "
-        "Models learn on train; choices are made on valid, and on train by models that "
-        "did not see the row; calibration serves promises alone; test is only reported.</p>"
-    )
-    kind = problem.kind
-    listed = table((kind.answer, *parts, "all"), rows, caption=kind.caption)
-    return [words, _folded(f"{len(task.classes)} classes", len(rows), listed)]
+        rows.append([STRONG.format("groups"), *map("{:,}".format, [*groups, sum(groups)])])
+    return {
+        "n": sum(totals),
+        "of_rows": f"in {len(task.classes)} classes" if task.classes else "with a value each",
+        "parts": {"head": (problem.kind.answer, *parts, "all"), "rows": rows},
+    }
 
 
 def _classes_by_part(task: Task, parts: Mapping[str, Rows]) -> list[list[str]]:
     """Rows of each class."""
     counts = [np.bincount(rows.y, minlength=task.problem.n_classes) for rows in parts.values()]
     return [
-        [safe(label, 60), *(f"{c[k]:,}" for c in counts), f"{sum(c[k] for c in counts):,}"]
+        [cut(label, 60), *(f"{c[k]:,}" for c in counts), f"{sum(c[k] for c in counts):,}"]
         for k, label in enumerate(task.classes)
     ]
 
@@ -217,72 +214,51 @@ def _values_by_part(task: Task, parts: Mapping[str, Rows]) -> list[list[str]]:
     ]
 
 
-def _folded(summary: str, n_rows: int, *parts: str) -> str:
-    return "\n".join(parts) if n_rows <= MAX_ROWS else details(summary, *parts)
-
-
 # ---------------------------------------------------------------- f0 and the front
 
 
-def _f0(task: Task, front: Mapping[str, Any], points: Front, picked: Picked | str) -> list[str]:
+def _f0(task: Task, front: Mapping[str, Any], points: Front, picked: Picked | str) -> dict[str, Any]:
     f0 = next(p for p in points.points if p.method == HPC)
     interval = picked.f0_95 if isinstance(picked, Picked) else _test_interval(task, points, f0)
-    rows = [
-        ["judged rows", data(f0.valid.quality, f"{f0.valid.quality:.4f}"), amount(f0.valid.cost)],
-        ["test rows", _with_interval(f0.test.quality, interval), amount(f0.test.cost)],
-    ]
-    out = [
-        f"<p>{_f0_words(task)}, asked for every case: the quality that a policy is held to, at the highest cost.</p>",
-        *(f'<p class="bad">{safe(line, 400)}</p>' for line in flattery(front["hpc"])),
-        table(("", f"{points.quality} (95 %)", f"mean cost, {points.unit}"), rows),
-    ]
-    used = next(p for p in front["points"] if p["method"] == HPC)["test"].get("used_cost")
-    if used is not None:
-        out.append(f"<p>The system itself spent {amount(used)} {safe(points.unit)} a test row on its own sensors.</p>")
-    return out
+    return {
+        "f0_words": _f0_words(task),
+        "flattery": flattery(front["hpc"]),
+        "f0_rows": [
+            ["judged rows", data(f0.valid.quality, f"{f0.valid.quality:.4f}"), amount(f0.valid.cost)],
+            ["test rows", _with_interval(f0.test.quality, interval), amount(f0.test.cost)],
+        ],
+        "used_cost": next(p for p in front["points"] if p["method"] == HPC)["test"].get("used_cost"),
+    }
 
 
-def _front(
-    task: Task, points: Front, picked: Picked | str, svg: str, entries: Sequence[Mapping[str, Any]]
-) -> list[str]:
+def _front(task: Task, points: Front, picked: Picked | str, entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     marked = picked.number if isinstance(picked, Picked) else None
     best = _overall(points)
     numbers = sorted({*best, *([] if marked is None else [marked])}, key=lambda k: points.points[k].valid.cost)
     at = 0 if marked is None else numbers.index(marked)
     near = numbers[max(0, at - NEAR) : at + NEAR + 1] if len(numbers) > 2 * NEAR + 1 else numbers
-    weighted = " Figures count each row by its weight." if task.config.weight is not None else ""
-    return [
-        "<p>Every policy is a point. Choices are made on judged rows; on test rows, which no choice has seen, a point "
-        "may lie on either side of them. The lines join judged figures only: the best that a method reaches up to a "
-        "cost. <code>static</code> (one fixed set of sensors) and <code>cascade</code> (more sensors until it is sure) "
-        f"are the baselines. The band is the loss that the pick allows below f0.{weighted}</p>",
-        figure(svg),
-        *_hard_budgets(task, points, entries),
-        _points_table(task, points, near, marked, _caption(len(near), len(numbers))),
-        details(
-            f"all {len(points.points)} policies",
-            _points_table(task, points, range(len(points.points)), marked, "in the order of front.json"),
+    return {
+        "hard_budgets": _hard_budgets(task, points, entries),
+        "front_head": (
+            "policy", f"{points.quality}, judged (± 95 %)", f"cost, judged (± 95 %, {points.unit})", "worst cost",
+            f"{points.quality}, test (95 %)", "cost, test", "forwarded",
         ),
-    ]
+        "near": _points_table(task, points, near, marked, _caption(len(near), len(numbers))),
+        "every": _points_table(task, points, range(len(points.points)), marked, "in the order of front.json"),
+    }  # fmt: skip
 
 
-def _hard_budgets(task: Task, points: Front, entries: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The same points at the most that a decision costs, and the limits of training; nothing in an older build."""
+def _hard_budgets(task: Task, points: Front, entries: Sequence[Mapping[str, Any]]) -> str:
+    """The same points at the most that a decision costs; empty for an older build, which does not say."""
     known = [p for p in entries if p.get("worst_cost") is not None]
     if not known:
-        return []
+        return ""
     at_worst = [{**p, **{rows: {**p[rows], "cost": p["worst_cost"]} for rows in ("valid", "test")}} for p in known]
     svg = front_svg(
         points.unit, at_worst, f"{task.config.file.name}: hard budgets", quality=points.quality,
         axis="the most that a decision costs, as proved",
     )  # fmt: skip
-    limits = f" All policies were trained within limits: {part.limit_words(points)}." if points.limits else ""
-    return [
-        "<p>A mean says nothing of a single decision. Below, each policy stands at the most that any of its decisions "
-        "costs, as proved: the lines are the best of each method for a hard budget, which "
-        f"<code>hardcase export --hard-budget</code> picks by.{limits}</p>",
-        figure(svg),
-    ]
+    return figure(svg)
 
 
 def mix_table(build: Path, points: Front) -> tuple[tuple[str, ...], list[list[str]]]:
@@ -299,26 +275,6 @@ def mix_table(build: Path, points: Front) -> tuple[tuple[str, ...], list[list[st
         for mix, mixed in mixes_halfway(build, points)
     ]  # fmt: skip
     return head, rows
-
-
-def _mixes(build: Path, points: Front) -> list[str]:
-    """The section on what ``hardcase export --budget`` makes of two neighbours; none where it makes nothing."""
-    head, rows = mix_table(build, points)
-    if not rows:
-        return []
-    words = (
-        "<p>A mean cost between two of these policies is met, too: a coin in the program takes the dearer of two "
-        "neighbours so often that the mean is that of <code>hardcase export --budget</code>. "
-        f"Costs are means in {safe(points.unit)}.</p>"
-    )
-    shown = table(head, [[safe(cell, 40) for cell in row] for row in rows])
-    return [
-        section(
-            "Means between two policies",
-            words,
-            shown if len(rows) <= MAX_ROWS else details(f"{len(rows)} mixes", shown),
-        )
-    ]
 
 
 def _caption(n_shown: int, n: int) -> str:
@@ -338,13 +294,15 @@ def _overall(points: Front) -> list[int]:
     return out
 
 
-def _points_table(task: Task, points: Front, numbers: Sequence[int], marked: int | None, caption: str) -> str:
+def _points_table(
+    task: Task, points: Front, numbers: Sequence[int], marked: int | None, caption: str
+) -> dict[str, Any]:
     rows = []
     for k in numbers:
         p = points.points[k]
         rows.append(
             [
-                ("f0" if p.method == HPC else safe(p.method, 40)) + (" (picked)" if k == marked else ""),
+                ("f0" if p.method == HPC else cut(p.method, 40)) + (" (picked)" if k == marked else ""),
                 f"{p.valid.quality:.4f} ± {1.96 * p.valid.loss_se:.4f}",
                 f"{amount(p.valid.cost)} ± {amount(1.96 * p.valid.cost_se)}",
                 "" if p.worst_cost is None else amount(p.worst_cost),
@@ -353,31 +311,22 @@ def _points_table(task: Task, points: Front, numbers: Sequence[int], marked: int
                 percent(p.test.forward_rate),
             ]
         )
-    head = (
-        "policy", f"{points.quality}, judged (± 95 %)", f"cost, judged (± 95 %, {points.unit})",
-        "worst cost",
-        f"{points.quality}, test (95 %)", "cost, test", "forwarded",
-    )  # fmt: skip
     best = list(numbers).index(marked) if marked is not None and marked in numbers else None
-    return table(head, rows, caption=caption, best=best)
+    return {"rows": rows, "caption": caption, "best": best}
 
 
-def _seeds(front: Mapping[str, Any]) -> list[str]:
-    """The tables of front.md: what is picked of each method, on test rows, as means over seeds."""
-    seeds = front["seeds"]
-    out = [f"<p>Means over {len(seeds['seeds'])} seeds, and 95 % intervals by Student's t; as in front.md.</p>"]
-    for wish, picks in seeds["max_loss"].items():
+def _seeds(front: Mapping[str, Any]) -> dict[str, Any]:
+    """The tables of front.md: what is picked of each method, on test rows, as means over seeds; none of one seed."""
+    n, tables = len(front["seeds"]["seeds"]), []
+    for wish, picks in front["seeds"]["max_loss"].items() if n > 1 else ():
         rows = [
             [
-                safe(name, 40),
+                cut(name, 40),
                 *(f"{r[key]:.4f} ± {r[f'{key}_pm']:.4f}" for key in ("quality", "loss")),
                 *(f"{amount(r[key])} ± {amount(r[f'{key}_pm'])}" for key in ("cost", "total")),
                 percent(r["forward_rate"]),
             ]
             for name, r in picks.items()
         ]
-        unit = front["unit"]
-        head = ("policy", front["quality"], "below f0", f"mean cost, {unit}", f"with errors, {unit}", "forwarded")
-        caption = wish if wish.startswith("least") else f"at most {wish} below f0"
-        out.append(table(head, rows, caption=caption))
-    return out
+        tables.append((wish if wish.startswith("least") else f"at most {wish} below f0", rows))
+    return {"n_seeds": n, "seeds": tables}

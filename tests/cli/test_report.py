@@ -7,18 +7,23 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from jinja2 import UndefinedError
+from markupsafe import Markup
 
 import hardcase
 from hardcase.cli import main
+from hardcase.reports.class_table import class_rows
 from hardcase.reports.front_chart import front_svg
 from hardcase.reports.markup import safe
-from hardcase.reports.page import page as make_page
+from hardcase.reports.page import PAGES, render
 from hardcase.reports.train_page import mix_table
+from hardcase_edge.more.batch.per_class import per_class
 from hardcase_export.bundle import export_bundle
 from hardcase_export.drafts.front import read_front
 from hardcase_export.picking.agreeing import mixes_halfway
@@ -32,6 +37,7 @@ TAGS = {
     "i", "strong", "pre", "code", "table", "caption", "thead", "tbody", "tr", "th", "td", "data", "details", "summary",
     "svg", "g", "path", "rect", "circle", "text",
 }  # fmt: skip
+given: dict[str, Any] = {}  # what the template of the build's report got
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +46,11 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
     write_csv(folder / "data.csv", hostile_table())
     path = toml(folder, hostile_toml())
-    assert main(["train", str(path), "--out", str(folder / "build"), "--effort", "quick", "--quiet"]) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "hardcase.reports.train_page.render", lambda name, **values: given.update(values) or render(name, **values)
+        )
+        assert main(["train", str(path), "--out", str(folder / "build"), "--effort", "quick", "--quiet"]) == 0
     wish = ["export", str(folder / "build"), "--out", str(folder / "model.hcb"), "--min-agreement", "0"]
     assert main(wish) == 0
     return folder / "build"
@@ -162,13 +172,56 @@ def test_a_page_has_no_script_and_loads_nothing(html: str, page: Page) -> None:
 
 
 def test_a_page_with_a_script_would_be_seen() -> None:
-    page = read_page(make_page("x", ["<script>1</script>", '<img src="x" onerror="1">']))
+    page = read_page('<p><script>1</script><img src="x" onerror="1"></p>')
     assert not {tag for tag, _ in page.elements} <= TAGS
 
 
 def test_hostile_names_stand_in_the_page_as_text(page: Page) -> None:
     assert all(shown(name, 60) in page.text for name in HOSTILE)
     assert "\u202e" not in page.text
+
+
+def renamed(value: Any, name: str) -> Any:
+    """The value with this name in place of each text that Python has not marked as HTML."""
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return name
+    if isinstance(value, dict):
+        return {key: renamed(inner, name) for key, inner in value.items()}
+    return [renamed(inner, name) for inner in value] if isinstance(value, list | tuple) else value
+
+
+CLASSES = [{"class": "a", **count.to_json()} for count in per_class([0, 1, 1], [0, 1, 0], 2)]
+DEMO: dict[str, Any] = {
+    "head": [""] * 9, "rows": [[""] * 9], "problems": [""], "by_class": class_rows(CLASSES * 20), "unit": "",
+    "kill_test": "", "quality": "", "front": Markup(""), "routes": Markup(""),
+}  # fmt: skip
+FLEET: dict[str, Any] = {
+    "connected": 9, "connect_s": 1.0, "devices": 9, "n": 9, "rate": "", "routes": {"cloud": 1, "degraded": 1},
+    "us_per_decision": 1.0, "problems": [""], "rates": Markup(""), "latencies": Markup(""), "told": [["", ""]],
+    "messages": [["", ""]],
+}  # fmt: skip
+ITEMS: dict[str, Any] = {
+    "command": "a", "task": SimpleNamespace(sensors=["", ""], classes=[""]), "max_parts": 3, "costs": "",
+    "n": {"train": 1, "valid": 1, "test": 1}, "picture": Markup(""), "head": [""] * 9, "rows": [[""] * 9],
+    "one": {"method": "", "policy": "", "picture": Markup("")},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*HOSTILE, "{% include 'page.html.jinja' %}{{ beginning }}"])
+@pytest.mark.parametrize("template", ["train", "demo", "fleet", "items"])
+def test_no_text_of_a_page_is_ever_more_than_text(template: str, name: str, build: Path) -> None:
+    values = {"train": {**given, "nothing": ""}, "demo": DEMO, "fleet": FLEET, "items": ITEMS}[template]
+    page = read_page(render(template, **renamed({**values, "heading": ""}, name)))
+    assert {tag for tag, _ in page.elements} <= TAGS
+    assert page.text.count(shown(name, 400)) >= 8
+
+
+def test_templates_are_our_own_escape_and_need_every_value() -> None:
+    sources = {name: PAGES.loader.get_source(PAGES, name)[0] for name in PAGES.list_templates()}  # type: ignore[union-attr]
+    assert len(sources) >= 7
+    assert not [name for name, text in sources.items() if re.search(r"\|\s*safe|autoescape|Markup", text)]
+    with pytest.raises(UndefinedError, match="'command' is undefined"):
+        render("items", heading="x")
 
 
 @pytest.mark.parametrize("name", ["\x00", "\x1b[31m", "\ud800", "\ufffe", "\u2067", "\x85"])

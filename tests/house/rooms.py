@@ -59,7 +59,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
 
 Graph = dict[str, set[str]]
 LINES = HERE / "tests" / "house" / "lines.toml"
-SOURCES = (".py", ".c", ".h", ".js", ".css", ".html")
+SOURCES = (".py", ".c", ".h", ".js", ".css", ".html", ".jinja")
 SLACK = 30  # lines that a room may have fewer than its number
 
 

@@ -58,7 +58,7 @@ DEVICE_EXTRAS = {
 NUMPY_ROOM = "more.batch"
 FRONTS = "more.fronts"  # figures of that room; for other machines, too
 HEAVY = {"numpy", "scipy", "sklearn", "onnx", "onnxruntime", "skl2onnx", "llvmlite", "numba", "matplotlib", "pyarrow",
-         "pandas", "joblib", "paho", "amqtt", "cryptography", "tqdm", "distributed"}  # fmt: skip
+         "pandas", "joblib", "paho", "amqtt", "cryptography", "tqdm", "distributed", "jinja2"}  # fmt: skip
 
 
 def imported_roots(path: Path) -> set[str]:

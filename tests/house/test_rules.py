@@ -141,7 +141,6 @@ OTHER_IDEAS = {  # modules where the same word is something else
     "export/hardcase_export/picking/promise_words.py": "what a promise is divided by",
     "hardcase/measuring/measure.py": "the title of a column",
     "hardcase/reports/class_table.py": "the title of a column",
-    "hardcase/reports/train_page.py": "the title of a column",
     "hardcase/training/survey.py": "a likely name of a target's column",
 }
 

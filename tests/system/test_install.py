@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import venv
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -77,3 +78,19 @@ def test_the_unit_of_an_installed_device_starts_that_device(device: Path) -> Non
     command = [str(device / "hardcase-edge"), "service", "run", "--store", "/var/lib/hardcase", "--sensors", "thermal:"]
     text = subprocess.run(command, check=True, capture_output=True, timeout=60, text=True).stdout
     assert f"\nExecStart={device}/hardcase-edge run --store /var/lib/hardcase --sensors thermal:\n" in text
+
+
+@pytest.mark.parametrize(("folder", "package"), [(".", "hardcase"), ("cloud_stub", "hardcase_cloud")])
+def test_a_wheel_has_every_file_of_its_package(folder: str, package: str, tmp_path: Path) -> None:
+    copied = tmp_path / "source"
+    copied.mkdir()
+    for name in ("pyproject.toml", "README.md"):
+        if (ROOT / folder / name).exists():
+            shutil.copy(ROOT / folder / name, copied)
+    shutil.copytree(ROOT / folder / package, copied / package, ignore=shutil.ignore_patterns("__pycache__"))
+    wheel = [sys.executable, "-m", "build", "--wheel", "--outdir", str(tmp_path), str(copied)]
+    subprocess.run(wheel, check=True, capture_output=True, timeout=240)
+    (built,) = tmp_path.glob("*.whl")
+    files = {path.relative_to(copied).as_posix() for path in (copied / package).rglob("*") if path.is_file()}
+    assert any(name.endswith((".jinja", ".html")) for name in files)
+    assert files <= set(zipfile.ZipFile(built).namelist())

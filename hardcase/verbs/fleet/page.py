@@ -8,7 +8,7 @@ from typing import Any
 
 from ...reports.axes import Frame, linear_scale, log_scale
 from ...reports.markup import STYLE, safe
-from ...reports.page import card, figure, page, section, table
+from ...reports.page import figure, render
 
 __all__ = ["fleet_page", "latencies", "per_second"]
 
@@ -58,32 +58,19 @@ def per_second(times: Iterable[tuple[int, float, float]], began: float, n_second
 def fleet_page(values: Mapping[str, Any]) -> str:
     """The whole page, from the values that ``hardcase fleet simulate --json`` prints."""
     seconds: Sequence[Second] = values["seconds"]
-    routes = values["routes"]
-    total = max(1, sum(routes.values()))
-    cards = "".join(
-        [
-            card(
-                f"{values['connected']:,}", f"of {values['devices']:,} devices connected in {values['connect_s']:.1f} s"
-            ),
-            card(f"{total:,}", f"decisions, {total / max(1, len(seconds)):,.0f} a second"),
-            card(f"{routes['cloud'] / total:.1%}", "decided in the cloud"),
-            card(f"{routes['degraded'] / total:.2%}", "degraded"),
-            card(f"{values['us_per_decision']:.0f} us", "of this process's CPU a decision"),
-        ]
-    )
-    problems = [f'<p class="bad">{safe(problem)}</p>' for problem in values["problems"]]
-    steps = [[f"{step['at_s']:.1f}", safe(step["what"])] for step in values["steps"]]
+    n = max(1, sum(values["routes"].values()))
     counted = {**values["counters"], **{f"link: {name}": n for name, n in values["link"].items()}}
-    counters = [[safe(name), f"{n:,}"] for name, n in sorted(counted.items())]
-    body = [
-        f'<div class="cards">{cards}</div>',
-        *(problems or ["<p>Every decision that began has ended, once.</p>"]),
-        section("Decisions a second", figure(_rates(seconds, values["steps"]))),
-        section("Latency of the hard cases", figure(_latencies(seconds, values["steps"]))),
-        *([section("What was done to it", table(("second", "what"), steps, words=0))] if steps else []),
-        section("Messages", table(("what", "n"), counters)),
-    ]
-    return page(f"A fleet of {values['devices']:,} devices", body)
+    return render(
+        "fleet",
+        heading=f"A fleet of {values['devices']:,} devices",
+        n=n,
+        rate=f"{n / max(1, len(seconds)):,.0f}",
+        rates=figure(_rates(seconds, values["steps"])),
+        latencies=figure(_latencies(seconds, values["steps"])),
+        told=[[f"{step['at_s']:.1f}", step["what"]] for step in values["steps"]],
+        messages=[[name, f"{n:,}"] for name, n in sorted(counted.items())],
+        **{key: values[key] for key in ("connected", "connect_s", "devices", "problems", "routes", "us_per_decision")},
+    )
 
 
 def _rates(seconds: Sequence[Second], steps: Sequence[Mapping[str, Any]]) -> str:
