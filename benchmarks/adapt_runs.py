@@ -72,8 +72,8 @@ def ranks() -> Problem:
         unseen[fold == k] = copy.fit(train.X[fold != k], labels[0][fold != k]).predict(train.X[fold == k])
     answers = [unseen, own.predict(parts[1].X), own.predict(parts[2].X)]
     rows = [replace(p, y=y, hpc=a[:, None]) for p, y, a in zip(parts, labels, answers, strict=True)]
-    uplink = replace(made.uplink, per_request=0)
-    return replace(made, train=rows[0], valid=rows[1], test=rows[2], uplink=uplink, value_unit=(at, unit))
+    costs = replace(made.costs, per_request=0)
+    return replace(made, train=rows[0], valid=rows[1], test=rows[2], costs=costs, value_unit=(at, unit))
 
 
 PROBLEMS: dict[str, Callable[[], Problem]] = {"forest": forest, "ranks": ranks}

@@ -44,6 +44,7 @@ from hardcase_edge.program.definition import (
     Answer,
     Branch,
     Column,
+    Costs,
     Feature,
     Forward,
     Polynomial,
@@ -95,7 +96,7 @@ def answer(X, names):
 
 def make_bundle() -> bytes:
     """A policy of values: odd numbers go to the cloud, even ones buy the other sensor; all answer with the number."""
-    uplink = Uplink(MICRO, 0, 0, request_bytes(["i32"]), (0,))
+    uplink = Uplink(request_bytes(["i32"]), (0,))
     columns = tuple(Column(f, Affine(0, 1, 0, 0, -CODE_MAX, CODE_MAX)) for f in (0, 1))
     same = [Polynomial((c,), (0,), 1, ((0,),), ((1,),), (0,)) for c in (0, 1)]
     nodes = (
@@ -106,7 +107,8 @@ def make_bundle() -> bytes:
         Answer(Slice(0, 0, 1), "value"),
     )
     sensors = (Sensor((0, 1), (MICRO,)), Sensor((2,), (MICRO,)))
-    program = Program((Feature("i32"), Feature("i32"), Feature("f32")), sensors, uplink, columns, tuple(same), nodes, 0)
+    features = (Feature("i32"), Feature("i32"), Feature("f32"))
+    program = Program(features, sensors, uplink, columns, tuple(same), nodes, 0, costs=Costs(MICRO))
     names = {"features": ("k", "hard", "x"), "sensors": ("number", "other")}
     manifest = Manifest("chaos", "mJ", **names, classes=(), hpc="11" * 32, target="k", value=Value("", 0))
     return pack_bundle(Bundle(manifest.to_json(), program, ()))

@@ -23,7 +23,7 @@ from benchmarks.learning_cases import data
 from benchmarks.pages import ROOT, markdown
 from hardcase.training.build import configure
 from hardcase_edge.more.batch.choices import margins_of
-from hardcase_edge.program.definition import MARGIN, MICRO, Branch, Feature, Sensor, Slice, Uplink
+from hardcase_edge.program.definition import MARGIN, MICRO, Branch, Costs, Feature, Sensor, Slice, Uplink
 from hardcase_edge.program.readings import request_bytes
 from hardcase_train.data.problem import Problem, Rows
 from hardcase_train.data.split import deal
@@ -81,7 +81,8 @@ def wisdm_problem(arrays: dict[str, np.ndarray], test: np.ndarray, valid: np.nda
     return Problem(
         features=tuple(Feature("f32", nullable=bool(np.isnan(X[:, k]).any())) for k in range(n)),
         sensors=(Sensor(watched, (0,)), Sensor(tuple(k for k in range(n) if k not in watched), (MICRO,))),
-        uplink=Uplink(0, 0, 10 * MICRO, request_bytes(["f32"] * n), tuple(range(n))),
+        uplink=Uplink(request_bytes(["f32"] * n), tuple(range(n))),
+        costs=Costs(cloud_per_request=10 * MICRO),
         n_classes=n_classes,
         train=rows(train),
         valid=rows(valid),

@@ -29,6 +29,8 @@ from hardcase_edge.device.device import Device, RuntimeConfig
 from hardcase_edge.device.parts import open_part_bank
 from hardcase_edge.joint.definition import FEATURES
 from hardcase_edge.link.wire import OK, Reply
+from hardcase_edge.program.cost import to_micro
+from hardcase_edge.program.definition import Costs
 from hardcase_export.joint.build import export_chain
 from hardcase_export.joint.model import ChainModel, Group
 from hardcase_export.joint.quantise import Asking
@@ -58,7 +60,8 @@ def main() -> None:
     model = model_of(learned, labels, rows[0].shape[1])
     made = export_chain(
         model, rows[:FIRST_VALID], rows[FIRST_VALID:FIRST_TEST], truth[FIRST_VALID:FIRST_TEST], name="codes", unit="ms",
-        max_parts=MOST_LETTERS, weight_bits=16, out=out / "codes.hcb", asking=Asking(0.4, per_request=REQUEST),
+        max_parts=MOST_LETTERS, weight_bits=16, out=out / "codes.hcb", asking=Asking(0.4),
+        costs=Costs(per_request=to_micro(REQUEST)),
         hpc="0" * 64, force=True,
     )  # fmt: skip
     print(

@@ -12,7 +12,7 @@ from hardcase_edge.joint.prove import JointReport
 from hardcase_edge.more.fronts.pick import Mix, Nearest
 from hardcase_edge.program.definition import Program
 
-from .drafts.costs import Costs
+from .drafts.costs import Origins
 from .drafts.front import Point
 from .integers.parity import Parity
 from .picking.optimism import Selection
@@ -62,7 +62,7 @@ class ExportedCases(Exported):
     single: str = ""
     program: Program
     sensors: tuple[str, ...]
-    costs: Costs | None
+    costs: Origins | None
 
 
 @dataclass(frozen=True, kw_only=True)

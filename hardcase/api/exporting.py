@@ -150,7 +150,8 @@ def _task(
         Rows(values[rows], index[rows], proba[rows], np.arange(len(values))[rows])
         for rows in (slice(0, half), slice(half, None))
     ]
-    problem = Problem(program.features, program.sensors, program.uplink, len(classes), parts[0], parts[0], parts[1])
+    shape = (program.features, program.sensors, program.uplink, len(classes))
+    problem = Problem(*shape, parts[0], parts[0], parts[1], costs=program.costs)
     judge = Judge(problem, is_alone=True)
     point = Point(
         METHOD, {"estimator": type(estimator).__name__}, judge.summary(judge.run_each([program])), None, program

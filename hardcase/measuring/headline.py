@@ -15,9 +15,9 @@ from typing import Any
 
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.cost import Priced
-from hardcase_edge.program.definition import Sensor, Uplink
+from hardcase_edge.program.definition import Costs, Sensor, Uplink
 from hardcase_edge.program.inner import INNER
-from hardcase_export.drafts.costs import PLACEHOLDER, Costs
+from hardcase_export.drafts.costs import PLACEHOLDER, Origins
 from hardcase_export.integers.decide import Paths, mean_cost
 
 __all__ = ["FACTORS", "Headline", "cut_lines", "headline", "headline_in"]
@@ -93,19 +93,20 @@ class _Prices:
 
     sensors: tuple[Sensor, ...]
     uplink: Uplink
+    costs: Costs
 
 
-def headline(program: Priced, paths: Paths, names: Sequence[str], costs: Costs | None) -> Headline:
+def headline(program: Priced, paths: Paths, names: Sequence[str], costs: Origins | None) -> Headline:
     """The headline of decisions.
 
     Parameters
     ----------
-    program : whose sensors and uplink have the costs
+    program : whose costs they are
     paths : what rows bought and asked, as ``hardcase_export.integers.decide.paths_of`` counts them
     names : of the program's sensors
     costs : where costs are from; None: every one is a person's own
     """
-    known = costs or Costs()
+    known = costs or Origins()
     outer = [k for k, name in enumerate(names) if name not in INNER or any(program.sensors[k].cost)]
     read = tuple(k for k in outer if not known.f0 or names[k] in known.f0)
     sizes: dict[int, float] = {}
@@ -124,9 +125,9 @@ def headline(program: Priced, paths: Paths, names: Sequence[str], costs: Costs |
         return (min(found), max(found)) if found else None
 
     marked = known.placeholders(names) & set(outer)
-    up = program.uplink
-    radio = known.uplink == PLACEHOLDER and bool(up.per_request or up.per_byte)
-    cloud = known.cloud == PLACEHOLDER and bool(up.cloud_per_request)
+    terms = program.costs
+    radio = known.uplink == PLACEHOLDER and bool(terms.per_request or terms.per_byte)
+    cloud = known.cloud == PLACEHOLDER and bool(terms.cloud_per_request)
     return Headline(
         f0=mean_cost(program, asked),
         every=mean_cost(program, whole),
@@ -148,9 +149,6 @@ def _scaled(
         replace(s, cost=tuple(round(c * factor) for c in s.cost)) if k in sensors else s
         for k, s in enumerate(program.sensors)
     ]
-    up = program.uplink
-    if radio:
-        up = replace(up, per_request=round(up.per_request * factor), per_byte=round(up.per_byte * factor))
-    if cloud:
-        up = replace(up, cloud_per_request=round(up.cloud_per_request * factor))
-    return _Prices(tuple(new), up)
+    names = ["per_request", "per_byte"] * radio + ["cloud_per_request"] * cloud
+    costs = replace(program.costs, **{name: round(getattr(program.costs, name) * factor) for name in names})
+    return _Prices(tuple(new), program.uplink, costs)

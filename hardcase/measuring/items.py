@@ -20,7 +20,7 @@ from hardcase_edge.joint.drive import drive_joint
 from hardcase_edge.joint.session import JointDecision, JointMachine
 from hardcase_edge.more.batch.per_class import gaps_between
 from hardcase_edge.program.cost import to_unit
-from hardcase_export.drafts.costs import Costs
+from hardcase_export.drafts.costs import Origins
 from hardcase_train.tasks.items import Items
 from hardcase_train.tasks.task import Task
 
@@ -199,7 +199,7 @@ def gaps(decisions: list[JointDecision], items: Items, n_classes: int) -> list[l
     return [list(astuple(gap)) for gap in gaps_between(y, labels, f0, n_classes, item)]
 
 
-def item_cuts(decisions: list[JointDecision], task: Task, costs: Costs) -> Headline:
+def item_cuts(decisions: list[JointDecision], task: Task, costs: Origins) -> Headline:
     """How much cheaper an item is than with f0 for every part, and than with every sensor of every part."""
     parts = [p for d in decisions for p in d.parts]
     bought = Counter((1, p.sensors, int(p.route == "cloud")) for p in parts)

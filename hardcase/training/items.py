@@ -155,15 +155,14 @@ def _point(
     """The bundle of a policy with its decisions on test items, and its point on the front."""
     config, known = task.config, costs_of(origins, "costs")
     train, tables, valid, test = parts
-    costs = (config.per_request, config.per_byte, config.cloud_per_request)
     columns = [f for s in task.problem.sensors for f in s.features]  # the worker takes them in the table's order
     order = tuple(columns.index(f) for f in range(len(columns)))
-    asking = Asking(policy.ask_margin, *costs, order) if policy.ask_margin > 0 else None
+    asking = Asking(policy.ask_margin, order) if policy.ask_margin > 0 else None
     exported = export_chain(
         chain_model(task, learned, policy, types), train.X, tables.X, tables.y, name=config.bundle_name,
         unit=config.unit, max_parts=longest, weight_bits=config.joint.weight_bits, asking=asking,
         hpc=hpc if asking else "", target=config.target, trained=provenance(task, policy.method, policy.params),
-        atypical=config.joint.atypical or None, costs=known,
+        atypical=config.joint.atypical or None, costs=task.problem.costs, origins=known,
     )  # fmt: skip
     machine = load_bytes(exported.data, allow_joint=True).joint
     assert machine is not None

@@ -19,8 +19,8 @@ from hardcase.measuring.warn import placeholder_warning, recall_warnings
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.errors import InputError
 from hardcase_edge.more.batch.per_class import FAR, Gap
-from hardcase_edge.program.definition import Sensor, Uplink
-from hardcase_export.drafts.costs import Costs, costs_of
+from hardcase_edge.program.definition import Costs, Sensor, Uplink
+from hardcase_export.drafts.costs import Origins, costs_of
 from hardcase_train.settings.toml import read_config
 from tests.helpers.train.problems import run, write_csv
 
@@ -132,7 +132,8 @@ def test_the_cut_is_given_against_every_sensor_and_with_other_placeholders(
 def test_the_headline_is_priced_by_the_meter() -> None:
     program = SimpleNamespace(
         sensors=(Sensor((0,), (1_000_000, 500_000)), Sensor((1,), (4_000_000,)), Sensor((2,), (0,))),
-        uplink=Uplink(per_request=8_000_000, per_byte=1_000, request_bytes=1_000, cloud_per_request=1_000_000),
+        uplink=Uplink(request_bytes=1_000),
+        costs=Costs(per_request=8_000_000, per_byte=1_000, cloud_per_request=1_000_000),
     )
     paths = {(2, (0,), 0): 3.0, (4, (0, 1), 1): 1.0}  # 2 units three times; 3 + 4 + 10 units once
     names = ("a", "b", "memory")
@@ -140,16 +141,17 @@ def test_the_headline_is_priced_by_the_meter() -> None:
     assert (own.f0, own.every, own.n_sensors) == (16.25, 6.25, 2)
     assert own.cut == pytest.approx(1 - 5.75 / 16.25)
     assert (own.if_sensors, own.if_request, placeholder_warning(own)) == (None, None, None)
-    marked = headline(program, paths, names, Costs({"a": "placeholder"}, cloud="placeholder"))
+    marked = headline(program, paths, names, Origins({"a": "placeholder"}, cloud="placeholder"))
     assert (marked.sensors, marked.request) == (1, True)
     assert marked.if_sensors == pytest.approx(
         (1 - (5.75 + 9 * 2.25) / (16.25 + 9 * 2.25), 1 - (5.75 - 0.9 * 2.25) / (16.25 - 0.9 * 2.25))
     )
     assert marked.if_request == pytest.approx((1 - (5.75 - 0.225) / 15.35, 1 - (5.75 + 2.25) / 25.25))
     assert "(1 of 2 sensors and the request)" in str(placeholder_warning(marked))
-    fewer = headline(program, paths, names, Costs(f0=("b",)))
+    fewer = headline(program, paths, names, Origins(f0=("b",)))
     assert fewer.f0 == 14.0
-    free = headline(SimpleNamespace(sensors=(Sensor((0,), (0,)),), uplink=Uplink()), {(1, (0,), 0): 2.0}, ("a",), None)
+    costless = SimpleNamespace(sensors=(Sensor((0,), (0,)),), uplink=Uplink(), costs=Costs())
+    free = headline(costless, {(1, (0,), 0): 2.0}, ("a",), None)
     assert (free.cut, free.cut_every) == (None, None)
 
 

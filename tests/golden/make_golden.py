@@ -19,6 +19,7 @@ from hardcase_edge.program.definition import (
     Branch,
     Candidate,
     Column,
+    Costs,
     Feature,
     Forward,
     Polynomial,
@@ -51,7 +52,7 @@ def golden_program() -> Program:
             Sensor((1, 2), (2_000_000, 500_000)),
             Sensor((3,), (250_000, 0, 10_000)),
         ),
-        uplink=Uplink(100_000_000, 20_000, 0, 56 + 8 + 4 + 4 + 4, (3, 0, 1, 2)),
+        uplink=Uplink(56 + 8 + 4 + 4 + 4, (3, 0, 1, 2)),
         columns=(
             Column(0, Affine(16, 3, 1 << 15, 16, -127, 127)),
             Column(1, Rank((-1.5, 0.0, 0.25))),
@@ -78,6 +79,7 @@ def golden_program() -> Program:
             Answer(Slice(3, 0, 2), confidences=(5000,)),
         ),
         n_classes=2,
+        costs=Costs(100_000_000, 20_000),
         max_item_size=9,
     )
 

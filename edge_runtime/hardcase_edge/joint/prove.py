@@ -174,7 +174,7 @@ def with_branches(part: Program, joint: Joint) -> Program:
             nodes.append(Branch(wait.policy, THRESHOLD, (moved.then, moved.then)))
     return Program(
         part.features, part.sensors, part.uplink, part.columns, part.scorers, tuple(nodes), part.n_classes,
-        part.max_item_size,
+        part.max_item_size, part.costs,
     )  # fmt: skip
 
 

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cost meter: the one definition of feature-acquisition and forwarding costs, in exact integers.
 
-    cost = sum of the costs of the sensors bought (each once, for the gate and the HPC alike)
-         + for each request sent: radio per request + radio per byte * bytes + cloud per request
+    cost = start_cost                          what a decision has cost before it buys anything
+         + sensor_costs[s] for each sensor bought (each once, for the gate and the HPC alike)
+         + request_cost for each request sent: radio per request + radio per byte * bytes + cloud per request
 
-Training, reports and the device all compute costs here. All amounts are integers in micro-units: ``definition.MICRO``
-of them make one unit of the user's.
+Whoever keeps a running sum begins it at ``Meter.start_cost``: a session, a batch of rows, the verifier, a learner.
+
+Training, reports and the device all compute costs here. All amounts are integers in micro-units: ``MICRO`` of
+them make one unit of the user's.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from .definition import MICRO, Sensor, Uplink
+from .definition import MICRO, Costs, Sensor, Uplink
 
 __all__ = ["Meter", "Priced", "evaluate_polynomial", "to_micro", "to_unit"]
 
@@ -49,10 +52,12 @@ def to_unit(micro: float) -> float:
 
 
 class Priced(Protocol):
-    """Anything with sensors and an uplink: a program, or what training compiles into one."""
+    """Anything with sensors, costs and an uplink: a program, or what training compiles into one."""
 
     @property
     def sensors(self) -> tuple[Sensor, ...]: ...
+    @property
+    def costs(self) -> Costs: ...
     @property
     def uplink(self) -> Uplink: ...
 
@@ -62,7 +67,7 @@ class Meter:
 
     Parameters
     ----------
-    program : Program, or anything with ``sensors`` and an ``uplink``
+    program : Program, or anything with ``sensors``, ``costs`` and an ``uplink``
     item_size : int, from 1
         Sensor costs may be polynomials in it; 1 if they are constants.
 
@@ -70,6 +75,8 @@ class Meter:
     ----------
     sensor_costs : list of int
         Cost of each sensor, in micro-units.
+    start_cost : int
+        What every decision costs before it buys anything, in micro-units.
     request_cost : int
         Cost of one request, in micro-units.
 
@@ -81,12 +88,13 @@ class Meter:
     >>> program = Program(
     ...     features=(Feature("f32"), Feature("f32")),
     ...     sensors=(Sensor((0,), cost=(2_000_000,)), Sensor((1,), cost=(1_000_000, 500_000))),
-    ...     uplink=Uplink(per_request=3_000_000, per_byte=10_000, request_bytes=100),
+    ...     uplink=Uplink(request_bytes=100),
     ...     columns=(),
     ...     scorers=(),
     ...     nodes=(),
     ...     n_classes=2,
     ...     max_item_size=8,
+    ...     costs=Costs(per_request=3_000_000, per_byte=10_000),
     ... )
     >>> meter = Meter(program, item_size=4)
     >>> meter.sensor_costs, meter.request_cost
@@ -95,12 +103,14 @@ class Meter:
     13.0
     """
 
-    __slots__ = ("request_cost", "sensor_costs")
+    __slots__ = ("request_cost", "sensor_costs", "start_cost")
 
     def __init__(self, program: Priced, item_size: int = 1) -> None:
-        up = program.uplink
+        costs = program.costs
+        self.start_cost = 0
         self.sensor_costs = [evaluate_polynomial(s.cost, item_size) for s in program.sensors]
-        self.request_cost = up.per_request + up.per_byte * up.request_bytes + up.cloud_per_request
+        radio = costs.per_request + costs.per_byte * program.uplink.request_bytes
+        self.request_cost = radio + costs.cloud_per_request
 
     def buy(self, sensors: Iterable[int]) -> int:
         """The cost of buying these sensors, in micro-units; the caller names each sensor once."""
@@ -115,4 +125,4 @@ class Meter:
         bought : sensors bought on the decision's path; one named twice is paid once
         requests : number of requests sent, repeated ones included
         """
-        return self.buy(set(bought)) + requests * self.request_cost
+        return self.start_cost + self.buy(set(bought)) + requests * self.request_cost

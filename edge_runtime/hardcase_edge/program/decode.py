@@ -13,6 +13,7 @@ from operator import ge
 
 from ..errors import BundleVersionError, ProgramError
 from .definition import (
+    FREE,
     MISSING,
     Acquire,
     Affine,
@@ -20,6 +21,7 @@ from .definition import (
     Branch,
     Candidate,
     Column,
+    Costs,
     Feature,
     Forward,
     Node,
@@ -163,7 +165,7 @@ def decode(tensors: Pools) -> tuple[Program, bool]:
     n_features, n_sensors, n_columns, n_scorers, n_nodes = head[2:7]
     if min(head[2:7]) < 0 or sum(head[2:7]) > len(r.words):
         raise ProgramError(f"the program's counts {head[2:7]} do not fit its {len(r.words)} words")
-    per_request, per_byte, cloud_per_request = r.get("i64", head[9], 3)
+    costs = Costs(*r.get("i64", head[9], len(FREE.terms)))
     for part, count in zip(("feature", "sensor", "column", "scorer", "node"), head[2:7], strict=True):
         r.spend(part, count)
     features, names = [], tuple(DTYPES)
@@ -179,9 +181,9 @@ def decode(tensors: Pools) -> tuple[Program, bool]:
     nodes = [_read_node(r) for _ in range(n_nodes)]
     if r.at != len(r.words):
         raise ProgramError(f"the program has {len(r.words) - r.at} words too many")
-    uplink = Uplink(per_request, per_byte, cloud_per_request, head[10], r.get("i32", head[11], head[12]))
+    uplink = Uplink(head[10], r.get("i32", head[11], head[12]))
     program = Program(
-        tuple(features), tuple(sensors), uplink, tuple(columns), tuple(scorers), tuple(nodes), head[7], head[8]
+        tuple(features), tuple(sensors), uplink, tuple(columns), tuple(scorers), tuple(nodes), head[7], head[8], costs
     )
     return program, r.is_draft
 

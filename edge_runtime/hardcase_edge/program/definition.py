@@ -53,43 +53,11 @@ from ..base.record import cached, field, record
 from .kinds import CLASS
 
 __all__ = [
-    "ARGMAX",
-    "CODE_MAX",
-    "MARGIN",
-    "MICRO",
-    "MISSING",
-    "THRESHOLD",
-    "TOURNAMENT",
-    "Acquire",
-    "Affine",
-    "Answer",
-    "Branch",
-    "Candidate",
-    "Column",
-    "Feature",
-    "Forward",
-    "Node",
-    "Number",
-    "OnColumns",
-    "Opaque",
-    "Polynomial",
-    "Program",
-    "Rank",
-    "Scorer",
-    "Select",
-    "Sensor",
-    "Slice",
-    "Stack",
-    "Tree",
-    "Trees",
-    "Uplink",
-    "led",
-    "offsets_of",
-    "sensors_of_features",
-    "shifted",
-    "shifter_of",
-    "targets_of",
-]
+    "ARGMAX", "CODE_MAX", "FREE", "MARGIN", "MICRO", "MISSING", "THRESHOLD", "TOURNAMENT", "Acquire", "Affine",
+    "Answer", "Branch", "Candidate", "Column", "Costs", "Feature", "Forward", "Node", "Number", "OnColumns",
+    "Opaque", "Polynomial", "Program", "Rank", "Scorer", "Select", "Sensor", "Slice", "Stack", "Tree", "Trees",
+    "Uplink", "led", "offsets_of", "sensors_of_features", "shifted", "shifter_of", "targets_of",
+]  # fmt: skip
 
 MICRO = 1_000_000  # cost integers per unit of cost
 MISSING = -32768  # the code of a missing reading
@@ -100,7 +68,7 @@ THRESHOLD, MARGIN, ARGMAX, TOURNAMENT = "threshold", "margin", "argmax", "tourna
 Number = int | float  # an int in a program, a float in a draft
 
 
-# ---------------------------------------------------------------- sensors, features, uplink
+# ---------------------------------------------------------------- sensors, features, costs, uplink
 
 
 @record(frozen=True, slots=True)
@@ -120,12 +88,29 @@ class Sensor:
 
 
 @record(frozen=True, slots=True)
-class Uplink:
-    """The costs of one request to the HPC, in micro-units, and what the request carries."""
+class Costs:
+    """What a decision costs beside its sensors, in micro-units, each at least 0; ``cost.Meter`` adds them up.
+
+    The fields are in the order of the format, so a new one comes last.
+    """
 
     per_request: int = 0  # radio, for each request
     per_byte: int = 0  # radio, for each byte of a request
     cloud_per_request: int = 0  # the HPC, for each request
+
+    @property
+    def terms(self) -> dict[str, int]:
+        """Each cost by its name, in the order of the format."""
+        return {name: getattr(self, name) for name in self.__match_args__}
+
+
+FREE = Costs()
+
+
+@record(frozen=True, slots=True)
+class Uplink:
+    """What a request to the HPC carries."""
+
     request_bytes: int = 0  # length of a request
     features: tuple[int, ...] = ()  # features that a request carries, in this order
 
@@ -331,6 +316,7 @@ class Program:
     nodes: tuple[Node, ...]
     n_classes: int  # 0 in a program whose answers are values
     max_item_size: int = 1  # the largest item whose costs are defined
+    costs: Costs = FREE
 
     @cached
     def sensor_of(self) -> tuple[int, ...]:

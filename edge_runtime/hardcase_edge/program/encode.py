@@ -100,7 +100,7 @@ def encode(program: Program, *, is_draft: bool = False) -> dict[str, array]:  # 
         len(program.nodes),
         program.n_classes,
         program.max_item_size,
-        w.put("i64", (up.per_request, up.per_byte, up.cloud_per_request)),
+        w.put("i64", program.costs.terms.values()),
         up.request_bytes,
         w.put("i32", up.features),
         len(up.features),

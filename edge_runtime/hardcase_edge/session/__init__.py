@@ -9,7 +9,7 @@ the temperature is at most 20 degrees (an easy case) and otherwise forwards the 
 >>> program = Program(
 ...     features=(Feature("f32"),),
 ...     sensors=(Sensor(features=(0,), cost=(2_000_000,)),),
-...     uplink=Uplink(per_request=5_000_000, request_bytes=60, features=(0,)),
+...     uplink=Uplink(request_bytes=60, features=(0,)),
 ...     columns=(Column(0, Rank((20.0,))),),
 ...     scorers=(Trees((0,), (0,), (Tree(0, 1, (0,), (-CODE_MAX,), (True,), (), (-5, 5)),)),),
 ...     nodes=(
@@ -19,6 +19,7 @@ the temperature is at most 20 degrees (an easy case) and otherwise forwards the 
 ...         Answer(Slice(0, 0, 1), confidences=(8_000,)),
 ...     ),
 ...     n_classes=2,
+...     costs=Costs(per_request=5_000_000),
 ... )
 >>> session = Session(Machine(program), budget=10_000_000)
 >>> session.next_action()

@@ -124,10 +124,10 @@ def _check_sensors(p: Program) -> None:
         total += evaluate_polynomial(s.cost, p.max_item_size)
         n_bytes = _reading_bytes([p.features[f].dtype for f in s.features])
         need(n_bytes <= MAX_READING_BYTES, f"sensor {k} gives {n_bytes} bytes, at most {MAX_READING_BYTES} are allowed")
-    up = p.uplink
-    for amount in (up.per_request, up.per_byte, up.cloud_per_request):
-        need(type(amount) is int and 0 <= amount < SAFE, f"an uplink cost is {amount}; 0 to {SAFE - 1} are allowed")
-    total += Meter(p, p.max_item_size).request_cost
+    for name, amount in p.costs.terms.items():
+        ok = type(amount) is int and 0 <= amount < SAFE
+        need(ok, f"the cost {name} is {amount}; 0 to {SAFE - 1} are allowed")
+    total += Meter(p, p.max_item_size).total((), 1)
     need(total < SAFE, f"all costs together are {total}, too large to add safely")
 
 

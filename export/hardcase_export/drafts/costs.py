@@ -13,14 +13,14 @@ from typing import Any
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.limits import MAX_NAME
 
-__all__ = ["ORIGINS", "PLACEHOLDER", "Costs", "costs_of", "origin_words"]
+__all__ = ["ORIGINS", "PLACEHOLDER", "Origins", "costs_of", "origin_words"]
 
 PLACEHOLDER = "placeholder"
 ORIGINS = ("measured", "modelled", "declared", PLACEHOLDER)
 
 
 @dataclass(frozen=True, slots=True)
-class Costs:
+class Origins:
     """The origin of each cost.
 
     sensors : of every sensor, or by the name of a sensor
@@ -47,13 +47,13 @@ class Costs:
         return {"sensors": sensors, "uplink": self.uplink, "cloud": self.cloud}
 
 
-def costs_of(data: object, where: str) -> Costs:
+def costs_of(data: object, where: str) -> Origins:
     """The origins in these JSON values; keys that are not known are ignored.
 
     Raises
     ------
     InputError
-        They are not as ``Costs.to_json`` makes them; the message names the place.
+        They are not as ``Origins.to_json`` makes them; the message names the place.
     """
     if not isinstance(data, dict):
         raise InputError(f"{where} is {str(data)[:60]!r}, but a table of origins is expected; train again")
@@ -68,7 +68,7 @@ def costs_of(data: object, where: str) -> Costs:
     f0 = data.get("f0", [])
     if not isinstance(f0, list) or not all(isinstance(name, str) for name in f0):
         raise InputError(f"{where}: f0 is {str(f0)[:60]!r}, but names of sensors are expected; train again")
-    return Costs(of_sensors, uplink, cloud, tuple(f0))
+    return Origins(of_sensors, uplink, cloud, tuple(f0))
 
 
 def _origin(value: object, where: str) -> str:
@@ -77,10 +77,10 @@ def _origin(value: object, where: str) -> str:
     return str(value)
 
 
-def origin_words(costs: Costs, names: Collection[str]) -> str:
+def origin_words(costs: Origins, names: Collection[str]) -> str:
     """The origins in words, for a line.
 
-    >>> origin_words(Costs({"a": "measured"}, uplink="placeholder"), ["a", "b"])
+    >>> origin_words(Origins({"a": "measured"}, uplink="placeholder"), ["a", "b"])
     '1 of 2 sensors measured, 1 declared; radio placeholder, cloud declared'
     """
     counts = {origin: sum(costs.of_sensor(name) == origin for name in names) for origin in ORIGINS}

@@ -20,7 +20,7 @@ from hardcase_edge.more.batch.quality import ACCURACY, Figures, quality_from_jso
 from hardcase_edge.more.fronts.front import Candidates, Judged
 from hardcase_edge.program.limits import MAX_NAME
 
-from .costs import Costs, costs_of
+from .costs import Origins, costs_of
 
 __all__ = ["PARTS_RIGHT", "Front", "Point", "gaps_in", "read_front"]
 
@@ -69,7 +69,7 @@ class Front(Candidates[Point]):
 
     legacy: str = ""
     n_judged: int = 0
-    costs: Costs | None = None
+    costs: Origins | None = None
     is_joint: bool = False
 
 

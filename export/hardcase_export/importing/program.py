@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from hardcase_edge.program.definition import (
+    FREE,
     THRESHOLD,
     Acquire,
     Answer,
     Branch,
     Column,
+    Costs,
     Feature,
     Forward,
     Node,
@@ -89,22 +91,18 @@ def gated(
     n_classes: int,
     *,
     threshold: int = 0,
-    uplink: Uplink | None = None,
+    costs: Costs = FREE,
 ) -> Program:
     """A program with a two-class gate before a low-cost model: rows with gate scores above ``threshold`` are forwarded.
 
     The program buys the gate's sensors first, then those that the model still needs; a request carries all features.
-    ``uplink`` gives the three costs; its features and the length of a request are filled in.
+    ``costs`` are those beside the sensors'.
     """
     first, rest = _sensors(sensors, gate), _sensors(sensors, lpc)
     lpc = lpc.behind(len(gate.columns), len(gate.scorers))
     if gate.answer.scores.stop != 1:
         raise ValueError(f"a gate must have one score, but this one has {gate.answer.scores.stop}")
-    up = replace(
-        uplink or Uplink(),
-        request_bytes=request_bytes([f.dtype for f in features]),
-        features=tuple(range(len(features))),
-    )
+    up = Uplink(request_bytes([f.dtype for f in features]), tuple(range(len(features))))
     nodes = (
         Acquire(first, 1, 1),
         Branch(gate.answer.scores, THRESHOLD, (3, 2), threshold),
@@ -113,7 +111,7 @@ def gated(
         lpc.answer,
     )
     columns, scorers = gate.columns + lpc.columns, gate.scorers + lpc.scorers
-    return Program(tuple(features), tuple(sensors), up, columns, scorers, nodes, n_classes)
+    return Program(tuple(features), tuple(sensors), up, columns, scorers, nodes, n_classes, costs=costs)
 
 
 def _sensors(sensors: Sequence[Sensor], model: Parts) -> tuple[int, ...]:

@@ -224,10 +224,10 @@ def paths_of(outcomes: Sequence[Decision], sizes: NDArray[np.int64] | None = Non
 def mean_cost(priced: Priced, paths: Paths) -> float:
     """The mean cost of a decision, in the user's unit, at the costs of a program or of anything that has costs.
 
-    >>> from hardcase_edge.program.definition import Sensor, Uplink
+    >>> from hardcase_edge.program.definition import Costs, Sensor, Uplink
     >>> from types import SimpleNamespace
-    >>> costs = SimpleNamespace(sensors=(Sensor((0,), (2_000_000,)),), uplink=Uplink(per_request=4_000_000))
-    >>> mean_cost(costs, {(1, (0,), 0): 3, (1, (0,), 1): 1})
+    >>> costs, sensors = Costs(per_request=4_000_000), (Sensor((0,), (2_000_000,)),)
+    >>> mean_cost(SimpleNamespace(sensors=sensors, uplink=Uplink(), costs=costs), {(1, (0,), 0): 3, (1, (0,), 1): 1})
     3.0
     """
     meters = {size: Meter(priced, size) for size, _, _ in paths}

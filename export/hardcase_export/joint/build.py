@@ -20,9 +20,10 @@ from hardcase_edge.joint.machine import open_joint
 from hardcase_edge.joint.prove import JointReport, verify_joint
 from hardcase_edge.joint.session import JointDecision, JointMachine
 from hardcase_edge.program.cost import to_unit
+from hardcase_edge.program.definition import FREE, Costs
 from hardcase_edge.program.inner import DECODER
 
-from ..drafts.costs import Costs
+from ..drafts.costs import Origins
 from ..publish import check_out, publish_bytes
 from .atypical import Scored, with_scores
 from .decide import decide_rows
@@ -61,7 +62,7 @@ def export_chain(
     name: str, unit: str, max_parts: int, out: str | Path | None = None, key: bytes | None = None,
     weight_bits: int = 8, asking: Asking | None = None, hpc: str = "", n_golden: int = 6, golden_parts: int = 3,
     force: bool = False, target: str = "label", trained: dict[str, Any] | None = None, atypical: float | None = None,
-    costs: Costs | None = None,
+    costs: Costs = FREE, origins: Origins | None = None,
 ) -> ExportedChain:  # fmt: skip
     """Make a joint bundle of a chain, and write it.
 
@@ -73,7 +74,8 @@ def export_chain(
     asking, hpc : None and "": nothing is forwarded; otherwise the SHA-256 of the model in the cloud
     n_golden, golden_parts : golden items, and the most parts of one
     target : column of a CSV file that has the labels of parts
-    costs : where costs are from; None: nobody says
+    costs : in micro-units, those beside the sensors'
+    origins : where costs are from; None: nobody says
     atypical : share of the held-out parts at each Answer that count as atypical, whose confidence is lower; None: parts
         have no such score
 
@@ -93,6 +95,7 @@ def export_chain(
     integers = quantise_chain(
         model, np.concatenate(train), np.concatenate(features), max_parts=max_parts, weight_bits=weight_bits,
         asking=asking,
+        costs=costs,
     )  # fmt: skip
     report = verify_joint(integers.part, integers.joint)  # before anything runs it
     integers = replace(integers, joint=_with_tables(integers, valid, valid_labels))
@@ -106,7 +109,7 @@ def export_chain(
     pieces = [item[: min(golden_parts, max_parts)] for item in valid]
     manifest = _manifest(model, name, unit, hpc, measured, target, trained or {})
     manifest = replace(manifest, atypical=scored.branches, claims=manifest.claims | scored.claims)
-    manifest = manifest if costs is None else replace(manifest, claims=manifest.claims | {"costs": costs.to_json()})
+    manifest = manifest if origins is None else replace(manifest, claims=manifest.claims | {"costs": origins.to_json()})
     bundle = Bundle(
         manifest.to_json(), integers.part, (),
         joint=integers.joint, items=_golden(model, machine, pieces, n_golden),

@@ -26,6 +26,7 @@ from hardcase_edge.joint.definition import ANYTIME, COUNTS, FEATURES, MAX_GAP, C
 from hardcase_edge.program.cost import to_micro
 from hardcase_edge.program.definition import (
     CODE_MAX,
+    FREE,
     MARGIN,
     THRESHOLD,
     Acquire,
@@ -33,6 +34,7 @@ from hardcase_edge.program.definition import (
     Answer,
     Branch,
     Column,
+    Costs,
     Feature,
     Forward,
     Node,
@@ -61,9 +63,6 @@ class Asking:
     """Parts that are doubtful with both sensors go to the cloud: their margin is below ``margin``, in model units."""
 
     margin: float
-    per_request: float = 0.0  # in the user's unit
-    per_byte: float = 0.0
-    cloud_per_request: float = 0.0
     order: tuple[int, ...] = ()  # of the columns in a request; empty: as they are
 
 
@@ -78,7 +77,7 @@ class Integers:
 
 def quantise_chain(
     model: ChainModel, rows: np.ndarray, features: np.ndarray, *, max_parts: int, weight_bits: int = 8,
-    asking: Asking | None = None,
+    asking: Asking | None = None, costs: Costs = FREE,
 ) -> Integers:  # fmt: skip
     """The integers of a chain.
 
@@ -89,6 +88,7 @@ def quantise_chain(
     max_parts : the most parts of an item
     weight_bits : 8 or 16
     asking : None: nothing is forwarded
+    costs : those beside the sensors'; without ``asking`` nothing is charged for requests
 
     Raises
     ------
@@ -126,8 +126,9 @@ def quantise_chain(
         Sensor(tuple(range(a + b, a + b + n_inner)), (0,)),
     )
     part = Program(
-        tuple(fields), sensors, _uplink(asking, types), (*columns, *policy_columns), tuple(scorers), nodes, k
-    )
+        tuple(fields), sensors, _uplink(asking, types), (*columns, *policy_columns), tuple(scorers), nodes, k,
+        costs=FREE if asking is None else costs,
+    )  # fmt: skip
     chain = Chain(
         k,
         *(
@@ -230,8 +231,7 @@ def _nodes(
 def _uplink(asking: Asking | None, types: Sequence[str]) -> Uplink:
     if asking is None:
         return Uplink()
-    request, byte, cloud = (to_micro(x) for x in (asking.per_request, asking.per_byte, asking.cloud_per_request))
-    return Uplink(request, byte, cloud, request_bytes(types), asking.order or tuple(range(len(types))))
+    return Uplink(request_bytes(types), asking.order or tuple(range(len(types))))
 
 
 assert MAX_GAP > MOST_SCALE * 100

@@ -79,7 +79,7 @@ def mix_programs(cheap: Program, dear: Program, below: int) -> Program:
 
     Parameters
     ----------
-    cheap, dear : over the same features, sensors, uplink and classes; drafts, or programs of integers
+    cheap, dear : over the same features, sensors, uplink, costs and classes; drafts, or programs of integers
 
     Raises
     ------
@@ -90,7 +90,7 @@ def mix_programs(cheap: Program, dear: Program, below: int) -> Program:
 
 
 def _merge(cheap: Program, dear: Program, below: int) -> _Merged:
-    alike = ("features", "sensors", "uplink", "n_classes", "max_item_size")
+    alike = ("features", "sensors", "uplink", "n_classes", "max_item_size", "costs")
     odd = [name for name in alike if getattr(cheap, name) != getattr(dear, name)]
     if odd:
         raise NoMixError(f"the two points have other {odd[0]}")

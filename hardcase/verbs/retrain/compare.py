@@ -114,11 +114,7 @@ def _charged(each: Loaded, by: Loaded) -> Program:
     sensors = tuple(
         replace(s, cost=costs.get(name, s.cost)) for name, s in zip(each.manifest.sensors, program.sensors, strict=True)
     )
-    u = other.uplink
-    uplink = replace(
-        program.uplink, per_request=u.per_request, per_byte=u.per_byte, cloud_per_request=u.cloud_per_request
-    )
-    return replace(program, sensors=sensors, uplink=uplink)
+    return replace(program, sensors=sensors, costs=other.costs)
 
 
 def lines_of(figures: dict[str, Any]) -> list[str]:

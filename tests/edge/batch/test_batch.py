@@ -28,6 +28,7 @@ from hardcase_edge.program.definition import (
     Answer,
     Branch,
     Column,
+    Costs,
     Feature,
     Forward,
     Opaque,
@@ -151,7 +152,8 @@ def two_sensors(*nodes: Branch | Answer | Acquire | Forward) -> Program:
     return Program(
         features=(Feature("i32"), Feature("i32")),
         sensors=(Sensor((0,), (1_000_000,)), Sensor((1,), (2_000_000,))),
-        uplink=Uplink(4_000_000, features=(0, 1)),
+        uplink=Uplink(features=(0, 1)),
+        costs=Costs(4_000_000),
         columns=(Column(0, Affine(0, 1, 0, 0)), Column(1, Affine(0, 1, 0, 0))),
         scorers=(polynomial,),
         nodes=nodes,

@@ -17,6 +17,7 @@ from hardcase_edge.cli import main
 from hardcase_edge.device.device import Device, RuntimeConfig
 from hardcase_edge.device.parts import open_part_bank
 from hardcase_edge.link.wire import OK, Reply
+from hardcase_edge.program.definition import MICRO, Costs
 from hardcase_export.joint.build import export_chain
 from hardcase_export.joint.decide import decide_rows
 from hardcase_export.joint.model import decide_floats
@@ -28,7 +29,8 @@ ITEMS, _ = small_items(30)
 TRUTH = [decide_floats(MODEL, item).labels for item in ITEMS]
 PLAIN = export_chain(MODEL, ITEMS, ITEMS, TRUTH, name="codes", unit="ms", max_parts=6).data
 ASKING = export_chain(
-    MODEL, ITEMS, ITEMS, TRUTH, name="codes", unit="ms", max_parts=6, hpc="ab" * 32, asking=Asking(0.5, per_request=9.0)
+    MODEL, ITEMS, ITEMS, TRUTH, name="codes", unit="ms", max_parts=6, hpc="ab" * 32, asking=Asking(0.5),
+    costs=Costs(9 * MICRO),
 ).data  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from hardcase_edge.errors import SessionError
 from hardcase_edge.joint.machine import open_joint
 from hardcase_edge.joint.session import JointMachine, NeedParts, NeedReplies
 from hardcase_edge.kernel.machine import has_kernel
+from hardcase_edge.program.definition import MICRO, Costs
 from hardcase_export.joint.decide import decide_rows
 from hardcase_export.joint.quantise import Asking, quantise_chain
 from tests.helpers.attack.items import hostile_calls
@@ -31,7 +32,7 @@ ITEM = next(item for item in ITEMS if len(item) == 4)
 @pytest.fixture
 def machine() -> JointMachine:
     rows, features = np.concatenate(ITEMS), np.ones((3, 11))
-    made = quantise_chain(MODEL, rows, features, max_parts=6, asking=Asking(9.0, per_request=2.0))
+    made = quantise_chain(MODEL, rows, features, max_parts=6, asking=Asking(9.0), costs=Costs(2 * MICRO))
     return open_joint(made.part, made.joint)
 
 

@@ -29,6 +29,7 @@ from hardcase_edge.program.definition import (
     Acquire,
     Answer,
     Column,
+    Costs,
     Feature,
     Forward,
     Opaque,
@@ -287,10 +288,11 @@ REPLIES = [
 @pytest.mark.parametrize("name", [PYTHON, pytest.param(KERNEL, marks=needs_kernel)])
 @pytest.mark.parametrize(("reply", "error"), REPLIES, ids=map(str, range(len(REPLIES))))
 def test_a_reply_of_any_shape_is_taken_or_refused_in_one_line(name: str, reply: Any, error: type | None) -> None:
-    sensor, up = Sensor((0,), (1,)), Uplink(1, 0, 0, request_bytes(["f32"]), (0,))
+    sensor, up = Sensor((0,), (1,)), Uplink(request_bytes(["f32"]), (0,))
     program = Program(
-        (Feature("f32"),), (sensor,), up, (), (Trees((), (0, 0), ()),), (Forward((0,), 1), Answer(Slice(0, 0, 2))), 2
-    )
+        (Feature("f32"),), (sensor,), up, (), (Trees((), (0, 0), ()),), (Forward((0,), 1), Answer(Slice(0, 0, 2))), 2,
+        costs=Costs(1),
+    )  # fmt: skip
     machine = open_machine(program, name)
     for answer in [lambda: decide(machine, [1.0], reply), lambda: step(machine, reply)]:
         if error is None:

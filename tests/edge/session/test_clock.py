@@ -13,7 +13,7 @@ from hardcase_edge.errors import SessionError
 from hardcase_edge.kernel.machine import decide as decide_row
 from hardcase_edge.kernel.machine import open_machine
 from hardcase_edge.program.cost import Meter
-from hardcase_edge.program.definition import Acquire, Answer, Forward, Polynomial, Program, Sensor, Slice, Uplink
+from hardcase_edge.program.definition import Acquire, Answer, Costs, Forward, Polynomial, Program, Sensor, Slice, Uplink
 from hardcase_edge.program.readings import request_bytes
 from hardcase_edge.session.session import Decision, Machine, NeedSensors, Session
 from hardcase_edge.verifier.verify import verify
@@ -136,7 +136,7 @@ def test_a_request_that_no_longer_fits_after_its_readings_is_not_sent() -> None:
     length = request_bytes(["f32", "f32"])
     forward = Program(
         features=program.features, sensors=(Sensor((0,), (10,)), Sensor((1,), (10,))),
-        uplink=Uplink(100, 0, 0, length, (0, 1)), columns=(),
+        uplink=Uplink(length, (0, 1)), costs=Costs(100), columns=(),
         scorers=(Polynomial((), (), 1, ((0,),), ((1,), (0,)), (0, 0)),),
         nodes=(Forward((0, 1), 1), Answer(Slice(0, 0, 2), confidences=(9,))), n_classes=2,
     )  # fmt: skip

@@ -22,6 +22,7 @@ from hardcase_edge.program.definition import (
     Answer,
     Branch,
     Column,
+    Costs,
     Feature,
     Forward,
     Polynomial,
@@ -195,7 +196,8 @@ def small(nullable: bool = False) -> Any:
     program = Program(
         features=(Feature("f64", nullable), Feature("i32")),
         sensors=(Sensor((0,), (10,)), Sensor((1,), (5,))),
-        uplink=Uplink(100, 0, 0, request_bytes(["f64", "i32"]), (0, 1)),
+        uplink=Uplink(request_bytes(["f64", "i32"]), (0, 1)),
+        costs=Costs(100),
         columns=(),
         scorers=(answer,),
         nodes=(Acquire((0,), 1, 2), Forward((0, 1), 2), Answer(Slice(0, 0, 2), confidences=(9,))),

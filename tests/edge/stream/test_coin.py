@@ -117,7 +117,7 @@ def _column(program, rule):
     ("change", "complaint"),
     [
         (lambda p: replace(p, sensors=(*p.sensors[:2], Sensor((5,), (1,)))), "the inner sensor 'coin' has a cost"),
-        (lambda p: replace(p, uplink=Uplink(1, 1, 1, 60, (5,))), "would carry the inner sensor 'coin'"),
+        (lambda p: replace(p, uplink=Uplink(60, (5,))), "would carry the inner sensor 'coin'"),
         (lambda p: replace(p, features=(*p.features[:5], Feature("i32"))), "does not give one nullable i32"),
         (lambda p: replace(p, features=(*p.features[:5], Feature("f32", nullable=True))), "does not give one nullable"),
         (lambda p: _column(p, Rank((-1,))), "does not compare coin.draw with one whole number"),

@@ -38,7 +38,7 @@ from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.bundle.value import Value
 from hardcase_edge.errors import BundleError, InputError
 from hardcase_edge.more.batch.scores import scores_of
-from hardcase_edge.program.definition import Opaque, Rank, Stack, Trees, Uplink
+from hardcase_edge.program.definition import Costs, Opaque, Rank, Stack, Trees
 from hardcase_edge.program.readings import I32_MAX, normalise
 from hardcase_edge.session.session import CLOUD, LOCAL, Machine
 from hardcase_edge.verifier.verify import verify
@@ -528,7 +528,7 @@ def test_a_model_can_be_a_gate_before_another() -> None:
         read_model(GradientBoostingClassifier(n_estimators=5, random_state=0).fit(X, hard)), layout, n_check=N
     )
     lpc = import_parts(read_model(fitted(CLASSIFIERS["histogram"])), layout, n_check=N)  # the gate's types serve both
-    program = gated(layout.features, layout.sensors, gate.parts, lpc.parts, 2, uplink=Uplink(per_request=7))
+    program = gated(layout.features, layout.sensors, gate.parts, lpc.parts, 2, costs=Costs(per_request=7))
     verify(program)
     assert not any(isinstance(s, Opaque) for s in program.scorers)
     machine = Machine(program)

@@ -19,7 +19,7 @@ from hardcase_edge.joint.definition import ANYTIME, ONE_SHOT
 from hardcase_edge.joint.machine import open_joint
 from hardcase_edge.joint.session import JointDecision
 from hardcase_edge.kernel.machine import has_kernel
-from hardcase_edge.program.definition import Answer, Branch
+from hardcase_edge.program.definition import MICRO, Answer, Branch, Costs
 from hardcase_export.joint.build import export_chain
 from hardcase_export.joint.decide import decide_rows
 from hardcase_export.joint.model import decide_floats
@@ -32,7 +32,7 @@ FAR = [item * np.where(np.arange(item.shape[1]) < 3, 4, 1) for item in FRESH]  #
 SETTINGS: dict[str, dict[str, Any]] = {
     ONE_SHOT: {},
     ANYTIME: {},
-    "asking": {"hpc": "ab" * 32, "asking": Asking(0.5, per_request=9.0)},
+    "asking": {"hpc": "ab" * 32, "asking": Asking(0.5), "costs": Costs(9 * MICRO)},
 }
 
 

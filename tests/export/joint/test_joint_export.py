@@ -13,6 +13,7 @@ from hardcase_edge.bundle.load import load_bundle, load_bytes
 from hardcase_edge.errors import InputError
 from hardcase_edge.joint.definition import ANYTIME, FEATURES, ONE_SHOT
 from hardcase_edge.joint.machine import open_joint
+from hardcase_edge.program.definition import MICRO, Costs
 from hardcase_export.joint.build import export_chain
 from hardcase_export.joint.decide import decide_rows
 from hardcase_export.joint.model import MOST_ROUNDS, ChainModel, decide_floats
@@ -151,7 +152,7 @@ def test_doubtful_parts_ask_and_their_neighbours_profit() -> None:
     model = small_chain()
     made = export_chain(
         model, ITEMS, ITEMS, labels_of(model), name="codes", unit="ms", max_parts=6, hpc="ab" * 32,
-        asking=Asking(1e9, per_request=2.0),
+        asking=Asking(1e9), costs=Costs(2 * MICRO),
     )  # fmt: skip
     cases = load_bytes(made.data, allow_joint=True).bundle.items
     fixed = [(c, p) for c in cases for p, d in enumerate(c.expected.parts) if d.route == "cloud"]

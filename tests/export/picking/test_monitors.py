@@ -31,7 +31,7 @@ def make_program() -> Program:
     return Program(
         features=(Feature("f32"),) * 4,
         sensors=tuple(Sensor((k,), (MICRO,)) for k in range(4)),
-        uplink=Uplink(per_request=0, per_byte=0, request_bytes=0, features=()),
+        uplink=Uplink(),
         columns=(Column(0, affine), Column(1, affine)),
         scorers=tuple(Polynomial((k,), (0,), 1, ((0,),), ((1,),), (0,)) for k in range(2)),
         nodes=(

@@ -29,6 +29,7 @@ from hardcase_edge.program.definition import (
     Answer,
     Branch,
     Column,
+    Costs,
     Feature,
     Forward,
     Polynomial,
@@ -88,7 +89,7 @@ def ask(id_: int, readings: tuple[Reading, ...], sha256: str, deadline_ms: int =
 
 def half_forwarding(sha256: str) -> Loaded:
     """A bundle that reads sensor a; where it is above 0 it forwards (sensor b too), else answers class 2."""
-    uplink = Uplink(100_000_000, 20_000, 0, request_bytes(DTYPES), (0, 1))
+    uplink = Uplink(request_bytes(DTYPES), (0, 1))
     program = Program(
         features=(Feature("f32"), Feature("f32")),
         sensors=(Sensor((0,), (1_000_000,)), Sensor((1,), (2_000_000,))),
@@ -106,6 +107,7 @@ def half_forwarding(sha256: str) -> Loaded:
             Answer(Slice(1, 0, 3)),
         ),
         n_classes=N_CLASSES,
+        costs=Costs(100_000_000, 20_000),
     )
     manifest = Manifest(
         name="half", unit="mJ", features=("x0", "x1"), sensors=("a", "b"), classes=("red", "green", "blue"), hpc=sha256

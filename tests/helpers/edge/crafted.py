@@ -17,6 +17,7 @@ from hardcase_edge.program.definition import (
     Branch,
     Candidate,
     Column,
+    Costs,
     Feature,
     Forward,
     Node,
@@ -250,9 +251,9 @@ def bought_one_by_one(n: int) -> Program:
 def forward_of_all(n: int) -> Program:
     """A request with n readings, no reply."""
     p = features_of_one_sensor(n)
-    uplink = Uplink(1, 0, 0, request_bytes(["f32"] * n), tuple(range(n)))
+    uplink = Uplink(request_bytes(["f32"] * n), tuple(range(n)))
     nodes = (Forward((0,), 1), END)
-    return Program(p.features, p.sensors, uplink, (), p.scorers, nodes, 0)
+    return Program(p.features, p.sensors, uplink, (), p.scorers, nodes, 0, costs=Costs(1))
 
 
 def terms(degree: int) -> Callable[[int], Program]:

@@ -15,6 +15,7 @@ from hardcase_edge.program.definition import (
     Answer,
     Branch,
     Column,
+    Costs,
     Feature,
     Forward,
     Polynomial,
@@ -56,8 +57,8 @@ def out_of_order() -> tuple[Program, Joint]:
         Acquire((0,), 1, 1), Branch(score, "threshold", (2, 3), threshold=1), Forward((1,), 4), Forward((), 4),
         Acquire((2,), 5, 5), Answer(score),
     )  # fmt: skip
-    up = Uplink(1_000_000, 0, 0, request_bytes(["f32"]), (0,))
-    return replace(part, nodes=nodes, uplink=up), replace(joint, waits=(Wait(4, score),))
+    up = Uplink(request_bytes(["f32"]), (0,))
+    return replace(part, nodes=nodes, uplink=up, costs=Costs(1_000_000)), replace(joint, waits=(Wait(4, score),))
 
 
 def bundle_of_items(part: Program, joint: Joint, items: tuple[JointCase, ...] = ()) -> bytes:

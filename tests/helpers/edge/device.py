@@ -31,7 +31,7 @@ from hardcase_edge.link.wire import (
     request_topic,
     unpack_request,
 )
-from hardcase_edge.program.definition import MICRO, Feature, Program, Sensor, Uplink
+from hardcase_edge.program.definition import MICRO, Costs, Feature, Program, Sensor, Uplink
 from hardcase_edge.program.readings import Reading, request_bytes
 
 HPC = bytes(range(32))
@@ -48,7 +48,8 @@ def make_program() -> Program:
         toy.make_program(),
         features=tuple(Feature("f32", nullable=k == 4) for k in range(5)),
         sensors=(Sensor((0,), (MICRO,)), Sensor((1, 2, 3, 4), (10 * MICRO,))),
-        uplink=Uplink(per_request=100 * MICRO, per_byte=MICRO, request_bytes=REQUEST_BYTES, features=(0, 1, 2, 3, 4)),
+        uplink=Uplink(REQUEST_BYTES, (0, 1, 2, 3, 4)),
+        costs=Costs(per_request=100 * MICRO, per_byte=MICRO),
     )
 
 

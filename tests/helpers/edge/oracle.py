@@ -151,8 +151,8 @@ class Case:
         return sum(c * self.size**k for k, c in enumerate(polynomial))
 
     def request(self) -> int:
-        up = self.program.uplink
-        return up.per_request + up.per_byte * up.request_bytes + up.cloud_per_request
+        costs, n_bytes = self.program.costs, self.program.uplink.request_bytes
+        return costs.per_request + costs.per_byte * n_bytes + costs.cloud_per_request
 
     def fits(self, more: int) -> bool:
         return self.budget is None or self.spent + more <= self.budget

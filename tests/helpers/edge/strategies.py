@@ -24,6 +24,7 @@ from hardcase_edge.program.definition import (
     Branch,
     Candidate,
     Column,
+    Costs,
     Feature,
     Forward,
     Node,
@@ -72,13 +73,14 @@ def random_program(seed: int, size: int = 3, with_opaque: bool = False) -> Progr
     sensors = _sensors(rng, len(features))
     carried = rng.sample(range(len(features)), rng.randint(0, len(features)))
     length = request_bytes([features[f].dtype for f in carried]) if carried else 0
-    uplink = Uplink(rng.randint(0, 10**6), rng.randint(0, 100), rng.choice([0, 7]), length, tuple(carried))
+    uplink = Uplink(length, tuple(carried))
+    costs = Costs(rng.randint(0, 10**6), rng.randint(0, 100), rng.choice([0, 7]))
     columns = tuple(
         Column(f, _affine(rng) if rng.random() < 0.4 else _rank(rng, features[f].dtype))
         for f in range(len(features))
         for _ in range(rng.randint(0, 2))
     )
-    shell = Program(features, sensors, uplink, columns, (), (), n_classes, rng.choice([1, 1, 9, 1000]))
+    shell = Program(features, sensors, uplink, columns, (), (), n_classes, rng.choice([1, 1, 9, 1000]), costs)
     scorers: list[Scorer] = [_constant(rng, max(2, n_classes))]
     for _ in range(rng.randint(1, 2 + size)):
         scorers.append(_scorer(rng, shell, scorers))

@@ -27,6 +27,7 @@ from hardcase_edge.program.definition import (
     Answer,
     Branch,
     Column,
+    Costs,
     Feature,
     Forward,
     Polynomial,
@@ -46,7 +47,8 @@ from hardcase_export.to_onnx.hpc import export_hpc
 N_FEATURES, N_CLASSES = 6, 3
 FEATURES = tuple(Feature("f32", nullable=k == 5) for k in range(N_FEATURES))
 SENSORS = (Sensor((0, 1), (10 * MICRO,)), Sensor((2, 3), (20 * MICRO,)), Sensor((4, 5), (40 * MICRO,)))
-UPLINK = Uplink(100 * MICRO, MICRO // 50, 0, request_bytes(["f32"] * N_FEATURES), tuple(range(N_FEATURES)))
+COSTS = Costs(100 * MICRO, MICRO // 50)
+UPLINK = Uplink(request_bytes(["f32"] * N_FEATURES), tuple(range(N_FEATURES)))
 MANIFEST = Manifest(
     name="three blobs",
     unit="mJ",
@@ -140,7 +142,7 @@ def cascade_draft(threshold: float = 0.35) -> Program:
         Forward((0, 1, 2), 4),
         Answer(part, margins=(0.1, 0.2, 0.4), confidences=(5000, 7000, 8000, 9500)),
     )
-    return Program(FEATURES, SENSORS, UPLINK, columns, (trees,), nodes, N_CLASSES)
+    return Program(FEATURES, SENSORS, UPLINK, columns, (trees,), nodes, N_CLASSES, costs=COSTS)
 
 
 def static_draft(sensors: tuple[int, ...] = (2,)) -> Program:
@@ -148,7 +150,7 @@ def static_draft(sensors: tuple[int, ...] = (2,)) -> Program:
     features = tuple(f for s in sensors for f in SENSORS[s].features)
     columns, trees = trees_over(features, 8)
     nodes = (Acquire(sensors, 1, 1), Answer(Slice(0, 0, N_CLASSES)))
-    return Program(FEATURES, SENSORS, UPLINK, columns, (trees,), nodes, N_CLASSES)
+    return Program(FEATURES, SENSORS, UPLINK, columns, (trees,), nodes, N_CLASSES, costs=COSTS)
 
 
 def linear_draft(weight_bits: int = 16) -> Program:
@@ -166,7 +168,7 @@ def linear_draft(weight_bits: int = 16) -> Program:
         weight_bits=weight_bits,
     )
     nodes = (Acquire((0, 1), 1, 1), Answer(Slice(0, 0, N_CLASSES)))
-    return Program(FEATURES, SENSORS, UPLINK, columns, (scorer,), nodes, N_CLASSES)
+    return Program(FEATURES, SENSORS, UPLINK, columns, (scorer,), nodes, N_CLASSES, costs=COSTS)
 
 
 def square_draft() -> Program:
@@ -177,7 +179,7 @@ def square_draft() -> Program:
     weights = tuple(tuple(row) for row in rng.normal(size=(N_CLASSES, len(terms))).tolist())
     scorer = Polynomial((0, 1, 2, 3), (0,) * 4, 32, terms, weights, (0.0,) * N_CLASSES)
     nodes = (Acquire((0, 1), 1, 1), Answer(Slice(0, 0, N_CLASSES)))
-    return Program(FEATURES, SENSORS, UPLINK, columns, (scorer,), nodes, N_CLASSES)
+    return Program(FEATURES, SENSORS, UPLINK, columns, (scorer,), nodes, N_CLASSES, costs=COSTS)
 
 
 def make_build(folder: Path) -> Path:

@@ -28,6 +28,7 @@ from hardcase_edge.program.definition import (
     Answer,
     Branch,
     Column,
+    Costs,
     Feature,
     Forward,
     Polynomial,
@@ -46,7 +47,8 @@ from tests.helpers.export.builds import as_ensemble
 N = 4
 FEATURES = tuple(Feature("f32", nullable=k == 3) for k in range(N))
 SENSORS = (Sensor((0, 1), (10 * MICRO,)), Sensor((2, 3), (40 * MICRO,)))
-UPLINK = Uplink(100 * MICRO, 0, 0, request_bytes(["f32"] * N), tuple(range(N)))
+COSTS = Costs(100 * MICRO)
+UPLINK = Uplink(request_bytes(["f32"] * N), tuple(range(N)))
 OFFSET = 300.0
 STEPS = steps_for(OFFSET + 40)
 R2 = Quality("r2", "R2")
@@ -103,7 +105,7 @@ def cascade_draft(threshold: float = 1.0) -> Program:
         Forward((0, 1), 4),
         Answer(value, "value", (), (2_000,)),
     )
-    return Program(FEATURES, SENSORS, UPLINK, columns, (trees,), nodes, 0)
+    return Program(FEATURES, SENSORS, UPLINK, columns, (trees,), nodes, 0, costs=COSTS)
 
 
 @cache
@@ -135,7 +137,7 @@ def mixed_draft() -> Program:
         Answer(Slice(3, 0, 1), "value"),
     )
     scorers = (trees, linear, whole, stack)
-    return Program(FEATURES, SENSORS, UPLINK, near + linear_columns, scorers, nodes, 0)
+    return Program(FEATURES, SENSORS, UPLINK, near + linear_columns, scorers, nodes, 0, costs=COSTS)
 
 
 DRAFTS = {"cascade": cascade_draft, "mixed": mixed_draft}

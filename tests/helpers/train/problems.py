@@ -13,7 +13,7 @@ import pytest
 
 from hardcase.cli import main
 from hardcase_edge.more.fronts.front import Judged
-from hardcase_edge.program.definition import MICRO, Feature, Sensor, Uplink
+from hardcase_edge.program.definition import MICRO, Costs, Feature, Sensor, Uplink
 from hardcase_edge.program.readings import request_bytes
 from hardcase_train.data.problem import Problem, Rows
 from hardcase_train.policy.front import Point
@@ -78,7 +78,8 @@ def make_problem(
     return Problem(
         features=features,
         sensors=tuple(Sensor((2 * s, 2 * s + 1), (cost * MICRO,)) for s, cost in enumerate((1, 5, 20))),
-        uplink=Uplink(30 * MICRO, MICRO // 50, MICRO, request_bytes([f.dtype for f in features]), tuple(range(6))),
+        uplink=Uplink(request_bytes([f.dtype for f in features]), tuple(range(6))),
+        costs=Costs(30 * MICRO, MICRO // 50, MICRO),
         n_classes=n_classes,
         train=parts[0],
         valid=parts[1],

@@ -10,18 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hardcase_edge.program.cost import Meter, to_unit
-from hardcase_edge.program.definition import MICRO, Sensor, Uplink
+from hardcase_edge.program.definition import MICRO, Costs, Sensor, Uplink
 from hardcase_train.data.problem import Problem
 from tests.helpers.train.problems import make_problem
 
 
-def problem_of(*costs: tuple[int, ...], **uplink: int) -> Problem:
+def problem_of(*costs: tuple[int, ...], **beside: int) -> Problem:
     """A problem with a sensor for each polynomial of costs, in micro-units; requests carry the first one's reading."""
     sensors = tuple(Sensor((k,), cost) for k, cost in enumerate(costs))
     plain = make_problem()
     return replace(
-        plain, features=plain.features[: len(costs)], sensors=sensors, uplink=Uplink(features=(0,), **uplink)
-    )
+        plain, features=plain.features[: len(costs)], sensors=sensors, uplink=Uplink(features=(0,)),
+        costs=Costs(**beside),
+    )  # fmt: skip
 
 
 def test_a_sensor_costs_what_its_polynomial_says_of_the_items_size() -> None:

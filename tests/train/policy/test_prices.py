@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hardcase_edge.more.fronts.front import Judged
-from hardcase_edge.program.definition import Candidate, Node, Program, Select, Sensor
+from hardcase_edge.program.definition import Candidate, Costs, Node, Program, Select, Sensor
 from hardcase_train.data.problem import Problem
 from hardcase_train.methods import METHODS
 from hardcase_train.policy.front import Point
@@ -25,10 +25,8 @@ PRICED = {"forward_price", "price", "gamma", "budget", "path_costs"}  # paramete
 def in_units(problem: Problem, times: int) -> Problem:
     """The same problem, all costs so many times as large."""
     sensors = tuple(Sensor(s.features, tuple(times * c for c in s.cost)) for s in problem.sensors)
-    up = problem.uplink
-    uplink = replace(up, per_request=times * up.per_request, per_byte=times * up.per_byte,
-                     cloud_per_request=times * up.cloud_per_request)  # fmt: skip
-    return replace(problem, sensors=sensors, uplink=uplink)
+    costs = Costs(*(times * amount for amount in problem.costs.terms.values()))
+    return replace(problem, sensors=sensors, costs=costs)
 
 
 @given(st.integers(2, 40), st.floats(1e-6, 1.0), st.floats(1.001, 1e6))

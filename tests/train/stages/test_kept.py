@@ -79,7 +79,7 @@ def test_a_budget_that_binds_nothing_changes_nothing(method: str) -> None:
 
 def test_forwards_that_fit_the_budget_stay() -> None:
     problem = make_problem(effort=BRIEF)
-    problem = replace(problem, uplink=replace(problem.uplink, per_request=0))
+    problem = replace(problem, costs=replace(problem.costs, per_request=0))
     points = made("dag", limited(problem, budget=problem.forward_cost), 1)
     assert max(p.valid.forward_rate for p in points) > 0
     assert max(map(worst, points)) == to_micro(problem.forward_cost)
@@ -201,7 +201,7 @@ def test_any_limit_gives_a_size(max_bytes: int, max_ms: float, n_classes: int, f
 )
 def test_thresholds_forward_at_most_the_share(method: str, share: float) -> None:
     problem = make_problem(n=400, effort=BRIEF)
-    problem = limited(replace(problem, uplink=replace(problem.uplink, per_request=0)), max_forward=share)
+    problem = limited(replace(problem, costs=replace(problem.costs, per_request=0)), max_forward=share)
     points, keeper = made(method, problem), Keeper(problem)
     kept = keeper.kept(points)
     assert kept if method == "adapt-gbrt" else kept == points

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hardcase_edge.program.definition import MICRO, Feature, Sensor, Uplink
+from hardcase_edge.program.definition import MICRO, Costs, Feature, Sensor, Uplink
 from hardcase_train.data.problem import Problem, Rows
 from hardcase_train.methods.adapt.gbrt import AdaptGBRT
 from hardcase_train.policy.selection import Judge
@@ -33,8 +33,8 @@ def wide(monkeypatch: pytest.MonkeyPatch) -> Problem:
     parts = (np.arange(k, k + 200) for k in (0, 200, 400))
     train, valid, test = (Rows(X[rows], y[rows], p[rows], rows) for rows in parts)
     sensors = tuple(Sensor((s,), (MICRO,)) for s in range(20))
-    uplink = Uplink(5 * MICRO, 0, 0, 80, tuple(range(20)))
-    return Problem((Feature("f32"),) * 20, sensors, uplink, 2, train, valid, test, effort=BRIEF)
+    uplink = Uplink(80, tuple(range(20)))
+    return Problem((Feature("f32"),) * 20, sensors, uplink, 2, train, valid, test, effort=BRIEF, costs=Costs(5 * MICRO))
 
 
 def test_the_sensors_that_say_something_are_kept_and_most_others_are_not(wide: Problem) -> None:

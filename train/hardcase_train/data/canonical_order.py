@@ -63,7 +63,7 @@ class Order:
         columns = tuple(replace(c, feature=self.features[c.feature]) for c in program.columns)
         nodes = tuple(self._renumbered(node) for node in program.nodes)
         program = replace(program, columns=columns, nodes=nodes)
-        return replace(program, features=p.features, sensors=p.sensors, uplink=p.uplink)
+        return replace(program, features=p.features, sensors=p.sensors, uplink=p.uplink, costs=p.costs)
 
     def _renumbered(self, node: Node) -> Node:
         if isinstance(node, Acquire | Forward):

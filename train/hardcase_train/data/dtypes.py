@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from hardcase_edge.errors import InputError, ProgramError
-from hardcase_edge.program.definition import Answer, Feature, Forward, Program, Sensor, Slice, Trees, Uplink
+from hardcase_edge.program.definition import Answer, Costs, Feature, Forward, Program, Sensor, Slice, Trees, Uplink
 from hardcase_edge.verifier.verify import verify
 
 __all__ = ["check_declared", "declared", "held"]
@@ -69,11 +69,11 @@ def held(X: np.ndarray, features: Sequence[Feature]) -> np.ndarray:
 
 
 def check_declared(
-    features: Sequence[Feature], sensors: Sequence[Sensor], uplink: Uplink, max_item_size: int = 1
+    features: Sequence[Feature], sensors: Sequence[Sensor], uplink: Uplink, costs: Costs, max_item_size: int = 1
 ) -> None:
-    """Check, before hours of training, that a program could declare these features, sensors and uplink.
+    """Check, before hours of training, that a program could declare these features, sensors, uplink and costs.
 
-    Costs are those of items up to ``max_item_size``.
+    Costs of sensors are those of items up to ``max_item_size``.
 
     Raises
     ------
@@ -82,6 +82,7 @@ def check_declared(
     """
     nodes = (Forward(tuple(range(len(sensors))), 1), Answer(Slice(0, 0, 1)))
     try:
-        verify(Program(tuple(features), tuple(sensors), uplink, (), (Trees((), (0,), ()),), nodes, 2, max_item_size))
+        scorers = (Trees((), (0,), ()),)
+        verify(Program(tuple(features), tuple(sensors), uplink, (), scorers, nodes, 2, max_item_size, costs))
     except ProgramError as error:
         raise InputError(f"no device could run what is trained on this data: {error}") from error

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils import check_array
 
 from hardcase_edge.program.cost import to_micro
-from hardcase_edge.program.definition import Sensor, Uplink
+from hardcase_edge.program.definition import Costs, Sensor, Uplink
 from hardcase_edge.program.readings import request_bytes
 
 from ..settings.amounts import MAX_COST, check_choice
@@ -99,13 +99,13 @@ def make_problem(
     y = (y - unit[0]) / unit[1] if not n_classes else y
     features = declared(X, split == 0, has_whole=False)
     X = held(X, features)
+    request = Costs(per_request=to_micro(_amount("forward_cost", forward_cost)))
     uplink = Uplink(
-        per_request=to_micro(_amount("forward_cost", forward_cost)),
         request_bytes=request_bytes([f.dtype for f in features]),
         features=tuple(range(len(features))),
     )
     sensor_groups = _sensors(len(features), sensors, costs)
-    check_declared(features, sensor_groups, uplink)
+    check_declared(features, sensor_groups, uplink, request)
     train, valid, test = (
         Rows(
             X[rows],
@@ -118,7 +118,7 @@ def make_problem(
         for rows in (np.flatnonzero(split == k) for k in range(3))
     )
     parts = (features, sensor_groups, uplink, n_classes, train, valid, test, seed)
-    return Problem(*parts, size_name=size, effort=effort, value_unit=unit)
+    return Problem(*parts, size_name=size, effort=effort, value_unit=unit, costs=request)
 
 
 def _of_groups(group: np.ndarray, y: np.ndarray, seed: int) -> np.ndarray:

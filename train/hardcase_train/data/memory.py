@@ -33,7 +33,7 @@ def with_memory(problem: Problem, bought: Subset, watched: Sequence[int]) -> tup
     sensor = Sensor(tuple(range(n, n + len(own))), (0,))
     program = Program(
         (*problem.features, *own), (*problem.sensors, sensor), problem.uplink, (), (), (), problem.n_classes,
-        problem.max_item_size,
+        problem.max_item_size, problem.costs,
     )  # fmt: skip
     return program, layout
 

@@ -12,7 +12,7 @@ import numpy as np
 from hardcase_edge.errors import InputError
 from hardcase_edge.more.batch.quality import ACCURACY, Quality
 from hardcase_edge.program.cost import Meter, to_unit
-from hardcase_edge.program.definition import MICRO, Feature, Sensor, Uplink, sensors_of_features
+from hardcase_edge.program.definition import FREE, MICRO, Costs, Feature, Sensor, Uplink, sensors_of_features
 from hardcase_edge.program.kinds import RANK, Kind, kind_of
 
 from ..settings.config import NO_LIMITS, IndexSettings, PolicyLimits
@@ -130,14 +130,15 @@ class Problem:
     kept : the sensors that policies may read before they forward (``stages.screening``); None: all
     index : settings of methods that index sensor sets by size and budget
     max_item_size : the largest item whose costs are defined; 1 if items have no sizes
+    costs : those beside the sensors'
     limits : what every policy keeps; methods ask ``is_affordable`` about its budget
     errors : (n_classes, n_classes) loss of answer a to a case of class y, as learners and cuts see it
         (``error_costs``); None: each error counts 1
 
     >>> sensors = Sensor((0, 1), (2_000_000,)), Sensor((2,), (3_000_000,))
     >>> rows = Rows(np.zeros((2, 3)), np.array([0, 1]), np.full((2, 2), 0.5), np.arange(2))
-    >>> uplink = Uplink(per_request=10_000_000, features=(0, 1))
-    >>> problem = Problem((Feature("f32"),) * 3, sensors, uplink, 2, rows, rows, rows)
+    >>> uplink, costs = Uplink(features=(0, 1)), Costs(per_request=10_000_000)
+    >>> problem = Problem((Feature("f32"),) * 3, sensors, uplink, 2, rows, rows, rows, costs=costs)
     >>> problem.sensor_costs().tolist(), problem.forward_cost
     ([2.0, 3.0], 12.0)
     """
@@ -160,6 +161,7 @@ class Problem:
     max_item_size: int = 1
     index: IndexSettings = field(default_factory=IndexSettings)
     limits: PolicyLimits = NO_LIMITS
+    costs: Costs = FREE
 
     @property
     def is_ordered(self) -> bool:
@@ -305,7 +307,8 @@ class Problem:
         for k, s in enumerate(sets):
             is_in[list(s), k] = 1
         bought = np.array([meter.sensor_costs for meter in meters], dtype=np.int64) @ is_in
-        return np.asarray((bought + requests * meters[0].request_cost)[row] / MICRO)
+        whole = bought + np.array([[meter.total((), requests)] for meter in meters], dtype=np.int64)
+        return np.asarray(whole[row] / MICRO)
 
     @property
     def forward_cost(self) -> float:

@@ -93,8 +93,9 @@ def joint(policies: Sequence[Policy]) -> tuple[Program, list[tuple[Node, ...]]]:
 def policy_of(problem: Problem, parts: Sequence[Part], nodes: Sequence[Node]) -> Policy:
     """A policy for this problem."""
     bare = Program(
-        problem.features, problem.sensors, problem.uplink, (), (), (), problem.n_classes, problem.max_item_size
-    )
+        problem.features, problem.sensors, problem.uplink, (), (), (), problem.n_classes, problem.max_item_size,
+        problem.costs,
+    )  # fmt: skip
     return Policy(bare, tuple(parts), tuple(nodes))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sensors of a task: which columns each delivers, what it costs, and what a request carries."""
+"""The sensors of a task: which columns each delivers, what it costs, and what a decision costs beside them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from typing import Any
 from hardcase_edge.base.hints import nearest_column
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.cost import to_micro
-from hardcase_edge.program.definition import Feature, Sensor, Uplink
-from hardcase_edge.program.readings import request_bytes
+from hardcase_edge.program.definition import FREE, Costs, Sensor
 
 from ..data.table import Table
 from ..settings.config import Config
 
-__all__ = ["coefficients", "cost_origins", "dropped_columns", "task_sensors", "task_uplink"]
+__all__ = ["coefficients", "cost_origins", "dropped_columns", "task_costs", "task_sensors"]
 
 
 def dropped_columns(table: Table, config: Config) -> list[str]:
@@ -101,12 +100,6 @@ def coefficients(cost: float | tuple[float, ...]) -> tuple[int, ...]:
     return tuple(map(to_micro, cost)) if isinstance(cost, tuple) else (to_micro(cost),)
 
 
-def task_uplink(config: Config, features: tuple[Feature, ...], carried: tuple[int, ...]) -> Uplink:
-    """What a request costs that carries these features."""
-    return Uplink(
-        per_request=to_micro(config.per_request),
-        per_byte=to_micro(config.per_byte),
-        cloud_per_request=to_micro(config.cloud_per_request),
-        request_bytes=request_bytes([features[f].dtype for f in carried]),
-        features=carried,
-    )
+def task_costs(config: Config) -> Costs:
+    """The costs beside those of sensors, as a program has them."""
+    return Costs(**{name: to_micro(getattr(config, name)) for name in FREE.terms})

@@ -13,7 +13,8 @@ from tqdm import tqdm
 
 from hardcase_edge.errors import InputError
 from hardcase_edge.more.batch.quality import Quality
-from hardcase_edge.program.definition import Sensor
+from hardcase_edge.program.definition import Sensor, Uplink
+from hardcase_edge.program.readings import request_bytes
 
 from ..data.dtypes import check_declared, declared, held
 from ..data.error_costs import chosen_quality
@@ -25,7 +26,7 @@ from ..settings.effort import effort_of
 from .hpc import answers_to, fit_hpc, make_hpc, out_of_fold
 from .legacy_hpc import read_legacy
 from .parts import check_train_groups, in_order, item_sizes, row_groups, row_parts, row_sequences, task_weights
-from .sensors import dropped_columns, task_sensors, task_uplink
+from .sensors import dropped_columns, task_costs, task_sensors
 from .target import Target, read_target
 
 __all__ = ["Opener", "Task", "make_task"]
@@ -98,9 +99,10 @@ def make_task(
     legacy = None
     if config.legacy is not None:
         legacy = read_legacy(config.legacy, config.legacy_name, whole, classes, _places(table, sensors, names))
-    uplink = task_uplink(config, features, tuple(range(len(features))) if legacy is None else legacy.carried(train))
+    carried = tuple(range(len(features))) if legacy is None else legacy.carried(train)
+    uplink, costs = Uplink(request_bytes([features[f].dtype for f in carried]), carried), task_costs(config)
     largest = 1 if sizes is None else int(sizes.max())
-    check_declared(features, sensors, uplink, largest)
+    check_declared(features, sensors, uplink, costs, largest)
     if given is not None and config.model is not None:
         if own := set(table.categories) - set(whole.categories):  # codes of this table, which f0 does not know
             raise InputError(
@@ -146,6 +148,7 @@ def make_task(
         max_item_size=largest,
         index=config.index,
         limits=config.limits,
+        costs=costs,
     ).with_quality(_quality(config, target, weight, train), legacy is not None)
     return Task(problem, table.names, names, classes, _windows(table, names), hpc, config, table, target.y)
 

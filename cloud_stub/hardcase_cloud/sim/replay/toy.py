@@ -22,6 +22,7 @@ from hardcase_edge.program.definition import (
     Answer,
     Branch,
     Column,
+    Costs,
     Feature,
     Forward,
     Polynomial,
@@ -46,9 +47,7 @@ def make_program() -> Program:
     return Program(
         features=(Feature("f32", nullable=True), Feature("f32", nullable=True)),
         sensors=(Sensor((0,), (MICRO,)), Sensor((1,), (2 * MICRO,))),
-        uplink=Uplink(
-            per_request=20 * MICRO, per_byte=MICRO // 10, request_bytes=request_bytes(DTYPES), features=(0, 1)
-        ),
+        uplink=Uplink(request_bytes(DTYPES), (0, 1)),
         columns=(Column(0, Affine(frac=8, mul=1, add=0, shift=0)),),
         scorers=(Polynomial((0,), (0,), 1, ((0,),), ((1,),), (0,)),),
         nodes=(
@@ -59,6 +58,7 @@ def make_program() -> Program:
             Answer(gate, confidences=(9_500,)),
         ),
         n_classes=2,
+        costs=Costs(per_request=20 * MICRO, per_byte=MICRO // 10),
     )
 
 

@@ -115,7 +115,7 @@ class Batch:
         self._meters = [Meter(program, size) for size in self._sizes]
         self._prices = np.array([meter.sensor_costs for meter in self._meters], dtype=np.int64)  # (sizes, sensors)
         self._budget: int | None = None
-        self._spent = np.zeros(len(X), dtype=np.int64)
+        self._spent = self._begin()
         self._codes = codes_of(program.columns, X)
         works = [_works(program, s.features, X) for s in program.sensors]
         self.works = np.array(works, dtype=np.bool_).reshape(len(works), len(X))
@@ -185,7 +185,7 @@ class Batch:
         nodes = self.program.nodes if nodes is None else nodes
         n = len(self.X)
         self._budget = budget
-        self._spent = np.zeros(n, dtype=np.int64)
+        self._spent = self._begin()
         at = np.zeros(n, dtype=np.int64)
         arrived = {0: [np.arange(n)]}
         bought = np.zeros((len(self.program.sensors), n), dtype=np.bool_)
@@ -216,6 +216,10 @@ class Batch:
                 assert_never(node)
         bought[self._dead] = False
         return Outcome(label, self._costs(bought, forwarded), forwarded, margin, at), bought
+
+    def _begin(self) -> Numbers:
+        """What each row has cost before it buys anything, (n,) micro-units."""
+        return np.array([meter.start_cost for meter in self._meters], dtype=np.int64)[self._size_of]
 
     def _label_type(self, nodes: Sequence[Node]) -> np.dtype[Any]:
         """Integers for class indices; for values, the type of their scores."""
