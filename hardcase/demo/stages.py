@@ -6,9 +6,9 @@ from __future__ import annotations
 import argparse
 import csv
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,17 +32,19 @@ from hardcase_train.tasks.task import Task
 
 from ..measuring.measure import class_lines
 from ..options import report
+from ..reports.class_table import class_rows
+from ..reports.page import figure, render
 from ..training.build import build, configure
 from ..training.folders import DEMO, claimed, list_files
 from .processes import Process, StageError, start_broker, start_device, start_worker
-from .report import make_html
 from .routes_chart import routes_svg
 
-__all__ = ["run_demo"]
+__all__ = ["page_of", "run_demo"]
 
 MAX_LOSS = 0.005  # loss of quality against f0, on the judged rows
 MIN_FORWARD = 0.03  # so that both routes occur before and after the kill
 BEST, KILL_TEST = "cheapest", "kill test"
+TITLE = "hardcase: easy cases on the device, hard cases to the cloud"
 WHICH = f"the cheapest policy that forwards at least {MIN_FORWARD:.0%} of the judged rows; its worker is killed"
 N_DEVICES = 20
 PASSES = 3  # replays of the test rows by the fleet whose worker is killed
@@ -310,7 +312,15 @@ def _classes(task: Task, outcomes: list[Outcome]) -> list[dict[str, Any]]:
 
 def _write_report(out: Path, values: dict[str, Any], outage: tuple[float, float], outcomes: list[Outcome]) -> None:
     front = (out / "train" / "front.svg").read_text(encoding="utf-8")
-    write_whole(out / REPORT, make_html(values, front, routes_svg(outcomes, outage)).encode())
+    write_whole(out / REPORT, page_of(values, front, routes_svg(outcomes, outage)).encode())
+
+
+def page_of(values: Mapping[str, Any], front_svg: str, routes: str) -> str:
+    """The page of the demonstration, of what it prints with ``--json`` and two pictures, which are SVG documents."""
+    forms = {"quality": "{:.4f}", "cost": "{:.2f}", "p50_ms": "{:.2f}", "p99_ms": "{:.2f}", "uplink_bytes": "{:,}"}
+    rows = [[forms.get(f.name, "{}").format(r[f.name]) for f in fields(Row)] for r in values["rows"]]
+    shown = {**values, "rows": rows, "front": figure(front_svg), "routes": figure(routes)}
+    return render("demo", heading=TITLE, by_class=class_rows(values["classes"]), **shown)
 
 
 def _text(values: dict[str, Any], out: Path) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import astuple, replace
 from math import sqrt
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,11 +21,13 @@ from hardcase_edge.joint.session import JointDecision, JointMachine
 from hardcase_edge.more.batch.per_class import gaps_between
 from hardcase_edge.program.cost import to_unit
 from hardcase_export.drafts.costs import Origins
-from hardcase_train.tasks.items import Items
-from hardcase_train.tasks.task import Task
 
 from ..options import plain
 from .headline import Headline, headline
+
+if TYPE_CHECKING:  # inspect needs no scikit-learn
+    from hardcase_train.tasks.items import Items
+    from hardcase_train.tasks.task import Task
 
 __all__ = ["decide_items", "figures", "gaps", "item_cuts", "item_lines", "joint_lines", "measure_items"]
 

@@ -116,9 +116,10 @@ def _with_interval(quality: float, interval: tuple[float, float] | None) -> str:
 
 def _asked(task: Task) -> dict[str, Any]:
     config = task.config
+    unit = f" in {config.target_unit}" if config.target_unit else ""
     rows = [
         ("table", config.file.name),
-        ("target", _target(task)),
+        ("target", f"{config.target}{config.kind.shown}{unit}"),
         ("split, seed", f"{config.split}, {config.seed}"),
         *([("group", config.group)] if config.group is not None else []),
         *([("weight", config.weight)] if config.weight is not None else []),
@@ -139,12 +140,6 @@ def _asked(task: Task) -> dict[str, Any]:
         ],
         "sensor_cost": f"{'cost' if config.item_size is None else 'mean cost'}, {config.unit}",
     }
-
-
-def _target(task: Task) -> str:
-    config = task.config
-    unit = f" in {config.target_unit}" if config.target_unit else ""
-    return f"{config.target}{config.kind.shown}{unit}"
 
 
 def _f0_words(task: Task) -> str:

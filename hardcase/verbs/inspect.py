@@ -60,8 +60,6 @@ def run(args: argparse.Namespace) -> int:
     from hardcase_edge.bundle.load import load_bundle
     from hardcase_export.summary import describe
 
-    from ..measuring.items import joint_lines
-
     if args.svg is None and (args.rows or args.hpc):
         raise InputError("--rows and --hpc are for the picture; name its file with --svg")
     if args.svg is not None:
@@ -70,8 +68,12 @@ def run(args: argparse.Namespace) -> int:
     if loaded.joint is not None and args.rows is not None:
         raise InputError("--rows draws rows of one part, but this bundle decides items of several; leave it out")
     facts = describe(loaded)
-    of_items, item_lines = joint_lines(loaded)
-    facts, lines = facts | of_items, _lines(facts) + item_lines
+    lines = _lines(facts)
+    if loaded.joint is not None:
+        from ..measuring.items import joint_lines
+
+        of_items, item_lines = joint_lines(loaded)
+        facts, lines = facts | of_items, lines + item_lines
     if args.svg is not None:
         _draw(loaded, args)
         lines.append(f"  picture     {args.svg}")

@@ -105,7 +105,7 @@ def test_what_came_back_makes_a_better_bundle_which_a_device_of_the_canary_then_
     lines = (tmp_path / "out" / "rows.csv").read_text().splitlines()
     assert {line.rpartition(",")[2] for line in lines[1:301]} == {"1.0", "2.0"}
     before = (tmp_path / "out" / "model.hcb").read_bytes()
-    monkeypatch.setattr("hardcase.training.build.build", None)  # nothing is trained again
+    monkeypatch.setattr("hardcase.verbs.retrain.steps.build", None)  # nothing is trained again
     monkeypatch.setattr("hardcase_cloud.commands.rollout.on_stop_signals", lambda stop: None)
     assert main([*map(str, retrain(world, tmp_path / "out"))]) == 0
     assert "the new one is better" in capsys.readouterr().out

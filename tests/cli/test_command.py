@@ -23,8 +23,10 @@ from hardcase_edge.errors import InputError
 from hardcase_edge.hooks import hooked
 from hardcase_export.integers.decide import decisions
 from hardcase_train.sweep.phases import phase_bar
+from tests.golden.make_golden import GOLDEN
 from tests.helpers.export.builds import make_rows, static_draft
 from tests.helpers.hooks import install
+from tests.house.test_arrows import HEAVY
 
 WITH_EXAMPLES = [verb for verb, point in verbs().items() if hasattr(point.load(), "EXAMPLES")]
 
@@ -68,13 +70,23 @@ def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().out == f"hardcase {version('hardcase')}\n"
 
 
+def modules_after(*words: str) -> set[str]:
+    """What a process has imported at the end of this command."""
+    code = "import atexit, sys; atexit.register(lambda: print('MODULES', *sys.modules))\n"
+    code += "from hardcase.cli import main; main(sys.argv[1:])"
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=True, timeout=60)
+    return set(done.stdout.split("MODULES")[1].split())
+
+
 def test_a_command_imports_the_module_of_no_other() -> None:
-    code = "import sys; from hardcase.cli import main; main(sys.argv[1:])"
-    code = f"import atexit, sys; atexit.register(lambda: print('MODULES', *sys.modules)); {code}"
-    words = [sys.executable, "-c", code, "cloud", "store", "--help"]
-    said = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout.split("MODULES")[1]
-    ours = {name for name in said.split() if name.startswith(("hardcase.verbs", "hardcase_cloud"))}
+    ours = {
+        name for name in modules_after("cloud", "store", "--help") if name.startswith(("hardcase.v", "hardcase_cl"))
+    }
     assert ours == {"hardcase_cloud", *(f"hardcase_cloud.commands{name}" for name in ("", ".shared", ".store"))}
+
+
+def test_inspecting_a_bundle_imports_nothing_heavy() -> None:
+    assert not modules_after("inspect", str(GOLDEN / "v1.hcb")) & HEAVY
 
 
 def test_the_cloud_brings_its_own_commands_and_others_may_add_theirs(

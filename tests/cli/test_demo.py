@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from hardcase.demo import stages as demo
-from hardcase.demo.report import make_html
 from hardcase.demo.routes_chart import routes_svg
 from hardcase.reports.front_chart import front_svg
 from hardcase_cloud.sim.fleet.journal import Outcome
@@ -84,7 +83,7 @@ def test_values_have_their_own_measure_and_no_classes(tmp_path: Path) -> None:
     assert "R2" in text
     assert "accuracy" not in text
     assert "by class" not in text
-    page = read_page(make_html(values, "<svg></svg>", "<svg></svg>"))
+    page = read_page(demo.page_of(values, "<svg></svg>", "<svg></svg>"))
     assert "R2 over cost" in page.text
     assert "classes" not in page.text
 
@@ -115,7 +114,7 @@ def test_the_page_of_the_demo_holds_the_table_the_classes_and_both_pictures(valu
     ]
     routes = routes_svg(outcomes, (11.0, 12.5))
     assert len(ElementTree.fromstring(routes).findall(".//{*}circle")) == 4 + 3  # and the legend's
-    page = read_page(make_html({**values, "problems": [HOSTILE[0]]}, front, routes))
+    page = read_page(demo.page_of({**values, "problems": [HOSTILE[0]]}, front, routes))
     assert [row.texts[0] for row in page.rows[""][1:]] == [r["name"] for r in values["rows"]]
     assert len(page.rows["The classes of the last row"]) == 3
     assert not [tag for tag, _ in page.elements if tag in ("script", "img")]

@@ -192,7 +192,7 @@ def renamed(value: Any, name: str) -> Any:
 
 CLASSES = [{"class": "a", **count.to_json()} for count in per_class([0, 1, 1], [0, 1, 0], 2)]
 DEMO: dict[str, Any] = {
-    "head": [""] * 9, "rows": [[""] * 9], "problems": [""], "by_class": class_rows(CLASSES * 20), "unit": "",
+    "rows": [[""] * 9], "problems": [""], "by_class": class_rows(CLASSES * 20), "unit": "",
     "kill_test": "", "quality": "", "front": Markup(""), "routes": Markup(""),
 }  # fmt: skip
 FLEET: dict[str, Any] = {

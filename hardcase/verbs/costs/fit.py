@@ -18,6 +18,9 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
+import numpy as np
+from scipy.optimize import linprog
+
 from hardcase_edge.base.files import read_bounded
 from hardcase_edge.errors import InputError
 from hardcase_edge.more.measuring.timing import quantile
@@ -142,9 +145,6 @@ def _at(micro: Sequence[int], size: int) -> float:
 
 def _least_excess(sizes: Sequence[int], targets: Sequence[float], degree: int) -> list[float]:
     """Coefficients in ms, c0 first; scaled inside, because the solver takes numbers below 1e-9 for 0."""
-    import numpy as np
-    from scipy.optimize import linprog
-
     largest, middle = sizes[-1], float(np.sqrt(min(targets) * max(targets)))
     powers = np.vander(np.array(sizes, float) / largest, degree + 1, increasing=True)
     wanted = powers * (middle / np.array(targets))[:, None]  # relative: every size counts alike

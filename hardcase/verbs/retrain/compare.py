@@ -11,16 +11,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import sqrt
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+
+from hardcase_cloud.keep.records.came_back import CameBack, fair
+from hardcase_edge.bundle.load import Loaded, load_bundle
 from hardcase_edge.errors import InputError
+from hardcase_edge.program.cost import to_unit
+from hardcase_edge.program.definition import Forward, Program
+from hardcase_edge.session.session import CLOUD
+from hardcase_export.integers.decide import decisions
 
+from ...measuring.labelled_rows import replies_to
 from .rows import LEAST_BY_PEOPLE, Rows, carried, standing_for
-
-if TYPE_CHECKING:
-    from hardcase_cloud.keep.records.came_back import CameBack
-    from hardcase_edge.bundle.load import Loaded
-    from hardcase_edge.program.definition import Program
 
 __all__ = ["compare", "lines_of"]
 
@@ -39,11 +43,6 @@ def compare(old: Loaded, new: Path, found: Rows, hpc: Path | None, worse_by: flo
     InputError
         There are no test rows, or a bundle cannot be used.
     """
-    import numpy as np
-
-    from hardcase_cloud.keep.records.came_back import fair
-    from hardcase_edge.bundle.load import load_bundle
-
     at = {id(row): k for k, row in enumerate(found.all_rows)}
     of_test = [row for row in found.all_rows if row.part == "test"]
     tested = fair(of_test)
@@ -81,15 +80,6 @@ def _decided(
     each: Loaded, charged: Loaded, old: Loaded, rows: Sequence[CameBack], hpc: Path | None
 ) -> tuple[Any, Any, Any]:
     """Of each row whether the answer is right, its cost and whether it was forwarded, each (n,)."""
-    import numpy as np
-
-    from hardcase_edge.program.cost import to_unit
-    from hardcase_edge.program.definition import Forward
-    from hardcase_edge.session.session import CLOUD
-    from hardcase_export.integers.decide import decisions
-
-    from ...measuring.labelled_rows import replies_to
-
     manifest = each.manifest
     program = _charged(each, charged)
     values = np.array([[np.nan if x is None else x for x in row.readings] for row in rows], dtype=np.float64)

@@ -10,18 +10,26 @@ import json
 import time
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+
+from hardcase_cloud.keep.records.came_back import fair
 from hardcase_edge.base.files import read_bounded, write_whole
+from hardcase_edge.bundle.load import Loaded, load_bundle
 from hardcase_edge.errors import InputError
+from hardcase_edge.program.cost import to_unit
+from hardcase_export.bundle import NoPricesError, export_bundle
+from hardcase_export.picking.risk_choice import RiskTerms, terms_in
+from hardcase_train.data.table import Labels, Table
+from hardcase_train.settings.config import Config, SensorConfig
 
+from ...training.build import build
+from ...training.lock import locked
+from ..export import terms_of
+from ..keys import keys_beside
+from ..train import configured
 from .rows import Rows, carried
-
-if TYPE_CHECKING:
-    from hardcase_edge.bundle.load import Loaded
-    from hardcase_export.picking.risk_choice import RiskTerms
-    from hardcase_train.data.table import Table
-    from hardcase_train.settings.config import Config
 
 __all__ = ["inputs_of", "noted", "settings", "sign", "train"]
 
@@ -70,11 +78,6 @@ def settings(args: argparse.Namespace, old: Loaded) -> tuple[Config, tuple[str, 
     InputError
         The TOML is of another target, unit or task than the bundle, or asks for what audits do not carry.
     """
-    from hardcase_edge.program.cost import to_unit
-    from hardcase_train.settings.config import SensorConfig
-
-    from ..train import configured
-
     config, methods = configured(args)
     manifest, program = old.manifest, old.machine.program
     for what, ours, its in (
@@ -118,8 +121,6 @@ def train(
     InputError
         The build or the bundle cannot be made, or the bundle could not run in the old one's place.
     """
-    from ...training.build import build
-
     path = args.out / "rows.csv"
     table = _table(old, found, config, path)
     where = {"dask": args.dask, "jobs": args.jobs, "time_limit": args.time_limit, "quiet": True}
@@ -134,10 +135,6 @@ def train(
 
 def _export(args: argparse.Namespace, old: Loaded) -> tuple[list[str], str]:
     """Write the bundle with what the old one has, and say what it lacks of it; and its SHA-256."""
-    from hardcase_export.bundle import NoPricesError, export_bundle
-
-    from ..export import terms_of
-
     has_prices = old.manifest.prices is not None
     own = terms_of(args)
     wishes = (args.max_loss, args.budget, args.hard_budget, own)
@@ -174,15 +171,11 @@ def _export(args: argparse.Namespace, old: Loaded) -> tuple[list[str], str]:
 
 
 def _has_audits(path: Path) -> bool:
-    from hardcase_edge.bundle.load import load_bundle
-
     return "audits" in load_bundle(path).manifest.claims
 
 
 def _promised(old: Loaded) -> RiskTerms | None:
     """The terms of the old bundle's promise, for the new one; None if it has none."""
-    from hardcase_export.picking.risk_choice import terms_in
-
     promise = old.manifest.claims.get("promise")
     return terms_in(promise) if isinstance(promise, dict) else None
 
@@ -196,8 +189,6 @@ def _share_of_atypical(old: Loaded) -> float | None:
 
 def _check_place(old: Loaded, new: Path) -> None:
     """The new bundle reads what the device of the old one gives, under the same names."""
-    from hardcase_edge.bundle.load import load_bundle
-
     ours, its = load_bundle(new).manifest, old.manifest
     for key in ("name", "target", "unit", "classes", "windows", "categories", "clock"):
         if getattr(ours, key) != getattr(its, key):
@@ -226,9 +217,6 @@ def sign(bundle: Path, folder: Path, private: Path | None) -> None:
         if (error.name or "").partition(".")[0] not in ("tuf", "securesystemslib"):
             raise
         raise InputError("the tuf package is missing; pip install 'hardcase[keys]'") from error
-    from ...training.lock import locked
-    from ..keys import keys_beside
-
     keys = private or keys_beside(folder)
     with locked(folder):
         data = bundle.read_bytes()
@@ -244,11 +232,6 @@ def _table(old: Loaded, found: Rows, config: Config, path: Path) -> Table:
     Rows on which a promise is tested, or a figure is only reported, all weigh the same: of those that stand for fewer
     decisions, so many fewer are taken. No device gives more of these than its share (``came_back.fair``).
     """
-    import numpy as np
-
-    from hardcase_cloud.keep.records.came_back import fair
-    from hardcase_train.data.table import Labels, Table
-
     manifest, program, names = old.manifest, old.machine.program, carried(old)
     clashes = {SPLIT, WEIGHT, config.target} & set(names)
     if clashes:
