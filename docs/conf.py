@@ -47,6 +47,7 @@ NAV = {
         "docs/microcontrollers",
         "docs/exports",
         "docs/hooks",
+        "docs/maturity",
         "docs/import",
         "docs/cloud",
         "docs/brokers",

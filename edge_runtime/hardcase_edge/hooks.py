@@ -13,7 +13,13 @@ from typing import Any
 
 from .errors import InputError, one_line
 
-__all__ = ["hooked", "load_hook"]
+__all__ = ["MATURITY", "hooked", "load_hook"]
+
+MATURITY = {  # what a method, a driver or a target says of itself
+    "proven": "a table of the benchmarks shows what it is good for",
+    "tested": "its tests pass; no benchmark shows where it is ahead, or nobody has run it on the hardware it is for",
+    "research": "it is there so that a paper's figures can be compared",
+}
 
 
 def hooked(hook: str) -> dict[str, EntryPoint]:

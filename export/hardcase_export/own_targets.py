@@ -123,8 +123,18 @@ def _c_lines(out: Path, sources: ExportedC) -> list[str]:
     return lines
 
 
-ONNX = Target("also write gate.onnx, lpc.onnx and hpc.onnx there", _onnx, MODELS)
-TFLITE = Target("also write gate.tflite and lpc.tflite there", _tflite, MODELS)
+ONNX = Target(
+    "also write gate.onnx, lpc.onnx and hpc.onnx there",
+    _onnx,
+    MODELS,
+    against="its trees compare in float32, and are the same as a device's on the rows that were compared",
+)
+TFLITE = Target(
+    "also write gate.tflite and lpc.tflite there",
+    _tflite,
+    MODELS,
+    against="it holds gate and model, and not the order in which sensors are read",
+)
 C = Target(
     "folder to write with C sources for a microcontroller and the bundle",
     _c,
@@ -132,4 +142,6 @@ C = Target(
     {"inline": "write small tree ensembles as code instead of tables"},
     of_bundle=True,
     mixes=True,
+    maturity="proven",
+    against="it ran on emulated boards and on x86, on no microcontroller",
 )

@@ -76,6 +76,7 @@ class Target:
     switches : further flags without a value, each with its help
     of_bundle : whether a bundle alone is enough to make it from
     mixes : whether it can hold a policy that mixes two points by a coin
+    maturity, against : as docs/maturity.md has them: one of ``hooks.MATURITY``, and what is known against it, in words
     """
 
     help: str
@@ -84,6 +85,8 @@ class Target:
     switches: Mapping[str, str] = field(default_factory=dict)
     of_bundle: bool = False
     mixes: bool = False
+    maturity: str = "tested"
+    against: str = ""
 
 
 def targets() -> dict[str, Target]:

@@ -75,7 +75,8 @@ def add_training(parser: argparse.ArgumentParser) -> Flags:
         "--method",
         action="append",
         metavar="NAME",
-        help="train this method, f0 and the baselines (repeatable); overrides [policy] methods",
+        help="train this method, f0 and the baselines (repeatable): auto, or one of adapt-gbrt, cascade, dag, route, "
+        "static and those of docs/maturity.md; overrides [policy] methods",
     )
     trained.add_argument("--no-baselines", action="store_true", help="do not add the baselines to the methods")
     add_setting(trained, "--effort", Config, "effort", metavar="HOW")

@@ -1,28 +1,47 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that every estimator must pass, in addition to scikit-learn's ``check_estimator``.
+"""The contracts of estimators and of methods, as checks that raise AssertionError if a property is violated.
 
-Each check takes an estimator, fits clones of it on made-up data, and raises AssertionError if a property is violated.
-A new estimator's tests run every check of ``ALL_CHECKS``.
+Each check of ``ALL_CHECKS`` takes an estimator and fits clones of it on made-up data, in addition to scikit-learn's
+``check_estimator``; each of ``METHOD_CHECKS`` takes the class of a method, for the settings and points that sweeps ask
+of it. ``run_check`` runs one: a check that ``Method.expected_failures`` names, with a reason, must fail.
 """
 
 from __future__ import annotations
 
+import json
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone, is_regressor
 
 from hardcase_edge.program.cost import to_micro, to_unit
+from hardcase_edge.program.definition import Program
 from hardcase_edge.program.readings import normalise
 from hardcase_edge.session.drive import drive
 from hardcase_edge.session.session import CLOUD, Decision, Machine, Session
 
+from .data.error_costs import named_quality
+from .data.from_arrays import make_problem
+from .data.problem import Problem
+from .estimator import MethodClassifier
+from .method import Params
 from .policy.batch import Outcome
+from .policy.front import Point, with_test
+from .policy.selection import Judge
 from .policy_estimator import PolicyEstimator
+from .settings.effort import EFFORTS, QUICK, Effort
+from .stages.subset_search import SubsetSearch
 
-__all__ = ["ALL_CHECKS"]
+__all__ = ["ALL_CHECKS", "BRIEF", "METHOD_CHECKS", "run_check"]
+
+BRIEF = replace(  # less than "quick": few settings, small ensembles, few levels, to check the plumbing
+    QUICK, tree_share=0.16, forest_trees=4, max_stages=3, max_probes=5, levels=(0.7, 0.9), n_prices=6,
+    n_gate_prices=4, n_graph_prices=2, n_gammas=2, forward_rates=(0.0, 0.1, 0.3), gate_trees=5,
+    prune_forests=((3, 1.0),), n_prune_prices=2, n_lp_prices=1, lp_rows=12, n_tree_prices=1, n_linear_gammas=2,
+)  # fmt: skip
 
 SENSORS = ((0, 1), (2, 3))  # columns 4 and 5 are sensors of their own
 COSTS = (3.0, 1.0, 2.0, 5.0)
@@ -32,14 +51,20 @@ ROUNDING = 1e-12  # of values, whose terms are added in another order; classes a
 TOLERANCE = 0.3  # of values that are 0 or 1
 
 
-def _data(estimator: PolicyEstimator) -> tuple[np.ndarray, np.ndarray]:
-    """Three classes, or values around three means; few distinct readings and one redundant column, so that there are
-    many ties; missing values."""
+def _classes() -> tuple[np.ndarray, np.ndarray, np.random.Generator]:
+    """Rows and indices of three classes; few distinct readings and one redundant column, so that there are many ties;
+    missing values."""
     rng = np.random.default_rng(0)
     y = rng.integers(0, 3, N_ROWS)
     X = np.round(rng.normal(size=(N_ROWS, 6)) + y[:, None] * (1.0, 0.5, 0.0, 1.0, 0.7, 0.0), 1)
     X[:, 5] = 2 * X[:, 0] + 1
     X[rng.random(N_ROWS) < 0.1, 3] = np.nan
+    return X, y, rng
+
+
+def _data(estimator: PolicyEstimator) -> tuple[np.ndarray, np.ndarray]:
+    """The rows of ``_classes``, with labels or with values around three means."""
+    X, y, rng = _classes()
     if is_regressor(estimator):
         return X, 10.0 * y + rng.normal(size=N_ROWS)
     return X, np.array(["a", "b", "c"])[y]
@@ -56,8 +81,11 @@ def _fitted(estimator: PolicyEstimator, X: np.ndarray, y: np.ndarray, fit: Any =
 
 
 def _device(model: PolicyEstimator, row: np.ndarray, reply: Any, budget: int | None = None) -> Decision:
+    return _decided(model.program_, row, reply, budget)
+
+
+def _decided(program: Program, row: np.ndarray, reply: Any, budget: int | None = None) -> Decision:
     """The decision of the device's session on this row, with f0 replying this."""
-    program = model.program_
     readings = normalise(row.tolist(), [f.dtype for f in program.features])
     session = Session(Machine(program), budget=budget)
     return drive(
@@ -69,12 +97,17 @@ def _device(model: PolicyEstimator, row: np.ndarray, reply: Any, budget: int | N
 
 def _given(estimator: PolicyEstimator, y: np.ndarray) -> tuple[str, np.ndarray]:
     """The keyword of ``fit`` for f0's answers to all rows, and answers that are mostly good."""
-    rng = np.random.default_rng(1)
     if is_regressor(estimator):
-        return "hpc_values", y + rng.normal(size=N_ROWS)
-    proba = rng.dirichlet((1.0, 1.0, 1.0), N_ROWS)
-    proba[np.arange(N_ROWS), np.searchsorted(["a", "b", "c"], y)] += 2.0
-    return "hpc_proba", proba / proba.sum(axis=1, keepdims=True)
+        return "hpc_values", y + np.random.default_rng(1).normal(size=N_ROWS)
+    return "hpc_proba", _mostly_good(np.searchsorted(["a", "b", "c"], y))
+
+
+def _mostly_good(y: np.ndarray) -> np.ndarray:
+    """f0's probabilities of the classes, mostly good ones."""
+    proba = np.random.default_rng(1).dirichlet((1.0, 1.0, 1.0), N_ROWS)
+    proba[np.arange(N_ROWS), y] += 2.0
+    answers: np.ndarray = proba / proba.sum(axis=1, keepdims=True)
+    return answers
 
 
 def _same(one: Outcome, other: Outcome) -> bool:
@@ -219,3 +252,114 @@ ALL_CHECKS: tuple[Callable[[PolicyEstimator], None], ...] = (
     check_the_device_decides_as_predict,
     check_weights_count,
 )
+
+
+# ---------------------------------------------------------------- of methods
+
+Method = type[MethodClassifier]
+ABOUT = 2.0  # factor by which ``n_settings`` may differ from the number that the grid has
+
+
+def _problem(effort: Effort = BRIEF) -> Problem:
+    """Three classes and four sensors, as ``_classes`` makes them; f0 is mostly right."""
+    X, y, _ = _classes()
+    made = make_problem(X, y, np.ones(N_ROWS), 3, SENSORS, COSTS, FORWARD_COST, 0, "auto", effort)
+    return made.with_hpc(_mostly_good(y))
+
+
+def _search(problem: Problem, *, is_alone: bool = False) -> SubsetSearch:
+    return SubsetSearch(Judge(problem, is_alone=is_alone), 1)
+
+
+def _ends(grid: Sequence[Params]) -> list[Params]:
+    """The first and the last setting, which differ most."""
+    return [grid[0], *grid[-1:]][: len(grid)]
+
+
+def _plain(points: Sequence[Point]) -> list[tuple[Any, ...]]:
+    return [(p.method, p.params, p.valid, p.program) for p in points]
+
+
+def check_settings_are_json_and_stand_once(method: Method) -> None:
+    """Settings are values of JSON, none stands twice, and there is one at least."""
+    grid = method.grid(_search(_problem()))
+    texts = [json.dumps(params, sort_keys=True, allow_nan=False) for params in grid]
+    assert grid, "the grid is empty"
+    assert [json.loads(text) for text in texts] == grid, "a setting is another one after JSON"
+    assert len(set(texts)) == len(texts), "a setting stands twice"
+
+
+def check_the_number_of_settings_is_known_before(method: Method) -> None:
+    """``n_settings`` says about how many settings the grid has, for every effort, and more effort gives no fewer."""
+    counts = []
+    search = _search(_problem())  # the same sensor sets for all
+    for effort in EFFORTS.values():
+        search.problem = replace(_problem(), effort=effort)
+        counts.append(len(method.grid(search)))
+    assert counts == sorted(counts), f"settings by effort: {counts}"
+    known, found = method.n_settings(_problem()), len(method.grid(_search(_problem())))
+    assert found / ABOUT <= known <= found * ABOUT, f"n_settings says {known}, the grid has {found}"
+
+
+def check_settings_do_not_depend_on_each_other(method: Method) -> None:
+    """A setting's points are the same, whichever setting ran before it."""
+    problem = _problem()
+    first, again = _search(problem), _search(problem)
+    ends = _ends(method.grid(first))
+    forth = [_plain(method.run(first, params)) for params in ends]
+    method.grid(again)
+    back = [_plain(method.run(again, params)) for params in reversed(ends)]
+    assert forth == back[::-1], f"{method.method.name}: settings in another order give other points"
+
+
+def check_points_are_of_the_method(method: Method) -> None:
+    """Points have the method's name, settings of JSON, and programs that a device runs."""
+    search = _search(_problem())
+    points = [point for params in _ends(method.grid(search)) for point in method.run(search, params)]
+    assert points, "no setting gives a point"
+    for point in points:
+        assert point.method == method.method.name, f"a point is of {point.method!r}"
+        assert json.loads(json.dumps(point.params, allow_nan=False)) == point.params, "settings are no JSON"
+        assert point.program is not None, "a point has no program"
+        cost, most = to_unit(_decided(point.program, search.problem.valid.X[0], 0).cost), sum(COSTS) + FORWARD_COST
+        assert cost <= most, f"a row costs {cost:g}, all sensors and a request {most:g}"
+
+
+def check_confidences_are_those_of_the_program(method: Method) -> None:
+    """By log loss, where validation rows alone are judged, the program itself gives a point's figures."""
+    problem = replace(_problem(), quality=named_quality("log-loss", range(3), ""))
+    search = _search(problem, is_alone=True)
+    points = [point for params in _ends(method.grid(search)) for point in method.run(search, params)]
+    for point in with_test(replace(problem, test=problem.valid), points):
+        found = {} if point.test is None else point.test.to_json()
+        stated = {k: getattr(point.valid, k) for k in found}
+        assert found, "a point has no figures on test rows"
+        assert all(abs(stated[k] - found[k]) <= 1e-6 * max(1, abs(found[k])) for k in found), f"{stated} and {found}"
+
+
+METHOD_CHECKS: tuple[Callable[[Method], None], ...] = (
+    check_settings_are_json_and_stand_once,
+    check_the_number_of_settings_is_known_before,
+    check_settings_do_not_depend_on_each_other,
+    check_points_are_of_the_method,
+    check_confidences_are_those_of_the_program,
+)
+
+
+def run_check(check: Callable[[Any], None], subject: Any) -> None:
+    """Run a check of an estimator, or of a method's class; one that the method expects to fail must fail.
+
+    Raises
+    ------
+    AssertionError
+        The check fails, or passes although ``Method.expected_failures`` names it.
+    """
+    expected = subject.method.expected_failures if hasattr(subject, "method") else {}
+    if check.__name__ not in expected:
+        check(subject)
+        return
+    try:
+        check(subject)
+    except AssertionError:
+        return
+    raise AssertionError(f"{check.__name__} passes; the method expects it to fail: {expected[check.__name__]}")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +29,8 @@ class Method:
     turn : sweeps start jobs of lower turns first; methods of long settings come early
     needs_order : whether it learns only from rows in the order of their time
     takes_values : whether it learns values too, not only classes
+    maturity, against : as docs/maturity.md has them: one of ``hooks.MATURITY``, and what is known against it, in words
+    expected_failures : names of checks of ``hardcase_train.checks`` that it is known to fail, each with the reason
 
     Examples
     --------
@@ -47,6 +50,9 @@ class Method:
     takes_values: bool = False
     needs_order: bool = False
     turn: int = 100
+    maturity: str = "tested"
+    against: str = ""
+    expected_failures: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

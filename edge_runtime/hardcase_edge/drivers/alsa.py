@@ -22,9 +22,10 @@ from .channel import Channel, Device
 if TYPE_CHECKING:
     from subprocess import Popen
 
-__all__ = ["DEVICE_FILES", "GROUP", "NOUN", "check", "find", "level_dbfs"]
+__all__ = ["AGAINST", "DEVICE_FILES", "GROUP", "MATURITY", "NOUN", "check", "find", "level_dbfs"]
 
 NOUN = "capture device"
+MATURITY, AGAINST = "tested", "it ran with a stand-in for arecord, and on no sound card"
 DEVICE_FILES, GROUP = (
     "char-alsa",
     "audio",

@@ -16,9 +16,13 @@ from ..errors import SensorError
 from .channel import Channel, Device
 from .sysfs import folders, no_such, read_number, text_or_empty
 
-__all__ = ["NOUN", "find"]
+__all__ = ["AGAINST", "MATURITY", "NOUN", "find"]
 
 NOUN = "hardware monitor"
+MATURITY, AGAINST = (
+    "tested",
+    "it ran on folders that stand for /sys, and on no board",
+)
 UNITS = {  # of each kind of channel: what a file's number is divided by, and the unit of the quotient
     "in": (1e3, "V"),
     "temp": (1e3, "Cel"),

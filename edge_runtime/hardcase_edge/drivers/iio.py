@@ -17,9 +17,10 @@ from collections.abc import Callable
 from .channel import Channel, Device
 from .sysfs import folders, no_such, read_number, text_or_empty
 
-__all__ = ["NOUN", "find"]
+__all__ = ["AGAINST", "MATURITY", "NOUN", "find"]
 
 NOUN = "IIO device"
+MATURITY, AGAINST = "tested", "it ran on folders that stand for /sys, and on no board"
 UNITS = {  # of each type of channel: what its number is multiplied with and divided by, and the unit that results
     "accel": (1.0, 1.0, "m/s2"),
     "angl": (1.0, 1.0, "rad"),

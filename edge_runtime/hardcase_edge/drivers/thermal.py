@@ -6,9 +6,10 @@ from __future__ import annotations
 from .channel import Channel, Device
 from .sysfs import folders, no_such, read_number, text_or_empty
 
-__all__ = ["NOUN", "find"]
+__all__ = ["AGAINST", "MATURITY", "NOUN", "find"]
 
 NOUN = "thermal zone"
+MATURITY, AGAINST = "tested", "it ran on folders that stand for /sys, and on no board"
 
 
 def find(name: str, root: str) -> Device:

@@ -16,9 +16,10 @@ from ..errors import SensorError
 from .channel import Channel, Device
 from .sysfs import folders, no_such, number, read_text
 
-__all__ = ["NOUN", "find"]
+__all__ = ["AGAINST", "MATURITY", "NOUN", "find"]
 
 NOUN = "1-Wire sensor"
+MATURITY, AGAINST = "tested", "it ran on folders that stand for /sys, and on no board"
 RANGES = {  # degrees Celsius, by the family in the first two digits of an address
     "10": (-55.0, 125.0),
     "22": (-55.0, 125.0),

@@ -15,9 +15,10 @@ from hardcase.cli import main
 from hardcase_edge.more.fronts.front import Judged
 from hardcase_edge.program.definition import MICRO, Costs, Feature, Sensor, Uplink
 from hardcase_edge.program.readings import request_bytes
+from hardcase_train.checks import BRIEF
 from hardcase_train.data.problem import Problem, Rows
 from hardcase_train.policy.front import Point
-from hardcase_train.settings.effort import NORMAL, QUICK, Effort
+from hardcase_train.settings.effort import NORMAL, Effort
 
 __all__ = [
     "BRIEF",
@@ -31,28 +32,6 @@ __all__ = [
     "weighted",
     "write_csv",
 ]
-
-
-# less than "quick": few settings, small ensembles and few levels, for tests of the plumbing and not of the learning
-BRIEF = replace(
-    QUICK,
-    tree_share=0.16,
-    forest_trees=4,
-    max_stages=3,
-    max_probes=5,
-    levels=(0.7, 0.9),
-    n_prices=6,
-    n_gate_prices=4,
-    n_graph_prices=2,
-    n_gammas=2,
-    forward_rates=(0.0, 0.1, 0.3),
-    gate_trees=5,
-    prune_forests=((3, 1.0),),
-    n_prune_prices=2,
-    n_lp_prices=1,
-    lp_rows=12,
-    n_tree_prices=1,
-)
 
 
 def make_problem(

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from itertools import count
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -16,21 +16,20 @@ from hardcase.reports.front_chart import front_svg
 from hardcase.training.build import configure
 from hardcase_edge.errors import InputError
 from hardcase_edge.more.batch.quality import Figures
-from hardcase_train.data.error_costs import named_quality
+from hardcase_train.checks import METHOD_CHECKS, run_check
+from hardcase_train.data.problem import Problem
 from hardcase_train.estimator import MethodClassifier
 from hardcase_train.method import Method, Params
 from hardcase_train.methods import AUTO, BASELINES, ESTIMATORS, METHODS, check_method, register_method
 from hardcase_train.policy.answers import answer_point
-from hardcase_train.policy.front import Point, with_test
+from hardcase_train.policy.front import Point
 from hardcase_train.policy.selection import Judge
-from hardcase_train.settings.effort import EFFORTS
 from hardcase_train.stages.subset_search import SubsetSearch
 from hardcase_train.sweep.auto import chosen_methods
 from hardcase_train.sweep.rungs import Ladder, settings_of
 from hardcase_train.sweep.train import learn
 from tests.helpers.train.estimators import few, table
 from tests.helpers.train.problems import BRIEF, make_problem, plain, toml
-from tests.train.methods.route.test_route import problem as routed_problem
 
 
 def search_of(**effort: object) -> SubsetSearch:
@@ -58,53 +57,16 @@ def test_each_method_is_an_estimator_by_the_name_of_its_class() -> None:
     assert all(getattr(hardcase_train, name) is cls for name, cls in ESTIMATORS.items())
 
 
+@pytest.mark.parametrize("check", METHOD_CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("name", METHODS)
-def test_settings_are_json_and_each_stands_once(name: str) -> None:
-    grid = METHODS[name].grid(search_of())
-    assert grid
-    texts = [json.dumps(params, sort_keys=True, allow_nan=False) for params in grid]
-    assert [json.loads(text) for text in texts] == grid
-    assert len(set(texts)) == len(texts)
-    assert [setting.params for setting in settings_of(name, Ladder(make_problem(n=90, effort=BRIEF)))] == grid
+def test_each_method_keeps_the_contract_of_sweeps(name: str, check: Callable[[Any], None]) -> None:
+    run_check(check, METHODS[name])
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_more_effort_gives_no_fewer_settings(name: str) -> None:
-    problem = make_problem(n=60)
-    chains = SubsetSearch(Judge(replace(problem, effort=BRIEF)), 1)  # the same sets for all
-    counts = []
-    for effort in EFFORTS.values():
-        chains.problem = replace(problem, effort=effort)
-        counts.append(len(METHODS[name].grid(chains)))
-    assert 1 <= counts[0] <= counts[1] <= counts[2]
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_a_setting_gives_points_of_its_method_and_the_same_ones_twice(name: str) -> None:
-    search = search_of(n_linear_gammas=2)
-    grid = METHODS[name].grid(search)
-    points = [point for setting in (grid[0], grid[-1]) for point in METHODS[name].run(search, setting)]
-    assert points
-    assert {p.method for p in points} <= {name}
-    assert all(json.loads(json.dumps(p.params, allow_nan=False)) == p.params for p in points)
-    again = search_of(n_linear_gammas=2)
-    assert plain([p for setting in (grid[0], grid[-1]) for p in METHODS[name].run(again, setting)]) == plain(points)
-
-
-# linear gates have thresholds at a row's own score, which the program may round to the other side
-@pytest.mark.parametrize("name", sorted(set(METHODS) - {"adapt-lin", "adapt-lstsq"}))
-def test_log_loss_is_judged_by_the_confidences_that_the_program_states(name: str) -> None:
-    """Where validation rows alone are judged, the program itself gives their figures."""
-    usual = make_problem(n=90, effort=BRIEF)  # on it no point of route is better than shares of classes
-    problem = replace(routed_problem(200), effort=BRIEF) if name == "route" else usual
-    problem = replace(problem, quality=named_quality("log-loss", range(problem.n_classes), ""))
-    search = SubsetSearch(Judge(problem, is_alone=True), 1)
-    as_test = replace(problem, test=problem.valid)
-    grid = METHODS[name].grid(search)
-    points = [point for params in (grid[0], grid[-1]) for point in METHODS[name].run(search, params)]
-    for point in with_test(as_test, points):
-        assert {k: getattr(point.valid, k) for k in point.test.to_json()} == pytest.approx(point.test.to_json())
-    assert any(abs(point.valid.quality) > 0.01 for point in points)
+def test_sweeps_take_the_settings_of_the_grid(name: str) -> None:
+    ladder = Ladder(make_problem(n=90, effort=BRIEF))
+    assert [setting.params for setting in settings_of(name, ladder)] == METHODS[name].grid(search_of())
 
 
 @pytest.mark.parametrize("name", BASELINES)
@@ -168,6 +130,67 @@ class OneSensor(MethodClassifier):
         subset = tuple(params["sensors"])
         (model,) = search.models([subset])
         return [answer_point(search.judge, cls.method.name, params, subset, model)]
+
+
+RUNS = count()
+
+
+class Twice(OneSensor):
+    """Each setting stands twice."""
+
+    @classmethod
+    def grid(cls, search: SubsetSearch) -> list[Params]:
+        return 2 * super().grid(search)
+
+
+class Unforeseen(OneSensor):
+    """Says that there will be ten times as many settings."""
+
+    @classmethod
+    def n_settings(cls, problem: Problem) -> int:
+        return 10 * len(problem.sensors)
+
+
+class Remembering(OneSensor):
+    """The points of a setting depend on how many ran before."""
+
+    @classmethod
+    def run(cls, search: SubsetSearch, params: Params) -> list[Point]:
+        return [replace(p, params={**params, "run": next(RUNS)}) for p in super().run(search, params)]
+
+
+class Borrowed(OneSensor):
+    """Its points have the name of another method."""
+
+    @classmethod
+    def run(cls, search: SubsetSearch, params: Params) -> list[Point]:
+        return [replace(p, method="static") for p in super().run(search, params)]
+
+
+class Boastful(OneSensor):
+    """States better figures than its programs have."""
+
+    @classmethod
+    def run(cls, search: SubsetSearch, params: Params) -> list[Point]:
+        return [replace(p, valid=replace(p.valid, quality=0.99)) for p in super().run(search, params)]
+
+
+WRONG = {
+    "check_settings_are_json_and_stand_once": Twice, "check_the_number_of_settings_is_known_before": Unforeseen,
+    "check_settings_do_not_depend_on_each_other": Remembering, "check_points_are_of_the_method": Borrowed,
+    "check_confidences_are_those_of_the_program": Boastful,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("check", METHOD_CHECKS, ids=lambda check: check.__name__)
+def test_a_method_that_breaks_the_contract_is_found_out_unless_it_says_so(check: Callable[[Any], None]) -> None:
+    wrong = WRONG[check.__name__]
+    with pytest.raises(AssertionError):
+        run_check(check, wrong)
+    said = replace(wrong.method, expected_failures={check.__name__: "on purpose"})
+    run_check(check, type("Said", (wrong,), {"method": said}))
+    with pytest.raises(AssertionError, match=r"passes; the method expects it to fail: on purpose"):
+        run_check(check, type("Better", (OneSensor,), {"method": said, "n_settings": classmethod(lambda cls, p: 4)}))
 
 
 @pytest.fixture

@@ -6,12 +6,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
 from hardcase_edge.more.batch.quality import R2
-from hardcase_train.methods import METHODS
 from hardcase_train.sweep.plan import Plan, make_plan
-from hardcase_train.sweep.rungs import ALL, Ladder, settings_of
+from hardcase_train.sweep.rungs import Ladder
 from hardcase_train.sweep.train import learn
 from tests.helpers.train.problems import BRIEF, make_problem
 
@@ -42,13 +40,6 @@ def test_more_work_takes_longer() -> None:
     assert two.seconds > one.seconds
     slow = Plan(10, 2, "normal", {"static": 3}, 600.0)
     assert str(slow) == "10 training rows, 2 sensors, effort normal; settings about: static (3); about 10 min from now"
-
-
-@pytest.mark.parametrize("name", [n for n in METHODS if n not in ("static", "held", "duty-cycle")])
-def test_the_number_of_settings_is_known_before_the_search(name: str) -> None:
-    ladder = Ladder(make_problem(effort=replace(BRIEF, max_degree=2)))
-    assert METHODS[name].n_settings(ladder.problem) == len(settings_of(name, ladder))
-    assert ladder.at(ALL).problem.effort.max_degree == 2
 
 
 def test_a_plan_is_said_once_and_before_the_search() -> None:

@@ -62,7 +62,14 @@ class GreedyMiser(MethodClassifier):
     n_trees: int = 80
     settings: TreeSettings | None = None
     method: ClassVar[Method] = Method(
-        name="greedy-miser", turn=9, colour="#27ae60", auto="raced", runners=slice(1, None, 2), takes_values=True
+        name="greedy-miser",
+        maturity="tested",
+        against="it forwards no case to f0",
+        turn=9,
+        colour="#27ae60",
+        auto="raced",
+        runners=slice(1, None, 2),
+        takes_values=True,
     )
     _limits: ClassVar[Limits] = {"gamma": (0, np.inf), "n_trees": (1, np.inf)}
 

@@ -68,7 +68,16 @@ class L1Baseline(MethodClassifier):
 
     gamma: float = 0.0
     l2: float = 1e-4
-    method: ClassVar[Method] = Method(name="l1", turn=3, work=4, colour="#a569bd", auto="raced", takes_values=True)
+    method: ClassVar[Method] = Method(
+        name="l1",
+        maturity="research",
+        against="the baseline of the paper on ADAPT: it selects one set of sensors for all cases",
+        turn=3,
+        work=4,
+        colour="#a569bd",
+        auto="raced",
+        takes_values=True,
+    )
     _limits: ClassVar[Limits] = {"gamma": (0, np.inf), "l2": (0, np.inf)}
 
     @classmethod

@@ -82,7 +82,15 @@ class AdaptLin(MethodClassifier):
     l2: float = 1e-4
     is_refitted: bool = True
     method: ClassVar[Method] = Method(
-        name="adapt-lin", turn=1, work=8, colour="#e67e22", auto="raced", runners=slice(1, 2), takes_values=True
+        name="adapt-lin",
+        maturity="research",
+        against="linear gates and models: on tables that trees suit it cuts a small part of what they cut",
+        turn=1,
+        work=8,
+        colour="#e67e22",
+        auto="raced",
+        runners=slice(1, 2),
+        takes_values=True,
     )
     _limits: ClassVar[Limits] = {
         "p_full": (0, 1),

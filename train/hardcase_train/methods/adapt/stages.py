@@ -70,6 +70,8 @@ class StagedAdaptGBRT(MethodClassifier):
     n_jobs: int | None = None
     method: ClassVar[Method] = Method(
         name="adapt-gbrt",
+        maturity="proven",
+        against="its sets of sensors are nested, so no case skips one to reach a later one",
         turn=7,
         work=3,
         colour="#c0392b",

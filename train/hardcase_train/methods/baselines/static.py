@@ -39,7 +39,8 @@ class StaticSubset(MethodClassifier):
 
     n_jobs: int | None = None
     method: ClassVar[Method] = Method(
-        name="static", turn=8, colour="#7f8c8d", is_baseline=True, auto="always", runners=slice(0, None, 3),
+        name="static", maturity="proven", against="it reads the same sensors for every case",
+        turn=8, colour="#7f8c8d", is_baseline=True, auto="always", runners=slice(0, None, 3),
         is_halved=False, searches_subsets=True, takes_values=True,
     )  # fmt: skip
 

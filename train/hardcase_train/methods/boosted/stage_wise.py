@@ -44,7 +44,9 @@ class StageWiseRegression(MethodClassifier):
     """
 
     n_trees: int = 32
-    method: ClassVar[Method] = Method(name="stage-wise", turn=20, colour="#a04000", takes_values=True)
+    method: ClassVar[Method] = Method(
+        name="stage-wise", maturity="research", against="it ignores costs", turn=20, colour="#a04000", takes_values=True
+    )
     _limits: ClassVar[Limits] = {"n_trees": (1, np.inf)}
 
     @classmethod

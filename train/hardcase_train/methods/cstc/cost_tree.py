@@ -81,7 +81,16 @@ class CostSensitiveTree(MethodClassifier):
     tree_cost: float = 0.0
     n_steps: int = 25
     descent: str = "together"
-    method: ClassVar[Method] = Method(name="cstc", turn=11, work=8, colour="#16a085", auto="raced", takes_values=True)
+    method: ClassVar[Method] = Method(
+        name="cstc",
+        maturity="tested",
+        against="where inner nodes answer well for all rows, it becomes one fixed set of sensors",
+        turn=11,
+        work=8,
+        colour="#16a085",
+        auto="raced",
+        takes_values=True,
+    )
     _limits: ClassVar[Limits] = {"depth": (0, 4), "slope": (1e-3, 1e3), "interior": (0, 1), "l1": (0, np.inf),
                                 "l2": (0, np.inf), "tree_cost": (0, np.inf), "n_steps": (1, np.inf)}  # fmt: skip
 

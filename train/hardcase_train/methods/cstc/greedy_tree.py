@@ -55,7 +55,15 @@ class GreedyTree(MethodClassifier):
     """
 
     depth: int = 2
-    method: ClassVar[Method] = Method(name="astc", turn=18, work=3, colour="#0b5345", takes_values=True)
+    method: ClassVar[Method] = Method(
+        name="astc",
+        maturity="research",
+        against="nothing is fitted jointly",
+        turn=18,
+        work=3,
+        colour="#0b5345",
+        takes_values=True,
+    )
     _limits: ClassVar[Limits] = {"depth": (0, 4)}
 
     @classmethod

@@ -29,7 +29,15 @@ class SingleCostSensitive(CostSensitiveTree):
     """
 
     depth: int = 0
-    method: ClassVar[Method] = Method(name="single", turn=17, work=2, colour="#48c9b0", takes_values=True)
+    method: ClassVar[Method] = Method(
+        name="single",
+        maturity="research",
+        against="one linear classifier for all cases",
+        turn=17,
+        work=2,
+        colour="#48c9b0",
+        takes_values=True,
+    )
 
     @classmethod
     def n_settings(cls, problem: Problem) -> int:

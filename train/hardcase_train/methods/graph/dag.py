@@ -175,7 +175,15 @@ class DagClassifier(MethodClassifier):
     n_passes: int = 2
     n_jobs: int | None = None
     method: ClassVar[Method] = Method(
-        name="dag", turn=5, work=8, colour="#117a65", auto="always", searches_subsets=True, takes_values=True
+        name="dag",
+        maturity="proven",
+        against="from six sensors on it knows the sets of two chains alone, and compares margins with thresholds",
+        turn=5,
+        work=8,
+        colour="#117a65",
+        auto="always",
+        searches_subsets=True,
+        takes_values=True,
     )
     _limits: ClassVar[Limits] = {"degree": (1, 3), "n_subsets": (1, 8), "n_passes": (1, 10)}
 

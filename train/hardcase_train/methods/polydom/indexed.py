@@ -185,7 +185,14 @@ class PolyDom(_Indexed):
     ([1], 2.0)
     """
 
-    method: ClassVar[Method] = Method(name="poly-dom", turn=12, colour="#117a8b", is_halved=False)
+    method: ClassVar[Method] = Method(
+        name="poly-dom",
+        maturity="tested",
+        against="linear models on at most 16 sensors; what it reads first does not change what it reads next",
+        turn=12,
+        colour="#117a8b",
+        is_halved=False,
+    )
 
     plan: ClassVar[Plan] = staticmethod(index_nodes)
 
@@ -222,7 +229,14 @@ class PolyDomAnytime(PolyDom):
     [1]
     """
 
-    method: ClassVar[Method] = Method(name="poly-dom-anytime", turn=13, colour="#0b4f5c", is_halved=False)
+    method: ClassVar[Method] = Method(
+        name="poly-dom-anytime",
+        maturity="tested",
+        against="linear models on at most 16 sensors; it forwards no case to f0",
+        turn=13,
+        colour="#0b4f5c",
+        is_halved=False,
+    )
 
     plan: ClassVar[Plan] = staticmethod(anytime_nodes)
     by_item: ClassVar[bool] = True
@@ -264,7 +278,14 @@ class Greedy(_Indexed):
     [1]
     """
 
-    method: ClassVar[Method] = Method(name="greedy", turn=14, colour="#b7791f", is_halved=False)
+    method: ClassVar[Method] = Method(
+        name="greedy",
+        maturity="research",
+        against="one sequence of sensors for all cases",
+        turn=14,
+        colour="#b7791f",
+        is_halved=False,
+    )
     prices: ClassVar[tuple[float, ...]] = PRICES
 
     @classmethod
@@ -308,7 +329,9 @@ class GreedyAccuracy(Greedy):
     (0.0,)
     """
 
-    method: ClassVar[Method] = Method(name="greedy-acc", turn=15, colour="#8a5a12", is_halved=False)
+    method: ClassVar[Method] = Method(
+        name="greedy-acc", maturity="research", against="it ignores costs", turn=15, colour="#8a5a12", is_halved=False
+    )
     prices: ClassVar[tuple[float, ...]] = (ACCURACY,)
 
 
@@ -322,5 +345,12 @@ class GreedyCost(Greedy):
     (inf,)
     """
 
-    method: ClassVar[Method] = Method(name="greedy-cost", turn=16, colour="#d9a441", is_halved=False)
+    method: ClassVar[Method] = Method(
+        name="greedy-cost",
+        maturity="research",
+        against="it ignores accuracy",
+        turn=16,
+        colour="#d9a441",
+        is_halved=False,
+    )
     prices: ClassVar[tuple[float, ...]] = (CHEAPEST,)

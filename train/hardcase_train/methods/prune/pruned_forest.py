@@ -48,7 +48,14 @@ class BudgetPrunedForest(MethodClassifier):
 
     n_jobs: int | None = None
     method: ClassVar[Method] = Method(
-        name="budget-prune", turn=4, colour="#6e2c00", auto="raced", runners=slice(1, 2), is_halved=False
+        name="budget-prune",
+        maturity="research",
+        against="a forest reads many sensors for each case, and it forwards none to f0",
+        turn=4,
+        colour="#6e2c00",
+        auto="raced",
+        runners=slice(1, 2),
+        is_halved=False,
     )
 
     @classmethod

@@ -54,7 +54,8 @@ class DutyCycle(MethodClassifier):
 
     n_jobs: int | None = None
     method: ClassVar[Method] = Method(
-        name="duty-cycle", turn=23, colour="#a6761d", is_baseline=True, auto="always", is_halved=False,
+        name="duty-cycle", maturity="tested", against="it buys in every n-th window, whatever the cheap sensors say",
+        turn=23, colour="#a6761d", is_baseline=True, auto="always", is_halved=False,
         searches_subsets=True, needs_order=True,
     )  # fmt: skip
 

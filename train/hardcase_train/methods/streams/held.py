@@ -57,6 +57,8 @@ class Held(MethodClassifier):
     n_jobs: int | None = None
     method: ClassVar[Method] = Method(
         name="held",
+        maturity="tested",
+        against="it needs rows in the order of time, and keeps a wrong label until it buys again",
         turn=22,
         colour="#0e6655",
         auto="always",
@@ -64,6 +66,9 @@ class Held(MethodClassifier):
         searches_subsets=True,
         needs_order=True,
         work=3,
+        expected_failures={
+            "check_the_number_of_settings_is_known_before": "rows without an order have no cheap sets to watch"
+        },
     )
 
     @classmethod
