@@ -40,7 +40,8 @@ def table(rows: Iterable[tuple[str, str, str]]) -> str:
 
 def page() -> str:
     """docs/maturity.md as it should be."""
-    tables = "\n".join(f"## {heading}\n\n{table(rows)}" for heading, rows in said().items())
+    words = "\n".join(f"- **{word}**: {meaning}." for word, meaning in MATURITY.items())
+    tables = f"{words}\n\n" + "\n".join(f"## {heading}\n\n{table(rows)}" for heading, rows in said().items())
     return re.sub(
         f"{BEGIN}.*{END}", lambda _: f"{BEGIN}\n{tables}\n{END}", PAGE.read_text(encoding="utf-8"), flags=re.S
     )
