@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # inspect needs no scikit-learn
     from hardcase_train.tasks.items import Items
     from hardcase_train.tasks.task import Task
 
-__all__ = ["decide_items", "figures", "gaps", "item_cuts", "item_lines", "joint_lines", "measure_items"]
+__all__ = ["decide_items", "figures", "forward_se", "gaps", "item_cuts", "item_lines", "joint_lines", "measure_items"]
 
 BOOLEANS = {"true": 1.0, "false": 0.0}
 
@@ -181,16 +181,26 @@ def figures(decisions: list[JointDecision], items: Items, unit: float = 1e-6) ->
     sizes = np.array([len(y) for y in items.y])
     parts = [p for d in decisions for p in d.parts]
     total = len(parts)
-    quality = float(right.sum() / total)
-    spread = float(((right - quality * sizes) ** 2).sum())
     return {
-        "quality": quality,
+        "quality": float(right.sum() / total),
         "cost": float(np.mean([d.cost for d in decisions])) * unit,
         "forward_rate": sum(p.route == "cloud" for p in parts) / total,
         "items_right": float(np.mean(right == sizes)),
         "bought": sum(1 in p.sensors for p in parts) / total,
-        "quality_se": sqrt(spread) / total,  # of a ratio of sums, item by item
+        "quality_se": _share_se(right, sizes),
     }
+
+
+def forward_se(decisions: list[JointDecision]) -> float:
+    """The standard error of the share of parts that are asked."""
+    asked = np.array([sum(p.route == "cloud" for p in d.parts) for d in decisions])
+    return _share_se(asked, np.array([len(d.parts) for d in decisions]))
+
+
+def _share_se(counts: np.ndarray, sizes: np.ndarray) -> float:
+    """The standard error of a ratio of sums, item by item; both are (n_items,)."""
+    share = float(counts.sum() / sizes.sum())
+    return sqrt(float(((counts - share * sizes) ** 2).sum())) / float(sizes.sum())
 
 
 def gaps(decisions: list[JointDecision], items: Items, n_classes: int) -> list[list[float]]:

@@ -14,6 +14,7 @@ from hardcase_train.tasks.task import Task
 from .front_chart import front_svg
 from .markup import STYLE, amount, percent, safe
 from .page import bar, cut, figure, render
+from .train_page import over_seeds
 
 __all__ = ["item_svg", "items_report"]
 
@@ -22,7 +23,12 @@ MOST_SHOWN = 24  # parts of the item in the picture
 
 
 def items_report(
-    task: Task, front: Mapping[str, Any], decided: Sequence[Sequence[JointDecision]], test: Items, command: str
+    task: Task,
+    front: Mapping[str, Any],
+    decided: Sequence[Sequence[JointDecision]],
+    test: Items,
+    command: str,
+    picked: int,
 ) -> tuple[str, str]:
     """The page and the picture of the front.
 
@@ -31,9 +37,11 @@ def items_report(
     front : the contents of front.json, whose first point is f0
     decided : of each other point, its decisions on the test items
     command : the command line that asked for the build, without its folders
+    picked : number of the point that an export picks
     """
     unit, points = front["unit"], front["points"]
-    svg = front_svg(unit, points, f"{task.config.file.name}: {task.config.target}", quality="parts right")
+    title = f"{task.config.file.name}: {task.config.target}"
+    svg = front_svg(unit, points, title, picked=picked, quality=front["quality"])
     rows = [
         [
             "f0, asked about every part" if p["method"] == "hpc" else cut(p["method"], 40), _policy(p["params"]),
@@ -50,7 +58,7 @@ def items_report(
     )  # fmt: skip
     page = render(
         "items",
-        heading=f"{task.config.file.name}: {task.config.target}",
+        heading=title,
         command=command,
         task=task,
         n=front["items"],
@@ -59,6 +67,10 @@ def items_report(
         picture=figure(svg),
         head=head,
         rows=rows,
+        picked=picked,
+        quality=front["quality"],
+        unit=unit,
+        **over_seeds(front),
         one=_one_item(task, front, decided, test),
     )
     return page, svg
@@ -79,11 +91,16 @@ def _policy(params: Mapping[str, Any]) -> str:
 def _one_item(
     task: Task, front: Mapping[str, Any], decided: Sequence[Sequence[JointDecision]], test: Items
 ) -> dict[str, object]:
-    """The test item that gains the most right parts by purchases of the policy of the middle share."""
+    """The test item that gains the most right parts by purchases of the policy of the middle share.
+
+    Nothing if no policy buys never, or none for some of the parts.
+    """
     of = {k: p["params"] for k, p in enumerate(front["points"][1:])}
-    never = next(k for k, p in of.items() if p["share"] == 0)
+    never = next((k for k, p in of.items() if p["share"] == 0), None)
     some = [k for k, p in of.items() if 0 < p["share"] < 1 and not p["asks"]]
-    after = some[len(some) // 2] if some else never
+    if never is None or not some:
+        return {}
+    after = some[len(some) // 2]
     gains = [
         sum(int(b == t) - int(a == t) for a, b, t in zip(one.labels, two.labels, truth.tolist(), strict=True))
         for one, two, truth in zip(decided[never], decided[after], test.y, strict=True)

@@ -30,7 +30,7 @@ from .front_chart import front_svg
 from .markup import amount, percent
 from .page import cut, data, figure, render
 
-__all__ = ["mix_table", "train_report"]
+__all__ = ["mix_table", "over_seeds", "train_report"]
 
 NEAR = 6  # points on each side of the picked one in the table of the front
 HPC = "hpc"
@@ -71,7 +71,7 @@ def train_report(
         **_data(task),
         **_f0(task, front, points, picked),
         **_front(task, points, picked, front["points"]),
-        **_seeds(front),
+        **over_seeds(front),
         picked=found,
         nothing=picked,
         **({"cards": part.cards_of(found, f0, points), **part.picked_values(found, points)} if found else {}),
@@ -310,7 +310,7 @@ def _points_table(
     return {"rows": rows, "caption": caption, "best": best}
 
 
-def _seeds(front: Mapping[str, Any]) -> dict[str, Any]:
+def over_seeds(front: Mapping[str, Any]) -> dict[str, Any]:
     """The tables of front.md: what is picked of each method, on test rows, as means over seeds; none of one seed."""
     n, tables = len(front["seeds"]["seeds"]), []
     for wish, picks in front["seeds"]["max_loss"].items() if n > 1 else ():
@@ -323,5 +323,6 @@ def _seeds(front: Mapping[str, Any]) -> dict[str, Any]:
             ]
             for name, r in picks.items()
         ]
-        tables.append((wish if wish.startswith("least") else f"at most {wish} below f0", rows))
+        reference = "the best policy" if front.get("joint") else "f0"
+        tables.append((f"at most {wish} below {reference}" if wish[0].isdigit() else wish, rows))
     return {"n_seeds": n, "seeds": tables}

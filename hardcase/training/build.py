@@ -4,11 +4,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
-from functools import cache
-from importlib.metadata import version
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -21,15 +20,17 @@ from hardcase_export.drafts.files import SUFFIX, kept_files, pack_draft, room_fo
 from hardcase_export.drafts.front import read_front
 from hardcase_train.data.memory import memory_names
 from hardcase_train.data.problem import Rows
-from hardcase_train.data.table import Table
+from hardcase_train.data.table import Table, read_table
 from hardcase_train.linear.label_overlap import label_overlap, overlap_by_distance
-from hardcase_train.methods import check_method
+from hardcase_train.methods import METHODS, check_method
+from hardcase_train.methods.structured.two_levels import METHODS as OF_ITEMS
 from hardcase_train.policy.front import Point, programs
 from hardcase_train.policy.selection import Judge
 from hardcase_train.settings.config import Config
 from hardcase_train.settings.effort import effort_of
 from hardcase_train.settings.toml import read_config
 from hardcase_train.stages.kept import Keeper, worst_cost
+from hardcase_train.tasks.items import check_items
 from hardcase_train.tasks.sensors import cost_origins
 from hardcase_train.tasks.target_unit import in_target_unit
 from hardcase_train.tasks.task import Task
@@ -42,12 +43,13 @@ from ..reports.train_page import mix_table, train_report
 from .budgets import budget_figures, is_indexed
 from .folders import BUILD, claimed, fill_folder
 from .given_hpc import own_points_of
-from .hpc_file import copy_hpc, hpc_confidence, save_hpc, value_of
-from .runs import open_runs
+from .hpc_file import copy_hpc, hpc_confidence, named, provenance, save_hpc, value_of
+from .items import ItemRun
+from .runs import Runs, open_runs
 from .seeds import as_read, page, picks, summarise
 from .survey import divided_groups
 
-__all__ = ["build", "configure", "provenance", "write_build"]
+__all__ = ["build", "configure", "write_build"]
 
 MAX_TRAIN_ROWS = 4_096
 MAX_TRAIN_NUMBERS = 2_000_000
@@ -71,10 +73,11 @@ def configure(
         The file is invalid, or a name is unknown.
     """
     config = read_config(path, seed=seed)
+    known = METHODS if config.item is None else OF_ITEMS
     for name in config.methods:
-        check_method(f"{path}: [policy]", name)
+        check_method(f"{path}: [policy]", name, known)
     if methods:
-        config = config.but(methods=tuple(check_method("--method", name) for name in methods))
+        config = config.but(methods=tuple(check_method("--method", name, known) for name in methods))
     if hpc is not None:
         config = config.but(model=hpc, legacy=None, legacy_name="", params={})
     return config if effort is None else config.but(effort=effort_of("--effort", effort).name)
@@ -95,6 +98,8 @@ def build(
 ) -> tuple[Task, dict[str, Any]]:
     """Train and write the build folder atomically, alone; the task, and front.json with ``warnings`` and ``picked``.
 
+    Policies of items of several parts have the same front, seeds and folder; ``ItemRun`` trains them.
+
     Parameters
     ----------
     n_seeds : number of seeds; the build is that of the configuration's seed, further seeds are for front.md
@@ -104,42 +109,101 @@ def build(
     force : whether ``out`` may be a folder that is not a build
     where : as for ``runs.open_runs``
     """
+    if config.item is not None:
+        check_items(config)
+        table = read_table(config.file) if table is None else table
     with claimed(out, BUILD, force=force), open_runs(out, n_seeds=n_seeds, **where) as (runs, scratch):
         task = runs.task(config, table, model)
         hpc = save_hpc(task, scratch)  # before training, because f0 may be impossible to export
-        keeper = Keeper(task.problem)
-        own = keeper.kept(own_points_of(task))  # so may a model of the user's
 
-        def write(points: list[Point], seeds: dict[int, dict[str, Any]]) -> dict[str, Any]:
+        def trained_of(task: Task) -> _Trained:
+            if table is None or config.item is None:
+                return _Cases(task, runs, methods)
+            return ItemRun(task, table, runs, methods, hpc["sha256"])
+
+        trained = trained_of(task)
+
+        def write(points: list[Any], seeds: dict[int, dict[str, Any]]) -> dict[str, Any]:
             with fill_folder(out, BUILD, force=force) as folder:
                 copy_hpc(task, scratch, folder)
-                front = write_build(folder, task, points, hpc, seeds)
-                with rows_bar("5/5 report", quiet=runs.quiet):
-                    page, svg, picked = train_report(folder, task, front, command=command, wish=wish)
-                warnings = divided_groups(task.table, config) + ([] if picked is None else picked_warnings(picked))
+                front = trained.write(folder, points, hpc, seeds)
+                page, svg, more = trained.report(folder, front, points, command, wish)
                 (folder / "report.html").write_text(page, encoding="utf-8")
                 (folder / "front.svg").write_text(svg, encoding="utf-8")
-                if is_indexed(points) and task.problem.kind.has_classes:
-                    curves = budget_figures(task.problem, points, config.unit)
-                    (folder / "budgets.json").write_text(json.dumps(curves, indent=1) + "\n", encoding="utf-8")
-                    (folder / "budgets.svg").write_text(budgets_svg(curves), encoding="utf-8")
-                if warnings:
+                if more["warnings"]:
                     with (folder / "front.md").open("a", encoding="utf-8") as file:
-                        file.writelines(f"\n{markdown(line)}\n" for line in warnings)
-                return {**front, "warnings": warnings, "picked": None if picked is None else _picked(picked, front)}
+                        file.writelines(f"\n{markdown(line)}\n" for line in more["warnings"])
+                return {**front, **more}
 
-        def first(points: list[Point]) -> None:
-            points = [*points, *own]
-            write(points, {config.seed: picks(config.unit, task.problem, points)})
+        def first(points: list[Any]) -> None:
+            write(points, {config.seed: trained.picks(points)})
             runs.written.append(out)
 
-        points = [*runs.points(task, methods, first), *own]
-        seeds = {config.seed: picks(config.unit, task.problem, points)}
+        points = trained.points(first)
+        seeds = {config.seed: trained.picks(points)}
         for k in range(1, n_seeds):
-            other = runs.task(config.but(seed=(config.seed + k) % 2**32), table, model)
-            others = [*runs.points(other, methods), *Keeper(other.problem).kept(own_points_of(other))]
-            seeds[other.config.seed] = picks(config.unit, other.problem, others)
+            other = trained_of(runs.task(config.but(seed=(config.seed + k) % 2**32), table, model))
+            seeds[other.task.config.seed] = other.picks(other.points())
         return task, write(points, seeds)
+
+
+class _Trained(Protocol):
+    """What ``build`` asks of a kind of policies, for one seed; the methods are those of ``_Cases``."""
+
+    @property
+    def task(self) -> Task: ...
+
+    def points(self, better: Callable[[list[Any]], None] | None = None) -> list[Any]: ...
+
+    def picks(self, points: list[Any]) -> dict[str, dict[str, Any]]: ...
+
+    def write(
+        self, folder: Path, points: list[Any], hpc: dict[str, Any], seeds: dict[int, dict[str, Any]]
+    ) -> dict[str, Any]: ...
+
+    def report(
+        self, folder: Path, front: dict[str, Any], points: list[Any], command: str, wish: Wish | None
+    ) -> tuple[str, str, dict[str, Any]]: ...
+
+
+@dataclass(frozen=True)
+class _Cases:
+    """The training of policies that decide each case for itself, by a sweep over methods."""
+
+    task: Task
+    runs: Runs
+    methods: tuple[str, ...]
+
+    def points(self, better: Callable[[list[Point]], None] | None = None) -> list[Point]:
+        """The points of the sweep, and those of the user's own model; ``better`` as for ``Runs.points``."""
+        own = Keeper(self.task.problem).kept(own_points_of(self.task))  # first, for it may be impossible to export
+        first = None if better is None else lambda points: better([*points, *own])
+        return [*self.runs.points(self.task, self.methods, first), *own]
+
+    def picks(self, points: list[Point]) -> dict[str, dict[str, Any]]:
+        """What wishes pick, as ``seeds.picks``."""
+        return picks(self.task.config.unit, self.task.problem, points)
+
+    def write(
+        self, folder: Path, points: list[Point], hpc: dict[str, Any], seeds: dict[int, dict[str, Any]]
+    ) -> dict[str, Any]:
+        """Write drafts, rows, front and table; the contents of front.json."""
+        front = write_build(folder, self.task, points, hpc, seeds)
+        if is_indexed(points) and self.task.problem.kind.has_classes:
+            curves = budget_figures(self.task.problem, points, self.task.config.unit)
+            (folder / "budgets.json").write_text(json.dumps(curves, indent=1) + "\n", encoding="utf-8")
+            (folder / "budgets.svg").write_text(budgets_svg(curves), encoding="utf-8")
+        return front
+
+    def report(
+        self, folder: Path, front: dict[str, Any], points: list[Point], command: str, wish: Wish | None
+    ) -> tuple[str, str, dict[str, Any]]:
+        """The page, the picture of the front, and warnings and the pick of an export without a wish."""
+        with rows_bar("5/5 report", quiet=self.runs.quiet):
+            page, svg, picked = train_report(folder, self.task, front, command=command, wish=wish)
+        warnings = divided_groups(self.task.table, self.task.config)
+        warnings += [] if picked is None else picked_warnings(picked)
+        return page, svg, {"warnings": warnings, "picked": None if picked is None else _picked(picked, front)}
 
 
 def _picked(picked: Picked, front: dict[str, Any]) -> dict[str, Any]:
@@ -238,7 +302,7 @@ def _save_policies(task: Task, points: list[Point], folder: Path, hpc: str, room
 
 def _entry(task: Task, p: Point, name: str | None) -> dict[str, Any]:
     """The point in front.json."""
-    params = {k: _named(task, k, v) for k, v in p.params.items()}
+    params = {k: named(task, k, v) for k, v in p.params.items()}
     figures = _figures(task, p)
     return {"method": p.method, "params": params, **figures, "program": name, "worst_cost": worst_cost(p)}
 
@@ -255,54 +319,6 @@ def _figures(task: Task, p: Point) -> dict[str, dict[str, float]]:
     judged = np.concatenate([train.index, valid.index])
     spent = (task.hpc.used_cost(*rows) for rows in ((judged, p.program, sizes), (test.index, p.program, test.sizes)))
     return {name: {**f.to_json(), "used_cost": cost} for (name, f), cost in zip(figures.items(), spent, strict=True)}
-
-
-@cache
-def _packages() -> tuple[tuple[str, str], ...]:
-    """The packages that made a bundle, each with its version, which is read from a file."""
-    return tuple((name, version(name)) for name in ("hardcase-train", "numpy", "scikit-learn"))
-
-
-def provenance(task: Task, method: str, params: dict[str, Any]) -> dict[str, Any]:
-    """What a bundle says of its training: method, parameters, data, seed, f0 and packages."""
-    parts = {k: getattr(task.problem, k) for k in ("train", "valid", "calibration", "test")}
-    rows = {k: len(part.y) if part else 0 for k, part in parts.items()}
-    data = {"file": task.config.file.name, "sha256": task.table.sha256, "rows": rows, "split": task.config.split}
-    data |= {} if task.config.kind.has_classes else {"task": task.config.task}
-    if task.config.group is not None:
-        groups = {k: len(set(part.group.tolist())) if part else 0 for k, part in parts.items()}
-        data |= {"group": task.config.group, "groups": groups}
-    if task.config.sequence is not None:
-        data |= {"sequence": task.config.sequence}
-    if task.config.item_size is not None:
-        data |= {"item_size": task.config.item_size}
-    return {
-        "method": method,
-        "params": {k: _named(task, k, v) for k, v in params.items()},
-        "data": data if task.config.weight is None else {**data, "weight": task.config.weight},
-        "seed": task.config.seed,
-        "size": task.problem.size_name,
-        "hpc": _hpc_provenance(task),
-        "packages": dict(_packages()),
-    }
-
-
-def _hpc_provenance(task: Task) -> dict[str, Any]:
-    config = task.config
-    if config.legacy is not None:
-        return {"name": config.legacy_name, "table": config.legacy.name, "sha256": task.hpc.sha256}
-    if config.model is not None:
-        return {"model": config.model.name, "sha256": task.hpc.file_sha256}
-    return {"estimator": config.estimator, "params": config.params}
-
-
-def _named(task: Task, key: str, value: Any) -> Any:
-    """A parameter's value with sensors by name instead of number."""
-    if key in ("sensors", "cheap"):
-        return [task.sensors[s] for s in value]
-    if key == "stages":
-        return [[task.sensors[s] for s in stage] for stage in value]
-    return value
 
 
 def _some(task: Task) -> Any:

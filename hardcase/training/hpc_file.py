@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""f0 in a build: hpc.onnx, or the declaration of a legacy system, and the confidence of its answers."""
+"""f0 in a build: hpc.onnx, or the declaration of a legacy system, and the confidence of its answers.
+
+And what every bundle of a build says of its training, f0 among it.
+"""
 
 from __future__ import annotations
 
 import shutil
+from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +24,7 @@ from hardcase_train.tasks.task import Task
 
 from .given_hpc import save_given
 
-__all__ = ["HPC_FILE", "copy_hpc", "hpc_confidence", "save_hpc", "value_of"]
+__all__ = ["HPC_FILE", "copy_hpc", "hpc_confidence", "named", "provenance", "save_hpc", "value_of"]
 
 HPC_FILE = "hpc.onnx"
 
@@ -93,3 +98,54 @@ def copy_hpc(task: Task, scratch: Path, folder: Path) -> None:
         shutil.copyfile(scratch / HPC_FILE, folder / HPC_FILE)
     except FileNotFoundError as error:
         raise InputError(f"{scratch / HPC_FILE} is gone, so the build would lack its f0; train again") from error
+
+
+# ---------------------------------------------------------------- what a bundle says of its training
+
+
+@cache
+def _packages() -> tuple[tuple[str, str], ...]:
+    """The packages that made a bundle, each with its version, which is read from a file."""
+    return tuple((name, version(name)) for name in ("hardcase-train", "numpy", "scikit-learn"))
+
+
+def provenance(task: Task, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    """What a bundle says of its training: method, parameters, data, seed, f0 and packages."""
+    parts = {k: getattr(task.problem, k) for k in ("train", "valid", "calibration", "test")}
+    rows = {k: len(part.y) if part else 0 for k, part in parts.items()}
+    data = {"file": task.config.file.name, "sha256": task.table.sha256, "rows": rows, "split": task.config.split}
+    data |= {} if task.config.kind.has_classes else {"task": task.config.task}
+    if task.config.group is not None:
+        groups = {k: len(set(part.group.tolist())) if part else 0 for k, part in parts.items()}
+        data |= {"group": task.config.group, "groups": groups}
+    if task.config.sequence is not None:
+        data |= {"sequence": task.config.sequence}
+    if task.config.item_size is not None:
+        data |= {"item_size": task.config.item_size}
+    return {
+        "method": method,
+        "params": {k: named(task, k, v) for k, v in params.items()},
+        "data": data if task.config.weight is None else {**data, "weight": task.config.weight},
+        "seed": task.config.seed,
+        "size": task.problem.size_name,
+        "hpc": _hpc_provenance(task),
+        "packages": dict(_packages()),
+    }
+
+
+def _hpc_provenance(task: Task) -> dict[str, Any]:
+    config = task.config
+    if config.legacy is not None:
+        return {"name": config.legacy_name, "table": config.legacy.name, "sha256": task.hpc.sha256}
+    if config.model is not None:
+        return {"model": config.model.name, "sha256": task.hpc.file_sha256}
+    return {"estimator": config.estimator, "params": config.params}
+
+
+def named(task: Task, key: str, value: Any) -> Any:
+    """A parameter's value with sensors by name instead of number."""
+    if key in ("sensors", "cheap"):
+        return [task.sensors[s] for s in value]
+    if key == "stages":
+        return [[task.sensors[s] for s in stage] for stage in value]
+    return value

@@ -1,11 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The build of items of several parts: a joint bundle for each policy, their front, f0 and a report, all or nothing."""
+"""The training of policies for items of several parts: a chain, a joint bundle for each policy, and their front.
+
+They do not go through the sweep (docs/decisions/items-of-parts.md): the figures of a point are those of its integers,
+which the exporter makes, and each job of a sweep would train the chain again that all policies share.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -15,128 +22,291 @@ from hardcase_edge.bundle.load import load_bytes
 from hardcase_edge.errors import InputError
 from hardcase_edge.joint.definition import ANYTIME, FEATURES, ONE_SHOT
 from hardcase_edge.joint.session import JointDecision
-from hardcase_edge.more.fronts.front import Judged
+from hardcase_edge.more.batch.per_class import Gap
+from hardcase_edge.more.batch.quality import Figures
+from hardcase_edge.more.fronts.front import HPC_METHOD, Judged
 from hardcase_edge.program.cost import to_unit
 from hardcase_export.drafts.costs import costs_of
 from hardcase_export.drafts.files import kept_files, room_for_policies
-from hardcase_export.drafts.front import Point, read_front
+from hardcase_export.drafts.front import read_front
 from hardcase_export.joint.atypical import check_held_out
 from hardcase_export.joint.build import export_chain
 from hardcase_export.joint.model import ChainModel, Group
 from hardcase_export.joint.quantise import Asking
 from hardcase_export.picking.pick import pick
-from hardcase_train.data.table import read_table
-from hardcase_train.methods.structured.two_levels import BuyPolicy, TwoLevels, learn_two_levels
-from hardcase_train.settings.config import Config
-from hardcase_train.tasks.items import Items, check_items, item_numbers, items_of, sensor_types
+from hardcase_train.data.table import Table
+from hardcase_train.methods import AUTO
+from hardcase_train.methods.structured.two_levels import (
+    LEARNED,
+    BuyPolicy,
+    Setting,
+    TwoLevels,
+    learn_two_levels,
+    tried,
+)
+from hardcase_train.settings.effort import QUICK, Effort
+from hardcase_train.stages.deadline import Deadline
+from hardcase_train.stages.kept import BundleKeeper
+from hardcase_train.tasks.items import Items, item_numbers, items_of, sensor_types
 from hardcase_train.tasks.sensors import cost_origins
 from hardcase_train.tasks.task import Task
 
 from ..measuring.bars import clock_bar
-from ..measuring.items import decide_items, figures, gaps, item_cuts
+from ..measuring.items import decide_items, figures, forward_se, gaps, item_cuts
+from ..measuring.picked import Wish
 from ..measuring.warn import item_headline
 from ..reports.items_page import items_report
-from .build import provenance
-from .folders import BUILD, claimed, fill_folder
-from .hpc_file import copy_hpc, save_hpc
-from .runs import open_runs
+from .hpc_file import provenance
+from .runs import Runs
+from .seeds import as_read, page, picks, summarise
 
 _Types = tuple[tuple[str, ...], tuple[str, ...]]
 
-__all__ = ["build_items"]
+__all__ = ["BundlePoint", "ItemRun", "write_kept"]
 
-HPC = "hpc"
+PARTS_RIGHT = "parts right"  # what their quality is called
+SPARE = 1.5  # times what the last policy took, which must be left for the next one
 
 
-def build_items(
-    config: Config, out: Path, *, command: str = "", force: bool = False, quiet: bool = False
-) -> dict[str, Any]:
-    """Train and write the build folder; the contents of front.json, with ``warnings`` and ``picked``.
+@dataclass(frozen=True)
+class BundlePoint:
+    """A policy as a bundle of integers, with their figures.
 
-    The quality of a point is the share of parts that its integers decide rightly; costs are of an item.
-
-    Raises
-    ------
-    InputError
-        The table or the configuration does not fit, or the folder may not be written.
+    entry : the point of front.json, without the name of its file
+    data : of the bundle; empty for f0, which knows no neighbours and is no policy of items
+    forward_se : standard error of the share of parts that are asked
+    decided : its decisions on test items
     """
-    check_items(config)
-    table = read_table(config.file)
-    numbers = item_numbers(table, config)
-    with claimed(out, BUILD, force=force), open_runs(out, quiet=quiet) as (runs, scratch):
-        task = runs.task(config, table)
-        types = sensor_types(task)
-        train, valid, test = (items_of(task, getattr(task.problem, k), numbers) for k in ("train", "valid", "test"))
-        spare = task.problem.calibration
-        tables = valid if spare is None else items_of(task, spare, numbers)  # confidences, by items that chose nothing
-        joint = config.joint
-        if joint.atypical:
+
+    method: str
+    params: dict[str, Any]
+    valid: Judged
+    test: Figures
+    worst_cost: float | None
+    entry: dict[str, Any]
+    data: bytes = b""
+    forward_se: float = 0.0
+    decided: Sequence[JointDecision] = ()
+
+    @property
+    def is_offered(self) -> bool:
+        """Whether a device may run it."""
+        return bool(self.data)
+
+
+class ItemRun:
+    """One seed's training; its methods are what ``build`` asks of every kind of policy.
+
+    Parameters
+    ----------
+    table : the data, with the column of items
+    methods : names in ``two_levels.METHODS``; "auto" stands for the learned policy
+    hpc : SHA-256 of f0
+    """
+
+    def __init__(self, task: Task, table: Table, runs: Runs, methods: Sequence[str], hpc: str) -> None:
+        self.task, self.runs, self.hpc = task, runs, hpc
+        self.methods = tuple(LEARNED if name == AUTO else name for name in methods)
+        self.types = sensor_types(task)
+        numbers, problem = item_numbers(table, task.config), task.problem
+        parts = (problem.train, problem.valid, problem.test, problem.calibration or problem.valid)
+        self.train, valid, test, tables = (items_of(task, rows, numbers) for rows in parts)
+        if task.config.joint.atypical:
             check_held_out(tables.n_parts)
-        hpc = save_hpc(task, scratch)
+        self.sizes = {"train": len(self.train.y), "valid": len(valid.y), "test": len(test.y)}
+        longest = max(map(len, self.train.y + valid.y + test.y + tables.y))
+        self.longest = task.config.joint.max_parts or longest
+        # confidences come from calibration items, which have chosen nothing
+        self.valid, self.test, self.tables = (_short(items, self.longest) for items in (valid, test, tables))
+        self.origins = cost_origins(task.config, task.sensors)
+        self.known = costs_of(self.origins, "costs")
+        self.step = 0.0  # of the transitions of the last chain
+
+    # ------------------------------------------------------------ points
+
+    def points(self, better: Callable[[list[BundlePoint]], None] | None = None) -> list[BundlePoint]:
+        """f0's point, and those of the policies that keep the limits.
+
+        Parameters
+        ----------
+        better : called with a front of quick effort, if there is a deadline and time for more
+
+        Raises
+        ------
+        InputError
+            Nothing is learned, or no policy keeps the limits.
+        """
+        effort, deadline = self.task.problem.effort, self.runs.deadline
+        if deadline is None or effort.name == QUICK.name:
+            return self._kept(self._measured(self._learned(effort)))
+        began = monotonic()
+        learned = self._learned(QUICK)
+        took = monotonic() - began
+        first = self._kept(self._measured(learned))
+        each = (monotonic() - began - took) / len(learned.policies)
+        began = monotonic()
+        if better is not None:
+            better(first)
+        writing = monotonic() - began
+        if deadline.left() < took * _chains(effort) / _chains(QUICK) + each * len(learned.policies) + writing:
+            self.runs.say(f"no time is left for {effort.name} effort; the front is that of quick effort")
+            return first
+        found = self._measured(self._learned(effort), learned.settings, deadline.before(writing + SPARE * each))
+        return self._kept(found) if found else first
+
+    def _learned(self, effort: Effort) -> TwoLevels:
+        joint, problem, train = self.task.config.joint, self.task.problem, self.train
         with clock_bar("2/3 chain and policies"):
             learned = learn_two_levels(
-                train.X, train.y, len(task.problem.sensors[0].features), len(task.classes), group=train.group,
-                shares=joint.shares, releases=joint.releases, ask=joint.ask, labels=joint.labels, seed=config.seed,
+                train.X, train.y, len(problem.sensors[0].features), len(self.task.classes), group=train.group,
+                methods=self.methods, ask=joint.ask, labels=joint.labels, seed=self.task.config.seed,
+                pool=self.runs.pool, **tried(joint, effort),
             )  # fmt: skip
-        with fill_folder(out, BUILD, force=force) as folder:
-            copy_hpc(task, scratch, folder)
-            points: list[dict[str, Any]] = [_hpc_point(task, valid, test)]
-            decided: list[list[JointDecision]] = []
-            origins, files = cost_origins(config, task.sensors), [b""]
-            (folder / "policies").mkdir()
-            longest = joint.max_parts or max(map(len, train.y + valid.y + test.y + tables.y))
-            valid, test, tables = (_short(items, longest) for items in (valid, test, tables))
-            with clock_bar("3/3 bundles"):
-                for policy in learned.policies:
-                    policy_bundle, point = _point(
-                        task, learned, policy, types, (train, tables, valid, test), longest, hpc["sha256"], origins
-                    )
-                    numbered = sum(p["method"] == policy.method for p in points)
-                    point["program"] = f"policies/{policy.method}-{numbered:03d}.hcb"
-                    files.append(policy_bundle[0])
-                    points.append(point)
-                    decided.append(policy_bundle[1])
-            _write_kept(folder, points, files)
-            front = {
-                "unit": config.unit, "joint": True, "costs": origins, "points": points, "hpc": hpc,
-                "n_judged": valid.n_parts, "transition_step": learned.transition_step, "max_parts": longest,
-                "items": {"train": len(train.y), "valid": len(valid.y), "test": len(test.y)},
-            }  # fmt: skip
-            (folder / "front.json").write_text(json.dumps(front, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-            front |= _picked(folder, task.classes)
-            page, svg = items_report(task, front, decided, test, command)
-            (folder / "report.html").write_text(page, encoding="utf-8")
-            (folder / "front.svg").write_text(svg, encoding="utf-8")
-    return front
+        if not learned.policies:
+            raise InputError("no purchase helps a training item, so nothing is learned; leave out --no-baselines")
+        self.step = learned.transition_step
+        return learned
+
+    def _measured(
+        self, learned: TwoLevels, first: Sequence[Setting] = (), until: Deadline | None = None
+    ) -> list[BundlePoint]:
+        """The points of all policies, or of those that are measured in time.
+
+        Parameters
+        ----------
+        first : settings that are measured first; unless all of them are measured in time, there is no point at all
+        """
+        settings = learned.settings
+        order = sorted(range(len(settings)), key=lambda k: settings[k] not in first)
+        found: dict[int, BundlePoint] = {}
+        with clock_bar("3/3 bundles"):
+            for n, k in enumerate(order):
+                if until is not None and until.left() < 0:
+                    self.runs.say(f"time is over after {n} of {len(order)} policies")
+                    return [] if settings[k] in first else [found[number] for number in sorted(found)]
+                found[k] = self._point(learned, learned.policies[k])
+        return [found[k] for k in sorted(found)]
+
+    def _kept(self, points: list[BundlePoint]) -> list[BundlePoint]:
+        keeper = BundleKeeper(self.task.problem)
+        kept = keeper.kept(points)
+        for line in keeper.lines():
+            self.runs.say(line)
+        keeper.check(kept)
+        return [self._hpc_point, *kept]
+
+    @cached_property
+    def _hpc_point(self) -> BundlePoint:
+        """f0 itself, which is asked about every part and knows no neighbours."""
+
+        def measured(items: Items) -> dict[str, Any]:
+            cost = self.task.problem.forward_cost * items.n_parts / len(items.y)
+            right = sum(int((r[:, 0] == y).sum()) for r, y in zip(items.replies, items.y, strict=True))
+            return {"quality": right / items.n_parts, "cost": cost, "forward_rate": 1.0, "bought": 1.0}
+
+        entry = {"method": HPC_METHOD, "params": {}, "valid": measured(self.valid), "test": measured(self.test)}
+        return _as_point(entry)
+
+    def _point(self, learned: TwoLevels, policy: BuyPolicy) -> BundlePoint:
+        """The bundle of a policy, and what its integers decide on items that no choice has seen."""
+        task, config = self.task, self.task.config
+        columns = [f for s in task.problem.sensors for f in s.features]  # the worker takes them in the table's order
+        order = tuple(columns.index(f) for f in range(len(columns)))
+        asking = Asking(policy.ask_margin, order) if policy.ask_margin > 0 else None
+        exported = export_chain(
+            chain_model(task, learned, policy, self.types), self.train.X, self.tables.X, self.tables.y,
+            name=config.bundle_name, unit=config.unit, max_parts=self.longest, weight_bits=config.joint.weight_bits,
+            asking=asking, hpc=self.hpc if asking else "", target=config.target,
+            trained=provenance(task, policy.method, policy.params), atypical=config.joint.atypical or None,
+            costs=task.problem.costs, origins=self.known,
+        )  # fmt: skip
+        machine = load_bytes(exported.data, allow_joint=True).joint
+        assert machine is not None
+        of_test, of_valid = decide_items(machine, self.test), decide_items(machine, self.valid)
+        entry = {
+            "method": policy.method,
+            "params": {**policy.params, "agreement": exported.agreement.same_labels, "bytes": len(exported.data)},
+            "valid": {**figures(of_valid, self.valid), "gaps": gaps(of_valid, self.valid, len(task.classes))},
+            "test": figures(of_test, self.test),
+            "headline": item_cuts(of_test, task, self.known).to_json(),
+            "worst_cost": to_unit(exported.report.worst_cost),
+        }
+        return replace(_as_point(entry), data=exported.data, forward_se=forward_se(of_valid), decided=of_test)
+
+    # ------------------------------------------------------------ the build
+
+    def picks(self, points: list[BundlePoint]) -> dict[str, dict[str, Any]]:
+        """What wishes pick, as ``seeds.picks``."""
+        best = max(p.valid.quality for p in points if p.is_offered)
+        return picks(self.task.config.unit, self.task.problem, points, best)
+
+    def write(
+        self, folder: Path, points: list[BundlePoint], hpc: dict[str, Any], seeds: dict[int, dict[str, Any]]
+    ) -> dict[str, Any]:
+        """Write bundles, front and table; the contents of front.json.
+
+        The quality of a point is the share of parts that its integers decide rightly; costs are of an item.
+        """
+        problem, config = self.task.problem, self.task.config
+        every = sum(float(to_unit(s.cost[0])) for s in problem.sensors) * self.test.n_parts / len(self.test.y)
+        wishes = {wish: summarise([rows[wish] for rows in seeds.values()]) for wish in next(iter(seeds.values()))}
+        measure = replace(problem.quality, name=PARTS_RIGHT)
+        front = {
+            "unit": config.unit, "joint": True, "quality": measure.name, "measure": measure.to_json(),
+            "points": write_kept(folder, points), "hpc": hpc, "n_judged": self.valid.n_parts,
+            "costs": {**self.origins, "every_sensor": every}, "limits": dict(problem.limits.given),
+            "seeds": {"seeds": list(seeds), "max_loss": wishes}, "transition_step": self.step,
+            "max_parts": self.longest, "items": self.sizes,
+        }  # fmt: skip
+        (folder / "front.json").write_text(json.dumps(front, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        title = f"{config.file.name}: {config.target}"
+        (folder / "front.md").write_text(page(title, front, ((), ())), encoding="utf-8")
+        return front
+
+    def report(
+        self, folder: Path, front: dict[str, Any], points: list[BundlePoint], command: str, wish: Wish | None
+    ) -> tuple[str, str, dict[str, Any]]:
+        """The page, the picture of the front, and warnings and the pick of an export without a wish, on test items."""
+        read = read_front(folder / "front.json")
+        point = pick(read, **dict[str, Any](wish or {}))
+        number = read.points.index(point)
+        html, svg = items_report(self.task, front, [p.decided for p in points[1:]], self.test, command, number)
+        cuts, warnings = item_headline(folder, point, self.task.classes)
+        test = point.test
+        picked = {"method": point.method, "quality": test.quality, "cost": test.cost, "headline": cuts.to_json()}
+        return html, svg, {"warnings": warnings, "picked": picked}
 
 
-def _picked(build: Path, classes: Sequence[object]) -> dict[str, Any]:
-    """What an export without a wish picks, on test items: method, quality, cost and cuts; and warnings of it."""
-    point = pick(read_front(build / "front.json"))
-    cuts, warnings = item_headline(build, point, classes)
-    picked = {
-        "method": point.method,
-        "quality": point.test.quality,
-        "cost": point.test.cost,
-        "headline": cuts.to_json(),
-    }
-    return {"warnings": warnings, "picked": picked}
+def _chains(effort: Effort) -> int:
+    """How many chains learning trains with this effort."""
+    return 6 + 3 * len(effort.transition_steps) * (len(effort.transition_steps) > 1)
 
 
-def _write_kept(folder: Path, points: list[dict[str, Any]], files: list[bytes]) -> None:
-    """Write the bundles of points, as many as a build folder has room for; of the others the figures stay."""
+def _as_point(entry: dict[str, Any]) -> BundlePoint:
+    """The point of an entry of front.json."""
+    keys = ("quality", "cost", "forward_rate")
+    told = None if "gaps" not in entry["valid"] else tuple(Gap(*gap) for gap in entry["valid"]["gaps"])
+    valid = Judged(**{key: entry["valid"][key] for key in keys}, gaps=told)
+    test = Figures(**{key: entry["test"][key] for key in keys})
+    return BundlePoint(entry["method"], entry["params"], valid, test, entry.get("worst_cost"), entry)
 
-    def read(rows: dict[str, Any]) -> Judged:
-        return Judged(rows["quality"], rows["cost"], rows["forward_rate"], rows.get("quality_se", 0.0))
 
-    known = [Point(p["method"], p["params"], read(p["valid"]), read(p["test"]), p.get("program")) for p in points]
+def write_kept(folder: Path, points: Sequence[BundlePoint]) -> list[dict[str, Any]]:
+    """Write the bundles of points, as many as a build folder has room for; the points of front.json, with their files.
+
+    Of the others the figures stay.
+    """
+    (folder / "policies").mkdir()
     room = room_for_policies(sum(path.stat().st_size for path in folder.iterdir() if path.is_file()))
-    kept = kept_files(known, [len(data) for data in files], room)
-    for k, (point, data) in enumerate(zip(points, files, strict=True)):
+    kept = kept_files(as_read(points), [len(p.data) for p in points], room)
+    entries, numbers = [], dict.fromkeys((p.method for p in points), 0)
+    for k, p in enumerate(points):
+        name = f"policies/{p.method}-{numbers[p.method]:03d}.hcb"
+        numbers[p.method] += 1
+        entries.append({**p.entry, "program": name} if k in kept else p.entry)
         if k in kept:
-            write_whole(folder / point["program"], data)
-        else:
-            point.pop("program", None)
+            write_whole(folder / name, p.data)
+    return entries
 
 
 def _short(items: Items, longest: int) -> Items:
@@ -146,47 +316,6 @@ def _short(items: Items, longest: int) -> Items:
         raise InputError(f"no item of a part of the split has at most {longest} parts; raise [joint] max_parts")
     X, y, replies = ([values[k] for k in few] for values in (items.X, items.y, items.replies))
     return Items(X, y, replies, items.group[few])
-
-
-def _point(
-    task: Task, learned: TwoLevels, policy: BuyPolicy, types: _Types, parts: tuple[Items, ...],
-    longest: int, hpc: str, origins: dict[str, Any],
-) -> tuple[tuple[bytes, list[JointDecision]], dict[str, Any]]:  # fmt: skip
-    """The bundle of a policy with its decisions on test items, and its point on the front."""
-    config, known = task.config, costs_of(origins, "costs")
-    train, tables, valid, test = parts
-    columns = [f for s in task.problem.sensors for f in s.features]  # the worker takes them in the table's order
-    order = tuple(columns.index(f) for f in range(len(columns)))
-    asking = Asking(policy.ask_margin, order) if policy.ask_margin > 0 else None
-    exported = export_chain(
-        chain_model(task, learned, policy, types), train.X, tables.X, tables.y, name=config.bundle_name,
-        unit=config.unit, max_parts=longest, weight_bits=config.joint.weight_bits, asking=asking,
-        hpc=hpc if asking else "", target=config.target, trained=provenance(task, policy.method, policy.params),
-        atypical=config.joint.atypical or None, costs=task.problem.costs, origins=known,
-    )  # fmt: skip
-    machine = load_bytes(exported.data, allow_joint=True).joint
-    assert machine is not None
-    decided, of_valid = decide_items(machine, test), decide_items(machine, valid)
-    point = {
-        "method": policy.method,
-        "params": {**policy.params, "agreement": exported.agreement.same_labels, "bytes": len(exported.data)},
-        "valid": {**figures(of_valid, valid), "gaps": gaps(of_valid, valid, len(task.classes))},
-        "test": figures(decided, test),
-        "headline": item_cuts(decided, task, known).to_json(),
-        "worst_cost": to_unit(exported.report.worst_cost),
-    }
-    return (exported.data, decided), point
-
-
-def _hpc_point(task: Task, valid: Items, test: Items) -> dict[str, Any]:
-    """f0 itself, which is asked about every part and knows no neighbours."""
-
-    def measured(items: Items) -> dict[str, Any]:
-        cost = task.problem.forward_cost * items.n_parts / len(items.y)
-        right = sum(int((r[:, 0] == y).sum()) for r, y in zip(items.replies, items.y, strict=True))
-        return {"quality": right / items.n_parts, "cost": cost, "forward_rate": 1.0, "bought": 1.0}
-
-    return {"method": HPC, "params": {}, "valid": measured(valid), "test": measured(test)}
 
 
 def chain_model(task: Task, learned: TwoLevels, policy: BuyPolicy, types: _Types) -> ChainModel:

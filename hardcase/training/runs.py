@@ -55,11 +55,16 @@ class Runs:
     deadline: Deadline | None = None
     written: list[Path] = field(default_factory=list)
 
+    def say(self, line: str) -> None:
+        """Print a line to stderr, unless the run is quiet."""
+        if not self.quiet:
+            _say(line)
+
     def task(self, config: Config, table: Table | None = None, model: Any = None) -> Task:
         """Read the table unless given, split its rows, and fit f0; reports on stderr what the table leaves out."""
         task = make_task(config, quiet=self.quiet, table=table, model=model, given=opener(config))
-        for note in () if self.quiet else task.table.notes:
-            _say(note)
+        for note in task.table.notes:
+            self.say(note)
         return task
 
     def points(
@@ -70,12 +75,12 @@ class Runs:
         ``better``: called with a first complete front, if there is a deadline.
         """
         cache = JobCache(self.folder, task_key(task))
-        if len(cache) and not self.quiet:
-            _say(f"{self.folder} holds {len(cache)} finished jobs of an earlier run; resuming")
+        if len(cache):
+            self.say(f"{self.folder} holds {len(cache)} finished jobs of an earlier run; resuming")
         first = None if better is None else lambda points: better(self._fitting(points))
         points = learn(
             task.problem, methods, quiet=self.quiet, pool=self.pool, jobs=self.jobs, cache=cache,
-            say=None if self.quiet else _say, deadline=self.deadline, better=first,
+            say=None if self.quiet else self.say, deadline=self.deadline, better=first,
         )  # fmt: skip
         return self._fitting(points)
 
@@ -83,8 +88,10 @@ class Runs:
         """The points whose drafts fit into a file; a device would take none of the others."""
         sizes = _sizes(points)
         fitting = [p for p, size in zip(points, sizes, strict=True) if size <= MAX_DRAFT_BYTES]
-        if len(fitting) < len(points) and not self.quiet:
-            _say(f'left out {len(points) - len(fitting)} policies that are too large for a device; try size = "small"')
+        if len(fitting) < len(points):
+            self.say(
+                f'left out {len(points) - len(fitting)} policies that are too large for a device; try size = "small"'
+            )
         return fitting
 
 

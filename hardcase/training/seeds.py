@@ -6,18 +6,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from scipy import stats
 
 from hardcase_edge.base.escape import markdown
-from hardcase_edge.more.batch.quality import ACCURACY, Quality
+from hardcase_edge.more.batch.quality import ACCURACY, Figures, Quality
+from hardcase_edge.more.fronts.front import Candidate
+from hardcase_edge.more.fronts.pick import NoPointError
 from hardcase_export.drafts.front import Front
 from hardcase_export.drafts.front import Point as Read
 from hardcase_export.picking.pick import pick
 from hardcase_train.data.problem import Problem
-from hardcase_train.policy.front import Point
 
 __all__ = ["ALL", "as_read", "hard_steps", "page", "picked", "picks", "summarise", "table"]
 
@@ -30,41 +31,60 @@ ALL = "hardcase"  # the row of the pick among all methods
 Row = dict[str, Any]
 
 
-def picks(unit: str, problem: Problem, points: Sequence[Point]) -> dict[str, dict[str, Row]]:
-    """The rows of ``picked`` for each of MAX_LOSSES; for one wish alone where errors have costs, or within limits."""
+class Tested(Candidate, Protocol):
+    """A point with its figures on test rows; None: it has none."""
+
+    @property
+    def test(self) -> Figures | None: ...
+
+
+def picks(
+    unit: str, problem: Problem, points: Sequence[Tested], reference: float | None = None
+) -> dict[str, dict[str, Row]]:
+    """The rows of ``picked`` for each of MAX_LOSSES; for one wish alone where errors have costs, or within limits.
+
+    Parameters
+    ----------
+    reference : as in ``hardcase_edge.more.fronts.front.Candidates``
+    """
     quality = problem.quality
     if quality.kind == "errors":
         return {LEAST: picked(unit, points, None, quality)}
     if problem.limits:
         return {WITHIN: picked(unit, points, None, quality, problem.limits.given)}
-    return {f"{loss:g}": picked(unit, points, loss, quality) for loss in MAX_LOSSES}
+    return {f"{loss:g}": picked(unit, points, loss, quality, reference=reference) for loss in MAX_LOSSES}
 
 
 def picked(
     unit: str,
-    points: Sequence[Point],
+    points: Sequence[Tested],
     max_loss: float | None,
     quality: Quality | None = None,
     limits: Mapping[str, float] | None = None,
+    reference: float | None = None,
 ) -> dict[str, Row]:
     """Test figures by row: "f0", the pick of each method, and "hardcase", the pick among all methods.
 
     Picks are those of ``hardcase export``, on judged rows. If no policy of a method is good enough there, its row
-    shows the point of f0.
+    shows the point of f0, or where no device may run f0, the one that comes nearest.
 
     Parameters
     ----------
     max_loss : None: the least total cost, or the best within the limits
     quality : what the points' quality measures; None: accuracy
     limits : within which the points were trained; then no row shows f0 in place of a policy
+    reference : the quality from which a loss counts; None: f0's
     """
     read = [replace(p, program=None) if limits and p.method == "hpc" else p for p in as_read(points)]
-    front = Front(unit, tuple(read), measure=quality or ACCURACY, limits=limits or {})
+    front = Front(unit, tuple(read), quality or ACCURACY, limits or {}, reference)
     f0 = next(p for p in front.points if p.method == "hpc")
     rows = {"f0": f0}
     for method in dict.fromkeys(p.method for p in front.points if p is not f0):
         points_of_method = (f0, *(p for p in front.points if p.method == method))
-        rows[method] = pick(replace(front, points=points_of_method), max_loss=max_loss)
+        try:
+            rows[method] = pick(replace(front, points=points_of_method), max_loss=max_loss)
+        except NoPointError as error:
+            rows[method] = error.nearest
     rows[ALL] = pick(front, max_loss=max_loss)
     return {
         name: {
@@ -80,9 +100,11 @@ def picked(
     }
 
 
-def as_read(points: Sequence[Point]) -> list[Read]:
-    """The points as an export reads them, each with a program."""
-    return [Read(p.method, p.params, p.valid, p.test, "") for p in points if p.test is not None]
+def as_read(points: Sequence[Tested]) -> list[Read]:
+    """The points as an export reads them, each that a device may run with a program."""
+    return [
+        Read(p.method, p.params, p.valid, p.test, "" if p.is_offered else None) for p in points if p.test is not None
+    ]
 
 
 def summarise(runs: Sequence[Mapping[str, Row]]) -> dict[str, Row]:
@@ -156,11 +178,12 @@ def page(title: str, front: Mapping[str, Any], mixes: tuple[Sequence[str], Seque
     over = "one seed, so no intervals: train with `--seeds 10`" if n == 1 else f"{n} seeds; ± is 95 % over them"
     has_totals = front["measure"]["kind"] == "errors"
     how = "hardcase export" if has_totals or front["limits"] else "hardcase export --max-loss"
-    lines = [f"# {markdown(title)}", "", f"Policies as `{how}` picks them, on test rows; {over}."]
+    of_items = " of items of several parts, whose costs are of an item," if front.get("joint") else ""
+    lines = [f"# {markdown(title)}", "", f"Policies{of_items} as `{how}` picks them, on test rows; {over}."]
     for wish, rows in seeds["max_loss"].items():
         lines += [
             "",
-            f"## {_heading(wish, front['n_judged'])}",
+            f"## {_heading(wish, front['n_judged'], 'the best policy' if front.get('joint') else 'f0')}",
             "",
             *table(rows, unit, quality, has_totals, front["costs"]["every_sensor"]),
         ]
@@ -228,10 +251,10 @@ def _hard_lines(front: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _heading(wish: str, n_judged: int) -> str:
+def _heading(wish: str, n_judged: int, reference: str) -> str:
     """What a table shows; where the judged rows are too few to tell the loss, that."""
     if wish in HEADINGS:
         return HEADINGS[wish]
     if n_judged * float(wish) < 1:
         return f"{n_judged} judged rows cannot tell a loss of {wish}: one row is {1 / n_judged:.2g}"
-    return f"At most {wish} below f0"
+    return f"At most {wish} below {reference}"

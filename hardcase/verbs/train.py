@@ -114,8 +114,6 @@ def run(args: argparse.Namespace) -> int:
     from ..training.build import build
 
     config, methods = configured(args)
-    if config.item is not None:
-        return _train_items(args, config)
     where = {name: getattr(args, name) for name in ("dask", "jobs", "time_limit", "force")}
     where["quiet"] = args.quiet or args.json
     front = build(config, methods, args.out, n_seeds=args.seeds, command=_command(args), **where)[1]
@@ -128,6 +126,7 @@ def run(args: argparse.Namespace) -> int:
 def configured(args: argparse.Namespace) -> tuple[Config, tuple[str, ...]]:
     """The configuration of ``args.config`` as ``add_training`` and ``--hpc`` change it, and the methods to train."""
     from hardcase_train.methods import BASELINES
+    from hardcase_train.methods.structured.two_levels import BASELINES as OF_ITEMS
 
     from ..training.build import configure
 
@@ -136,49 +135,8 @@ def configured(args: argparse.Namespace) -> tuple[Config, tuple[str, ...]]:
     config = config.but(index=config.index.but(**{k: v for k, v in index.items() if v is not None}))
     limits = {key: getattr(args, flag) for key, flag in LIMITS.items() if "seeds" in args}  # retrain has none
     config = config.but(limits=config.limits.but(**{k: v for k, v in limits.items() if v is not None}))
-    return config, config.methods if args.no_baselines else (*config.methods, *BASELINES)
-
-
-def _train_items(args: argparse.Namespace, config: Config) -> int:
-    """The same for items of several parts."""
-    from ..training.items import build_items
-
-    for flag in (
-        "method",
-        "no_baselines",
-        "effort",
-        "dask",
-        "time_limit",
-        "jobs",
-        "all",
-        "max_models",
-        *LIMITS.values(),
-    ):
-        if getattr(args, flag):
-            raise InputError(f"items of several parts are trained without --{flag.replace('_', '-')}; leave it out")
-    if args.seeds > 1:
-        raise InputError("items of several parts are trained with one seed; leave --seeds out")
-    quiet = args.quiet or args.json
-    front = build_items(config, args.out, command=_command(args), force=args.force, quiet=quiet)
-    lines = _item_text(args.out, front)
-    more = {key: front.pop(key) for key in ("warnings", "picked")}
-    report(args, {"out": str(args.out), **more, "front": front}, lines)
-    return 0
-
-
-def _item_text(out: Path, front: dict[str, Any]) -> list[str]:
-    """A line a policy of the front of items."""
-    unit = front["unit"]
-    lines = [f"{out}: {len(front['points']) - 1} joint bundles, on test items:"]
-    for p in front["points"]:
-        t, params = p["test"], p["params"]
-        policy = f"{params['release']} {params['share']:.0%}{' asks' if params['asks'] else ''}" if params else ""
-        lines.append(
-            f"  {p['method']:10s} {policy:18s} parts right {t['quality']:.4f}  cost of an item {t['cost']:10.3f} "
-            f"{unit}  bought {t['bought']:6.1%}  asked {t['forward_rate']:6.1%}"
-        )
-    lines += [*_picked(front["picked"], "parts right", unit), *front["warnings"]]
-    return [*lines, f"report: {out / 'report.html'}", f"next: hardcase export {out} --out model.hcb"]
+    baselines = BASELINES if config.item is None else OF_ITEMS
+    return config, config.methods if args.no_baselines else (*config.methods, *baselines)
 
 
 def _command(args: argparse.Namespace) -> str:
@@ -205,13 +163,7 @@ def _text(out: Path, front: dict[str, Any]) -> list[str]:
     for p in front["points"]:
         if p["method"] not in best or p["valid"]["quality"] > best[p["method"]]["valid"]["quality"]:
             best[p["method"]] = p
-    lines = [f"{out}: {len(front['points'])} policies; the best of each method, on test rows:"]
-    for method, p in best.items():
-        t = p["test"]
-        lines.append(
-            f"  {method:12s} {front['quality']} {t['quality']:.4f}  cost {t['cost']:10.3f} {unit}  "
-            f"forwarded {100 * t['forward_rate']:5.1f} %"
-        )
+    lines = _lines_of_items(out, front) if front.get("joint") else _lines_of_cases(out, front, best)
     lines += [f"  {line}" for line in (*_paths(best, unit), *_overlap(front), *flattery(front["hpc"]))]
     for rows, n in front["hpc"].get("beyond", {}).items():
         if n:
@@ -226,9 +178,34 @@ def _text(out: Path, front: dict[str, Any]) -> list[str]:
     return lines
 
 
+def _lines_of_cases(out: Path, front: dict[str, Any], best: Mapping[str, Any]) -> list[str]:
+    """A line for the best policy of each method."""
+    lines = [f"{out}: {len(front['points'])} policies; the best of each method, on test rows:"]
+    for method, p in best.items():
+        t = p["test"]
+        lines.append(
+            f"  {method:12s} {front['quality']} {t['quality']:.4f}  cost {t['cost']:10.3f} {front['unit']}  "
+            f"forwarded {100 * t['forward_rate']:5.1f} %"
+        )
+    return lines
+
+
+def _lines_of_items(out: Path, front: dict[str, Any]) -> list[str]:
+    """A line for each policy of items of several parts."""
+    lines = [f"{out}: {len(front['points']) - 1} joint bundles, on test items:"]
+    for p in front["points"]:
+        t, params = p["test"], p["params"]
+        policy = f"{params['release']} {params['share']:.0%}{' asks' if params['asks'] else ''}" if params else ""
+        lines.append(
+            f"  {p['method']:10s} {policy:18s} {front['quality']} {t['quality']:.4f}  cost of an item "
+            f"{t['cost']:10.3f} {front['unit']}  bought {t['bought']:6.1%}  asked {t['forward_rate']:6.1%}"
+        )
+    return lines
+
+
 def _left_out(points: Sequence[Mapping[str, Any]]) -> list[str]:
     """A line where policies were left out as files."""
-    n = sum(p["program"] is None and p["method"] != "hpc" for p in points)
+    n = sum(p.get("program") is None and p["method"] != "hpc" for p in points)
     if not n:
         return []
     return [

@@ -13,7 +13,7 @@ import pytest
 import hardcase
 from hardcase.cli import main
 from hardcase.reports.markup import percent
-from hardcase.training.items import _write_kept
+from hardcase.training.items import BundlePoint, write_kept
 from hardcase_edge.bundle.file import pack_bundle
 from hardcase_edge.bundle.load import load_bundle, load_bytes
 from hardcase_edge.errors import InputError
@@ -24,58 +24,15 @@ from hardcase_export.drafts.files import MAX_BUILD_BYTES
 from hardcase_export.drafts.front import read_front
 from hardcase_export.joint.build import export_chain
 from hardcase_export.joint.decide import decide_rows
-from hardcase_export.joint.model import ChainModel, Group, decode
+from hardcase_export.joint.model import ChainModel, Group
 from hardcase_export.picking.pick import pick
 from hardcase_train.methods.structured.anytime import AnytimePolicy, purchases
 from hardcase_train.methods.structured.chain_features import DECODER
 from hardcase_train.methods.structured.out_of_fold import evidence, out_of_fold
-from tests.helpers.export.joint_models import small_chain, small_items
+from tests.helpers.cli.letters import COLUMNS, write
 from tests.helpers.train.brute_structures import made_up_words
 from tests.helpers.train.brute_structures import small_chain as word_chain
 from tests.helpers.train.problems import run
-
-COLUMNS = ("h0", "p0", "p1", "h1", "p2", "p3", "p4", "h2", "h3", "h4", "h5")  # not in the order of the sensors
-TOML = """
-[data]
-file = "letters.csv"
-target = "letter"
-item = "label"
-[cost.uplink]
-per_request = 9.0
-[hpc]
-estimator = "LogisticRegression"
-[joint]
-shares = [0.3]
-releases = ["one-shot"]
-ask = 0.1
-weight_bits = 16
-{more}
-[[sensor]]
-name = "pixels"
-features = ["p*"]
-cost = 1.0
-[[sensor]]
-name = "hog"
-features = ["h*"]
-cost = 4.0
-"""
-
-
-def write(folder: Path, more: str = "", edit: tuple[str, str] = ("", ""), n: int = 120) -> Path:
-    """A table whose labels are those of a chain that sees both sensors, and its TOML."""
-    model = small_chain()
-    items, _ = small_items(n)
-    names = [*model.cheap.features, *model.dear.features]
-    rows = [["label", "letter", *COLUMNS]]
-    for k, item in enumerate(items):
-        unary = item @ model.dear_weights[:-1] + model.dear_weights[-1]
-        for cells, label in zip(item, decode(model, unary)[0], strict=True):
-            by_name = dict(zip(names, cells, strict=True))
-            rows.append([f"n{k % (n - 1)}", "abcd"[label], *(repr(float(by_name[c])) for c in COLUMNS)])
-    (folder / "letters.csv").write_text("\n".join(map(",".join, rows)))
-    path = folder / "hardcase.toml"
-    path.write_text(TOML.format(more=more).replace(*edit))
-    return path
 
 
 @pytest.fixture(scope="module")
@@ -289,13 +246,11 @@ def test_what_an_export_of_items_lacks_is_one_line(
         (('item = "label"', 'item = "letter"'), [], "is the target"),
         (('features = ["h*"]', 'features = ["h1"]'), [], "the data has 7"),
         (('target = "letter"', 'target = "letter"\nsequence = "label"'), [], "[data] sequence"),
-        (("[joint]", '[policy]\nmethods = ["held"]\n[joint]'), [], "not trained with [policy] methods"),
-        (("[joint]", '[policy]\neffort = "quick"\n[joint]'), [], "not trained with [policy] effort"),
-        (("[joint]", "[policy]\nbudget = 5\n[joint]"), [], "not trained with [policy] budget"),
-        (("", ""), ["--max-bytes", "32768"], "without --max-bytes"),
-        (("", ""), ["--method", "static"], "without --method"),
-        (("", ""), ["--effort", "quick"], "without --effort"),
-        (("", ""), ["--seeds", "2"], "one seed"),
+        (("[joint]", '[policy]\nmethods = ["held"]\n[joint]'), [], "methods are auto, structured, gap, static"),
+        (("[joint]", '[policy]\nsize = "small"\n[joint]'), [], "a chain has one size"),
+        (("[joint]", "[policy]\nmax_ms = 5\n[joint]"), [], "no kernel in C decides a whole item"),
+        (("[joint]", "[index]\nmax_models = 3\n[joint]"), [], "two sets of sensors alone"),
+        (('target = "letter"', 'target = "letter"\nweight = "p0"'), [], "counts each part once"),
     ],
 )
 def test_what_a_toml_of_items_lacks_is_one_line(
@@ -325,7 +280,8 @@ def test_a_label_that_is_lost_and_costs_that_nobody_stated_are_told_of_items_too
     build = tmp_path / "build"
     shutil.copytree(folder / "build", build)
     front = json.loads((build / "front.json").read_text())
-    assert front["costs"] == {"sensors": "declared", "uplink": "declared", "cloud": "declared"}
+    origins = {"sensors": "declared", "uplink": "declared", "cloud": "declared"}
+    assert front["costs"] == {**origins, "every_sensor": pytest.approx(17.6)}
     (number,) = (k for k, p in enumerate(front["points"]) if p["params"].get("share") == 0)
     cheap = front["points"][number]
     f0 = front["points"][0]["test"]["cost"]
@@ -342,7 +298,7 @@ def test_a_label_that_is_lost_and_costs_that_nobody_stated_are_told_of_items_too
     assert "--risk" not in lost
     assert "--no-mix" not in lost
     assert "RESTS ON PLACEHOLDER COSTS (1 of 2 sensors)" in placeholder
-    assert load_bundle(tmp_path / "m.hcb", allow_joint=True).manifest.claims["costs"] == front["costs"]
+    assert load_bundle(tmp_path / "m.hcb", allow_joint=True).manifest.claims["costs"] == origins
     for wrong in ({"cut": "much"}, {**cheap["headline"], "if_request": [0.1]}):
         cheap["headline"] = wrong
         (build / "front.json").write_text(json.dumps(front))
@@ -351,10 +307,15 @@ def test_a_label_that_is_lost_and_costs_that_nobody_stated_are_told_of_items_too
 
 
 def test_a_build_of_items_keeps_what_fits_and_the_figures_of_the_rest(folder: Path, tmp_path: Path) -> None:
-    points = json.loads((folder / "build" / "front.json").read_text())["points"]
-    files = [b"" if k == 0 else bytes(3_000_000) for k in range(len(points))]
-    (tmp_path / "policies").mkdir()
-    _write_kept(tmp_path, points, files)
+    read = read_front(folder / "build" / "front.json").points
+    large = [bytes(3_000_000 * p.is_offered) for p in read]
+    points = write_kept(
+        tmp_path,
+        [
+            BundlePoint(p.method, p.params, p.valid, p.test, p.worst_cost, {}, data)
+            for p, data in zip(read, large, strict=True)
+        ],
+    )
     written = {str(path.relative_to(tmp_path)) for path in (tmp_path / "policies").iterdir()}
     assert written == {p["program"] for p in points if "program" in p}
     assert 0 < len(written) < len(points) - 1

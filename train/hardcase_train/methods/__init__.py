@@ -7,6 +7,7 @@ methods in the order of their ``turn``, the slowest settings first.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from hardcase_edge.base.hints import did_you_mean
@@ -69,8 +70,8 @@ def _is_another(known: type[PolicyClassifier] | None, cls: type[PolicyClassifier
     return known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__)
 
 
-def check_method(where: str, name: Any) -> str:
-    """The name, if it is that of a method or "auto".
+def check_method(where: str, name: Any, known: Collection[str] | None = None) -> str:
+    """The name, if it is that of a method or "auto"; ``known``: the names of methods, None: those of the registry.
 
     Raises
     ------
@@ -86,8 +87,8 @@ def check_method(where: str, name: Any) -> str:
         ...
     hardcase_edge.errors.InputError: --method names the method 'cascades'; did you mean 'cascade'?
     """
-    if name == AUTO or name in METHODS:
+    names = [AUTO, *(METHODS if known is None else known)]
+    if name in names:
         return str(name)
-    names = [AUTO, *METHODS]
     hint = did_you_mean(name, names, f"methods are {', '.join(names)}", cutoff=0.45)
     raise InputError(f"{where} names the method {str(name)[:MOST_OF_NAME]!r}; {hint}")

@@ -61,6 +61,9 @@ class Effort:
     )  # L2 penalties of polynomial classifiers, divided by the number of rows
     tree_shapes: tuple[tuple[str, int], ...] = (("tree", 2), ("cascade", 3))  # of trees of classifiers, with depths
     n_tree_prices: int = 8  # for which a tree of classifiers chooses its sensors
+    part_shares: tuple[float, ...] = (0.1, 0.2, 0.3, 0.5)  # of parts that buy, where [joint] shares names no others
+    part_releases: tuple[str, ...] = ("one-shot", "anytime")  # where [joint] releases names no others
+    transition_steps: tuple[float, ...] = (0.05, 0.2, 1.0)  # of a chain, of which inner folds choose
     races: bool = True  # whether ``auto`` also tries methods that seldom deserve a full sweep
 
 
@@ -91,6 +94,9 @@ QUICK = Effort(
     ridges=(3.0,),
     tree_shapes=(("tree", 1),),
     n_tree_prices=4,
+    part_shares=(0.1, 0.3),
+    part_releases=("one-shot",),
+    transition_steps=(0.2,),
     races=False,
 )
 THOROUGH = Effort(
@@ -111,6 +117,9 @@ THOROUGH = Effort(
     lp_rows=800,
     tree_shapes=(("tree", 0), ("tree", 1), ("tree", 2), ("tree", 3), ("cascade", 3), ("cronus", 3)),
     n_tree_prices=16,
+    part_shares=(0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7),
+    part_releases=("one-shot", "anytime", "rounds"),
+    transition_steps=(0.02, 0.05, 0.1, 0.2, 0.5, 1.0),
 )
 EFFORTS = {effort.name: effort for effort in (QUICK, NORMAL, THOROUGH)}
 

@@ -11,11 +11,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 
 from hardcase_edge.errors import ImageError, InputError, ProgramError
 from hardcase_edge.kernel.image import KERNEL_BYTES, make_image
+from hardcase_edge.more.fronts.front import Candidate
 from hardcase_edge.program.cost import to_unit
 from hardcase_edge.program.definition import Answer, Branch, Node, Number, Polynomial, Program, Scorer, Stack, Trees
 from hardcase_edge.program.limits import worst_decision_ms
@@ -26,9 +28,10 @@ from ..data.problem import Problem
 from ..policy.front import Point
 from ..policy.selection import Judge
 
-__all__ = ["Keeper", "device_needs", "rough", "worst_cost"]
+__all__ = ["BundleKeeper", "Keeper", "device_needs", "rough", "worst_cost"]
 
 MOST = 30_000  # of a leaf or a base in rough integers
+P = TypeVar("P", bound=Candidate)
 
 
 def worst_cost(point: Point) -> float:
@@ -83,13 +86,13 @@ class Keeper:
         self.problem, self.limits = problem, problem.limits
         self.broken, self.least = Counter[str](), dict[str, float]()
 
-    def kept(self, points: Sequence[Point]) -> list[Point]:
+    def kept(self, points: Sequence[P]) -> list[P]:
         """The points that keep every limit; points without a policy, of which only figures count, are all kept."""
         if not self.limits:
             return list(points)
-        return [p for p in points if p.policy is None or self._keeps(p)]
+        return [p for p in points if not p.is_offered or self._keeps(p)]
 
-    def _keeps(self, point: Point) -> bool:
+    def _keeps(self, point: Any) -> bool:
         for key, limit in self.limits.given.items():
             needed = self.needed(key, point)
             if needed > limit:
@@ -98,7 +101,7 @@ class Keeper:
                 return False
         return True
 
-    def needed(self, key: str, point: Point) -> float:
+    def needed(self, key: str, point: Any) -> float:
         """The least limit of this kind that the point keeps."""
         if key == "budget":
             return worst_cost(point)
@@ -126,7 +129,7 @@ class Keeper:
             for key, n in self.broken.items()
         ]
 
-    def check(self, points: Sequence[Point]) -> None:
+    def check(self, points: Sequence[Any]) -> None:
         """Refuse a front without points.
 
         Raises
@@ -140,3 +143,18 @@ class Keeper:
                 f"no policy keeps [policy] {key} = {self.limits.given[key]:g}, which {n} policies break; the smallest "
                 f"possible is {self.least[key]:g}"
             )
+
+
+class BundleKeeper(Keeper):
+    """The same for items of several parts, whose points are bundles of integers already.
+
+    The budget is of an item, and the bytes are those of the bundle: no kernel and no image decides a whole item.
+    """
+
+    def needed(self, key: str, point: Any) -> float:
+        """The least limit of this kind that the point keeps."""
+        if key == "budget":
+            return float(point.worst_cost)
+        if key == "max_forward":
+            return float(point.valid.forward_rate + point.forward_se)
+        return len(point.data)

@@ -8,6 +8,7 @@ Level s of a part's features has weights of its own, so that scores of all level
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -15,12 +16,35 @@ from sklearn.base import BaseEstimator, clone
 
 from .chain_core import decode_all, forward_backward_all, max_marginals_all, score_all, train_chain
 from .items import as_items, flatten, folds_of, take
+from .jobs import Pool, in_turn, results_of
 
 __all__ = ["ChainClassifier"]
 
 LEARNERS = ("hinge", "perceptron", "mira")
 STEP = 0.1
 MOST_MIRA = 1.0  # the largest step of MIRA, which chooses each step itself
+
+
+@dataclass(frozen=True)
+class _Inner:
+    """What the trials of a step share: a chain, items and labels, the fold of each item, and all labels."""
+
+    chain: ChainClassifier
+    X: Sequence[np.ndarray]
+    y: Sequence[np.ndarray]
+    fold: np.ndarray
+    classes: np.ndarray | None
+
+
+def _tried(shared: _Inner, trial: tuple[int, float]) -> list[float]:
+    """The shares of a fold's parts that a chain with this step decides rightly, in the cheapest and dearest state."""
+    k, step = trial
+    inside, outside = np.flatnonzero(shared.fold != k), np.flatnonzero(shared.fold == k)
+    model = clone(shared.chain).set_params(transition_step=step)
+    model.fit(take(shared.X, inside), take(shared.y, inside), classes=shared.classes)
+    truth, items = np.concatenate(take(shared.y, outside)), take(shared.X, outside)
+    levels = sorted({0, model.n_levels - 1})
+    return [float(np.mean(np.concatenate(model.predict(items, level)) == truth)) for level in levels]
 
 
 class ChainClassifier(BaseEstimator):  # type: ignore[misc]
@@ -90,10 +114,7 @@ class ChainClassifier(BaseEstimator):  # type: ignore[misc]
         if np.any(codes == len(self.classes_)) or np.any(self.classes_[codes] != labels):
             raise ValueError("a label is not one of classes; give all labels that there are")
         self._set_levels(features.shape[1])
-        steps = np.atleast_1d(np.asarray(self.transition_step, dtype=np.float64))
-        self.transition_step_ = (
-            float(steps[0]) if len(steps) == 1 else self._best_step(steps, X, y, groups, self.classes_)
-        )
+        self.transition_step_ = self.best_step(X, y, groups, self.classes_)
         self._train(features, codes.astype(np.int64), starts, self.transition_step_)
         return self
 
@@ -116,21 +137,23 @@ class ChainClassifier(BaseEstimator):  # type: ignore[misc]
         self._stacked = stacked
         self.start, self.stop, self.transitions = chain[0].copy(), chain[1].copy(), chain[2:].copy()
 
-    def _best_step(
-        self, steps: np.ndarray, X: Sequence[np.ndarray], y: Sequence[np.ndarray], groups: np.ndarray | None,
-        classes: np.ndarray,
+    def best_step(
+        self, X: Sequence[np.ndarray], y: Sequence[np.ndarray], groups: np.ndarray | None = None,
+        classes: np.ndarray | None = None, pool: Pool = in_turn,
     ) -> float:  # fmt: skip
-        """The transition step that is right most often on inner folds, in the cheapest and in the dearest state."""
+        """The transition step that is right most often on inner folds, in the cheapest and in the dearest state.
+
+        Arguments are those of ``fit``; the chains of the folds are trained on ``pool``.
+        """
+        steps = np.atleast_1d(np.asarray(self.transition_step, dtype=np.float64)).tolist()
+        if len(steps) == 1:
+            return float(steps[0])
         fold = folds_of(len(X), self.n_folds, np.random.default_rng(self.seed), groups)
+        trials = [(k, step) for k in range(self.n_folds) for step in steps]
         right = np.zeros(len(steps))
-        for k in range(self.n_folds):
-            inside, outside = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
-            truth = np.concatenate(take(y, outside))
-            for s, step in enumerate(steps):
-                model = clone(self).set_params(transition_step=float(step))
-                model.fit(take(X, inside), take(y, inside), classes=classes)
-                for level in {0, model.n_levels - 1}:
-                    right[s] += np.mean(np.concatenate(model.predict(take(X, outside), level)) == truth)
+        for n, shares in enumerate(results_of(pool, _tried, _Inner(self, X, y, fold, classes), trials)):
+            for share in shares:
+                right[n % len(steps)] += share
         return float(steps[np.argmax(right)])
 
     def flat(self, X: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

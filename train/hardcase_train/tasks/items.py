@@ -12,7 +12,7 @@ from hardcase_edge.errors import InputError
 
 from ..data.problem import Rows
 from ..data.table import Table
-from ..settings.config import DEFAULT_METHODS, Config, IndexSettings
+from ..settings.config import Config, IndexSettings
 from .target import whole_column
 from .task import Task
 
@@ -50,17 +50,23 @@ def check_items(config: Config) -> None:
     InputError
         The configuration has one of these settings.
     """
-    names = {
-        "[data] task": not config.kind.has_classes, "[data] sequence": config.sequence is not None,
-        "[data] weight": config.weight is not None, "[data] item_size": config.item_size is not None,
-        "[cost] clock": config.clock, "[cost.errors]": bool(config.errors), "[lpc]": config.own_model is not None,
-        "[policy] quality": config.quality is not None, "[policy] methods": config.methods != DEFAULT_METHODS,
-        "[policy] size": config.size != "auto", "[policy] effort": config.effort != "normal",
-        "[index]": config.index != IndexSettings(), "[hpc] table": config.legacy is not None,
-        **{f"[policy] {key}": True for key in config.limits.given},
-    }  # fmt: skip
-    if wrong := [name for name, is_set in names.items() if is_set]:
-        raise InputError(f"items of several parts are not trained with {wrong[0]}; leave it out of the TOML")
+    refused = (
+        ("[data] task", not config.kind.has_classes, "the parts of a chain have labels"),
+        ("[data] sequence", config.sequence is not None, "the rows of an item are not a stream"),
+        ("[data] weight", config.weight is not None, "its learner counts each part once"),
+        ("[data] item_size", config.item_size is not None, "their costs are the same for every part"),
+        ("[cost] clock", config.clock, "their costs are declared"),
+        ("[cost.errors]", bool(config.errors), "they are judged by their share of right parts"),
+        ("[policy] quality", config.quality is not None, "they are judged by their share of right parts"),
+        ("[policy] size", config.size != "auto", "a chain has one size"),
+        ("[policy] max_ms or --max-ms", config.limits.max_ms is not None, "no kernel in C decides a whole item"),
+        ("[index], --all or --max-models", config.index != IndexSettings(), "they have two sets of sensors alone"),
+        ("[hpc] table", config.legacy is not None, "f0 reads a part at a time"),
+        ("[lpc]", config.own_model is not None, "a model of your own knows no neighbours"),
+    )
+    for name, is_set, why in refused:
+        if is_set:
+            raise InputError(f"items of several parts are not trained with {name}, because {why}; leave it out")
     if config.item in (config.target, config.split):
         raise InputError(f"[data] item is {config.item!r}, which is the target or the split; name another column")
 

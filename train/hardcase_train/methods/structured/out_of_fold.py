@@ -13,6 +13,7 @@ from sklearn.base import clone
 from ...structured.chain import ChainClassifier
 from ...structured.chain_core import chain_losses
 from ...structured.items import folds_of, take
+from ...structured.jobs import Pool, in_turn, results_of
 from .chain_features import decoder_features
 from .pseudo_labels import Losses, PseudoLabel, exhaustive, helping_steps, trajectory, wrong_parts
 
@@ -66,17 +67,31 @@ def evidence(chain: ChainClassifier, X: Sequence[np.ndarray], y: Sequence[np.nda
 
 def out_of_fold(
     chain: ChainClassifier, X: Sequence[np.ndarray], y: Sequence[np.ndarray], n_folds: int = 5,
-    groups: np.ndarray | None = None, seed: int = 0,
+    groups: np.ndarray | None = None, seed: int = 0, pool: Pool = in_turn,
 ) -> list[Fold]:  # fmt: skip
-    """Each item as a chain sees it that was trained on the other folds; groups are not divided."""
+    """Each item as a chain sees it that was trained on the other folds, on ``pool``; groups are not divided."""
     fold = folds_of(len(X), n_folds, np.random.default_rng(seed), groups)
-    parts, classes = [], np.unique(np.concatenate([np.asarray(labels) for labels in y]))
-    for k in range(n_folds):
-        inside, outside = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
-        own = None if groups is None else np.asarray(groups)[inside]
-        model = clone(chain).fit(take(X, inside), take(y, inside), groups=own, classes=classes)
-        parts.append(evidence(model, X, y, outside))
-    return parts
+    return results_of(pool, _seen_by_others, _Divided(chain, X, y, groups, fold), range(n_folds))
+
+
+@dataclass(frozen=True)
+class _Divided:
+    """What the folds share: a chain, items and labels, their groups, and the fold of each item."""
+
+    chain: ChainClassifier
+    X: Sequence[np.ndarray]
+    y: Sequence[np.ndarray]
+    groups: np.ndarray | None
+    fold: np.ndarray
+
+
+def _seen_by_others(shared: _Divided, k: int) -> Fold:
+    """The items of fold k, as a chain of the other folds sees them."""
+    inside, outside = np.flatnonzero(shared.fold != k), np.flatnonzero(shared.fold == k)
+    own = None if shared.groups is None else np.asarray(shared.groups)[inside]
+    classes = np.unique(np.concatenate([np.asarray(labels) for labels in shared.y]))
+    model = clone(shared.chain).fit(take(shared.X, inside), take(shared.y, inside), groups=own, classes=classes)
+    return evidence(model, shared.X, shared.y, outside)
 
 
 def labels_of(fold: Fold, labels: str, price: float, least_gain: float = 0.0) -> tuple[np.ndarray, np.ndarray]:

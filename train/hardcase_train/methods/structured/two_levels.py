@@ -8,20 +8,27 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
+from ...settings.config import ItemSettings
+from ...settings.effort import NORMAL, Effort
 from ...structured.chain import ChainClassifier
+from ...structured.jobs import Pool, in_turn
 from .anytime import AnytimePolicy, Scores, purchases
 from .chain_features import DECODER, gaps_of
 from .one_shot import OneShotChain, features_of
 from .out_of_fold import Fold, out_of_fold
 
-__all__ = ["BuyPolicy", "TwoLevels", "learn_two_levels"]
+__all__ = ["BASELINES", "METHODS", "BuyPolicy", "Setting", "TwoLevels", "learn_two_levels", "tried"]
 
-STEPS = (0.05, 0.2, 1.0)  # of transitions, of which inner folds choose
 EVERYTHING = 1e6  # a gap that no part has, in the scale of scores
 ROUNDS = "rounds"  # the release of a policy for each round
 LEARNED = "structured"
-FIXED = "static"  # the method of the policies that buy never and always
+BY_GAP = "gap"  # the peer without learning: the smallest gap of max-marginals
+FIXED = "static"  # the policies that buy never and always
+BASELINES = (BY_GAP, FIXED)
+METHODS = (LEARNED, *BASELINES)
+Setting = tuple[str, str, float, bool]  # method, release, share of parts that buy, whether any are asked
 
 
 @dataclass(frozen=True)
@@ -42,6 +49,11 @@ class BuyPolicy:
     later: np.ndarray = field(default_factory=lambda: np.zeros((0, len(DECODER) + 1)))  # the bias last
 
     @property
+    def setting(self) -> Setting:
+        """What tells it from the other policies of a chain."""
+        return self.method, self.release, self.share, self.ask_margin > 0
+
+    @property
     def params(self) -> dict[str, Any]:
         """What the front says of it."""
         return {"release": self.release, "share": self.share, "asks": self.ask_margin > 0}
@@ -58,11 +70,31 @@ class TwoLevels:
     transition_step: float
     policies: tuple[BuyPolicy, ...]
 
+    @property
+    def settings(self) -> list[Setting]:
+        """Of all policies."""
+        return [p.setting for p in self.policies]
+
+
+def tried(joint: ItemSettings, effort: Effort) -> dict[str, Any]:
+    """The ``shares``, ``releases`` and ``steps`` that are tried: those that ``[joint]`` names, else the effort's.
+
+    >>> tried(ItemSettings(shares=(0.2,)), NORMAL)["shares"], tried(ItemSettings(), NORMAL)["releases"]
+    ((0.2,), ('one-shot', 'anytime'))
+    """
+    usual = ItemSettings()
+    return {
+        "shares": effort.part_shares if joint.shares == usual.shares else joint.shares,
+        "releases": effort.part_releases if joint.releases == usual.releases else joint.releases,
+        "steps": effort.transition_steps,
+    }
+
 
 def learn_two_levels(
     X: Sequence[np.ndarray], y: Sequence[np.ndarray], n_first: int, n_classes: int, *,
-    group: np.ndarray | None = None, shares: Sequence[float] = (0.3,), releases: Sequence[str] = ("one-shot",),
-    ask: float = 0.0, labels: str = "helping", seed: int = 0,
+    group: np.ndarray | None = None, methods: Sequence[str] = METHODS, shares: Sequence[float] = (0.3,),
+    releases: Sequence[str] = ("one-shot",), ask: float = 0.0, labels: str = "helping",
+    steps: Sequence[float] = NORMAL.transition_steps, seed: int = 0, pool: Pool = in_turn,
 ) -> TwoLevels:  # fmt: skip
     """Train a chain under random states, and its policies on items that the chain of their fold has not seen.
 
@@ -72,27 +104,31 @@ def learn_two_levels(
     y : items of (parts,) class indices
     n_first : columns of the first level
     group : (n_items,) no fold divides one
+    methods : names in ``METHODS``, whose policies are made
     shares, releases, ask, labels : as ``settings.config.ItemSettings``
+    steps : of transitions, of which inner folds choose
+    pool : where the chains of folds are trained
     """
     scale = np.abs(np.concatenate(X)).max(axis=0)
     scale[scale == 0] = 1.0
     scaled = [item / scale for item in X]
     levels = [list(range(n_first)), list(range(len(scale)))]
     classes = np.arange(n_classes)
-    chain = ChainClassifier(levels, transition_step=STEPS, seed=seed).fit(scaled, y, groups=group, classes=classes)
-    once = ChainClassifier(levels, transition_step=chain.transition_step_, seed=seed)
-    folds = out_of_fold(once, scaled, y, groups=group, seed=seed)
+    step = ChainClassifier(levels, transition_step=steps, seed=seed).best_step(scaled, y, group, classes, pool)
+    once = ChainClassifier(levels, transition_step=step, seed=seed)
+    folds = out_of_fold(once, scaled, y, groups=group, seed=seed, pool=pool)
+    chain = clone(once).fit(scaled, y, groups=group, classes=classes)
     rows = np.concatenate([features_of(fold, "decoder") for fold in folds])
     margins = np.concatenate([gaps_of(fold.unary[1]) for fold in folds])
     policies: list[BuyPolicy] = []
     at_once = [r for r in releases if r != ROUNDS]
-    for method, weights, bias in _directions(once, folds, labels, seed):
+    for method, weights, bias in _directions(once, folds, labels, seed, methods):
         scores = rows @ weights + bias
         for release in at_once if method == LEARNED else ("one-shot",):
             for share in shares:
                 threshold = float(np.quantile(scores, 1 - share))
                 policies += _asking(BuyPolicy(method, release, share, weights, bias, threshold), scores, margins, ask)
-    if ROUNDS in releases:
+    if ROUNDS in releases and LEARNED in methods:
         by_round = AnytimePolicy().fit_policy(folds)
         weights, later, scores = by_round.weights_[0], by_round.weights_[1:], _lowest(folds, by_round.scores)
         for share in shares:
@@ -100,11 +136,11 @@ def learn_two_levels(
                 LEARNED, ROUNDS, share, weights[:-1], weights[-1], float(np.quantile(scores, 1 - share)), later=later
             )
             policies += _asking(policy, scores, margins, ask)
-    by_gap = -np.eye(len(DECODER))[0]
-    policies.append(BuyPolicy(FIXED, "one-shot", 0.0, by_gap, 0.0, 1.0))
-    policies += _asking(
-        BuyPolicy(FIXED, "one-shot", 1.0, by_gap, 0.0, -EVERYTHING), np.zeros(len(margins)), margins, ask
-    )
+    if FIXED in methods:
+        by_gap = -np.eye(len(DECODER))[0]
+        always = BuyPolicy(FIXED, "one-shot", 1.0, by_gap, 0.0, -EVERYTHING)
+        policies.append(BuyPolicy(FIXED, "one-shot", 0.0, by_gap, 0.0, 1.0))
+        policies += _asking(always, np.zeros(len(margins)), margins, ask)
     cheap, both = (w.astype(np.float64) for w in chain.weights)
     cheap[:-1] /= scale[:n_first, None]
     both[:-1] /= scale[:, None]
@@ -126,12 +162,16 @@ def _lowest(folds: Sequence[Fold], scores: Scores) -> np.ndarray:
 
 
 def _directions(
-    chain: ChainClassifier, folds: Sequence[Fold], labels: str, seed: int
+    chain: ChainClassifier, folds: Sequence[Fold], labels: str, seed: int, methods: Sequence[str]
 ) -> list[tuple[str, np.ndarray, float]]:
     """The learned policy, unless no purchase helps anywhere, and the peer without learning: the smallest gap."""
-    learned = OneShotChain(chain, features="decoder", labels=labels, seed=seed).fit_policy(folds).policy_
-    by_gap = ("gap", -np.eye(len(DECODER))[0], 0.0)
-    return [(LEARNED, learned.weights, learned.bias), by_gap] if np.any(learned.weights) else [by_gap]
+    directions = []
+    if LEARNED in methods:
+        learned = OneShotChain(chain, features="decoder", labels=labels, seed=seed).fit_policy(folds).policy_
+        directions += [(LEARNED, learned.weights, learned.bias)] if np.any(learned.weights) else []
+    if BY_GAP in methods:
+        directions.append((BY_GAP, -np.eye(len(DECODER))[0], 0.0))
+    return directions
 
 
 def _asking(policy: BuyPolicy, scores: np.ndarray, margins: np.ndarray, ask: float) -> list[BuyPolicy]:
