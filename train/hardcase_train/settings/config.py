@@ -153,7 +153,8 @@ class ItemSettings(Settings, frozen=True, kw_only=True):
     shares: Annotated[tuple[Annotated[float, Meta(gt=0, lt=1)], ...], Meta(
         min_length=1, extra={"noun": "an array of shares between 0 and 1"},
     ), said(
-        "joint.shares", "of the training parts that policies buy the second sensor for, one policy each",
+        "joint.shares", "of the training parts that policies buy the second sensor for, one policy each; quick and "
+        "thorough effort try others unless this is set",
         page="labels.md#train-and-export",
     )] = (0.1, 0.2, 0.3, 0.5)  # fmt: skip
     releases: Annotated[tuple[Annotated[str, one_of(RELEASES)], ...], Meta(min_length=1), said(

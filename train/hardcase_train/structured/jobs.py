@@ -8,7 +8,7 @@ from typing import Any
 
 __all__ = ["Pool", "in_turn", "results_of"]
 
-Pool = Callable[[Callable[[Any, Any], Any], Any, Sequence[Any]], Iterator[tuple[int, Any]]]  # sweep.executors has two
+Pool = Callable[[Callable[[Any, Any], Any], Any, Sequence[Any]], Iterator[tuple[int, Any]]]  # as sweep.executors opens
 
 
 def in_turn(function: Callable[[Any, Any], Any], shared: Any, items: Sequence[Any]) -> Iterator[tuple[int, Any]]:

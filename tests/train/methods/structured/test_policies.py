@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import pickle
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,6 +24,7 @@ from hardcase_train.methods.structured.linear_policy import PartPolicy
 from hardcase_train.methods.structured.one_shot import OneShotChain, buy_share
 from hardcase_train.methods.structured.out_of_fold import Fold, evidence, out_of_fold
 from hardcase_train.methods.structured.pseudo_labels import Losses
+from hardcase_train.methods.structured.two_levels import METHODS, learn_two_levels
 from hardcase_train.structured.items import starts_of
 from tests.helpers.train.brute_structures import made_up_words, sentences, small_chain
 
@@ -220,3 +224,30 @@ def test_anytime_policies_and_peers_of_sentences_buy_better_than_chance() -> Non
 def test_a_margin_is_the_best_head_above_the_second() -> None:
     flat = np.array([[0, 3, 1], [9, 0, 4], [9, 2, 0]], np.float32).ravel()
     assert head_margins(flat, starts_of([np.zeros(2)])).tolist() == [[1, 0], [3, 1]]
+
+
+def far(function: Callable[[Any, Any], Any], shared: Any, items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+    """A pool of workers of other processes, to which everything is sent, and which end in another order."""
+    for k in reversed(range(len(items))):
+        sent, what, item = pickle.loads(pickle.dumps((function, shared, items[k])))  # noqa: S301
+        yield k, pickle.loads(pickle.dumps(sent(what, item)))  # noqa: S301
+
+
+def test_a_pool_that_ends_in_another_order_learns_the_same_policies() -> None:
+    X, y = made_up_words(60, 0)
+    here, there = (learn_two_levels(X, y, 2, 3, releases=("one-shot", "rounds"), ask=0.1, **pool)
+                   for pool in ({}, {"pool": far}))  # fmt: skip
+    assert here.transition_step == there.transition_step
+    assert all(np.array_equal(a, b) for a, b in zip(here.weights, there.weights, strict=True))
+    assert here.settings == there.settings
+    for a, b in zip(here.policies, there.policies, strict=True):
+        assert np.array_equal(a.weights, b.weights)
+        assert (a.bias, a.threshold, a.ask_margin) == (b.bias, b.threshold, b.ask_margin)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_method_alone_has_the_policies_that_it_has_beside_others(method: str) -> None:
+    X, y = made_up_words(60, 0)
+    whole = learn_two_levels(X, y, 2, 3, shares=(0.2, 0.4), seed=3)
+    alone = learn_two_levels(X, y, 2, 3, shares=(0.2, 0.4), seed=3, methods=(method,))
+    assert alone.settings == [s for s in whole.settings if s[0] == method]
