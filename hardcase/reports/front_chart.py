@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hardcase_edge.more.fronts.front import staircase
 from hardcase_train.methods import METHODS
 
 from .axes import Frame, cost_scale, linear_scale
@@ -124,16 +125,16 @@ def _method(
     frame: Frame, own: Sequence[tuple[int, Point]], is_f0: bool, intervals: Mapping[int, tuple[float, float]], unit: str
 ) -> list[str]:
     """One method: its front on judged rows as steps, its points on judged rows, its points on test rows."""
-    steps = _steps([p["valid"] for _, p in own])
+    judged = [(p["valid"]["cost"], p["valid"]["quality"]) for _, p in own]
+    steps = [judged[k] for k in staircase(judged)]
     out = []
     if not is_f0 and len(steps) > 1:
         (x, y), *rest = [(frame.x(c), frame.y(q)) for c, q in steps]
         path = f"M{x} {y}" + "".join(f"H{x}V{y}" for x, y in rest)
         out.append(f'<path d="{path}" fill="none" stroke-width="1.6" stroke-opacity=".85"/>')
-    on_front = {(v["cost"], v["quality"]) for v in ({"cost": c, "quality": q} for c, q in steps)}
     for k, p in own:
         valid, test = p["valid"], p["test"]
-        if (valid["cost"], valid["quality"]) in on_front and valid.get("loss_se"):
+        if (valid["cost"], valid["quality"]) in steps and valid.get("loss_se"):
             half = Z * valid["loss_se"]
             out.append(_whisker(frame, valid["cost"], valid["quality"] - half, valid["quality"] + half, ".35"))
         if k in intervals:
@@ -142,15 +143,6 @@ def _method(
         out.append(_circle(frame, valid, 6 if is_f0 else 3, "", f"{words}; {valid['quality']:.4f} on judged rows"))
         out.append(_circle(frame, test, 6 if is_f0 else 3.4, "open", words))
     return out
-
-
-def _steps(judged: Sequence[Mapping[str, float]]) -> list[tuple[float, float]]:
-    """(cost, quality) of the points that are better than every cheaper one, by rising cost."""
-    steps: list[tuple[float, float]] = []
-    for cost, quality in sorted(((v["cost"], v["quality"]) for v in judged), key=lambda s: (s[0], -s[1])):
-        if not steps or quality > steps[-1][1]:
-            steps.append((cost, quality))
-    return steps
 
 
 def _whisker(frame: Frame, cost: float, low: float, high: float, opacity: str) -> str:

@@ -16,6 +16,7 @@ from markupsafe import Markup
 
 from hardcase_edge.errors import HardcaseError
 from hardcase_edge.more.batch.intervals import wilson
+from hardcase_edge.more.fronts.front import staircase
 from hardcase_export.drafts.costs import costs_of
 from hardcase_export.drafts.front import Front, Point, read_front
 from hardcase_export.picking.agreeing import mixes_halfway
@@ -228,7 +229,7 @@ def _f0(task: Task, front: Mapping[str, Any], points: Front, picked: Picked | st
 
 def _front(task: Task, points: Front, picked: Picked | str, entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     marked = picked.number if isinstance(picked, Picked) else None
-    best = _overall(points)
+    best = staircase([(p.valid.cost, p.valid.quality) for p in points.points])
     numbers = sorted({*best, *([] if marked is None else [marked])}, key=lambda k: points.points[k].valid.cost)
     at = 0 if marked is None else numbers.index(marked)
     near = numbers[max(0, at - NEAR) : at + NEAR + 1] if len(numbers) > 2 * NEAR + 1 else numbers
@@ -275,18 +276,6 @@ def mix_table(build: Path, points: Front) -> tuple[tuple[str, ...], list[list[st
 def _caption(n_shown: int, n: int) -> str:
     front = "the front of all methods on judged rows"
     return front if n_shown == n else f"{front}: {n_shown} of its {n} points, around the picked one"
-
-
-def _overall(points: Front) -> list[int]:
-    """Numbers of the points that are better on judged rows than every cheaper one, by rising cost."""
-    out: list[int] = []
-    order = sorted(
-        range(len(points.points)), key=lambda k: (points.points[k].valid.cost, -points.points[k].valid.quality)
-    )
-    for k in order:
-        if not out or points.points[k].valid.quality > points.points[out[-1]].valid.quality:
-            out.append(k)
-    return out
 
 
 def _points_table(

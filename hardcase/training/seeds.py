@@ -13,7 +13,7 @@ from scipy import stats
 
 from hardcase_edge.base.escape import markdown
 from hardcase_edge.more.batch.quality import ACCURACY, Figures, Quality
-from hardcase_edge.more.fronts.front import Candidate
+from hardcase_edge.more.fronts.front import Candidate, staircase
 from hardcase_edge.more.fronts.pick import NoPointError
 from hardcase_export.drafts.front import Front
 from hardcase_export.drafts.front import Point as Read
@@ -209,15 +209,9 @@ def _mix_lines(unit: str, head: Sequence[str], rows: Sequence[Sequence[str]]) ->
 
 def hard_steps(points: Sequence[Mapping[str, Any]]) -> list[int]:
     """Numbers of the points, as in front.json, that are better on judged rows than all of a lower worst cost."""
-    order = sorted(
-        (k for k, p in enumerate(points) if p.get("worst_cost") is not None and p["method"] != "hpc"),
-        key=lambda k: (points[k]["worst_cost"], -points[k]["valid"]["quality"], points[k]["valid"]["cost"]),
-    )
-    steps: list[int] = []
-    for k in order:
-        if not steps or points[k]["valid"]["quality"] > points[steps[-1]]["valid"]["quality"]:
-            steps.append(k)
-    return steps
+    known = [k for k, p in enumerate(points) if p.get("worst_cost") is not None and p["method"] != "hpc"]
+    known.sort(key=lambda k: points[k]["valid"]["cost"])  # of those that are alike, the first
+    return [known[k] for k in staircase([(points[k]["worst_cost"], points[k]["valid"]["quality"]) for k in known])]
 
 
 def _hard_lines(front: Mapping[str, Any]) -> list[str]:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from hardcase_edge.bundle.file import MAX_BUNDLE_BYTES, read_bundle_bytes
 from hardcase_edge.errors import BundleError
-from hardcase_edge.more.fronts.front import HPC_METHOD, SLACK
+from hardcase_edge.more.fronts.front import HPC_METHOD, SLACK, staircase
 
 from .front import Point
 
@@ -107,11 +107,7 @@ def _first(points: Sequence[Point], numbers: Sequence[int]) -> list[int]:
 
 def _front(points: Sequence[Point], numbers: Sequence[int]) -> list[int]:
     """The points that are better on judged rows than all cheaper ones, by rising cost."""
-    out: list[int] = []
-    for k in sorted(numbers, key=lambda k: (points[k].valid.cost, -points[k].valid.quality)):
-        if not out or points[k].valid.quality > points[out[-1]].valid.quality:
-            out.append(k)
-    return out
+    return [numbers[k] for k in staircase([(points[k].valid.cost, points[k].valid.quality) for k in numbers])]
 
 
 def _coarse_to_fine(numbers: Sequence[int]) -> list[int]:

@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 from ..batch.per_class import Gap
 from ..batch.quality import ACCURACY, Figures, Quality
 
-__all__ = ["HPC_METHOD", "SLACK", "Candidate", "Candidates", "Judged"]
+__all__ = ["HPC_METHOD", "SLACK", "Candidate", "Candidates", "Judged", "staircase"]
 
 HPC_METHOD = "hpc"  # f0 itself: every sample is forwarded
 SLACK = 1e-12  # accuracies are ratios of counts: a float's last bit must not decide
@@ -100,3 +100,16 @@ class Candidates(Generic[P]):
         12.0
         """
         return figures.cost + self.measure.mean_errors(figures.quality)
+
+
+def staircase(pairs: Sequence[tuple[float, float]]) -> list[int]:
+    """Numbers of the (cost, quality) pairs that are better than every cheaper one, by rising cost.
+
+    >>> staircase([(2.0, 0.8), (1.0, 0.7), (3.0, 0.8), (1.0, 0.6)])
+    [1, 0]
+    """
+    steps: list[int] = []
+    for k in sorted(range(len(pairs)), key=lambda k: (pairs[k][0], -pairs[k][1])):
+        if not steps or pairs[k][1] > pairs[steps[-1]][1]:
+            steps.append(k)
+    return steps
