@@ -14,7 +14,7 @@ import argparse
 import io
 import os
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import EntryPoint
 from types import ModuleType
 from typing import Any
@@ -83,33 +83,25 @@ def make_parser(words: Sequence[str] = ()) -> VerbParser:
     description = "Answer easy cases on the device, forward the hard ones."
     parser = VerbParser(prog="hardcase", description=description, examples=EXAMPLES, terms=TERMS)
     parser.add_argument("--version", action=_Version)
-    found = verbs()
-    _add(parser, found, _needed(words, found), dest="verb", root=parser)
+    is_completed = list(words[:1]) == ["completion"]  # a shell completes all of them
+    _add(parser, verbs(), () if is_completed else words, dest="verb", root=parser)
     return parser
 
 
 def _add(parser: VerbParser, found: Mapping[str, EntryPoint], words: Sequence[str], *, dest: str, root: Any) -> None:
-    """Declare the module that the first of the words names; all that were found where there are none."""
+    """Declare the module that the first of the words names; if it names none, all that were found."""
     subparsers = parser.add_subparsers(dest=dest, required=True, metavar=dest.upper())
-    for name in words[:1] or found:
+    named = words[:1] if words and words[0] in found else ()
+    for name in named or found:
         module = load_hook(found[name], ModuleType)
         examples, terms = (getattr(module, key, "") for key in ("EXAMPLES", "TERMS"))
         sub = subparsers.add_parser(name, help=module.HELP, description=module.HELP, examples=examples, terms=terms)
         if hasattr(module, "COMMANDS"):
-            below = _ordered(module.COMMANDS, module.FIRST)
-            _add(sub, below, _needed(words[1:], below), dest="command", root=root)
+            below = _ordered(module.COMMANDS, module.FIRST) if named or not words else {}
+            _add(sub, below, words[1:], dest="command", root=root)
             continue
         module.arguments(sub)
         sub.set_defaults(run=module.run, interrupted=getattr(module, "INTERRUPTED", ""), root=root)
-
-
-def _needed(words: Sequence[str], found: Collection[str]) -> Sequence[str]:
-    """The words from the module that they name on; none where they name none, or complete words in a shell.
-
-    >>> _needed(["train", "x.toml"], {"train"}), _needed(["--help"], {"train"})
-    (['train', 'x.toml'], [])
-    """
-    return words if words and words[0] in found and words[0] != "completion" else []
 
 
 def _drop_output() -> None:
