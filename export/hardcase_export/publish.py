@@ -69,7 +69,7 @@ def checked(bundle: Bundle) -> tuple[bytes, Loaded]:
         A device would refuse the bundle.
     """
     data = pack_bundle(bundle)
-    return data, load_bytes(data)
+    return data, load_bytes(data, allow_joint=bundle.joint is not None)
 
 
 def publish(

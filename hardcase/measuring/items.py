@@ -16,11 +16,11 @@ from hardcase_edge.bundle.load import Loaded
 from hardcase_edge.device.device import Device, RuntimeConfig
 from hardcase_edge.device.parts import PartReplay, open_part_bank
 from hardcase_edge.errors import InputError
-from hardcase_edge.joint.drive import drive_joint
 from hardcase_edge.joint.session import JointDecision, JointMachine
 from hardcase_edge.more.batch.per_class import gaps_between
 from hardcase_edge.program.cost import to_unit
 from hardcase_export.drafts.costs import Origins
+from hardcase_export.joint.decide import decide_rows
 
 from ..options import plain
 from .headline import Headline, headline
@@ -161,18 +161,7 @@ def joint_lines(loaded: Loaded) -> tuple[dict[str, Any], list[str]]:
 
 def decide_items(machine: JointMachine, items: Items) -> list[JointDecision]:
     """The decision of each item, without a budget; a request is answered at once by f0."""
-    features = [s.features for s in machine.program.sensors]
-
-    def decide(rows: list[list[float]], replies: list[list[int]]) -> JointDecision:
-        def read(asked: tuple[tuple[int, int], ...]) -> dict[tuple[int, int], list[float]]:
-            return {(p, s): [rows[p][f] for f in features[s]] for p, s in asked}
-
-        def ask(part: int, _: object) -> tuple[int, int]:
-            return replies[part][0], replies[part][1]
-
-        return drive_joint(machine.session(len(rows)), read, ask)
-
-    return [decide(item.tolist(), replies.tolist()) for item, replies in zip(items.X, items.replies, strict=True)]
+    return [decide_rows(machine, item, replies) for item, replies in zip(items.X, items.replies, strict=True)]
 
 
 def figures(decisions: list[JointDecision], items: Items, unit: float = 1e-6) -> dict[str, Any]:

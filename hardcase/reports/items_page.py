@@ -14,7 +14,7 @@ from hardcase_train.tasks.task import Task
 from .front_chart import front_svg
 from .markup import STYLE, amount, percent, safe
 from .page import bar, cut, figure, render
-from .train_page import over_seeds
+from .train_page import asked_values, over_seeds
 
 __all__ = ["item_svg", "items_report"]
 
@@ -70,6 +70,7 @@ def items_report(
         picked=picked,
         quality=front["quality"],
         unit=unit,
+        **asked_values(task, front["quality"]),
         **over_seeds(front),
         one=_one_item(task, front, decided, test),
     )

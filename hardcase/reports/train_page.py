@@ -31,7 +31,7 @@ from .front_chart import front_svg
 from .markup import amount, percent
 from .page import cut, data, figure, render
 
-__all__ = ["mix_table", "over_seeds", "train_report"]
+__all__ = ["asked_values", "mix_table", "over_seeds", "train_report"]
 
 NEAR = 6  # points on each side of the picked one in the table of the front
 HPC = "hpc"
@@ -68,7 +68,7 @@ def train_report(
         picture=figure(svg),
         limits=part.limit_words(points),
         mixes=dict(zip(("head", "rows"), mix_table(build, points), strict=True)),
-        **_asked(task),
+        **asked_values(task, task.problem.quality.name),
         **_data(task),
         **_f0(task, front, points, picked),
         **_front(task, points, picked, front["points"]),
@@ -115,7 +115,8 @@ def _with_interval(quality: float, interval: tuple[float, float] | None) -> str:
 # ---------------------------------------------------------------- what was asked, and the data
 
 
-def _asked(task: Task) -> dict[str, Any]:
+def asked_values(task: Task, quality: str) -> dict[str, Any]:
+    """What was asked for, of every kind of policy; ``quality``: the name of what is measured."""
     config = task.config
     unit = f" in {config.target_unit}" if config.target_unit else ""
     rows = [
@@ -124,7 +125,7 @@ def _asked(task: Task) -> dict[str, Any]:
         ("split, seed", f"{config.split}, {config.seed}"),
         *([("group", config.group)] if config.group is not None else []),
         *([("weight", config.weight)] if config.weight is not None else []),
-        ("quality", _quality(task)),
+        ("quality", _quality(task, quality)),
         ("f0", _f0_words(task)),
         *([("model of your own", config.own_model.name)] if config.own_model is not None else []),
         ("methods", ", ".join(config.methods)),
@@ -153,11 +154,11 @@ def _f0_words(task: Task) -> str:
     return config.hpc_name + (f" ({params})" if params else "")
 
 
-def _quality(task: Task) -> str:
+def _quality(task: Task, name: str) -> str:
     """The measure, and what errors cost."""
     quality = task.problem.quality
     if quality.kind != "errors":
-        return quality.name
+        return name
     costs = [c for row in quality.costs for c in row if c]
     words = f"costs of errors from {amount(min(costs))} to {amount(max(costs))} {task.config.unit}"
     return (

@@ -204,7 +204,7 @@ ITEMS: dict[str, Any] = {
     "command": "a", "task": SimpleNamespace(sensors=["", ""], classes=[""]), "max_parts": 3, "costs": "",
     "n": {"train": 1, "valid": 1, "test": 1}, "picture": Markup(""), "head": [""] * 9, "rows": [[""] * 9],
     "one": {"method": "", "policy": "", "picture": Markup("")}, "picked": 0, "n_seeds": 2, "seeds": [("", [[""] * 6])],
-    "quality": "", "unit": "",
+    "quality": "", "unit": "", "asked": [["", ""]], "sensors": [[""] * 4], "sensor_cost": "",
 }  # fmt: skip
 
 

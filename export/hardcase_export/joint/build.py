@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hardcase_edge.bundle.file import Bundle, pack_bundle
-from hardcase_edge.bundle.load import load_bytes
+from hardcase_edge.bundle.file import Bundle
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import InputError
 from hardcase_edge.joint.definition import FEATURES, ROUND, Joint
@@ -24,7 +23,7 @@ from hardcase_edge.program.definition import FREE, Costs
 from hardcase_edge.program.inner import DECODER
 
 from ..drafts.costs import Origins
-from ..publish import check_out, publish_bytes
+from ..publish import check_out, checked, publish_bytes
 from .atypical import Scored, with_scores
 from .decide import decide_rows
 from .model import ChainModel, decide_floats
@@ -114,8 +113,7 @@ def export_chain(
         manifest.to_json(), integers.part, (),
         joint=integers.joint, items=_golden(model, machine, pieces, n_golden),
     )  # fmt: skip
-    data = pack_bundle(bundle)
-    load_bytes(data, allow_joint=True)
+    data, _ = checked(bundle)
     path = None if out is None else Path(out)
     if path is not None:
         publish_bytes(data, path, key)
