@@ -20,7 +20,7 @@ sys.path.insert(0, str(ROOT))
 from tests.house import architecture  # noqa: E402
 
 NAV = {
-    "Start": ("README", "examples/hydraulic/README", "CHANGELOG"),
+    "Start": ("README", "examples/letters/README", "examples/hydraulic/README", "CHANGELOG"),
     "Guides": (
         "docs/training",
         "docs/tables",

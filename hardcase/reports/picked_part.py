@@ -54,7 +54,8 @@ def _cuts(picked: Picked) -> Rows:
     cuts = picked.cuts
     if cuts.cut is None:
         return []
-    every = "" if cuts.cut_every is None else f"; {percent(cuts.cut_every)} less than reading every sensor"
+    every = cuts.cut_every
+    beside = "" if every is None else f"; {percent(abs(every))} {'more' if every < 0 else 'less'} than every sensor's"
     spans = [span for span in (cuts.if_sensors, cuts.if_request) if span is not None]
     span = ""
     if spans:
@@ -63,7 +64,7 @@ def _cuts(picked: Picked) -> Rows:
             f", which is {percent(low)} to {percent(high)} if the placeholder costs of hardcase init are a tenth or "
             "ten times as large"
         )
-    return [[percent(cuts.cut), f"less than f0 for every case{span}{every}"]]
+    return [[percent(cuts.cut), f"less than f0 for every case{span}{beside}"]]
 
 
 def picked_values(picked: Picked, points: Front) -> dict[str, Any]:

@@ -15,21 +15,21 @@ __all__ = ["EXAMPLES", "HELP", "INTERRUPTED", "TERMS", "arguments", "run"]
 
 HELP = "Train, export, start the cloud, run a fleet of devices, kill the worker half-way, and reconcile all counts."
 EXAMPLES = """\
-hardcase demo                                    # on the hydraulic rig, from a clone of the repository
-hardcase demo --config examples/hydraulic/values.toml   # the same rig, its pressure as a number of bar
+hardcase demo                                    # on the letters, from a clone of the repository
+hardcase demo --config examples/hydraulic/values.toml   # a test rig, its pressure as a number of bar
 hardcase demo --config mine.toml --out mydemo"""
 TERMS = (
     "f0: the large model in the cloud; degraded: the device wanted the cloud, had no reply in time and answered itself"
 )
 INTERRUPTED = "its processes are stopped; what is trained stays in the folder of --out"
-EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "hydraulic" / "hardcase.toml"
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "letters" / "hardcase.toml"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of ``hardcase demo``."""
     from hardcase_train.settings.config import Config
 
-    parser.add_argument("--config", type=Path, default=EXAMPLE, help="hardcase.toml (default: the hydraulic rig)")
+    parser.add_argument("--config", type=Path, default=EXAMPLE, help="hardcase.toml (default: the letters)")
     parser.add_argument("--out", type=Path, default=Path("build/demo"), help="folder to write (default: build/demo)")
     parser.add_argument("--seed", type=int, help="wins over [data] seed")
     add_setting(parser, "--effort", Config, "effort", metavar="HOW")

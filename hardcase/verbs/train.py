@@ -219,7 +219,8 @@ def _picked(picked: Mapping[str, Any] | None, quality: str, unit: str) -> list[s
         return []
     cuts = picked["headline"]
     against = (("cut", "f0 for every case"), ("cut_every", "every sensor"))
-    shares = [f"{cuts[key]:.1%} less than {words}" for key, words in against if cuts[key] is not None]
+    given = [(cuts[key], words) for key, words in against if cuts[key] is not None]
+    shares = [f"{abs(cut):.1%} {'more' if cut < 0 else 'less'} than {words}" for cut, words in given]
     method = "f0" if picked["method"] == "hpc" else picked["method"]
     figures = [f"{method}: {quality} {picked['quality']:.4f}", f"cost {picked['cost']:.3f} {unit}"]
     return [f"picked by default: {', '.join([*figures, *shares])}"]
