@@ -133,7 +133,7 @@ def make_bundle(
     front = read_front(build / "front.json")
     if front.is_joint:
         wish = {"max_loss": max_loss, "budget": budget, "hard_budget": hard_budget, "method": method}
-        asked = {"risk": terms, "monitors": monitors, "prices": prices, "atypical": atypical}
+        asked = {"risk": terms, "monitors": monitors, "seed": seed, "prices": prices, "atypical": atypical}
         return make_joint_bundle(build, front, wish, private_key, min_agreement, asked)
     min_agreement = MIN_AGREEMENT if min_agreement is None else min_agreement
     if terms is not None:

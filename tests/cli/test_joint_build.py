@@ -30,6 +30,7 @@ from hardcase_train.methods.structured.anytime import AnytimePolicy, purchases
 from hardcase_train.methods.structured.chain_features import DECODER
 from hardcase_train.methods.structured.out_of_fold import evidence, out_of_fold
 from tests.helpers.cli.letters import COLUMNS, write
+from tests.helpers.places import ROOT
 from tests.helpers.train.brute_structures import made_up_words
 from tests.helpers.train.brute_structures import small_chain as word_chain
 from tests.helpers.train.problems import run
@@ -171,6 +172,18 @@ def test_integers_that_decide_too_little_as_their_floats_are_refused(folder: Pat
     assert export_bundle(build, tmp_path / "x.hcb", min_agreement=0.98).agreement == 0.98
 
 
+@pytest.mark.parametrize("data", [(ROOT / "tests/golden/v1.hcb").read_bytes(), b"", b"none"])
+def test_a_file_that_holds_no_chain_is_refused_in_one_line(
+    folder: Path, tmp_path: Path, data: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    build = tmp_path / "build"
+    shutil.copytree(folder / "build", build)
+    (build / str(pick(read_front(build / "front.json")).program)).write_bytes(data)
+    status, _, err = run(capsys, "export", build, "--out", tmp_path / "x.hcb")
+    assert (status, err.count("\n")) == (2, 1)
+    assert not (tmp_path / "x.hcb").exists()
+
+
 def test_a_loss_is_one_below_the_best_point(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     front = json.loads((folder / "build" / "front.json").read_text())
     best = max(p["valid"]["quality"] for p in front["points"][1:])
@@ -208,6 +221,7 @@ def test_a_build_has_the_score_of_atypical_parts_if_it_is_asked_for(
         (["--risk", "0.1", "--calibration", "rows.csv", "--out", "x.hcb"], "items of several parts"),
         (["--monitors", "--out", "x.hcb"], "leave --monitors out"),
         (["--prices", "--out", "x.hcb"], "leave --prices out"),
+        (["--seed", "3", "--out", "x.hcb"], "leave --seed out"),
         (["--max-forward", "0.1", "--out", "x.hcb"], "--max-forward requires --risk"),
         (["--method", "cascade", "--out", "x.hcb"], "name one of: gap, static, structured"),
         (["--hard-budget", "1", "--out", "x.hcb"], "needs --hard-budget"),

@@ -24,6 +24,7 @@ MIN_AGREEMENT = 0.99  # of labels; the chain's integers are rounded, so that nea
 REFUSALS = {
     "risk": "a promise counts cases that err each for itself, and parts of an item err together; leave --risk out",
     "monitors": "a device watches the readings of single cases only; leave --monitors out",
+    "seed": "its golden items were chosen in training; leave --seed out",
     "prices": "running budgets move the thresholds of single cases only; leave --prices out",
 }
 
