@@ -148,11 +148,11 @@ def test_the_flag_wins_over_the_toml(tmp_path: Path, capsys: Capture) -> None:
         ('[hpc]\nmodel = "m.onnx"\ntable = "t.csv"\n', "[hpc] has model and table; keep one"),
         ('[hpc]\nclasses = ["hot", "cold"]\n', "[hpc] classes names those of a fitted model; name its file in [hpc]"),
         ('[hpc]\nmodel = "m.onnx"\nclasses = ["hot", "hot"]\n', "name each once, in the model's order"),
-        ('[hpc]\nmodel = "m.onnx"\nclasses = [["hot"], "cold"]\n', "name each once, in the model's order"),
+        ('[hpc]\nmodel = "m.onnx"\nclasses = [["hot"], "cold"]\n', "[['hot'], 'cold'], an array of labels is expected"),
         ('[hpc]\nmodel = "strange.onnx"\nclasses = ["hot"]\n', "strange.onnx has 1 classes, but the table has 2"),
-        ("[hpc]\nestimator = []\n", "[hpc] estimator is []; name scikit-learn's classes"),
-        ('[hpc]\nestimator = ["StandardScaler", 3]\n', "name scikit-learn's classes"),
-        ("[hpc]\nestimator = 3\n", "a string is expected"),
+        ("[hpc]\nestimator = []\n", "[hpc] estimator is [], a class of scikit-learn, or an array"),
+        ('[hpc]\nestimator = ["StandardScaler", 3]\n', "a class of scikit-learn, or an array"),
+        ("[hpc]\nestimator = 3\n", "a class of scikit-learn, or an array"),
     ],
 )
 def test_what_is_no_f0_is_refused_in_one_line(text: str, said: str, tmp_path: Path, capsys: Capture) -> None:

@@ -269,7 +269,7 @@ class Config(Settings, frozen=True, kw_only=True):
         "hpc.model", "in place of an estimator, the file of a fitted model; --hpc overrides it",
         page="f0.md#a-fitted-model-as-f0",
     )] = None  # fmt: skip
-    model_classes: Annotated[tuple[str | int | float, ...], said(
+    model_classes: Annotated[tuple[str | int | float, ...], Meta(extra={"noun": "an array of labels"}), said(
         "hpc.classes", "the labels of the fitted model's classes in its own order, where its file only numbers them",
         default="the file's own; else the sorted labels",
     )] = ()  # fmt: skip
