@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.pages import read
-from hardcase_train.methods.cstc.descent import initial, jointly, prices_of, settled
+from hardcase_train.methods.cstc.descent import first_weights, prices_of, settle, solve_jointly
 from hardcase_train.methods.cstc.fit import has_by_then
 from hardcase_train.methods.cstc.objective import Objective, Rule, Weights, payers_of
 from hardcase_train.methods.cstc.shape import tree
@@ -50,13 +50,13 @@ def fitted_path(seed: int, n_prices: int, slope: float) -> Iterator[tuple[Weight
     payers = payers_of([(s,) for s in range(6)], np.array(COSTS))
     made = Objective(X, SquaredLoss(y, np.ones(N_ROWS)), tree(2), payers, Rule(slope=slope, l2=RIDGE))
     free = np.ones((len(made.shape), 6), dtype=bool)
-    weights = initial(made, free)
+    weights = first_weights(made, free)
     for price in prices_of(made, 2 * n_prices)[:n_prices]:  # the larger half buys next to nothing
         priced = replace(made, rule=replace(made.rule, price=price))
-        weights = jointly(priced, weights, free)
+        weights = solve_jointly(priced, weights, free)
         few = sparse(priced, weights)
         has = has_by_then(priced, few, 6)
-        yield settled(made, jointly(made, few, few.coef[:, :-1, 0] != 0), has), has, made
+        yield settle(made, solve_jointly(made, few, few.coef[:, :-1, 0] != 0), has), has, made
 
 
 def exits_of(made: Objective, weights: Weights, has: np.ndarray, y: np.ndarray) -> tuple[float, float]:

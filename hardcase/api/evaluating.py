@@ -18,7 +18,7 @@ from hardcase_edge.stream.coin import coin_of
 from hardcase_edge.stream.layout import layout_of
 from hardcase_export.integers.decide import decisions, each_way, figures, mixed_figures
 from hardcase_train.columns.frames import frame_columns, frame_names, labels_of
-from hardcase_train.data.dtypes import held
+from hardcase_train.data.dtypes import rounded_to_dtypes
 from hardcase_train.data.table import table_of
 from hardcase_train.tasks.target import target_labels
 
@@ -123,7 +123,7 @@ def _remembered(program: Program, manifest: Manifest, X: Any, sequences: Any, bu
     n_own = len(program.features) - len(program.sensors[memory.sensor].features)
     if X.shape[1] == n_own:
         X = np.hstack([X, np.full((len(X), len(program.features) - n_own), np.nan)])
-    return remembered(program, memory, held(X, program.features), streams, budget=budget, sizes=sizes)
+    return remembered(program, memory, rounded_to_dtypes(X, program.features), streams, budget=budget, sizes=sizes)
 
 
 def _numbers(what: str, names: Any) -> NDArray[np.int64]:

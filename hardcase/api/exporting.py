@@ -19,7 +19,7 @@ from hardcase_export.checked import Exported
 from hardcase_export.drafts.front import read_front
 from hardcase_export.publish import check_out
 from hardcase_export.to_onnx.hpc import is_hpc_head
-from hardcase_train.data.dtypes import held
+from hardcase_train.data.dtypes import rounded_to_dtypes
 from hardcase_train.data.problem import MIN_ROWS, Problem, Rows
 from hardcase_train.data.table import Labels, Table
 from hardcase_train.estimator import PolicyClassifier
@@ -142,7 +142,7 @@ def _task(
         raise InputError(f"y has {len(y)} labels for {len(values)} rows, or one that fit did not see: {strange[:1]}")
     if sensors is not None and len(sensors) != len(program.sensors):
         raise InputError(f"sensors has {len(sensors)} names for {len(program.sensors)} sensors; give each one")
-    values = held(values, program.features)
+    values = rounded_to_dtypes(values, program.features)
     index = np.array([classes.index(label) for label in np.asarray(y).tolist()])
     proba = _probabilities(estimator, values)
     half = len(values) // 2

@@ -27,7 +27,7 @@ from hardcase_train.settings.config import DATES, TASKS, Config, SensorConfig, l
 from hardcase_train.settings.effort import effort_of
 from hardcase_train.tasks.hpc import ready
 
-from ..measuring.measure import flattery
+from ..measuring.measure import seen_rows_lines
 from ..training.build import build
 from .arguments import names_checked
 from .policy import Policy
@@ -194,7 +194,7 @@ def train(
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     notes = trained.table.notes if quiet else ()  # else they are on stderr already
-    for line in [*notes, *flattery(front["hpc"]), *front["warnings"]]:
+    for line in [*notes, *seen_rows_lines(front["hpc"]), *front["warnings"]]:
         warnings.warn(line, stacklevel=3)
     built = folder.with_name(f"{folder.name}-build")
     try:

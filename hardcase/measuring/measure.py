@@ -32,7 +32,7 @@ from hardcase_export.integers.decide import (
     mixed_figures,
     only_answer,
 )
-from hardcase_train.data.dtypes import held
+from hardcase_train.data.dtypes import rounded_to_dtypes
 
 from ..options import plain
 from .labelled_rows import LabelledRows
@@ -42,10 +42,10 @@ __all__ = [
     "Ranking",
     "check_groups",
     "class_lines",
-    "flattery",
     "measure",
     "quality_of",
     "ranking_words",
+    "seen_rows_lines",
     "some_classes",
     "steps_of",
     "value_errors",
@@ -244,7 +244,14 @@ def _in_order(program: Program, rows: LabelledRows, budget: int | None, dead: Se
     sequence = np.zeros(len(rows.y), dtype=np.int64) if rows.sequence is None else rows.sequence
     hpc = np.array([reply[0] for reply in rows.replies]) if rows.replies else None
     X = remembered(
-        program, rows.memory, held(rows.X, program.features), sequence, hpc, budget=budget, dead=dead, sizes=rows.sizes
+        program,
+        rows.memory,
+        rounded_to_dtypes(rows.X, program.features),
+        sequence,
+        hpc,
+        budget=budget,
+        dead=dead,
+        sizes=rows.sizes,
     )
     return replace(rows, X=X)
 
@@ -252,7 +259,7 @@ def _in_order(program: Program, rows: LabelledRows, budget: int | None, dead: Se
 # ---------------------------------------------------------------- text
 
 
-def flattery(hpc: Mapping[str, Any]) -> list[str]:
+def seen_rows_lines(hpc: Mapping[str, Any]) -> list[str]:
     """The line that warns of a model that knows the training rows; ``hpc``: of front.json."""
     if not hpc.get("has_seen_rows"):
         return []

@@ -24,7 +24,7 @@ from hardcase_train.data.problem import Rows
 from hardcase_train.tasks.sensors import cost_origins
 from hardcase_train.tasks.task import Task
 
-from ..measuring.measure import flattery
+from ..measuring.measure import seen_rows_lines
 from ..measuring.picked import Picked, Wish, measure_pick
 from . import picked_part as part
 from .front_chart import front_svg
@@ -219,7 +219,7 @@ def _f0(task: Task, front: Mapping[str, Any], points: Front, picked: Picked | st
     interval = picked.f0_95 if isinstance(picked, Picked) else _test_interval(task, points, f0)
     return {
         "f0_words": _f0_words(task),
-        "flattery": flattery(front["hpc"]),
+        "seen_rows": seen_rows_lines(front["hpc"]),
         "f0_rows": [
             ["judged rows", data(f0.valid.quality, f"{f0.valid.quality:.4f}"), amount(f0.valid.cost)],
             ["test rows", _with_interval(f0.test.quality, interval), amount(f0.test.cost)],

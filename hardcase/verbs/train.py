@@ -156,7 +156,7 @@ def _command(args: argparse.Namespace) -> str:
 
 
 def _text(out: Path, front: dict[str, Any]) -> list[str]:
-    from ..measuring.measure import flattery
+    from ..measuring.measure import seen_rows_lines
 
     unit = front["unit"]
     best: dict[str, Any] = {}
@@ -164,7 +164,7 @@ def _text(out: Path, front: dict[str, Any]) -> list[str]:
         if p["method"] not in best or p["valid"]["quality"] > best[p["method"]]["valid"]["quality"]:
             best[p["method"]] = p
     lines = _lines_of_items(out, front) if front.get("joint") else _lines_of_cases(out, front, best)
-    lines += [f"  {line}" for line in (*_paths(best, unit), *_overlap(front), *flattery(front["hpc"]))]
+    lines += [f"  {line}" for line in (*_paths(best, unit), *_overlap(front), *seen_rows_lines(front["hpc"]))]
     for rows, n in front["hpc"].get("beyond", {}).items():
         if n:
             lines.append(

@@ -22,7 +22,7 @@ from hardcase_edge.more.fronts.pick import NoPointError, Wish, pick
 from hardcase_edge.program.definition import Forward, Program
 
 from .data.canonical_order import content_groups, content_order
-from .data.dtypes import held
+from .data.dtypes import rounded_to_dtypes
 from .data.from_arrays import make_problem
 from .policy.batch import Batch, Outcome
 from .policy.front import Point
@@ -116,7 +116,7 @@ class PolicyEstimator(BaseEstimator, metaclass=ABCMeta):  # type: ignore[misc]
             X, y, weight, n_classes, self.sensors, self.costs, self.forward_cost, seed, self.size, self.effort, group
         )
         problem = replace(problem, limits=limits_of(f"limits of {type(self).__name__}", self.limits))
-        X = held(X, problem.features)
+        X = rounded_to_dtypes(X, problem.features)
         self.hpc_, answers = None, given
         if answers is None:
             model = self._unfitted(seed)
@@ -176,7 +176,7 @@ class PolicyEstimator(BaseEstimator, metaclass=ABCMeta):  # type: ignore[misc]
         """Rows, rounded to the program's declared types."""
         check_is_fitted(self)
         X = validate_data(self, X, **NUMBERS, reset=False)
-        return held(X, self.program_.features)
+        return rounded_to_dtypes(X, self.program_.features)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

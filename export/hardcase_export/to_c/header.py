@@ -14,7 +14,7 @@ from hardcase_edge.program.readings import DTYPES, Reading
 
 from .config import parts_of
 from .names import array, identifiers, literal
-from .readings import held
+from .readings import rounded_to_dtypes
 
 __all__ = ["Names", "model_header", "sensors_header", "words"]
 
@@ -171,7 +171,7 @@ def _values(value: Value | None) -> str:
 
 def sensors_header(program: Program, manifest: Manifest, readings: Sequence[Reading]) -> str:
     """The text of ``sensors.h``: stubs that give these readings, one per feature, until the user writes drivers."""
-    names, values = Names(program, manifest), held(program, readings)
+    names, values = Names(program, manifest), rounded_to_dtypes(program, readings)
     cases = []
     for enum, member, fields in zip(names.enums, names.members, names.fields, strict=True):
         cases.append(f"    case {enum}:")

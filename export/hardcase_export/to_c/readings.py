@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from hardcase_edge.program.definition import Program, Sensor
 from hardcase_edge.program.readings import DTYPES, Reading, normalise
 
-__all__ = ["held", "pack_readings", "reading_offsets"]
+__all__ = ["pack_readings", "reading_offsets", "rounded_to_dtypes"]
 
 
-def held(program: Program, readings: Sequence[Reading]) -> list[float | int]:
+def rounded_to_dtypes(program: Program, readings: Sequence[Reading]) -> list[float | int]:
     """One reading per feature as its type holds it; the type's mark for missing replaces None and other values."""
     dtypes = [f.dtype for f in program.features]
     return [DTYPES[t].missing if x is None else x for x, t in zip(normalise(readings, dtypes), dtypes, strict=True)]
@@ -28,7 +28,7 @@ def reading_offsets(program: Program) -> list[int]:
 
 def pack_readings(program: Program, readings: Sequence[Reading]) -> bytes:
     """The structs of all sensors, one after another, from one reading per feature, None for missing."""
-    values = held(program, readings)
+    values = rounded_to_dtypes(program, readings)
     return b"".join(struct.pack(_layout(program, s), *[values[f] for f in s.features]) for s in program.sensors)
 
 

@@ -26,7 +26,7 @@ from hardcase_edge.sensors.csv_replay import Replay
 from hardcase_train.columns import files, own_process
 from hardcase_train.columns.kinds import NUMBER, OTHER, TEXT
 from hardcase_train.columns.own_process import read_here
-from hardcase_train.data.dtypes import declared, held
+from hardcase_train.data.dtypes import declared, rounded_to_dtypes
 from hardcase_train.data.table import read_table
 from hardcase_train.tasks.target import target_classes, target_labels
 
@@ -540,7 +540,7 @@ def test_a_features_type_holds_its_values(values, dtype, nullable):
     X = np.array(values, dtype=float)[:, None]
     (feature,) = declared(X, np.ones(len(X), dtype=bool))
     assert (feature.dtype, feature.nullable) == (dtype, nullable)
-    kept = held(X, (feature,))
+    kept = rounded_to_dtypes(X, (feature,))
     assert kept == pytest.approx(X, rel=1e-6, nan_ok=True)
 
 

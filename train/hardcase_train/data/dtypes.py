@@ -11,7 +11,7 @@ from hardcase_edge.errors import InputError, ProgramError
 from hardcase_edge.program.definition import Answer, Costs, Feature, Forward, Program, Sensor, Slice, Trees, Uplink
 from hardcase_edge.verifier.verify import verify
 
-__all__ = ["check_declared", "declared", "held"]
+__all__ = ["check_declared", "declared", "rounded_to_dtypes"]
 
 
 def declared(
@@ -57,7 +57,7 @@ def declared(
     return tuple(features)
 
 
-def held(X: np.ndarray, features: Sequence[Feature]) -> np.ndarray:
+def rounded_to_dtypes(X: np.ndarray, features: Sequence[Feature]) -> np.ndarray:
     """Values rounded to the declared types, (n, n_features); NaN for values beyond their range."""
     values = X + 0.0  # minus zero becomes zero
     for f, feature in enumerate(features):

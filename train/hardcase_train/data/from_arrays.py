@@ -16,7 +16,7 @@ from hardcase_edge.program.readings import request_bytes
 from ..settings.amounts import MAX_COST, check_choice
 from ..settings.config import SIZES
 from ..settings.effort import Effort, effort_of
-from .dtypes import check_declared, declared, held
+from .dtypes import check_declared, declared, rounded_to_dtypes
 from .problem import MIN_ROWS, N_FOLDS, Problem, Rows, scaled, value_unit
 from .split import deal, strata, stratified
 
@@ -98,7 +98,7 @@ def make_problem(
     unit = value_unit(y[split == 0], weight[split == 0]) if not n_classes else (0.0, 1.0)
     y = (y - unit[0]) / unit[1] if not n_classes else y
     features = declared(X, split == 0, has_whole=False)
-    X = held(X, features)
+    X = rounded_to_dtypes(X, features)
     request = Costs(per_request=to_micro(_amount("forward_cost", forward_cost)))
     uplink = Uplink(
         request_bytes=request_bytes([f.dtype for f in features]),

@@ -63,7 +63,7 @@ def _threads(jobs: int) -> Iterator[Pool]:
         work = Parallel(n_jobs=jobs, prefer="threads", return_as="generator_unordered", batch_size=1)
         results = work(delayed(_numbered)(function, shared, k, item) for k, item in enumerate(items))
         begun.append(results)
-        with alone():
+        with one_blas_thread():
             yield from results
 
     with warnings.catch_warnings():  # after Ctrl-C, joblib advises to cancel less work
@@ -116,11 +116,11 @@ def _far(code: str, function: Function, shared: Any, number: int, item: Any) -> 
         raise InputError(
             "a Dask worker has other versions of hardcase or its packages; install the same ones everywhere"
         )
-    with alone():
+    with one_blas_thread():
         return _numbered(function, shared, number, item)
 
 
-def alone() -> threadpool_limits:
+def one_blas_thread() -> threadpool_limits:
     """Limit linear algebra to one thread: sums are then reproducible, and jobs do not compete for cores."""
     return threadpool_limits(1, user_api="blas")
 

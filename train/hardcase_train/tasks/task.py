@@ -16,7 +16,7 @@ from hardcase_edge.more.batch.quality import Quality
 from hardcase_edge.program.definition import Sensor, Uplink
 from hardcase_edge.program.readings import request_bytes
 
-from ..data.dtypes import check_declared, declared, held
+from ..data.dtypes import check_declared, declared, rounded_to_dtypes
 from ..data.error_costs import chosen_quality
 from ..data.problem import N_FOLDS, Problem, Rows, value_unit
 from ..data.split import CALIBRATION, blocks
@@ -94,7 +94,7 @@ def make_task(
     sensors, names = task_sensors(table, config)
     codes, known = {table.names.index(name) for name in table.categories}, [table.declared.get(n) for n in table.names]
     features = declared(table.X, train, categories=codes, known=known)
-    X = held(table.X, features)
+    X = rounded_to_dtypes(table.X, features)
     index = [order[split[order] == k] for k in range(split.max() + 1)]  # the last, calibration, may be empty
     legacy = None
     if config.legacy is not None:

@@ -10,7 +10,14 @@ import numpy as np
 import pytest
 
 from hardcase_train.methods.cstc import descent
-from hardcase_train.methods.cstc.descent import along, by_blocks, initial, jointly, leaf_solution, screened
+from hardcase_train.methods.cstc.descent import (
+    by_blocks,
+    first_weights,
+    follow_prices,
+    leaf_solution,
+    screen,
+    solve_jointly,
+)
 from hardcase_train.methods.cstc.objective import Objective, Rule, Weights, payers_of
 from hardcase_train.methods.cstc.shape import EXIT, Shape, chain, tree
 from hardcase_train.methods.cstc.zeros import sparse
@@ -119,7 +126,7 @@ def test_every_row_leaves_once() -> None:
 
 
 @pytest.mark.parametrize("kind", ["square", "2"])
-@pytest.mark.parametrize("minimise", [jointly, by_blocks])
+@pytest.mark.parametrize("minimise", [solve_jointly, by_blocks])
 def test_no_step_raises_the_objective(minimise: Any, kind: str) -> None:
     for by_exit, shape in ((False, tree(2)), (True, chain(3))):
         made = objective(shape, kind, by_exit=by_exit, price=0.05)
@@ -137,7 +144,7 @@ def test_nor_does_any_single_step_of_either_order(kind: str, monkeypatch: pytest
     made, rises = objective(tree(2), kind, n=20, price=0.05, n_steps=1), list[float]()
     at, free = somewhere(made), np.ones((7, 5), dtype=bool)
     for _ in range(5):  # one step of L-BFGS each
-        before, at = at, jointly(made, at, free, rounds=1)
+        before, at = at, solve_jointly(made, at, free, rounds=1)
         rises.append(made(at)[0] - made(before)[0])
 
     def watched(step: Any) -> Any:
@@ -148,7 +155,7 @@ def test_nor_does_any_single_step_of_either_order(kind: str, monkeypatch: pytest
 
         return run
 
-    for name in ("jointly", "leaf_solution"):
+    for name in ("solve_jointly", "leaf_solution"):
         monkeypatch.setattr(descent, name, watched(getattr(descent, name)))
     by_blocks(made, somewhere(made), free, sweeps=2)
     assert len(rises) >= 5 + 7
@@ -161,7 +168,7 @@ def test_a_closed_form_of_leaves_is_where_the_solver_ends() -> None:
     start = somewhere(made)
     exact = leaf_solution(made, start, free, 1)
     assert np.abs(made(exact)[1].coef[1]).max() < 1e-10
-    solved = jointly(made, start, free, [1], rounds=40)
+    solved = solve_jointly(made, start, free, [1], rounds=40)
     assert np.abs(solved.coef[1] - exact.coef[1]).max() < 1e-4
     assert made(solved)[0] - made(exact)[0] == pytest.approx(0.0, abs=1e-8)
     assert np.array_equal(exact.coef[[0, 2]], start.coef[[0, 2]])
@@ -213,7 +220,7 @@ def test_nodes_on_a_path_share_what_it_bought() -> None:
 def test_zeros_never_raise_the_exact_objective_and_drop_what_is_not_worth_it() -> None:
     made = objective(tree(1), price=0.02)
     free = np.ones((3, 5), dtype=bool)
-    relaxed = jointly(made, initial(made, free), free)
+    relaxed = solve_jointly(made, first_weights(made, free), free)
     few = sparse(made, relaxed)
     assert made.exact(few) < made.exact(relaxed)
     assert (few.coef[:, :-1] != 0).sum() < (relaxed.coef[:, :-1] != 0).sum()
@@ -238,17 +245,17 @@ def test_a_screened_descent_ends_where_the_whole_one_does() -> None:
     loss = SquaredLoss(2 * Z[:, 0] - Z[:, 3] + 0.1 * rng.normal(size=600), np.ones(600))
     made = Objective(Z, loss, tree(0), payers_of([(s,) for s in range(12)], np.ones(12)), Rule(price=0.6))
     free = np.ones((1, 12), dtype=bool)
-    found = screened(made, made.zero(), free)
+    found = screen(made, made.zero(), free)
     assert set(np.flatnonzero(found.coef[0, :-1, 0])) == {0, 3}  # the others were never looked at
-    assert made(found)[0] == pytest.approx(made(jointly(made, initial(made, free), free))[0], abs=1e-3)
-    assert not screened(replace(made, rule=Rule(price=99.0)), made.zero(), free).coef[:, :-1].any()
+    assert made(found)[0] == pytest.approx(made(solve_jointly(made, first_weights(made, free), free))[0], abs=1e-3)
+    assert not screen(replace(made, rule=Rule(price=99.0)), made.zero(), free).coef[:, :-1].any()
 
 
 def test_many_columns_are_screened_while_prices_fall(monkeypatch: pytest.MonkeyPatch) -> None:
     made = objective(tree(1), n=60, l2=0.01)
     free = np.ones((3, 5), dtype=bool)
-    assert [m.rule.price for m, _ in along(made, free, [0.1, 0.4])] == [0.1, 0.4]
+    assert [m.rule.price for m, _ in follow_prices(made, free, [0.1, 0.4])] == [0.1, 0.4]
     monkeypatch.setattr(descent, "WIDE", 4)
-    path = list(along(made, free, [0.1, 0.4]))
+    path = list(follow_prices(made, free, [0.1, 0.4]))
     assert [m.rule.price for m, _ in path] == [0.4, 0.1]
     assert (path[0][1].coef[:, :-1] != 0).sum() <= (path[1][1].coef[:, :-1] != 0).sum()

@@ -23,8 +23,8 @@ def objectives(monkeypatch: pytest.MonkeyPatch, **settings: Any) -> tuple[Object
     """What is minimised for the sensors, and then for the weights, if these settings are trained."""
     priced: list[Objective] = []
     refitted: list[Objective] = []
-    along, jointly = cost_tree.along, fit.jointly
-    monkeypatch.setattr(cost_tree, "along", lambda made, *rest: (priced.append(made), along(made, *rest))[1])
+    along, jointly = cost_tree.follow_prices, fit.jointly
+    monkeypatch.setattr(cost_tree, "follow_prices", lambda made, *rest: (priced.append(made), along(made, *rest))[1])
     monkeypatch.setattr(
         fit, "jointly", lambda made, *rest, **how: (refitted.append(made), jointly(made, *rest, **how))[1]
     )

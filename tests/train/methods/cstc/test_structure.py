@@ -12,7 +12,7 @@ import pytest
 from hardcase_train.methods.cstc import structure
 from hardcase_train.methods.cstc.columns import readings
 from hardcase_train.methods.cstc.cost_tree import CostSensitiveTree
-from hardcase_train.methods.cstc.descent import DESCENTS, initial
+from hardcase_train.methods.cstc.descent import DESCENTS, first_weights
 from hardcase_train.methods.cstc.fit import Learner
 from hardcase_train.methods.cstc.objective import Objective, Rule, Weights, payers_of
 from hardcase_train.methods.cstc.shape import EXIT, Shape, chain, tree
@@ -36,7 +36,7 @@ def quality(made: Objective, shape: Shape, weights: Weights) -> float:
 
 def test_pruning_keeps_the_quality_and_removes_nodes_that_add_nothing() -> None:
     made = two_kinks()
-    weights = initial(made, np.ones((7, 1), dtype=bool))
+    weights = first_weights(made, np.ones((7, 1), dtype=bool))
     weights.coef[3:] = np.repeat(weights.coef[1:3], 2, axis=0)  # leaves that answer as their parents do
     shape = pruned(made.shape, weights, lambda shape, weights: quality(made, shape, weights))
     assert len(shape) < 7

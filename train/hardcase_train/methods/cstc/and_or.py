@@ -23,7 +23,7 @@ from ...policy.losses import sigmoid
 from ...policy.selection import Judge
 from ...stages.subset_search import SubsetSearch
 from .columns import Columns, readings
-from .descent import jointly
+from .descent import solve_jointly
 from .fit import Fitted, judged, make_objective
 from .objective import SMOOTH, Rule, Weights
 from .program import tree_points
@@ -198,7 +198,7 @@ class _Cascade:
         if problem.n_outputs > 1:
             weights.coef[:, -1, : problem.n_classes] = np.eye(problem.n_classes)[problem.majority]
             last = replace(objective, shape=tree(0))
-            weights.coef[-1] = jointly(last, last.zero(), free[-1:]).coef[0]
+            weights.coef[-1] = solve_jointly(last, last.zero(), free[-1:]).coef[0]
         return Fitted(self.shape, self.columns, Weights(weights.coef, weights.theta), {}, problem.n_outputs)
 
     def _loss(self, rows: np.ndarray, free: np.ndarray) -> AndOrLoss:

@@ -23,7 +23,7 @@ from ...policy.selection import Judge
 from ...stages.subset_search import SubsetSearch
 from ...trees.binning import Bins
 from .columns import Columns, readings, tree_columns
-from .descent import DESCENTS, along, prices_of
+from .descent import DESCENTS, follow_prices, prices_of
 from .fit import LEAVES, Fitted, Learner, has_by_then, judged, make_objective
 from .objective import Objective, Rule
 from .program import tree_points
@@ -165,7 +165,7 @@ class CostSensitiveTree(MethodClassifier):
         objective, free = self._objective(problem, columns, shape, rule)
         last = None
         prices = prices_of(objective, problem.effort.n_tree_prices)
-        for priced, weights in along(objective, free, prices, DESCENTS[self.descent]):
+        for priced, weights in follow_prices(objective, free, prices, DESCENTS[self.descent]):
             few = sparse(priced, weights)
             has = has_by_then(priced, few, len(problem.sensors))
             used = np.asarray(few.coef[:, :-1].any(axis=2))

@@ -21,17 +21,17 @@ from .objective import SMOOTH, Objective, Weights
 __all__ = [
     "DESCENTS",
     "Descent",
-    "along",
     "by_blocks",
-    "halved",
-    "initial",
-    "jointly",
+    "first_weights",
+    "follow_prices",
+    "halve_rows",
     "leaf_solution",
-    "median",
     "prices_of",
-    "screened",
-    "settled",
-    "started",
+    "screen",
+    "settle",
+    "solve_jointly",
+    "start_node",
+    "weighted_median",
 ]
 
 ROUNDS = 6  # of rescaling
@@ -50,7 +50,7 @@ CELLS = 1 << 24  # of columns that are squared at once
 Descent = Callable[[Objective, Weights, np.ndarray], Weights]
 
 
-def jointly(
+def solve_jointly(
     objective: Objective, start: Weights, free: np.ndarray, nodes: Sequence[int] | None = None, rounds: int = ROUNDS
 ) -> Weights:
     """L-BFGS over the free weights, biases and thresholds of these nodes (None: all).
@@ -94,7 +94,7 @@ def by_blocks(objective: Objective, start: Weights, free: np.ndarray, sweeps: in
                 for _ in range(ALTERNATIONS):
                     weights = leaf_solution(objective, weights, free, k)
             else:
-                weights = jointly(objective, weights, free, [k], rounds=1)
+                weights = solve_jointly(objective, weights, free, [k], rounds=1)
         value, _ = objective(weights)
         if before - value <= SETTLED * abs(value):
             break
@@ -115,7 +115,7 @@ def leaf_solution(objective: Objective, weights: Weights, free: np.ndarray, k: i
     return Weights(coef, weights.theta)
 
 
-def settled(objective: Objective, weights: Weights, free: np.ndarray) -> Weights:
+def settle(objective: Objective, weights: Weights, free: np.ndarray) -> Weights:
     """Leaves of squared loss, solved for the rows that reach them when each row takes one side for certain."""
     hard = replace(objective, rule=replace(objective.rule, slope=CERTAIN))
     reach = hard.routing(weights.scores(hard.Z), weights.theta)[1]
@@ -125,15 +125,15 @@ def settled(objective: Objective, weights: Weights, free: np.ndarray) -> Weights
     return weights
 
 
-def initial(objective: Objective, free: np.ndarray) -> Weights:
+def first_weights(objective: Objective, free: np.ndarray) -> Weights:
     """From the root down, each node as if it were a leaf (3.4.2); half of its rows take each side."""
     weights = objective.zero()
     for k in range(len(objective.shape)):
-        weights = started(objective, weights, free, k, objective.shape.is_leaf(k))
+        weights = start_node(objective, weights, free, k, objective.shape.is_leaf(k))
     return weights
 
 
-def started(objective: Objective, weights: Weights, free: np.ndarray, k: int, is_leaf: bool) -> Weights:
+def start_node(objective: Objective, weights: Weights, free: np.ndarray, k: int, is_leaf: bool) -> Weights:
     """The weights with those of node k, fitted as if it were a leaf; unless it is one, half of its rows take each side.
 
     The nodes on its way are as they are.
@@ -141,35 +141,35 @@ def started(objective: Objective, weights: Weights, free: np.ndarray, k: int, is
     nodes, way = objective.shape.way(k)
     coef, theta, last = weights.coef.copy(), weights.theta.copy(), len(nodes) - 1
     own = replace(objective, shape=way)
-    fitted = jointly(own, Weights(coef[nodes], theta[nodes]), free[nodes], [last], rounds=1)
+    fitted = solve_jointly(own, Weights(coef[nodes], theta[nodes]), free[nodes], [last], rounds=1)
     coef[k] = fitted.coef[last]
     if not is_leaf:
         reach = own.routing(fitted.scores(objective.Z), fitted.theta)[1][:, last]
-        coef[k], theta[k] = halved(objective, coef[k], objective.share * reach)
+        coef[k], theta[k] = halve_rows(objective, coef[k], objective.share * reach)
     return Weights(coef, theta)
 
 
-DESCENTS: dict[str, Descent] = {"together": jointly, "nodes": by_blocks}
+DESCENTS: dict[str, Descent] = {"together": solve_jointly, "nodes": by_blocks}
 
 
-def along(
-    objective: Objective, free: np.ndarray, prices: Sequence[float], descend: Descent = jointly
+def follow_prices(
+    objective: Objective, free: np.ndarray, prices: Sequence[float], descend: Descent = solve_jointly
 ) -> Iterator[tuple[Objective, Weights]]:
     """The objective at each price and its weights, each started from those before.
 
-    Prices rise, and weights that are next to 0 stay there; with more columns than ``WIDE`` they fall, and ``screened``
+    Prices rise, and weights that are next to 0 stay there; with more columns than ``WIDE`` they fall, and ``screen``
     adds columns.
     """
     is_wide = objective.Z.shape[1] > WIDE
-    weights = objective.zero() if is_wide else initial(objective, free)
+    weights = objective.zero() if is_wide else first_weights(objective, free)
     for price in sorted(prices, reverse=is_wide):
         priced = replace(objective, rule=replace(objective.rule, price=price))
-        weights = screened(priced, weights, free, descend) if is_wide else descend(priced, weights, free)
+        weights = screen(priced, weights, free, descend) if is_wide else descend(priced, weights, free)
         yield priced, weights
 
 
-def screened(objective: Objective, start: Weights, free: np.ndarray, descend: Descent = jointly) -> Weights:
-    """``descend`` on the columns in use and those that would not stay 0; if none is in use, ``initial`` comes first."""
+def screen(objective: Objective, start: Weights, free: np.ndarray, descend: Descent = solve_jointly) -> Weights:
+    """``descend`` on the columns in use and those that would not stay 0; without any in use, from ``first_weights``."""
     weights, live = start, np.asarray(start.coef[:, :-1].any(axis=(0, 2)))
     for _ in range(SCREENS):
         more = _tempted(objective, weights, free, live)
@@ -179,7 +179,7 @@ def screened(objective: Objective, start: Weights, free: np.ndarray, descend: De
         live[more] = True
         small = replace(objective, Z=objective.Z[:, live], payers=objective.payers.only(live))
         own = np.append(live, True)
-        at = initial(small, free[:, live]) if was_empty else Weights(weights.coef[:, own], weights.theta)
+        at = first_weights(small, free[:, live]) if was_empty else Weights(weights.coef[:, own], weights.theta)
         small_weights = descend(small, at, free[:, live])
         coef = objective.zero().coef
         coef[:, own] = small_weights.coef
@@ -206,7 +206,7 @@ def prices_of(objective: Objective, n: int) -> list[float]:
     return (top * np.geomspace(LEAST_PRICE, 0.7, n)).tolist() if top > 0 else [0.0]
 
 
-def halved(objective: Objective, coef: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, float]:
+def halve_rows(objective: Objective, coef: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, float]:
     """A node's weights and threshold so that half of the rows take each side.
 
     A gate starts as the direction in which the scores that answer differ most.
@@ -214,16 +214,16 @@ def halved(objective: Objective, coef: np.ndarray, counts: np.ndarray) -> tuple[
     coef, own = coef.copy(), objective.loss.n_outputs
     answers = objective.Z @ coef[:-1, :own] + coef[-1, :own]
     if objective.n_outputs == own:
-        return coef, median(answers[:, -1], counts)
+        return coef, weighted_median(answers[:, -1], counts)
     away = answers - np.average(answers, axis=0, weights=np.maximum(counts, 1e-12))
     _, directions = np.linalg.eigh((away * counts[:, None]).T @ away)
     turn = directions[:, -1] * np.sign(directions[np.abs(directions[:, -1]).argmax(), -1])
     coef[:, -1] = coef[:, :own] @ turn
-    coef[-1, -1] -= median(answers @ turn, counts)
+    coef[-1, -1] -= weighted_median(answers @ turn, counts)
     return coef, 0.0
 
 
-def median(values: np.ndarray, counts: np.ndarray) -> float:
+def weighted_median(values: np.ndarray, counts: np.ndarray) -> float:
     """The value (n,) below which half of the counts (n,) lie."""
     order = np.argsort(values, kind="stable")
     sums = np.cumsum(counts[order])

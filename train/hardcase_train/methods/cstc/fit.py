@@ -22,7 +22,7 @@ from ...trees.boosting import Ensemble, ensemble_scores
 from ...trees.size import size_of
 from ...trees.subset_classifier import fit_classifier
 from .columns import Columns
-from .descent import initial, jointly, settled
+from .descent import first_weights, settle, solve_jointly
 from .objective import Objective, Rule, Weights, payers_of
 from .shape import Shape
 
@@ -129,8 +129,8 @@ class Learner:
         free = free if used is None else used
         live = np.asarray(free.any(axis=0))
         small = replace(objective, Z=objective.Z[:, live], payers=objective.payers.only(live))
-        fitted = jointly(small, initial(small, free[:, live]), free[:, live], rounds=REFITS)
-        fitted = settled(small, fitted, free[:, live])
+        fitted = solve_jointly(small, first_weights(small, free[:, live]), free[:, live], rounds=REFITS)
+        fitted = settle(small, fitted, free[:, live])
         coef = objective.zero().coef
         coef[:, np.append(live, True)] = fitted.coef
         weights = Weights(coef, fitted.theta)

@@ -23,7 +23,7 @@ from ...policy.kinds import learned
 from ...policy.selection import Judge
 from ...stages.subset_search import SubsetSearch
 from .columns import Columns, readings
-from .descent import halved
+from .descent import halve_rows
 from .fit import Fitted, judged, make_objective
 from .objective import Rule, Weights
 from .program import tree_points
@@ -181,7 +181,7 @@ def _grown(
             has[k] = choose(Z, target, before)
             zero.coef[k] = _least_squares(zero.coef[k], Z, target, at, mean, has[k][owner])
             if not shape.is_leaf(k):
-                zero.coef[k], zero.theta[k] = halved(own, zero.coef[k], own.share)
+                zero.coef[k], zero.theta[k] = halve_rows(own, zero.coef[k], own.share)
         scores = objective.Z @ zero.coef[k, :-1, -1] + zero.coef[k, -1, -1]
         for side, child in enumerate(shape.children[k]):
             if child != EXIT:

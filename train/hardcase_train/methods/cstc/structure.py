@@ -15,7 +15,7 @@ import numpy as np
 from ...data.problem import Problem
 from ...policy.kinds import learned
 from .columns import Columns
-from .descent import initial, median, started
+from .descent import first_weights, start_node, weighted_median
 from .objective import Objective, Weights
 from .shape import EXIT, LOW_HIGH, Shape, tree
 
@@ -36,7 +36,7 @@ def chosen(structure: str, problem: Problem, columns: Columns, objective: Object
         return problem.quality(valid.y, learned(problem).results(scores), valid.weight, valid.group)
 
     if structure == "pruned":
-        return pruned(objective.shape, initial(objective, free), rate)
+        return pruned(objective.shape, first_weights(objective, free), rate)
     if structure == "grown":
         return grown(objective, free, rate, Z, valid.weight)
     return objective.shape
@@ -65,7 +65,7 @@ def grown(objective: Objective, free: np.ndarray, rate: Rate, valid: np.ndarray,
 
     Parameters
     ----------
-    objective : its shape, a full tree, bounds the depth; ``free`` as of ``jointly``
+    objective : its shape, a full tree, bounds the depth; ``free`` as of ``solve_jointly``
     valid, weight : columns (n_valid, n_columns) and weights (n_valid,) of validation rows
     """
     bound, shape = objective.shape, tree(0)
@@ -95,11 +95,13 @@ def _node(objective: Objective, weights: Weights, free: np.ndarray, valid: np.nd
     """The weights with those of the objective's last node, started; half of its validation rows take each side."""
     candidate, last = objective.zero(), len(objective.shape) - 1
     candidate.coef[:last], candidate.theta[:last] = weights.coef[:last], weights.theta[:last]
-    candidate = started(objective, candidate, np.broadcast_to(free[:1], (last + 1, free.shape[1])), last, is_leaf=False)
+    candidate = start_node(
+        objective, candidate, np.broadcast_to(free[:1], (last + 1, free.shape[1])), last, is_leaf=False
+    )
     scores = candidate.scores(valid)
     arriving = share * (_ends(objective.shape, scores, candidate.theta) == last)
     if arriving.sum() > 0:
-        middle = median(scores[:, last, -1], arriving)
+        middle = weighted_median(scores[:, last, -1], arriving)
         if objective.n_outputs == 1:
             candidate.theta[last] = middle
         else:
