@@ -29,7 +29,8 @@ def describe(loaded: Loaded) -> dict[str, Any]:
     -------
     dict
         Costs are in the user's unit, those of sensors for an item of size 1; sizes are in bytes. The ``mean`` cost is
-        what the bundle claims for its test rows, None if it makes no claim. ``hpc_name`` is the name of a legacy
+        what the bundle claims for its test rows, None if it makes no claim; ``start`` is what each decision costs
+        before it reads anything. ``hpc_name`` is the name of a legacy
         system that serves as f0 and has no file; empty for a fitted f0. The ``window`` of a sensor is how many samples
         a read has to give, oldest first, from which the device computes the features; None: it gives the features.
         ``monitors`` is what ``--drift`` compares readings with, None if the bundle has nothing.
@@ -67,6 +68,7 @@ def describe(loaded: Loaded) -> dict[str, Any]:
             "worst": to_unit(report.worst_cost),
             "mean": _claimed_cost(manifest.claims),
             "best": to_unit(report.best_cost),
+            "start": to_unit(meter.start_cost),
             "is_exact": report.is_exact,
         },
         "operations": report.operations,

@@ -43,6 +43,7 @@ def train(
     sensors: Mapping[str, Sequence[str | int] | str | int] | None = None,
     costs: Mapping[str, float | Sequence[float]] | float = 1.0,
     forward_cost: float = 0.0,
+    per_decision: float = 0.0,
     cost_origin: str | Mapping[str, str] = "declared",
     task: str = CLASS.name,
     target_unit: str = "",
@@ -82,8 +83,9 @@ def train(
     costs : cost of each sensor by name, 1 for the others; or one number for all. A sensor's cost may be the
         coefficients [c0, c1, ...] of a polynomial in the item's size
     forward_cost : cost of one request, without the sensors that f0 reads; by the clock the ms of its round trip
+    per_decision : cost of waking up, once for each decision before it reads anything; not by the clock
     cost_origin : where the costs are from: "measured", "modelled", "declared" or "placeholder"; or that of each sensor
-        by name, and of "forward_cost", "declared" for the others. Reports and bundles show it
+        by name, and of "forward_cost" and "per_decision", "declared" for the others. Reports and bundles show it
     task : "class"; "value", if y holds numbers to predict; or "rank", if it holds the relevance of each row within its
         group, whole numbers from 0
     target_unit : of values, for the device's records
@@ -162,6 +164,8 @@ def train(
         default_sensor=1.0 if isinstance(costs, Mapping) else check_amount("costs", costs),
         per_request=check_amount("forward_cost", forward_cost),
         sensors=_sensors(table, sensors, costs, dates, origin, origins),
+        per_decision=check_amount("per_decision", per_decision),
+        decision_origin=origins.pop("per_decision", origin),
         default_origin=origin,
         uplink_origin=origins.pop("forward_cost", origin),
         estimator="" if hpc is None else type(hpc).__name__,

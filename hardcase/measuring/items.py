@@ -204,6 +204,7 @@ def item_cuts(decisions: list[JointDecision], task: Task, costs: Origins) -> Hea
     """How much cheaper an item is than with f0 for every part, and than with every sensor of every part."""
     parts = [p for d in decisions for p in d.parts]
     bought = Counter((1, p.sensors, int(p.route == "cloud")) for p in parts)
-    of_part = headline(task.problem, {key: float(n) for key, n in bought.items()}, task.sensors, costs)
-    size = len(parts) / len(decisions)
+    size, priced = len(parts) / len(decisions), task.problem.costs
+    share = replace(task.problem, costs=replace(priced, per_decision=round(priced.per_decision / size)))
+    of_part = headline(share, {key: float(n) for key, n in bought.items()}, task.sensors, costs)
     return replace(of_part, f0=of_part.f0 * size, every=of_part.every * size)

@@ -153,6 +153,8 @@ def _bought(picked: Picked, values: dict[str, Any]) -> Rows:
     costs: list[tuple[str, float, int]] = [
         (cut(picked.manifest.sensors[k], 60), spent[k] / bought[k], bought[k]) for k in used
     ]
+    if start := Meter(picked.program).start():
+        costs.append(("waking up", start, n))
     requests = round(values["forward_rate"] * n)
     if requests:
         costs.append(("request: radio and cloud", Meter(picked.program).request_cost, requests))

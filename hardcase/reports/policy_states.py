@@ -111,7 +111,7 @@ def _box(
     ended: Ends,
     n: int,
 ) -> Box:
-    low, high = (amount(to_unit(Meter(program, size).buy(state))) for size in (1, program.max_item_size))
+    low, high = (amount(to_unit(Meter(program, size).total(state, 0))) for size in (1, program.max_item_size))
     cost = low if low == high else f"{low} to {high}"
     names = [manifest.sensors[s] for s in sorted(state)]
     rows, loss = ended.total([state])

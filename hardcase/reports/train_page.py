@@ -131,6 +131,7 @@ def asked_values(task: Task, quality: str) -> dict[str, Any]:
         ("methods", ", ".join(config.methods)),
         ("effort, size of models", f"{config.effort}, {config.size}"),
         ("cost of a request", _request(task)),
+        *([("cost of waking up", _start(task))] if config.per_decision else []),
     ]
     origins = costs_of(cost_origins(config, task.sensors), "the configuration")
     costs = task.problem.sensor_costs().tolist()
@@ -173,6 +174,11 @@ def _request(task: Task) -> str:
         f"+ {amount(config.cloud_per_request)} in the cloud, {config.unit} ({config.uplink_origin}, and of the "
         f"cloud {config.cloud_origin})"
     )
+
+
+def _start(task: Task) -> str:
+    config = task.config
+    return f"{amount(config.per_decision)} {config.unit} for each decision ({config.decision_origin})"
 
 
 def _data(task: Task) -> dict[str, Any]:

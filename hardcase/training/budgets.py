@@ -35,8 +35,8 @@ def budget_figures(problem: Problem, points: Sequence[Point], unit: str) -> dict
     dict with ``unit``, ``budgets`` (falling), ``sizes`` (first and last of each group), ``rows`` (test rows of each)
     and ``accuracy``: method to (groups, budgets)
     """
-    whole = Meter(problem, problem.max_item_size).buy(range(len(problem.sensors)))
-    budgets = [whole >> k for k in range(N_BUDGETS)]
+    meter = Meter(problem, problem.max_item_size)
+    budgets = [meter.start() + (meter.buy(range(len(problem.sensors))) >> k) for k in range(N_BUDGETS)]
     edges = _edges(problem)
     members = {name: _groups(getattr(problem, name), edges) for name in ("valid", "test")}
     best: dict[str, np.ndarray] = {}

@@ -244,7 +244,8 @@ def _costs(task: Task) -> dict[str, Any]:
     """Where costs are from, what reading every sensor costs on test rows, and what f0 reads if that is less."""
     problem, sizes = task.problem, task.problem.test.sizes
     read = problem.hpc_sensors
-    every = [sum(Meter(problem, size).sensor_costs) for size in ([1] if sizes is None else sizes.tolist())]
+    n = range(len(problem.sensors))
+    every = [Meter(problem, size).total(n, 0) for size in ([1] if sizes is None else sizes.tolist())]
     less = {"f0": [task.sensors[s] for s in read]} if len(read) < len(task.sensors) else {}
     return {**cost_origins(task.config, task.sensors), "every_sensor": to_unit(float(np.mean(every or [0]))), **less}
 

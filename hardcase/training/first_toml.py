@@ -45,6 +45,7 @@ seed = 0  # {_said("seed")}
 [cost]
 unit = "unit"  # {_said("unit")}
 default_sensor = 1.0  # {_said("default_sensor")}
+per_decision = 0.0  # {_said("per_decision")}
 {origin}  # init made the cost up; once it is yours: "measured", "modelled" or "declared"
 
 [cost.uplink]

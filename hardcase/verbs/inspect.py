@@ -141,6 +141,7 @@ def _lines(f: dict[str, Any]) -> list[str]:
         f"  sha256      {f['sha256']}",
         f"  cost        worst {cost['worst']:g}, mean {mean}, best {cost['best']:g} {unit}{bound}",
         f"  operations  at most {f['operations']}; the longest path has {f['longest_path']} nodes",
+        *([f"  waking up   {cost['start']:g} {unit} of each decision, in these costs"] if cost["start"] else []),
         f"  decision    at most {_milliseconds(f['worst_decision_ms'])} on a computer, without sensors and cloud",
         f"  memory      {f['session_bytes']} bytes per session",
         f"  nodes       {', '.join(f'{n} {kind}' for kind, n in f['nodes'].items())}",

@@ -95,7 +95,7 @@ def test_every_key_that_is_written_has_a_comment(tmp_path: Path, capsys: pytest.
     sensors = text.index("\n[[sensor]]")
     before = text[:sensors].splitlines()
     keys = [k for k, line in enumerate(before) if re.match(r"\w+ = |\[hpc.params", line)]
-    assert len(keys) == 19
+    assert len(keys) == 20
     assert [before[k] for k in keys if "#" not in before[k] and not before[k - 1].startswith("#")] == []
     assert all(f"{key}: " in "".join(before[-3:]) for key in ("name", "features", "cost", "cost_origin"))
 

@@ -140,11 +140,11 @@ def decode_golden(tensors: Mapping[str, Tensor], program: Program) -> tuple[Gold
 
 def _case(words: Words, row: tuple[Reading, ...], program: Program) -> GoldenCase:
     """The next case in these words."""
-    budget, item_size = words.one("budget", NO_BUDGET), words.one("item size", 1, program.max_item_size)
+    budget, item_size = words.budget(program.costs.per_decision), words.one("item size", 1, program.max_item_size)
     cloud, reply = words.one("a flag", 0, 1), words.reply(program.n_classes - 1 if program.n_classes else None)
     failed = words.sensors()
     route, answer = words.one("route", 0, len(ROUTES) - 1), words.one("result")
     confidence, cost, sensors = words.one("confidence", 0, 10_000), words.one("cost", 0), words.sensors()
     trace = words.run("node", words.one("the length of a trace", 0), 0)
     expected = Decision(answer, confidence, ROUTES[route], cost, sensors, trace)
-    return GoldenCase(row, failed, None if budget == NO_BUDGET else budget, item_size, cloud == 1, reply, expected)
+    return GoldenCase(row, failed, budget, item_size, cloud == 1, reply, expected)

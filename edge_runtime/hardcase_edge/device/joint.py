@@ -46,6 +46,7 @@ class JointDecider(Decider):
         *alone: Any,
     ) -> Deciding:
         """Decide one item of so many parts; ``alone``: what only decisions of one part have."""
+        item = self._checked(item)
         case = Case(item, self._limit_of(item), can_ask)
         case.began, case.size = now, self._size_of(item)
         case.fault = "" if item is None else item.fault

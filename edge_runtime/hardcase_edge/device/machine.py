@@ -77,17 +77,23 @@ class RuntimeConfig:
         if self.coin_seed is not None and not 0 <= self.coin_seed < 2**64:
             raise InputError(f"the coin's seed is {self.coin_seed}; use 0 to {2**64 - 1}")
 
-    def check_size(self, loaded: Loaded) -> None:
-        """Refuse a size of items that a bundle does not have.
+    def check_fits(self, loaded: Loaded) -> None:
+        """Refuse a size of items that a bundle does not have, and a budget that does not pay for a decision's start.
 
         Raises
         ------
         InputError
-            It has not.
+            The message says which.
         """
         largest = loaded.machine.program.max_item_size
         if not 1 <= self.item_size <= largest:
             raise InputError(f"the item size is {self.item_size}; this bundle supports 1 to {largest}")
+        start = to_unit(loaded.bundle.program.costs.per_decision)
+        if self.budget is not None and self.budget < start:
+            raise InputError(
+                f"the budget is {self.budget:g}, but each decision costs {start:g} {loaded.manifest.unit} before it "
+                "reads anything; raise it"
+            )
 
 
 class Read(NamedTuple):
@@ -128,14 +134,14 @@ class Decider:
     Raises
     ------
     InputError
-        The configured item size is outside what the bundle supports.
+        The configured item size is outside what the bundle supports, or the budget too low for any decision.
     """
 
     def __init__(
         self, loaded: Loaded, config: RuntimeConfig | None = None, tell: Callable[[str], object] = lambda line: None
     ) -> None:
         config = config or RuntimeConfig()
-        config.check_size(loaded)
+        config.check_fits(loaded)
         self.lines = LineMaker(loaded)
         self.counters: Counter[str] = Counter(asked=0, local=0, cloud=0, degraded=0)
         self._loaded, self._config, self._tell = loaded, config, tell
@@ -183,7 +189,7 @@ class Decider:
         companions : who else goes along with the case, in this order
         is_by_clock : whether the bundle's unit is the time that passes, and each sensor is read until then
         """
-        config, trips = self._config, self._trips
+        config, trips, item = self._config, self._trips, self._checked(item)
         case = Case(item, self._limit_of(item), can_ask)
         case.began, case.size = now, self._size_of(item)
         case.budget, case.is_by_clock = case.limit, is_by_clock
@@ -261,6 +267,14 @@ class Decider:
     def _limit_of(self, item: Item | None) -> int | None:
         return self._budget if item is None or item.budget is None else item.budget
 
+    def _checked(self, item: Item | None) -> Item | None:
+        """The item; with a fault, if its own budget does not pay for the start of a decision."""
+        start = self._loaded.bundle.program.costs.per_decision
+        if item is None or item.budget is None or item.budget >= start:
+            return item
+        why = f"budget {to_unit(item.budget):g} of an item is less than the start of a decision costs"
+        return Item(item.size, None, f"{why}, {to_unit(start):g}; raise it")
+
     def _size_of(self, item: Item | None) -> int:
         return self._config.item_size if item is None or item.size is None else item.size
 
@@ -270,7 +284,7 @@ class Decider:
             return
         costs = self._loaded.machine.program.sensors
         least = min((evaluate_polynomial(s.cost, size) for s in costs), default=0)
-        if least > budget:
+        if least > budget - self._loaded.bundle.program.costs.per_decision:
             self._tell(f"a budget of {to_unit(budget):g} is less than any sensor costs; the answer is a guess")
 
     def checked(self, sensors: Sequence[int], readings: Readings, outside: list[str]) -> Readings:

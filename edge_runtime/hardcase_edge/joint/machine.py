@@ -21,10 +21,19 @@ def open_joint(
     part: Program, joint: Joint, evaluator: str | None = None, outlines: Sequence[Outline] | None = None
 ) -> JointMachine:
     """A verified joint program made ready to run; the parameters and errors are those of ``open_machine``."""
-    machine = open_machine(part, evaluator, outlines)
+    machine = open_machine(_without_start(part), evaluator, outlines)
     if name_of(machine) != KERNEL:
-        return JointMachine(joint, machine)
+        return JointMachine(joint, machine, program=part)
     from ..kernel.compiled_chain import CompiledChain
 
     c = joint.chain
-    return JointMachine(joint, machine, CompiledChain(c.labels, c.transitions, c.start, c.stop))
+    return JointMachine(joint, machine, CompiledChain(c.labels, c.transitions, c.start, c.stop), part)
+
+
+def _without_start(part: Program) -> Program:
+    """The program of a part, whose item pays once for its start."""
+    if not part.costs.per_decision:
+        return part
+    from dataclasses import replace  # here: a device starts without it
+
+    return replace(part, costs=replace(part.costs, per_decision=0))

@@ -91,11 +91,14 @@ class JointMachine:
     joint : Joint
     machine : of the part program, of either evaluator
     chain : decodes; None: ``ChainDecoder``, in Python
+    program : of a part, with what an item costs at its start; None: that of ``machine``
     """
 
-    def __init__(self, joint: Joint, machine: Machine | CompiledMachine, chain: Any = None) -> None:
+    def __init__(
+        self, joint: Joint, machine: Machine | CompiledMachine, chain: Any = None, program: Program | None = None
+    ) -> None:
         self.joint, self.machine = joint, machine
-        self.program: Program = machine.program
+        self.program = machine.program if program is None else program
         self.chain = ChainDecoder(joint.chain) if chain is None else chain
         self.inner = joint.inner(self.program)
         self.waits = {w.node: w for w in joint.waits}
@@ -150,8 +153,10 @@ class JointSession:
             raise SessionError(f"an item of {parts} parts; this program decides 1 to {machine.joint.max_parts}")
         dead = [s for s in dead if s not in machine.inner]
         self._machine, self._budget = machine, budget
-        self._parts = [machine.part(budget=budget, item_size=item_size, dead=dead, cloud=cloud) for _ in range(parts)]
-        self._costs = machine.meter(item_size).sensor_costs
+        meter = machine.meter(item_size)
+        self._start, self._costs = meter.start(budget), meter.sensor_costs
+        settings = {"budget": self._left_of(0), "item_size": item_size, "dead": dead, "cloud": cloud}
+        self._parts = [machine.part(**settings) for _ in range(parts)]
         self._spent = [0] * parts
         self._reserved = 0  # declared, of what has been asked for and not yet been fed
         self._active: Sequence[int] = range(parts)
@@ -229,7 +234,11 @@ class JointSession:
     # ------------------------------------------------------------ parts
 
     def _left(self) -> int | None:
-        return None if self._budget is None else self._budget - sum(self._spent) - self._reserved
+        return self._left_of(sum(self._spent) + self._reserved)
+
+    def _left_of(self, spent: int) -> int | None:
+        """What is left when parts have spent this."""
+        return None if self._budget is None else self._budget - self._start - spent
 
     def _advance(self, part: int) -> None:
         """Walk one part as far as it goes alone."""
@@ -354,7 +363,9 @@ class JointSession:
             of_item.append(_confidence(joint.item_margins, joint.item_confidences, min(free)))
         routes = {part.route for part in parts}
         route = DEGRADED if DEGRADED in routes else CLOUD if CLOUD in routes else LOCAL
-        return JointDecision(tuple(parts), min(of_item), route, sum([p.cost for p in parts]), self._rounds)
+        return JointDecision(
+            tuple(parts), min(of_item), route, self._start + sum([p.cost for p in parts]), self._rounds
+        )
 
 
 def _confidence(margins: Sequence[int], confidences: Sequence[int], gap: int) -> int:

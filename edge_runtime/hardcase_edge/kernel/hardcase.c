@@ -34,8 +34,11 @@ int hc_start(hc_session *s, const void *image, int64_t budget, int32_t item_size
     bytes_in in = (bytes_in)ALIGNED(image, 8);
     unsigned char *wide;
     uint32_t small_left = word(in, H_SMALL_LEFT), small = word(in, H_SMALL), n_wide = word(in, H_WIDE);
+    int64_t start = start_cost(in);
     if (item_size < 1 || (uint32_t)item_size > word(in, H_ITEM_SIZE)) return HC_ERROR_ARGUMENT;
-    s->result = s->spent = s->saved = 0;
+    if (start > 0 && start > budget) return HC_ERROR_BUDGET;
+    s->result = s->saved = 0;
+    s->spent = start;
     s->confidence = s->steps = 0;
     s->route = s->is_degraded = 0;
     s->phase = NEW;
@@ -52,6 +55,8 @@ int hc_start(hc_session *s, const void *image, int64_t budget, int32_t item_size
         put_i16(wide + 2 * (size_t)k, k < word(in, H_WIDE_LEFT) ? MISSING : CODE_MAX);
     return 0;
 }
+
+int64_t hc_start_cost(const void *image) { return start_cost((bytes_in)ALIGNED(image, 8)); }
 
 int hc_dead(hc_session *s, int sensor)
 {
@@ -200,7 +205,12 @@ int hc_check(const void *image, size_t n_bytes)
 {
     checked c;
     c.image = image;
-    if (n_bytes < 4 * S_WORDS || n_bytes > UINT32_MAX || word(image, H_MAGIC) != MAGIC) return 0;
+    if (n_bytes < 4 * S_WORDS || n_bytes > UINT32_MAX) return 0;
+    if (word(image, H_MAGIC) == MAGIC_MORE) {
+        if (n_bytes < 4 * M_WORDS || start_cost(image) < 1 || start_cost(image) >= SAFE) return 0;
+    } else if (word(image, H_MAGIC) != MAGIC) {
+        return 0;
+    }
     if (word(image, H_IMAGE_BYTES) != n_bytes || n_bytes % 8) return 0;
     c.n_bytes = (uint32_t)n_bytes;
     c.work = MOST_WORK;

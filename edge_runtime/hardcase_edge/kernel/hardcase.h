@@ -73,6 +73,7 @@ extern "C" {
 /* Errors; the session is as it was. */
 #define HC_ERROR_ORDER (-1)    /* this call does not answer what hc_next asked for */
 #define HC_ERROR_ARGUMENT (-2) /* a sensor, item size, class or confidence that the program does not have */
+#define HC_ERROR_BUDGET (-3)   /* less than a decision costs at its start */
 
 /* How a decision ended. */
 #define HC_ROUTE_LOCAL 0
@@ -138,8 +139,11 @@ int hc_move(void *image, uint32_t node, int64_t threshold);
  * item_size  1 to the program's largest
  * cloud      HC_CLOUD or HC_NO_CLOUD
  *
- * Returns 0, or HC_ERROR_ARGUMENT for the item size. */
+ * Returns 0, HC_ERROR_ARGUMENT for the item size, or HC_ERROR_BUDGET for a budget below hc_start_cost. */
 int hc_start(hc_session *s, const void *image, int64_t budget, int32_t item_size, int cloud);
+
+/* What each decision costs before it buys anything, in micro-units. */
+int64_t hc_start_cost(const void *image);
 
 /* A sensor that is known not to work: it is never asked for and never charged. Between hc_start and hc_next. */
 int hc_dead(hc_session *s, int sensor);

@@ -18,6 +18,12 @@ static int64_t cost_of(const hc_session *s, uint32_t sensor)
     return polynomial(image_of(s) + word(record, SENSOR_COST), word(record, SENSOR_COSTS), s->item_size);
 }
 
+/* What a decision costs before it buys anything. */
+static int64_t start_cost(bytes_in image)
+{
+    return word(image, H_MAGIC) == MAGIC_MORE ? get_i64(image + 4 * M_START_COST) : 0;
+}
+
 static int64_t request_cost(const hc_session *s) { return get_i64(image_of(s) + 4 * H_REQUEST_COST); }
 
 static int fits(const hc_session *s, int64_t cost)

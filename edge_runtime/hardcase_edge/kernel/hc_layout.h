@@ -5,6 +5,7 @@
 #define HARDCASE_LAYOUT_H
 
 #define MAGIC 0x31494348u /* HCI1 */
+#define MAGIC_MORE 0x32494348u /* HCI2 */
 #define NOT_SENT 0xffffu /* the place of a feature that requests do not carry */
 enum { STRUCT_BYTES = 64, COLUMN_IS_WIDE = 1, COLUMN_TYPE = 1 };
 
@@ -31,6 +32,8 @@ enum header {
 };
 /* Words of the header that say where the parts of a session lie in its memory, in this order. */
 enum part { S_SCORES = H_WORDS, S_REQUEST, S_WIDE, S_TRACE, S_WINNERS, S_SENSORS, S_IS_SCORED, S_SMALL, S_WORDS };
+/* Words behind these in an image that begins with HCI2. */
+enum more { M_START_COST = S_WORDS, M_WORDS = 34 };
 /* Bytes of a feature. */
 enum feature { FEATURE_UPLINK, FEATURE_TYPE = 2, FEATURE_NULLABLE, FEATURE_BYTES };
 /* Words of a sensor. */

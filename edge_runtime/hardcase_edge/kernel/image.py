@@ -8,7 +8,8 @@ program, but it is not an exchange format: each machine makes it from the bundle
 collects the cells that scorers read (``cells.py``), because a cell's number and width depend on all of its readers. The
 second, ``pack``, appends sections (``sections.py``) in this order:
 
-    header       128 bytes, reserved first and filled in last, when all offsets are known
+    header       128 bytes (136 where a decision costs something at its start), reserved first and filled in last,
+                 when all offsets are known
     sensors      rules of their columns, coefficients of their costs and the numbers of the scorers that read them;
                  then all features, all columns, and all sensor records
     scorers      trees, weights and biases, each scorer's words after the data that they refer to; then the table of
@@ -100,7 +101,8 @@ class Image:
         self.moved = frozenset(moved)
         self.inlined = frozenset(inlined)
         self.session_bytes = 0  # known after pack
-        self.out = Sections(layout.PARTS.n_bytes)
+        self.start_cost = Meter(program).start()
+        self.out = Sections((layout.MORE if self.start_cost else layout.PARTS).n_bytes)
         self.cells = Cells(program)
         self.keys = Keys(program, sorted(self.inlined))
         self.ensembles: dict[int, Ensemble] = {}
@@ -148,14 +150,16 @@ class Image:
         self.session_bytes = memory.total()
         size = out.close()
         head = layout.HEADER.pack(
-            magic=layout.MAGIC, image_bytes=size, session_bytes=self.session_bytes,
+            magic=layout.MAGIC_MORE if self.start_cost else layout.MAGIC, image_bytes=size,
+            session_bytes=self.session_bytes,
             features=len(p.features), sensors=len(p.sensors), columns=len(self.cells.columns), scorers=n_scorers,
             nodes=len(p.nodes), classes=p.n_classes, item_size=p.max_item_size,
             at_features=self.at_features, at_sensors=at_sensors, at_columns=self.at_columns, at_scorers=at_scorers,
             at_nodes=at_nodes, request_bytes=request, request_cost=Meter(p).request_cost,
             small_left=small_left, small=small, wide_left=wide_left, wide=wide, steps=steps, entrants=entrants,
         )  # fmt: skip
-        return out.pack(head + parts)
+        more = layout.MORE.pack(start_cost=self.start_cost) if self.start_cost else b""
+        return out.pack(head + parts + more)
 
     # ------------------------------------------------------------ sensors, features, columns
 

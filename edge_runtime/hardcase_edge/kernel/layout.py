@@ -12,13 +12,13 @@ import struct
 from typing import Any
 
 __all__ = [
-    "ACQUIRE", "AFFINE", "ANSWER", "BRANCH", "BRANCH_RULE", "CANDIDATE", "COLUMN", "CONSTANTS", "FEATURE", "FORWARD",
-    "GROUP", "HEADER", "INLINED", "KINDS", "LAYOUT", "LEAF", "MAGIC", "MEMBER", "NODE", "NODE_HEAD", "NOT_SENT",
-    "PARTS", "PLAIN", "POLYNOMIAL", "RECORDS", "RULE", "SCORER", "SCORER_HEAD", "SELECT", "SENSOR", "STACK",
-    "STRUCT_BYTES", "TREE", "TREES", "TYPE", "Kinds", "Record",
+    "ACQUIRE", "AFFINE", "ANSWER", "BRANCH", "BRANCH_RULE", "CANDIDATE", "COLUMN", "CONSTANTS", "FEATURE",
+    "FORWARD", "GROUP", "HEADER", "INLINED", "KINDS", "LAYOUT", "LEAF", "MAGIC", "MAGIC_MORE", "MEMBER", "MORE",
+    "NODE", "NODE_HEAD", "NOT_SENT", "PARTS", "PLAIN", "POLYNOMIAL", "RECORDS", "RULE", "SCORER", "SCORER_HEAD",
+    "SELECT", "SENSOR", "STACK", "STRUCT_BYTES", "TREE", "TREES", "TYPE", "Kinds", "Record",
 ]  # fmt: skip
 
-MAGIC = 0x31494348
+MAGIC, MAGIC_MORE = 0x31494348, 0x32494348
 STRUCT_BYTES = 64
 NOT_SENT = 0xFFFF
 
@@ -129,6 +129,7 @@ KINDS = (TYPE, PLAIN, RULE, SCORER, LAYOUT, NODE, BRANCH_RULE)
 
 CONSTANTS = (
     ("MAGIC", MAGIC, "`HCI1`"),
+    ("MAGIC_MORE", MAGIC_MORE, "`HCI2`"),
     ("STRUCT_BYTES", STRUCT_BYTES, "of the struct that begins a session's memory"),
     ("NOT_SENT", NOT_SENT, "the place of a feature that requests do not carry"),
     ("COLUMN_IS_WIDE", 1, "of a column's flags: its cell is wide"),
@@ -139,7 +140,7 @@ CONSTANTS = (
 
 HEADER = Record(
     "header", "H", "words of the header",
-    ("magic", "`HCI1` (0x31494348)"),
+    ("magic", "`HCI1` (0x31494348); `HCI2` (0x32494348): words 32 and 33 follow"),
     ("image_bytes", "bytes of the image"), ("session_bytes", "bytes of a session"),
     ("features", "number of features"), ("sensors", "number of sensors"), ("columns", "number of columns"),
     ("scorers", "number of scorers, leaves included"), ("nodes", "number of nodes"),
@@ -158,6 +159,11 @@ PARTS = Record(
     ("trace", "visited nodes, u16 each"), ("winners", "of a tournament, i16 each"), ("sensors", "flags, u8 each"),
     ("is_scored", "whether a scorer is computed, u8 each"), ("small", "small cells, u8 each"),
     behind=HEADER,
+)  # fmt: skip
+MORE = Record(
+    "more", "M", "words behind these in an image that begins with HCI2",
+    ("start_cost", "of each decision before it buys anything, above 0, 64 bits", "q"),
+    behind=PARTS,
 )  # fmt: skip
 FEATURE = Record(
     "feature", "FEATURE", "bytes of a feature",
@@ -268,6 +274,6 @@ ANSWER = Record(
     behind=NODE_HEAD,
 )  # fmt: skip
 RECORDS = (
-    HEADER, PARTS, FEATURE, SENSOR, COLUMN, AFFINE, SCORER_HEAD, POLYNOMIAL, TREES, GROUP, TREE, STACK, MEMBER, INLINED,
-    LEAF, NODE_HEAD, ACQUIRE, BRANCH, SELECT, CANDIDATE, ANSWER,
+    HEADER, PARTS, MORE, FEATURE, SENSOR, COLUMN, AFFINE, SCORER_HEAD, POLYNOMIAL, TREES, GROUP, TREE, STACK,
+    MEMBER, INLINED, LEAF, NODE_HEAD, ACQUIRE, BRANCH, SELECT, CANDIDATE, ANSWER,
 )  # fmt: skip

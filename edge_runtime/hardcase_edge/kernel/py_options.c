@@ -47,14 +47,21 @@ int reply_objects(const Image *image, hc_session *s, PyObject *result, PyObject 
 int start_session(hc_session *s, const Image *image, const options *o)
 {
     int64_t budget = HC_NO_BUDGET, size = 1;
-    int overflow, cloud = HC_CLOUD;
+    int overflow, status, cloud = HC_CLOUD;
     if (o->budget != NULL && o->budget != Py_None) budget = to_i64(o->budget, &overflow);
     if (PyErr_Occurred()) return -1; /* no code in Python may run with an exception set */
     if (o->item_size != NULL) size = to_i64(o->item_size, &overflow);
     if (PyErr_Occurred()) return -1;
     if (o->cloud != NULL) cloud = PyObject_IsTrue(o->cloud);
     if (PyErr_Occurred()) return -1;
-    if (size < 1 || size > INT32_MAX || hc_start(s, image->bytes, budget, (int32_t)size, cloud) < 0) {
+    status = HC_ERROR_ARGUMENT;
+    if (size >= 1 && size <= INT32_MAX) status = hc_start(s, image->bytes, budget, (int32_t)size, cloud);
+    if (status == HC_ERROR_BUDGET) {
+        PyErr_Format(image->error, "a budget of %S micro-units is less than each decision costs at its start, %lld; "
+                     "raise it", o->budget, (long long)hc_start_cost(image->bytes));
+        return -1;
+    }
+    if (status < 0) {
         PyErr_Format(image->error, "item size %S is outside 1 to %lu", o->item_size,
                      (unsigned long)hc_largest_item(image->bytes));
         return -1;

@@ -5,7 +5,7 @@
          + sensor_costs[s] for each sensor bought (each once, for the gate and the HPC alike)
          + request_cost for each request sent: radio per request + radio per byte * bytes + cloud per request
 
-Whoever keeps a running sum begins it at ``Meter.start_cost``: a session, a batch of rows, the verifier, a learner.
+Whoever keeps a running sum begins it at what ``Meter.start`` returns: a session, a batch of rows, the verifier.
 
 Training, reports and the device all compute costs here. All amounts are integers in micro-units: ``MICRO`` of
 them make one unit of the user's.
@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
+from ..errors import SessionError
 from .definition import MICRO, Costs, Sensor, Uplink
 
 __all__ = ["Meter", "Priced", "evaluate_polynomial", "to_micro", "to_unit"]
@@ -107,10 +108,25 @@ class Meter:
 
     def __init__(self, program: Priced, item_size: int = 1) -> None:
         costs = program.costs
-        self.start_cost = 0
+        self.start_cost = costs.per_decision
         self.sensor_costs = [evaluate_polynomial(s.cost, item_size) for s in program.sensors]
         radio = costs.per_request + costs.per_byte * program.uplink.request_bytes
         self.request_cost = radio + costs.cloud_per_request
+
+    def start(self, budget: int | None = None) -> int:
+        """What a decision has spent when it starts, in micro-units.
+
+        Raises
+        ------
+        SessionError
+            The budget, in micro-units, does not hold it.
+        """
+        if budget is not None and self.start_cost > max(budget, 0):
+            raise SessionError(
+                f"a budget of {budget} micro-units is less than each decision costs at its start, {self.start_cost}; "
+                "raise it"
+            )
+        return self.start_cost
 
     def buy(self, sensors: Iterable[int]) -> int:
         """The cost of buying these sensors, in micro-units; the caller names each sensor once."""

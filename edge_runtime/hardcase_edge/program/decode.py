@@ -43,6 +43,7 @@ from .format import (
     COLUMN,
     FEATURE,
     HEADER,
+    LEAST_COSTS,
     NODE,
     PACKED,
     PACKED_COLUMNS,
@@ -144,6 +145,16 @@ def _one_of(names: Sequence[str], index: int, what: str) -> str:
     return names[index]
 
 
+def _costs(r: _Reader, offset: int, n_more: int) -> Costs:
+    known = len(FREE.terms) - LEAST_COSTS
+    if not 0 <= n_more <= known:
+        raise ProgramError(f"the program has {n_more} further costs, of which this version knows {known}; update it")
+    terms = r.get("i64", offset, LEAST_COSTS + n_more)
+    if n_more and not terms[-1]:
+        raise ProgramError("the last of the program's further costs is 0, which is left out; export it again")
+    return Costs(*terms)
+
+
 def decode(tensors: Pools) -> tuple[Program, bool]:
     """The program in these tensors, and whether it is a draft.
 
@@ -160,12 +171,12 @@ def decode(tensors: Pools) -> tuple[Program, bool]:
     head = r.record(HEADER)
     if head[0] != PROGRAM_VERSION:
         raise BundleVersionError(head[0], PROGRAM_VERSION, PROGRAM_VERSION)
-    r.unused(head[13:])
+    r.unused(head[14:])
     r.is_draft = _flag(head[1])
     n_features, n_sensors, n_columns, n_scorers, n_nodes = head[2:7]
     if min(head[2:7]) < 0 or sum(head[2:7]) > len(r.words):
         raise ProgramError(f"the program's counts {head[2:7]} do not fit its {len(r.words)} words")
-    costs = Costs(*r.get("i64", head[9], len(FREE.terms)))
+    costs = _costs(r, head[9], head[13])
     for part, count in zip(("feature", "sensor", "column", "scorer", "node"), head[2:7], strict=True):
         r.spend(part, count)
     features, names = [], tuple(DTYPES)

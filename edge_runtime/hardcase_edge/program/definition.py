@@ -97,6 +97,7 @@ class Costs:
     per_request: int = 0  # radio, for each request
     per_byte: int = 0  # radio, for each byte of a request
     cloud_per_request: int = 0  # the HPC, for each request
+    per_decision: int = 0  # waking up, for each decision before it buys anything; for an item of several parts once
 
     @property
     def terms(self) -> dict[str, int]:

@@ -34,6 +34,7 @@ from .definition import (
 )
 from .format import (
     HEADER,
+    LEAST_COSTS,
     NODE,
     PACKED,
     PACKED_COLUMNS,
@@ -89,7 +90,9 @@ def encode(program: Program, *, is_draft: bool = False) -> dict[str, array]:  # 
         A number does not fit its field.
     """
     w = _Writer(is_draft)
-    up = program.uplink
+    up, costs = program.uplink, list(program.costs.terms.values())
+    while len(costs) > LEAST_COSTS and not costs[-1]:
+        costs.pop()
     words: list[int] = [
         PROGRAM_VERSION,
         int(is_draft),
@@ -100,10 +103,11 @@ def encode(program: Program, *, is_draft: bool = False) -> dict[str, array]:  # 
         len(program.nodes),
         program.n_classes,
         program.max_item_size,
-        w.put("i64", program.costs.terms.values()),
+        w.put("i64", costs),
         up.request_bytes,
         w.put("i32", up.features),
         len(up.features),
+        len(costs) - LEAST_COSTS,
     ]
     words += [0] * (HEADER - len(words))
     for f in program.features:

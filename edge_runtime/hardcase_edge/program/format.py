@@ -16,6 +16,7 @@ from .definition import ARGMAX, MARGIN, THRESHOLD, TOURNAMENT, Number
 from .readings import DTYPES, I32_MIN
 
 __all__ = [
+    "LEAST_COSTS",
     "PACKED",
     "PACKED_COLUMNS",
     "POOLS",
@@ -34,6 +35,7 @@ RULES = (THRESHOLD, MARGIN, ARGMAX, TOURNAMENT)
 POOLS = {"f64": "d", "i64": "q", "i32": "i", "i16": "h", "i8": "b"}  # widest first, so that all are aligned in the file
 HEADER, FEATURE, SENSOR, COLUMN, SCORER, NODE, TREE, CANDIDATE = 16, 2, 4, 4, 12, 10, 8, 4  # words of a record
 
+LEAST_COSTS = 3  # beside those of sensors that every program has: per request, per byte, of the cloud
 PACKED = 256  # added to a polynomial's weight bits if its positions are bytes and only nonzero weights are stored
 PACKED_COLUMNS = 127  # at most, so that a position fits a byte
 

@@ -127,7 +127,7 @@ def _check_bundle(config: RunConfig, loaded: Loaded, root: Path) -> None:
     from ..sensors.csv_replay import Replay
     from ..sensors.specs import check_specs, kinds_of
 
-    loop_of(config).check_size(loaded)
+    loop_of(config).check_fits(loaded)
     wanted, replay = wanted_of(loaded.machine.program, loaded.manifest), Replay
     if loaded.joint is not None:
         from ..device.parts import NO_PARTS, PartReplay
@@ -143,7 +143,7 @@ def _check_bundle(config: RunConfig, loaded: Loaded, root: Path) -> None:
     )  # fmt: skip
     from ..more.servo.companion import plan_of
 
-    plan_of(config, loaded.manifest, Clock())
+    plan_of(config, loaded, Clock())
 
 
 def absolute(name: str) -> str:

@@ -139,6 +139,13 @@ class Words:
         self._at += n
         return words
 
+    def budget(self, least: int) -> int | None:
+        """A budget that pays for the start of a decision, ``least``; None for no limit."""
+        amount = self.one("budget", NO_BUDGET)
+        if amount != NO_BUDGET and amount < least:
+            raise BundleError(f"{self._cases}: a budget of {amount} is below {least}, the cost of a start; {AGAIN}")
+        return None if amount == NO_BUDGET else amount
+
     def sensors(self) -> tuple[int, ...]:
         """A set of sensors, as ``sensor_words`` writes it, in order of index."""
         sensors: list[int] = []

@@ -170,7 +170,7 @@ class Session:
         self._unpaid: set[int] = set()  # wanted, and too dear when they were
         self._scores: dict[int, list[Number]] = {}
         self._leaves: Leaves = {}
-        self._spent = self._meter.start_cost  # declared, in micro-units
+        self._spent = self._meter.start(budget)  # declared, in micro-units
         self._saved = 0  # declared minus actual, as sensors reported it
         self._degraded = False
         self._at = 0

@@ -45,7 +45,7 @@ def cost_range(p: Program) -> tuple[int, int, bool]:
     bought_at = [bits_of(n.sensors) if isinstance(n, Acquire | Forward) else 0 for n in p.nodes]
     worst, best, steps = 0, -1, 0
     seen: set[tuple[int, tuple[int, bool, int, int]]] = set()
-    begin = (0, True, largest.start_cost, smallest.start_cost)
+    begin = (0, True, largest.start(), smallest.start())
     todo = [(0, begin)]  # node; sensors bought, no failure so far, cost of the largest and smallest item
     while todo:
         state = todo.pop()

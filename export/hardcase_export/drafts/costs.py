@@ -25,6 +25,7 @@ class Origins:
 
     sensors : of every sensor, or by the name of a sensor
     uplink, cloud : of a request's radio, and of its share of the cloud
+    decision : of the start of each decision; empty: it costs nothing
     f0 : names of the sensors that f0 reads; empty: all
     """
 
@@ -32,6 +33,7 @@ class Origins:
     uplink: str = "declared"
     cloud: str = "declared"
     f0: tuple[str, ...] = ()
+    decision: str = ""
 
     def of_sensor(self, name: str) -> str:
         """The origin of a sensor's cost; that of an inner sensor, which costs nothing, is declared."""
@@ -44,7 +46,8 @@ class Origins:
     def to_json(self) -> dict[str, Any]:
         """The origins alone, as plain values: one for all sensors where it is one."""
         sensors = self.sensors if isinstance(self.sensors, str) else dict(self.sensors)
-        return {"sensors": sensors, "uplink": self.uplink, "cloud": self.cloud}
+        decision = {"decision": self.decision} if self.decision else {}
+        return {"sensors": sensors, "uplink": self.uplink, "cloud": self.cloud, **decision}
 
 
 def costs_of(data: object, where: str) -> Origins:
@@ -68,7 +71,8 @@ def costs_of(data: object, where: str) -> Origins:
     f0 = data.get("f0", [])
     if not isinstance(f0, list) or not all(isinstance(name, str) for name in f0):
         raise InputError(f"{where}: f0 is {str(f0)[:60]!r}, but names of sensors are expected; train again")
-    return Origins(of_sensors, uplink, cloud, tuple(f0))
+    decision = _origin(data["decision"], f"{where}: decision") if "decision" in data else ""
+    return Origins(of_sensors, uplink, cloud, tuple(f0), decision)
 
 
 def _origin(value: object, where: str) -> str:
@@ -92,4 +96,5 @@ def origin_words(costs: Origins, names: Collection[str]) -> str:
             f"{n}{f' of {len(names)} sensors' if k == 0 else ''} {origin}" for k, (origin, n) in enumerate(present)
         ]
         sensors = ", ".join(parts) or "no sensors"
-    return f"{sensors}; radio {costs.uplink}, cloud {costs.cloud}"
+    decision = f", waking up {costs.decision}" if costs.decision else ""
+    return f"{sensors}; radio {costs.uplink}, cloud {costs.cloud}{decision}"

@@ -88,12 +88,17 @@ class _CaseMaker:
         plain = tuple(_plain(row, reply) for row, reply in zip(rows, replies, strict=True))
         return cls(machine, verify(program), plain, tuple(run_case(machine, case) for case in plain), random)
 
+    @property
+    def start(self) -> int:
+        """The least budget: what a decision costs before it buys anything."""
+        return self.machine.program.costs.per_decision
+
     def any_case(self) -> GoldenCase:
         """A random row; half of these cases have a random budget."""
         case = self.plain[int(self.random.integers(len(self.plain)))]
         if self.random.random() < 0.5:
             return case
-        return replace(case, budget=int(self.random.integers(0, self.report.worst_cost + 1)))
+        return replace(case, budget=int(self.random.integers(self.start, self.report.worst_cost + 1)))
 
     def traces(self) -> Iterator[GoldenCase]:
         """One row per trace; traces that the cloud answers come first."""
@@ -119,9 +124,9 @@ class _CaseMaker:
         yield replace(self.plain[0], failed=tuple(range(n)))
 
     def budgets(self) -> Iterator[GoldenCase]:
-        """Budgets: 0, the costs of the cheapest and of the dearest path, one micro-unit less, and their mean."""
+        """The least budget, the costs of the cheapest and of the dearest path, one micro-unit less, and their mean."""
         low, high = self.report.best_cost, self.report.worst_cost
-        amounts = sorted({0, low, max(low - 1, 0), (low + high) // 2, max(high - 1, 0), high})
+        amounts = sorted({max(amount, self.start) for amount in (0, low, low - 1, (low + high) // 2, high - 1, high)})
         most_expensive = max(range(len(self.decisions)), key=lambda k: self.decisions[k].cost)
         for row in dict.fromkeys((0, most_expensive)):
             for budget in amounts:

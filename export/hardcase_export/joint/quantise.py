@@ -127,7 +127,7 @@ def quantise_chain(
     )
     part = Program(
         tuple(fields), sensors, _uplink(asking, types), (*columns, *policy_columns), tuple(scorers), nodes, k,
-        costs=FREE if asking is None else costs,
+        costs=Costs(per_decision=costs.per_decision) if asking is None else costs,
     )  # fmt: skip
     chain = Chain(
         k,

@@ -45,6 +45,7 @@ from hardcase_edge.program.definition import (
 from hardcase_edge.program.readings import Reading, make_coder
 from hardcase_edge.session.session import CLOUD, Decision, Machine
 from tests.helpers.edge.strategies import as_draft, programs, random_program, random_readings, seeds
+from tests.helpers.edge.worlds import paying
 
 many = settings(max_examples=400)
 
@@ -104,7 +105,7 @@ def test_items_of_any_size_and_budgets_are_priced_as_in_the_session(program: Pro
     said, machine = replies(program, seed, len(rows)), open_machine(program, PYTHON)
     sizes = [rng.randint(1, program.max_item_size) for _ in rows]
     dearest = max(Meter(program, size).total(range(len(program.sensors)), 1) for size in sizes)
-    for budget in (None, 0, rng.randint(0, dearest)):
+    for budget in (None, paying(program, 0), paying(program, rng.randint(0, dearest))):
         outcome, bought = Batch(program, table(program, rows), sizes=np.array(sizes)).walk(said, budget=budget)
         for k, (row, size) in enumerate(zip(rows, sizes, strict=True)):
             one = decide(machine, row, (int(said[k]), 0), budget=budget, item_size=size)

@@ -38,7 +38,7 @@ from hardcase_edge.verifier.verify import verify
 from tests.helpers.edge.evaluators import evaluator  # noqa: F401
 from tests.helpers.edge.oracle import Case, decide
 from tests.helpers.edge.strategies import GARBAGE, programs, random_readings, seeds
-from tests.helpers.edge.worlds import as_tuple, play
+from tests.helpers.edge.worlds import as_tuple, paying, play
 
 
 def type_name(value: object) -> str:
@@ -59,7 +59,7 @@ class Driver:
         self.readings = random_readings(rng, program, garbage)
         self.failing = frozenset(s for s in range(n) if rng.random() < 0.2)
         self.dead = frozenset(s for s in range(n) if rng.random() < 0.1)
-        self.budget = rng.choice([None, None, 0, rng.randint(0, max(1, 2 * self.report.worst_cost))])
+        self.budget = paying(program, rng.choice([None, None, 0, rng.randint(0, max(1, 2 * self.report.worst_cost))]))
         self.cloud = rng.random() < 0.8
         self.reply = (rng.randrange(program.n_classes or 1000), rng.randint(0, 10_000)) if rng.random() < 0.6 else None
         self.asked: list[int] = []

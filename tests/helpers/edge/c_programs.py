@@ -29,6 +29,7 @@ from hardcase_export.to_c.golden import golden_tables
 from hardcase_export.to_c.header import words
 from hardcase_export.to_c.names import array
 from tests.helpers.edge.strategies import _tree, random_readings
+from tests.helpers.edge.worlds import paying
 
 __all__ = ["random_cases", "whole_numbers", "write_programs"]
 
@@ -57,7 +58,7 @@ def random_cases(program: Program, seed: int, count: int) -> tuple[GoldenCase, .
         case = GoldenCase(
             readings=tuple(random_readings(rng, program)),
             failed=tuple(s for s in range(len(program.sensors)) if rng.random() < 0.2),
-            budget=rng.choice([None, None, 0, rng.randint(0, max(1, 2 * worst))]),
+            budget=paying(program, rng.choice([None, None, 0, rng.randint(0, max(1, 2 * worst))])),
             item_size=rng.randint(1, program.max_item_size),
             cloud=rng.random() < 0.8,
             reply=(rng.randrange(program.n_classes or 1000), rng.randint(0, 10_000)) if rng.random() < 0.6 else None,

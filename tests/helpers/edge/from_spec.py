@@ -46,9 +46,13 @@ class Read:
     def classes(self) -> int:
         return self.words[7]
 
+    def costs(self) -> tuple[int, ...]:
+        """Per request, per byte, of the cloud, and per decision if it costs anything."""
+        return self.run("i64", self.words[9], 3 + self.words[13])
+
     def request(self) -> tuple[int, tuple[int, ...]]:
         """The cost of a request, and the features that it carries."""
-        per_request, per_byte, cloud = self.run("i64", self.words[9], 3)
+        per_request, per_byte, cloud, *_ = self.costs()
         return per_request + per_byte * self.words[10] + cloud, self.run("i32", self.words[11], self.words[12])
 
 
@@ -207,7 +211,7 @@ class _Run:
         self.failed = set(world.dead)
         self.vain: set[int] = set()
         self.dear: set[int] = set()
-        self.spent, self.degraded = 0, False
+        self.spent, self.degraded = sum(p.costs()[3:]), False
         self.trace: list[int] = []
         self.codes = [MISSING] * len(p.columns)
         self.values: dict[int, Any] = {}

@@ -64,7 +64,11 @@ class Item:
     """What the parts share."""
 
     budget: int | None
+    start: int = 0
     parts: list[PartCase] = field(default_factory=list)
+
+    def spent(self) -> int:
+        return self.start + sum(p.spent for p in self.parts)
 
 
 @dataclass
@@ -73,8 +77,11 @@ class PartCase(Case):
 
     item: Item = field(default_factory=lambda: Item(None))
 
+    def start(self) -> int:
+        return 0  # the item pays it
+
     def fits(self, more: int) -> bool:
-        return self.item.budget is None or sum(p.spent for p in self.item.parts) + more <= self.item.budget
+        return self.item.budget is None or self.item.spent() + more <= self.item.budget
 
 
 def walk(case: PartCase, waits: set[int], at: int = 0) -> Generator[Any, Any, Any]:
@@ -139,7 +146,7 @@ def _own(case: PartCase, joint: Joint, read: Any) -> list[int]:
 
 def decide_item(program: Program, joint: Joint, world: JointWorld) -> Any:
     """Labels, confidences and all else of the parts; confidence, route, cost and rounds of the item."""
-    item, waits = Item(world.budget), {w.node: w for w in joint.waits}
+    item, waits = Item(world.budget, program.costs.per_decision), {w.node: w for w in joint.waits}
     inner = {s for w in joint.waits for s in program.nodes[w.node].sensors}
     n = len(world.rows)
     for p in range(n):
@@ -201,7 +208,7 @@ def decide_item(program: Program, joint: Joint, world: JointWorld) -> Any:
         of_item.append(joint.item_confidences[len([m for m in joint.item_margins if least >= m])])
     routes = [part[2] for part in parts]
     route = next(r for r in ("degraded", "cloud", "local") if r in routes)
-    return tuple(parts), min(of_item), route, sum(part[3] for part in parts), rounds
+    return tuple(parts), min(of_item), route, item.spent(), rounds
 
 
 def _released(

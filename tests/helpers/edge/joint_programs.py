@@ -32,6 +32,7 @@ from hardcase_edge.program.definition import (
 )
 
 from .strategies import random_program, random_readings
+from .worlds import paying
 
 __all__ = ["JointWorld", "case_of", "joint_bundle", "play", "random_chain", "random_joint", "random_world"]
 
@@ -149,13 +150,13 @@ def random_world(rng: random.Random, part: Program, joint: Joint, worst: int) ->
     n = rng.randint(1, joint.max_parts)
     inner = joint.inner(part)
     sensors = [s for s in range(len(part.sensors)) if s not in inner]
-    budget = rng.choice([None, None, 0, rng.randint(0, max(1, worst)), rng.randint(0, max(1, worst // 3))])
+    budgets = [None, None, 0, rng.randint(0, max(1, worst)), rng.randint(0, max(1, worst // 3))]
     replies = {p: (rng.randrange(part.n_classes), rng.randint(0, 10_000)) for p in range(n) if rng.random() < 0.6}
     return JointWorld(
         [random_readings(rng, part) for _ in range(n)],
         frozenset((p, s) for p in range(n) for s in sensors if rng.random() < 0.1),
         frozenset(s for s in sensors if rng.random() < 0.1),
-        budget,
+        paying(part, rng.choice(budgets)),
         rng.randint(1, part.max_item_size),
         rng.random() < 0.8,
         replies,

@@ -18,6 +18,7 @@ from tests.golden.make_golden import cases_of, golden_program
 from tests.helpers.edge.oracle import Case, decide
 from tests.helpers.edge.shared_stacks import of_both
 from tests.helpers.edge.strategies import random_program, random_readings
+from tests.helpers.edge.worlds import paying
 
 __all__ = ["kernel_cases", "pack_readings", "write_kernel", "write_seeds"]
 
@@ -75,7 +76,7 @@ def _random_case(rng: random.Random, p: Program) -> Case:
         readings,
         frozenset(s for s in range(n) if rng.random() < 0.2),
         frozenset(s for s in range(n) if rng.random() < 0.1),
-        rng.choice([None, None, 0, rng.randint(0, 10**7)]),
+        paying(p, rng.choice([None, None, 0, rng.randint(0, 10**7)])),
         rng.randint(1, p.max_item_size),
         rng.random() < 0.8,
         (rng.randrange(p.n_classes or 1000), rng.randint(0, 10_000)) if rng.random() < 0.6 else None,

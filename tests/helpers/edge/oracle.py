@@ -146,6 +146,10 @@ class Case:
     def __post_init__(self) -> None:
         self.failed = set(self.dead)
         self.codes = [MISSING] * len(self.program.columns)
+        self.spent = self.start()
+
+    def start(self) -> int:
+        return self.program.costs.per_decision
 
     def price(self, polynomial: Sequence[int]) -> int:
         return sum(c * self.size**k for k, c in enumerate(polynomial))

@@ -88,7 +88,8 @@ def random_program(seed: int, size: int = 3, with_opaque: bool = False) -> Progr
         wanted = tuple(f for f, feature in enumerate(features) if not feature.nullable)
         scorers.append(Opaque(wanted, rng.randbytes(rng.randint(0, 20)), (-5, 0), (5, 2**40)))
     nodes = _Graph(rng, replace(shell, scorers=tuple(scorers))).nodes(size)
-    return replace(shell, scorers=tuple(scorers), nodes=nodes)
+    costs = replace(shell.costs, per_decision=rng.choice([0, 0, 1, rng.randint(1, 10**6)]))
+    return replace(shell, scorers=tuple(scorers), nodes=nodes, costs=costs)
 
 
 def _sensors(rng: random.Random, n_features: int) -> tuple[Sensor, ...]:

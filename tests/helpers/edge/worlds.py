@@ -15,9 +15,14 @@ from .from_spec import Read, World, decide
 from .oracle import Case
 from .strategies import random_readings
 
-__all__ = ["as_tuple", "differences", "play", "random_world"]
+__all__ = ["as_tuple", "differences", "paying", "play", "random_world"]
 
 EXTREMES: list[Any] = [0, -0.0, 1, True, 2**31 - 1, -(2**31), 2**53 + 1, 17030583100112897, 3.5e38, -1e308, 5e-324]
+
+
+def paying(p: Program, budget: int | None) -> int | None:
+    """A budget of so much beyond what a decision costs at its start."""
+    return None if budget is None else p.costs.per_decision + budget
 
 
 def random_world(rng: random.Random, p: Program) -> World:
@@ -31,7 +36,7 @@ def random_world(rng: random.Random, p: Program) -> World:
         readings,
         frozenset(s for s in range(n) if rng.random() < 0.15),
         frozenset(s for s in range(n) if rng.random() < 0.1),
-        rng.choice([None, None, 0, rng.randint(0, 10**7), rng.randint(0, 2**62)]),
+        paying(p, rng.choice([None, None, 0, rng.randint(0, 10**7), rng.randint(0, 2**62)])),
         rng.choice([1, p.max_item_size, rng.randint(1, p.max_item_size)]),
         rng.random() < 0.8,
         (rng.randrange(p.n_classes or 1000), rng.randint(0, 10_000)) if rng.random() < 0.5 else None,

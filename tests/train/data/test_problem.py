@@ -9,9 +9,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hardcase_edge.errors import InputError
+from hardcase_edge.kernel.machine import decide
 from hardcase_edge.program.cost import Meter, to_unit
-from hardcase_edge.program.definition import MICRO, Costs, Sensor, Uplink
+from hardcase_edge.program.definition import (
+    MICRO,
+    Acquire,
+    Answer,
+    Costs,
+    Forward,
+    Polynomial,
+    Program,
+    Sensor,
+    Slice,
+    Uplink,
+)
+from hardcase_edge.session.session import Machine
 from hardcase_train.data.problem import Problem
+from hardcase_train.settings.config import PolicyLimits
 from tests.helpers.train.problems import make_problem
 
 
@@ -58,3 +73,24 @@ def test_the_cost_unit_is_what_the_dearest_case_costs(
 ) -> None:
     p = problem_of(*costs, **uplink)
     assert (p.forward_cost, p.cost_unit) == (forward_cost, unit)
+
+
+@given(st.lists(st.integers(0, 10**6), min_size=2, max_size=4), st.integers(0, 10**6), st.integers(0, 10**6))
+def test_rows_cost_what_the_session_spends_its_start_included(costs: list[int], start: int, request: int) -> None:
+    problem = problem_of(*((c,) for c in costs), per_request=request, per_decision=start)
+    every = tuple(range(len(costs)))
+    nodes = (Acquire(every, 1, 1), Forward((), 2), Answer(Slice(0, 0, 1), "value"))
+    constant = Polynomial((), (), 1, (), ((),), (0,))
+    program = Program(problem.features, problem.sensors, problem.uplink, (), (constant,), nodes, 0, costs=problem.costs)
+    for cloud in (False, True):
+        decision = decide(Machine(program), [1.0] * len(costs), (0, 9_000), cloud=cloud)
+        assert problem.row_costs([every], None, int(cloud)).tolist() == [[to_unit(decision.cost)]]
+    assert problem.row_costs([()], None).tolist() == [[problem.start_cost]]
+    assert problem.cost_unit == (max(problem.forward_cost - problem.start_cost, sum(problem.sensor_costs())) or 1.0)
+
+
+def test_a_budget_below_the_start_of_a_decision_is_refused() -> None:
+    problem = problem_of((MICRO,), per_decision=2 * MICRO)
+    with pytest.raises(InputError, match=r"\[policy\] budget is 1, but each decision costs 2 before it reads anything"):
+        replace(problem, limits=PolicyLimits(budget=1.0))
+    assert replace(problem, limits=PolicyLimits(budget=2.0)).offered == ()

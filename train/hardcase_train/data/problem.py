@@ -163,6 +163,19 @@ class Problem:
     limits: PolicyLimits = NO_LIMITS
     costs: Costs = FREE
 
+    def __post_init__(self) -> None:
+        budget = self.limits.micro_budget
+        if budget is not None and budget < self.costs.per_decision:
+            raise InputError(
+                f"[policy] budget is {self.limits.budget:g}, but each decision costs {self.start_cost:g} before it "
+                "reads anything ([cost] per_decision); raise it"
+            )
+
+    @property
+    def start_cost(self) -> float:
+        """What each case costs before it buys anything, in the user's unit."""
+        return to_unit(self.costs.per_decision)
+
     @property
     def is_ordered(self) -> bool:
         """Whether rows are windows of streams, in the order of their time."""
@@ -294,7 +307,7 @@ class Problem:
         return np.array([to_unit(cost) for cost in meter.sensor_costs])
 
     def row_costs(self, sets: Sequence[Subset], sizes: np.ndarray | None, requests: int = 0) -> np.ndarray:
-        """Cost of these sets for rows of these item sizes, (n, n_sets), in the user's unit; (1, n_sets) if all are 1.
+        """Cost of a case that buys these sets, by rows of sizes, (n, n_sets) in the user's unit; (1, n_sets) if all 1.
 
         Parameters
         ----------
@@ -312,14 +325,15 @@ class Problem:
 
     @property
     def forward_cost(self) -> float:
-        """Cost of a forwarded case, in the user's unit: its sensors, the uplink and the cloud."""
+        """Cost of a forwarded case, in the user's unit: its start, its sensors, the uplink and the cloud."""
         return to_unit(self.meter.total(self.hpc_sensors, 1))
 
     @property
     def cost_unit(self) -> float:
-        """The cost of the most expensive case, in the user's unit, or the budget; 1 if everything is free."""
-        costs = self.sensor_costs()
-        most, budget = max(self.forward_cost, float(costs.sum())), self.limits.budget
+        """What the most expensive case buys, in the user's unit, or the budget allows; 1 if everything is free."""
+        costs, start = self.sensor_costs(), self.start_cost
+        budget = None if self.limits.budget is None else self.limits.budget - start
+        most = max(self.forward_cost - start, float(costs.sum()))
         buys = budget is not None and bool(((costs > 0) & (costs <= budget)).any())
         return (min(most, budget) if budget is not None and buys else most) or 1.0
 

@@ -242,6 +242,11 @@ class Config(Settings, frozen=True, kw_only=True):
     default_sensor: Annotated[Cost, said(
         "cost.default_sensor", "of a column that no sensor names: it is a sensor of its own",
     )] = 1.0  # fmt: skip
+    per_decision: Annotated[Cost, said(
+        "cost.per_decision", "waking up, once for each decision (of an item of several parts: once an item) before it "
+        "reads anything; not by the clock",
+    )] = 0.0  # fmt: skip
+    decision_origin: Annotated[Origin, said("cost.decision_origin", "where per_decision is from")] = DECLARED
     default_origin: Annotated[Origin, said(
         "cost.cost_origin", "where default_sensor is from: measured, modelled, declared by a person, or a placeholder, "
         "which hardcase init made up", page="training.md#where-costs-are-from",
@@ -322,6 +327,8 @@ class Config(Settings, frozen=True, kw_only=True):
                 "by the clock a request costs its round trip, and none is declared; state in [cost.uplink] per_request "
                 "how many ms it takes, or more than any budget if there is no cloud"
             )
+        if self.clock and self.per_decision:
+            raise InputError("by the clock a decision begins when it is asked for; remove [cost] per_decision")
         sized = next((s for s in self.sensors if isinstance(s.cost, tuple) and any(s.cost[1:])), None)
         if sized is not None and self.item_size is None:
             raise InputError(

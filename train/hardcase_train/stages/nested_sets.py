@@ -110,11 +110,11 @@ class Chains:
 
 
 def _row_costs(search: SubsetSearch) -> tuple[np.ndarray, np.ndarray]:
-    """Cost of each sensor for each probed row, (n_probed, n_sensors), and of a request, (n_probed,)."""
+    """Cost of each sensor for each probed row, (n_probed, n_sensors), and of a request, (n_probed,); no start."""
     problem, n = search.problem, len(search.probed)
     sizes = None if search.judge.sizes is None else search.judge.sizes[search.probed]
-    costs = problem.row_costs(problem.single_sensors, sizes)
-    request_cost = problem.row_costs([problem.hpc_sensors], sizes, 1)[:, 0]
+    costs = problem.row_costs(problem.single_sensors, sizes) - problem.start_cost
+    request_cost = problem.row_costs([problem.hpc_sensors], sizes, 1)[:, 0] - problem.start_cost
     return np.maximum(np.broadcast_to(costs, (n, costs.shape[1])), 1e-9), np.broadcast_to(request_cost, n)
 
 

@@ -73,7 +73,7 @@ def task_sensors(table: Table, config: Config) -> tuple[tuple[Sensor, ...], tupl
 
 
 def cost_origins(config: Config, names: Sequence[str]) -> dict[str, Any]:
-    """Where the costs of these sensors, of the radio and of the cloud are from, as front.json has it."""
+    """Where the costs of these sensors, the radio, the cloud and a decision's start are from, as front.json has it."""
     own = {s.name: s.cost_origin for s in config.sensors}
     origins = {name: own.get(name, config.default_origin) for name in names}
     one = set(origins.values())
@@ -81,6 +81,7 @@ def cost_origins(config: Config, names: Sequence[str]) -> dict[str, Any]:
         "sensors": one.pop() if len(one) == 1 else origins,
         "uplink": config.uplink_origin,
         "cloud": config.cloud_origin,
+        **({"decision": config.decision_origin} if config.per_decision else {}),
     }
 
 

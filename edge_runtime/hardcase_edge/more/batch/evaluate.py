@@ -185,7 +185,7 @@ class Batch:
         nodes = self.program.nodes if nodes is None else nodes
         n = len(self.X)
         self._budget = budget
-        self._spent = self._begin()
+        self._spent = self._begin(budget)
         at = np.zeros(n, dtype=np.int64)
         arrived = {0: [np.arange(n)]}
         bought = np.zeros((len(self.program.sensors), n), dtype=np.bool_)
@@ -217,9 +217,9 @@ class Batch:
         bought[self._dead] = False
         return Outcome(label, self._costs(bought, forwarded), forwarded, margin, at), bought
 
-    def _begin(self) -> Numbers:
-        """What each row has cost before it buys anything, (n,) micro-units."""
-        return np.array([meter.start_cost for meter in self._meters], dtype=np.int64)[self._size_of]
+    def _begin(self, budget: int | None = None) -> Numbers:
+        """What each row has spent when it starts, (n,) micro-units; the budget must hold it."""
+        return np.array([meter.start(budget) for meter in self._meters], dtype=np.int64)[self._size_of]
 
     def _label_type(self, nodes: Sequence[Node]) -> np.dtype[Any]:
         """Integers for class indices; for values, the type of their scores."""

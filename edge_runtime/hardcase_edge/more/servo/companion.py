@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ...base.clock import Clock
-    from ...bundle.manifest import Manifest
     from ...device.surroundings import Case, Surroundings
 
 __all__ = ["ONE_PART", "Budgets", "budgets_of", "check", "make", "plan_of"]
@@ -93,7 +92,7 @@ def budgets_of(
     battery = None if kept is None else kept.get("battery")
     if kept is None and config.until is not None and parse_date(config.until, "--until") <= clock.now():
         battery = [0, 0]  # the plan is over, and a device that can start without energy starts
-    plan, until = plan_of(config, manifest, clock, battery, note)
+    plan, until = plan_of(config, loaded, clock, battery, note)
     if prices is None:
         note(f"the bundle has no prices, so no threshold moves and a budget only limits: {_why_no_prices(loaded)}")
     spending = None if plan is None else spending_bucket(plan.rate, loaded.report.worst_cost, prices)
@@ -133,7 +132,7 @@ def _why_no_prices(loaded: Loaded) -> str:
 
 def plan_of(
     config: RunConfig,
-    manifest: Manifest,
+    loaded: Loaded,
     clock: Clock,
     kept: list[int] | None = None,
     note: Callable[[str], None] = print,
@@ -152,8 +151,14 @@ def plan_of(
     """
     if config.budget_per_hour is None and config.battery is None:
         return None, None
+    manifest, start = loaded.manifest, loaded.bundle.program.costs.per_decision
     if manifest.clock:
         raise InputError("this bundle decides by the clock, and time is not a budget to save; use --budget")
+    if start:
+        raise InputError(
+            f"each decision of this bundle costs {to_unit(start):g} {manifest.unit} before it reads anything, which a "
+            "running budget cannot hold back; use --budget or --max-forward-rate, or train it without per_decision"
+        )
     unit, per_hour = manifest.unit, None if config.budget_per_hour is None else to_micro(config.budget_per_hour)
     if config.battery is None:
         return Plan(per_hour), None

@@ -123,7 +123,8 @@ def _pruned(
     """A forest of these training rows, pruned for every price."""
     train = problem.train
     codes_of_rows, y, weights = np.ascontiguousarray(codes[:, rows]), train.y[rows], train.weight[rows]
-    costs = problem.row_costs(problem.single_sensors, None if train.sizes is None else train.sizes[rows])
+    sizes = None if train.sizes is None else train.sizes[rows]
+    costs = problem.row_costs(problem.single_sensors, sizes) - problem.start_cost
     number, label, worth = soft_rows(y, weights, problem.targets)
     trees = fit_forest(codes_of_rows[:, number], label, problem.n_classes, worth, settings, problem.seed)
     forest = BudgetPrune(trees, codes_of_rows, y, weights, problem.sensor_of, costs, problem.seed, problem.errors)

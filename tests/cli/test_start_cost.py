@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""[cost] per_decision from the TOML and from Python to bundles, reports and what hardcase says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hardcase
+from hardcase.cli import main
+from hardcase_edge.bundle.load import load_bundle
+from hardcase_edge.errors import InputError
+from hardcase_train.settings.toml import read_config
+from tests.helpers.train.problems import run, toml, write_csv
+
+pytestmark = pytest.mark.usefixtures("brief_effort")
+
+COSTS = '[cost]\nunit = "mJ"\nper_decision = 2.5\ndecision_origin = "modelled"\n[cost.uplink]\nper_request = 30\n'
+
+
+def made(folder: Path, costs: str = COSTS, policy: str = "") -> Path:
+    rng = np.random.default_rng(0)
+    a, b = (np.round(rng.normal(size=300), 3) for _ in range(2))
+    write_csv(folder / "data.csv", {"a": a, "b": b, "y": np.where(a + b > 0, "hot", "cold")})
+    return toml(folder, f'{costs}[policy]\nmethods = ["static"]\n{policy}')
+
+
+def test_a_trained_bundle_has_it_in_every_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    build, path = tmp_path / "build", str(tmp_path / "m.hcb")
+    assert main(["train", str(made(tmp_path)), "--out", str(build)]) == 0
+    front = json.loads((build / "front.json").read_text())
+    assert front["costs"]["decision"] == "modelled"
+    assert min(point["test"]["cost"] for point in front["points"]) >= 2.5
+    page = (build / "report.html").read_text()
+    assert "mJ for each decision (modelled)" in page
+    assert "waking up" in page
+    capsys.readouterr()
+    assert main(["export", str(build), "--max-loss", "0.2", "--out", path]) == 0
+    assert main(["inspect", path]) == 0
+    said = capsys.readouterr().out
+    assert "  waking up   2.5 mJ of each decision, in these costs\n" in said
+    assert "waking up modelled" in said
+    loaded = load_bundle(path)
+    assert loaded.bundle.program.costs.per_decision == 2_500_000
+    assert loaded.report.best_cost >= 2_500_000
+    assert min(case.expected.cost for case in loaded.bundle.golden) >= 2_500_000
+    assert main(["evaluate", path, str(tmp_path / "data.csv"), "--budget", "2"]) == 2
+    assert "less than each decision costs at its start" in capsys.readouterr().err
+
+
+def test_a_hard_budget_below_it_is_refused_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "train", made(tmp_path, policy="budget = 2\n"), "--out", tmp_path / "b")
+    assert code == 2
+    assert "[policy] budget is 2, but each decision costs 2.5 before it reads anything ([cost] per_decision)" in err
+    assert len(err.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(("value", "said"), [("-1", "is -1"), ("nan", "is nan"), ("1e10", "is 1"), ('"2"', "is '2'")])
+def test_what_is_no_cost_is_refused_in_one_line(tmp_path: Path, value: str, said: str) -> None:
+    path = made(tmp_path, COSTS.replace("2.5", value))
+    with pytest.raises(InputError, match=r"\[cost\] per_decision " + said):
+        read_config(path)
+
+
+def test_by_the_clock_there_is_none(tmp_path: Path) -> None:
+    path = made(tmp_path, COSTS.replace('unit = "mJ"', "clock = true"))
+    with pytest.raises(InputError, match=r"by the clock a decision begins when it is asked for; remove \[cost\] per_d"):
+        read_config(path)
+
+
+def test_python_takes_it_and_every_figure_has_it(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3))
+    y = (X[:, 0] > 0).astype(int)
+    settings: dict[str, Any] = {"methods": "static", "effort": "quick", "costs": {"x0": 1.0}, "max_loss": 0.2}
+    origins = {"per_decision": "measured", "x0": "modelled"}
+    plain, waking = (hardcase.train(X, y, per_decision=cost, **settings) for cost in (0.0, 4.0))
+    for one, other in zip(plain.front.points, waking.front.points, strict=True):
+        assert other.test.cost == pytest.approx(one.test.cost + 4.0)
+    told = hardcase.train(X, y, per_decision=4.0, cost_origin=origins, **settings)
+    told.export(tmp_path / "m.hcb")
+    claimed = load_bundle(tmp_path / "m.hcb").manifest.claims["costs"]
+    assert claimed == {"sensors": {"x0": "modelled", "x1": "declared", "x2": "declared"}, "uplink": "declared",
+                       "cloud": "declared", "decision": "measured"}  # fmt: skip
+    with pytest.raises(InputError, match="per_decision is -1"):
+        hardcase.train(X, y, per_decision=-1.0, **settings)
+    with pytest.raises(InputError, match="each decision costs 4 before it reads anything"):
+        hardcase.train(X, y, per_decision=4.0, policy={"budget": 3.0}, **settings)
