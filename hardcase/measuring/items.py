@@ -204,7 +204,9 @@ def item_cuts(decisions: list[JointDecision], task: Task, costs: Origins) -> Hea
     """How much cheaper an item is than with f0 for every part, and than with every sensor of every part."""
     parts = [p for d in decisions for p in d.parts]
     bought = Counter((1, p.sensors, int(p.route == "cloud")) for p in parts)
-    size, priced = len(parts) / len(decisions), task.problem.costs
-    share = replace(task.problem, costs=replace(priced, per_decision=round(priced.per_decision / size)))
-    of_part = headline(share, {key: float(n) for key, n in bought.items()}, task.sensors, costs)
-    return replace(of_part, f0=of_part.f0 * size, every=of_part.every * size)
+    size, start = len(parts) / len(decisions), task.problem.costs.per_decision
+    share = replace(task.problem.costs, per_decision=round(start / size))  # of a part
+    paths = {key: float(n) for key, n in bought.items()}
+    of_part = headline(replace(task.problem, costs=share), paths, task.sensors, costs)
+    rest = to_unit(start - share.per_decision * size)
+    return replace(of_part, f0=of_part.f0 * size + rest, every=of_part.every * size + rest)

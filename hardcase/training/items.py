@@ -200,7 +200,8 @@ class ItemRun:
         """f0 itself, which is asked about every part and knows no neighbours."""
 
         def measured(items: Items) -> dict[str, Any]:
-            cost = self.task.problem.forward_cost * items.n_parts / len(items.y)
+            start, forward = self.task.problem.start_cost, self.task.problem.forward_cost
+            cost = start + (forward - start) * items.n_parts / len(items.y)
             right = sum(int((r[:, 0] == y).sum()) for r, y in zip(items.replies, items.y, strict=True))
             return {"quality": right / items.n_parts, "cost": cost, "forward_rate": 1.0, "bought": 1.0}
 

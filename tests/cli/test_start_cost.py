@@ -15,6 +15,7 @@ from hardcase.cli import main
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.errors import InputError
 from hardcase_train.settings.toml import read_config
+from tests.helpers.cli.letters import write
 from tests.helpers.train.problems import run, toml, write_csv
 
 pytestmark = pytest.mark.usefixtures("brief_effort")
@@ -90,3 +91,18 @@ def test_python_takes_it_and_every_figure_has_it(tmp_path: Path) -> None:
         hardcase.train(X, y, per_decision=-1.0, **settings)
     with pytest.raises(InputError, match="each decision costs 4 before it reads anything"):
         hardcase.train(X, y, per_decision=4.0, policy={"budget": 3.0}, **settings)
+
+
+def test_an_item_of_several_parts_pays_it_once_in_every_figure(tmp_path: Path) -> None:
+    fronts = []
+    for name, costs in (("plain", ""), ("waking", "[cost]\nper_decision = 5\n")):
+        (tmp_path / name).mkdir()
+        path = write(tmp_path / name, edit=("[cost.uplink]\n", f"{costs}[cost.uplink]\n"))
+        assert main(["train", str(path), "--out", str(tmp_path / name / "build"), "--quiet"]) == 0
+        fronts.append(json.loads((tmp_path / name / "build" / "front.json").read_text())["points"])
+    for plain, waking in zip(*fronts, strict=True):
+        assert waking["test"]["cost"] == pytest.approx(plain["test"]["cost"] + 5)
+        if plain.get("headline"):
+            f0, every = (waking["headline"][key] - plain["headline"][key] for key in ("f0", "every"))
+            assert (f0, every) == (pytest.approx(5), pytest.approx(5))
+            assert waking["worst_cost"] == plain["worst_cost"] + 5
