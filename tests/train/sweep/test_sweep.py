@@ -29,7 +29,7 @@ from hardcase_train.methods.adapt.greedy_miser import FINER
 from hardcase_train.policy.front import Point
 from hardcase_train.policy.selection import Judge
 from hardcase_train.settings.effort import NORMAL
-from hardcase_train.sweep import auto, executors, halving, sweep
+from hardcase_train.sweep import auto, executors, halving, loop, sweep
 from hardcase_train.sweep import rungs as ladder
 from hardcase_train.sweep.auto import chosen_methods
 from hardcase_train.sweep.executors import code_digest, open_pool
@@ -110,7 +110,7 @@ def halved(monkeypatch):
     """Halving on few rows; the jobs that were run."""
     monkeypatch.setattr(sweep, "MIN_ROWS", 100)
     jobs = []
-    monkeypatch.setattr(sweep, "run_job", lambda *args: (jobs.append(args[1]), run_job(*args))[1])
+    monkeypatch.setattr(loop, "run_job", lambda *args: (jobs.append(args[1]), run_job(*args))[1])
     return jobs
 
 

@@ -14,6 +14,8 @@ from hardcase_train.policy.front import Point
 from hardcase_train.policy.selection import ENOUGH_ROWS
 from hardcase_train.stages.deadline import Deadline
 from hardcase_train.sweep import timed
+from hardcase_train.sweep.loop import Loop
+from hardcase_train.sweep.phases import SETS
 from hardcase_train.sweep.rungs import Job, Ladder
 from hardcase_train.sweep.timed import Clock, first_problem, later_problems
 from hardcase_train.sweep.train import learn
@@ -54,13 +56,13 @@ def test_with_time_left_the_search_and_the_settings_of_the_asked_effort_run_on_a
 ) -> None:
     lines: list[str] = []
     efforts: list[str] = []
-    search = timed.TimedSweep._search
+    search = Loop.search
 
-    def noted(self: timed.TimedSweep, ladder: Ladder, deadline: Deadline, phase: int) -> None:
+    def noted(self: Loop, ladder: Ladder, deadline: Deadline, phase: int = SETS) -> None:
         efforts.append(ladder.problem.effort.name)
         search(self, ladder, deadline, phase)
 
-    monkeypatch.setattr(timed.TimedSweep, "_search", noted)
+    monkeypatch.setattr(Loop, "search", noted)
     points = learn(
         make_problem(effort=BRIEF), ("static",), quiet=True, jobs=1, say=lines.append, deadline=Deadline.after(600)
     )

@@ -18,34 +18,28 @@ from ..methods.baselines.static import StaticSubset
 from ..policy.front import Point, best_points
 from ..policy.kinds import learned
 from ..stages.kept import Keeper
-from ..stages.nested_sets import Chains
 from .auto import chosen_methods
-from .executors import Pool
 from .halving import FEW_SETTINGS, MIN_ROWS, RUNG, climbers
-from .job_cache import JobCache
-from .phases import CHOICE, SETS, SETTINGS, phase_bar
-from .rungs import ALL, Job, Ladder, fitting, run_job, settings_of
+from .loop import Loop
+from .phases import CHOICE, SETTINGS
+from .rungs import Job, Ladder, fitting, settings_of
 
 __all__ = ["Sweep", "front_of"]
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """A problem on its ladder, and the pool and cache of its jobs.
+    """A problem on its ladder, and the loop of its jobs.
 
     Parameters
     ----------
     hpc : the point of f0, the reference of savings
-    cache : finished jobs of earlier runs, to which those of this run are added; or None
-    quiet : whether to show no progress bar on stderr
     keeper : of the problem's limits; None: there are none
     """
 
     ladder: Ladder
     hpc: Point
-    pool: Pool
-    cache: JobCache | None = None
-    quiet: bool = False
+    loop: Loop
     keeper: Keeper | None = None
 
     def points(self, methods: Sequence[str]) -> list[Point]:
@@ -56,7 +50,7 @@ class Sweep:
         methods : names in ``methods.METHODS``; "auto" stands for those that ``auto.chosen_methods`` returns
         """
         if any(m == AUTO or METHODS[m].method.searches_subsets for m in methods):
-            self._search_subsets()
+            self.loop.search(self.ladder)
         chosen = self.chosen(methods)
         order = [m for m in METHODS if m in chosen]  # slowest first
         grids = self._halved({m: settings_of(m, self.ladder) for m in order})
@@ -68,19 +62,7 @@ class Sweep:
 
     def run(self, jobs: Sequence[Job], title: str = "settings") -> list[list[Point]]:
         """The points of each job; jobs in the cache are not run again."""
-        phase = SETTINGS if title == "settings" else CHOICE
-        points_of = {k: p for k, p in enumerate(map(self._find, jobs)) if p is not None}
-        left = [k for k in range(len(jobs)) if k not in points_of]
-        with phase_bar(phase, title, len(jobs), self.quiet, len(points_of)) as bar:
-            for number, points in self.pool(run_job, self.ladder, [jobs[k] for k in left]):
-                points_of[left[number]] = points
-                if self.cache is not None:
-                    self.cache.add(jobs[left[number]], points)
-                bar.update(1)
-        return [points_of[k] for k in range(len(jobs))]
-
-    def _find(self, job: Job) -> list[Point] | None:
-        return None if self.cache is None else self.cache.find(job)
+        return self.loop.all(self.ladder, jobs, SETTINGS if title == "settings" else CHOICE, title)
 
     def chosen(self, methods: Sequence[str]) -> list[str]:
         """The names of the methods, each once, in the given order, with "auto" resolved.
@@ -105,13 +87,6 @@ class Sweep:
             return list(dict.fromkeys(methods))
         automatic = chosen_methods(self.ladder, self.hpc.valid, self.run)
         return list(dict.fromkeys(x for m in methods for x in (automatic if m == AUTO else [m])))
-
-    def _search_subsets(self) -> None:
-        """Search sensor subsets before the jobs that share the search start; its steps are sequential."""
-        search = self.ladder.at(ALL)
-        with phase_bar(SETS, "sensor sets", None, self.quiet) as bar:
-            search.progress = bar.update
-            _ = search.once(Chains).climbed
 
     def _halved(self, grids: dict[str, list[Setting]]) -> dict[str, list[Setting]]:
         """The settings that are trained on all rows."""

@@ -24,11 +24,10 @@ from ..policy.selection import Judge
 from ..settings.effort import QUICK
 from ..stages.deadline import Deadline
 from ..stages.kept import Keeper
-from ..stages.nested_sets import Chains
 from ..trees.size import MANY_ROWS, size_of
 from ..trees.subset_classifier import FOREST, TREES
-from .executors import Pool
-from .phases import CHOICE, SETS, SETTINGS, phase_bar
+from .loop import Loop
+from .phases import CHOICE, SETTINGS
 from .rungs import ALL, Job, Ladder, run_job, sample, settings_of
 from .sweep import Sweep, front_of
 
@@ -116,7 +115,7 @@ class Clock:
 
 @dataclass(frozen=True)
 class TimedSweep:
-    """A problem, the pool of its jobs, and the deadline of the whole run.
+    """A problem, the loop of its jobs, and the deadline of the whole run.
 
     Parameters
     ----------
@@ -128,11 +127,10 @@ class TimedSweep:
 
     problem: Problem
     hpc: Point
-    pool: Pool
+    loop: Loop
     n_jobs: int
     deadline: Deadline
     say: Callable[[str], None]
-    quiet: bool = False
     keeper: Keeper | None = None
 
     def points(self, methods: Sequence[str], better: Callable[[list[Point]], None]) -> list[Point]:
@@ -141,10 +139,10 @@ class TimedSweep:
         ``better`` is called with those of the first front.
         """
         ladder = first = Ladder(first_problem(self.problem), self.n_jobs)
-        chosen = Sweep(ladder, self.hpc, self.pool, None, self.quiet).chosen(methods)
+        chosen = Sweep(ladder, self.hpc, self.loop).chosen(methods)
         order = [m for m in FIRST_METHODS if m in chosen] + [m for m in METHODS if m in {*chosen} - {*FIRST_METHODS}]
         clock = Clock(Deadline.after(FIRST_SHARE * self.deadline.limit))
-        self._search(ladder, clock.deadline.before((1 - SEARCH_SHARE) * clock.deadline.limit), SETS)
+        self.loop.search(ladder, clock.deadline.before((1 - SEARCH_SHARE) * clock.deadline.limit))
         ladder.at(ALL).deadline = clock.deadline
         points = self._run(ladder, _jobs(ladder, order), clock, CHOICE)
         began = time.monotonic()
@@ -154,7 +152,7 @@ class TimedSweep:
         guide = ladder
         if last.left() > 0:
             guide = left[0]
-            self._search(guide, last.before((1 - SECOND_SHARE) * last.left()), SETTINGS)
+            self.loop.search(guide, last.before((1 - SECOND_SHARE) * last.left()), SETTINGS)
         for later in left:
             later.at(ALL).deadline = last
             if later is not guide:
@@ -176,14 +174,6 @@ class TimedSweep:
             points += self._run(ladder, jobs, clock, SETTINGS)
         return _fronts(chosen, points)
 
-    def _search(self, ladder: Ladder, deadline: Deadline, phase: int) -> None:
-        """Search the sensor sets that the methods share, until the deadline."""
-        search = ladder.at(ALL)
-        search.deadline = deadline
-        with phase_bar(phase, "sensor sets", None, self.quiet) as bar:
-            search.progress = bar.update
-            _ = search.once(Chains).climbed
-
     def _planned(
         self, ladder: Ladder, before: Ladder, methods: Sequence[str], clock: Clock, last: Deadline
     ) -> tuple[list[Job], Clock, float]:
@@ -196,15 +186,12 @@ class TimedSweep:
         """The points of the jobs that end in time; in the first front, one job of each method runs in any case."""
         what = f"{'first front' if phase == CHOICE else 'settings'}, {_n_rows(ladder)} rows"
         must = _one_of_each(jobs) if phase == CHOICE else []
-        points: list[Point] = []
-        n_ended = 0
-        with phase_bar(phase, what, len(jobs), self.quiet) as bar:
-            for run, part in ((clock.measured, must), (clock.run, [job for job in jobs if job not in must])):
-                for _, result in self.pool(run, ladder, part):
-                    points += self.keeper.kept(result or []) if self.keeper is not None else result or []
-                    n_ended += result is not None
-                    bar.set_postfix_str(f"{max(0.0, self.deadline.left()):.0f} s left")
-                    bar.update(1)
+        rest = [job for job in jobs if job not in must]
+        parts = [(clock.measured, must), (clock.run, rest)]
+        found = self.loop.run(ladder, parts, phase, what, lambda: f"{max(0.0, self.deadline.left()):.0f} s left")
+        ended = [points for points in found if points is not None]
+        n_ended = len(ended)
+        points = [p for part in ended for p in (part if self.keeper is None else self.keeper.kept(part))]
         self.say(
             f"{what}: {n_ended} of {len(jobs)} settings ended in time, {len(points)} policies; "
             f"{max(0.0, self.deadline.left()):.0f} s left"

@@ -25,6 +25,7 @@ from ..trees.binning import Bins
 from ..trees.boosting import Ensemble
 from .executors import Pool, n_threads, open_pool
 from .job_cache import JobCache
+from .loop import Loop
 from .plan import make_plan
 from .rungs import Ladder
 from .sweep import Sweep
@@ -78,12 +79,12 @@ def learn(
             if say is not None and line is not None:
                 say(str(line))
         if deadline is not None:
-            timed = TimedSweep(problem, hpc, opened, n_jobs, deadline, say or _nothing, quiet, keeper)
+            timed = TimedSweep(problem, hpc, Loop(opened, quiet=quiet), n_jobs, deadline, say or _nothing, keeper)
             return checked(timed.points(methods, lambda points: (better or _nothing)(tested(points))))
         ladder = Ladder(problem, n_jobs)
         if say is not None:
             say(str(make_plan(ladder, methods, n_jobs)))
-        return checked(Sweep(ladder, hpc, opened, cache, quiet, keeper).points(methods))
+        return checked(Sweep(ladder, hpc, Loop(opened, cache, quiet), keeper).points(methods))
 
 
 def _nothing(_: object) -> None:
