@@ -153,7 +153,7 @@ def test_f1_and_recall_take_the_ratio_at_which_f0_is_best() -> None:
         ("[cost.errors]\nmiss = {a = -1}", r"\[cost.errors\] miss.a is -1, a cost"),
         ("[cost.errors]\nlate = {a = 1}", "unknown key 'late'"),
         ('[cost.errors]\nother = 1\n[policy]\nquality = "balanced"', "both say what an error counts"),
-        ('[policy]\nclass_weight = "fair"', "use balanced, or"),
+        ('[policy]\nclass_weight = "fair"', "use one of balanced"),
     ],
 )
 def test_a_configuration_that_is_wrong_is_one_line(tmp_path, text, line) -> None:  # type: ignore[no-untyped-def]

@@ -25,6 +25,7 @@ from hardcase_train.policy.losses import log_probability
 from hardcase_train.policy.selection import Judge
 from hardcase_train.settings.config import DEFAULT_METHODS, Config
 from hardcase_train.settings.effort import NORMAL
+from hardcase_train.settings.statement import stated
 from hardcase_train.stages.subset_search import SubsetSearch
 from hardcase_train.sweep.train import learn, points_of
 from hardcase_train.trees.boosting import TreeSettings
@@ -176,7 +177,7 @@ def test_every_method_has_points_and_auto_is_the_default():
     methods = tuple(m for m, cls in METHODS.items() if not cls.method.needs_order)
     points = learn(make_problem(n=90, effort=SHORT), methods, quiet=True)
     assert {"hpc", *methods} == {p.method for p in points}
-    assert Config.__dataclass_fields__["methods"].default == DEFAULT_METHODS == (AUTO,)
+    assert stated(Config, "methods").default == DEFAULT_METHODS == (AUTO,)
     for p in points:
         quantise(p.program)
         assert p.test is not None
