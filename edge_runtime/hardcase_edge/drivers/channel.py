@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A device that Linux knows, with its channels by name, each of which reads one number in a stated unit.
 
-A driver is a module of this room with ``find(name, root)``, which gives the device of that name, NOUN, what messages
-call it, and MATURITY and AGAINST, as docs/maturity.md has them. It may have ``check(name)``, which refuses a name that
-no machine can have, and what a unit of systemd must allow: DEVICE_FILES, the files below /dev that the driver opens,
-and GROUP, who may open them.
+A driver is a module, of this room or of another package, with ``find(name, root)``, which gives the device of that
+name, NOUN, what messages call it, and MATURITY and AGAINST, as docs/maturity.md has them. It may have ``check(name)``,
+which refuses a name that no machine can have, and what a unit of systemd must allow: DEVICE_FILES, the files below /dev
+that the driver opens, and GROUP, who may open them.
 Readings are in the units of SenML (RFC 8428, section 12.1): SI without prefixes, degrees Celsius as ``Cel``, relative
 humidity in percent as ``%RH``. ``root`` is the folder under which ``/sys`` and ``/usr`` are looked up; it is ``/``, and
 only callers in Python, such as tests, name another.
@@ -22,10 +22,11 @@ from ..errors import InputError
 if TYPE_CHECKING:
     from types import ModuleType
 
-__all__ = ["DRIVERS", "Channel", "Device", "choose", "driver_of", "nothing_to_close"]
+__all__ = ["DRIVERS", "Channel", "Device", "choose", "driver_of", "is_driver", "nothing_to_close"]
 
 SHARED = {"__init__", "channel", "senml", "sysfs"}  # the modules of this room that are no drivers
 MAX_CHANNELS = 64  # of one spec
+HOOK = "drivers"
 
 
 def _drivers() -> tuple[str, ...]:
@@ -63,11 +64,48 @@ class Device:
     close: Callable[[], None] = nothing_to_close
 
 
+def is_driver(kind: str) -> bool:
+    """Whether a spec's kind is a driver: of this room, or of another package by the hook ``hardcase.drivers``.
+
+    A module of that name comes first, as in ``MODULE:FUNCTION``; only without one is the hook asked, because reading
+    the entry points of a small device's packages takes as long as half of its start.
+    """
+    if kind in DRIVERS:
+        return True
+    if not kind or os.path.exists(f"{kind}.py") or _has_module(kind):
+        return False
+    from ..hooks import hooked
+
+    return kind in hooked(HOOK)
+
+
+def _has_module(name: str) -> bool:
+    from importlib.util import find_spec
+
+    try:
+        return find_spec(name.partition(".")[0]) is not None
+    except (ImportError, ValueError):  # of a name that no module can have
+        return False
+
+
 def driver_of(kind: str) -> ModuleType:
-    """The module of a driver, imported when a run first names it."""
+    """The module of a driver, imported when a run first names it.
+
+    Raises
+    ------
+    InputError
+        It is of another package, and cannot be loaded.
+    """
     from importlib import import_module
 
-    return import_module(f".{kind}", __package__)
+    if kind in DRIVERS:
+        return import_module(f".{kind}", __package__)
+    from types import ModuleType as Module
+
+    from ..hooks import hooked, load_hook
+
+    found: ModuleType = load_hook(hooked(HOOK)[kind], Module)
+    return found
 
 
 def choose(kind: str, text: str, features: Iterable[str], root: str) -> tuple[Device, list[Channel]]:

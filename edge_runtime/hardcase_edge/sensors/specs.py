@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ..bundle.manifest import Manifest
-from ..drivers.channel import DRIVERS
+from ..drivers.channel import DRIVERS, is_driver
 from ..errors import InputError
 from ..program.definition import Program
 from .bank import SensorBank, Source, Wanted, wanted_of
@@ -188,7 +188,7 @@ def kinds_of(specs: Sequence[str]) -> set[str]:
     kinds = set()
     for spec in specs:
         named = (text.partition(":")[0] for text in (spec, spec.partition("=")[2]))
-        kinds |= {next((kind for kind in named if kind in (*DRIVERS, "replay", "senml")), "")}
+        kinds |= {next((kind for kind in named if kind in ("replay", "senml") or is_driver(kind)), "")}
     return kinds - {""}
 
 
@@ -329,7 +329,7 @@ class _Opener:
             from .packs import Packs
 
             return Packs(rest)
-        if kind in DRIVERS:
+        if is_driver(kind):
             from .driven import Driven
 
             return Driven(kind, rest, self._root)
@@ -364,7 +364,7 @@ class _Looker(_Opener):
         kind, colon, rest = text.partition(":")
         if kind in ("replay", "senml") and rest:
             return _Unopened() if self._local is None else super()._make(f"{kind}:{self._local(rest)}")
-        if kind in DRIVERS:
+        if is_driver(kind):
             from .driven import Undriven
 
             return Undriven(kind, rest).checked()

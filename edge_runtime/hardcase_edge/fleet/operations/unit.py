@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from ...drivers.channel import DRIVERS, driver_of
+from ...drivers.channel import driver_of, is_driver
 from ...errors import InputError
 from ...sensors.specs import kinds_of
 
@@ -52,7 +52,7 @@ def unit(
     """
     if not command or not command[0].startswith("/"):
         raise InputError(f"the program {' '.join(command[:1])!r} is not an absolute path; name one with --program")
-    drivers = [driver_of(kind) for kind in sorted(kinds_of(sensors) & set(DRIVERS))]
+    drivers = [driver_of(kind) for kind in sorted(kinds_of(sensors)) if is_driver(kind)]
     lines = [f"DeviceAllow={driver.DEVICE_FILES} rw" for driver in drivers if hasattr(driver, "DEVICE_FILES")]
     groups = [*groups, *(d.GROUP for d in drivers if hasattr(d, "GROUP") and d.GROUP not in groups)]
     for device in devices:

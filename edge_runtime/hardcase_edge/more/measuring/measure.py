@@ -11,7 +11,7 @@ from ...base.files import read_bounded
 from ...base.record import record
 from ...base.toml import parse_toml
 from ...device.output import Lines, note
-from ...drivers.channel import DRIVERS, choose
+from ...drivers.channel import choose, is_driver
 from ...errors import InputError
 from ...program.cost import to_unit
 from ...program.limits import CLOCK_UNIT
@@ -189,7 +189,7 @@ def _measure_items(config: MeasureConfig) -> int:
 def _power(spec: str, root: str) -> tuple[Device, Any]:
     """The power sensor that a spec names."""
     kind, _, text = spec.partition(":")
-    if kind not in DRIVERS:
+    if not is_driver(kind):
         raise InputError(f"power sensor {spec[:80]!r} is unknown; use hwmon:DEVICE/CHANNEL or iio:DEVICE/CHANNEL")
     device, (channel,) = choose(kind, text, ["power"], root)
     if channel.unit != "W":
