@@ -13,6 +13,7 @@ import numpy as np
 
 from hardcase_edge.base.files import check_replaceable, write_whole
 from hardcase_edge.errors import InputError
+from hardcase_edge.program.cost import DECLARED, ORIGINS
 from hardcase_edge.program.definition import Forward
 from hardcase_export.bundle import export_point
 from hardcase_export.checked import Exported
@@ -25,7 +26,7 @@ from hardcase_train.data.table import Labels, Table
 from hardcase_train.estimator import PolicyClassifier
 from hardcase_train.policy.front import Point, with_test
 from hardcase_train.policy.selection import Judge
-from hardcase_train.settings.amounts import DECLARED, ORIGINS, check_choice
+from hardcase_train.settings.amounts import check_choice
 from hardcase_train.settings.config import Config, SensorConfig
 from hardcase_train.sweep.train import hpc_point
 from hardcase_train.tasks.hpc import probabilities

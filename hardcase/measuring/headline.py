@@ -14,10 +14,10 @@ from math import isfinite
 from typing import Any
 
 from hardcase_edge.errors import InputError
-from hardcase_edge.program.cost import Priced
+from hardcase_edge.program.cost import PLACEHOLDER, Priced
 from hardcase_edge.program.definition import Costs, Sensor, Uplink
 from hardcase_edge.program.inner import INNER
-from hardcase_export.drafts.costs import PLACEHOLDER, Origins
+from hardcase_export.drafts.costs import Origins
 from hardcase_export.integers.decide import Paths, mean_cost
 
 __all__ = ["FACTORS", "Headline", "cut_lines", "headline", "headline_in"]

@@ -6,8 +6,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
+from hardcase_edge.program.cost import PLACEHOLDER
 from hardcase_edge.program.kinds import CLASS, Kind
-from hardcase_train.settings.amounts import PLACEHOLDER
 from hardcase_train.settings.config import Config, SensorConfig
 from hardcase_train.settings.statement import stated
 

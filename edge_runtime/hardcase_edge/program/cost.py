@@ -19,7 +19,10 @@ from typing import Protocol
 from ..errors import SessionError
 from .definition import MICRO, Costs, Sensor, Uplink
 
-__all__ = ["Meter", "Priced", "evaluate_polynomial", "to_micro", "to_unit"]
+__all__ = ["DECLARED", "ORIGINS", "PLACEHOLDER", "Meter", "Priced", "evaluate_polynomial", "to_micro", "to_unit"]
+
+DECLARED, PLACEHOLDER = "declared", "placeholder"  # a person's word; a number that hardcase init made up
+ORIGINS = ("measured", "modelled", DECLARED, PLACEHOLDER)  # where a cost is from
 
 
 def evaluate_polynomial(coefficients: tuple[int, ...], size: int) -> int:

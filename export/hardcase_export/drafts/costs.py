@@ -11,12 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from hardcase_edge.errors import InputError
+from hardcase_edge.program.cost import ORIGINS, PLACEHOLDER
 from hardcase_edge.program.limits import MAX_NAME
 
-__all__ = ["ORIGINS", "PLACEHOLDER", "Origins", "costs_of", "origin_words"]
-
-PLACEHOLDER = "placeholder"
-ORIGINS = ("measured", "modelled", "declared", PLACEHOLDER)
+__all__ = ["Origins", "costs_of", "origin_words"]
 
 
 @dataclass(frozen=True, slots=True)

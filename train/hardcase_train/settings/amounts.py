@@ -7,18 +7,17 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
+from hardcase_edge.program.cost import ORIGINS
 from hardcase_edge.program.limits import MAX_COEFFICIENTS, MAX_NAME
 
 from .statement import check, one_of
 
 __all__ = [
-    "DECLARED", "MAX_COST", "ORIGINS", "PLACEHOLDER", "Columns", "Cost", "Name", "Origin", "Polynomial", "Share",
+    "MAX_COST", "Columns", "Cost", "Name", "Origin", "Polynomial", "Share",
     "Text", "check_amount", "check_choice", "check_cost",
 ]  # fmt: skip
 
 MAX_COST = 1e9
-DECLARED, PLACEHOLDER = "declared", "placeholder"  # a person's word; a number that hardcase init made up
-ORIGINS = ("measured", "modelled", DECLARED, PLACEHOLDER)  # where a cost is from
 
 Cost = Annotated[float, Meta(ge=0, le=MAX_COST, extra={"noun": "a cost"})]
 Polynomial = (
@@ -66,7 +65,7 @@ def check_cost(what: str, cost: Any) -> float | tuple[float, ...]:
 def check_choice(what: str, name: Any, choices: tuple[str, ...]) -> str:
     """Check a name that must be one of a few.
 
-    >>> check_choice("cost_origin", "measured", ORIGINS)
+    >>> check_choice("cost_origin", "measured", ("measured", "declared"))
     'measured'
 
     Raises

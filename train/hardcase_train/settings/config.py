@@ -13,11 +13,11 @@ from msgspec import Meta, field
 
 from hardcase_edge.base.hints import did_you_mean
 from hardcase_edge.errors import InputError
-from hardcase_edge.program.cost import to_micro
+from hardcase_edge.program.cost import DECLARED, to_micro
 from hardcase_edge.program.kinds import CLASS, NAMES, Kind, kind_named
 from hardcase_edge.program.limits import CLOCK_UNIT
 
-from .amounts import DECLARED, Columns, Cost, Name, Origin, Polynomial, Share, Text
+from .amounts import Columns, Cost, Name, Origin, Polynomial, Share, Text
 from .effort import EFFORTS, NORMAL
 from .statement import Settings, Statement, one_of, said
 
