@@ -66,8 +66,11 @@ estimator = {quote(task.default_f0)}  # {_said("estimator")}
 methods = ["auto"]  # {_said("methods")}
 
 # One [[sensor]] for each source of readings that are acquired together.
-# name: yours; features: {_of_sensor("features")}; cost: {_of_sensor("cost")};
-# cost_origin: {_of_sensor("cost_origin")}. Figures that rest on placeholders come with a warning.
+# name: yours
+# features: {_of_sensor("features")}
+# cost: {_of_sensor("cost")}
+# cost_origin: {_of_sensor("cost_origin")}
+# Figures that rest on placeholders come with a warning.
 {"".join(_sensor(name, features) for name, features in sensors.items())}"""
 
 
