@@ -42,7 +42,7 @@ class SensorConfig(Settings, frozen=True, kw_only=True):
 
     name: Annotated[Name, said("sensor.name", "a source of readings that are acquired together")]
     features: Annotated[Columns, said(
-        "sensor.features", "its columns; PS1.* means all that begin with PS1.", default="its name",
+        "sensor.features", "its columns; PS1.* stands for all with that prefix", default="its name",
     )]  # fmt: skip
     cost: Annotated[Polynomial, said(
         "sensor.cost", "of one reading of all its columns: a number, or the coefficients [c0, c1, c2] of c0 + c1 s + "
@@ -228,7 +228,7 @@ class Config(Settings, frozen=True, kw_only=True):
     )] = None  # fmt: skip
     seed: Annotated[int, Meta(ge=0, le=2**32 - 1), said("data.seed", "of splits and training")] = 0
     drop: Annotated[Columns, said(
-        "data.drop", "columns that no model reads, x.* for all that begin with x.", page="tables.md",
+        "data.drop", "columns that no model reads; x.* stands for all with that prefix", page="tables.md",
     )] = ()  # fmt: skip
     dates: Annotated[str, one_of(DATES), said(
         "data.dates", "what becomes of columns of dates: parts makes month, day, weekday and hour features, leave "

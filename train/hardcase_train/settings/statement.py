@@ -15,6 +15,7 @@ from typing import Annotated, Any, Self, get_args, get_origin, get_type_hints
 import msgspec
 from msgspec import inspect
 
+from hardcase_edge.base.escape import terminal
 from hardcase_edge.errors import InputError
 
 __all__ = ["REQUIRED", "Settings", "Statement", "check", "one_of", "said", "stated", "statements"]
@@ -136,7 +137,7 @@ def check(what: str, kind: Any, value: Any) -> Any:
     except msgspec.ValidationError:
         if isinstance(value, dict) and get_origin(bare := _bare(kind)) is dict:
             for name, part in value.items():  # a message names the place
-                check(f"{what}.{name!s:.60}", get_args(bare)[1], part)
+                check(f"{what}.{terminal(name):.60}", get_args(bare)[1], part)
         raise InputError(f"{what} is {_shown(value):.80}{_expected(kind)}") from None
 
 
