@@ -23,10 +23,10 @@ def objectives(monkeypatch: pytest.MonkeyPatch, **settings: Any) -> tuple[Object
     """What is minimised for the sensors, and then for the weights, if these settings are trained."""
     priced: list[Objective] = []
     refitted: list[Objective] = []
-    along, jointly = cost_tree.follow_prices, fit.jointly
+    along, jointly = cost_tree.follow_prices, fit.solve_jointly
     monkeypatch.setattr(cost_tree, "follow_prices", lambda made, *rest: (priced.append(made), along(made, *rest))[1])
     monkeypatch.setattr(
-        fit, "jointly", lambda made, *rest, **how: (refitted.append(made), jointly(made, *rest, **how))[1]
+        fit, "solve_jointly", lambda made, *rest, **how: (refitted.append(made), jointly(made, *rest, **how))[1]
     )
     model = CostSensitiveTree(depth=1, l2=0.0, n_steps=1, **settings)
     assert model.points(Judge(make_problem(2, n=40, effort=BRIEF), is_alone=True))
