@@ -257,6 +257,7 @@ ALL_CHECKS: tuple[Callable[[PolicyEstimator], None], ...] = (
 # ---------------------------------------------------------------- of methods
 
 Method = type[MethodClassifier]
+LEAST_SKILL = 0.01  # of log loss, without which confidences of every method are the same
 ABOUT = 2.0  # factor by which ``n_settings`` may differ from the number that the grid has
 
 
@@ -330,6 +331,7 @@ def check_confidences_are_those_of_the_program(method: Method) -> None:
     problem = replace(_problem(), quality=named_quality("log-loss", range(3), ""))
     search = _search(problem, is_alone=True)
     points = [point for params in _ends(method.grid(search)) for point in method.run(search, params)]
+    assert any(abs(point.valid.quality) > LEAST_SKILL for point in points), "no point knows more than shares of classes"
     for point in with_test(replace(problem, test=problem.valid), points):
         found = {} if point.test is None else point.test.to_json()
         stated = {k: getattr(point.valid, k) for k in found}
