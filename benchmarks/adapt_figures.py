@@ -24,7 +24,7 @@ WITHIN = 0.01  # of f0
 
 def known() -> dict[str, Any]:
     """Figure 4's runs, by data and method."""
-    return read("adapt_figures")
+    return read("adapt_runs")
 
 
 def chosen(points: list[list[float]]) -> np.ndarray:

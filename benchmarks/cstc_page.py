@@ -11,12 +11,11 @@ from scipy import stats
 
 from benchmarks import cstc_figures, quadrants
 from benchmarks.cstc_goals import BUDGETS, NAMES, against, at_one_price, beside, goals, picked, runs_of, shown
-from benchmarks.pages import PAGES, pyplot, read, save
+from benchmarks.pages import PAGES, pyplot, save
 
 __all__ = ["CROSSED", "pictures", "write_page"]
 
 CROSSED = " crossed"  # behind the name of data whose training rows are judged, too
-LEAST_SHARE = 0.01  # of the test rows, of a path that counts
 TITLES = {
     "digits": "3 against 8 in four resolutions, 1,120 pixels at 1 each: error",
     "forest": "Covertype, type 2 or not, 2,000 training and 20,000 test rows, 54 features at 1 each: error",
@@ -41,40 +40,7 @@ def write_page(results: dict[str, Any]) -> str:
         splits = sorted({int(k.split("/")[1]) for k in results if k.startswith(f"{data}/")})
         if splits:
             lines += _section(results, data, len(splits))
-    return "\n".join([*lines, *cstc_figures.lines(), *quadrants.lines(), *_paths()]).rstrip() + "\n"
-
-
-def _paths() -> list[str]:
-    """What the paths of trees of classifiers cost, and the share of test rows on each."""
-    known = read("cstc_paths")
-    if not known:
-        return []
-    lines = [
-        "## Path costs", "",
-        "`benchmarks/cstc_paths.py` takes one split.",
-        "A path is shown as its cost and the share of test rows that end on it; a path that no row takes is left out.",
-        "Where all paths cost the same, the tree is a fixed set.",
-        "A path of 2,240 on the digits forwards: it has all pixels and the request.", _alike(known), "",
-        "| data | method | within | on test rows | paths |", "|---|---|---|---|---|",
-    ]  # fmt: skip
-    for key, rows in known.items():
-        data, _, name = key.split("/", 2)
-        for budget, cost, quality, ways, *more in rows:
-            ap = f" (AP@5 {more[0]:.4f})" if more else ""
-            paths = ", ".join(f"{way:.4g} ({share:.0%})" for way, share in ways)
-            lines.append(f"| {data} | {name} | {budget:g} | {shown(data, quality):.4f}{ap} @ {cost:.3g} | {paths} |")
-    return lines
-
-
-def _alike(known: dict[str, Any]) -> str:
-    """On how many trees of the digits all paths that count cost alike."""
-    found = [ways for key, rows in known.items() if key.startswith("digits/") for _, _, _, ways, *_ in rows]
-    costs = [[way for way, share in ways if share >= LEAST_SHARE] for ways in found]
-    alike = sum(max(own) < 1.1 * min(own) for own in costs)
-    return (
-        f"On the digits, where trees lose most to sets, the paths of {alike} of {len(costs)} trees cost the same to a "
-        f"tenth, but for those of less than {LEAST_SHARE:.0%} of the rows: these trees are fixed sets of linear models."
-    )
+    return "\n".join([*lines, *cstc_figures.lines(), *quadrants.lines()]).rstrip() + "\n"
 
 
 def _section(results: dict[str, Any], data: str, n_splits: int) -> list[str]:

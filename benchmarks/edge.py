@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.pages import RESULTS, ROOT
+from benchmarks.runner import Record
 from hardcase_edge.bundle.load import Loaded, load_bundle
 from hardcase_edge.kernel.machine import PYTHON, open_machine
 from hardcase_edge.session.drive import drive
@@ -90,7 +91,7 @@ def _device(args: argparse.Namespace) -> int:
         figures[f"{name}_mb"] = statistics.median(mb for _, mb in runs)
     _print(figures)
     made = {"figures": figures, "limits": LIMITS, "python": sys.version.split()[0]}
-    (RESULTS / "device.json").write_text(json.dumps(made, indent=1))
+    Record(RESULTS / "device.json", {"runs": args.runs, "build": str(args.build)}).save(made)
     return int(any(figures[k] > limit for k, limit in LIMITS.items()))
 
 

@@ -122,7 +122,7 @@ either; that of a new entry is followed by those of the next file, and the last 
 SQLite writes by a layer of its own, over which the benchmark puts one that notes each call \
 (`tests/helpers/edge/sqlite_calls.py`).
 Not covered are a flash over ssh, the files of training and exports, and those of the cloud; \
-[the cuts on ext4](power_cuts_ext4.md) have the flash of a mounted root, and the store and the outbox once more.
+[cuts on ext4](README.md#retired), measured once, have the flash of a mounted root, and store and outbox once more.
 [The store](../SPEC-store-v1.md) says what is promised.
 """
 

@@ -12,6 +12,11 @@ its results: a dictionary or a list, or an exit status where it keeps none. It m
 
 ``run`` may call ``args.known()``, what an earlier run has left, and ``args.save(results)``, which writes at once. The
 file has commit, machine, versions, parameters and seconds of each run that it is made of, under ``MADE``.
+
+A record there with ``from`` was not written by the runner, which is younger than its figures. Of ``history``, the
+commit is the one that brought these figures in as they are, the date is its date, versions are those of its
+constraints.txt, and parameters are constants and defaults of its script; what flags the run was given is not known.
+``rows`` sums up what stands beside each row. What neither knows is null.
 """
 
 from __future__ import annotations
@@ -111,7 +116,7 @@ def described(name: str) -> str:
     about = (ast.get_docstring(ast.parse(source_of(name).read_text(encoding="utf-8"))) or "").partition("\n")[0]
     path = RESULTS / f"{name}.json"
     found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    seconds = [m["seconds"] for m in found.get(MADE, [])] if isinstance(found, dict) else []
+    seconds = [m["seconds"] for m in found.get(MADE, []) if m["seconds"]]
     return f"{name:20} {about} {f'({sum(seconds) / 60:.0f} min)' if seconds else '(not timed)'}"
 
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from benchmarks import runner
-from benchmarks.pages import PAGES, RESULTS, read
+from benchmarks.pages import MADE, PAGES, RESULTS, read
 
 NEEDS = {"import", "synthetic"}  # packages of the extra ``bench``
 RENDERED = [name for name in runner.names() if (RESULTS / f"{name}.json").exists() and name not in NEEDS]
-SHOWN = {"cstc_paths", "cstc_trees", "quadrants", "adapt_runs"}  # on another benchmark's page
+SHOWN = {"cstc_trees", "quadrants", "adapt_runs"}  # on another benchmark's page
 
 
 @pytest.mark.parametrize("name", [name for name in RENDERED if name not in SHOWN])
@@ -31,8 +31,18 @@ def test_a_benchmark_is_listed_with_what_it_shows(name: str) -> None:
 
 
 def test_each_record_is_of_a_benchmark() -> None:
-    beside = {"device", "adapt_figures"}  # of ``edge`` and ``adapt_runs``
+    beside = {"device"}  # of ``edge``
     assert {path.stem for path in RESULTS.glob("*.json")} - beside <= set(runner.names())
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("*.json")), ids=lambda path: path.stem)
+def test_a_record_says_how_it_was_made(path: Path) -> None:
+    found = json.loads(path.read_text(encoding="utf-8"))
+    assert found[MADE]
+    for made in found[MADE]:
+        assert {"parameters", "commit", "date", "machine", "python", "numpy", "seconds"} <= set(made)
+        assert all(made[key] for key in ("commit", "date"))
+        assert "seeds" in made if "from" in made else made["seconds"] is not None
 
 
 @pytest.fixture
