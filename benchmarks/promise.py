@@ -22,10 +22,10 @@ from scipy import stats
 
 from benchmarks.pages import ROOT
 from hardcase_edge.more.fronts.front import Judged
-from hardcase_export.drafts.front import Point, read_front
+from hardcase_export.drafts.front import Point
 from hardcase_export.drafts.rows import read_rows
 from hardcase_export.integers.decide import decisions
-from hardcase_export.integers.point import make_integers
+from hardcase_export.integers.point import Build
 from hardcase_export.picking.pick import candidates
 from hardcase_export.picking.risk_choice import RiskTerms, find
 from hardcase_export.picking.risk_test import Counts, ValidationRates
@@ -229,9 +229,9 @@ def rig(folder: Path) -> Population:
     build = folder / "build"
     if main(["train", str(EXAMPLE), "--out", str(build), "--seed", "0", "--quiet"]) != 0:
         raise SystemExit("training failed")
-    points, made, known, front = [], [], [], read_front(build / "front.json")
-    for k, point in enumerate(candidates(front, None)):
-        done = make_integers(build, point, 0.99, front.legacy)
+    points, made, known, trained = [], [], [], Build(build)
+    for k, point in enumerate(candidates(trained.front, None)):
+        done = trained.integers(point, 0.99)
         local, right, cost, f0_right = _decided(build, done, "calibration", "test")
         made.append((local, right, cost, f0_right))
         known.append(_decided(build, done, "valid")[:2])

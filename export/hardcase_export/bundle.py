@@ -25,13 +25,13 @@ from hardcase_edge.program.encode import encode
 from hardcase_edge.program.inner import inner_sensors
 
 from .checked import Checked, Exported, ExportedCases, Weights
-from .drafts.front import Front, Point, read_front
+from .drafts.front import Front, Point
 from .drafts.rows import Rows
 from .integers.compress import n_weights
 from .integers.decide import results_of
 from .integers.golden_cases import make_golden
 from .integers.lost_sensors import measure_without
-from .integers.point import IntegerPoint, make_integers, read_draft
+from .integers.point import Build, IntegerPoint
 from .integers.quantise import quantise
 from .integers.ranges import ranges_of_rows
 from .joint.point import make_joint_bundle
@@ -59,12 +59,12 @@ class NoPricesError(InputError):
     """The picked policy has no threshold that running budgets could move: export it without prices."""
 
 
-def export_bundle(build: str | Path, out: str | Path | None, *, force: bool = False, **wish: Any) -> Exported:
+def export_bundle(build: str | Path | Build, out: str | Path | None, *, force: bool = False, **wish: Any) -> Exported:
     """Write the bundle of one point of a build's Pareto front; the same build always gives the same bytes.
 
     Parameters
     ----------
-    build : the folder that ``hardcase train`` wrote
+    build : the folder that ``hardcase train`` wrote, or what is in memory of it
     out : path of the bundle; its signature goes beside it. None: the bundle is made and checked, but not written
     force : whether the bundle may replace a file that is not a bundle
     wish : as for ``make_bundle``
@@ -80,7 +80,7 @@ def export_bundle(build: str | Path, out: str | Path | None, *, force: bool = Fa
 
 
 def make_bundle(
-    build: str | Path,
+    build: str | Path | Build,
     *,
     max_loss: float | None = None,
     budget: float | None = None,
@@ -102,7 +102,7 @@ def make_bundle(
 
     Parameters
     ----------
-    build : the folder that ``hardcase train`` wrote
+    build : the folder that ``hardcase train`` wrote, or what is in memory of it
     max_loss, budget, hard_budget, method, of_best : which point to pick, as for ``picking.pick.pick``; validation
         figures alone decide
     key : path of a private key, or None for a bundle without a signature
@@ -128,17 +128,18 @@ def make_bundle(
     BundleError
         The program differs from its draft on too many rows, or the verifier cannot prove it safe.
     """
-    build = Path(build)
     private_key = _check(key, min_agreement)
-    front = read_front(build / "front.json")
+    build = build if isinstance(build, Build) else Build(build)
+    build.check_unchanged()
+    front = build.front
     if front.is_joint:
         wish = {"max_loss": max_loss, "budget": budget, "hard_budget": hard_budget, "method": method}
         asked = {"risk": terms, "monitors": monitors, "seed": seed, "prices": prices, "atypical": atypical}
-        return make_joint_bundle(build, front, wish, private_key, min_agreement, asked)
+        return make_joint_bundle(build.folder, front, wish, private_key, min_agreement, asked)
     min_agreement = MIN_AGREEMENT if min_agreement is None else min_agreement
     if terms is not None:
         _check_terms(terms, front)
-    scored = None if atypical is None else Scored(build, atypical, front.measure, hard_budget is None)
+    scored = None if atypical is None else Scored(build, atypical, hard_budget is None)
     if terms is None:
         wish = {
             "max_loss": max_loss, "budget": budget, "hard_budget": hard_budget, "method": method, "of_best": of_best
@@ -146,48 +147,46 @@ def make_bundle(
         mean = budget if mix and (max_loss, hard_budget) == (None, None) else None
         reason = "" if mean is None else why_no_mix(front, prices)
         if mean is not None and not reason:
-            chosen = mix_that_agrees(build, front, mean, method, min_agreement, scored)
+            chosen = mix_that_agrees(build, mean, method, min_agreement, scored)
         else:
-            point, integers, passed_over = pick_that_agrees(build, front, wish, min_agreement)
+            point, integers, passed_over = pick_that_agrees(build, wish, min_agreement)
             chosen = Chosen(point, integers if scored is None else scored(integers), passed_over, single=reason)
         integers = chosen.integers
         _check_constant(integers, allow_constant)
         claims = _atypical(integers, atypical) | ({} if chosen.mix is None else {"mix": chosen.mix.to_json()})
-        made = _assemble(build, front, chosen.point, integers, private_key, seed, claims, monitors, prices)
+        made = _assemble(front, chosen.point, integers, private_key, seed, claims, monitors, prices, build)
         assert isinstance(made.exported, ExportedCases)
         exported = replace(made.exported, passed_over=chosen.passed_over, mix=chosen.mix, single=chosen.single)
         return replace(made, exported=exported)
     if (max_loss, budget, hard_budget) != (None, None, None):
         raise InputError(ONE_WISH)
     points = candidates(front, method)
-    manifest = read_draft(build, points[0], front.legacy)[1]
-    held_out = by_column(read_held_out(build, manifest) if held_out is None else held_out, manifest, terms)
-    check_unseen(held_out, build, manifest)
-    trial = BuildTrial(build, held_out, min_agreement, front.legacy, front.measure, terms, scored)
+    manifest = build.draft(points[0])[1]
+    held_out = by_column(read_held_out(build.folder, manifest) if held_out is None else held_out, manifest, terms)
+    check_unseen(held_out, build.folder, manifest)
+    trial = BuildTrial(build, held_out, min_agreement, terms, scored)
     point, promise = choose(points, terms, trial)
     _check_constant(trial.integers(point), allow_constant)
     claim = {**promise.to_json(), "rows": held_out.to_json(), "test": _on_test(trial.integers(point), terms)}
     claims = {"promise": claim, **_atypical(trial.integers(point), atypical)}
-    return _assemble(build, front, point, trial.integers(point), private_key, seed, claims, monitors, prices)
+    return _assemble(front, point, trial.integers(point), private_key, seed, claims, monitors, prices, build)
 
 
 def export_point(
-    build: str | Path,
     front: Front,
     point: Point,
+    integers: IntegerPoint,
     out: str | Path,
     *,
     key: str | Path | None = None,
-    min_agreement: float = MIN_AGREEMENT,
     seed: int = 0,
     force: bool = False,
     prices: bool = False,
 ) -> Exported:
-    """As ``export_bundle``, for a point of the build's front that the caller has already picked."""
+    """As ``export_bundle``, for a point of a front that the caller has picked, and has in integers."""
     check_out(out, force)
-    private_key = _check(key, min_agreement)
-    integers = make_integers(Path(build), point, min_agreement, front.legacy, front.measure)
-    return _assemble(Path(build), front, point, integers, private_key, seed, {}, prices=prices).write(Path(out))
+    private_key = None if key is None else read_key(Path(key))
+    return _assemble(front, point, integers, private_key, seed, {}, prices=prices).write(Path(out))
 
 
 def _check_terms(terms: RiskTerms, front: Front) -> None:
@@ -224,7 +223,6 @@ def _check(key: str | Path | None, min_agreement: float | None) -> bytes | None:
 
 
 def _assemble(
-    build: Path,
     front: Front,
     point: Point,
     integers: IntegerPoint,
@@ -233,6 +231,7 @@ def _assemble(
     claims: dict[str, Any],
     monitors: bool = False,
     prices: bool = False,
+    build: Build | None = None,
 ) -> Checked:
     """The point's bundle with all that its manifest says, loaded as a device does, and signed."""
     program, valid, steps = integers.quantised.program, integers.valid, integers.quantised.steps
@@ -268,7 +267,7 @@ def _assemble(
         sensors=manifest.sensors,
         costs=front.costs,
     )
-    return Checked(exported, Source(data, loaded, signature, Built(build, front, integers)))
+    return Checked(exported, Source(data, loaded, signature, None if build is None else Built(build, integers)))
 
 
 def constant_refusal(integers: IntegerPoint) -> str:

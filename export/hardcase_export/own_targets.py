@@ -27,8 +27,8 @@ def _onnx(source: Source, folder: Path, switches: frozenset[str]) -> Output:
     point = source.built.point
     program, manifest = point.quantised.program, point.manifest
     models = onnx_models(program, manifest, point.test)
-    if not source.built.front.legacy:  # f0 is a file
-        models = models.join([hpc_model(source.built.folder, program, manifest, point.test)])
+    if not source.built.build.front.legacy:  # f0 is a file
+        models = models.join([hpc_model(source.built.build.folder, program, manifest, point.test)])
     return _output(models, folder)
 
 

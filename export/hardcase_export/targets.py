@@ -17,8 +17,7 @@ from hardcase_edge.hooks import hooked, load_hook
 if TYPE_CHECKING:  # the flags of the command stand before anything heavy is imported
     from hardcase_edge.bundle.load import Loaded
 
-    from .drafts.front import Front
-    from .integers.point import IntegerPoint
+    from .integers.point import Build, IntegerPoint
 
 __all__ = ["MODELS", "Built", "Output", "Source", "Target", "targets"]
 
@@ -29,10 +28,9 @@ HOOK = "targets"
 
 @dataclass(frozen=True)
 class Built:
-    """The build that a bundle is from, its front, and the point of it that the bundle holds."""
+    """The build that a bundle is from, and the point of it that the bundle holds."""
 
-    folder: Path
-    front: Front
+    build: Build
     point: IntegerPoint
 
 
@@ -40,7 +38,7 @@ class Built:
 class Source:
     """A bundle that has passed every check, with its signature if it has one.
 
-    built : None for a bundle that was given as a file
+    built : None for a bundle that was given as a file, or is of an estimator
     """
 
     data: bytes

@@ -4,45 +4,43 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
 from hardcase_edge.base.files import check_replaceable, write_whole
+from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.cost import DECLARED, ORIGINS
-from hardcase_edge.program.definition import Forward
-from hardcase_export.bundle import export_point
+from hardcase_edge.program.definition import Forward, Program
+from hardcase_export.bundle import MIN_AGREEMENT, export_point
 from hardcase_export.checked import Exported
-from hardcase_export.drafts.front import read_front
+from hardcase_export.drafts.costs import Origins
+from hardcase_export.drafts.front import Front
+from hardcase_export.drafts.rows import Rows as LabelledRows
+from hardcase_export.integers.point import make_integers
 from hardcase_export.publish import check_out
-from hardcase_export.to_onnx.hpc import is_hpc_head
+from hardcase_export.to_onnx.hpc import is_hpc_head, make_hpc_file
 from hardcase_train.data.dtypes import rounded_to_dtypes
 from hardcase_train.data.problem import MIN_ROWS, Problem, Rows
-from hardcase_train.data.table import Labels, Table
 from hardcase_train.estimator import PolicyClassifier
 from hardcase_train.policy.front import Point, with_test
 from hardcase_train.policy.selection import Judge
 from hardcase_train.settings.amounts import check_choice
-from hardcase_train.settings.config import Config, SensorConfig
 from hardcase_train.sweep.train import hpc_point
 from hardcase_train.tasks.hpc import probabilities
-from hardcase_train.tasks.task import Task
 
 from ..exports.said import told
-from ..training.build import write_build
-from ..training.hpc_file import HPC_FILE, save_hpc
-from ..training.seeds import picks
+from ..training.hpc_file import HPC_FILE, hpc_confidence, packages
+from ..training.seeds import as_read
 from .arguments import check_names, names_of
 from .training import column_names
 
 __all__ = ["export"]
 
 METHOD = "estimator"
-FORWARD_COST = "forward_cost"  # as ``hardcase.train`` names what a request costs
+REQUEST, START = "forward_cost", "per_decision"  # as ``hardcase.train`` names what a request and a start cost
 
 
 def export(
@@ -55,6 +53,7 @@ def export(
     sensors: Sequence[str] | None = None,
     unit: str = "unit",
     cost_origin: str | Mapping[str, str] = "declared",
+    min_agreement: float = MIN_AGREEMENT,
     **options: Any,
 ) -> Exported:
     """Quantise, verify, compare and write the program of a fitted estimator, and f0 if the program forwards.
@@ -71,8 +70,9 @@ def export(
     sensors : names, in the estimator's order; None: "sensor 0", "sensor 1", ...
     unit : of costs
     cost_origin : where the costs are from: "measured", "modelled", "declared" or "placeholder"; or that of each sensor
-        by its name, and of ``forward_cost``
-    options : of ``hardcase_export.export_point``, such as ``min_agreement`` or ``force``
+        by its name, and of ``forward_cost`` and ``per_decision``
+    min_agreement : share of the rows on which integers must decide as the estimator's floats
+    options : of ``hardcase_export.export_point``, such as ``force``
 
     Raises
     ------
@@ -90,49 +90,63 @@ def export(
     ...     hardcase.export(model, f"{folder}/x.hcb", X[200:], y[200:]).is_signed
     False
     """
-    check_names("export", options, [*names_of(export)[4:], *names_of(export_point)[3:]])
+    check_names("export", options, [*names_of(export)[4:], *names_of(export_point)[4:]])
     out, force = Path(path), bool(options.get("force"))
     hpc_out = out.with_name(f"{out.name}.{HPC_FILE}")
     check_out(out, force)
     check_replaceable(hpc_out, "an f0 that hardcase wrote", is_hpc_head, force=force)
-    task, points = _task(estimator, X, y, sensors, unit, out.stem)
-    task = replace(task, config=_with_origins(task.config, task.sensors, cost_origin))
-    forwards = any(isinstance(node, Forward) for node in estimator.program_.nodes)
-    if estimator.hpc_ is None:
-        what = "forwards to an f0 that was given as probabilities" if forwards else "was fitted without f0"
-        raise InputError(f"the estimator {what}, so no worker could answer; fit it with hpc=")
-    with TemporaryDirectory(prefix="hardcase-") as holder:
-        build = Path(holder)
-        hpc = save_hpc(task, build)
-        seeds = {0: picks(unit, task.problem, points)}
-        write_build(build, task, points, hpc, seeds)
-        front = read_front(build / "front.json")
-        (point,) = (p for p in front.points if p.method == METHOD)
-        report = told(export_point(build, front, point, out, key=key, **options), build)
-        if forwards:
-            write_whole(hpc_out, (build / HPC_FILE).read_bytes())
+    problem = _problem(estimator, X, y, sensors)
+    program, model = estimator.program_, estimator.hpc_
+    called = tuple(sensors or (f"sensor {k}" for k in range(len(program.sensors))))
+    costs = _origins(problem, called, cost_origin)
+    forwards = any(isinstance(node, Forward) for node in program.nodes)
+    file, sha256 = b"", ""
+    if forwards:
+        file, described = make_hpc_file(model, problem.test.X, problem.n_classes, problem.dtypes)
+        sha256 = described["sha256"]
+    parts = {"valid": problem.valid, "test": problem.test}
+    manifest = Manifest(
+        name=out.stem, unit=unit, features=column_names(X, None, len(program.features)), sensors=called,
+        classes=tuple(estimator.classes_.tolist()), target="y", hpc=sha256,
+        trained={
+            "data": {"rows": {name: len(rows.y) for name, rows in parts.items()}},
+            "hpc": {"estimator": type(model).__name__},
+            "packages": dict(packages()),
+        },
+    )  # fmt: skip
+    valid, test = (
+        LabelledRows(r.X, r.y, r.hpc_label, hpc_confidence(problem, r), sha256, weight=r.weight) for r in parts.values()
+    )
+    integers = make_integers(program, manifest, valid, test, min_agreement)
+    front = Front(unit, tuple(as_read(_points(problem, estimator, program))), costs=costs)
+    report = told(export_point(front, front.points[-1], integers, out, key=key, **options), None)
+    if forwards:
+        write_whole(hpc_out, file)
     return report
 
 
-def _with_origins(config: Config, sensors: Sequence[str], given: str | Mapping[str, str]) -> Config:
-    """The configuration that says where the costs of these sensors are from."""
+def _origins(problem: Problem, sensors: Sequence[str], given: str | Mapping[str, str]) -> Origins:
+    """Where the costs of these sensors, of a request and of a decision's start are from."""
     for value in [given] if isinstance(given, str) else given.values():
         check_choice("cost_origin", value, ORIGINS)
-    if isinstance(given, str):
-        return config.but(default_origin=given, uplink_origin=given, cloud_origin=given)
-    if strange := given.keys() - {*sensors, FORWARD_COST}:
+    if not isinstance(given, str) and (strange := given.keys() - {*sensors, REQUEST, START}):
         raise InputError(
             f"cost_origin names {min(strange)!r}, which is no sensor; these are {', '.join(sensors)[:200]}"
         )
-    known = tuple(SensorConfig(name=s, features=(), cost=0.0, cost_origin=given[s]) for s in sensors if s in given)
-    of_request = given.get(FORWARD_COST, DECLARED)
-    return config.but(sensors=known, uplink_origin=of_request, cloud_origin=of_request)
+    said = dict.fromkeys((*sensors, REQUEST, START), given) if isinstance(given, str) else given
+    of_sensors, read = {name: said.get(name, DECLARED) for name in sensors}, problem.hpc_sensors
+    request = said.get(REQUEST, DECLARED)
+    return Origins(
+        next(iter(of_sensors.values())) if len(set(of_sensors.values())) == 1 else of_sensors,
+        request,
+        request,
+        tuple(sensors[s] for s in read) if len(read) < len(sensors) else (),
+        said.get(START, DECLARED) if problem.costs.per_decision else "",
+    )
 
 
-def _task(
-    estimator: PolicyClassifier, X: Any, y: Any, sensors: Sequence[str] | None, unit: str, name: str
-) -> tuple[Task, list[Point]]:
-    """The rows as a task, half of them for comparison and half for figures, and two points: f0's and the program's."""
+def _problem(estimator: PolicyClassifier, X: Any, y: Any, sensors: Sequence[str] | None) -> Problem:
+    """The rows, half of them for comparison and half for figures; nothing learns from them."""
     program, classes = estimator.program_, estimator.classes_.tolist()
     values = np.asarray(X, dtype=np.float64)
     if values.ndim != 2 or values.shape[1] != len(program.features) or len(values) < MIN_ROWS:
@@ -143,31 +157,24 @@ def _task(
         raise InputError(f"y has {len(y)} labels for {len(values)} rows, or one that fit did not see: {strange[:1]}")
     if sensors is not None and len(sensors) != len(program.sensors):
         raise InputError(f"sensors has {len(sensors)} names for {len(program.sensors)} sensors; give each one")
+    if estimator.hpc_ is None:
+        forwards = any(isinstance(node, Forward) for node in program.nodes)
+        what = "forwards to an f0 that was given as probabilities" if forwards else "was fitted without f0"
+        raise InputError(f"the estimator {what}, so no worker could answer; fit it with hpc=")
     values = rounded_to_dtypes(values, program.features)
     index = np.array([classes.index(label) for label in np.asarray(y).tolist()])
-    proba = _probabilities(estimator, values)
-    half = len(values) // 2
-    parts = [
-        Rows(values[rows], index[rows], proba[rows], np.arange(len(values))[rows])
-        for rows in (slice(0, half), slice(half, None))
-    ]
-    shape = (program.features, program.sensors, program.uplink, len(classes))
-    problem = Problem(*shape, parts[0], parts[0], parts[1], costs=program.costs)
-    judge = Judge(problem, is_alone=True)
-    point = Point(
-        METHOD, {"estimator": type(estimator).__name__}, judge.summary(judge.run_each([program])), None, program
+    proba, numbers, half = probabilities(estimator.hpc_, values, len(classes)), np.arange(len(values)), len(values) // 2
+    first, last = (
+        Rows(values[part], index[part], proba[part], numbers[part]) for part in (numbers[:half], numbers[half:])
     )
-    names = column_names(X, None, values.shape[1])
-    called = tuple(sensors or (f"sensor {k}" for k in range(len(program.sensors))))
-    config = Config(file=Path("arrays"), name=name, target="y", unit=unit, estimator=type(estimator.hpc_).__name__)
-    table = Table(names, values, Labels({}), "")
-    task = Task(problem, names, called, tuple(classes), {}, estimator.hpc_, config, table, index)
-    return task, [hpc_point(judge), *with_test(problem, [point])]
+    return Problem(
+        program.features, program.sensors, program.uplink, len(classes), first, first, last, costs=program.costs
+    )
 
 
-def _probabilities(estimator: PolicyClassifier, X: Any) -> Any:
-    """f0's probabilities; uniform if the estimator has no f0."""
-    n_classes = len(estimator.classes_)
-    if estimator.hpc_ is None:
-        return np.full((len(X), n_classes), 1 / n_classes)
-    return probabilities(estimator.hpc_, X, n_classes)
+def _points(problem: Problem, estimator: PolicyClassifier, program: Program) -> list[Point]:
+    """f0's point and the program's."""
+    judge = Judge(problem, is_alone=True)
+    figures = judge.summary(judge.run_each([program]))
+    point = Point(METHOD, {"estimator": type(estimator).__name__}, figures, None, program)
+    return [hpc_point(judge), *with_test(problem, [point])]

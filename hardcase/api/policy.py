@@ -10,7 +10,7 @@ from typing import Any
 
 from hardcase_export.bundle import export_bundle, make_bundle
 from hardcase_export.checked import Exported
-from hardcase_export.drafts.front import read_front
+from hardcase_export.integers.point import Build
 from hardcase_export.picking.agreeing import as_picked
 from hardcase_export.targets import Output
 
@@ -28,7 +28,7 @@ class Policy:
 
     Parameters
     ----------
-    build : a folder as ``hardcase train`` writes it
+    build : a folder as ``hardcase train`` writes it, or what is in memory of it
     max_loss, budget : the wish that picks a point; ``budget`` wins, and with neither it is as ``hardcase export``'s.
         A budget may be met by two points, which a coin mixes
     is_temporary : whether the folder is removed with the policy
@@ -44,19 +44,19 @@ class Policy:
 
     def __init__(
         self,
-        build: str | Path,
+        build: str | Path | Build,
         *,
         max_loss: float | None = None,
         budget: float | None = None,
         is_temporary: bool = False,
     ) -> None:
-        self._build = Path(build)
+        self._build = build if isinstance(build, Build) else Build(build)
         self._wish: dict[str, Any] = {"max_loss": max_loss} if budget is None else {"budget": budget}
-        front = read_front(self._build / "front.json")
-        svg = (self._build / "front.svg").read_text(encoding="utf-8")
+        front, folder = self._build.front, self._build.folder
+        svg = (folder / "front.svg").read_text(encoding="utf-8")
         self.front = Front(front, as_picked(front, self._wish), svg[max(svg.find("<svg"), 0) :])
         if is_temporary:  # a wish that no point meets leaves the folder, because training may have taken hours
-            weakref.finalize(self, shutil.rmtree, self._build, ignore_errors=True)
+            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
 
     def export(self, path: str | Path, *, key: str | Path | None = None, **options: Any) -> Exported:
         """Quantise, verify, compare with the floats, sign, and write the bundle; the report of it, ``said`` in words.
@@ -128,7 +128,7 @@ class Policy:
         """
         out = Path(folder)
         with whole_folder(out, BUILD, force=force) as new:
-            shutil.copytree(self._build, new, dirs_exist_ok=True)
+            shutil.copytree(self._build.folder, new, dirs_exist_ok=True)
         return out
 
     def __repr__(self) -> str:

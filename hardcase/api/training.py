@@ -184,7 +184,7 @@ def train(
     chosen = tuple(check_method("methods", name) for name in ([methods] if isinstance(methods, str) else methods))
     folder = Path(tempfile.mkdtemp(prefix="hardcase-"))
     try:
-        trained, front = build(
+        trained, front, made = build(
             config,
             (*chosen, *BASELINES),
             folder / "build",
@@ -203,7 +203,7 @@ def train(
         warnings.warn(line, stacklevel=3)
     built = folder.with_name(f"{folder.name}-build")
     try:
-        return Policy(built, max_loss=max_loss, budget=budget, is_temporary=True)
+        return Policy(made.moved(built), max_loss=max_loss, budget=budget, is_temporary=True)
     except InputError as error:
         raise InputError(
             f"{error}; what was trained is in {built}: hardcase.Policy opens it with another wish"

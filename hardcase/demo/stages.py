@@ -24,8 +24,9 @@ from hardcase_edge.device.device import RuntimeConfig
 from hardcase_edge.errors import InputError
 from hardcase_edge.more.batch.per_class import per_class
 from hardcase_edge.more.batch.quality import ACCURACY, Quality
-from hardcase_export.bundle import export_point
-from hardcase_export.drafts.front import Front, Point, read_front
+from hardcase_export.bundle import MIN_AGREEMENT, export_point
+from hardcase_export.drafts.front import Front, Point
+from hardcase_export.integers.point import Build
 from hardcase_export.picking.pick import pick
 from hardcase_train.methods import BASELINES
 from hardcase_train.tasks.task import Task
@@ -84,8 +85,8 @@ def _run(args: argparse.Namespace) -> int:
     list_files(args.out, DEMO, FILES)
     began = time.monotonic()
     say = _Progress(args.json)
-    task = _train(args, say)
-    bundles = _export(args.out, say)
+    task, trained = _train(args, say)
+    bundles = _export(args.out, trained, say)
     rows, classes, problems, outage, outcomes = _serve(args.out, task, bundles, say)
     values = {
         "rows": [asdict(r) for r in rows],
@@ -115,24 +116,25 @@ class _Progress:
 # ---------------------------------------------------------------- train and export
 
 
-def _train(args: argparse.Namespace, say: _Progress) -> Task:
+def _train(args: argparse.Namespace, say: _Progress) -> tuple[Task, Build]:
     config = configure(args.config, seed=args.seed, effort=args.effort)
     if config.legacy is not None:
         raise InputError(f"{args.config}: f0 is a legacy system, which the demo cannot start; use an [hpc] estimator")
     say(f"training on {config.file.name}: f0 is {config.hpc_name}, methods are {', '.join(config.methods)}")
     methods, wish = (*config.methods, *BASELINES), {"max_loss": MAX_LOSS}
-    return build(config, methods, args.out / "train", wish=wish, force=args.force, quiet=args.json)[0]
+    task, _, trained = build(config, methods, args.out / "train", wish=wish, force=args.force, quiet=args.json)
+    return task, trained
 
 
-def _export(out: Path, say: _Progress) -> dict[str, tuple[Path, Point]]:
+def _export(out: Path, trained: Build, say: _Progress) -> dict[str, tuple[Path, Point]]:
     """Write a signed bundle per row of the table; (path, point) by name."""
     say(f"exporting signed bundles, picked on judged rows: at most {MAX_LOSS} below f0")
     _make_keys(out)
-    front = read_front(out / "train" / "front.json")
     bundles = {}
-    for name, point in _points(front).items():
+    for name, point in _points(trained.front).items():
         path = out / f"{name.replace(' ', '-')}.hcb"
-        export_point(out / "train", front, point, path, key=out / "demo.key")
+        integers = trained.integers(point, MIN_AGREEMENT)
+        export_point(trained.front, point, integers, path, key=out / "demo.key")
         bundles[name] = (path, point)
     return bundles
 

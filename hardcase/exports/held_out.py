@@ -10,9 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from hardcase_edge.errors import InputError
-from hardcase_export.drafts.front import read_front
 from hardcase_export.drafts.rows import Rows
-from hardcase_export.integers.point import read_draft
+from hardcase_export.integers.point import Build
 from hardcase_export.picking.held_out import HeldOut, file_sha256
 from hardcase_export.picking.pick import candidates
 from hardcase_export.picking.promise_words import BY_CLASS, BY_TRUTH
@@ -22,7 +21,7 @@ from ..measuring.labelled_rows import groups_of, labelled_rows, replies_to, size
 __all__ = ["held_out_of"]
 
 
-def held_out_of(args: argparse.Namespace) -> HeldOut:
+def held_out_of(args: argparse.Namespace, build: Build) -> HeldOut:
     """The rows of --calibration, with the answers of the build's f0, and the values of the column of --risk-per.
 
     Raises
@@ -30,14 +29,13 @@ def held_out_of(args: argparse.Namespace) -> HeldOut:
     InputError
         The file cannot be read, lacks what the build's policies read, or nobody answers its rows.
     """
-    build, path = Path(args.build), Path(args.calibration)
-    front = read_front(build / "front.json")
+    path, folder, front = Path(args.calibration), build.folder, build.front
     if front.is_joint:
-        raise InputError(f"{build} decides items of several parts, of which nothing is promised; leave --risk out")
-    draft, manifest = read_draft(build, candidates(front, args.method)[0], front.legacy)
-    manifest = replace(manifest, hpc=front.legacy or file_sha256(build / "hpc.onnx"))  # drafts may lack it
+        raise InputError(f"{folder} decides items of several parts, of which nothing is promised; leave --risk out")
+    draft, manifest = build.draft(candidates(front, args.method)[0])
+    manifest = replace(manifest, hpc=front.legacy or file_sha256(folder / "hpc.onnx"))  # drafts may lack it
     X, y, stored = labelled_rows(path, manifest, draft)
-    replies = replies_to(draft, manifest, X, stored, args.hpc, [build])
+    replies = replies_to(draft, manifest, X, stored, args.hpc, [folder])
     kind = np.int64 if manifest.classes else np.float64
     answers = np.array([answer for answer, _ in replies], dtype=kind)
     sure = np.array([confidence for _, confidence in replies], dtype=np.int64)

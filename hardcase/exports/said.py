@@ -6,11 +6,11 @@ from __future__ import annotations
 import json
 import warnings
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
 from hardcase_edge.program.cost import to_unit
 from hardcase_export.checked import Exported, ExportedCases, ExportedItems
+from hardcase_export.integers.point import Build
 from hardcase_export.picking.promise_words import say_parts, say_promise
 
 from ..measuring.headline import Headline, cut_lines, headline
@@ -30,9 +30,10 @@ __all__ = ["export_lines", "export_values", "told"]
 WORST_CLASSES = 3  # named in the text
 
 
-def export_values(exported: Exported, build: Path) -> dict[str, Any]:
-    """Everything that ``--json`` prints of a bundle, and its warnings; ``build``: the folder that it is from."""
+def export_values(exported: Exported, build: Build | None) -> dict[str, Any]:
+    """Everything that ``--json`` prints of a bundle, and its warnings; ``build``: that it is from, if one."""
     if isinstance(exported, ExportedItems):
+        assert build is not None
         values, cuts, lines = _of_items(exported, build)
     else:
         assert isinstance(exported, ExportedCases)
@@ -55,7 +56,7 @@ def _of_bundle(exported: Exported) -> dict[str, Any]:
     }
 
 
-def _of_items(exported: ExportedItems, build: Path) -> tuple[dict[str, Any], Headline, list[str | None]]:
+def _of_items(exported: ExportedItems, build: Build) -> tuple[dict[str, Any], Headline, list[str | None]]:
     """Of items of several parts, the figures of the front, whose points are bundles already."""
     point, f0 = exported.point, exported.f0
     cuts, warned = item_headline(build, point, exported.classes)
@@ -72,7 +73,7 @@ def _of_items(exported: ExportedItems, build: Path) -> tuple[dict[str, Any], Hea
     return values, cuts, [*warned]
 
 
-def _of_cases(exported: ExportedCases, build: Path) -> tuple[dict[str, Any], Headline, list[str | None]]:
+def _of_cases(exported: ExportedCases, build: Build | None) -> tuple[dict[str, Any], Headline, list[str | None]]:
     """Of single decisions, the figures that the export has measured."""
     test = exported.test
     values = _of_bundle(exported) | {
@@ -112,13 +113,13 @@ def _of_cases(exported: ExportedCases, build: Path) -> tuple[dict[str, Any], Hea
     lines = [
         constant_warning(values),
         selection_warning(exported.selection, exported.measure, test.after.quality),
-        *recall_warnings(gaps, exported.classes, kept_by(build, gaps, exported.point)),
+        *recall_warnings(gaps, exported.classes, "" if build is None else kept_by(build, gaps, exported.point)),
         placeholder_warning(cuts),
     ]
     return values, cuts, lines
 
 
-def told(exported: Exported, build: Path) -> Exported:
+def told(exported: Exported, build: Build | None) -> Exported:
     """The export with all of that as ``said``, for those who call from Python; each warning is a Python warning."""
     said = export_values(exported, build)
     for line in said["warnings"]:

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.more.batch.intervals import Interval, loss_interval, quality_interval
 from hardcase_edge.more.batch.per_class import ClassCount, Gap, per_class
 from hardcase_edge.program.definition import Program
 from hardcase_export.bundle import MIN_AGREEMENT, constant_refusal
-from hardcase_export.drafts.front import Front
 from hardcase_export.integers.decide import Figures, answers_of
-from hardcase_export.integers.point import AgreementError, make_integers
+from hardcase_export.integers.point import AgreementError, Build
 from hardcase_export.picking.agreeing import pick_that_agrees
 from hardcase_export.picking.optimism import Selection, selection_of
 from hardcase_export.picking.pick import pick
@@ -71,30 +69,26 @@ class Picked:
     loss_95: Interval
 
 
-def measure_pick(build: Path, front: Front, wish: Wish) -> Picked:
+def measure_pick(build: Build, wish: Wish) -> Picked:
     """Pick, quantise and measure.
-
-    Parameters
-    ----------
-    build : a folder with drafts, rows, front.json and f0, as ``hardcase train`` writes it
 
     Raises
     ------
     InputError, BundleError
         No point fits the wish, or its program cannot be proved.
     """
-    refusal = ""
+    refusal, front = "", build.front
     try:
-        point, integers, passed_over = pick_that_agrees(build, front, dict(wish), MIN_AGREEMENT)
+        point, integers, passed_over = pick_that_agrees(build, dict(wish), MIN_AGREEMENT)
         refusal = constant_refusal(integers)
     except AgreementError as error:  # the report then shows what the wish picks, and why it is refused
         passed_over, refusal = 0, str(error)
         point = pick(
             front, max_loss=wish.get("max_loss"), budget=wish.get("budget"), hard_budget=wish.get("hard_budget")
         )
-        integers = make_integers(build, point, 0.0, front.legacy, front.measure)
+        integers = build.integers(point, 0.0)
     program, test, quality = integers.quantised.program, integers.test, front.measure
-    rows = rows_for(program, integers.manifest, build / "test.npz")
+    rows = rows_for(program, integers.manifest, build.folder / "test.npz")
     measured = measure(program, rows, quality, steps=integers.quantised.steps)
     answers = answers_of(measured.decisions, quality, test.y.dtype)
     f0_answers = quality.answers(test.hpc, test.confidence / 10_000)

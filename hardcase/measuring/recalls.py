@@ -9,18 +9,17 @@ nothing. Training has written it into the front. Of a mix, and of an older build
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from hardcase_edge.errors import HardcaseError, InputError
 from hardcase_edge.more.batch.evaluate import Batch
 from hardcase_edge.more.batch.per_class import Gap, gaps_between, recall_gaps
 from hardcase_edge.more.fronts.front import HPC_METHOD
 from hardcase_edge.more.fronts.pick import picks_by_budget, picks_by_loss
-from hardcase_export.drafts.front import Front, Point, read_front
+from hardcase_export.drafts.front import Point
 from hardcase_export.drafts.rows import read_rows
 from hardcase_export.drafts.streams import in_order
 from hardcase_export.integers.parity import BesideF0
-from hardcase_export.integers.point import read_draft
+from hardcase_export.integers.point import Build
 
 __all__ = ["gaps_of", "kept_by", "known_gaps"]
 
@@ -56,22 +55,21 @@ def known_gaps(point: Point, n_classes: int) -> tuple[Gap, ...]:
     return gaps
 
 
-def kept_by(build: Path, gaps: Sequence[Gap], picked: Point, front: Front | None = None) -> str:
+def kept_by(build: Build, gaps: Sequence[Gap], picked: Point) -> str:
     """Flags of ``hardcase export`` that pick a point without any of these gaps; empty if none are known, or no gap.
 
     That is the largest ``--max-loss``, or else the least ``--budget``, as a policy may be better than f0 on the whole
     and still miss a class. Of an older build drafts are measured, on its validation rows.
-    ``front``: that of the build, if it was read already.
     """
     lost = {gap.number for gap in gaps}
     if not lost:
         return ""
     try:
-        front = front or read_front(build / "front.json")
+        front = build.front
         by_loss = [(f"--max-loss {loss:g}", p) for loss, p in picks_by_loss(front)]
         by_budget = [(f"--budget {budget:g} --no-mix", p) for budget, p in picks_by_budget(front)]
         for flags, point in (*_dearer(by_loss, picked), *_dearer(by_budget, picked)):
-            if lost.isdisjoint(gap.number for gap in _gaps(build, front, point)):
+            if lost.isdisjoint(gap.number for gap in _gaps(build, point)):
                 return flags
     except HardcaseError:  # a draft that cannot be read: the warning stands without the wish
         return ""
@@ -85,11 +83,11 @@ def _dearer(wishes: Sequence[tuple[str, Point]], picked: Point) -> Sequence[tupl
     return dearer[:: max(1, -(-unknown // MOST_TRIED))]
 
 
-def _gaps(build: Path, front: Front, point: Point) -> tuple[Gap, ...]:
+def _gaps(build: Build, point: Point) -> tuple[Gap, ...]:
     """Of the front, or of the point's draft on validation rows."""
     if point.valid.gaps is not None:
         return point.valid.gaps
-    draft, manifest = read_draft(build, point, front.legacy)
-    rows = in_order(draft, manifest, read_rows(build / "valid.npz", manifest))
+    draft, manifest = build.draft(point)
+    rows = in_order(draft, manifest, read_rows(build.folder / "valid.npz", manifest))
     answers = Batch(draft, rows.X, sizes=rows.sizes).walk(rows.hpc)[0].label
     return gaps_between(rows.y, answers, rows.hpc, draft.n_classes, rows.group)

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from hardcase_edge.more.batch.per_class import Gap
 from hardcase_export.drafts.front import Point
+from hardcase_export.integers.point import Build
 from hardcase_export.picking.optimism import Selection
 
 from ..options import plain
@@ -118,12 +118,12 @@ def picked_warnings(picked: Picked) -> list[str]:
     return [line for line in warnings if line is not None]
 
 
-def item_headline(build: Path, point: Point, classes: Sequence[object]) -> tuple[Headline, list[str]]:
+def item_headline(build: Build, point: Point, classes: Sequence[object]) -> tuple[Headline, list[str]]:
     """Of a point of items: how much cheaper it is than f0 for every part, and what must not be overlooked about it.
 
     Parameters
     ----------
-    build : the folder whose front.json has the point
+    build : whose front has the point
     classes : the labels of parts
 
     Raises
@@ -131,7 +131,7 @@ def item_headline(build: Path, point: Point, classes: Sequence[object]) -> tuple
     InputError
         The front has no such cuts, or names a class that there is not.
     """
-    cuts = headline_in(point.headline, f"{build / 'front.json'}: headline")
+    cuts = headline_in(point.headline, f"{build.folder / 'front.json'}: headline")
     gaps = known_gaps(point, len(classes))
     lines = [*recall_warnings(gaps, classes, kept_by(build, gaps, point), promise=""), placeholder_warning(cuts)]
     return cuts, [line for line in lines if line is not None]

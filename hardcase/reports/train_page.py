@@ -8,7 +8,6 @@ integers on test rows, and equal ``hardcase evaluate``'s; ``picked`` makes them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,8 @@ from hardcase_edge.errors import HardcaseError
 from hardcase_edge.more.batch.intervals import wilson
 from hardcase_edge.more.fronts.front import staircase
 from hardcase_export.drafts.costs import costs_of
-from hardcase_export.drafts.front import Front, Point, read_front
+from hardcase_export.drafts.front import Front, Point
+from hardcase_export.integers.point import Build
 from hardcase_export.picking.agreeing import mixes_halfway
 from hardcase_train.data.problem import Rows
 from hardcase_train.tasks.sensors import cost_origins
@@ -33,27 +33,29 @@ from .page import cut, data, figure, render
 
 __all__ = ["asked_values", "mix_table", "over_seeds", "train_report"]
 
+Mixes = tuple[Sequence[str], Sequence[Sequence[str]]]  # head and rows of a table
 NEAR = 6  # points on each side of the picked one in the table of the front
 HPC = "hpc"
 STRONG = Markup("<strong>{}</strong>")
 
 
 def train_report(
-    build: Path, task: Task, front: Mapping[str, Any], *, command: str = "", wish: Wish | None = None
+    build: Build, task: Task, front: Mapping[str, Any], mixes: Mixes, *, command: str = "", wish: Wish | None = None
 ) -> tuple[str, str, Picked | None]:
     """The page, the picture of the front with the picked point marked, and that point, None if there is none.
 
     Parameters
     ----------
-    build : the folder, complete but for this page and picture
+    build : complete but for this page and picture
     front : the contents of front.json
+    mixes : as ``mix_table`` gives them
     command : the command line that asked for the build, without its folders
     wish : which point to pick; None: the one that ``hardcase export`` picks without a wish
     """
-    points = read_front(build / "front.json")
+    points = build.front
     picked: Picked | str
     try:
-        picked = measure_pick(build, points, wish or {})
+        picked = measure_pick(build, wish or {})
     except HardcaseError as error:
         picked = str(error)
     svg = _picture(task, points, front["points"], picked)
@@ -67,7 +69,7 @@ def train_report(
         points=points,
         picture=figure(svg),
         limits=part.limit_words(points),
-        mixes=dict(zip(("head", "rows"), mix_table(build, points), strict=True)),
+        mixes=dict(zip(("head", "rows"), mixes, strict=True)),
         **asked_values(task, task.problem.quality.name),
         **_data(task),
         **_f0(task, front, points, picked),
@@ -264,9 +266,9 @@ def _hard_budgets(task: Task, points: Front, entries: Sequence[Mapping[str, Any]
     return figure(svg)
 
 
-def mix_table(build: Path, points: Front) -> tuple[tuple[str, ...], list[list[str]]]:
+def mix_table(build: Build) -> Mixes:
     """Head and rows of what a coin gives half-way between each two neighbours; no rows where export mixes none."""
-    quality = points.quality
+    quality = build.front.quality
     head = ("a coin of", "for means of", "half-way, judged", f"{quality}, judged", "cost, test", f"{quality}, test")
     rows = [
         [
@@ -275,7 +277,7 @@ def mix_table(build: Path, points: Front) -> tuple[tuple[str, ...], list[list[st
             f"{mixed.valid.cost:.2f}", f"{mixed.valid.quality:.4f}",
             f"{mixed.test.cost:.2f}", f"{mixed.test.quality:.4f}",
         ]
-        for mix, mixed in mixes_halfway(build, points)
+        for mix, mixed in mixes_halfway(build)
     ]  # fmt: skip
     return head, rows
 

@@ -17,7 +17,8 @@ from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.program.cost import Meter, to_unit
 from hardcase_edge.program.kinds import RANK
 from hardcase_export.drafts.files import SUFFIX, kept_files, pack_draft, room_for_policies
-from hardcase_export.drafts.front import read_front
+from hardcase_export.drafts.front import front_of
+from hardcase_export.integers.point import Build
 from hardcase_train.data.memory import memory_names
 from hardcase_train.data.problem import Rows
 from hardcase_train.data.table import Table, read_table
@@ -95,8 +96,10 @@ def build(
     wish: Wish | None = None,
     force: bool = False,
     **where: Any,
-) -> tuple[Task, dict[str, Any]]:
-    """Train and write the build folder atomically, alone; the task, and front.json with ``warnings`` and ``picked``.
+) -> tuple[Task, dict[str, Any], Build]:
+    """Train and write the build folder atomically, alone.
+
+    The task; front.json with ``warnings`` and ``picked``; and the build, with the integers that its report measured.
 
     Policies of items of several parts have the same front, seeds and folder; ``ItemRun`` trains them.
 
@@ -123,17 +126,18 @@ def build(
 
         trained = trained_of(task)
 
-        def write(points: list[Any], seeds: dict[int, dict[str, Any]]) -> dict[str, Any]:
+        def write(points: list[Any], seeds: dict[int, dict[str, Any]]) -> tuple[dict[str, Any], Build]:
             with fill_folder(out, BUILD, force=force) as folder:
                 copy_hpc(task, scratch, folder)
                 front = trained.write(folder, points, hpc, seeds)
-                page, svg, more = trained.report(folder, front, points, command, wish)
-                (folder / "report.html").write_text(page, encoding="utf-8")
-                (folder / "front.svg").write_text(svg, encoding="utf-8")
-                if more["warnings"]:
-                    with (folder / "front.md").open("a", encoding="utf-8") as file:
-                        file.writelines(f"\n{markdown(line)}\n" for line in more["warnings"])
-                return {**front, **more}
+                text = json.dumps(front, indent=1, sort_keys=True) + "\n"
+                (folder / "front.json").write_text(text, encoding="utf-8")
+                made = Build(folder, front_of(json.loads(text), "front.json"))
+                pages, more = trained.report(made, front, points, command, wish)
+                pages["front.md"] += "".join(f"\n{markdown(line)}\n" for line in more["warnings"])
+                for name, page in pages.items():
+                    (folder / name).write_text(page, encoding="utf-8")
+            return {**front, **more}, made.moved(out)
 
         def first(points: list[Any]) -> None:
             write(points, {config.seed: trained.picks(points)})
@@ -144,7 +148,7 @@ def build(
         for k in range(1, n_seeds):
             other = trained_of(runs.task(config.but(seed=(config.seed + k) % 2**32), table, model))
             seeds[other.task.config.seed] = other.picks(other.points())
-        return task, write(points, seeds)
+        return task, *write(points, seeds)
 
 
 class _Trained(Protocol):
@@ -162,8 +166,8 @@ class _Trained(Protocol):
     ) -> dict[str, Any]: ...
 
     def report(
-        self, folder: Path, front: dict[str, Any], points: list[Any], command: str, wish: Wish | None
-    ) -> tuple[str, str, dict[str, Any]]: ...
+        self, build: Build, front: dict[str, Any], points: list[Any], command: str, wish: Wish | None
+    ) -> tuple[dict[str, str], dict[str, Any]]: ...
 
 
 @dataclass(frozen=True)
@@ -187,7 +191,7 @@ class _Cases:
     def write(
         self, folder: Path, points: list[Point], hpc: dict[str, Any], seeds: dict[int, dict[str, Any]]
     ) -> dict[str, Any]:
-        """Write drafts, rows, front and table; the contents of front.json."""
+        """Write drafts and rows; the contents of front.json."""
         front = write_build(folder, self.task, points, hpc, seeds)
         if is_indexed(points) and self.task.problem.kind.has_classes:
             curves = budget_figures(self.task.problem, points, self.task.config.unit)
@@ -196,14 +200,16 @@ class _Cases:
         return front
 
     def report(
-        self, folder: Path, front: dict[str, Any], points: list[Point], command: str, wish: Wish | None
-    ) -> tuple[str, str, dict[str, Any]]:
-        """The page, the picture of the front, and warnings and the pick of an export without a wish."""
+        self, build: Build, front: dict[str, Any], points: list[Point], command: str, wish: Wish | None
+    ) -> tuple[dict[str, str], dict[str, Any]]:
+        """Pages and the picture of the front, by name, and warnings and the pick of an export without a wish."""
+        mixes, title = mix_table(build), f"{self.task.config.file.name}: {self.task.config.target}"
         with rows_bar("5/5 report", quiet=self.runs.quiet):
-            page, svg, picked = train_report(folder, self.task, front, command=command, wish=wish)
+            html, svg, picked = train_report(build, self.task, front, mixes, command=command, wish=wish)
+        pages = {"report.html": html, "front.svg": svg, "front.md": page(title, front, mixes)}
         warnings = divided_groups(self.task.table, self.task.config)
         warnings += [] if picked is None else picked_warnings(picked)
-        return page, svg, {"warnings": warnings, "picked": None if picked is None else _picked(picked, front)}
+        return pages, {"warnings": warnings, "picked": None if picked is None else _picked(picked, front)}
 
 
 def _picked(picked: Picked, front: dict[str, Any]) -> dict[str, Any]:
@@ -216,7 +222,7 @@ def _picked(picked: Picked, front: dict[str, Any]) -> dict[str, Any]:
 def write_build(
     folder: Path, task: Task, points: list[Point], hpc: dict[str, Any], seeds: dict[int, dict[str, Any]]
 ) -> dict[str, Any]:
-    """Write drafts, rows, front and table of a build that has f0's file already; the contents of front.json."""
+    """Write drafts and rows of a build that has f0's file already; the contents of front.json."""
     for name in ("valid", "calibration", "test"):
         rows = getattr(task.problem, name)
         if rows is not None:
@@ -232,12 +238,7 @@ def write_build(
     limits = dict(task.problem.limits.given)
     front = {"unit": task.config.unit, **measure, "points": entries, "hpc": hpc, "seeds": over_seeds, "limits": limits}
     front["costs"] = _costs(task)
-    front |= overlap_of(task, [p.method for p in points])
-    (folder / "front.json").write_text(json.dumps(front, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-    title = f"{task.config.file.name}: {task.config.target}"
-    mixes = mix_table(folder, read_front(folder / "front.json"))
-    (folder / "front.md").write_text(page(title, front, mixes), encoding="utf-8")
-    return front
+    return front | overlap_of(task, [p.method for p in points])
 
 
 def _costs(task: Task) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from hardcase_train.tasks.task import Task
 
 from .given_hpc import save_given
 
-__all__ = ["HPC_FILE", "copy_hpc", "hpc_confidence", "named", "provenance", "save_hpc", "value_of"]
+__all__ = ["HPC_FILE", "copy_hpc", "hpc_confidence", "named", "packages", "provenance", "save_hpc", "value_of"]
 
 HPC_FILE = "hpc.onnx"
 
@@ -104,7 +104,7 @@ def copy_hpc(task: Task, scratch: Path, folder: Path) -> None:
 
 
 @cache
-def _packages() -> tuple[tuple[str, str], ...]:
+def packages() -> tuple[tuple[str, str], ...]:
     """The packages that made a bundle, each with its version, which is read from a file."""
     return tuple((name, version(name)) for name in ("hardcase-train", "numpy", "scikit-learn"))
 
@@ -129,7 +129,7 @@ def provenance(task: Task, method: str, params: dict[str, Any]) -> dict[str, Any
         "seed": task.config.seed,
         "size": task.problem.size_name,
         "hpc": _hpc_provenance(task),
-        "packages": dict(_packages()),
+        "packages": dict(packages()),
     }
 
 

@@ -7,7 +7,6 @@ which the exporter makes, and each job of a sweep would train the chain again th
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -28,7 +27,7 @@ from hardcase_edge.more.fronts.front import HPC_METHOD, Judged
 from hardcase_edge.program.cost import to_unit
 from hardcase_export.drafts.costs import costs_of
 from hardcase_export.drafts.files import kept_files, room_for_policies
-from hardcase_export.drafts.front import read_front
+from hardcase_export.integers.point import Build
 from hardcase_export.joint.atypical import check_held_out
 from hardcase_export.joint.build import export_chain
 from hardcase_export.joint.model import ChainModel, Group
@@ -244,7 +243,7 @@ class ItemRun:
     def write(
         self, folder: Path, points: list[BundlePoint], hpc: dict[str, Any], seeds: dict[int, dict[str, Any]]
     ) -> dict[str, Any]:
-        """Write bundles, front and table; the contents of front.json.
+        """Write bundles; the contents of front.json.
 
         The quality of a point is the share of parts that its integers decide rightly; costs are of an item.
         """
@@ -252,30 +251,28 @@ class ItemRun:
         every = sum(float(to_unit(s.cost[0])) for s in problem.sensors) * self.test.n_parts / len(self.test.y)
         wishes = {wish: summarise([rows[wish] for rows in seeds.values()]) for wish in next(iter(seeds.values()))}
         measure = replace(problem.quality, name=PARTS_RIGHT)
-        front = {
+        return {
             "unit": config.unit, "joint": True, "quality": measure.name, "measure": measure.to_json(),
             "points": write_kept(folder, points), "hpc": hpc, "n_judged": self.valid.n_parts,
             "costs": {**self.origins, "every_sensor": every}, "limits": dict(problem.limits.given),
             "seeds": {"seeds": list(seeds), "max_loss": wishes}, "transition_step": self.step,
             "max_parts": self.longest, "items": self.sizes,
         }  # fmt: skip
-        (folder / "front.json").write_text(json.dumps(front, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-        title = f"{config.file.name}: {config.target}"
-        (folder / "front.md").write_text(page(title, front, ((), ())), encoding="utf-8")
-        return front
 
     def report(
-        self, folder: Path, front: dict[str, Any], points: list[BundlePoint], command: str, wish: Wish | None
-    ) -> tuple[str, str, dict[str, Any]]:
-        """The page, the picture of the front, and warnings and the pick of an export without a wish, on test items."""
-        read = read_front(folder / "front.json")
+        self, build: Build, front: dict[str, Any], points: list[BundlePoint], command: str, wish: Wish | None
+    ) -> tuple[dict[str, str], dict[str, Any]]:
+        """Pages and the picture of the front, and warnings and the pick of an export without a wish, on test items."""
+        read = build.front
         point = pick(read, **dict[str, Any](wish or {}))
         number = read.points.index(point)
         html, svg = items_report(self.task, front, [p.decided for p in points[1:]], self.test, command, number)
-        cuts, warnings = item_headline(folder, point, self.task.classes)
+        cuts, warnings = item_headline(build, point, self.task.classes)
         test = point.test
         picked = {"method": point.method, "quality": test.quality, "cost": test.cost, "headline": cuts.to_json()}
-        return html, svg, {"warnings": warnings, "picked": picked}
+        title = f"{self.task.config.file.name}: {self.task.config.target}"
+        pages = {"report.html": html, "front.svg": svg, "front.md": page(title, front, ((), ()))}
+        return pages, {"warnings": warnings, "picked": picked}
 
 
 def _chains(effort: Effort) -> int:

@@ -18,6 +18,7 @@ from ..options import Flags, add_force, add_hpc, add_json, report
 
 if TYPE_CHECKING:
     from hardcase_export.checked import Checked
+    from hardcase_export.integers.point import Build
     from hardcase_export.picking.risk_choice import RiskTerms
 
 __all__ = [
@@ -178,6 +179,8 @@ def _output_arguments(group: Flags) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Export and report: make the bundle, check it, make every target of it, and only then write."""
+    from hardcase_export.integers.point import Build
+
     from ..exports.imported import run_model
     from ..exports.said import export_lines, export_values
 
@@ -194,11 +197,12 @@ def run(args: argparse.Namespace) -> int:
         *first, last = targets()
         raise InputError(f"no output given: use --out, --{', --'.join(first)} or --{last}")
     check_out(args.out, args.force)
-    made = _made(args, wished)
+    build = Build(args.build)
+    made = _made(args, build, wished)
     wished.make(made.source)
     wished.write()
     exported = replace(made.exported, path=wished.bundle) if args.out is None else made.write(Path(args.out))
-    values = {**export_values(exported, Path(args.build)), "models": {}, **wished.values()}
+    values = {**export_values(exported, build), "models": {}, **wished.values()}
     report(args, values, [*export_lines(values, args.verbose), *wished.lines()])
     return 0
 
@@ -221,7 +225,7 @@ def _given(args: argparse.Namespace, wished: Wished) -> Source:
     return Source(data, load_bytes(data), signature)
 
 
-def _made(args: argparse.Namespace, wished: Wished) -> Checked:
+def _made(args: argparse.Namespace, build: Build, wished: Wished) -> Checked:
     """The checked bundle of the requested point."""
     from hardcase_export.bundle import make_bundle
 
@@ -231,12 +235,12 @@ def _made(args: argparse.Namespace, wished: Wished) -> Checked:
     if args.hpc is not None and args.calibration is None:
         raise InputError("--hpc requires --calibration, whose rows it answers")
     terms = terms_of(args, {"--calibration": args.calibration})
-    held_out = None if args.calibration is None else held_out_of(args)
+    held_out = None if args.calibration is None else held_out_of(args, build)
     same = ("max_loss", "budget", "hard_budget", "key", "method", "seed", "monitors", "prices", "atypical",
             "min_agreement")  # fmt: skip
     with rows_bar("compare"):
         return make_bundle(
-            args.build,
+            build,
             **{name: getattr(args, name) for name in same},
             terms=terms,
             held_out=held_out,

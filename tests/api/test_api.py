@@ -24,6 +24,8 @@ from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.bundle.signature import make_keys
 from hardcase_edge.errors import InputError, SignatureError
 from hardcase_edge.session.session import Decision
+from hardcase_export.drafts import front
+from hardcase_export.integers import point
 from hardcase_export.integers.decide import decisions
 from hardcase_train.columns.frames import labels_of
 from hardcase_train.data.table import Table
@@ -428,6 +430,32 @@ def test_a_fitted_estimator_becomes_a_bundle(name: str, tmp_path: Path) -> None:
     ]
     assert np.mean(same) >= (0.9 if not forwards else 0.5)
     assert report.n_golden > 0
+
+
+def test_what_training_has_read_and_made_of_a_point_its_export_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, read = [], []
+    quantise, parse = point.quantise, front._parse
+    monkeypatch.setattr(point, "quantise", lambda draft, **more: made.append(draft) or quantise(draft, **more))
+    monkeypatch.setattr(front, "_parse", lambda path: read.append(path) or parse(path))
+    X, y = rows(200)
+    policy = hardcase.train(X, y, methods=["static"], effort=BRIEF, hpc=LogisticRegression())
+    n = len(made)
+    policy.export(tmp_path / "x.hcb", allow_constant=True)
+    assert (len(made), read) == (n, [])
+    kept = policy.save(tmp_path / "build")
+    again = hardcase.Policy(kept).export(tmp_path / "y.hcb", allow_constant=True)
+    assert (len(made), read) == (2 * n, [kept / "front.json"])
+    assert (tmp_path / "x.hcb").read_bytes() == (tmp_path / "y.hcb").read_bytes()
+    assert again.said["bundle"] == str(tmp_path / "y.hcb")
+
+
+def test_a_build_that_was_written_anew_is_opened_again(tmp_path: Path, policy: hardcase.Policy) -> None:
+    opened = hardcase.Policy(policy.save(tmp_path / "build"))
+    policy.save(tmp_path / "build")
+    with pytest.raises(InputError, match="was written anew since its front was read; open it again"):
+        opened.export(tmp_path / "x.hcb")
 
 
 def test_an_estimator_that_loses_a_class_or_rests_on_placeholders_is_told_as_by_the_command(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from hardcase.measuring.picked import measure_pick
 from hardcase.measuring.warn import constant_warning
 from hardcase_edge.errors import InputError
 from hardcase_export.bundle import export_bundle
-from hardcase_export.drafts.front import read_front
+from hardcase_export.integers.point import Build
 from tests.helpers.train.problems import run, toml, write_csv
 
 pytestmark = pytest.mark.usefixtures("brief_effort")
@@ -67,7 +67,7 @@ def test_a_constant_that_reads_nothing_is_written_by_force_alone(tmp_path, capsy
     with pytest.raises(InputError, match=refused[0]):
         export_bundle(build, bundle, budget=0.0)
     assert export_bundle(build, bundle, budget=0.0, allow_constant=True).path == bundle
-    assert refused[0] in measure_pick(build, read_front(build / "front.json"), {"budget": 0.0}).refusal
+    assert refused[0] in measure_pick(Build(build), {"budget": 0.0}).refusal
     with pytest.raises(InputError, match=refused[0]):
         hardcase.Policy(build, budget=0.0).export(tmp_path / "n.hcb")
 

@@ -25,7 +25,7 @@ from hardcase.reports.page import PAGES, render
 from hardcase.reports.train_page import mix_table
 from hardcase_edge.more.batch.per_class import per_class
 from hardcase_export.bundle import export_bundle
-from hardcase_export.drafts.front import read_front
+from hardcase_export.integers.point import Build
 from hardcase_export.picking.agreeing import mixes_halfway
 from tests.helpers.cli.pages import HOSTILE, Page, Row, hostile_table, hostile_toml, read_page
 from tests.helpers.train.problems import run, toml, write_csv
@@ -125,9 +125,9 @@ def test_the_front_has_a_row_for_every_point_and_marks_the_picked_one(build: Pat
 
 
 def test_means_between_two_points_are_those_of_export(build: Path, html: str) -> None:
-    front = read_front(build / "front.json")
-    _, rows = mix_table(build, front)
-    (mix, _), *_ = mixes = mixes_halfway(build, front)
+    trained = Build(build)
+    _, rows = mix_table(trained)
+    (mix, _), *_ = mixes = mixes_halfway(trained)
     assert len(rows) == len(mixes)
     exported = export_bundle(build, None, budget=(mix.cheap.valid.cost + mix.dear.valid.cost) / 2, min_agreement=0.0)
     assert exported.mix == mix
@@ -135,7 +135,7 @@ def test_means_between_two_points_are_those_of_export(build: Path, html: str) ->
     assert rows[0][2:] == [f"{valid.cost:.2f}", f"{valid.quality:.4f}", f"{test.cost:.2f}", f"{test.quality:.4f}"]
     assert all(cell in html for cell in rows[0])
     assert f"| {' | '.join(rows[0])} |" in (build / "front.md").read_text()
-    assert mixes_halfway(build, replace(front, limits={"max_bytes": 9_000.0})) == []
+    assert mixes_halfway(Build(build, replace(trained.front, limits={"max_bytes": 9_000.0}))) == []
 
 
 def test_the_data_are_counted_by_class_and_part(build: Path, page: Page) -> None:

@@ -33,7 +33,7 @@ from hardcase_export.drafts.rows import read_rows
 from hardcase_export.integers.decide import decisions, figures
 from hardcase_export.integers.golden_cases import MIN_CASES, make_golden
 from hardcase_export.integers.parity import parity
-from hardcase_export.integers.point import AgreementError, make_integers
+from hardcase_export.integers.point import AgreementError, Build
 from hardcase_export.integers.quantise import quantise
 from hardcase_export.picking.pick import pick
 from hardcase_export.summary import describe
@@ -387,15 +387,15 @@ def test_too_little_agreement_is_refused_unless_it_is_asked_for(build, tmp_path,
 
 
 def test_a_point_whose_integers_disagree_is_passed_over_for_the_next(build, tmp_path, monkeypatch):
-    tried = []
+    tried, integers = [], Build.integers
 
-    def first_refused(folder, point, *rest):
+    def first_refused(self, point, min_agreement):
         tried.append(point)
         if len(tried) == 1:
             raise AgreementError("99.90% must agree")
-        return make_integers(folder, point, *rest)
+        return integers(self, point, min_agreement)
 
-    monkeypatch.setattr("hardcase_export.picking.agreeing.make_integers", first_refused)
+    monkeypatch.setattr(Build, "integers", first_refused)
     report = export_bundle(build, tmp_path / "model.hcb", max_loss=1.0)
     assert report.passed_over == 1
     assert report.point is tried[1] is not tried[0]

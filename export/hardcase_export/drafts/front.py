@@ -22,7 +22,7 @@ from hardcase_edge.program.limits import MAX_NAME
 
 from .costs import Origins, costs_of
 
-__all__ = ["PARTS_RIGHT", "Front", "Point", "gaps_in", "read_front"]
+__all__ = ["PARTS_RIGHT", "Front", "Point", "front_of", "gaps_in", "read_front"]
 
 MAX_FRONT_BYTES = 16 * 1024 * 1024
 MAX_POINTS = 100_000
@@ -84,8 +84,11 @@ def read_front(path: str | Path) -> Front:
     InputError
         The file cannot be read, or ``hardcase train`` did not write it so; the message names the place in it.
     """
-    data = _parse(Path(path))
-    where = str(path)
+    return front_of(_parse(Path(path)), str(path))
+
+
+def front_of(data: object, where: str) -> Front:
+    """The front of the contents of front.json; errors as for ``read_front``, and say where."""
     unit = _short(_field(data, "unit", str, where), f"{where}: unit")
     points = _field(data, "points", list, where)
     if not 1 <= len(points) <= MAX_POINTS:

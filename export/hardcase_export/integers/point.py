@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One point of a front in integers: its draft checked, quantised, calibrated and compared with the result.
+"""Points of a build in integers: each one's draft checked, quantised, calibrated and compared with the result, once.
 
 Labels are used here only to compute figures, never to choose.
 """
@@ -21,7 +21,7 @@ from hardcase_edge.more.batch.quality import ACCURACY, Quality
 from hardcase_edge.program.definition import Forward, Polynomial, Program, Stack
 
 from ..drafts.files import read_draft_bytes
-from ..drafts.front import Point
+from ..drafts.front import Front, Point, read_front
 from ..drafts.rows import Rows, file_sha256, read_rows
 from ..drafts.stacks import smaller
 from ..drafts.streams import in_order
@@ -33,8 +33,9 @@ from .parity import Parity, parity, with_program
 from .quantise import Quantised, check_shape, quantise
 from .uses import split
 
-__all__ = ["AgreementError", "IntegerPoint", "make_integers", "read_draft", "remeasured", "to_integers"]
+__all__ = ["AgreementError", "Build", "IntegerPoint", "make_integers", "remeasured", "to_integers"]
 
+FRONT = "front.json"
 MAX_ROWS = 8_000  # on which the sizes of polynomials are chosen
 SHARES = (0.5, 0.35, 0.25, 0.12, 0.06, 0.0)  # of the decisions that may change, tried as the target of compression
 SAFE_SHARE = 0.6  # of the decisions that may change, tolerated on rows that were not used to choose
@@ -63,39 +64,107 @@ class IntegerPoint:
     atypical: tuple[int, ...] = ()
 
 
-def make_integers(
-    build: Path, point: Point, min_agreement: float, legacy: str, quality: Quality = ACCURACY
-) -> IntegerPoint:
-    """The point quantised as it will be exported; the same build always gives the same program.
+class Build:
+    """A build folder with its front: what exports and reports of one process read and make of it, once.
 
     Parameters
     ----------
-    min_agreement : share of the validation rows, and of the test rows, that the program must decide as its draft
-    legacy : as in ``drafts.front.Front``
-    quality : what figures measure
+    folder : as ``hardcase train`` wrote it
+    front : of the folder, if it is in memory already; None: front.json is read
 
     Raises
     ------
     InputError
-        The draft or the rows cannot be used.
-    BundleError
-        The program agrees with its draft on fewer rows, or the verifier cannot prove it safe.
+        front.json cannot be read.
     """
-    draft, manifest = read_draft(build, point, legacy)
-    if not quality.fits(draft.n_classes):
-        raise InputError(f"{build / 'front.json'}: the quality measure {quality.name[:60]!r} is not one of its drafts")
+
+    def __init__(self, folder: str | Path, front: Front | None = None) -> None:
+        self.folder = Path(folder)
+        self.front = read_front(self.folder / FRONT) if front is None else front
+        self._written = self._when_written()
+        self._made: dict[tuple[str | None, float], IntegerPoint] = {}
+
+    def moved(self, folder: Path) -> Build:
+        """The same build, in the folder that its own has become."""
+        self.folder = folder
+        return self
+
+    def _when_written(self) -> tuple[int, int] | None:
+        path = self.folder / FRONT
+        return (path.stat().st_ino, path.stat().st_mtime_ns) if path.is_file() else None
+
+    def check_unchanged(self) -> None:
+        """Refuse a folder whose front was written anew: its drafts are then of other points.
+
+        Raises
+        ------
+        InputError
+            It was.
+        """
+        if self._written != self._when_written():
+            raise InputError(f"{self.folder} was written anew since its front was read; open it again")
+
+    def draft(self, point: Point) -> tuple[Program, Manifest]:
+        """The point's draft, and its manifest, which names the HPC of the build; errors as for ``integers``."""
+        assert point.program is not None  # ``pick`` never returns f0 itself
+        build, legacy = self.folder, self.front.legacy
+        path = build / point.program
+        if not path.resolve().is_relative_to(build.resolve()):
+            raise InputError(f"draft {point.program} lies outside {build}; train again")
+        draft = unpack_bundle(read_draft_bytes(path), allow_draft=True)
+        named = {**draft.manifest, "hpc": _name_hpc(draft.manifest.get("hpc"), build, draft.program, legacy)}
+        return draft.program, Manifest.from_json(named, draft.program)
+
+    def integers(self, point: Point, min_agreement: float) -> IntegerPoint:
+        """The point quantised as it will be exported; the same build always gives the same program.
+
+        Parameters
+        ----------
+        min_agreement : share of the validation rows, and of the test rows, that the program must decide as its draft
+
+        Raises
+        ------
+        InputError
+            The draft or the rows cannot be used.
+        BundleError
+            The program agrees with its draft on fewer rows, or the verifier cannot prove it safe.
+        """
+        key = point.program, min_agreement
+        if key not in self._made:
+            draft, manifest = self.draft(point)
+            quality = self.front.measure
+            if not quality.fits(draft.n_classes):
+                name = quality.name[:60]
+                raise InputError(f"{self.folder / FRONT}: the quality measure {name!r} is not one of its drafts")
+            valid, test = (read_rows(self.folder / f"{name}.npz", manifest) for name in ("valid", "test"))
+            calibration = self.folder / "calibration.npz"
+            rows = None if draft.n_classes or not calibration.is_file() else read_rows(calibration, manifest)
+            self._made[key] = make_integers(draft, manifest, valid, test, min_agreement, quality, rows)
+        return self._made[key]
+
+
+def make_integers(
+    draft: Program,
+    manifest: Manifest,
+    valid: Rows,
+    test: Rows,
+    min_agreement: float,
+    quality: Quality = ACCURACY,
+    calibration: Rows | None = None,
+) -> IntegerPoint:
+    """A draft quantised, aligned on the valid rows, and compared on both; errors as for ``Build.integers``.
+
+    ``calibration``: rows on which intervals of values are measured.
+    """
     if any(isinstance(s, Stack) for s in draft.scorers):
         check_shape(draft)
         draft = smaller(draft)
-    files = (read_rows(build / f"{name}.npz", manifest) for name in ("valid", "test"))
-    valid, test = (in_order(draft, manifest, rows) for rows in files)
+    valid, test = (in_order(draft, manifest, rows) for rows in (valid, test))
     steps = None if draft.n_classes else _steps(manifest, valid)
     quantised, on_valid = to_integers(draft, valid, min_agreement, quality, steps)
     measured = {"valid": on_valid, "test": _compare(draft, quantised, test, quality)}
     _check_agreement(measured, min_agreement)
-    calibration = build / "calibration.npz"
-    rows = read_rows(calibration, manifest) if steps is not None and calibration.is_file() else None
-    intervals = {} if rows is None else measure_intervals(quantised, rows)
+    intervals = {} if calibration is None else measure_intervals(quantised, calibration)
     return IntegerPoint(draft, manifest, quantised, valid, test, on_valid, measured["test"], intervals)
 
 
@@ -116,17 +185,6 @@ def _steps(manifest: Manifest, valid: Rows) -> int:
 
 
 # ---------------------------------------------------------------- reading
-
-
-def read_draft(build: Path, point: Point, legacy: str) -> tuple[Program, Manifest]:
-    """The point's draft, and its manifest, which names the HPC of the build."""
-    assert point.program is not None  # ``pick`` never returns f0 itself
-    path = build / point.program
-    if not path.resolve().is_relative_to(build.resolve()):
-        raise InputError(f"draft {point.program} lies outside {build}; train again")
-    draft = unpack_bundle(read_draft_bytes(path), allow_draft=True)
-    named = {**draft.manifest, "hpc": _name_hpc(draft.manifest.get("hpc"), build, draft.program, legacy)}
-    return draft.program, Manifest.from_json(named, draft.program)
 
 
 def _name_hpc(named: object, build: Path, program: Program, legacy: str) -> str:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from hardcase_edge.bundle.manifest import Manifest
@@ -15,7 +14,7 @@ from hardcase_edge.more.batch.quality import Figures
 from hardcase_edge.more.fronts.pick import Mix, halfway, mix_for
 
 from ..drafts.front import Front, Point
-from ..integers.point import AgreementError, IntegerPoint, make_integers, read_draft
+from ..integers.point import AgreementError, Build, IntegerPoint
 from .atypical import NoScoreError, Scored
 from .mixing import NoMixError, check_alike, mix_integers, mixed_point
 from .pick import pick
@@ -42,9 +41,7 @@ class Chosen:
     single: str = ""
 
 
-def pick_that_agrees(
-    build: Path, front: Front, wish: dict[str, Any], min_agreement: float
-) -> tuple[Point, IntegerPoint, int]:
+def pick_that_agrees(build: Build, wish: dict[str, Any], min_agreement: float) -> tuple[Point, IntegerPoint, int]:
     """The picked point as integers, and how many points were passed over before it.
 
     If a point's integers and floats decide differently on too many rows, the next point is picked. No label is
@@ -62,15 +59,15 @@ def pick_that_agrees(
     AgreementError
         No point that fits agrees with its draft on enough rows.
     """
-    points = list(front.points)
+    points = list(build.front.points)
     refusal: AgreementError | None = None
     for passed_over in range(MAX_PASSED_OVER + 1):
         try:
-            point = pick(replace(front, points=tuple(points)), **wish)
+            point = pick(replace(build.front, points=tuple(points)), **wish)
         except InputError as error:
             raise refusal or error from error
         try:
-            return point, make_integers(build, point, min_agreement, front.legacy, front.measure), passed_over
+            return point, build.integers(point, min_agreement), passed_over
         except AgreementError as error:
             refusal = error
             points.remove(point)
@@ -103,7 +100,7 @@ def why_no_mix(front: Front, prices: bool = False) -> str:
     return "training had a limit on bytes, and two would take more" if "max_bytes" in front.limits else ""
 
 
-def mixes_halfway(build: Path, front: Front) -> list[tuple[Mix[Point], Point]]:
+def mixes_halfway(build: Build) -> list[tuple[Mix[Point], Point]]:
     """The mixes half-way between each two neighbours of a build's front, with their figures, by rising cost.
 
     They are those of an export with that budget, before integers are compared; none where it mixes no points.
@@ -113,26 +110,27 @@ def mixes_halfway(build: Path, front: Front) -> list[tuple[Mix[Point], Point]]:
     def is_one_program(mix: Mix[Point]) -> bool:
         for point in (mix.cheap, mix.dear):
             if point.program not in manifests:
-                manifests[point.program] = read_draft(build, point, front.legacy)[1]
+                manifests[point.program] = build.draft(point)[1]
         try:
             check_alike(manifests[mix.cheap.program], manifests[mix.dear.program])
         except NoMixError:
             return False
         return True
 
-    mixes = [] if why_no_mix(front) else halfway(front)
+    mixes = [] if why_no_mix(build.front) else halfway(build.front)
     return [(mix, mixed_point(mix)) for mix in mixes if is_one_program(mix)]
 
 
 def mix_that_agrees(
-    build: Path, front: Front, budget: float, method: str | None, min_agreement: float, scored: Scored | None = None
+    build: Build, budget: float, method: str | None, min_agreement: float, scored: Scored | None = None
 ) -> Chosen:
     """As ``pick_that_agrees``, for the mix of two points that has this mean cost, or one point where that is best.
 
     With ``scored`` each point gets its score of atypical cases first, and then counts with the figures that it has
     with it: the mean cost is met with the score. Of two points one may have no answer that could have a score.
     """
-    points, parts = list(front.points), _Parts(build, front, min_agreement, scored)
+    front = build.front
+    points, parts = list(front.points), _Parts(build, min_agreement, scored)
     passed_over, refusal = 0, None
     while True:
         try:
@@ -158,7 +156,7 @@ def mix_that_agrees(
         except (NoMixError, ProgramError) as error:
             logger.info("points that cannot be mixed: %s", error)
             wish = {"budget": budget, "method": method}
-            point, integers, n = pick_that_agrees(build, front, wish, min_agreement)
+            point, integers, n = pick_that_agrees(build, wish, min_agreement)
             return Chosen(point, integers if scored is None else scored(integers), n, single=str(error))
         return Chosen(mixed_point(best), mixed, passed_over, best)
     cost, unit = best.valid.cost, front.unit
@@ -169,8 +167,8 @@ def mix_that_agrees(
 class _Parts:
     """The points that a mix has been tried of, as integers, by the names of their programs."""
 
-    def __init__(self, build: Path, front: Front, min_agreement: float, scored: Scored | None) -> None:
-        self._build, self._front, self._min_agreement, self._scored = build, front, min_agreement, scored
+    def __init__(self, build: Build, min_agreement: float, scored: Scored | None) -> None:
+        self._build, self._min_agreement, self._scored = build, min_agreement, scored
         self.known: dict[str | None, IntegerPoint] = {}
         self.refused: str | None = None  # the last one that disagreed with its draft
         self._unscored: dict[str | None, NoScoreError] = {}
@@ -179,8 +177,8 @@ class _Parts:
         """Make a point's integers, and their score; False: they are there."""
         if point.program in self.known:
             return False
-        self.refused, front = point.program, self._front
-        made = make_integers(self._build, point, self._min_agreement, front.legacy, front.measure)
+        self.refused = point.program
+        made = self._build.integers(point, self._min_agreement)
         try:
             self.known[point.program] = made if self._scored is None else self._scored(made)
         except NoScoreError as error:

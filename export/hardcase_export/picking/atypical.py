@@ -17,7 +17,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import floor
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -49,7 +48,7 @@ from hardcase_edge.verifier.verify import verify
 
 from ..drafts.rows import n_remembered, read_rows
 from ..integers.decide import decisions
-from ..integers.point import IntegerPoint, remeasured
+from ..integers.point import Build, IntegerPoint, remeasured
 from ..scorers.boxes import N_TREES, box_trees
 
 __all__ = ["MIN_JUDGED", "Judged", "NoScoreError", "Scored", "atypical_shares", "with_atypical", "with_guards"]
@@ -91,17 +90,16 @@ class Judged:
 class Scored:
     """Gives points of a build the score; arguments as for ``with_atypical``."""
 
-    build: Path
+    build: Build
     share: float
-    quality: Quality
     forwards: bool
 
     def __call__(self, point: IntegerPoint) -> IntegerPoint:
-        path = self.build / "train.npz"
+        path = self.build.folder / "train.npz"
         if not path.is_file():
-            raise InputError(f"{self.build} has no train.npz, which --atypical needs; train again with this version")
+            raise InputError(f"{path.parent} has no train.npz, which --atypical needs; train again with this version")
         train = read_rows(path, point.manifest).X
-        return with_atypical(point, train, self.share, self.quality, forwards=self.forwards)
+        return with_atypical(point, train, self.share, self.build.front.measure, forwards=self.forwards)
 
 
 def with_atypical(

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import InputError
-from hardcase_edge.more.batch.quality import ACCURACY, Quality
 from hardcase_edge.program.definition import Forward
 from hardcase_edge.session.session import CLOUD
 
@@ -21,7 +20,7 @@ from ..drafts.front import Point
 from ..drafts.rows import Rows, file_sha256, group_name, read_rows
 from ..drafts.streams import in_order
 from ..integers.decide import decisions
-from ..integers.point import IntegerPoint, make_integers, read_draft
+from ..integers.point import Build, IntegerPoint
 from .promise_words import BY_CLASS, BY_TRUTH, MAX_PARTS
 from .risk_choice import RiskTerms
 from .risk_test import Counts, ValidationRates
@@ -129,16 +128,13 @@ def check_unseen(held_out: HeldOut, build: Path, manifest: Manifest) -> None:
 class BuildTrial:
     """A ``risk_choice.Trial`` on the points of a build.
 
-    It quantises a point once, when the point is first tested, and that same program is exported. ``legacy`` and
-    ``quality``: as in the build's ``Front``, which calls the latter ``measure``. ``terms``: that the points are tested
-    for, which say what is wrong and which parts are counted; None: another class, and no parts.
+    It quantises a point once, when the point is first tested, and that same program is exported. ``terms``: that the
+    points are tested for, which say what is wrong and which parts are counted; None: another class, and no parts.
     """
 
-    build: Path
+    build: Build
     held_out: HeldOut
     min_agreement: float
-    legacy: str = ""
-    quality: Quality = ACCURACY
     terms: RiskTerms | None = None
     scored: Callable[[IntegerPoint], IntegerPoint] | None = None
     _integers: dict[str, IntegerPoint] = field(default_factory=dict)
@@ -158,13 +154,13 @@ class BuildTrial:
 
     def can_forward(self, point: Point) -> bool:
         """Whether any path of the point's program forwards to the cloud."""
-        return any(isinstance(node, Forward) for node in read_draft(self.build, point, self.legacy)[0].nodes)
+        return any(isinstance(node, Forward) for node in self.build.draft(point)[0].nodes)
 
     def integers(self, point: Point) -> IntegerPoint:
         """The point quantised, as it will be exported."""
         assert point.program is not None
         if point.program not in self._integers:
-            made = make_integers(self.build, point, self.min_agreement, self.legacy, self.quality)
+            made = self.build.integers(point, self.min_agreement)
             self._integers[point.program] = made if self.scored is None else self.scored(made)
         return self._integers[point.program]
 

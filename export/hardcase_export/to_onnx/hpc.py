@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The HPC as an ONNX file: converted, and compared with the estimator before the file is written.
+"""The HPC as an ONNX file: converted, and compared with the estimator before anything is written.
 
 ``from_sklearn.convert_hpc`` builds the file; this module checks the estimator and compares the two on test rows.
 """
@@ -22,7 +22,7 @@ from .from_sklearn import REMEDY, convert_hpc, name_of
 from .least_cost import answer_least_cost
 from .replay_rows import as_held, check_rows, feed, punch, runner
 
-__all__ = ["MAX_APART", "export_hpc", "is_hpc_head"]
+__all__ = ["MAX_APART", "export_hpc", "is_hpc_head", "make_hpc_file"]
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +37,20 @@ def export_hpc(
     path: str | Path,
     targets: NDArray[np.float64] | None = None,
 ) -> dict[str, Any]:
-    """Convert a fitted classifier, replay it on the test rows with and without missing values, and write the file.
+    """Write f0 to a path, whole or not at all; its description, and all else, as for ``make_hpc_file``."""
+    data, description = make_hpc_file(estimator, X_test, n_classes, dtypes, targets)
+    write_whole(path, data)
+    return description
+
+
+def make_hpc_file(
+    estimator: Any,
+    X_test: NDArray[np.float64],
+    n_classes: int,
+    dtypes: Sequence[str],
+    targets: NDArray[np.float64] | None = None,
+) -> tuple[bytes, dict[str, Any]]:
+    """Convert a fitted classifier, and replay it on the test rows with and without missing values.
 
     Parameters
     ----------
@@ -46,15 +59,14 @@ def export_hpc(
     X_test : (n, n_features) float64, NaN = missing
     n_classes : int
     dtypes : "i32", "f32" or "f64" per feature
-    path : where the ONNX file goes; it is written whole or not at all
     targets : (n_classes, n_classes) what each answer is worth to a case of each class (``least_cost``); None: the
         likeliest class is the answer
 
     Returns
     -------
-    dict
-        ``sha256``, ``bytes``, ``rows``, ``apart`` and ``apart_missing`` (labels that differ), ``probability_gap``
-        (largest difference of a probability, both replays).
+    bytes, dict
+        The file; and ``sha256``, ``bytes``, ``rows``, ``apart`` and ``apart_missing`` (labels that differ),
+        ``probability_gap`` (largest difference of a probability, both replays).
 
     Raises
     ------
@@ -70,8 +82,7 @@ def export_hpc(
     if max(gap, gap_missing) > 0.05:
         logger.warning("the HPC's probabilities differ from scikit-learn's by up to %.3f", max(gap, gap_missing))
     data = data if targets is None else answer_least_cost(data, targets)
-    write_whole(path, data)
-    return {
+    return data, {
         "sha256": hashlib.sha256(data).hexdigest(),
         "bytes": len(data),
         "rows": len(held),

@@ -20,6 +20,7 @@ from hardcase_edge.bundle.load import Loaded, load_bundle
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.cost import to_unit
 from hardcase_export.bundle import NoPricesError, export_bundle
+from hardcase_export.integers.point import Build
 from hardcase_export.picking.risk_choice import RiskTerms, terms_in
 from hardcase_train.data.table import Labels, Table
 from hardcase_train.settings.config import Config, SensorConfig
@@ -124,16 +125,16 @@ def train(
     path = args.out / "rows.csv"
     table = _table(old, found, config, path)
     where = {"dask": args.dask, "jobs": args.jobs, "time_limit": args.time_limit, "quiet": True}
-    front = build(config.but(file=path), methods, args.out / "build", table=table, **where)[1]
+    _, front, made = build(config.but(file=path), methods, args.out / "build", table=table, **where)
     if args.hpc is not None and front["hpc"]["sha256"] != _digest(args.hpc):
         raise InputError(f"{args.hpc} cannot be kept as f0 byte by byte; name the hpc.onnx of a build")
-    lines, digest = _export(args, old)
+    lines, digest = _export(args, old, made)
     _check_place(old, args.out / "model.hcb")
     write_whole(args.out / NOTE, json.dumps({"inputs": inputs, "bundle": digest, "lines": lines}).encode())
     return lines
 
 
-def _export(args: argparse.Namespace, old: Loaded) -> tuple[list[str], str]:
+def _export(args: argparse.Namespace, old: Loaded, build: Build) -> tuple[list[str], str]:
     """Write the bundle with what the old one has, and say what it lacks of it; and its SHA-256."""
     has_prices = old.manifest.prices is not None
     own = terms_of(args)
@@ -147,7 +148,7 @@ def _export(args: argparse.Namespace, old: Loaded) -> tuple[list[str], str]:
         "monitors": args.monitors or old.manifest.monitors is not None,
         "atypical": _share_of_atypical(old) if args.atypical is None else args.atypical,
     }  # fmt: skip
-    build, out, lines = args.out / "build", args.out / "model.hcb", list[str]()
+    out, lines = args.out / "model.hcb", list[str]()
     try:
         exported = export_bundle(build, out, prices=args.prices or has_prices, **what)
     except NoPricesError:

@@ -26,10 +26,9 @@ from hardcase_edge.session.session import CLOUD, LOCAL, Decision, Machine
 from hardcase_edge.stream.coin import GRID
 from hardcase_export.bundle import export_bundle
 from hardcase_export.checked import Exported
-from hardcase_export.drafts.front import read_front
 from hardcase_export.drafts.rows import read_rows
 from hardcase_export.integers.decide import decisions, readings_of
-from hardcase_export.integers.point import make_integers
+from hardcase_export.integers.point import Build
 from hardcase_export.picking.atypical import NoScoreError, Scored, with_atypical
 from tests.helpers.export.builds import MANIFEST, make_build, save_rows
 
@@ -273,11 +272,11 @@ def test_a_mix_meets_its_mean_with_the_score_of_the_part_that_decides(mixed, bui
     exported, loaded = mixed
     assert exported.mix is not None
     assert exported.valid.after.cost == pytest.approx(30, rel=1e-4)
-    front, X = read_front(build / "front.json"), read_rows(build / "test.npz", MANIFEST).X
-    score = Scored(build, SHARE, front.measure, forwards=True)
+    trained, X = Build(build), read_rows(build / "test.npz", MANIFEST).X
+    score = Scored(trained, SHARE, forwards=True)
     found = []
     for draw, point in ((0, exported.mix.dear), (GRID - 1, exported.mix.cheap)):
-        alone = score(make_integers(build, point, 0.9, front.legacy, front.measure))
+        alone = score(trained.integers(point, 0.9))
         assert alone.on_valid.after.cost == pytest.approx(point.valid.cost)
         program = alone.quantised.program
         as_part = replace(loaded, manifest=replace(loaded.manifest, atypical=alone.atypical))

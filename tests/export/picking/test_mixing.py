@@ -26,7 +26,7 @@ from hardcase_export.bundle import export_bundle
 from hardcase_export.drafts.front import Front, Point, read_front
 from hardcase_export.drafts.rows import read_rows
 from hardcase_export.integers.decide import decisions, figures
-from hardcase_export.integers.point import AgreementError, make_integers
+from hardcase_export.integers.point import AgreementError, Build
 from hardcase_export.picking.mixing import NoMixError, mix_integers, mix_programs, mixed_point
 from tests.helpers.export.builds import MANIFEST, cascade_draft, make_build, static_draft
 from tests.helpers.export.value_build import make_value_build
@@ -119,7 +119,8 @@ def test_programs_over_other_sensors_are_not_mixed() -> None:
 def test_the_mixed_bundle_is_each_of_its_points_and_its_figures_are_theirs_weighted(kind, build, tmp_path) -> None:
     if kind == "values":
         build = make_value_build(tmp_path / "values")
-    front = read_front(build / "front.json")
+    trained = Build(build)
+    front = trained.front
     costs = sorted(p.valid.cost for p in front.points if p.program is not None)
     budget = (costs[0] + costs[-1]) / 2
     done = export_bundle(build, tmp_path / "m.hcb", budget=budget)
@@ -135,7 +136,7 @@ def test_the_mixed_bundle_is_each_of_its_points_and_its_figures_are_theirs_weigh
     assert np.isnan(rows.X[:, coin.feature]).all()
     measured = {}
     for draw, one in ((0, done.mix.dear), (GRID - 1, done.mix.cheap), (np.nan, done.mix.cheap)):
-        alone = make_integers(build, one, 0.9, front.legacy, front.measure)
+        alone = trained.integers(one, 0.9)
         X = rows.X.copy()
         X[:, coin.feature] = draw
         mixed = decisions(program, X, rows.hpc, rows.confidence, steps=steps)
@@ -155,7 +156,7 @@ def test_the_mixed_bundle_is_each_of_its_points_and_its_figures_are_theirs_weigh
 def test_what_is_answered_alone_is_counted_as_the_rows_draws_have_it(build) -> None:
     points = points_of(build)
     mix = Mix(points["near"], points["cascade"], GRID // 3)
-    both = mix_integers(mix, *(make_integers(build, p, 0.9, "") for p in (mix.cheap, mix.dear)))
+    both = mix_integers(mix, *(Build(build).integers(p, 0.9) for p in (mix.cheap, mix.dear)))
     program, valid = both.quantised.program, both.valid
     made = decisions(program, valid.X, valid.hpc, valid.confidence)
     local = {k: (d.result, d.trace[-1]) for k, d in enumerate(made) if d.route == "local"}
@@ -212,24 +213,25 @@ def test_one_point_where_two_would_not_do(flags, reason, build, tmp_path, capsys
     assert "coin" not in load_bundle(tmp_path / "m.hcb").manifest.sensors
 
 
-def test_a_measure_that_is_no_mean_and_a_limit_on_bytes_mix_nothing(build, tmp_path, monkeypatch) -> None:
+def test_a_measure_that_is_no_mean_and_a_limit_on_bytes_mix_nothing(build) -> None:
     front = read_front(build / "front.json")
     for change, reason in (
         ({"measure": Quality("f1", "F1 of busy", 1)}, "F1 of busy is no mean over decisions"),
         ({"limits": {"max_bytes": 9_000.0}}, "training had a limit on bytes"),
     ):
-        monkeypatch.setattr("hardcase_export.bundle.read_front", lambda path, more=change: replace(front, **more))
-        done = export_bundle(build, None, budget=30)
+        done = export_bundle(Build(build, replace(front, **change)), None, budget=30)
         assert (done.mix, reason in done.single) == (None, True)
 
 
 def test_a_point_whose_integers_disagree_is_passed_over(build, monkeypatch) -> None:
-    def refused(folder, point, *rest):
+    integers = Build.integers
+
+    def refused(self, point, min_agreement):
         if point.method == "cascade":
             raise AgreementError("99.90% must agree")
-        return make_integers(folder, point, *rest)
+        return integers(self, point, min_agreement)
 
-    monkeypatch.setattr("hardcase_export.picking.agreeing.make_integers", refused)
+    monkeypatch.setattr(Build, "integers", refused)
     done = export_bundle(build, None, budget=30)
     assert (done.passed_over, done.mix, done.point.method) == (1, None, "near")
     assert "no other one is better" in done.single
