@@ -3,9 +3,10 @@
 
 Rooms, from the lowest floor up; a room imports only rooms below it:
 
+- ``zig``: the compiler for other machines
 - ``drafts``: the Pareto front of a training run, and labelled rows with f0's answers
 - ``sources``: models trained elsewhere, read into plain numbers
-- ``to_c``: a bundle as C99 for microcontrollers
+- ``to_c``, ``to_js``: a bundle as C99 for microcontrollers, and as an npm package
 - ``publish``, ``summary``: sign and write a bundle; describe one
 - ``integers``: quantisation of a draft, calibration of its thresholds, parity with the draft, golden cases
 - ``importing``: a source model as columns and scorers of a program, compared with its source

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The targets of this distribution: parts of a policy as ONNX and TFLite, and C sources for microcontrollers."""
+"""The targets of this distribution: parts of a policy as ONNX and TFLite, and all of it in C and JavaScript."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .runtimes import Models
     from .to_c.folder import ExportedC
 
-__all__ = ["BUNDLE", "ONNX", "TFLITE", "C"]
+__all__ = ["BUNDLE", "JS", "ONNX", "TFLITE", "C"]
 
 BUNDLE = "model.hcb"  # in a folder of C sources
 
@@ -91,6 +91,15 @@ def _edited(out: Path) -> dict[str, bytes]:
     return {name: data for name, data in found.items() if data != written[name].encode("utf-8")}
 
 
+def _js(source: Source, folder: Path, switches: frozenset[str]) -> Output:
+    from .to_js.folder import js_files
+
+    files = js_files(source.loaded)
+    size = len(files["hardcase.wasm"])
+    values = {"folder": str(folder), "wasm": size, "sha256": source.loaded.bundle.sha256}
+    return Output(files, values, [f"{folder}: an npm package, its kernel of {size} bytes; npm install {folder}"])
+
+
 def _c_values(out: Path, sources: ExportedC) -> dict[str, Any]:
     sizes = {
         s.core: {
@@ -144,4 +153,11 @@ C = Target(
     mixes=True,
     maturity="proven",
     against="it ran on emulated boards and on x86, on no microcontroller",
+)
+JS = Target(
+    "folder to write as an npm package: the kernel as WebAssembly, its wrapper with types, and the policy",
+    _js,
+    "npm package",
+    of_bundle=True,
+    against="it asks for sensors and replies; timers, MQTT and stores are the user's",
 )

@@ -1,17 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The C kernel for other processors: compiled by Zig's C compiler for a stated glibc, and looked at before it is used.
 
-``ziglang`` comes from the package index and brings the headers and stubs of every target. The limited API makes one
-file serve every Python from 3.11 on. What the file needs is read from its own symbol versions, not assumed.
+The limited API makes one file serve every Python from 3.11 on. What the file needs is read from its own symbol
+versions, not assumed.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import struct
-import subprocess
-import sys
 import sysconfig
 import tempfile
 from pathlib import Path
@@ -19,11 +16,11 @@ from typing import NamedTuple
 
 from hardcase_edge.errors import InputError
 from hardcase_edge.kernel.sources import EXTENSION, FLAGS, FOLDER
+from hardcase_export.zig import compile_c
 
-__all__ = ["GLIBC", "PROCESSORS", "Processor", "can_compile", "check_kernel", "compile_kernel"]
+__all__ = ["GLIBC", "PROCESSORS", "Processor", "check_kernel", "compile_kernel"]
 
 GLIBC = (2, 17)  # of 2012: older than every Debian with Python 3.11
-COMPILE_S = 300  # Zig builds parts of its own runtime library the first time
 SHARED = ["-g0", "-s", "-shared", "-fPIC"]
 # What Python.h wants to know, from the compiler instead of from the machine that Python was built on.
 PYCONFIG = """\
@@ -63,11 +60,6 @@ PROCESSORS = {
 }
 
 
-def can_compile() -> bool:
-    """Whether Zig is installed."""
-    return importlib.util.find_spec("ziglang") is not None
-
-
 def compile_kernel(name: str) -> bytes:
     """The kernel for one of ``PROCESSORS``, as a shared object.
 
@@ -76,8 +68,6 @@ def compile_kernel(name: str) -> bytes:
     InputError
         Zig or Python's headers are missing, the kernel does not compile, or it needs a newer glibc.
     """
-    if not can_compile():
-        raise InputError("a kernel for another processor needs Zig's C compiler: pip install ziglang")
     headers = Path(sysconfig.get_paths()["include"])
     if not (headers / "Python.h").exists():
         raise InputError(f"a kernel needs Python's headers, and {headers} has none: apt install python3-dev")
@@ -90,14 +80,10 @@ def compile_kernel(name: str) -> bytes:
                 (own / header.name).symlink_to(header)
         (own / "pyconfig.h").write_text(PYCONFIG)
         target = f"{processor.zig}.{GLIBC[0]}.{GLIBC[1]}"
-        command = [sys.executable, "-m", "ziglang", "cc", "-target", target, *processor.flags, *FLAGS, *SHARED]
-        command += [f"-I{own}", f"-I{FOLDER}", *[str(FOLDER / unit) for unit in EXTENSION], "-lc", "-o", str(out)]
-        try:
-            process = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_S, check=False)
-        except subprocess.TimeoutExpired as error:
-            raise InputError(f"the kernel for {name} was not compiled within {COMPILE_S} s; try again") from error
-        if process.returncode != 0:
-            raise InputError(f"the kernel does not compile for {name}: {' '.join(process.stderr.split())[:300]}")
+        flags = ["-target", target, *processor.flags, *FLAGS, *SHARED, f"-I{own}", f"-I{FOLDER}"]
+        compile_c(
+            f"the kernel for {name}", [*flags, *(str(FOLDER / unit) for unit in EXTENSION), "-lc", "-o", str(out)]
+        )
         data = out.read_bytes()
     check_kernel(data, name)
     return data

@@ -21,10 +21,11 @@ import hardcase_edge
 from hardcase_edge.errors import InputError
 from hardcase_edge.fleet.card.places import STORE
 from hardcase_edge.fleet.identity.folder import Identities
+from hardcase_export.zig import can_compile
 
 from .contents import Card, check_device, identity_files, make_card, parsed_arguments, what_it_lacks
 from .devices import check_card, check_image
-from .kernels import PROCESSORS, can_compile, compile_kernel
+from .kernels import PROCESSORS, compile_kernel
 from .partition import flash_partition, verify_partition
 from .remote import flash_host, host_of, verify_host
 from .rootfs import flash_root, is_root, processor_of, verify_root

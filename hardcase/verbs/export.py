@@ -32,6 +32,7 @@ hardcase export build --max-loss 0.01 --out model.hcb               # the cheape
 hardcase export build --budget 400 --key fleet.key --out model.hcb  # the best for a mean cost, signed
 hardcase export build --risk 0.02 --out model.hcb                   # with a promise about its errors
 hardcase export build --c firmware                                  # C for a microcontroller
+hardcase export build --js policy                                   # JavaScript, an npm package
 hardcase export --model model.onnx --out model.hcb                  # a model of your own"""
 TERMS = (
     "f0: the large model in the cloud; point: a trained policy with its figures; bundle: one verified file for "
@@ -46,7 +47,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "build",
         metavar="BUILD",
         nargs="?",
-        help="the folder that hardcase train wrote; with --c, a bundle is also accepted",
+        help="the folder that hardcase train wrote; with --c or --js, a bundle is also accepted",
     )
     group = parser.add_argument_group("which point (one of them)")
     wish = add_wish(group)
@@ -217,7 +218,7 @@ def _given(args: argparse.Namespace, wished: Wished) -> Source:
     is_wished = any(getattr(args, key) is not None for key in ("max_loss", "budget", "hard_budget", "risk", "out"))
     if is_wished or wished.of_build_only or not wished.targets:
         flags = [f"--{flag}" for name, t in targets().items() if t.of_bundle for flag in (name, *t.switches)]
-        raise InputError(f"{args.build} is a bundle; only {' and '.join(flags)} apply")
+        raise InputError(f"{args.build} is a bundle; only {', '.join(flags[:-1])} and {flags[-1]} apply")
     data = read_bounded(args.build, MAX_BUNDLE_BYTES, "bundle", remedy="name a bundle that hardcase export wrote")
     path = signature_path(Path(args.build))
     most = MAX_SIGNATURES * SIGNATURE_BYTES

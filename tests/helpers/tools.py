@@ -26,6 +26,7 @@ PACKAGES = {
     "qemu-arm": "qemu-user",
     "qemu-system-arm": "qemu-system-arm",
     "chromium": "chromium",
+    "node": "nodejs",
     "mkfs.vfat": "dosfstools",
     "fsck.vfat": "dosfstools",
     "mcopy": "mtools",

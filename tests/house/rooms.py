@@ -42,7 +42,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("sweep", "regressor"),
     ),
     "hardcase_export": (
-        ("drafts", "sources", "publish", "summary", "to_c"), ("integers", "importing"),
+        ("drafts", "sources", "publish", "summary", "to_c", "zig"), ("to_js", "integers", "importing"),
         ("scorers",), ("picking",), ("targets",), ("checked", "to_onnx", "to_tflite"), ("joint",),
         ("bundle", "runtimes", "foreign_model"), ("own_targets",),
     ),

@@ -14,6 +14,7 @@ import pytest
 from hardcase.flashing import kernels, wheels
 from hardcase_edge.errors import InputError
 from hardcase_edge.kernel.sources import FOLDER
+from hardcase_export.zig import can_compile
 from tests.golden.make_golden import GOLDEN
 from tests.helpers.edge.machines import python_of
 
@@ -55,7 +56,7 @@ def test_a_wheel_as_installed_passes_its_golden_cases(
     processor: str, machine: str, debian: str, pure: Path, tmp_path: Path
 ) -> None:
     python = python_of(debian) if debian else [sys.executable, "-B"]
-    if not kernels.can_compile():
+    if not can_compile():
         pytest.skip("ziglang: pip install ziglang")
     kernel = kernels.compile_kernel(processor)
     assert (b"arm1176jzf-s" in kernel) == (processor == "armv6")  # the oldest Pi's, not that of Debian's compiler

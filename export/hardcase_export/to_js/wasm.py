@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kernel as WebAssembly: the C files as they are, compiled by Zig without a library, so that it imports nothing."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from hardcase_edge.kernel.sources import FOLDER
+
+from ..zig import compile_c
+
+__all__ = ["EXPORTS", "wasm_kernel"]
+
+EXPORTS = (
+    "check", "dead", "elapsed", "feed_at", "has_failed", "largest_item", "move", "next", "no_reply", "readings_bytes",
+    "reply", "request", "request_bytes", "resend", "session_bytes", "start", "start_cost", "visited", "wanted_next",
+    "was_bought", "was_unpaid",
+)  # fmt: skip
+FLAGS = ("-target", "wasm32-freestanding", "-mbulk-memory", "-std=c99", "-O2", "-g0", "-nostdlib")
+LINKED = ("-Wl,--no-entry", "-Wl,--strip-all", "-Wl,--export=__heap_base", "-Wl,-z,stack-size=65536")
+STRING_H = """\
+#include <stddef.h>
+#define memcpy __builtin_memcpy
+#define memset __builtin_memset
+static inline int memcmp(const void *a, const void *b, size_t n)
+{
+    const unsigned char *x = a, *y = b;
+    for (; n > 0; n--, x++, y++)
+        if (*x != *y) return *x < *y ? -1 : 1;
+    return 0;
+}
+"""  # what the kernel uses of it; the first two are instructions of WebAssembly
+
+
+@cache
+def wasm_kernel() -> bytes:
+    """The module, the same bytes each time.
+
+    Raises
+    ------
+    InputError
+        Zig is missing, or does not compile it.
+    """
+    with TemporaryDirectory() as folder:
+        (Path(folder) / "string.h").write_text(STRING_H, encoding="ascii")
+        out = Path(folder) / "hardcase.wasm"
+        exports = [f"-Wl,--export=hc_{name}" for name in EXPORTS]
+        sources = [f"-I{folder}", f"-I{FOLDER}", str(FOLDER / "hardcase.c")]
+        compile_c("the kernel as WebAssembly", [*FLAGS, *LINKED, *exports, *sources, "-o", str(out)])
+        return out.read_bytes()

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decisions for ``tests/export/to_js/replay.mjs``: programs as images, worlds, and what must come of them.
+
+A line is a program. Whole numbers that a double may not hold are texts.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+import struct
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from hardcase_edge.kernel.image import make_image
+from hardcase_edge.kernel.machine import EVALUATORS, open_machine
+from hardcase_edge.program.definition import Program
+from hardcase_edge.program.readings import DTYPES
+from tests.helpers.edge.kernel_cases import programs
+from tests.helpers.edge.oracle import Case
+from tests.helpers.edge.worlds import play
+
+__all__ = ["write_js_cases"]
+
+STRANGE = (
+    0.5,
+    -0.0,
+    0.1,
+    1e308,
+    -3.5e38,
+    2.0**31,
+    -(2.0**31),
+    5e-324,
+    16777217.0,
+)  # also for types that cannot hold them
+
+
+def write_js_cases(path: Path, count: int) -> int:
+    """The golden program, stacks that share trees and so many random programs; returns the number of decisions."""
+    n = 0
+    with path.open("w", encoding="ascii") as file:
+        for k, (p, cases) in enumerate(programs(count)):
+            rng = random.Random(k)
+            odd = [replace(c, readings=_strange(rng, c.readings)) for c in cases]
+            entries = [_case(p, case) for case in (*cases, *odd)]
+            image = base64.b64encode(make_image(p)).decode()
+            types = [[p.features[f].dtype for f in s.features] for s in p.sensors]
+            file.write(json.dumps({"image": image, "types": types, "cases": entries}, allow_nan=False) + "\n")
+            n += len(entries)
+    return n
+
+
+def _strange(rng: random.Random, readings: Any) -> list[Any]:
+    return [rng.choice(STRANGE) if rng.random() < 0.3 else x for x in readings]
+
+
+def _case(p: Program, case: Case) -> dict[str, Any]:
+    """A world, and the decision and the request of Python, which C must have made, too."""
+    (d, asked), other = (play(open_machine(p, name), p, case) for name in EVALUATORS)
+    assert (d, asked) == other
+    options = {"budget": None if case.budget is None else str(case.budget), "itemSize": case.size, "cloud": case.cloud}
+    return {
+        "options": {**options, "dead": sorted(case.dead)},
+        "readings": [None if s in case.failing else [case.readings[f] for f in sensor.features]
+                     for s, sensor in enumerate(p.sensors)],
+        "reply": case.reply and [str(case.reply[0]), case.reply[1]],
+        "request": None if asked is None else _request(p, asked),
+        "expected": {
+            "result": str(d.result), "confidence": d.confidence, "route": d.route, "cost": str(d.cost),
+            "sensors": d.sensors, "failed": d.failed, "unpaid": d.unpaid, "trace": d.trace,
+        },
+    }  # fmt: skip
+
+
+def _request(p: Program, readings: list[Any]) -> str:
+    types = [DTYPES[p.features[f].dtype] for f in p.uplink.features]
+    values = [t.missing if x is None else x for x, t in zip(readings, types, strict=True)]
+    return struct.pack("<" + "".join(t.code for t in types), *values).hex()
