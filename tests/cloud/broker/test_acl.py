@@ -23,7 +23,7 @@ from hardcase_edge.link.address import parse_address
 from hardcase_edge.link.connection import Connection, ConnectionConfig, Message
 from hardcase_edge.link.wire import OK, reply_topic, request_topic, unpack_reply
 
-from ...helpers.attack.trespass import trespass
+from ...helpers.attack.trespass import TOPICS, USERS, WILLS, crossing, take_over
 from ...helpers.cloud.guarded import guarded_mosquitto
 from ...helpers.cloud.raw_mqtt import Raw, connect
 from ...helpers.cloud.requests import N_CLASSES, ask, write_model
@@ -31,20 +31,25 @@ from ...helpers.cloud.requests import N_CLASSES, ask, write_model
 # ---------------------------------------------------------------- the real broker
 
 
-def test_no_device_reads_or_writes_a_topic_of_another_or_takes_its_name(tmp_path):
-    topics, names = trespass(tmp_path, 5, 10)
-    assert (topics.inputs, topics.wrong) == (5 * 2 * (4 * 3 + 1) + 5 * 3, 0)
-    assert (names.inputs, names.wrong) == (10, 0)
+def test_no_device_reads_or_writes_a_topic_of_another(tmp_path):
+    (topics,) = crossing([f"pi-{k}" for k in range(5)])(0, 1)
+    n_users = 5 + len(USERS) + 1
+    assert (topics.inputs, topics.crashes, topics.wrong) == (n_users * 2 * 5 * len(TOPICS) + 5 * len(WILLS), 0, 0)
 
 
-def test_the_attack_finds_what_open_rules_deliver(tmp_path, monkeypatch):
+def test_no_device_takes_the_name_of_another(tmp_path):
+    (names,) = take_over(5)(60, 0, n=10)
+    assert (names.inputs, names.crashes, names.wrong) == (10, 0, 0)
+
+
+def test_the_attack_finds_what_open_rules_deliver(monkeypatch):
     monkeypatch.setattr(acl, "rules_for", lambda *_, **__: "pattern readwrite #\n")
-    assert trespass(tmp_path, 2, 0)[0].wrong > 0
+    assert crossing(["pi-0", "pi-1"])(0, 0)[0].wrong > 0
 
 
-def test_the_attack_finds_names_that_can_be_taken(tmp_path, monkeypatch):
+def test_the_attack_finds_names_that_can_be_taken(monkeypatch):
     monkeypatch.setattr(acl, "CONF_TEXT", acl.CONF_TEXT.replace("use_username_as_clientid true\n", ""))
-    assert trespass(tmp_path, 2, 4)[1].wrong == 4
+    assert take_over(2)(60, 0, n=4)[0].wrong == 4
 
 
 def test_a_password_opens_the_listener_of_its_role_only(tmp_path):

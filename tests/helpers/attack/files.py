@@ -15,7 +15,6 @@ import os
 import random
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Generator
@@ -25,13 +24,12 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from tests.helpers.attack.outcome import Attack, Outcome
+from tests.helpers.attack.outcome import Attack, Outcome, apart
 from tests.helpers.places import ROOT
 
 SHIM = ROOT / "tests" / "helpers" / "crash_shim.c"
 KILL, TORN, POWER = range(3)
 STATUS = 99  # of a process that was ended on purpose
-TIMEOUT_S = 120  # beyond the seconds that were asked for
 CHAIN = 4  # crashes that follow each other, at most
 
 
@@ -69,14 +67,7 @@ def _run(which: str, seconds: float, seed: int) -> list[Outcome]:
         shim = Path(folder) / "shim.so"
         build = ["cc", "-O1", "-shared", "-fPIC", "-o", str(shim), str(SHIM), "-ldl"]
         subprocess.run(build, check=True, capture_output=True, timeout=60)
-        ended = subprocess.run(
-            [sys.executable, "-m", "tests.helpers.attack.files", which, str(seconds), str(seed), folder],
-            env={**os.environ, "LD_PRELOAD": str(shim)}, cwd=ROOT, capture_output=True, text=True, check=False,
-            timeout=seconds + TIMEOUT_S,
-        )  # fmt: skip
-    if ended.returncode != 0:
-        raise RuntimeError(f"the attack on files did not end: {ended.stderr[-2000:]}")
-    return [Outcome(**row) for row in json.loads(ended.stdout.splitlines()[-1])]
+        return apart(main, seconds, seed, which, folder, LD_PRELOAD=str(shim))
 
 
 # ---------------------------------------------------------------- the routines
@@ -338,17 +329,13 @@ class Crashes:
 WORK: str | None = None  # where folders are made
 
 
-def main(which: str, seconds: float, seed: int, work: str) -> None:
+def main(seconds: str, seed: str, which: str, work: str) -> None:
     """The attack in this process, which has the shim; prints the outcomes as JSON."""
     global WORK
     WORK = work
     every = [Crashes(routine) for routine in (sound if which == "sound" else unsound)()]
+    part = float(seconds) / len(every)
     attacks = (
-        Attack(one.routine.name, partial(one.cases, seconds / len(every)), one.chain, is_timed=False, least=inf)
-        for one in every
+        Attack(one.routine.name, partial(one.cases, part), one.chain, is_timed=False, least=inf) for one in every
     )
-    print(json.dumps([asdict(row) for attack in attacks for row in attack(0, seed)]))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], float(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
+    print(json.dumps([asdict(row) for attack in attacks for row in attack(0, int(seed))]))

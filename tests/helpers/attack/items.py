@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import shutil
 import subprocess
@@ -20,7 +19,7 @@ from typing import Any
 
 from hardcase_edge.kernel.sources import EXTENSION, FOLDER
 
-from .outcome import Attack, Outcome
+from .outcome import Attack, Outcome, apart
 
 __all__ = ["attack", "hostile_calls"]
 
@@ -38,16 +37,12 @@ def attack(seconds: float, seed: int) -> list[Outcome]:
         include = sysconfig.get_paths()["include"]
         units = [FOLDER / unit for unit in EXTENSION]
         subprocess.run(["gcc", *FLAGS, f"-I{include}", f"-I{FOLDER}", *units, "-o", module], check=True)
-        run = subprocess.run(
-            [sys.executable, "-c", "import sys; from tests.helpers.attack.items import inside; inside(*sys.argv[1:])",
-             str(module), str(seconds), str(seed)],
-            env={**os.environ, "LD_PRELOAD": library, "ASAN_OPTIONS": "detect_leaks=0", "PYTHONMALLOC": "malloc"},
-            cwd=Path(__file__).parents[3], capture_output=True, text=True, check=False,
-        )  # fmt: skip
-    if run.returncode:
-        print(run.stderr[-2000:], file=sys.stderr)
-        return [Outcome(hostile_calls.name, 1, 1, 0)]
-    return [Outcome(**row) for row in json.loads(run.stdout)]
+        libraries = {"LD_PRELOAD": library, "ASAN_OPTIONS": "detect_leaks=0", "PYTHONMALLOC": "malloc"}
+        try:
+            return apart(inside, seconds, seed, module, **libraries)
+        except subprocess.CalledProcessError as error:
+            print(error.stderr[-2000:], file=sys.stderr)
+            return [Outcome(hostile_calls.name, 1, 1, 0)]
 
 
 def _library() -> str | None:
@@ -61,7 +56,7 @@ def _library() -> str | None:
     return ":".join(found) if all(Path(path).is_absolute() for path in found) else None
 
 
-def inside(module: str, seconds: str, seed: str) -> None:
+def inside(seconds: str, seed: str, module: str) -> None:
     """Run in the process that has the sanitized extension; prints the outcomes as JSON."""
     import importlib.util
 

@@ -3,16 +3,21 @@
 
 from __future__ import annotations
 
+import json
+import os
 import random
+import subprocess
 import sys
 import time
 import traceback
 from collections.abc import Callable, Generator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-__all__ = ["Attack", "Outcome", "each", "forever", "mutated"]
+from tests.helpers.places import ROOT
+
+__all__ = ["Attack", "Outcome", "apart", "calls", "each", "forever", "mutated"]
 
 PIECES = (b"", b"-", b"85000", b"nan", b"1e308", b"e9", b"0x1", b"null", b"\0", b"\xff", b"\n", b"YES", b"t=", b"[",
           b"]", b",", b"9" * 20, b"9" * 600, b".", b"_")  # fmt: skip
@@ -93,6 +98,17 @@ class Attack:
         return list(rows.values())
 
 
+def calls(
+    name: str, make: Callable[[random.Random], Generator[Callable[[], Outcome], None, None]], least: float = 1
+) -> Attack:
+    """An attack whose cases are calls that count their own inputs."""
+
+    def counted(_: object, found: Outcome) -> Outcome:
+        return replace(found, inputs=found.inputs - 1)  # the case has been counted
+
+    return Attack(name, make, lambda call: call(), counted, is_timed=False, least=least)
+
+
 def mutated(rng: random.Random, data: bytes) -> bytes:
     """These bytes as they are, or with some of them flipped, cut out, cut off or replaced."""
     changed, chance = bytearray(data), rng.random
@@ -111,6 +127,22 @@ def mutated(rng: random.Random, data: bytes) -> bytes:
 def each(*attacks: Callable[[float, int], list[Outcome]]) -> Callable[[float, int], list[Outcome]]:
     """Several attacks, each for its share of the time."""
     return lambda seconds, seed: [row for attack in attacks for row in attack(seconds / len(attacks), seed)]
+
+
+def apart(function: Callable[..., None], *words: object, **environment: str) -> list[Outcome]:
+    """What a function prints in a process of its own, which gets these words and what it must have loaded first.
+
+    Raises
+    ------
+    subprocess.CalledProcessError
+        It has died, or took two minutes longer than the first word's seconds.
+    """
+    code = f"import sys; from {function.__module__} import {function.__name__} as f; f(*sys.argv[1:])"
+    ended = subprocess.run(
+        [sys.executable, "-c", code, *map(str, words)], env={**os.environ, **environment}, cwd=ROOT, check=True,
+        capture_output=True, text=True, timeout=float(str(words[0])) + 120,
+    )  # fmt: skip
+    return [Outcome(**row) for row in json.loads(ended.stdout.splitlines()[-1])]
 
 
 def forever(draw: Callable[[random.Random], Any]) -> Callable[[random.Random], Generator[Any, None, None]]:
