@@ -4,6 +4,7 @@
 python -m benchmarks list                    each with what it shows and how long it took
 python -m benchmarks run NAME [--help ...]   measure, keep the results, write the page
 python -m benchmarks render NAME ...         write pages from kept results
+python -m benchmarks render NAME --all       print the page with every row that was measured
 python -m benchmarks claims [--check]        the table of claims in docs/benchmarks/README.md
 """
 
@@ -22,6 +23,9 @@ def main(words: list[str]) -> int:
             return 0
         case ["run", name, *more]:
             return runner.run(name, more)
+        case ["render", name, "--all"]:
+            print(runner.whole(name))
+            return 0
         case ["render", _, *_]:
             return max(map(runner.render, words[1:]))
         case ["claims", *more] if more in ([], ["--check"]):

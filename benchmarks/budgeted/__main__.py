@@ -20,10 +20,10 @@ from benchmarks.budgeted.arena import METHODS, MethodError
 from benchmarks.budgeted.arena import run as run_method
 from benchmarks.budgeted.cases import CASES, HARD_CASES
 from benchmarks.budgeted.hard_page import beside
-from benchmarks.budgeted.page import LONG, page
+from benchmarks.budgeted.page import LONG, page, whole
 from benchmarks.pages import provenance, read
 
-__all__ = ["arguments", "page", "run"]
+__all__ = ["arguments", "page", "run", "whole"]
 
 NAMES = (*CASES, *speed.CASES)
 
