@@ -152,6 +152,11 @@ def page(results: dict[str, Any]) -> str:
     return write_page(results)
 
 
+def whole(results: dict[str, Any]) -> str:
+    """The page with all that was measured."""
+    return write_page(results, is_whole=True)
+
+
 def draw(results: dict[str, Any]) -> None:
     """The pictures of the page."""
     pictures(results)

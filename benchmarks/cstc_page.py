@@ -33,36 +33,40 @@ FIGURES = {
 }  # of Xu et al. (2014), whose figure 7 has two methods more, for classes; the last is figure 4 of Wang et al. (2015)
 
 
-def write_page(results: dict[str, Any]) -> str:
-    """The page's Markdown."""
+def write_page(results: dict[str, Any], is_whole: bool = False) -> str:
+    """The page's Markdown; ``is_whole``: also methods that were stopped, choices by one price, and crossed rows."""
     lines = [""]
     for data in BUDGETS:
         splits = sorted({int(k.split("/")[1]) for k in results if k.startswith(f"{data}/")})
         if splits:
-            lines += _section(results, data, len(splits))
+            lines += _section(results, data, len(splits), is_whole)
     return "\n".join([*lines, *cstc_figures.lines(), *quadrants.lines()]).rstrip() + "\n"
 
 
-def _section(results: dict[str, Any], data: str, n_splits: int) -> list[str]:
+def _section(results: dict[str, Any], data: str, n_splits: int, is_whole: bool) -> list[str]:
     budgets = BUDGETS[data]
     lines = [f"## {TITLES[data]}, {n_splits} split{'s'[: n_splits > 1]}", ""]
     lines += [
         "| method | " + " | ".join(f"<= {b:g}" for b in budgets) + " | CPU s |",
         "|---" * (len(budgets) + 2) + "|",
     ]
+    stopped = {n: len(r) for n in NAMES if (r := runs_of(results, data, n)) and len(r) < n_splits and not is_whole}
     for name in NAMES:
         runs = runs_of(results, data, name)
-        if runs:
+        if runs and name not in stopped:
             cells = [_cell(results, data, runs, budget) for budget in budgets]
             seconds = np.mean([run["seconds"] for run in runs.values()])
             lines.append(f"| {name} ({len(runs)}) | " + " | ".join(cells) + f" | {seconds:.0f} |")
-    lines += ["", *goals(results, data), "", *against(results, data), *_one_price(results, data)]
+    if stopped:
+        names = ", ".join(f"{name} ({n})" for name, n in stopped.items())
+        lines += ["", f"With fewer splits, and printed by `--all`: {names}."]
+    lines += ["", *goals(results, data), "", *against(results, data), *(_one_price(results, data) if is_whole else [])]
     pictures = [
         f"![Figure {k} of the paper, redrawn](cstc-figure-{k}.svg)".replace("4-graphs of the paper", OF_GRAPHS, 1)
         for k, (d, _) in FIGURES.items()
         if d == data
     ]
-    return [*lines, "", *pictures, "", *_crossed(results, data)]
+    return [*lines, "", *pictures, "", *_crossed(results, data, is_whole)]
 
 
 def _cell(results: dict[str, Any], data: str, runs: dict[int, Any], budget: float) -> str:
@@ -80,7 +84,7 @@ def _cell(results: dict[str, Any], data: str, runs: dict[int, Any], budget: floa
     return f"{text} ({np.mean(gaps):+.4f} ± {half:.4f})"
 
 
-def _crossed(results: dict[str, Any], data: str) -> list[str]:
+def _crossed(results: dict[str, Any], data: str, is_whole: bool) -> list[str]:
     """What is picked on all judged queries beside what validation queries alone pick, on the same splits."""
     rows, splits = [], set()
     gains: dict[float, list[float]] = {budget: [] for budget in BUDGETS[data]}
@@ -105,11 +109,17 @@ def _crossed(results: dict[str, Any], data: str) -> list[str]:
         "Of ranks, a query is one figure, so `hardcase train` judges validation queries alone only from 1,000 on "
         "([why](../decisions/judged-rows.md)); the tables above are chosen on 156 queries for each split.",
         "Here training queries are judged, too, each by copies that have not seen it: four times as many queries.",
+        *(_rows_crossed(data, splits, rows) if is_whole else []),
+        f"Mean gain of crossing over {len(rows)} methods: {', '.join(starmap(_gain, gains.items()))}.", "",
+    ]  # fmt: skip
+
+
+def _rows_crossed(data: str, splits: set[int], rows: list[str]) -> list[str]:
+    return [
         "In brackets is what validation queries alone pick on the same splits "
         f"({', '.join(map(str, sorted(splits)))}); all figures are of test rows.", "",
         "| method | " + " | ".join(f"<= {b:g}" for b in BUDGETS[data]) + " |", "|---" * (len(BUDGETS[data]) + 1) + "|",
         *rows, "",
-        f"Mean gain of crossing over these methods: {', '.join(starmap(_gain, gains.items()))}.", "",
     ]  # fmt: skip
 
 
