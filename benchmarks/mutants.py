@@ -7,6 +7,9 @@ how long they take: a mutant may take three times as long, and a minute.
 
 Compiled code is cached by the file that it was made from, and not by what that calls, so a mutant of a module with
 compiled functions has an empty cache. ``docs/decisions/mutants.md`` says why no library does this.
+
+A list that is not finished in its minutes goes on where it was: a verdict that is kept is not asked for again, as long
+as the sources, and so the list that its seed draws, are the same.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from copy import copy
@@ -34,8 +37,9 @@ from queue import SimpleQueue
 from typing import Any
 from xml.etree import ElementTree
 
-from benchmarks.pages import ROOT
+from benchmarks.pages import ROOT, markdown
 
+VERDICTS = ("killed", "lived", "timed out", "not run")
 LEFT_OUT = (".git", ".venv", "build", ".hypothesis", "*_cache", "*.egg-info")
 DISTRIBUTIONS = ("train", "edge_runtime", "export", "cloud_stub", ".")
 SLOWER, GRACE_S, COMPILING_S = 3, 60, 300
@@ -256,33 +260,53 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--{name}", type=int, default=default)
 
 
-def run(args: Any) -> None:
-    """Draw, run, and say what lived."""
+def run(args: Any) -> dict[str, dict[str, str]]:
+    """Draw, run, and say what lived; by list, the verdict of each of its mutants."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    target = CORE if args.core else LEARNERS
+    target, kept = CORE if args.core else LEARNERS, args.known()
     began, mutants = time.monotonic(), drawn(args.count, args.seed, args.only, target)
+    name = f"{'core' if args.core else 'learners'}{f' {args.only}' if args.only else ''}, seed {args.seed}"
+    before = kept.get(name, {})
+    found = kept[name] = {str(mutant): before.get(str(mutant), VERDICTS[-1]) for mutant in mutants}
+    mutants = [mutant for mutant in mutants if found[str(mutant)] == VERDICTS[-1]]
+
+    def note(mutant: Mutant, verdict: str) -> None:
+        found[str(mutant)] = verdict
+        args.save(kept)
+
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder, ThreadPoolExecutor(args.jobs) as pool:
         places = [Place(Path(folder) / str(k)) for k in range(args.jobs)]
         try:
-            counts = judged(mutants, places, pool, began + 60 * args.minutes, target)
+            judged(mutants, places, pool, began + 60 * args.minutes, target, note)
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
             for place in places:
                 place.stop()
-    told = ", ".join(f"{counts[v]} {v}" for v in ("killed", "lived", "timed out", "not run"))
-    print(f"{told} in {(time.monotonic() - began) / 60:.0f} minutes")
+    return kept
+
+
+def page(results: dict[str, dict[str, str]]) -> str:
+    """A row for each list, and every mutant that was not killed."""
+    counts = {name: Counter(found.values()) for name, found in results.items()}
+    rows = [(name, str(c.total()), *(str(c[v]) for v in VERDICTS)) for name, c in counts.items()]
+    text = "\n" + markdown(("list", "mutants", *VERDICTS), rows) + "\n"
+    for name, found in results.items():
+        lines = [f"- {v}: `{mutant}`" for mutant, v in found.items() if v in VERDICTS[1:3]]
+        text += f"\nNot killed, of {name}:\n\n" + "\n".join(lines or ["- none"]) + "\n"
+    return text
 
 
 def judged(
-    mutants: list[Mutant], places: list[Place], pool: ThreadPoolExecutor, until: float, target: Target
-) -> Counter[str]:
-    """How many mutants were killed, lived, timed out and not run by then; those that lived or timed out are printed."""
+    mutants: list[Mutant], places: list[Place], pool: ThreadPoolExecutor, until: float, target: Target,
+    note: Callable[[Mutant, str], None],
+) -> None:  # fmt: skip
+    """Note the verdict of each mutant whose turn comes by then; those that lived or timed out are printed."""
     found = sorted(test for folder in target.known for test in (ROOT / folder).rglob("test_*.py"))
     imported = {test.relative_to(ROOT): imports(test) for test in found}
     tests = {mutant.module: tests_of(mutant.module, imported, target) for mutant in mutants}
     files = list(dict.fromkeys(test for pair in tests.values() for some in pair for test in some))
     shares = [files[k :: len(places)] for k in range(len(places))]
-    spent, free, counts = Counter[Path](), SimpleQueue[Place](), Counter[str]()
+    spent, free = Counter[Path](), SimpleQueue[Place]()
     for place, some in zip(places, pool.map(Place.seconds, places, shares), strict=True):
         spent.update(some)
         free.put(place)
@@ -291,13 +315,12 @@ def judged(
         place, order = free.get(), [t for some in tests[mutant.module] for t in sorted(some, key=spent.__getitem__)]
         try:
             if time.monotonic() > until:
-                return "not run"
+                return VERDICTS[-1]
             return place.verdict(mutant, order, sum(spent[test] for test in order))
         finally:
             free.put(place)
 
     for mutant, found in zip(mutants, pool.map(verdict, mutants), strict=True):
-        counts[found] += 1
-        if found in ("lived", "timed out"):
+        note(mutant, found)
+        if found in VERDICTS[1:3]:
             print(f"{found}: {mutant}", flush=True)
-    return counts

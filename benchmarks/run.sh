@@ -21,16 +21,7 @@ case "$name" in
 ed25519 | edge | import | mcu | promise | synthetic)
     $PYTHON -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
     ;;
-power_cuts_ext4) # on a disk that logs its writes
-    [ "$(id -u)" = 0 ] && command -v fusermount3 >/dev/null && command -v mkfs.ext4 >/dev/null ||
-        { echo "the cuts on ext4 need root: sudo apt install fuse3 e2fsprogs, then sudo make bench NAME=$name"; exit 2; }
-    $PYTHON -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
-    ;;
 attack) sh tests/helpers/toolchains.sh mosquitto ;;
-kserve) # MLServer, 326 MB, in an environment of its own
-    [ -x build/mlserver/bin/mlserver ] || { python3 -m venv build/mlserver &&
-        build/mlserver/bin/pip install --quiet --disable-pip-version-check mlserver; }
-    ;;
 esac
 quiet=
 [ "$name" != import ] || quiet="-W ignore" # of the libraries whose models it imports
