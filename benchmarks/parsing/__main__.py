@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.parsing.eisner import eisner, eisner_all
-from benchmarks.parsing.page import SHARES, draw, page
+from benchmarks.parsing.page import SHARES, draw, page, whole
 from benchmarks.parsing.peers import ItemValue
 from benchmarks.parsing.spanning import chu_liu_edmonds
 from benchmarks.parsing.supertags import with_supertags
@@ -43,7 +43,7 @@ from benchmarks.word_times import cpu_us
 from hardcase_train.methods.structured.anytime import AnytimePolicy, purchases
 from hardcase_train.methods.structured.one_shot import buy_share
 
-__all__ = ["arguments", "draw", "page", "run"]
+__all__ = ["arguments", "draw", "page", "run", "whole"]
 
 PARTS, TAGS = ("parser", "variants", "supertags", "policies", "speed", "decoders"), ("gold", "own")
 GOLD_ONLY = ("variants", "supertags")
