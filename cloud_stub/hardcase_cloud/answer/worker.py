@@ -25,7 +25,6 @@ __all__ = ["Worker", "default_group"]
 
 MAX_PACKET_BYTES = 1024 * 1024  # an MQTT 5 broker withholds longer messages; on 3.1.1 they end the connection
 MAX_UNANSWERED = 1024  # twice as many as the service lets wait, so that it sees those that it has to refuse
-START_S = 15.0  # how long to wait for the first connection
 POLL_S = 0.2  # how often the loop looks whether to stop
 LAST_CALL_S = 0.3  # how long to take messages that the broker still sends after the unsubscription
 AT_ONCE_S = 0.0005  # nothing was waited for
@@ -107,7 +106,7 @@ class Worker:
         LinkError
             The broker cannot be reached, or it refuses the connection or the subscription.
         """
-        self.client.open(START_S)
+        self.client.open()
 
     def run(self, count: int | None = None) -> None:
         """Serve until ``stop``, or until ``count`` requests are answered; then answer what is queued and close.

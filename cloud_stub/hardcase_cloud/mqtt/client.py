@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A client of one broker on its owner's thread: it connects, subscribes and connects again, and nothing waits for it.
 
-    client.open(15.0)                 the first connection, or an error that says why there is none
+    client.open()                     the first connection, or an error that says why there is none
     client.receive(0.2)               the messages that come within this time; none while there is no connection
     client.publish(topic, payload)    sends at QoS 0, as answers go out, because a device asks again if one is lost
     client.acknowledge(token)         tells the broker that a message is done with, if its connection is still the same
@@ -35,10 +35,11 @@ from .socket_line import Line, open_line
 if TYPE_CHECKING:
     import ssl
 
-__all__ = ["Client", "ClientConfig"]
+__all__ = ["START_S", "Client", "ClientConfig"]
 
 logger = logging.getLogger(__name__)
 
+START_S = 15.0  # how long to wait for the first connection
 SPIN_S = 0.001
 REFUSALS = 256  # that are remembered
 Token = tuple[int, int]  # number of the connection, packet id
@@ -118,7 +119,7 @@ class Client:
         """Messages of QoS 1 that the broker has not acknowledged; none without a connection."""
         return self._machine.in_flight
 
-    def open(self, wait_s: float) -> None:
+    def open(self, wait_s: float = START_S) -> None:
         """Connect and subscribe.
 
         Raises

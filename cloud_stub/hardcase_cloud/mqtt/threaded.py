@@ -14,7 +14,7 @@ from collections.abc import Callable
 from time import monotonic, sleep
 from typing import Any
 
-from .client import Client, ClientConfig
+from .client import START_S, Client, ClientConfig
 from .packets import Published
 
 __all__ = ["ThreadedClient"]
@@ -61,7 +61,7 @@ class ThreadedClient:
             self._client.refusals.clear()
         return refusals
 
-    def open(self, wait_s: float) -> None:
+    def open(self, wait_s: float = START_S) -> None:
         """Connect and subscribe, and start the thread.
 
         Raises

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import HardcaseError, InputError
 from ..settings.config import RunConfig, changed
-from ..settings.table import DEFAULTS, flag_of
+from ..settings.table import DEFAULTS, FILES, flag_of
 from ..settings.values import BUDGET_FILE, OUTBOX_FOLDER, parse_share
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ __all__ = [
     "PARTS", "anchored", "asked", "check_one_part", "check_settings", "faults_of_settings", "loop_of", "rules_of",
 ]  # fmt: skip
 
-FILES = ("bundle", "store", "trust", "ca", "cert", "key", "identity", "metrics_file", "outbox_folder", "budget_file")
 PARTS = {  # modules, each with the settings that ask for it, in the order in which they are made and told of decisions
     ".fleet.outbox.opening": ("publish", "audit", "outbox", "outbox_drop", "outbox_days", "outbox_rate"),
     ".fleet.update.air": ("store", "metered"),

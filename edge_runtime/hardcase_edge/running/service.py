@@ -18,7 +18,7 @@ from ..fleet.operations.unit import program as program_of
 from ..fleet.operations.unit import unit
 from ..settings.config import RunConfig, changed
 from ..settings.run_toml import text_of
-from ..settings.table import RUN_TOML, flag_of
+from ..settings.table import FILES, READ, RUN_TOML, flag_of
 from .checks import check_one_part, check_settings, loop_of
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ __all__ = ["STATE", "check_files", "check_on", "check_service", "unit_of"]
 
 STATE = "/var/lib/hardcase"  # where the unit starts
 MODULES = "usr/local/lib/hardcase"  # where the flashed command looks for them first
-WRITABLE = ("/var/lib/hardcase", "/run/hardcase", "/tmp", "/var/tmp")  # for the service alone
+WRITABLE = (STATE, "/run/hardcase", "/tmp", "/var/tmp")  # for the service alone
 
 
 def unit_of(
@@ -102,8 +102,8 @@ def check_on(config: RunConfig, loaded: Loaded, root: Path) -> None:
         The bundle, a file, a module or the identity is not for these arguments.
     """
 
-    named = {name: getattr(config, name) for name in ("ca", "cert", "key", "identity", "store")}
-    there = changed(config, **{name: f"{root}{absolute(value)}" for name, value in named.items() if value is not None})
+    named = {name: value for name in FILES if (value := getattr(config, name)) is not None}
+    there = changed(config, **{name: f"{root}{absolute(value)}" for name, value in named.items()})
     try:
         _check_bundle(config, loaded, root)
         if config.broker is not None:
@@ -157,8 +157,8 @@ def absolute(name: str) -> str:
 
 def _files(config: RunConfig) -> Iterator[tuple[str, str]]:
     """The files that a run reads, with the flags that name them."""
-    for name in ("bundle", "trust", "ca", "cert", "key", "identity"):
-        if (value := getattr(config, name)) is not None:
+    for name, access in FILES.items():
+        if access == READ and (value := getattr(config, name)) is not None:
             yield flag_of(name), value
     for spec in config.sensors:
         for text in (spec, spec.partition("=")[2]):

@@ -34,13 +34,15 @@ from .values import (
 )  # fmt: skip
 
 __all__ = [
-    "DEFAULTS", "GROUPS", "OWN", "RUN_TOML", "SETTINGS", "SOURCES", "Setting", "check_values", "declare", "flag_of",
+    "DEFAULTS", "FILES", "GROUPS", "OWN", "READ", "RUN_TOML", "SETTINGS", "SOURCES", "Setting", "check_values",
+    "declare", "flag_of",
 ]  # fmt: skip
 
 RUN_TOML = "/etc/hardcase/run.toml"  # where flashing puts it
 DEFAULTS = RunConfig()
 TYPES = {"int": int, "float": float, "str": str, "bool": bool, "tuple[str, ...]": list}
 DEVICES, CLOUD, BUDGETS, DRIFT = "devices.md", "device-cloud.md", "budgets.md", "drift.md"
+READ, WRITTEN = "read", "written"
 
 
 @record(frozen=True, slots=True)
@@ -54,6 +56,7 @@ class Setting:
     alone: str | None = None  # the value of its flag without one; None: the flag needs one
     check: Callable[[Any, str], object] | None = None  # called with the value and the flag
     page: str = DEVICES
+    names: str = ""  # a file or folder that the run reads or writes: READ or WRITTEN
 
     @property
     def type(self) -> type:
@@ -79,7 +82,7 @@ SOURCES = (
 )
 GROUPS: Mapping[str, tuple[Setting, ...]] = {
     "the store": (
-        Setting("store", "run the store's good bundle, or the one on trial", "FOLDER"),
+        Setting("store", "run the store's good bundle, or the one on trial", "FOLDER", names=WRITTEN),
         Setting("trial_decisions", "number after which a trial has passed (default {default})"),
         Setting(
             "trial_s",
@@ -97,10 +100,13 @@ GROUPS: Mapping[str, tuple[Setting, ...]] = {
     ),
     "the cloud": (
         Setting("broker", "mqtt://, mqtts://, ws:// or wss:// and host:port (default: alone)", "URL"),
-        Setting("ca", "PEM file of the authorities that may sign the broker's certificate"),
-        Setting("cert", "PEM file of this device's certificate"),
-        Setting("key", "PEM file of the certificate's private key"),
-        Setting("identity", "the device's own certificate, or a claim (default: identity of the store)", "FOLDER"),
+        Setting("ca", "PEM file of the authorities that may sign the broker's certificate", names=READ),
+        Setting("cert", "PEM file of this device's certificate", names=READ),
+        Setting("key", "PEM file of the certificate's private key", names=READ),
+        Setting(
+            "identity", "the device's own certificate, or a claim (default: identity of the store)", "FOLDER",
+            names=READ,
+        ),
         Setting("device_id", "this device's name in topics (default: host and machine)", "ID"),
         Setting("deadline_ms", "how long to wait for the cloud (default {default})"),
     ),
@@ -120,7 +126,7 @@ GROUPS: Mapping[str, tuple[Setting, ...]] = {
         ),
         Setting(
             "outbox_folder", f"where (default: outbox in the folder of --store, otherwise {OUTBOX_FOLDER})", "FOLDER",
-            page=CLOUD,
+            page=CLOUD, names=WRITTEN,
         ),
         Setting(
             "outbox_drop",
@@ -154,7 +160,7 @@ GROUPS: Mapping[str, tuple[Setting, ...]] = {
             "budget_file",
             "what is left, kept over restarts (default: budget.json in the folder of --store, otherwise "
             f"{BUDGET_FILE})",
-            "FILE", page=BUDGETS,
+            "FILE", page=BUDGETS, names=WRITTEN,
         ),
     ),
     "the decisions": (
@@ -184,17 +190,20 @@ GROUPS: Mapping[str, tuple[Setting, ...]] = {
     "who watches": (
         Setting("metrics", "serve Prometheus metrics there, such as 127.0.0.1:9101", "IP:PORT"),
         Setting("metrics_public", "allow an address that other machines can reach"),
-        Setting("metrics_file", "write them for node_exporter every 15 s", "FILE.prom"),
+        Setting("metrics_file", "write them for node_exporter every 15 s", "FILE.prom", names=WRITTEN),
         Setting("sink", "give each decision to an installed sink, too; repeatable", "NAME[=ARGUMENT]"),
         Setting("home_assistant", "show the device to Home Assistant", *_PREFIX),
         Setting("home_assistant_remove", "remove it there", *_PREFIX),
     ),
 }  # fmt: skip
 OWN = (
-    Setting("bundle", "the .hcb file; with --trust, its signature is read from BUNDLE.sig; none with --store"),
-    Setting("trust", "Ed25519 public key (PEM) that must have signed the bundle", "KEY"),
+    Setting(
+        "bundle", "the .hcb file; with --trust, its signature is read from BUNDLE.sig; none with --store", names=READ
+    ),
+    Setting("trust", "Ed25519 public key (PEM) that must have signed the bundle", "KEY", names=READ),
 )
 SETTINGS = {setting.key: setting for group in (*GROUPS.values(), OWN) for setting in group}
+FILES = {setting.key: setting.names for group in (OWN, *GROUPS.values()) for setting in group if setting.names}
 
 
 def flag_of(key: str) -> str:

@@ -4,29 +4,39 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
+import threading
 import tomllib
+from collections import Counter
 from importlib import import_module
 from pathlib import Path
+from time import monotonic
 
 import pytest
 
 from hardcase_edge.cli import main
+from hardcase_edge.more.sinks import companion
 from tests.helpers.edge.device import make_bundle_bytes
 from tests.helpers.hooks import install
 from tests.helpers.places import ROOT
 
 PLUGIN = ROOT / "examples" / "plugin"
 HEAD = """
+import threading
 from hardcase_edge.more.sinks.companion import Sink
 told = []
+gate = threading.Event()
 class Writer:
     def __init__(self, argument):
         if argument == "shut": raise OSError("no room")
+        self.is_slow = argument == "slow"
         told.append(f"open {argument}")
     def write(self, decision):
         told.append(decision["route"])
+        decision["sensors"].clear()
         decision.clear()
+        if self.is_slow: gate.wait(30)
         if BROKEN: raise ValueError("two\\nlines")
     def close(self):
         told.append("close")
@@ -70,7 +80,7 @@ def test_what_a_sink_does_to_its_decision_changes_no_line(
     told = stranger(tmp_path / "site", monkeypatch, is_broken=False)
     assert main([*words, "--sink", "strange=one", "--sink", "strange=two"]) == 0
     routes = [json.loads(line)["route"] for line in capfd.readouterr().out.splitlines()]
-    assert told == ["open one", "open two", *(r for route in routes for r in (route, route)), "close", "close"]
+    assert Counter(told) == Counter(["open one", "open two", *routes * 2, "close", "close"])
 
 
 def test_a_sink_that_fails_is_left_out_after_three_failures_and_every_line_is_printed(
@@ -83,6 +93,28 @@ def test_a_sink_that_fails_is_left_out_after_three_failures_and_every_line_is_pr
     assert told == ["open ", *[json.loads(out.splitlines()[0])["route"]] * 3, "close"]
     assert "sink strange: two lines; it gets no more decisions" in err
     assert "sink strange cannot be closed: never" in err
+
+
+def test_a_sink_that_blocks_holds_up_no_decision_and_what_it_did_not_get_is_said(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(companion, "MOST_WAITING", 2)
+    monkeypatch.setattr(companion, "STOP_S", 0.05)
+    told = stranger(tmp_path / "site", monkeypatch, is_broken=False)
+    words[words.index("--count") + 1] = "20"
+    began = monotonic()
+    assert main([*words, "--sink", "strange=slow"]) == 0
+    assert monotonic() - began < 20
+    out, err = capfd.readouterr()
+    assert len(out.splitlines()) == 20
+    assert told in (["open slow"], ["open slow", json.loads(out.splitlines()[0])["route"]])
+    assert "sink strange=slow is slower than the decisions" in err
+    lost = int(re.search(r"sink strange=slow did not get (\d+) decisions", err)[1])  # type: ignore[index]
+    assert lost == 20 - (len(told) - 1)
+    (thread,) = [thread for thread in threading.enumerate() if thread.name == "hardcase-sink"]
+    import_module("stranger_s").gate.set()
+    thread.join(10)
+    assert told[-1] == "close", "it is closed when it comes back"
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,6 @@ BATCH = 2_000  # records in one commit
 SPOOL = 20_000  # records that wait while the database cannot be used
 REMOVE_S = 60.0  # how often old records are looked for
 LINGER_S = 0.02  # how long the first record of a batch waits for others
-START_S = 15.0
 POLL_S = 0.2
 RETRY_S = 5.0  # after a commit that failed
 ACK_S = 1.0  # how long to wait until the broker has taken a batch's acknowledgements
@@ -151,7 +150,7 @@ class Keeper:
         LinkError
             The broker cannot be reached, or it refuses the connection or a subscription.
         """
-        self._client.open(START_S)
+        self._client.open()
 
     def stop(self) -> None:
         """Make ``run`` return soon; may be called by a signal handler or another thread."""

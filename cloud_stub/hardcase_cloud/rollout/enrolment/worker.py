@@ -24,7 +24,6 @@ from .desk import Desk
 
 __all__ = ["EnrolmentWorker"]
 
-START_S = 15.0
 FLUSH_S = 3.0  # how long to wait for the last reply's acknowledgement
 MOST, MOST_OF_ONE = 256, 4
 MAX_PACKET_BYTES = 8 * MAX_REQUEST_BYTES
@@ -66,7 +65,7 @@ class EnrolmentWorker:
         LinkError
             The broker cannot be reached, or it refuses the connection or the subscription.
         """
-        self._client.open(START_S)
+        self._client.open()
 
     def run(self, count: int | None = None) -> None:
         """Serve until ``stop``, or until so many requests were answered."""

@@ -32,7 +32,6 @@ from .served import Question, Served
 __all__ = ["Server"]
 
 MOST_WAITING = 8_192  # messages; devices ask again for what is dropped here
-START_S = 15.0
 MAX_PACKET_BYTES = 65_536
 STEP_S = 0.25  # how long to wait for a message at most
 FULL_PAUSE_S = 0.002  # while the connection has as many unacknowledged messages as it may
@@ -90,7 +89,7 @@ class Server:
         LinkError
             The broker cannot be reached.
         """
-        self._client.open(START_S)
+        self._client.open()
         self._on_open()
         settled_at, reload_at = time.monotonic() + SETTLE_S, time.monotonic() + RELOAD_S
         try:

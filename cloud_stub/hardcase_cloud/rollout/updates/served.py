@@ -33,7 +33,6 @@ from ...mqtt.machine import NO_SUBSCRIBERS, REASONS
 __all__ = ["Question", "Served", "ask_f0", "name_of"]
 
 WAIT_S = 2.0  # for a reply
-START_S = 15.0
 DIGITS = 12
 
 
@@ -141,7 +140,7 @@ def ask_f0(address: Address, bundle: bytes, tenant: str = "") -> Served:
     if question.is_over:
         return question.found()
     client = Client(ClientConfig(address=address, topics=[question.topic], name="hardcase-asks"))
-    client.open(START_S)
+    client.open()
     try:
         question.put(client.publish)
         until = monotonic() + question.wait_s
