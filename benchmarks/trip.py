@@ -1,14 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The shortest trip from a table to a bundle: which files and functions of ours run for one train and one export.
+"""The shortest trip from a table to a bundle, four walks through device and cloud, and what a plain job loads.
 
-python -m benchmarks run trip      prints files imported, files and functions that run, and each distribution's lines
+python -m benchmarks run trip      prints files and functions that run, what is loaded, and each distribution's lines
+
+A walk is what runs between two readings of a device in steady state, on all threads: a reading to its line; a hard case
+to the worker and back, with a mosquitto on loopback; an audit to the store, and from there to the rows of a retraining;
+and an update, from its bundle to the device that says it is good, with the disk and network of the tests' lives.
+That is more than the files that somebody opens to follow one: errors, records and whatever a connection does meanwhile
+run as well. It is less, too: a refusal that does not come is not there, nor what only the start does.
 """
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
+import threading
+from argparse import Namespace
 from collections import defaultdict
-from contextlib import chdir
+from collections.abc import Callable, Iterator
+from contextlib import chdir, contextmanager, suppress
 from inspect import CO_OPTIMIZED
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,24 +37,60 @@ DISTRIBUTIONS = {
 }  # fmt: skip
 
 
+FIRST, LAST = 6, 8  # items of a walk between whose readings functions count
+READS = """
+import benchmarks.trip
+items = 0
+def read(sensor):
+    global items
+    items += sensor == "a"
+    benchmarks.trip.Walk.now.is_open = {begin} <= items < {end}
+    return [{value}]
+"""
+CHILD = """
+import sys
+words = sys.argv[1:]
+if words[:1] == ["run"]:
+    from hardcase_edge.cli import main
+    assert main(words) == 0
+elif words:
+    __import__(*words)
+import time
+cpu = time.process_time()
+files = [m.__file__ or "" for name, m in sys.modules.items() if name.startswith("hardcase_edge")]
+texts = [open(name, encoding="utf-8").read() for name in files if name.endswith(".py")]
+peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
+lines = sum(text.count("\\n") for text in texts)
+print(len(texts), lines, int(peak.split()[1]) / 1024, cpu, file=sys.stderr)
+"""
+
+
 class Walk:
-    """The functions that ran while it was open, by file; calls of this thread alone."""
+    """The functions that ran while it was open, by file, on this thread and those that began after it."""
 
-    def __init__(self) -> None:
+    now: Walk  # the last one, which also sees threads that an earlier one has seen begin
+
+    def __init__(self, *, is_open: bool = True) -> None:
         self.functions: dict[str, set[tuple[str, int]]] = defaultdict(set)
+        self.is_open = is_open
+        Walk.now = self
 
-    def _see(self, frame: FrameType, event: str, _: object) -> None:
+    @staticmethod
+    def _see(frame: FrameType, event: str, _: object) -> None:
         code = frame.f_code
         is_function = code.co_flags & CO_OPTIMIZED and code.co_name[0] != "<"  # no class body, no comprehension
-        if event == "call" and is_function and "/hardcase" in code.co_filename:
-            self.functions[code.co_filename].add((code.co_name, code.co_firstlineno))
+        if Walk.now.is_open and event == "call" and is_function and "/hardcase" in code.co_filename:
+            Walk.now.functions[code.co_filename].add((code.co_name, code.co_firstlineno))
 
     def __enter__(self) -> Walk:
+        threading.setprofile(self._see)
         sys.setprofile(self._see)
         return self
 
     def __exit__(self, *_: object) -> None:
         sys.setprofile(None)
+        threading.setprofile(None)  # type: ignore[arg-type]
+        self.is_open = False
 
     def by_distribution(self) -> dict[str, tuple[int, int]]:
         """Files and functions of each distribution."""
@@ -53,6 +100,116 @@ class Walk:
             if of_it:
                 found[name] = len(of_it), sum(map(len, of_it))
         return found
+
+
+def tell(what: str, walk: Walk) -> None:
+    """Print the figures of a walk, and the names of its files."""
+    found = walk.by_distribution()
+    files, functions = (sum(pair[k] for pair in found.values()) for k in (0, 1))
+    print(f"{what}: {functions} functions run in {files} files")
+    for name, folder in DISTRIBUTIONS.items():
+        of_it = sorted(p.removeprefix(f"{ROOT / folder}/") for p in walk.functions if f"{ROOT / folder}/" in p)
+        if of_it:
+            print(f"  {name}, {len(of_it)}: {', '.join(of_it)}")
+
+
+@contextmanager
+def on_thread(call: Callable[[], object], stop: Callable[[], object]) -> Iterator[None]:
+    """Runs on a thread of its own while the block does."""
+    thread = threading.Thread(target=call)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop()
+        thread.join(10)
+
+
+@contextmanager
+def silent() -> Iterator[None]:
+    """Without the lines of a device, which writes them to the descriptor of standard output."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    with open(os.devnull, "wb") as nothing:
+        os.dup2(nothing.fileno(), 1)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+def decide(folder: Path, what: str, value: float, end: int, words: list[str]) -> Walk:
+    """The walk of a device that decides on readings of this value, until the reading of item ``end``."""
+    from hardcase_edge.cli import main
+
+    name = f"reads_{what}"
+    (folder / f"{name}.py").write_text(READS.format(begin=FIRST, end=end, value=value))
+    words = ["run", str(folder / "half.hcb"), "--sensors", f"{name}:read", *words]
+    with silent(), Walk(is_open=False) as walk:
+        assert main([*words, "--count", str(end + 1)]) == 0
+    return walk
+
+
+def walks(folder: Path) -> None:
+    """Walk the four, and print each."""
+    from hardcase.verbs.retrain.rows import read_rows
+    from hardcase_cloud.answer.onnx_model import Hpc
+    from hardcase_cloud.answer.service import Service
+    from hardcase_cloud.answer.worker import Worker, default_group
+    from hardcase_cloud.keep.records.database import Database
+    from hardcase_cloud.keep.records.keeper import Keeper
+    from hardcase_edge.bundle.file import pack_bundle
+    from hardcase_edge.errors import InputError
+    from hardcase_edge.link.address import parse_address
+    from tests.helpers.cloud.brokers import running_mosquitto
+    from tests.helpers.cloud.requests import half_forwarding, write_model
+    from tests.helpers.edge.air_world import Life, world
+
+    hpc = Hpc(write_model(folder))
+    loaded = half_forwarding(hpc.sha256)
+    (folder / "half.hcb").write_bytes(pack_bundle(loaded.bundle))
+    sys.path.insert(0, str(folder))
+    tell("a reading to its line", decide(folder, "alone", -1.0, LAST, []))
+    store = f"sqlite:{folder / 's.sqlite'}"
+    with running_mosquitto(folder) as broker, Walk(is_open=False):  # threads of the cloud begin before the walks
+        address = parse_address(broker.url)
+        keeper = Keeper(Database(store), address, note=print)
+        worker = Worker(Service(hpc), address, default_group(hpc.sha256))
+        worker.start()
+        keeper.start()
+        with on_thread(worker.run, worker.stop), on_thread(keeper.run, keeper.stop):
+            words = ["--broker", broker.url, "--device-id", "pi-1", "--interval", "0.2"]
+            tell("a hard case and back", decide(folder, "hard", 1.0, LAST, words))
+            audits = ["--audit", "100%", "--outbox", "1M", "--outbox-folder", str(folder / "outbox")]
+            walk = decide(folder, "audited", -1.0, LAST + 8, [*words, *audits])
+    walk.is_open = True
+    with walk, suppress(InputError):  # too few for a training
+        read_rows(Namespace(store=store, rows=100, per_device=100, audited=None), [loaded])
+    tell("an audit to the rows of a retraining", walk)
+    with world():
+        life = Life(0)
+        with Walk() as walk:
+            life.calm()
+    tell("an update", walk)
+
+
+def loaded_by_a_job(folder: Path) -> None:
+    """Print what a plain job loads, and what it takes, beside a bare Python and one with paho."""
+    from tests.helpers.cloud.brokers import running_mosquitto
+
+    (folder / "plain.py").write_text("def read(sensor):\n    return [-1.0]\n")
+    job = ["run", "half.hcb", "--sensors", "plain:read", "--count", "1"]
+    with running_mosquitto(folder / "plain") as broker:
+        rows = {
+            "bare Python": [], "bare Python with paho": ["paho.mqtt.client"], "a plain job alone": job,
+            "a plain job with a broker": [*job, "--broker", broker.url, "--device-id", "pi-1"],
+        }  # fmt: skip
+        for what, words in rows.items():
+            child = subprocess.run([sys.executable, "-c", CHILD, *words], capture_output=True, text=True, check=False)
+            assert child.returncode == 0, child.stderr
+            modules, lines, megabytes, cpu = map(float, child.stderr.splitlines()[-1].split())
+            print(f"{what}: {modules:.0f} modules, {lines:,.0f} lines, {megabytes:.1f} MB, {cpu:.2f} s of CPU")
 
 
 def run(args: Any) -> int:
@@ -81,6 +238,8 @@ def run(args: Any) -> int:
             print("  " + ", ".join(f"{name} {n} in {m}" for name, (m, n) in found.items()))
             if status:
                 return status
+        walks(folder)
+        loaded_by_a_job(folder)
     for name, path in DISTRIBUTIONS.items():
         lines = sum(len(p.read_text(encoding="utf-8").splitlines()) for p in (ROOT / path).rglob("*.py"))
         print(f"{name}: {lines} lines of Python")

@@ -55,6 +55,11 @@ def test_what_openssl_signs_is_accepted_and_every_other_bit_is_refused() -> None
         assert not is_signed(message, signature, other)
 
 
+def test_a_point_has_one_encoding() -> None:
+    assert is_point(bytes(32))
+    assert not is_point(P.to_bytes(32, "little"))  # y = 0 once more
+
+
 def test_s_plus_the_order_is_refused() -> None:
     key = Ed25519PrivateKey.from_private_bytes(bytes(32))
     public, signature = key.public_key().public_bytes_raw(), key.sign(b"x")
