@@ -3,7 +3,7 @@
 
 The source folder is the repository, so a link is right on the site if it is right in the repository. The pages stay
 plain Markdown: the navigation is NAV below, and the build adds it to docs/index.md and to the two lists of pages. It
-writes the list of all modules into docs/modules.md, which has only a place for it.
+writes the list of all modules into docs/modules.md, which has only a place for it, and the page of the rig's policy.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ import sys
 from pathlib import Path
 
 from sphinx.application import Sphinx
+
+from hardcase.playground.page import playground_page
+from hardcase_edge.bundle.load import load_bundle
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -31,6 +34,7 @@ NAV = {
         "docs/python",
         "docs/configuration",
         "docs/reports",
+        "docs/playground",
         "docs/devices",
         "docs/sensors",
         "docs/items",
@@ -82,6 +86,8 @@ NAV = {
     "Benchmarks": ("docs/benchmarks/README",),
     "Decisions": ("docs/decisions/README",),
 }
+RIG, LIVE = ROOT / "examples" / "hydraulic" / "accumulator.hcb", "rig.html"
+TOUCH = f'\n```{{raw}} html\n<p><a href="../{LIVE}">Touch the policy of the rig</a></p>\n```\n'
 LISTS = (*NAV["Benchmarks"], *NAV["Decisions"])  # each is followed by all pages of its folder
 FOLDER_LINK = re.compile(r"(\]\((?!https?:)[\w./-]*[\w/])(#[\w-]+)?\)")
 
@@ -118,6 +124,8 @@ def complete(app: Sphinx, docname: str, source: list[str]) -> None:
     text = FOLDER_LINK.sub(to_readme, source[0])
     if docname == "docs/modules":
         text = text.replace(architecture.PLACE, architecture.tables())
+    if docname == "docs/playground":
+        text = text.replace("\n| control", f"{TOUCH}\n| control", 1)
     if docname == root_doc:
         text += "".join(toctree(pages, caption) for caption, pages in NAV.items())
     if docname in LISTS:
@@ -125,7 +133,14 @@ def complete(app: Sphinx, docname: str, source: list[str]) -> None:
     source[0] = text
 
 
+def write_live(app: Sphinx, error: Exception | None) -> None:
+    """The page of the rig's policy, beside the site's own."""
+    if error is None:
+        (Path(app.outdir) / LIVE).write_text(playground_page(load_bundle(RIG)), encoding="utf-8")
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Called by Sphinx."""
     app.connect("source-read", complete)
+    app.connect("build-finished", write_live)
     return {"parallel_read_safe": True}

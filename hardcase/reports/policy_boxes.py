@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.bundle.value import Value
@@ -31,13 +31,17 @@ MAX_NAMES = 28  # letters of the sensors in a title
 
 @dataclass(frozen=True)
 class Box:
-    """One box. ``rows``: how many pass it, None without rows; ``details`` is its tooltip. Texts are not yet escaped."""
+    """One box. ``rows``: how many pass it, None without rows; ``details`` is its tooltip. Texts are not yet escaped.
+
+    ``nodes``: of the program, for which it stands.
+    """
 
     kind: str
     title: str
     lines: tuple[str, ...]
     rows: int | None
     details: str = ""
+    nodes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -81,9 +85,10 @@ def flow_of(program: Program, manifest: Manifest, figures: NodeFigures | None) -
     shown = _most_used(runs, links, figures, limit)
     writer = _Writer(program, manifest, figures)
     place = {run: k for k, run in enumerate(shown)}
-    boxes = [writer.box(runs[run]) for run in shown]
+    boxes = [replace(writer.box(runs[run]), nodes=tuple(runs[run])) for run in shown]
     if len(shown) < len(runs):
-        boxes.append(writer.rest([node for k, run in enumerate(runs) if k not in place for node in run]))
+        rest = [node for k, run in enumerate(runs) if k not in place for node in run]
+        boxes.append(replace(writer.rest(rest), nodes=tuple(rest)))
     merged: Counter[tuple[int, int]] = Counter()
     for (a, b), rows in links.items():
         if a in place:

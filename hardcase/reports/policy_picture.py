@@ -91,8 +91,9 @@ def _height(box: Box) -> int:
 def _box(flow: Flow, box: Box, x: float, y: float) -> str:
     colour, height = COLOURS.get(box.kind, "var(--soft)"), _height(box)
     dash = ' stroke-dasharray="5 4"' if box.kind == MORE else ""
+    nodes = f' data-nodes="{" ".join(map(str, box.nodes))}"' if box.nodes else ""
     out = [
-        f'<g>{title(box.details)}<rect x="{x:.1f}" y="{y:.1f}" width="{BOX}" height="{height}" rx="7" '
+        f'<g{nodes}>{title(box.details)}<rect x="{x:.1f}" y="{y:.1f}" width="{BOX}" height="{height}" rx="7" '
         f'fill="var(--card)" stroke="var(--line)"{dash}/>',
         f'<rect x="{x:.1f}" y="{y:.1f}" width="5" height="{height}" rx="2.5" fill="{colour}"/>',
     ]
@@ -123,7 +124,8 @@ def _arrows(flow: Flow, ways: dict[tuple[int, int], list[Item]], tops: list[floa
         colour = "var(--soft)" if flow.boxes[a.target].kind == BUY else colour
         words = "" if a.rows is None else title(f"{a.rows} of {flow.n} rows")
         out.append(
-            f'<path d="{_curve(points)}" fill="none" stroke="{colour}" stroke-opacity=".45" '
+            f'<path data-way="{a.source} {a.target}" d="{_curve(points)}" fill="none" stroke="{colour}" '
+            f'stroke-opacity=".45" '
             f'stroke-width="{_thickness(flow, a):.1f}">{words}</path>'
         )
         if a.label:

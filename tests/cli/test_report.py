@@ -35,7 +35,7 @@ pytestmark = pytest.mark.usefixtures("brief_effort")
 TAGS = {
     "html", "head", "meta", "title", "style", "body", "main", "section", "footer", "h1", "h2", "p", "div", "span", "b",
     "i", "strong", "pre", "code", "table", "caption", "thead", "tbody", "tr", "th", "td", "data", "details", "summary",
-    "svg", "g", "path", "rect", "circle", "text",
+    "svg", "g", "path", "rect", "circle", "text", "a",
 }  # fmt: skip
 given: dict[str, Any] = {}  # what the template of the build's report got
 
@@ -163,7 +163,9 @@ def shown(name: str, limit: int) -> str:
 def test_a_page_has_no_script_and_loads_nothing(html: str, page: Page) -> None:
     assert {tag for tag, _ in page.elements} <= TAGS
     attributes = {(tag, name) for tag, values in page.elements for name in values}
-    assert not [a for a in attributes if a[1].startswith("on") or a[1] in ("src", "href", "xlink:href", "srcset")]
+    loading = ("src", "href", "xlink:href", "srcset")
+    assert {a for a in attributes if a[1].startswith("on") or a[1] in loading} == {("a", "href")}
+    assert [values["href"] for tag, values in page.elements if tag == "a"] == ["playground.html"]
     policy = next(v["content"] for tag, v in page.elements if tag == "meta" and "http-equiv" in v)
     assert policy is not None
     assert policy.startswith("default-src 'none'; style-src 'unsafe-inline'")

@@ -52,7 +52,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("sim.replay", "commands"),
     ),
     "hardcase": (
-        ("options",), ("measuring",), ("reports",), ("training", "flashing"),
+        ("options",), ("measuring",), ("reports",), ("training", "flashing", "playground"),
         ("demo", "exports", "keys"), ("verbs", "api"), ("cli",),
     ),
 }  # fmt: skip

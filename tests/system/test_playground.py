@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page of a policy in a real browser: its decisions are Python's, names stay text, and it needs nothing else."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hardcase.cli import main
+from hardcase.playground.page import playground_page
+from hardcase_edge.bundle.file import pack_bundle, unpack_bundle
+from hardcase_edge.bundle.load import Loaded, load_bundle, load_bytes
+from hardcase_edge.kernel.machine import decide
+from hardcase_edge.session.session import Decision
+from hardcase_export.drafts.rows import read_rows
+from tests.golden.make_golden import GOLDEN
+from tests.helpers.cli.browser import BROWSER, Browser
+from tests.helpers.cli.pages import HOSTILE
+from tests.helpers.export.builds import make_build
+from tests.helpers.tools import need
+from tests.system.test_browser import DARK, look_at
+
+N_HOSTILE = 8
+READY = "document.documentElement.dataset.ready"
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    need(BROWSER)
+    with Browser(tmp_path_factory.mktemp("browser")) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def golden(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of the golden bundle, with prices that move its gate."""
+    bundle = unpack_bundle(GOLDEN.read_bytes())
+    gate = bundle.program.nodes[2].threshold
+    levels = [[gate - 10_000_000], [gate], [gate + 10_000_000]]
+    prices = {"nodes": [2], "levels": levels, "costs": [9.0, 5.0, 1.0], "forwards": [0.5, 0.2, 0.0], "shipped": 1}
+    folder = tmp_path_factory.mktemp("golden")
+    priced = replace(bundle, manifest={**bundle.manifest, "prices": prices})
+    (folder / "model.hcb").write_bytes(pack_bundle(priced))
+    assert main(["playground", str(folder / "model.hcb"), "--out", str(folder / "policy.html")]) == 0
+    return folder / "policy.html"
+
+
+@pytest.fixture(scope="module")
+def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A build, its bundle and its page."""
+    folder = make_build(tmp_path_factory.mktemp("playground") / "build")
+    assert main(["export", str(folder), "--method", "cascade", "--out", str(folder / "model.hcb")]) == 0
+    assert main(["playground", str(folder / "model.hcb"), "--build", str(folder)]) == 0
+    return folder
+
+
+def opened(browser: Browser, page: Path) -> None:
+    browser.open(page.as_uri())
+    browser.until(READY)
+
+
+def put(browser: Browser, name: str, value: object) -> None:
+    """Set a control, as a hand would."""
+    browser.evaluate(
+        f"(() => {{ const c = document.getElementById({json.dumps(name)}); "
+        f"c.type === 'checkbox' ? c.checked = {json.dumps(value)} : c.value = {json.dumps(value)}; "
+        "c.dispatchEvent(new Event('input', { bubbles: true })); })()"
+    )
+
+
+def text(browser: Browser, name: str) -> str:
+    return str(browser.evaluate(f"document.getElementById({json.dumps(name)}).textContent"))
+
+
+def number(browser: Browser, name: str) -> float:
+    return float(text(browser, name).split()[0].replace(",", ""))
+
+
+def check(browser: Browser, loaded: Loaded, d: Decision) -> None:
+    """The page shows this decision."""
+    assert text(browser, "answer") == str(loaded.manifest.classes[int(d.result)])
+    assert number(browser, "cost") == pytest.approx(d.cost / 1e6, rel=1e-3)
+    assert re.search(r"Nodes visited: ([\d, ]+)", text(browser, "way"))[1] == ", ".join(map(str, d.trace))
+    n_lit = browser.evaluate("document.querySelectorAll('svg.policy g.lit').length")
+    assert n_lit > 0
+    words = {"bought": d.sensors, "failed": d.failed, "beyond the budget": d.unpaid}
+    for word, sensors in words.items():
+        shown = browser.evaluate(
+            f"[...document.querySelectorAll('[data-is=\"{word}\"]')].map((x) => Number(x.id.slice(7)))"
+        )
+        assert set(shown) <= set(sensors)
+
+
+def test_it_plays_the_golden_cases_and_says_so(browser: Browser, golden: Path) -> None:
+    opened(browser, golden)
+    assert text(browser, "checked").startswith("64 of 64 golden cases equal")
+    assert golden.stat().st_size < 150_000
+
+
+def test_its_decisions_are_those_of_the_device(browser: Browser, golden: Path) -> None:
+    loaded = load_bundle(golden.with_name("model.hcb"))
+    opened(browser, golden)
+    start, worst = loaded.bundle.program.costs.per_decision, loaded.report.worst_cost
+    rng = random.Random(1)
+    for k in range(12):
+        case, ticks, cloud = rng.choice(loaded.bundle.golden), rng.choice([100, 400, 1000]), rng.random() < 0.6
+        put(browser, "row", str(loaded.bundle.golden.index(case)))
+        put(browser, "budget", str(ticks))
+        put(browser, "cloud", cloud)
+        put(browser, "f0-says", ["row", "silent", "1"][k % 3])
+        reply = [case.reply, None, (1, 10_000)][k % 3]
+        budget = None if ticks == 1000 else start + round(ticks / 1000 * (worst - start))
+        check(browser, loaded, decide(loaded.machine, case.readings, reply, budget=budget, cloud=cloud))
+
+
+def test_sensors_can_be_off_or_broken_and_readings_changed(browser: Browser, golden: Path) -> None:
+    loaded = load_bundle(golden.with_name("model.hcb"))
+    opened(browser, golden)
+    case = loaded.bundle.golden[0]
+    put(browser, "f0-says", "silent")
+    put(browser, "state-1", "off")
+    check(browser, loaded, decide(loaded.machine, case.readings, dead=(1,)))
+    put(browser, "state-1", "broken")
+    assert "sensor 1, which fails" in text(browser, "steps")
+    assert browser.evaluate("document.getElementById('sensor-1').dataset.is") == "failed"
+    put(browser, "state-1", "works")
+    changed = list(case.readings)
+    changed[0] = float(
+        browser.evaluate(
+            "(() => { const c = document.getElementById('reading-0'); c.value = c.max; return c.value; })()"
+        )
+    )
+    put(browser, "reading-0", str(changed[0]))
+    check(browser, loaded, decide(loaded.machine, changed))
+    browser.evaluate("document.getElementById('again').click()")
+    check(browser, loaded, decide(loaded.machine, case.readings))
+
+
+def test_prices_move_the_thresholds_and_what_a_request_costs(browser: Browser, golden: Path) -> None:
+    loaded = load_bundle(golden.with_name("model.hcb"))
+    opened(browser, golden)
+    put(browser, "f0-says", "1")
+    seen = set()
+    for level, threshold in enumerate(row[0] for row in loaded.manifest.prices.levels):
+        put(browser, "price", str(level << 16))
+        loaded.machine.move(2, threshold)
+        for k in range(0, 64, 8):
+            put(browser, "row", str(k))
+            made = decide(loaded.machine, loaded.bundle.golden[k].readings, (1, 10_000))
+            check(browser, loaded, made)
+            seen.add((level, made.trace))
+    assert len({trace for _, trace in seen}) > 1
+    k = next(k for k, c in enumerate(loaded.bundle.golden)
+             if decide(loaded.machine, c.readings, (1, 10_000)).route == "cloud")  # fmt: skip
+    put(browser, "row", str(k))
+    before = number(browser, "cost")
+    put(browser, "request", "1000")
+    request = number(browser, "request-said")
+    assert request > 10
+    assert number(browser, "cost") == pytest.approx(before + 0.9 * request, rel=1e-2)
+
+
+def test_a_build_gives_cases_their_truth_f0_and_the_front(browser: Browser, build: Path) -> None:
+    loaded = load_bundle(build / "model.hcb")
+    opened(browser, build / "playground.html")
+    assert text(browser, "checked").startswith(f"{len(loaded.bundle.golden)} of ")
+    rows = read_rows(build / "test.npz", loaded.manifest)
+    options = browser.evaluate("[...document.getElementById('row').options].map((o) => o.textContent)")
+    assert 10 < len(options) <= 40
+    assert {option.partition(": ")[2] for option in options} == set(loaded.manifest.classes)
+    assert text(browser, "f0") in loaded.manifest.classes
+    assert text(browser, "truth") == f"what f0 says to this case; true is {loaded.manifest.classes[int(rows.y.min())]}"
+    assert browser.evaluate("document.querySelectorAll('svg.hc').length") == 2
+    assert "picked" in browser.evaluate("document.querySelectorAll('svg.hc')[1].textContent")
+
+
+def test_it_is_moved_by_keyboard_and_fits_a_phone(browser: Browser, build: Path) -> None:
+    opened(browser, build / "playground.html")
+    browser.evaluate("document.getElementById('budget').focus()")
+    for key, code in (("Home", 36), ("ArrowRight", 39)):
+        for kind in ("rawKeyDown", "keyUp"):
+            browser.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code)
+    assert browser.evaluate("document.getElementById('budget').value") == "1"
+    assert text(browser, "spent").startswith("of at most")
+    assert text(browser, "steps").startswith(("answers", "buys"))
+    browser.screenshot(360, 740)
+    assert browser.evaluate("document.documentElement.scrollWidth") <= 360
+    unnamed = (
+        "[...document.querySelectorAll('input, select, button')].filter((c) => "
+        "!c.labels?.length && !c.ariaLabel && !c.textContent).length"
+    )
+    assert browser.evaluate(unnamed) == 0
+
+
+def hostile(k: int) -> Loaded:
+    """The golden bundle with names that would be markup, script or the end of a block."""
+    rng = random.Random(k)
+    parts = [
+        *HOSTILE,
+        "</script><script>document.title='owned'</script>",
+        "<!--",
+        "]]>",
+        "\u2028'",
+        "__proto__",
+        "${1}",
+    ]
+
+    def name(n: int) -> str:
+        return "".join(rng.choice(parts) for _ in range(2)) + str(n)
+
+    bundle = unpack_bundle(GOLDEN.read_bytes())
+    manifest = dict(bundle.manifest)
+    for key in ("features", "sensors", "classes"):
+        manifest[key] = [name(n) for n in range(len(manifest[key]))]
+    manifest |= {"name": name(0)[:100], "unit": name(1)[:60], "target": name(2)[:100]}
+    return load_bytes(pack_bundle(replace(bundle, manifest=manifest)))
+
+
+def test_names_from_outside_stay_text(browser: Browser, tmp_path: Path) -> None:
+    for k in range(N_HOSTILE):
+        loaded = hostile(k)
+        (tmp_path / "page.html").write_text(playground_page(loaded), encoding="utf-8")
+        opened(browser, tmp_path / "page.html")
+        assert browser.evaluate("document.title") != "owned"
+        assert text(browser, "checked").startswith("64 of 64")
+        assert browser.evaluate("document.querySelector('#sensor-0 legend').textContent") == loaded.manifest.sensors[0]
+        assert browser.evaluate("document.querySelectorAll('script').length") == 2
+        assert browser.evaluate("document.querySelectorAll('img').length") == 0
+        assert browser.evaluate("performance.getEntriesByType('resource').length") == 0
+
+
+def test_its_policy_lets_no_other_script_run(browser: Browser, golden: Path, tmp_path: Path) -> None:
+    attack = HOSTILE[0] + '<img src="data:," onerror="document.title = \'owned\'">'
+    page = golden.read_text(encoding="utf-8").replace("<main>", f"<main>{attack}")
+    (tmp_path / "page.html").write_text(page, encoding="utf-8")
+    opened(browser, tmp_path / "page.html")
+    assert browser.evaluate("document.title") == "golden"
+    changed = golden.read_text(encoding="utf-8").replace("const MICRO = 1e6;", "const MICRO = 1e7;")
+    (tmp_path / "page.html").write_text(changed, encoding="utf-8")
+    browser.open((tmp_path / "page.html").as_uri())
+    assert text(browser, "checked").startswith("This page needs a browser")
+
+
+def test_it_is_drawn_in_light_and_in_dark(golden: Path, browser: Browser, tmp_path: Path) -> None:
+    opened(browser, golden)
+    (tmp_path / "light.png").write_bytes(browser.screenshot(900, 700))
+    with Browser(tmp_path, DARK) as dark:
+        opened(dark, golden)
+        (tmp_path / "dark.png").write_bytes(dark.screenshot(900, 700))
+    (light, n), (night, m) = (look_at(tmp_path / f"{name}.png") for name in ("light", "dark"))
+    assert sum(light) > 3 * 245
+    assert sum(night) < 3 * 40
+    assert min(n, m) > 60
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ((), "name the page with --out, or a build with --build"),
+        (
+            ("--out", "mine.html"),
+            "mine.html exists and is not a page that hardcase wrote; name another file, or replace it with --force "
+            "(force=True in Python)",
+        ),
+    ],
+)
+def test_what_cannot_be_written_is_one_line(
+    words: tuple[str, ...],
+    line: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.html").write_text("mine")
+    assert main(["playground", str(GOLDEN), *words]) == 2
+    assert capsys.readouterr().err == f"hardcase playground: {line}\n"
+    assert (tmp_path / "mine.html").read_text() == "mine"
