@@ -39,12 +39,12 @@ PEERS = {  # beside a method of the same paper, over the same classes; without a
 
 
 class Grouped(LpTree):
-    """Of many columns, all but the first three are one sensor: it takes four at most."""
+    """Of many columns, all but the first two are one sensor: it takes four at most, and three are learned sooner."""
 
     def _learn(self, X: np.ndarray, *rows: np.ndarray | None) -> None:
         said = self.sensors
         if said is None and X.shape[1] > MAX_SENSORS:
-            self.sensors = [[0], [1], [2], list(range(3, X.shape[1]))]
+            self.sensors = [[0], [1], list(range(2, X.shape[1]))]
         try:
             super()._learn(X, *rows)
         finally:
