@@ -54,6 +54,8 @@ def model_values(loaded: Loaded) -> dict[str, Any]:
     image = make_image(program, loaded.report.outlines, moved)
     return names | {
         "sha256": loaded.bundle.sha256,
+        "types": [feature.dtype for feature in program.features],
+        "uplink": list(program.uplink.features),
         "reads": [list(sensor.features) for sensor in program.sensors],
         "costs": [*meter.sensor_costs],
         "request_cost": meter.request_cost,
