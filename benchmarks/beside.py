@@ -202,6 +202,11 @@ def page(rows: list[Row], ratios: list[Row], machine: str) -> str:
         "# The kernel compared with its peers",
         "",
         f"`make bench NAME=edge` wrote this page on {machine}.",
+        *(
+            [f"It falls short of {n} of {len(ratios)} goals."]
+            if (n := sum(r["ratio"] > r["target"] for r in ratios))
+            else []
+        ),
         "The models are boosted trees on digits (odd or even), and each call has one row of 64 whole numbers.",
         "The figure of hardcase is a whole decision, from raw readings through the session's protocol to class and "
         "confidence; the peers' is their prediction.",

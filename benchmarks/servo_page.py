@@ -15,7 +15,7 @@ HEAD = """# Running budgets under steps of hardness
 
 `HARDCASE_DATA=FOLDER python -m benchmarks run servo` wrote this page; [budgets](../budgets.md) says what a running \
 budget is.
-The servo's gain was chosen on a simulation without rows, after runs of two of these seeds had been looked at.
+{short}The servo's gain was chosen on a simulation without rows, after runs of two of these seeds had been looked at.
 
 Streams of {hours} hours with a case each {every} s, {seeds} seeds each, in virtual time, on rows that no training saw.
 A hard case is one on which the shipped policy spends more than in the mean.
@@ -101,7 +101,9 @@ def page(r: dict[str, Any]) -> str:
     )
     off = [f"{s['case']}, {hours(s)}" for s in r["streams"] if s["kept"] < r["seeds"]]
     missed = [f"{s['case']}, {hours(s)}" for s in r["streams"] if s["mean"]["loss"] > GOALS["loss"]]
+    fallen = len(off) + len(missed)
     return HEAD.format(
+        short=f"It falls short of {fallen} of its goals.\n" if fallen else "",
         hours=HOURS, every=EVERY_S, seeds=r["seeds"], base=percent(BASE, 0), about=about, spending=spending(r),
         accuracy=accuracy(r), on_plan=f"missed by {'; '.join(off)}" if off else "met",
         accurate=f"missed by {'; '.join(missed)}" if missed else "met",

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -33,6 +34,13 @@ def test_a_benchmark_is_listed_with_what_it_shows(name: str) -> None:
 def test_each_record_is_of_a_benchmark() -> None:
     beside = {"device"}  # of ``edge``
     assert {path.stem for path in RESULTS.glob("*.json")} - beside <= set(runner.names())
+
+
+@pytest.mark.parametrize("path", sorted(PAGES.glob("*.md")), ids=lambda path: path.stem)
+def test_a_page_that_misses_a_goal_says_so_first(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    if re.search(r"[Gg]oal.*missed|\(missed\)|\*\*missed|\*\*no\*\*", text):
+        assert "falls short" in text[:1_000]
 
 
 @pytest.mark.parametrize("path", sorted(RESULTS.glob("*.json")), ids=lambda path: path.stem)
