@@ -34,7 +34,7 @@ tools)
     sh tests/helpers/edge/debian_python.sh arm64 build/python-arm64
     sh tests/helpers/edge/debian_python.sh armhf build/python-armhf
     sh tests/helpers/edge/debian_micropython.sh build/micropython
-    [ -d build/node-red ] || npm install --silent --no-audit --no-fund --prefix build/node-red node-red@4 mqtt@5 ||
+    [ -d build/node-red ] || npm install --silent --no-audit --no-fund --prefix build/node-red node-red@4 mqtt@5 axe-core@4 ||
         echo "npm could not install Node-RED: its tests are left out"
     ;;
 mosquitto)

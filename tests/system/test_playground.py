@@ -23,10 +23,12 @@ from tests.golden.make_golden import GOLDEN
 from tests.helpers.cli.browser import BROWSER, Browser
 from tests.helpers.cli.pages import HOSTILE
 from tests.helpers.export.builds import make_build
+from tests.helpers.places import ROOT
 from tests.helpers.tools import need
 from tests.system.test_browser import DARK, look_at
 
 N_HOSTILE = 8
+AXE = ROOT / "build" / "node-red" / "node_modules" / "axe-core" / "axe.min.js"
 READY = "document.documentElement.dataset.ready"
 
 
@@ -196,6 +198,22 @@ def test_it_is_moved_by_keyboard_and_fits_a_phone(browser: Browser, build: Path)
         "!c.labels?.length && !c.ariaLabel && !c.textContent).length"
     )
     assert browser.evaluate(unnamed) == 0
+
+
+@pytest.mark.parametrize("width", [360, 1000])
+def test_an_audit_of_accessibility_finds_nothing_serious(
+    browser: Browser, golden: Path, build: Path, width: int
+) -> None:
+    if not AXE.exists():
+        pytest.skip("axe-core is needed: make toolchains")
+    for page in (golden, build / "playground.html"):
+        opened(browser, page)
+        browser.screenshot(width, 740)
+        browser.evaluate(f"{AXE.read_text(encoding='utf-8')}; axe.run().then((r) => {{ window.audit = r; }}); 1")
+        browser.until("!!window.audit")
+        assert browser.evaluate("audit.passes.length") > 10
+        found = "audit.violations.filter((v) => ['serious', 'critical'].includes(v.impact)).map((v) => v.id)"
+        assert browser.evaluate(found) == []
 
 
 def hostile(k: int) -> Loaded:
