@@ -26,12 +26,12 @@ from hardcase_edge.program.cost import to_micro
 from hardcase_edge.program.definition import Feature, Sensor, Uplink
 from hardcase_edge.program.readings import request_bytes
 from hardcase_train.data.problem import Problem, Rows, value_unit
+from hardcase_train.hpc.fit import fit_hpc, out_of_fold, probabilities
 from hardcase_train.methods import METHODS
 from hardcase_train.policy.batch import Batch
 from hardcase_train.policy.selection import Judge
 from hardcase_train.settings.effort import NORMAL
 from hardcase_train.stages.subset_search import SubsetSearch
-from hardcase_train.tasks.hpc import fit_hpc, out_of_fold, probabilities
 
 SIZES = (2_000, 1_000, 20_000)  # rows of Covertype, as in cstc.py; the paper has 36,603, 15,688 and 58,101
 N_TREES = 100  # of f0

@@ -11,8 +11,7 @@ from typing import Any
 from hardcase_train.data.problem import Problem
 from hardcase_train.estimator import MethodClassifier
 from hardcase_train.method import Params
-from hardcase_train.methods.adapt.greedy_miser import GreedyMiser
-from hardcase_train.methods.adapt.stages import gammas
+from hardcase_train.methods.adapt.stages import GreedyMiser, gammas
 from hardcase_train.methods.baselines.cascade import ConfidenceCascade
 from hardcase_train.methods.baselines.static import StaticSubset
 from hardcase_train.methods.boosted.adaboost_rs import ResampledAdaBoost
@@ -20,15 +19,14 @@ from hardcase_train.methods.boosted.stage_wise import StageWiseRegression
 from hardcase_train.methods.cstc.and_or import AndOr
 from hardcase_train.methods.cstc.cost_tree import CostSensitiveTree
 from hardcase_train.methods.cstc.greedy_tree import GreedyTree
-from hardcase_train.methods.graph.dag import DagClassifier
-from hardcase_train.methods.graph.nested import nested_points
+from hardcase_train.methods.graph.dag import DagClassifier, nested_points
 from hardcase_train.policy.front import Point
 from hardcase_train.policy.selection import Judge
 from hardcase_train.stages.nested_sets import Chains
 from hardcase_train.stages.priced_sets import PricedSets
-from hardcase_train.stages.screening import screen
 from hardcase_train.stages.subset_search import SubsetSearch
 from hardcase_train.successors.reduce import inclusion
+from hardcase_train.sweep.train import screen
 from hardcase_train.trees.boosting import TreeSettings
 
 __all__ = ["FEW_LEAVES", "METHODS", "Run"]

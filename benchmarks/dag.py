@@ -34,9 +34,8 @@ from hardcase_train.methods.graph.lp_surrogate import full_tree
 from hardcase_train.methods.graph.program import dag_point
 from hardcase_train.methods.graph.state_classifiers import Classifier
 from hardcase_train.methods.graph.state_rows import DagRows
-from hardcase_train.policy.acquire import buy
 from hardcase_train.policy.batch import Batch
-from hardcase_train.policy.compile import compile_program
+from hardcase_train.policy.compile import buy, compile_program
 from hardcase_train.policy.front import Point, best_points
 from hardcase_train.policy.losses import class_outputs
 from hardcase_train.policy.selection import Judge

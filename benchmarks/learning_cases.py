@@ -17,7 +17,7 @@ from hardcase_edge.program.cost import to_micro
 from hardcase_edge.program.definition import Feature, Sensor, Uplink
 from hardcase_edge.program.readings import request_bytes
 from hardcase_train.data.problem import Problem, Rows
-from hardcase_train.tasks.hpc import fit_hpc, out_of_fold, probabilities
+from hardcase_train.hpc.fit import fit_hpc, out_of_fold, probabilities
 
 BASELINES = ("static", "cascade")
 

@@ -26,10 +26,9 @@ from hardcase_edge.session.session import Machine, Session
 from hardcase_export.to_c import inline as c_inline
 from hardcase_export.to_c.boards import BOARDS, COMPILER, Board
 from hardcase_export.to_c.folder import write_c
-from hardcase_export.to_c.header import words
+from hardcase_export.to_c.header import pack_readings, words
 from hardcase_export.to_c.inline import Fork, Leaf
 from hardcase_export.to_c.names import array
-from hardcase_export.to_c.readings import pack_readings
 
 ROWS = slice(0, None, 36)  # 50 rows of the data
 ROUNDS = 4

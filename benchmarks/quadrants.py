@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks.pages import read
+from hardcase_train.methods.cstc.cost_tree import sparse
 from hardcase_train.methods.cstc.descent import first_weights, prices_of, settle, solve_jointly
 from hardcase_train.methods.cstc.fit import has_by_then
 from hardcase_train.methods.cstc.objective import Objective, Rule, Weights, payers_of
 from hardcase_train.methods.cstc.shape import tree
-from hardcase_train.methods.cstc.zeros import sparse
 from hardcase_train.policy.losses import SquaredLoss
 
 __all__ = ["COSTS", "QUADRANTS", "cascade_cost", "exits_of", "fitted_path", "lines", "quadrants"]

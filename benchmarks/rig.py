@@ -17,8 +17,8 @@ import argparse
 from typing import Any
 
 from benchmarks.pages import ROOT, provenance
-from hardcase.training import seeds
-from hardcase.training.seeds import picked, summarise
+from hardcase.training import front_table as seeds
+from hardcase.training.front_table import picked, summarise
 from hardcase_train.settings.toml import read_config
 from hardcase_train.sweep.train import learn
 from hardcase_train.tasks.task import make_task

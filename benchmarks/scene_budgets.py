@@ -16,7 +16,7 @@ import numpy as np
 from benchmarks.scene_bank import Bank, Scenes
 from hardcase_edge.program.definition import Acquire, Answer, Branch, Candidate, Node, Select, Slice
 from hardcase_train.methods.polydom.by_answer import ByAnswer
-from hardcase_train.methods.polydom.few import best_few, grid_of
+from hardcase_train.methods.polydom.estimate import best_few, grid_of
 from hardcase_train.methods.polydom.greedy import ACCURACY, CHEAPEST, PRICES, make_sequences
 from hardcase_train.methods.polydom.index import Set, candidates, make_index
 from hardcase_train.methods.polydom.plan import Shipped, anytime_nodes, index_nodes, sequence_nodes

@@ -31,9 +31,8 @@ from hardcase_train.methods.baselines.static import StaticSubset
 from hardcase_train.methods.streams import duty_cycle, held
 from hardcase_train.methods.streams.duty_cycle import DutyCycle
 from hardcase_train.methods.streams.held import Held
-from hardcase_train.policy.acquire import buy
 from hardcase_train.policy.answers import bare_answer
-from hardcase_train.policy.compile import policy_of
+from hardcase_train.policy.compile import buy, policy_of
 from hardcase_train.policy.front import Point, with_test
 from hardcase_train.policy.selection import Judge
 from hardcase_train.stages.subset_search import SubsetSearch

@@ -21,7 +21,7 @@ from hardcase_train.methods.structured.chain_features import (
     item_means,
     simple_features,
 )
-from hardcase_train.methods.structured.one_shot import OneShotChain
+from hardcase_train.methods.structured.two_levels import OneShotChain
 from hardcase_train.structured.chain import ChainClassifier
 from hardcase_train.structured.items import as_items, take
 

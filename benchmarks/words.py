@@ -24,9 +24,9 @@ from benchmarks.word_times import speed_beside, whole_times
 from benchmarks.words_page import SHARES, draw, page
 from hardcase_train.methods.structured.anytime import AnytimePolicy, purchases, smallest_gap
 from hardcase_train.methods.structured.linear_policy import PartPolicy
-from hardcase_train.methods.structured.one_shot import buy_share, features_of
 from hardcase_train.methods.structured.out_of_fold import Fold, evidence, labels_of, out_of_fold
 from hardcase_train.methods.structured.pseudo_labels import exhaustive, helping_steps, trajectory, wrong_parts
+from hardcase_train.methods.structured.two_levels import buy_share, features_of
 from hardcase_train.structured.chain import ChainClassifier
 from hardcase_train.structured.items import as_items, take
 

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .api.evaluating import evaluate
     from .api.exporting import export
-    from .api.front import Front
     from .api.loaded import Decided, Loaded, load
-    from .api.policy import Policy
+    from .api.policy import Front, Policy
     from .api.training import train
 
 __all__ = ["Decided", "Front", "Loaded", "Policy", "__version__", "evaluate", "export", "load", "train"]
@@ -30,7 +29,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 _HOMES = {
     "Decided": "loaded",
-    "Front": "front",
+    "Front": "policy",
     "Loaded": "loaded",
     "Policy": "policy",
     "evaluate": "evaluating",

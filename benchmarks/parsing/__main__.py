@@ -41,7 +41,7 @@ from benchmarks.parsing.treebank import depths, load
 from benchmarks.parsing.trees import NO_DICTIONARY, Sentences, TreeParser
 from benchmarks.word_times import cpu_us
 from hardcase_train.methods.structured.anytime import AnytimePolicy, purchases
-from hardcase_train.methods.structured.one_shot import buy_share
+from hardcase_train.methods.structured.two_levels import buy_share
 
 __all__ = ["arguments", "draw", "page", "run", "whole"]
 

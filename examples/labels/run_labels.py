@@ -35,7 +35,7 @@ from hardcase_export.joint.build import export_chain
 from hardcase_export.joint.model import ChainModel, Group
 from hardcase_export.joint.quantise import Asking
 from hardcase_train.methods.structured.chain_features import DECODER
-from hardcase_train.methods.structured.one_shot import OneShotChain
+from hardcase_train.methods.structured.two_levels import OneShotChain
 from hardcase_train.structured.chain import ChainClassifier
 
 COSTS = {"thumbnail": 0.1, "hog": 1.0}  # ms on the device's processor

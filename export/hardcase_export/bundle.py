@@ -30,18 +30,16 @@ from .drafts.rows import Rows
 from .integers.compress import n_weights
 from .integers.decide import results_of
 from .integers.golden_cases import make_golden
-from .integers.lost_sensors import measure_without
 from .integers.point import Build, IntegerPoint
 from .integers.quantise import quantise
-from .integers.ranges import ranges_of_rows
+from .integers.sensor_claims import measure_without, ranges_of_rows
 from .joint.point import make_joint_bundle
-from .picking.agreeing import Chosen, mix_that_agrees, pick_that_agrees, why_no_mix
 from .picking.atypical import Scored, atypical_shares
 from .picking.audit_claim import audit_claim
 from .picking.held_out import BuildTrial, HeldOut, by_column, check_unseen, count, read_held_out
 from .picking.monitors import measure_monitors
 from .picking.optimism import selection_of
-from .picking.pick import candidates
+from .picking.pick import Chosen, candidates, mix_that_agrees, pick_that_agrees, why_no_mix
 from .picking.price_table import price_table
 from .picking.promise_words import BY_CLASS, BY_TRUTH
 from .picking.risk_choice import RiskTerms, choose

@@ -147,7 +147,7 @@ def _check_agreement(imported: Imported, min_agreement: float | None) -> None:
     if match.agreement < min_agreement:
         what = "labels differ" if imported.source.kind.has_classes else "values are further apart than the bound"
         raise BundleError(
-            f"{match.differ} of {match.n} {what} from those of {match.beside} (scores off by {match.off:.3g}), but "
+            f"{match.differ} of {match.n} {what} from those of {match.reference} (scores off by {match.off:.3g}), but "
             f"{min_agreement:.2%} must agree; {'take wider leaves with --leaves 31, or ' * is_trees}lower "
             "--min-agreement"
         )

@@ -19,12 +19,12 @@ from hardcase_edge.program.definition import Opaque, Program
 from hardcase_edge.program.kinds import kind_of
 
 from .drafts.rows import Rows
+from .hpc_file.hpc import MAX_APART
+from .hpc_file.regressor import MAX_GAP
+from .hpc_file.replay_rows import as_held
 from .integers.decide import codes_of, readings_of
 from .scorers.parts import ScorerPart, parts_of
 from .scorers.replay import Comparison, compare_scores, expected_scores, feeds_of, onnx_runner, open_onnx, tflite_runner
-from .to_onnx.hpc import MAX_APART
-from .to_onnx.regressor import MAX_GAP
-from .to_onnx.replay_rows import as_held
 from .to_onnx.scorer import onnx_of
 from .to_tflite.int8 import int8_of
 from .to_tflite.scorer import tflite_of

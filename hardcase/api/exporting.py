@@ -19,21 +19,21 @@ from hardcase_export.checked import Exported
 from hardcase_export.drafts.costs import Origins
 from hardcase_export.drafts.front import Front
 from hardcase_export.drafts.rows import Rows as LabelledRows
+from hardcase_export.hpc_file.hpc import is_hpc_head, make_hpc_file
 from hardcase_export.integers.point import make_integers
 from hardcase_export.publish import check_out
-from hardcase_export.to_onnx.hpc import is_hpc_head, make_hpc_file
 from hardcase_train.data.dtypes import rounded_to_dtypes
 from hardcase_train.data.problem import MIN_ROWS, Problem, Rows
 from hardcase_train.estimator import PolicyClassifier
+from hardcase_train.hpc.fit import probabilities
 from hardcase_train.policy.front import Point, with_test
 from hardcase_train.policy.selection import Judge
 from hardcase_train.settings.amounts import check_choice
 from hardcase_train.sweep.train import hpc_point
-from hardcase_train.tasks.hpc import probabilities
 
 from ..exports.said import told
+from ..training.front_table import as_read
 from ..training.hpc_file import HPC_FILE, hpc_confidence, packages
-from ..training.seeds import as_read
 from .arguments import check_names, names_of
 from .training import column_names
 

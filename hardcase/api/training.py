@@ -22,11 +22,11 @@ from hardcase_edge.program.limits import CLOCK_UNIT
 from hardcase_train.columns.frames import frame_columns, frame_names, labels_of
 from hardcase_train.columns.kinds import finite
 from hardcase_train.data.table import Labels, Table, table_of
+from hardcase_train.hpc.fit import ready
 from hardcase_train.methods import BASELINES, check_method
 from hardcase_train.settings.amounts import check_amount, check_choice, check_cost
 from hardcase_train.settings.config import DATES, TASKS, Config, SensorConfig, limits_of
 from hardcase_train.settings.effort import effort_of
-from hardcase_train.tasks.hpc import ready
 
 from ..measuring.measure import seen_rows_lines
 from ..training.build import build

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from hardcase_cloud.sim.fleet.journal import Outcome
 
-from ..reports.axes import Frame, linear_scale, log_scale
-from ..reports.markup import STYLE
+from ..reports.front_chart import Frame, linear_scale, log_scale
+from ..reports.page import STYLE
 
 __all__ = ["routes_svg"]
 

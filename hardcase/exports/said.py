@@ -15,10 +15,11 @@ from hardcase_export.picking.promise_words import say_parts, say_promise
 
 from ..measuring.headline import Headline, cut_lines, headline
 from ..measuring.measure import some_classes, value_errors
-from ..measuring.recalls import gaps_of, kept_by
-from ..measuring.warn import (
+from ..measuring.picked import (
     constant_warning,
+    gaps_of,
     item_headline,
+    kept_by,
     placeholder_warning,
     recall_warnings,
     selection_warning,
@@ -95,21 +96,21 @@ def _of_cases(exported: ExportedCases, build: Build | None) -> tuple[dict[str, A
         "weights": None if exported.weights is None else asdict(exported.weights),
         "parity": {"valid": exported.valid.to_json(), "test": test.to_json()},
     }
-    beside = test.beside
-    if beside is not None and exported.f0 is not None:
+    against_f0 = test.against_f0
+    if against_f0 is not None and exported.f0 is not None:
         values |= {
-            "quality_95": list(beside.quality_95),
-            "f0": {"quality": beside.f0, "cost": exported.f0.test.cost},
-            "loss": beside.loss,
-            "loss_95": list(beside.loss_95),
-            **({} if exported.target_unit is None else {"only_answer": beside.only_answer}),
+            "quality_95": list(against_f0.quality_95),
+            "f0": {"quality": against_f0.f0, "cost": exported.f0.test.cost},
+            "loss": against_f0.loss,
+            "loss_95": list(against_f0.loss_95),
+            **({} if exported.target_unit is None else {"only_answer": against_f0.only_answer}),
             "classes": [
                 {"class": label, **count.to_json()}
-                for label, count in zip(exported.classes, beside.classes, strict=True)
+                for label, count in zip(exported.classes, against_f0.classes, strict=True)
             ],
         }
     cuts = headline(exported.program, test.paths, exported.sensors, exported.costs)
-    gaps = gaps_of(exported.point, exported.valid.beside)
+    gaps = gaps_of(exported.point, exported.valid.against_f0)
     lines = [
         constant_warning(values),
         selection_warning(exported.selection, exported.measure, test.after.quality),

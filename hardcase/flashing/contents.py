@@ -226,10 +226,10 @@ def what_it_lacks(
     is_claim : whether the device makes its own key
     has_openssl : whether the command is there; None: nobody knows
     """
-    beside = {"hardcase_edge", "paho", *sys.stdlib_module_names, *(Path(p).name.partition(".")[0] for p in extra)}
+    there = {"hardcase_edge", "paho", *sys.stdlib_module_names, *(Path(p).name.partition(".")[0] for p in extra)}
     notes = []
     for path in map(Path, extra):
-        names = sorted(_imports(path) - beside) if path.suffix == ".py" else []
+        names = sorted(_imports(path) - there) if path.suffix == ".py" else []
         lacking = [name for name in names if root is None or not _is_installed(root, name)]
         if lacking:
             where = "the card may lack" if root is None else f"the system in {root} lacks"

@@ -6,12 +6,14 @@ A target is looked at, and refused, before anything is made for it; what is made
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import re
 import stat
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -21,21 +23,26 @@ import hardcase_edge
 from hardcase_edge.errors import InputError
 from hardcase_edge.fleet.card.places import STORE
 from hardcase_edge.fleet.identity.folder import Identities
+from hardcase_edge.fleet.release.archive import MAX_ARCHIVE_BYTES, read_archive
 from hardcase_export.zig import can_compile
 
+from .boot import FIRST, FOLDER, MAX_TEXT_BYTES, find, is_hooked
 from .contents import Card, check_device, identity_files, make_card, parsed_arguments, what_it_lacks
 from .devices import check_card, check_image
 from .kernels import PROCESSORS, compile_kernel
-from .partition import flash_partition, verify_partition
 from .remote import flash_host, host_of, verify_host
 from .rootfs import flash_root, is_root, processor_of, verify_root
 from .volumes import FolderVolume, Volume, open_image
 from .wheels import kernels_in
 
-__all__ = ["Wishes", "flash", "kernels_for", "offer", "verify"]
+__all__ = ["Wishes", "flash", "flash_partition", "kernels_for", "offer", "verify", "verify_partition"]
 
 RUNNING = ("/", "/boot", "/boot/efi", "/boot/firmware")  # of the machine that flashes
 _BROKER = re.compile(r"(mqtts?://[A-Za-z0-9.:@_\[\]-]{1,300})/([A-Za-z0-9._-]{1,64})", re.ASCII)
+SPARE_BYTES = 262_144  # for the few small files, and for what the first boot writes
+ARCHIVE, IDENTITY, SCRIPT = f"{FOLDER}/card.pyz", f"{FOLDER}/identity.zip", f"{FOLDER}/first.sh"
+DONE, LOG = f"{FOLDER}/done.txt", f"{FOLDER}/log.txt"
+Opener = Callable[[bool], AbstractContextManager[Volume]]  # of the volume, for writing or not
 
 
 class Wishes(NamedTuple):
@@ -182,3 +189,96 @@ def kernels_for(processors: tuple[str, ...], wheels: str | None) -> tuple[dict[s
         f"no kernel for {', '.join(absent)}: there the device decides in Python, more slowly; for the kernel: {remedy}"
     )
     return kernels, [note] if absent else []
+
+
+# ---------------------------------------------------------------- A boot partition is flashed and verified
+# A boot partition is flashed and verified: the archive, the identity, the script, and last what starts the script.
+#
+# Until its last write a card boots as it did before, so an interrupted flash puts nothing down; ``verify`` sees it, and
+# the same command again mends it.
+
+
+def flash_partition(open_volume: Opener, name: str, card: Card) -> dict[str, Any]:
+    """Write a card's files, and read them back from the disk.
+
+    Raises
+    ------
+    InputError
+        The system there is not known, there is too little room, or a file cannot be written or reads back otherwise.
+    """
+    with open_volume(True) as volume:
+        hook = find(lambda path: volume.read(path, MAX_TEXT_BYTES), name)
+        files = {ARCHIVE: card.archive, SCRIPT: FIRST.encode()}
+        if card.identity:
+            files[IDENTITY] = card.identity
+        needed, free = sum(map(len, files.values())) + SPARE_BYTES, volume.free_bytes()
+        if free < needed:
+            raise InputError(
+                f"{name} has {free} bytes free, and {needed} are needed; remove files, or take another card"
+            )
+        files |= hook.files  # these last: they start the script
+        for path, data in files.items():
+            if volume.read(path, MAX_ARCHIVE_BYTES) != data:
+                volume.write(path, data)
+        if not card.identity:
+            volume.remove(IDENTITY)
+        volume.remove(LOG)
+        volume.remove(DONE)
+    with open_volume(False) as volume:
+        for path, data in files.items():
+            back = volume.read(path, MAX_ARCHIVE_BYTES)
+            if back != data:
+                at = next(
+                    (k for k, (a, b) in enumerate(zip(back or b"", data, strict=False)) if a != b), len(back or b"")
+                )
+                raise InputError(
+                    f"{path} on {name} reads back otherwise from byte {at} on; repeat, or replace the card"
+                )
+    return {"system": hook.kind, "notes": list(hook.notes)}
+
+
+def verify_partition(open_volume: Opener, name: str) -> dict[str, Any]:
+    """What is on a boot partition.
+
+    Raises
+    ------
+    InputError
+        Nothing was flashed, or what was is not whole.
+    """
+    with open_volume(False) as volume:
+        data = volume.read(ARCHIVE, MAX_ARCHIVE_BYTES)
+        if data is None:
+            raise InputError(f"{name} has nothing of hardcase on it; flash it")
+        archive = read_archive(data, f"{ARCHIVE} on {name}")
+        if volume.read(SCRIPT, MAX_TEXT_BYTES) != FIRST.encode():
+            raise InputError(f"{SCRIPT} on {name} is missing or of another version; flash again")
+        report = _done(volume.read(DONE, MAX_TEXT_BYTES))
+        is_done = report.get("archive") == archive.sha256
+        hook = is_hooked(lambda path: volume.read(path, MAX_TEXT_BYTES))
+        identity = volume.read(IDENTITY, MAX_ARCHIVE_BYTES)
+        digest = hashlib.sha256(identity).hexdigest() if identity else ""
+        if not is_done and digest != archive.manifest["identity"]:
+            raise InputError(
+                f"the identity on {name} is not the one of its archive; the flash was interrupted: repeat it"
+            )
+        if not is_done and (report or not hook):
+            raise InputError(f"nothing on {name} starts what was flashed; the flash was interrupted: repeat it")
+        log = (volume.read(LOG, MAX_TEXT_BYTES) or b"").decode(errors="replace").strip()
+    return {
+        "bundle": archive.manifest["bundle"],
+        "name": archive.manifest["name"],
+        "runtime": archive.manifest["runtime"],
+        "run": archive.manifest["run"],
+        "system": hook or report.get("how"),
+        "identity": bool(archive.manifest["identity"]),
+        "first_boot": report if is_done else (f"failed: {log[-200:]}" if log else "has not been yet"),
+    }
+
+
+def _done(data: bytes | None) -> dict[str, Any]:
+    """The report of the first boot; empty if there is none."""
+    try:
+        report = json.loads(data or b"{}")
+    except (ValueError, RecursionError):
+        return {}
+    return report if isinstance(report, dict) else {}

@@ -35,8 +35,7 @@ from hardcase_export.drafts.rows import (
 from hardcase_export.integers import decide
 from hardcase_export.integers.decide import Reply
 from hardcase_export.summary import legacy_name
-from hardcase_train.columns.categories import codes_in
-from hardcase_train.columns.kinds import NUMERIC
+from hardcase_train.columns.kinds import NUMERIC, codes_in
 from hardcase_train.data.table import Table, read_table
 from hardcase_train.tasks.parts import sizes_in
 from hardcase_train.tasks.target import numbers_of_names, target_labels

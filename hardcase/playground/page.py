@@ -30,8 +30,7 @@ from hardcase_export.to_js.folder import PACKAGE, model_values
 from hardcase_export.to_js.wasm import wasm_kernel
 
 from ..measuring.labelled_rows import LabelledRows, rows_for
-from ..measuring.measure import measure, quality_of, steps_of
-from ..measuring.node_figures import node_figures
+from ..measuring.measure import measure, node_figures, quality_of, steps_of
 from ..reports.front_chart import front_svg
 from ..reports.page import figure, render
 from ..reports.policy_boxes import flow_of

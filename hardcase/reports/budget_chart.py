@@ -8,9 +8,8 @@ from typing import Any
 
 from hardcase_train.methods import METHODS
 
-from .axes import Frame, linear_scale, log_scale
-from .front_chart import OTHER
-from .markup import STYLE, safe, title
+from .front_chart import OTHER, Frame, linear_scale, log_scale
+from .page import STYLE, safe, title
 
 __all__ = ["budgets_svg"]
 

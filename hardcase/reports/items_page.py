@@ -12,8 +12,7 @@ from hardcase_train.tasks.items import Items
 from hardcase_train.tasks.task import Task
 
 from .front_chart import front_svg
-from .markup import STYLE, amount, percent, safe
-from .page import bar, cut, figure, render
+from .page import STYLE, amount, bar, cut, figure, percent, render, safe
 from .train_page import asked_values, over_seeds
 
 __all__ = ["item_svg", "items_report"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pages of reports: templates of this package, in which whatever Python has not marked as HTML is text.
+"""Pages of reports, and texts of their pictures: what Python has not marked as HTML is text.
 
 The templates have the words and their order; Python gives them texts, numbers, rows of cells and pictures. What a
 template shows goes through ``escape.markup``, unless one of the functions below has made it. A page is one file with
@@ -15,12 +15,38 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from hardcase_edge.base.escape import markup
+from hardcase_edge.base.escape import markup as safe
 
-from .markup import STYLE, amount, percent
-
-__all__ = ["bar", "cut", "data", "figure", "is_page_head", "render", "strip"]
+__all__ = [
+    "STYLE",
+    "amount",
+    "bar",
+    "cut",
+    "dark",
+    "data",
+    "figure",
+    "is_page_head",
+    "percent",
+    "render",
+    "safe",
+    "strip",
+    "title",
+]
 
 BEGINNING = '<!doctype html>\n<html lang="en" class="hc">'
+PERCENT = "\u00a0%"
+LIGHTER = 0.45  # share of the way to white
+# one set of colours for pages and pictures; a picture that stands alone carries it too
+STYLE = """
+.hc { --ink: #1d2430; --soft: #5b6575; --line: #d5dae2; --paper: #ffffff; --card: #f6f7f9; --accent: #b3261e;
+  --local: #1a7f4b; --cloud: #1f6fb2; --buy: #8a6100; --late: #c0392b; color: var(--ink) }
+@media (prefers-color-scheme: dark) { .hc { --ink: #e6e9ee; --soft: #a3adbb; --line: #3a424e; --paper: #14181f;
+  --card: #1c222b; --accent: #ff8a80; --local: #58c48d; --cloud: #6db3ee; --buy: #e0b04c; --late: #ff8a80 } }
+@media print { .hc { --ink: #000000; --soft: #444444; --line: #bbbbbb; --paper: #ffffff; --card: #ffffff;
+  --accent: #b3261e; --local: #1a7f4b; --cloud: #1f6fb2; --buy: #8a6100; --late: #c0392b } }
+svg.hc { font: 12px system-ui, sans-serif; background: var(--paper) }
+svg.hc text { fill: var(--ink) } svg.hc .soft { fill: var(--soft) } svg.hc .grid { stroke: var(--line) }
+"""
 
 
 def is_page_head(head: bytes) -> bool:
@@ -73,6 +99,51 @@ def strip(value: float | None, low: float, high: float) -> Markup:
         '<path d="M4 6H76" class="grid"/><path d="M{} 6H{}" stroke="var(--soft)" stroke-width="3"/>'
         '<circle cx="{}" cy="6" r="3.4" fill="var(--ink)"/></svg>'
     ).format(a, b, x)
+
+
+# ---------------------------------------------------------------- text and colours of pictures and pages
+# Text and colours of pictures and pages: in a picture every name goes through ``safe``; every number gets its form.
+
+
+def title(value: object) -> str:
+    """A tooltip of SVG."""
+    return f"<title>{safe(value)}</title>"
+
+
+def amount(value: float) -> str:
+    """A cost: two decimals from 1 on, otherwise three significant digits.
+
+    >>> amount(980.1604), amount(0.0012345), amount(0), amount(1234567)
+    ('980.16', '0.00123', '0', '1,234,567')
+    """
+    if value == 0 or abs(value) >= 100_000:
+        return f"{value:,.0f}"
+    return f"{value:,.2f}" if abs(value) >= 1 else f"{value:.3g}"
+
+
+def percent(share: float) -> str:
+    """A share as a percentage, rounded so that few are not none and many are not all; it never breaks over two lines.
+
+    >>> [percent(share).replace("\\xa0", " ") for share in (0.5, 0.0004, 0.99996, 1)]
+    ['50.0 %', '0.04 %', '99.996 %', '100 %']
+    """
+    if share in (0, 1):
+        return f"{100 * share:.0f}{PERCENT}"
+    for digits in (1, 2, 3):
+        text = f"{100 * share:.{digits}f}"
+        if float(text) not in (0.0, 100.0) and (digits > 1 or 0.1 <= float(text) <= 99.9):
+            return text + PERCENT
+    return f"{'< 0.001' if share < 0.5 else '> 99.999'}{PERCENT}"
+
+
+def dark(colour: str) -> str:
+    """The colour for a dark page: nearer to white by ``LIGHTER``.
+
+    >>> dark("#000000")
+    '#727272'
+    """
+    parts = (int(colour[k : k + 2], 16) for k in (1, 3, 5))
+    return "#" + "".join(f"{int(part + (255 - part) * LIGHTER):02x}" for part in parts)
 
 
 PAGES = Environment(

@@ -4,22 +4,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hardcase_edge.more.fronts.pick import DEFAULT_MAX_LOSS, nearest_local
 from hardcase_edge.program.cost import Meter, to_unit
 from hardcase_export.drafts.front import Front, Point
 
-from ..measuring.picked import Picked
-from ..measuring.warn import picked_warnings
-from .class_table import class_rows
-from .markup import amount, percent
-from .page import bar, cut, data, figure
+from ..measuring.measure import some_classes
+from ..measuring.picked import Picked, picked_warnings
+from .page import amount, bar, cut, data, figure, percent, strip
 from .policy_picture import policy_svg
 
-__all__ = ["allowed_loss", "cards_of", "limit_words", "picked_values"]
+__all__ = ["allowed_loss", "cards_of", "class_rows", "limit_words", "picked_values"]
 
 Rows = list[list[str]]  # of cells
+MAX_CLASSES = 24  # in a table that is not folded away
+WORST = 10  # shown of more classes
 
 
 def allowed_loss(picked: Picked, points: Front) -> float | None:
@@ -55,7 +56,7 @@ def _cuts(picked: Picked) -> Rows:
     if cuts.cut is None:
         return []
     every = cuts.cut_every
-    beside = "" if every is None else f"; {percent(abs(every))} {'more' if every < 0 else 'less'} than every sensor's"
+    of_every = "" if every is None else f"; {percent(abs(every))} {'more' if every < 0 else 'less'} than every sensor's"
     spans = [span for span in (cuts.if_sensors, cuts.if_request) if span is not None]
     span = ""
     if spans:
@@ -64,7 +65,7 @@ def _cuts(picked: Picked) -> Rows:
             f", which is {percent(low)} to {percent(high)} if the placeholder costs of hardcase init are a tenth or "
             "ten times as large"
         )
-    return [[percent(cuts.cut), f"less than f0 for every case{span}{beside}"]]
+    return [[percent(cuts.cut), f"less than f0 for every case{span}{of_every}"]]
 
 
 def picked_values(picked: Picked, points: Front) -> dict[str, Any]:
@@ -190,3 +191,42 @@ def _dead(picked: Picked, values: dict[str, Any]) -> Rows:
         ]
         for sensor, f in picked.dead.items()
     ]
+
+
+# ---------------------------------------------------------------- the table of classes in a page
+# The table of classes in a page: rows, recall and precision of each class, with intervals.
+
+
+def class_rows(classes: Sequence[Mapping[str, Any]], f0_recall: Sequence[float | None] = ()) -> dict[str, Any]:
+    """What the macro ``classes`` of the templates shows: head, rows, and of many classes those of the least recall.
+
+    Parameters
+    ----------
+    classes : a label under ``class``, and the values of ``hardcase_edge.more.batch.per_class.ClassCount.to_json``
+    f0_recall : f0's recall of each class, for a column of its own
+    """
+    head = ["class", "rows", "recall", "(95 %)", "", "answered", "precision", "(95 %)", ""]
+    if f0_recall:
+        head.append("f0's recall")
+        classes = [{**c, "f0": recall} for c, recall in zip(classes, f0_recall, strict=True)]
+    least = some_classes(classes, WORST) if len(classes) > MAX_CLASSES else []
+    return {"head": head, "rows": [_row(c) for c in classes], "least": [_row(c) for c in least]}
+
+
+def _row(c: Mapping[str, Any]) -> list[str]:
+    f0 = [] if "f0" not in c else ["-" if c["f0"] is None else f"{c['f0']:.4f}"]
+    return [
+        cut(c["class"], 60),
+        data(c["n"], f"{c['n']:,}"),
+        *_share(c, "recall"),
+        data(c["answered"], f"{c['answered']:,}"),
+        *_share(c, "precision"),
+        *f0,
+    ]
+
+
+def _share(count: Mapping[str, Any], key: str) -> list[str]:
+    value, (low, high) = count[key], count[f"{key}_95"]
+    if value is None:
+        return ["-", "", ""]
+    return [data(value, f"{value:.4f}"), f"{low:.4f} to {high:.4f}", strip(value, low, high)]

@@ -18,8 +18,8 @@ from hardcase_edge.bundle.value import Value
 from hardcase_edge.program.cost import Meter, to_unit
 from hardcase_edge.program.definition import MARGIN, THRESHOLD, Acquire, Answer, Branch, Forward, Node, Program, Select
 
-from ..measuring.node_figures import NodeFigures
-from .markup import amount, percent
+from ..measuring.measure import NodeFigures
+from .page import amount, percent
 
 __all__ = ["ANSWER", "BUY", "CHOOSE", "CLOUD", "MORE", "Arrow", "Box", "Flow", "error_words", "flow_of"]
 

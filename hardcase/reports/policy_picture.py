@@ -18,8 +18,8 @@ from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.program.definition import Program
 from hardcase_edge.session.session import Decision
 
-from ..measuring.node_figures import node_figures
-from .markup import STYLE, safe, title
+from ..measuring.measure import node_figures
+from .page import STYLE, safe, title
 from .policy_boxes import ANSWER, BUY, CLOUD, MORE, Arrow, Box, Flow, flow_of
 from .policy_states import states_of
 

@@ -17,8 +17,8 @@ from hardcase_edge.program.definition import Acquire, Program
 from hardcase_edge.session.session import CLOUD as TO_CLOUD
 from hardcase_edge.session.session import Decision
 
-from ..measuring.node_figures import lost
-from .markup import amount, percent
+from ..measuring.measure import lost
+from .page import amount, percent
 from .policy_boxes import ANSWER, BUY, CLOUD, MORE, Arrow, Box, Flow, error_words
 
 __all__ = ["states_of"]

@@ -19,17 +19,15 @@ from hardcase_edge.more.fronts.front import staircase
 from hardcase_export.drafts.costs import costs_of
 from hardcase_export.drafts.front import Front, Point
 from hardcase_export.integers.point import Build
-from hardcase_export.picking.agreeing import mixes_halfway
+from hardcase_export.picking.pick import mixes_halfway
 from hardcase_train.data.problem import Rows
-from hardcase_train.tasks.sensors import cost_origins
-from hardcase_train.tasks.task import Task
+from hardcase_train.tasks.task import Task, cost_origins
 
 from ..measuring.measure import seen_rows_lines
 from ..measuring.picked import Picked, Wish, measure_pick
 from . import picked_part as part
 from .front_chart import front_svg
-from .markup import amount, percent
-from .page import cut, data, figure, render
+from .page import amount, cut, data, figure, percent, render
 
 __all__ = ["asked_values", "mix_table", "over_seeds", "train_report"]
 

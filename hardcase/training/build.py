@@ -19,8 +19,7 @@ from hardcase_edge.program.kinds import RANK
 from hardcase_export.drafts.files import SUFFIX, kept_files, pack_draft, room_for_policies
 from hardcase_export.drafts.front import front_of
 from hardcase_export.integers.point import Build
-from hardcase_train.data.memory import memory_names
-from hardcase_train.data.problem import Rows
+from hardcase_train.data.problem import Rows, memory_names
 from hardcase_train.data.table import Table, read_table
 from hardcase_train.linear.label_overlap import label_overlap, overlap_by_distance
 from hardcase_train.methods import METHODS, check_method
@@ -32,22 +31,20 @@ from hardcase_train.settings.effort import effort_of
 from hardcase_train.settings.toml import read_config
 from hardcase_train.stages.kept import Keeper, worst_cost
 from hardcase_train.tasks.items import check_items
-from hardcase_train.tasks.sensors import cost_origins
-from hardcase_train.tasks.target_unit import in_target_unit
-from hardcase_train.tasks.task import Task
+from hardcase_train.tasks.target import in_target_unit
+from hardcase_train.tasks.task import Task, cost_origins
 
 from ..measuring.bars import rows_bar
-from ..measuring.picked import Picked, Wish
-from ..measuring.warn import picked_warnings
+from ..measuring.picked import Picked, Wish, picked_warnings
 from ..reports.budget_chart import budgets_svg
 from ..reports.train_page import mix_table, train_report
 from .budgets import budget_figures, is_indexed
 from .folders import BUILD, claimed, fill_folder
+from .front_table import as_read, page, picks, summarise
 from .given_hpc import own_points_of
 from .hpc_file import copy_hpc, hpc_confidence, named, provenance, save_hpc, value_of
 from .items import ItemRun
 from .runs import Runs, open_runs
-from .seeds import as_read, page, picks, summarise
 from .survey import divided_groups
 
 __all__ = ["build", "configure", "write_build"]
@@ -185,7 +182,7 @@ class _Cases:
         return [*self.runs.points(self.task, self.methods, first), *own]
 
     def picks(self, points: list[Point]) -> dict[str, dict[str, Any]]:
-        """What wishes pick, as ``seeds.picks``."""
+        """What wishes pick, as ``front_table.picks``."""
         return picks(self.task.config.unit, self.task.problem, points)
 
     def write(

@@ -17,8 +17,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from hardcase_edge.errors import InputError
-from hardcase_export.to_onnx.given import open_given
-from hardcase_export.to_onnx.given_values import open_given_values
+from hardcase_export.hpc_file.given import open_given, open_given_values
 from hardcase_export.to_tflite.own_process import open_own
 from hardcase_train.data.problem import Rows
 from hardcase_train.methods.baselines.own_model import own_points

@@ -16,8 +16,8 @@ import numpy as np
 
 from hardcase_edge.bundle.value import Value, steps_for
 from hardcase_edge.errors import InputError
-from hardcase_export.to_onnx.hpc import export_hpc
-from hardcase_export.to_onnx.regressor import export_value_hpc
+from hardcase_export.hpc_file.hpc import export_hpc
+from hardcase_export.hpc_file.regressor import export_value_hpc
 from hardcase_train.data.problem import Problem, Rows
 from hardcase_train.policy.selection import Judge
 from hardcase_train.tasks.task import Task

@@ -47,17 +47,15 @@ from hardcase_train.settings.effort import QUICK, Effort
 from hardcase_train.stages.deadline import Deadline
 from hardcase_train.stages.kept import BundleKeeper
 from hardcase_train.tasks.items import Items, item_numbers, items_of, sensor_types
-from hardcase_train.tasks.sensors import cost_origins
-from hardcase_train.tasks.task import Task
+from hardcase_train.tasks.task import Task, cost_origins
 
 from ..measuring.bars import clock_bar
 from ..measuring.items import decide_items, figures, forward_se, gaps, item_cuts
-from ..measuring.picked import Wish
-from ..measuring.warn import item_headline
+from ..measuring.picked import Wish, item_headline
 from ..reports.items_page import items_report
+from .front_table import as_read, page, picks, summarise
 from .hpc_file import provenance
 from .runs import Runs
-from .seeds import as_read, page, picks, summarise
 
 _Types = tuple[tuple[str, ...], tuple[str, ...]]
 
@@ -236,7 +234,7 @@ class ItemRun:
     # ------------------------------------------------------------ the build
 
     def picks(self, points: list[BundlePoint]) -> dict[str, dict[str, Any]]:
-        """What wishes pick, as ``seeds.picks``."""
+        """What wishes pick, as ``front_table.picks``."""
         best = max(p.valid.quality for p in points if p.is_offered)
         return picks(self.task.config.unit, self.task.problem, points, best)
 

@@ -74,7 +74,7 @@ def _measure(loaded: Loaded, args: argparse.Namespace) -> dict[str, Any]:
     from ..measuring.bars import rows_bar
     from ..measuring.labelled_rows import rows_for
     from ..measuring.measure import measure, quality_of, steps_of
-    from ..measuring.warn import constant_warning
+    from ..measuring.picked import constant_warning
 
     program, manifest = loaded.bundle.program, loaded.manifest
     budget, quality, steps = _budget(args.budget, manifest.unit), quality_of(manifest), steps_of(manifest)

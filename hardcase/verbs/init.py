@@ -56,8 +56,7 @@ def run(args: argparse.Namespace) -> int:
     from hardcase_train.settings.config import TASKS
     from hardcase_train.tasks.target import check_relevance, target_classes, target_labels, target_values
 
-    from ..training.first_toml import make_toml
-    from ..training.survey import guess_target, sensors_of, set_group, survey, task_of
+    from ..training.survey import guess_target, make_toml, sensors_of, set_group, survey, task_of
 
     check_replaceable(args.out, force=args.force)
     table = read_table(args.data)

@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
         raise InputError("the tuf package is missing; pip install 'hardcase[keys]'") from error
     from hardcase_edge.base.files import sweep
 
-    from ..training.lock import locked
+    from ..training.folders import locked
 
     folder = Path(args.folder)
     if not folder.parent.is_dir():

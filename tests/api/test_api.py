@@ -302,7 +302,7 @@ def test_a_signed_bundle_is_loaded_with_its_key_only(policy: hardcase.Policy, tm
 def test_c_sources_stand_beside_their_bundle(
     policy: hardcase.Policy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hardcase_export.to_c.size.COMPILER", "no-such-compiler")  # no sizes for other machines
+    monkeypatch.setattr("hardcase_export.to_c.folder.COMPILER", "no-such-compiler")  # no sizes for other machines
     policy = hardcase.Policy(policy._build, max_loss=1.0)
     policy.export_c(tmp_path / "firmware", allow_constant=True)
     assert {"hardcase.c", "main.c", "Makefile", "model.hcb"} <= {p.name for p in (tmp_path / "firmware").iterdir()}

@@ -11,9 +11,8 @@ import pytest
 
 from hardcase.cli import main
 from hardcase.training import build as training
-from hardcase.training import swap
-from hardcase.training.folders import BUILD, claimed, whole_folder
-from hardcase.training.lock import locked
+from hardcase.training import folders as swap
+from hardcase.training.folders import BUILD, claimed, locked, whole_folder
 from hardcase_edge.base.files import set_aside
 from hardcase_edge.errors import InputError
 from hardcase_export.drafts.front import read_front
@@ -99,7 +98,7 @@ def test_the_lock_goes_with_its_holder_and_nothing_is_left(tmp_path: Path) -> No
 
 
 def test_a_lock_that_lost_its_name_while_it_was_taken_is_taken_again(tmp_path: Path, monkeypatch) -> None:
-    from hardcase.training import lock
+    from hardcase.training import folders as lock
 
     take, path = lock._take, tmp_path / ".build.lock"
 
@@ -117,7 +116,7 @@ def test_a_folder_that_cannot_be_locked_is_one_line(tmp_path: Path, monkeypatch)
     def fail(descriptor: int) -> None:
         raise OSError(38, "Function not implemented")
 
-    monkeypatch.setattr("hardcase.training.lock._take", fail)
+    monkeypatch.setattr("hardcase.training.folders._take", fail)
     with pytest.raises(InputError, match="cannot be locked: Function not implemented; name a folder on a local disk"):
         fill(tmp_path / "build", "new")
     monkeypatch.undo()

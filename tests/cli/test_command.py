@@ -22,7 +22,7 @@ from hardcase.verbs.completion import SHELLS
 from hardcase_edge.errors import InputError
 from hardcase_edge.hooks import hooked
 from hardcase_export.integers.decide import decisions
-from hardcase_train.sweep.phases import phase_bar
+from hardcase_train.sweep.loop import phase_bar
 from tests.golden.make_golden import GOLDEN
 from tests.helpers.export.builds import make_rows, static_draft
 from tests.helpers.hooks import install

@@ -13,8 +13,7 @@ import pytest
 import hardcase
 from benchmarks import users
 from hardcase.cli import main
-from hardcase.measuring.picked import measure_pick
-from hardcase.measuring.warn import constant_warning
+from hardcase.measuring.picked import constant_warning, measure_pick
 from hardcase_edge.errors import InputError
 from hardcase_export.bundle import export_bundle
 from hardcase_export.integers.point import Build

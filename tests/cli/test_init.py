@@ -19,9 +19,9 @@ from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.device.device import Device
 from hardcase_edge.sensors.specs import open_bank
 from hardcase_train.data.table import read_table
+from hardcase_train.hpc.fit import imputed
 from hardcase_train.settings.config import Config
 from hardcase_train.settings.toml import read_config
-from hardcase_train.tasks.hpc import imputed
 from hardcase_train.tasks.task import make_task
 from tests.helpers.train.problems import run, write_csv
 

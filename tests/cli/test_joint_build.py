@@ -12,7 +12,7 @@ import pytest
 
 import hardcase
 from hardcase.cli import main
-from hardcase.reports.markup import percent
+from hardcase.reports.page import percent
 from hardcase.training.items import BundlePoint, write_kept
 from hardcase_edge.bundle.file import pack_bundle
 from hardcase_edge.bundle.load import load_bundle, load_bytes

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hardcase.cli import main
-from hardcase.training.first_toml import quote
+from hardcase.training.survey import quote
 from hardcase_edge.base.escape import NO_BREAK, PUNCTUATION, json_line, markdown, markup, terminal
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.cli import main as edge

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from hardcase.cli import main
-from hardcase.measuring.node_figures import NodeFigures, node_figures
+from hardcase.measuring.measure import NodeFigures, node_figures
 from hardcase.reports.policy_boxes import ANSWER, CLOUD, MORE, flow_of
 from hardcase.reports.policy_picture import BOX, place_boxes, policy_svg
 from hardcase.reports.policy_states import states_of

@@ -18,15 +18,14 @@ from markupsafe import Markup
 
 import hardcase
 from hardcase.cli import main
-from hardcase.reports.class_table import class_rows
 from hardcase.reports.front_chart import front_svg
-from hardcase.reports.markup import safe
-from hardcase.reports.page import PAGES, render
+from hardcase.reports.page import PAGES, render, safe
+from hardcase.reports.picked_part import class_rows
 from hardcase.reports.train_page import mix_table
 from hardcase_edge.more.batch.per_class import per_class
 from hardcase_export.bundle import export_bundle
 from hardcase_export.integers.point import Build
-from hardcase_export.picking.agreeing import mixes_halfway
+from hardcase_export.picking.pick import mixes_halfway
 from tests.helpers.cli.pages import HOSTILE, Page, Row, hostile_table, hostile_toml, read_page
 from tests.helpers.train.problems import run, toml, write_csv
 

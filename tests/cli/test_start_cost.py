@@ -9,11 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.tree import DecisionTreeClassifier
 
 import hardcase
+import hardcase_train
 from hardcase.cli import main
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.errors import InputError
+from hardcase_export.foreign_model import import_model
 from hardcase_train.settings.toml import read_config
 from tests.helpers.cli.letters import write
 from tests.helpers.train.problems import run, toml, write_csv
@@ -106,3 +110,18 @@ def test_an_item_of_several_parts_pays_it_once_in_every_figure(tmp_path: Path) -
             f0, every = (waking["headline"][key] - plain["headline"][key] for key in ("f0", "every"))
             assert (f0, every) == (pytest.approx(5), pytest.approx(5))
             assert waking["worst_cost"] == plain["worst_cost"] + 5
+
+
+def test_an_estimator_and_the_layout_of_an_imported_model_have_it(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).normal(size=(300, 2))
+    y = np.where(X.sum(axis=1) > 0, "hot", "cold")
+    model = hardcase_train.StaticSubset(per_decision=2.5, max_loss=0.1, hpc=LogisticRegression()).fit(X[:200], y[:200])
+    origin = {"per_decision": "modelled"}
+    hardcase.export(model, tmp_path / "m.hcb", X[200:], y[200:], min_agreement=0.9, cost_origin=origin)
+    loaded = load_bundle(tmp_path / "m.hcb")
+    assert loaded.bundle.program.costs.per_decision == 2_500_000
+    assert loaded.manifest.claims["costs"]["decision"] == "modelled"
+    layout, tree = {"cost": {"per_decision": 2.5}}, DecisionTreeClassifier(max_depth=3).fit(X, y)
+    assert import_model(tree, tmp_path / "i.hcb", layout=layout).report.best_cost >= 2_500_000
+    with pytest.raises(InputError, match=r"\[cost\] per_decision is -1; give a cost from 0"):
+        import_model(tree, tmp_path / "i.hcb", layout={"cost": {"per_decision": -1}})

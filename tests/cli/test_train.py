@@ -25,7 +25,7 @@ from hardcase_export.drafts.files import read_draft_bytes
 from hardcase_export.drafts.front import read_front
 from hardcase_train.data.split import CALIBRATION, random_split
 from hardcase_train.data.table import read_table
-from hardcase_train.tasks.hpc import out_of_fold
+from hardcase_train.hpc.fit import out_of_fold
 from tests.helpers.places import ROOT
 from tests.helpers.train.problems import is_front, run, toml, write_csv
 
@@ -680,7 +680,7 @@ def test_a_build_that_cannot_take_its_place_leaves_the_old_one(tmp_path, capsys,
             raise OSError(16, "Device or resource busy")
         return rename(self, target)
 
-    monkeypatch.setattr("hardcase.training.swap._exchange", lambda *_: False)  # as where two renames are needed
+    monkeypatch.setattr("hardcase.training.folders._exchange", lambda *_: False)  # as where two renames are needed
     monkeypatch.setattr(Path, "rename", fail)
     status, _, err = run(capsys, "train", tmp_path / "hardcase.toml", "--out", tmp_path / "build")
     assert status == 2

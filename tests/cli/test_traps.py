@@ -14,8 +14,7 @@ import pytest
 import hardcase
 from hardcase.cli import main
 from hardcase.measuring.headline import headline
-from hardcase.measuring.recalls import gaps_of
-from hardcase.measuring.warn import placeholder_warning, recall_warnings
+from hardcase.measuring.picked import gaps_of, placeholder_warning, recall_warnings
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.errors import InputError
 from hardcase_edge.more.batch.per_class import FAR, Gap

@@ -257,7 +257,7 @@ def test_a_disk_that_says_no_leaves_the_folder_before_it(
 
 def test_shallow_trees_are_completed_and_deep_ones_linked() -> None:
     """Both forms are exact on the same trees: ``export/test_exactness_table.py`` meets both."""
-    from hardcase_export.to_tflite import trees as tflite_walk
+    from hardcase_export.to_tflite import scorer as tflite_walk
 
     used = set()
     for name in ("_complete", "_linked"):

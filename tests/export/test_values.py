@@ -30,8 +30,8 @@ from hardcase_export.bundle import export_bundle
 from hardcase_export.drafts.rows import read_rows
 from hardcase_export.foreign_model import import_model
 from hardcase_export.integers.decide import decisions, readings_of
-from hardcase_export.integers.intervals import _offsets, measure_intervals
 from hardcase_export.integers.parity import parity
+from hardcase_export.integers.point import _offsets, measure_intervals
 from hardcase_export.integers.quantise import quantise
 from hardcase_export.picking.promise_words import say_promise
 from hardcase_export.picking.risk_choice import RiskTerms, terms_in
@@ -391,7 +391,7 @@ def test_c_decides_as_python_and_says_how_a_result_becomes_a_value(
     build: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     need("cc")
-    monkeypatch.setattr("hardcase_export.to_c.size.COMPILER", "no-such-compiler")  # no sizes for other machines
+    monkeypatch.setattr("hardcase_export.to_c.folder.COMPILER", "no-such-compiler")  # no sizes for other machines
     export_bundle(build, tmp_path / "m.hcb", method="mixed", max_loss=1.0)
     loaded, folder = load_bundle(tmp_path / "m.hcb"), tmp_path / "c"
     folder.mkdir()

@@ -11,9 +11,8 @@ from zlib import crc32
 
 import pytest
 
-from hardcase.flashing.gpt import FAT_TYPES, partitions
-from hardcase.flashing.partition import flash_partition, verify_partition
-from hardcase.flashing.volumes import open_image
+from hardcase.flashing.target import flash_partition, verify_partition
+from hardcase.flashing.volumes import FAT_TYPES, open_image, partitions
 from hardcase_edge.errors import InputError
 from tests.helpers.cards import RASPBERRY_PI, START, boot_image
 from tests.helpers.flash_cuts import SIZE, opener, small_card

@@ -20,8 +20,8 @@ import pytest
 from hardcase.flashing import contents
 from hardcase.flashing.boot import FIRST
 from hardcase.flashing.contents import Card
-from hardcase.flashing.partition import flash_partition, verify_partition
 from hardcase.flashing.rootfs import flash_root, verify_root
+from hardcase.flashing.target import flash_partition, verify_partition
 from hardcase.flashing.volumes import FolderVolume, Volume, open_image
 from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.errors import HardcaseError

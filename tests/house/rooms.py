@@ -37,13 +37,13 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("running", "more.measuring"), ("cli",),
     ),
     "hardcase_train": (  # a method is a room, imports no other
-        ("columns", "settings", "structured", "successors"), ("data", "method"), ("policy", "tasks"),
+        ("columns", "settings", "structured", "successors"), ("data", "method"), ("policy", "hpc"), ("tasks",),
         ("trees", "linear"), ("stages",), ("policy_estimator",), ("estimator",), ("checks",), ("methods.*",),
         ("sweep", "regressor"),
     ),
     "hardcase_export": (
         ("drafts", "sources", "publish", "summary", "to_c", "zig"), ("to_js", "integers", "importing"),
-        ("scorers",), ("picking",), ("targets",), ("checked", "to_onnx", "to_tflite"), ("joint",),
+        ("scorers",), ("picking",), ("targets",), ("checked", "to_onnx", "to_tflite"), ("joint", "hpc_file"),
         ("bundle", "runtimes", "foreign_model"), ("own_targets",),
     ),
     "hardcase_cloud": (

@@ -136,11 +136,11 @@ OTHER_IDEAS = {  # modules where the same word is something else
     "edge_runtime/hardcase_edge/bundle/manifest.py": "a key of the manifest",
     "edge_runtime/hardcase_edge/fleet/outbox/records.py": "a key of a record",
     "edge_runtime/hardcase_edge/record_keys.py": "a key of a record",
-    "train/hardcase_train/tasks/legacy_hpc.py": "a column of a legacy system's table",
+    "train/hardcase_train/hpc/legacy.py": "a column of a legacy system's table",
     "export/hardcase_export/sources/onnx_trees.py": "an attribute of an ONNX node",
     "export/hardcase_export/picking/promise_words.py": "what a promise is divided by",
     "hardcase/measuring/measure.py": "the title of a column",
-    "hardcase/reports/class_table.py": "the title of a column",
+    "hardcase/reports/picked_part.py": "the title of a column",
     "hardcase/training/survey.py": "a likely name of a target's column",
 }
 
@@ -175,9 +175,9 @@ OF_ONE_KIND = {  # modules of train and export that name a kind because they are
     "train/hardcase_train/data/problem.py": "a problem's kind, by its classes and its measure",
     "train/hardcase_train/estimator.py": "classifiers",
     "train/hardcase_train/regressor.py": "regressors",
-    "export/hardcase_export/to_onnx/given_values.py": "f0 given as a file, of values",
-    "export/hardcase_export/to_onnx/layout.py": "the file of an f0 of values",
-    "export/hardcase_export/to_onnx/regressor.py": "the file of a regressor",
+    "export/hardcase_export/hpc_file/given.py": "f0 given as a file, of values",
+    "export/hardcase_export/hpc_file/layout.py": "the file of an f0 of values",
+    "export/hardcase_export/hpc_file/regressor.py": "the file of a regressor",
 }
 READS_TARGETS = ("data", "settings", "tasks")  # rooms of train that say what a table's target must hold
 TRAITS = {"has_classes", "has_unit", "needs_groups", "is_value", "is_rank"}

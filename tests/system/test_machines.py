@@ -20,7 +20,7 @@ from hardcase_edge.bundle.load import load_bytes
 from hardcase_edge.kernel.image import Image
 from hardcase_edge.kernel.sources import FOLDER
 from hardcase_edge.program.window import window_features
-from hardcase_export.to_c import size as c_size
+from hardcase_export.to_c import folder as c_size
 from hardcase_export.to_c.boards import BOARDS, COMPILER, EMULATOR, FILES
 from hardcase_export.to_c.folder import write_c
 from tests.golden.make_golden import cases_of, golden_program, manifest_of

@@ -44,16 +44,18 @@ def test_a_change_leaves_the_rest_of_a_module_as_it_is(found: list[Mutant]) -> N
 
 
 def test_a_seed_draws_the_same_mutants_again() -> None:
-    first = drawn(5, 3, "polydom/few")
-    assert drawn(5, 3, "polydom/few") == first != drawn(5, 4, "polydom/few")
+    first = drawn(5, 3, "polydom/estimate")
+    assert drawn(5, 3, "polydom/estimate") == first != drawn(5, 4, "polydom/few")
 
 
 def test_a_module_is_tested_by_what_imports_it_and_by_its_room() -> None:
     room = Path("tests/train/methods/polydom")
     near, far = room / "test_plan.py", Path("tests/cli/test_joint_build.py")
-    few = "hardcase_train.methods.polydom.few"
+    few = "hardcase_train.methods.polydom.estimate"
     imported = {near: {few}, room / "test_index.py": {"numpy"}, far: {few}, Path("tests/cli/test_train.py"): {"numpy"}}
-    known, others = mutants.tests_of(Path("train/hardcase_train/methods/polydom/few.py"), imported, mutants.LEARNERS)
+    known, others = mutants.tests_of(
+        Path("train/hardcase_train/methods/polydom/estimate.py"), imported, mutants.LEARNERS
+    )
     assert known == [near, far]
     assert others == [room / "test_index.py", Path("tests/train/methods/test_methods.py")]
 

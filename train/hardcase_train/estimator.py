@@ -21,6 +21,7 @@ from hardcase_edge.program.kinds import CLASS
 from .data.error_costs import chosen_quality
 from .data.from_arrays import group_names, row_weights
 from .data.problem import MAX_CLASSES, MIN_ROWS, Problem
+from .hpc.fit import probabilities
 from .method import Method, Params
 from .policy.batch import Batch, Outcome
 from .policy.front import Point
@@ -28,7 +29,6 @@ from .policy.losses import log_probability
 from .policy.selection import Judge
 from .policy_estimator import NUMBERS, Limits, PolicyEstimator
 from .stages.subset_search import SubsetSearch
-from .tasks.hpc import probabilities
 
 __all__ = ["Limits", "MethodClassifier", "PolicyClassifier"]
 
@@ -48,6 +48,7 @@ class PolicyClassifier(ClassifierMixin, PolicyEstimator):  # type: ignore[misc]
         own, numbered after the named ones. None: one sensor per column
     costs : cost of each sensor, from 0 to 1e9, in a unit of your choice; None: 1 each
     forward_cost : cost of one request, in the same unit, without the sensors that f0 reads (all of them)
+    per_decision : cost of waking up, once for each decision before it reads anything
     hpc : f0, an unfitted classifier with ``predict_proba``; None: ``HistGradientBoostingClassifier``. If it does not
         accept missing values, they are replaced by the training median; a ``random_state`` of None is replaced by a
         seed drawn from this estimator's ``random_state``

@@ -24,14 +24,14 @@ from hardcase_edge.program.definition import Forward, Program
 from .data.canonical_order import content_groups, content_order
 from .data.dtypes import rounded_to_dtypes
 from .data.from_arrays import make_problem
+from .hpc.fit import fit_hpc, imputed, out_of_fold
 from .policy.batch import Batch, Outcome
 from .policy.front import Point
 from .policy.selection import Judge
 from .settings.config import limits_of
 from .settings.effort import Effort
 from .stages.kept import Keeper
-from .tasks.hpc import fit_hpc, imputed, out_of_fold
-from .tasks.target_unit import in_target_unit
+from .tasks.target import in_target_unit
 
 __all__ = ["NUMBERS", "Limits", "PolicyEstimator"]
 
@@ -49,6 +49,7 @@ class PolicyEstimator(BaseEstimator, metaclass=ABCMeta):  # type: ignore[misc]
     sensors: Sequence[Sequence[int]] | None = None
     costs: Sequence[float] | None = None
     forward_cost: float = 0.0
+    per_decision: float = 0.0
     hpc: Any = None
     max_loss: float = 0.01
     budget: float | None = None
@@ -113,8 +114,9 @@ class PolicyEstimator(BaseEstimator, metaclass=ABCMeta):  # type: ignore[misc]
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         n_classes = self._n_classes
         problem = make_problem(
-            X, y, weight, n_classes, self.sensors, self.costs, self.forward_cost, seed, self.size, self.effort, group
-        )
+            X, y, weight, n_classes, self.sensors, self.costs, self.forward_cost, self.per_decision, seed, self.size,
+            self.effort, group,
+        )  # fmt: skip
         problem = replace(problem, limits=limits_of(f"limits of {type(self).__name__}", self.limits))
         X = rounded_to_dtypes(X, problem.features)
         self.hpc_, answers = None, given

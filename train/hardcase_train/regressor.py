@@ -19,12 +19,12 @@ from .data.error_costs import chosen_quality
 from .data.from_arrays import group_names, row_weights
 from .data.problem import MIN_ROWS
 from .estimator import MethodClassifier
+from .hpc.fit import answers_to
 from .methods.baselines.cascade import ConfidenceCascade
 from .policy.batch import Batch, Outcome
 from .policy.front import Point
 from .policy.selection import Judge
 from .policy_estimator import NUMBERS, PolicyEstimator
-from .tasks.hpc import answers_to
 
 __all__ = ["PolicyRegressor"]
 

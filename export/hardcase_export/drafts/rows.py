@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +17,19 @@ from numpy.typing import NDArray
 
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import InputError, one_line
+from hardcase_edge.more.batch.streams import remembered
 from hardcase_edge.more.batch.tables import read_npz
+from hardcase_edge.program.definition import Program
 from hardcase_edge.program.inner import COIN, DRAW, MEMORY
 from hardcase_edge.program.limits import MAX_ITEM_SIZE
+from hardcase_edge.stream.layout import layout_of
 
 __all__ = [
     "KEYS",
     "Rows",
     "file_sha256",
     "group_name",
+    "in_order",
     "is_rows",
     "n_remembered",
     "read_rows",
@@ -198,3 +202,20 @@ def _need(arrays: dict[str, NDArray[Any]], key: str, kinds: str, shape: tuple[in
             f"{path}: {key} has type {array.dtype} and shape {array.shape}, but {KINDS[kinds]} of shape {shape} are "
             "expected; train again"
         )
+
+
+# ---------------------------------------------------------------- rows of streams for a program with a memory
+# Rows of streams for a program with a memory: its columns filled as the program walks the rows in their order.
+
+
+def in_order(program: Program, manifest: Manifest, rows: Rows) -> Rows:
+    """The rows with what a memory says of each, as ``program`` decides those before it; the same without a memory.
+
+    From then on each row stands for itself. Rows without an order are each a stream of their own.
+    """
+    layout = layout_of(program, manifest.features, manifest.sensors)
+    if layout is None:
+        return rows
+    sequence = np.arange(len(rows.y)) if rows.sequence is None else rows.sequence
+    hpc = rows.hpc if program.n_classes else None
+    return replace(rows, X=remembered(program, layout, rows.X, sequence, hpc, sizes=rows.sizes))

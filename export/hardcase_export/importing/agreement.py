@@ -30,7 +30,7 @@ class Match:
 
     ``differ``: rows whose labels differ, or whose values differ by more than the bound. ``ties``: rows whose labels
     differ only because the source's two best scores are closer than the rounding of its own sums. ``expected``: an
-    estimate of the labels that quantisation changes in 100,000 such rows. ``beside``: what the program was compared
+    estimate of the labels that quantisation changes in 100,000 such rows. ``reference``: what the program was compared
     with.
     """
 
@@ -39,7 +39,7 @@ class Match:
     ties: int
     off: float
     expected: float
-    beside: str
+    reference: str
 
     @property
     def agreement(self) -> float:
@@ -50,7 +50,7 @@ class Match:
         """The comparison as plain JSON values."""
         return {
             "rows": self.n, "differ": self.differ, "ties": self.ties, "off": self.off,
-            "expected_per_100000": self.expected, "beside": self.beside,
+            "expected_per_100000": self.expected, "beside": self.reference,
         }  # fmt: skip
 
 
@@ -73,7 +73,7 @@ def compare(
     """
     steps = scores - int(source.ties_up and source.linear is None)
     off = np.abs(steps / summed.scale - exact)
-    beside = "its own numbers in float64" if answers is None else source.name
+    reference = "its own numbers in float64" if answers is None else source.name
     slack = float_bound(source, X)
     if source.kind.has_classes:
         labels = labels_of_scores(exact, ties_up=source.ties_up) if answers is None else answers
@@ -81,11 +81,11 @@ def compare(
         close = margins_of(exact) <= 2 * slack
         counts = int((differ & ~close).sum()), int((differ & close).sum())
         expected = _expected(exact[~close], (steps / summed.scale)[~close])
-        return Match(len(X), *counts, float(off.max()), expected, beside)
+        return Match(len(X), *counts, float(off.max()), expected, reference)
     values = exact[:, 0] if answers is None else np.asarray(answers, dtype=np.float64).ravel()
     apart = np.abs(steps[:, 0] / summed.scale - values)
     differ = apart > float(summed.off.max()) / summed.scale + slack
-    return Match(len(X), int(differ.sum()), 0, float(apart.max()), 0.0, beside)
+    return Match(len(X), int(differ.sum()), 0, float(apart.max()), 0.0, reference)
 
 
 def float_bound(source: Source, X: NDArray[np.float64]) -> float:

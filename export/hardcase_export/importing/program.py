@@ -74,13 +74,17 @@ def answer_of(source: Source, scale: float, scorer: int) -> Answer:
     return Answer(Slice(scorer, 0, len(source.base)), source.kind.answer, margins, confidences)
 
 
-def plain(features: Sequence[Feature], sensors: Sequence[Sensor], model: Parts, n_classes: int) -> Program:
+def plain(
+    features: Sequence[Feature], sensors: Sequence[Sensor], model: Parts, n_classes: int, costs: Costs = FREE
+) -> Program:
     """A program of one model: an Acquire of the sensors that it reads, and an Answer."""
     read = _sensors(sensors, model)
     nodes: tuple[Node, ...] = (Acquire(read, 1, 1), model.answer) if read else (model.answer,)
     if model.otherwise is not None:
         nodes = Acquire(read, 1, 2), model.answer, model.otherwise
-    return Program(tuple(features), tuple(sensors), Uplink(), model.columns, model.scorers, nodes, n_classes)
+    return Program(
+        tuple(features), tuple(sensors), Uplink(), model.columns, model.scorers, nodes, n_classes, costs=costs
+    )
 
 
 def gated(

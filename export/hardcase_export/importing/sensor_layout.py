@@ -40,7 +40,7 @@ from hardcase_edge.base.toml import parse_toml
 from hardcase_edge.bundle.manifest import Label
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.cost import to_micro
-from hardcase_edge.program.definition import Feature, Sensor
+from hardcase_edge.program.definition import FREE, Costs, Feature, Sensor
 from hardcase_edge.program.limits import MAX_NAME
 
 from ..sources.source import Source
@@ -54,7 +54,7 @@ KINDS: dict[Any, str] = {dict: "a table", list: "a list", str: "text", NUMBER: "
 KEYS: dict[str, dict[str, Any]] = {
     "the top level": {"model": dict, "cost": dict, "sensor": list, "range": dict},
     "[model]": {"name": str, "target": str, "unit": str, "features": list, "classes": list, "type": str},
-    "[cost]": {"unit": str, "default_sensor": NUMBER},
+    "[cost]": {"unit": str, "default_sensor": NUMBER, "per_decision": NUMBER},
     "[[sensor]]": {"name": str, "features": list, "cost": NUMBER, "type": str},
 }
 READING_TYPES = {"f32": ("f32", "i32"), "f64": ("f64", "f32", "i32")}  # by the type in which a source compares
@@ -62,7 +62,10 @@ READING_TYPES = {"f32": ("f32", "i32"), "f64": ("f64", "f32", "i32")}  # by the 
 
 @dataclass(frozen=True)
 class Layout:
-    """Names, types and costs of a model's readings, in its order. ``ranges``: (n_features, 2), NaN if not given."""
+    """Names, types and costs of a model's readings, in its order; ``costs``: of a decision, beside those of sensors.
+
+    ``ranges``: (n_features, 2), NaN if not given.
+    """
 
     name: str
     target: str
@@ -74,6 +77,7 @@ class Layout:
     sensors: tuple[Sensor, ...]
     ranges: NDArray[np.float64]
     target_unit: str = ""
+    costs: Costs = FREE
 
 
 def read_layout(path: str | Path) -> dict[str, Any]:
@@ -146,6 +150,7 @@ def make_layout(source: Source, toml: dict[str, Any] | None = None, names: tuple
         sensors=tuple(Sensor(tuple(features), (to_micro(price),)) for _, features, price in sensors),
         ranges=_ranges(toml.get("range", {}), place),
         target_unit=model.get("unit", ""),
+        costs=Costs(per_decision=to_micro(_cost("[cost] per_decision", cost.get("per_decision", 0.0)))),
     )
 
 

@@ -21,13 +21,13 @@ from ..drafts.rows import Rows
 from .align import MANY_ROWS
 from .decide import Figures, Paths, answered, answers_of, decisions, figures, only_answer, paths_of
 
-__all__ = ["BesideF0", "LocalAnswers", "Parity", "parity", "with_program"]
+__all__ = ["AgainstF0", "LocalAnswers", "Parity", "parity", "with_program"]
 
 SAME, TINY = 0.01, 1e-8  # so that rounding alone takes a ten-thousandth of R2 at most
 
 
 @dataclass(frozen=True, slots=True)
-class BesideF0:
+class AgainstF0:
     """A program's answers beside f0's to the same rows, with 95 % intervals.
 
     ``quality_95``: interval of the program's quality. ``f0``: f0's quality. ``loss``: how much lower the program's is,
@@ -61,7 +61,7 @@ class Parity:
     ``agreement``: share with the same result, route, cost, sensors and trace, of more than ``MANY_ROWS`` rows with the
     same last node in place of the trace. ``labels``: share with the same result;
     values are the same if they differ by at most ``SAME`` standard deviations of the true values. ``local``: what the
-    program answers alone. ``beside``: the program beside f0; None without f0's answers. ``paths``: what rows bought.
+    program answers alone. ``against_f0``: its answers and f0's; None without f0's. ``paths``: what rows bought.
     """
 
     agreement: float
@@ -69,7 +69,7 @@ class Parity:
     before: Figures
     after: Figures
     local: LocalAnswers
-    beside: BesideF0 | None = None
+    against_f0: AgainstF0 | None = None
     paths: Paths = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def parity(
         before=figures_before,
         after=figures_after,
         local=_local(after),
-        beside=None if hpc is None else _beside(program, after, y, hpc, confidence, quality, group),
+        against_f0=None if hpc is None else _against_f0(program, after, y, hpc, confidence, quality, group),
         paths=paths_of(after, sizes),
     )
 
@@ -140,12 +140,12 @@ def with_program(
 ) -> Parity:
     """The comparison with the figures of another program in the place of the quantised draft."""
     after = decisions(program, rows.X, rows.hpc, rows.confidence, steps=steps, sizes=rows.sizes)
-    beside = _beside(program, after, rows.y, rows.hpc, rows.confidence, quality, rows.group)
+    against_f0 = _against_f0(program, after, rows.y, rows.hpc, rows.confidence, quality, rows.group)
     return replace(
         comparison,
         after=figures(after, rows.y, quality, rows.group),
         local=_local(after),
-        beside=beside,
+        against_f0=against_f0,
         paths=paths_of(after, rows.sizes),
     )
 
@@ -183,7 +183,7 @@ def _at_once(
     return outcome.label, has_same_path, answered(outcome.label, y, quality, measured.to_json())
 
 
-def _beside(
+def _against_f0(
     program: Program,
     after: Sequence[Decision],
     y: NDArray[Any],
@@ -191,7 +191,7 @@ def _beside(
     confidence: NDArray[np.int64] | None,
     quality: Quality,
     group: NDArray[np.int64] | None,
-) -> BesideF0:
+) -> AgainstF0:
     labels = np.array([d.result for d in after], dtype=y.dtype)
     answers = answers_of(after, quality, y.dtype)
     f0 = quality.answers(hpc, None if confidence is None else confidence / 10_000)
@@ -200,7 +200,7 @@ def _beside(
     only = only_answer(labels, y) if quality.is_of_values else None
     own_95, of_f0 = quality_interval(quality, y, answers, group), quality(y, f0, group=group)
     losses = recall_losses(y, labels, hpc, program.n_classes, group)
-    return BesideF0(own_95, of_f0, loss, interval, counts, only, tuple(losses))
+    return AgainstF0(own_95, of_f0, loss, interval, counts, only, tuple(losses))
 
 
 def _path(d: Decision) -> object:

@@ -17,8 +17,7 @@ from hardcase_edge.program.definition import Forward
 from hardcase_edge.session.session import CLOUD
 
 from ..drafts.front import Point
-from ..drafts.rows import Rows, file_sha256, group_name, read_rows
-from ..drafts.streams import in_order
+from ..drafts.rows import Rows, file_sha256, group_name, in_order, read_rows
 from ..integers.decide import decisions
 from ..integers.point import Build, IntegerPoint
 from .promise_words import BY_CLASS, BY_TRUTH, MAX_PARTS

@@ -51,7 +51,7 @@ from hardcase_edge.verifier.verify import verify
 from ..drafts.front import Point
 from ..drafts.rows import Rows
 from ..integers.decide import mixed_figures
-from ..integers.parity import BesideF0, LocalAnswers, Parity
+from ..integers.parity import AgainstF0, LocalAnswers, Parity
 from ..integers.point import IntegerPoint
 from ..integers.quantise import Quantised
 
@@ -253,16 +253,16 @@ def _parity(
     mix: Mix[Point], cheap: Parity, dear: Parity, draws: NDArray[np.float64], first: Mapping[str, int]
 ) -> Parity:
     both = (1 - mix.weight, cheap), (mix.weight, dear)
-    beside = None
-    if cheap.beside is not None and dear.beside is not None:
-        beside = _beside(mix, cheap.beside, dear.beside)
+    against_f0 = None
+    if cheap.against_f0 is not None and dear.against_f0 is not None:
+        against_f0 = _against_f0(mix, cheap.against_f0, dear.against_f0)
     return Parity(
         agreement=_between(mix, cheap.agreement, dear.agreement),
         labels=_between(mix, cheap.labels, dear.labels),
         before=mixed_figures([(share, p.before) for share, p in both]),
         after=mixed_figures([(share, p.after) for share, p in both]),
         local=_local(cheap.local, dear.local, draws < mix.below, first),
-        beside=beside,
+        against_f0=against_f0,
         paths=_paths(mix, cheap, dear),
     )
 
@@ -288,7 +288,7 @@ def _local(
     return LocalAnswers(rows, answers, nodes)
 
 
-def _beside(mix: Mix[Point], cheap: BesideF0, dear: BesideF0) -> BesideF0:
+def _against_f0(mix: Mix[Point], cheap: AgainstF0, dear: AgainstF0) -> AgainstF0:
     """Ends of intervals are weighted, too: the standard error of a weighted mean is at most that of the errors."""
 
     def ends(name: str, a: Any = cheap, b: Any = dear) -> Interval:
@@ -305,7 +305,7 @@ def _beside(mix: Mix[Point], cheap: BesideF0, dear: BesideF0) -> BesideF0:
         low, high = (_between(mix, x, y) for x, y in zip(a[1], b[1], strict=True))
         return _between(mix, a[0], b[0]), (low, high)
 
-    return BesideF0(
+    return AgainstF0(
         quality_95=ends("quality_95"),
         f0=cheap.f0,
         loss=_between(mix, cheap.loss, dear.loss),

@@ -43,7 +43,7 @@ FAILED_ROWS = 300  # on which failures are tried
 LEAST_ROWS = 60  # with a sensor, to say anything of it
 ROWS_PER_BIN = 25
 PREDICTIONS, TERMS = 2, 3  # of a sensor, and features in each: less than the format allows, because each takes time
-BESIDE = 0.9  # share of a sensor's rows on which another must be bought, too, to predict it
+OTHERS = 0.9  # share of a sensor's rows on which another must be bought, too, to predict it
 FIT = 0.3  # share of a feature's variance that a prediction must explain on unseen rows ...
 PAIR_FIT = 0.1  # ... and one from a single sensor
 QUANTILE = 0.985  # of residuals on unseen rows: the limit
@@ -123,9 +123,9 @@ def _histogram(values: Array) -> Histogram | None:
 def _residual(program: Program, X: Array, bought: NDArray[np.bool_], sensor: int) -> Residual | None:
     """What predicts this sensor; None if nothing does well enough."""
     is_read = bought[sensor]
-    beside = [s for s in range(len(bought)) if s != sensor and bought[s, is_read].mean() >= BESIDE]
-    others = [f for s in beside for f in program.sensors[s].features]
-    both = is_read & bought[beside].all(axis=0)
+    others = [s for s in range(len(bought)) if s != sensor and bought[s, is_read].mean() >= OTHERS]
+    others = [f for s in others for f in program.sensors[s].features]
+    both = is_read & bought[others].all(axis=0)
     own = program.sensors[sensor].features
     both &= np.isfinite(X[:, [*own, *others]]).all(axis=1)
     if both.sum() < LEAST_ROWS or not others:

@@ -6,9 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ...reports.axes import Frame, linear_scale, log_scale
-from ...reports.markup import STYLE, safe
-from ...reports.page import figure, render
+from ...reports.front_chart import Frame, linear_scale, log_scale
+from ...reports.page import STYLE, figure, render, safe
 
 __all__ = ["fleet_page", "latencies", "per_second"]
 

@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the whole round, or what is left of it; the exit status."""
     if (args.group is None) != (args.broker is None):
         raise InputError("a roll-out needs both --group and --broker; without them, the bundle is made and compared")
-    from ...training.lock import locked
+    from ...training.folders import locked
     from .compare import compare, lines_of
     from .rows import read_rows, with_old_rows
     from .steps import inputs_of, noted, settings, train

@@ -26,7 +26,7 @@ from hardcase_train.data.table import Labels, Table
 from hardcase_train.settings.config import Config, SensorConfig
 
 from ...training.build import build
-from ...training.lock import locked
+from ...training.folders import locked
 from ..export import terms_of
 from ..keys import keys_beside
 from ..train import configured

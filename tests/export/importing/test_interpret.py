@@ -19,10 +19,9 @@ from hypothesis import strategies as st
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.errors import HardcaseError, InputError
 from hardcase_export.foreign_model import import_model, import_parts, read_model
+from hardcase_export.hpc_file.given import open_given, open_given_values
 from hardcase_export.importing.reference import labels_of_scores, reference_scores
 from hardcase_export.sources.from_interpret import MAX_JSON_BYTES, read_interpret
-from hardcase_export.to_onnx.given import open_given
-from hardcase_export.to_onnx.given_values import open_given_values
 from tests.helpers.places import DATA
 
 from .test_import import N, same_labels

@@ -19,11 +19,10 @@ from hardcase_edge.verifier.verify import verify
 from hardcase_export.drafts.rows import Rows
 from hardcase_export.integers import point as integers
 from hardcase_export.integers.align import code_table
-from hardcase_export.integers.compress import n_weights, shrink, sizes_of
+from hardcase_export.integers.compress import Rounder, drop_path, n_weights, shrink, sizes_of
 from hardcase_export.integers.decide import decisions
 from hardcase_export.integers.parity import parity
 from hardcase_export.integers.quantise import quantise
-from hardcase_export.integers.rounding import Rounder, drop_path
 from hardcase_export.integers.uses import outcome, split, uses_of
 from tests.helpers.edge.strategies import as_draft, programs, random_program, seeds
 from tests.helpers.train.graph_drafts import random_dag, trained_dag

@@ -17,11 +17,10 @@ from hardcase_edge.kernel.machine import decide, open_machine
 from hardcase_edge.program.definition import Program
 from hardcase_export.bundle import export_bundle
 from hardcase_export.drafts.rows import Rows, read_rows
-from hardcase_export.integers import lost_sensors
+from hardcase_export.integers import sensor_claims as lost_sensors
 from hardcase_export.integers.decide import readings_of
-from hardcase_export.integers.lost_sensors import measure_without
 from hardcase_export.integers.quantise import quantise
-from hardcase_export.integers.ranges import _outwards, ranges_of_rows
+from hardcase_export.integers.sensor_claims import _outwards, measure_without, ranges_of_rows
 from tests.helpers.export.builds import MANIFEST, cascade_draft, make_build, make_rows, static_draft
 
 N = 600

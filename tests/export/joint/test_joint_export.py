@@ -14,11 +14,10 @@ from hardcase_edge.errors import InputError
 from hardcase_edge.joint.definition import ANYTIME, FEATURES, ONE_SHOT
 from hardcase_edge.joint.machine import open_joint
 from hardcase_edge.program.definition import MICRO, Costs
-from hardcase_export.joint.build import export_chain
+from hardcase_export.joint.build import export_chain, table_of
 from hardcase_export.joint.decide import decide_rows
 from hardcase_export.joint.model import MOST_ROUNDS, ChainModel, decide_floats
 from hardcase_export.joint.quantise import Asking
-from hardcase_export.joint.tables import table_of
 from tests.helpers.export.joint_models import small_chain, small_items
 
 ITEMS, _ = small_items(60)

@@ -24,11 +24,10 @@ from hardcase_edge.errors import HardcaseError, InputError
 from hardcase_edge.kernel.image import KERNEL_BYTES, Image
 from hardcase_edge.kernel.sources import FOLDER
 from hardcase_edge.program.definition import Opaque, Trees
-from hardcase_export.to_c import size as c_size
+from hardcase_export.to_c import folder as c_size
 from hardcase_export.to_c.boards import BOARDS, FILES
 from hardcase_export.to_c.config import config_header, parts_of
-from hardcase_export.to_c.folder import own_files, write_c
-from hardcase_export.to_c.golden import golden_header
+from hardcase_export.to_c.folder import golden_header, own_files, write_c
 from hardcase_export.to_c.header import words
 from hardcase_export.to_c.names import array, identifiers, literal
 from tests.golden.make_golden import GOLDEN, cases_of, golden_program, manifest_of

@@ -16,9 +16,8 @@ from hardcase_edge.kernel.image import Image
 from hardcase_edge.kernel.reading_keys import Keys
 from hardcase_edge.program.definition import CODE_MAX, Column, Program, Rank, Tree, Trees
 from hardcase_export.to_c.boards import FILES
-from hardcase_export.to_c.conditions import question
 from hardcase_export.to_c.header import words
-from hardcase_export.to_c.inline import Fork, Leaf, inline_source, unrolled
+from hardcase_export.to_c.inline import Fork, Leaf, inline_source, question, unrolled
 from hardcase_export.to_c.names import array
 from tests.edge.kernel.test_kernel import SANITIZED
 from tests.helpers.edge.c_programs import random_cases

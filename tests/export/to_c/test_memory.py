@@ -128,7 +128,7 @@ def test_the_coin_in_c_is_that_of_python(tmp_path: Path) -> None:
 def test_a_folder_of_c_has_the_coin_of_a_mix_and_no_other_folder_has_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hardcase_export.to_c.size.COMPILER", "no-such-compiler")  # sizes are not what is tested
+    monkeypatch.setattr("hardcase_export.to_c.folder.COMPILER", "no-such-compiler")  # sizes are not what is tested
     for name, bundle in (("mixed", load_mixed()), ("memory", loaded())):
         (tmp_path / name).mkdir()
         write_c(bundle, tmp_path / name)

@@ -44,7 +44,7 @@ int main(void)
 
 def test_a_policy_in_c_goes_by_the_price_that_is_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     need("cc")
-    monkeypatch.setattr("hardcase_export.to_c.size.COMPILER", "no-such-compiler")  # no sizes for other machines
+    monkeypatch.setattr("hardcase_export.to_c.folder.COMPILER", "no-such-compiler")  # no sizes for other machines
     write_c(make_loaded(prices=PRICES), tmp_path)
     (tmp_path / "main.c").write_text(MAIN)
     sources = ["main.c", "hardcase.c", "hardcase_servo.c", "-o", "main"]

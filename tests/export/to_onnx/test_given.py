@@ -28,10 +28,10 @@ from sklearn.svm import LinearSVC
 
 from hardcase_cloud.answer.onnx_model import Hpc
 from hardcase_edge.errors import InputError
-from hardcase_export.to_onnx.from_sklearn import convert_hpc
-from hardcase_export.to_onnx.given import open_given
-from hardcase_export.to_onnx.hpc import export_hpc
-from hardcase_export.to_onnx.replay_rows import punch
+from hardcase_export.hpc_file.from_sklearn import convert_hpc
+from hardcase_export.hpc_file.given import open_given
+from hardcase_export.hpc_file.hpc import export_hpc
+from hardcase_export.hpc_file.replay_rows import punch
 
 NAMES, F32 = ("a", "b", "c", "d"), ["f32"] * 4
 LABELS = np.array(["cold", "hot", "warm"])

@@ -15,8 +15,8 @@ from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from hardcase_edge.errors import InputError
-from hardcase_export.to_onnx.given_values import open_given_values
-from hardcase_export.to_onnx.replay_rows import punch
+from hardcase_export.hpc_file.given import open_given_values
+from hardcase_export.hpc_file.replay_rows import punch
 
 NAMES, F32 = ("a", "b", "c"), ["f32"] * 3
 FOREST = RandomForestRegressor(5, max_depth=4, random_state=0)

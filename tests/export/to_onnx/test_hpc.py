@@ -37,9 +37,9 @@ from sklearn.tree import DecisionTreeClassifier, ExtraTreeClassifier
 
 from hardcase_cloud.answer.onnx_model import Hpc
 from hardcase_edge.errors import InputError
-from hardcase_export.to_onnx.from_sklearn import convert_hpc
-from hardcase_export.to_onnx.hpc import MAX_APART, export_hpc
-from hardcase_export.to_onnx.replay_rows import punch
+from hardcase_export.hpc_file.from_sklearn import convert_hpc
+from hardcase_export.hpc_file.hpc import MAX_APART, export_hpc
+from hardcase_export.hpc_file.replay_rows import punch
 from tests.helpers.places import ROOT
 
 N_FEATURES = 8
@@ -253,7 +253,7 @@ class Twisted:
 def test_labels_that_come_out_differently_are_refused(only_missing, tmp_path, monkeypatch):
     model = fit(CLASSIFIERS["tree"], 3)
     data = convert_hpc(model, 3, ["f32"] * N_FEATURES)
-    monkeypatch.setattr("hardcase_export.to_onnx.hpc.convert_hpc", lambda *_: data)
+    monkeypatch.setattr("hardcase_export.hpc_file.hpc.convert_hpc", lambda *_: data)
     most = int(MAX_APART * 500)
     report = export(Twisted(model, most, only_missing=only_missing), 3, tmp_path / "good.onnx")
     assert report["apart_missing"] == most

@@ -32,7 +32,7 @@ from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils import all_estimators
 
 from hardcase_edge.errors import InputError
-from hardcase_export.to_onnx.regressor import MAX_GAP, convert_value_hpc, export_value_hpc
+from hardcase_export.hpc_file.regressor import MAX_GAP, convert_value_hpc, export_value_hpc
 
 N_FEATURES = 6
 F32 = ["f32"] * N_FEATURES

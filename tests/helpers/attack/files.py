@@ -211,7 +211,7 @@ def _store() -> Routine:
 
 
 def _folders() -> list[Routine]:
-    from hardcase.training import swap
+    from hardcase.training import folders as swap
     from hardcase.training.folders import BUILD, whole_folder
     from hardcase_edge.errors import InputError
     from hardcase_export.drafts.front import read_front

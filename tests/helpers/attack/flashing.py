@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hardcase.flashing.partition import flash_partition, verify_partition
+from hardcase.flashing.target import flash_partition, verify_partition
 from hardcase_edge.errors import HardcaseError
 from tests.helpers.cards import RASPBERRY_PI, START, boot_image
 from tests.helpers.flash_cuts import SIZE, ImageCuts, opener, small_card

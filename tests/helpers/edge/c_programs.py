@@ -25,7 +25,7 @@ from hardcase_edge.program.definition import (
 )
 from hardcase_edge.session.session import Decision, Machine
 from hardcase_edge.verifier.verify import verify
-from hardcase_export.to_c.golden import golden_tables
+from hardcase_export.to_c.folder import golden_tables
 from hardcase_export.to_c.header import words
 from hardcase_export.to_c.names import array
 from tests.helpers.edge.strategies import _tree, random_readings

@@ -41,8 +41,8 @@ from hardcase_edge.program.definition import (
 )
 from hardcase_edge.program.readings import request_bytes
 from hardcase_edge.session.session import CLOUD, Decision
+from hardcase_export.hpc_file.hpc import export_hpc
 from hardcase_export.integers.decide import decisions, figures
-from hardcase_export.to_onnx.hpc import export_hpc
 
 N_FEATURES, N_CLASSES = 6, 3
 FEATURES = tuple(Feature("f32", nullable=k == 5) for k in range(N_FEATURES))

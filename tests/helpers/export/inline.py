@@ -33,10 +33,9 @@ from hardcase_edge.program.format import from_keys, to_key
 from hardcase_edge.program.readings import DTYPES
 from hardcase_edge.verifier.verify import verify
 from hardcase_export.to_c.config import config_header
-from hardcase_export.to_c.header import words
+from hardcase_export.to_c.header import _layout, reading_offsets, words
 from hardcase_export.to_c.inline import inline_source, unrolled
 from hardcase_export.to_c.names import array, int64
-from hardcase_export.to_c.readings import _layout, reading_offsets
 from tests.helpers.edge.c_programs import write_programs
 from tests.helpers.edge.kernel_cases import write_kernel
 from tests.helpers.edge.oracle import Case, scores_of

@@ -40,8 +40,8 @@ from hardcase_edge.program.definition import (
     Uplink,
 )
 from hardcase_edge.program.readings import request_bytes
+from hardcase_export.hpc_file.regressor import export_value_hpc
 from hardcase_export.integers.decide import decisions, figures
-from hardcase_export.to_onnx.regressor import export_value_hpc
 from tests.helpers.export.builds import as_ensemble
 
 N = 4

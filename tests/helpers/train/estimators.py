@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from hardcase_train.methods import ESTIMATORS
-from hardcase_train.methods.adapt.greedy_miser import GreedyMiser
+from hardcase_train.methods.adapt.stages import GreedyMiser
 from hardcase_train.methods.graph.lp_surrogate import MAX_SENSORS
 from hardcase_train.methods.graph.lp_tree import LpTree
 from hardcase_train.policy_estimator import PolicyEstimator

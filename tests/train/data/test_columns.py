@@ -15,8 +15,8 @@ from hardcase.measuring.labelled_rows import labelled_rows
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.definition import Feature, Program, Uplink
+from hardcase_train.hpc.fit import imputed
 from hardcase_train.settings.config import Config, SensorConfig
-from hardcase_train.tasks.hpc import imputed
 from hardcase_train.tasks.task import Task, make_task
 from tests.helpers.train.problems import write_csv
 

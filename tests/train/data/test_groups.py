@@ -17,12 +17,12 @@ from hardcase_train.data.canonical_order import content_groups
 from hardcase_train.data.from_arrays import make_problem as of_arrays
 from hardcase_train.data.problem import N_FOLDS, Problem, Rows
 from hardcase_train.data.split import CALIBRATION, LEAST_GROUPS, deal, group_folds, random_split, time_split
+from hardcase_train.hpc.fit import out_of_fold
 from hardcase_train.policy.selection import ENOUGH_GROUPS, ENOUGH_RANKED, ENOUGH_ROWS, FEW_GROUPS, Judge
 from hardcase_train.settings.toml import read_config
 from hardcase_train.stages.subset_search import SubsetSearch
-from hardcase_train.sweep.rungs import Ladder
+from hardcase_train.sweep.halving import Ladder
 from hardcase_train.sweep.train import hpc_point
-from hardcase_train.tasks.hpc import out_of_fold
 from hardcase_train.tasks.task import make_task
 from tests.helpers.train.estimators import few, table
 from tests.helpers.train.problems import BRIEF, make_problem, run, toml, write_csv
@@ -190,11 +190,11 @@ def test_judges_rungs_and_searches_divide_no_group(n_groups):
 def test_an_estimators_validation_rows_are_of_other_groups():
     X, y = table(100)
     group = np.random.default_rng(0).integers(0, 8, 100)
-    problem = of_arrays(X, y, np.ones(100), 3, None, None, 0.0, 0, group=group)
+    problem = of_arrays(X, y, np.ones(100), 3, None, None, 0.0, 0.0, 0, group=group)
     train, valid = set(problem.train.group.tolist()), set(problem.valid.group.tolist())
     assert (train & valid, train | valid) == (set(), set(range(8)))
     with pytest.raises(ValueError, match="groups has 4 groups; at least 5"):
-        of_arrays(X, y, np.ones(100), 3, None, None, 0.0, 0, group=group % 4)
+        of_arrays(X, y, np.ones(100), 3, None, None, 0.0, 0.0, 0, group=group % 4)
 
 
 # ---------------------------------------------------------------- standard errors

@@ -13,13 +13,13 @@ from sklearn.neighbors import KNeighborsClassifier
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.errors import InputError
 from hardcase_train.data.problem import Rows, scaled
+from hardcase_train.hpc.fit import fit_hpc, imputed
 from hardcase_train.methods.adapt.gbrt import AdaptGBRT, Twin
 from hardcase_train.methods.adapt.l1_baseline import L1Baseline
 from hardcase_train.policy.batch import Outcome
 from hardcase_train.policy.confidences import confidence_table
 from hardcase_train.policy.selection import Judge
 from hardcase_train.settings.toml import read_config
-from hardcase_train.tasks.hpc import fit_hpc, imputed
 from hardcase_train.tasks.task import make_task
 from hardcase_train.trees.binning import make_bins
 from hardcase_train.trees.boosting import TreeSettings, ensemble_scores

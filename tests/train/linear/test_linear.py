@@ -32,9 +32,8 @@ from hardcase_edge.session.session import Machine
 from hardcase_edge.verifier.verify import verify
 from hardcase_export.integers.quantise import quantise
 from hardcase_train.data.problem import Problem, Rows
-from hardcase_train.linear.part import Linear
-from hardcase_train.linear.ridge import ridge_regression
-from hardcase_train.linear.standardise import STEPS, affine_rule, make_standard
+from hardcase_train.linear.logistic import ridge_regression
+from hardcase_train.linear.part import STEPS, Linear, affine_rule, make_standard
 from hardcase_train.policy.compile import compile_program
 from hardcase_train.policy.losses import ClassLoss
 from hardcase_train.trees.binning import make_bins

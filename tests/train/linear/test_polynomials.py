@@ -12,9 +12,8 @@ from hardcase_edge.program.definition import MISSING, Program, Uplink
 from hardcase_edge.program.readings import make_coder
 from hardcase_edge.session.scoring import prepare
 from hardcase_train.linear.logistic import Design, logistic
-from hardcase_train.linear.polynomial import PolynomialPart
-from hardcase_train.linear.standardise import BYTE_MAX, BYTE_STEPS, make_standard
-from hardcase_train.linear.terms import make_terms
+from hardcase_train.linear.part import BYTE_MAX, BYTE_STEPS, make_standard
+from hardcase_train.linear.terms import PolynomialPart, make_terms
 from tests.helpers.train.problems import make_problem
 
 
@@ -149,6 +148,6 @@ def test_codes_of_a_polynomial_fit_a_byte():
 def test_beside_is_both_and_only_is_some():
     standard = make_standard(make_problem().train.X)
     a, b = (PolynomialPart(standard, np.array([[0], [2]]), np.full((2, 2), v), np.full(2, v)) for v in (1.0, 2.0))
-    both = a.beside(b)
+    both = a.with_outputs_of(b)
     assert both.bias.tolist() == [1, 1, 2, 2]
     assert both.only([2, 0]).weights.tolist() == [[2, 1], [2, 1]]

@@ -25,8 +25,8 @@ from hardcase_train.policy.answers import answer_point
 from hardcase_train.policy.front import Point
 from hardcase_train.policy.selection import Judge
 from hardcase_train.stages.subset_search import SubsetSearch
-from hardcase_train.sweep.auto import chosen_methods
-from hardcase_train.sweep.rungs import Ladder, settings_of
+from hardcase_train.sweep.halving import Ladder, settings_of
+from hardcase_train.sweep.sweep import chosen_methods
 from hardcase_train.sweep.train import learn
 from tests.helpers.train.estimators import few, table
 from tests.helpers.train.problems import BRIEF, make_problem, plain, toml

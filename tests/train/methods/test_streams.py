@@ -21,19 +21,18 @@ from hardcase_edge.more.fronts.front import Judged
 from hardcase_edge.sensors.specs import open_bank
 from hardcase_edge.verifier.verify import verify
 from hardcase_export.integers.quantise import quantise
-from hardcase_train.data.memory import widened, with_memory
-from hardcase_train.data.problem import N_FOLDS
+from hardcase_train.data.problem import N_FOLDS, widened, with_memory
 from hardcase_train.methods.streams.duty_cycle import PERIODS, DutyCycle, some
 from hardcase_train.methods.streams.held import Held, better, holdings
 from hardcase_train.methods.streams.held_label import HeldLabel, TooOld
-from hardcase_train.methods.streams.judged import Corrected, judged_walk, runs
-from hardcase_train.methods.streams.states import random_states
+from hardcase_train.methods.streams.nodes import Corrected, judged_walk, runs
+from hardcase_train.methods.streams.state_models import random_states
 from hardcase_train.policy.batch import Batch, walked
 from hardcase_train.policy.compile import compile_bare
 from hardcase_train.policy.front import Point, with_test
 from hardcase_train.policy.selection import Judge
 from hardcase_train.stages.subset_search import SubsetSearch
-from hardcase_train.sweep.rungs import Ladder
+from hardcase_train.sweep.halving import Ladder
 from hardcase_train.sweep.sweep import Sweep
 from hardcase_train.tasks.parts import in_order
 from tests.helpers.train.problems import BRIEF, in_streams, make_problem, toml

@@ -33,7 +33,7 @@ from hardcase_train.stages.subset_search import SubsetSearch
 from hardcase_train.stages.thresholds import Cut
 from hardcase_train.successors.reduce import all_subsets
 from hardcase_train.sweep.train import hpc_point, learn
-from hardcase_train.tasks.target_unit import in_target_unit
+from hardcase_train.tasks.target import in_target_unit
 from tests.helpers.train.problems import BRIEF
 from tests.helpers.train.slopes import check_slopes
 

@@ -10,7 +10,7 @@ from hardcase_edge.program.definition import Answer, Column, Feature, Program, R
 from hardcase_edge.session.drive import drive
 from hardcase_edge.session.session import Machine, Session
 from hardcase_edge.verifier.verify import verify
-from hardcase_train.policy.acquire import buy, n_nodes
+from hardcase_train.policy.compile import buy, n_nodes
 from hardcase_train.sweep.train import learn
 from tests.helpers.train.problems import BRIEF, make_problem
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hardcase_train.policy.error_model import expected_loss
+from hardcase_train.policy.confidences import expected_loss
 
 
 def test_of_three_labels_each_with_enough_wrong_rows_has_a_model_of_its_own() -> None:

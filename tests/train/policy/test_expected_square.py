@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hardcase_train.policy.error_model import expected_square
+from hardcase_train.policy.confidences import expected_square
 
 
 def test_expected_squares_follow_the_uncertainty() -> None:

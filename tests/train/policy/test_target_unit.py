@@ -10,7 +10,7 @@ import pytest
 
 from hardcase_edge.program.definition import Answer, Branch, Opaque, Slice
 from hardcase_train.policy.batch import Batch
-from hardcase_train.tasks.target_unit import in_target_unit
+from hardcase_train.tasks.target import in_target_unit
 from tests.helpers.export.value_build import cascade_draft, make_rows, mixed_draft
 
 UNIT = (1000.0, 0.25)

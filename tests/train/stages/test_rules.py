@@ -16,8 +16,7 @@ from hardcase_train.methods.adapt.stages import adapt_chain
 from hardcase_train.policy.confidences import NEVER
 from hardcase_train.policy.prices import prices
 from hardcase_train.policy.selection import Judge
-from hardcase_train.stages.rules import level_cuts, near_cuts, price_cuts, shortened_cuts
-from hardcase_train.stages.staged_policy import StagedPolicy
+from hardcase_train.stages.staged_policy import StagedPolicy, level_cuts, near_cuts, price_cuts, shortened_cuts
 from hardcase_train.stages.subset_search import SubsetSearch
 from hardcase_train.stages.thresholds import Cut, expected, mean_value, priced_cuts
 from tests.helpers.train.problems import BRIEF, make_problem

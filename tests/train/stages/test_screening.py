@@ -12,10 +12,9 @@ from hardcase_edge.program.definition import MICRO, Costs, Feature, Sensor, Upli
 from hardcase_train.data.problem import Problem, Rows
 from hardcase_train.methods.adapt.gbrt import AdaptGBRT
 from hardcase_train.policy.selection import Judge
-from hardcase_train.stages import screening
-from hardcase_train.stages.screening import screen
 from hardcase_train.stages.subset_search import SubsetSearch
-from hardcase_train.sweep.train import learn
+from hardcase_train.sweep import train as screening
+from hardcase_train.sweep.train import learn, screen
 from tests.helpers.train.problems import BRIEF
 
 GOOD = (3, 11, 17)

@@ -17,8 +17,7 @@ from hardcase_export.integers.decide import decisions
 from hardcase_train.methods.adapt.stages import adapt_chain
 from hardcase_train.methods.baselines.cascade import ConfidenceCascade
 from hardcase_train.policy import selection as judging
-from hardcase_train.policy.confidences import NEVER, confidence_table
-from hardcase_train.policy.error_model import chance_wrong, met_margins
+from hardcase_train.policy.confidences import NEVER, chance_wrong, confidence_table, met_margins
 from hardcase_train.policy.selection import Judge
 from hardcase_train.stages.nested_sets import Chains
 from hardcase_train.stages.staged_policy import StagedPolicy

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from hardcase_train.data.problem import Subset
 from hardcase_train.policy.selection import Judge
 from hardcase_train.stages import subset_cover as sensor_subsets
-from hardcase_train.stages.least_squares import QuickBank, quick_rewards
-from hardcase_train.stages.subset_cover import cover, find_subsets, grow, total_reward
+from hardcase_train.stages.subset_cover import QuickBank, cover, find_subsets, grow, quick_rewards, total_reward
 from hardcase_train.stages.subset_search import SubsetSearch
 from tests.helpers.train.problems import make_problem
 

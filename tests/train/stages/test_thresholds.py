@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from hardcase_train.policy.confidences import NEVER
-from hardcase_train.policy.error_model import chance_wrong, cloud_loss
+from hardcase_train.policy.confidences import NEVER, chance_wrong, cloud_loss
 from hardcase_train.policy.losses import sigmoid
 from hardcase_train.stages.thresholds import Choices, Cut, Meeting, mean_value, priced_cuts
 

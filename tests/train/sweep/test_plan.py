@@ -8,9 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from hardcase_edge.more.batch.quality import R2
-from hardcase_train.sweep.plan import Plan, make_plan
-from hardcase_train.sweep.rungs import Ladder
-from hardcase_train.sweep.train import learn
+from hardcase_train.sweep.halving import Ladder
+from hardcase_train.sweep.train import Plan, learn, make_plan
 from tests.helpers.train.problems import BRIEF, make_problem
 
 

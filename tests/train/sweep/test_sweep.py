@@ -25,17 +25,17 @@ from hardcase_edge.more.fronts.front import Judged
 from hardcase_train.data.split import N_BLOCKS
 from hardcase_train.method import Setting
 from hardcase_train.methods import METHODS
-from hardcase_train.methods.adapt.greedy_miser import FINER
+from hardcase_train.methods.adapt.stages import FINER
 from hardcase_train.policy.front import Point
 from hardcase_train.policy.selection import Judge
 from hardcase_train.settings.effort import NORMAL
-from hardcase_train.sweep import auto, executors, halving, loop, sweep
-from hardcase_train.sweep import rungs as ladder
-from hardcase_train.sweep.auto import chosen_methods
+from hardcase_train.sweep import executors, halving, loop, sweep
+from hardcase_train.sweep import halving as ladder
+from hardcase_train.sweep import sweep as auto
 from hardcase_train.sweep.executors import code_digest, open_pool
-from hardcase_train.sweep.halving import climbers, savings
+from hardcase_train.sweep.halving import Job, Ladder, climbers, run_job, savings, settings_of
 from hardcase_train.sweep.job_cache import JobCache
-from hardcase_train.sweep.rungs import Job, Ladder, run_job, settings_of
+from hardcase_train.sweep.sweep import chosen_methods
 from hardcase_train.sweep.train import hpc_point, learn
 from tests.helpers.places import ROOT
 from tests.helpers.train.problems import BRIEF, make_problem, plain, run, toml, write_csv

@@ -14,9 +14,8 @@ from hardcase_train.policy.front import Point
 from hardcase_train.policy.selection import ENOUGH_ROWS
 from hardcase_train.stages.deadline import Deadline
 from hardcase_train.sweep import timed
-from hardcase_train.sweep.loop import Loop
-from hardcase_train.sweep.phases import SETS
-from hardcase_train.sweep.rungs import Job, Ladder
+from hardcase_train.sweep.halving import Job, Ladder
+from hardcase_train.sweep.loop import SETS, Loop
 from hardcase_train.sweep.timed import Clock, first_problem, later_problems
 from hardcase_train.sweep.train import learn
 from tests.helpers.train.problems import BRIEF, make_problem

@@ -14,8 +14,8 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from hardcase_edge.errors import InputError
-from hardcase_train.tasks import hpc
-from hardcase_train.tasks.hpc import fit_hpc, make_hpc, out_of_fold, probabilities, ready
+from hardcase_train.hpc import fit as hpc
+from hardcase_train.hpc.fit import fit_hpc, make_hpc, out_of_fold, probabilities, ready
 
 STEPS = ("StandardScaler", "LogisticRegression")
 

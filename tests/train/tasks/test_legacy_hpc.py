@@ -22,7 +22,7 @@ from hardcase_edge.program.definition import Forward
 from hardcase_edge.program.readings import request_bytes
 from hardcase_export.drafts.files import read_draft_bytes
 from hardcase_train.data.table import read_table
-from hardcase_train.tasks.legacy_hpc import Legacy, read_legacy
+from hardcase_train.hpc.legacy import Legacy, read_legacy
 from tests.helpers.train.problems import legacy_columns, legacy_toml, run, write_csv
 
 pytestmark = pytest.mark.usefixtures("brief_effort")

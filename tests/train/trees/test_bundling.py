@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardcase_train.trees.binning import MISSING_BIN
-from hardcase_train.trees.bundling import pack
+from hardcase_train.trees.binning import MISSING_BIN, pack
 from hardcase_train.trees.grower import Grower, grow
 from tests.helpers.train.plain_grower import SHAPE, best_gain, grown, make, saved
 

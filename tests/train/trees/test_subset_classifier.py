@@ -13,11 +13,19 @@ from hardcase_train.policy.batch import Batch
 from hardcase_train.policy.compile import compile_program
 from hardcase_train.policy.losses import class_outputs
 from hardcase_train.settings.config import PolicyLimits
-from hardcase_train.trees.additive import STUMPS, tables
 from hardcase_train.trees.binning import MISSING_BIN
 from hardcase_train.trees.boosting import ensemble_scores
 from hardcase_train.trees.forest import ForestSettings
-from hardcase_train.trees.subset_classifier import EBM, FOREST, TREES, classifier_kinds, fit_classifier, make_learner
+from hardcase_train.trees.subset_classifier import (
+    EBM,
+    FOREST,
+    STUMPS,
+    TREES,
+    classifier_kinds,
+    fit_classifier,
+    make_learner,
+    tables,
+)
 from tests.helpers.train.problems import make_problem
 
 KINDS = (TREES, FOREST, EBM)

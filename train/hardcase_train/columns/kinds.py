@@ -3,18 +3,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
+from hardcase_edge.bundle.manifest import MAX_CATEGORIES
+from hardcase_edge.program.limits import MAX_NAME
+from hardcase_edge.sensors.values import code_of
+
 __all__ = [
-    "BOOLEAN",
     "DATE",
     "NUMBER",
     "NUMERIC",
     "OTHER",
     "TEXT",
+    "codes_in",
+    "date_parts",
     "finite",
     "kind_of",
     "kind_of_type",
@@ -22,10 +27,13 @@ __all__ = [
     "left_out",
     "numbers_in",
     "plain",
+    "texts_in",
+    "why_no_category",
 ]
 
 NUMBER, BOOLEAN, TEXT, DATE, OTHER = "number", "boolean", "text", "date", "other"
 NUMERIC = (NUMBER, BOOLEAN)  # what is a number as it stands
+MAX_TOTAL = 100_000  # characters of all categories; a bundle's header holds them, with a limit of 256 KiB
 
 
 def plain(column: Any) -> Any:
@@ -98,3 +106,67 @@ def labels_in(column: Any, kind: str) -> Callable[[], list[Any]] | None:
         return lambda: [None if v is None else v.isoformat() for v in column.to_pylist()]
     values: Callable[[], list[Any]] = column.to_pylist
     return values
+
+
+# ---------------------------------------------------------------- categories
+# Columns that are no numbers, as features: texts by their places in a sorted list, dates by their parts.
+#
+# Sorted by the texts themselves, a code says nothing about the target. A text that no training row has is missing, as
+# it is on a device (``hardcase_edge.sensors.values``): if no training row had a gap there, its sensor has then
+# failed.
+
+
+def texts_in(values: Iterable[Any]) -> tuple[str, ...]:
+    """The texts among values, without spaces around them, sorted.
+
+    >>> texts_in(["b", " a", None, "b", ""])
+    ('a', 'b')
+    """
+    return tuple(sorted({text for v in values if isinstance(v, str) and (text := v.strip())}))
+
+
+def codes_in(values: Iterable[Any], texts: Sequence[str]) -> np.ndarray:
+    """The code of each value, (n,) float64; NaN for a value that is neither among the texts nor a code.
+
+    A device takes only texts; a table may have been coded already, as the rows of a build are.
+
+    >>> codes_in(["b", "c", None, "a ", 1.0, 2], ("a", "b"))
+    array([ 1., nan, nan,  0.,  1., nan])
+    """
+    codes = {text: k for k, text in enumerate(texts)}
+    own = frozenset(range(len(texts)))
+    numbers = (code_of(codes, v) if isinstance(v, str) else v if v in own else None for v in values)
+    return np.array([np.nan if k is None else k for k in numbers], dtype=np.float64)
+
+
+def why_no_category(texts: Sequence[str]) -> str:
+    """Why these texts cannot be a category; empty if they can."""
+    if len(texts) > MAX_CATEGORIES:
+        return f"text with {len(texts)} different values, at most {MAX_CATEGORIES} can be coded"
+    if max(map(len, texts), default=0) > MAX_NAME:
+        return f"text of {max(map(len, texts))} characters, at most {MAX_NAME} can be coded"
+    return ""
+
+
+# ---------------------------------------------------------------- parts of dates as columns of numbers
+# Parts of dates as columns of numbers: month, day and weekday of a date, and the hour where there is one.
+
+
+def date_parts(column: Any) -> dict[str, np.ndarray]:
+    """The parts of an arrow column of dates, timestamps or times of day, each (n,) float64 with NaN for missing.
+
+    ``month`` (1 to 12), ``day`` (1 to 31), ``weekday`` (Monday is 0) and ``hour`` (0 to 23). A date has no hour, and a
+    time of day has nothing else; the hour of timestamps that are all at midnight is left out.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    parts: dict[str, np.ndarray] = {}
+    if not pa.types.is_time(column.type):
+        functions = (("month", pc.month), ("day", pc.day), ("weekday", pc.day_of_week))
+        parts = {name: numbers_in(function(column)) for name, function in functions}
+    if not pa.types.is_date(column.type):
+        hours = numbers_in(pc.hour(column))
+        if pa.types.is_time(column.type) or np.nan_to_num(hours).any():
+            parts["hour"] = hours
+    return parts

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from .categories import texts_in, why_no_category
+from .kinds import texts_in, why_no_category
 
 __all__ = ["is_named_group", "why_group", "why_no_number", "why_no_text", "why_numbers"]
 

@@ -66,6 +66,7 @@ def make_problem(
     sensors: Sequence[Sequence[int]] | None,
     costs: Sequence[float] | None,
     forward_cost: float,
+    per_decision: float,
     seed: int,
     size: str = "auto",
     effort: str | Effort = "normal",
@@ -78,7 +79,7 @@ def make_problem(
     X : (n, n_features), NaN for missing; whole numbers may be coincidental, so no column is declared i32
     y : (n,) class index; values if ``n_classes`` is 0
     weight : (n,), above 0
-    sensors, costs, forward_cost, size, effort : as of ``PolicyClassifier``
+    sensors, costs, forward_cost, per_decision, size, effort : as of ``PolicyClassifier``
     group : (n,) group number of each row, none of which is divided; None if each row stands for itself
 
     Raises
@@ -99,13 +100,16 @@ def make_problem(
     y = (y - unit[0]) / unit[1] if not n_classes else y
     features = declared(X, split == 0, has_whole=False)
     X = rounded_to_dtypes(X, features)
-    request = Costs(per_request=to_micro(_amount("forward_cost", forward_cost)))
+    others = Costs(
+        per_request=to_micro(_amount("forward_cost", forward_cost)),
+        per_decision=to_micro(_amount("per_decision", per_decision)),
+    )
     uplink = Uplink(
         request_bytes=request_bytes([f.dtype for f in features]),
         features=tuple(range(len(features))),
     )
     sensor_groups = _sensors(len(features), sensors, costs)
-    check_declared(features, sensor_groups, uplink, request)
+    check_declared(features, sensor_groups, uplink, others)
     train, valid, test = (
         Rows(
             X[rows],
@@ -118,7 +122,7 @@ def make_problem(
         for rows in (np.flatnonzero(split == k) for k in range(3))
     )
     parts = (features, sensor_groups, uplink, n_classes, train, valid, test, seed)
-    return Problem(*parts, size_name=size, effort=effort, value_unit=unit, costs=request)
+    return Problem(*parts, size_name=size, effort=effort, value_unit=unit, costs=others)
 
 
 def _of_groups(group: np.ndarray, y: np.ndarray, seed: int) -> np.ndarray:

@@ -12,14 +12,29 @@ import numpy as np
 from hardcase_edge.errors import InputError
 from hardcase_edge.more.batch.quality import ACCURACY, Quality
 from hardcase_edge.program.cost import Meter, to_unit
-from hardcase_edge.program.definition import FREE, MICRO, Costs, Feature, Sensor, Uplink, sensors_of_features
+from hardcase_edge.program.definition import FREE, MICRO, Costs, Feature, Program, Sensor, Uplink, sensors_of_features
+from hardcase_edge.program.inner import MEMORY
 from hardcase_edge.program.kinds import RANK, Kind, kind_of
+from hardcase_edge.stream.layout import HELD, Layout, change_of, since_of
 
 from ..settings.config import NO_LIMITS, IndexSettings, PolicyLimits
 from ..settings.effort import NORMAL, Effort
 from .error_costs import error_losses, targets_of
 
-__all__ = ["MAX_CLASSES", "MIN_ROWS", "N_FOLDS", "Problem", "Rows", "Subset", "answers_of", "scaled", "value_unit"]
+__all__ = [
+    "MAX_CLASSES",
+    "MIN_ROWS",
+    "N_FOLDS",
+    "Problem",
+    "Rows",
+    "Subset",
+    "answers_of",
+    "memory_names",
+    "scaled",
+    "value_unit",
+    "widened",
+    "with_memory",
+]
 
 MAX_CLASSES = 200
 MIN_ROWS = 10
@@ -127,7 +142,7 @@ class Problem:
     quality : the measure of answers by which policies are chosen
     n_classes : 0 if values are predicted
     value_unit : of a problem of values, what 0 and a step of 1 are in the target's unit
-    kept : the sensors that policies may read before they forward (``stages.screening``); None: all
+    kept : the sensors that policies may read before they forward (``sweep.train``); None: all
     index : settings of methods that index sensor sets by size and budget
     max_item_size : the largest item whose costs are defined; 1 if items have no sizes
     costs : those beside the sensors'
@@ -341,3 +356,44 @@ class Problem:
     def dtypes(self) -> tuple[str, ...]:
         """Declared type of each feature."""
         return tuple(f.dtype for f in self.features)
+
+
+# ---------------------------------------------------------------- with a memory
+# A problem with a memory: the inner sensor beyond its own, its names, and rows with empty columns for it.
+
+
+def with_memory(problem: Problem, bought: Subset, watched: Sequence[int]) -> tuple[Program, Layout]:
+    """The problem as a program without nodes, with a memory, and the memory's layout.
+
+    Parameters
+    ----------
+    bought : sensors since whose last reading windows are counted
+    watched : features whose changes since then are known
+    """
+    n, memory = len(problem.features), len(problem.sensors)
+    since = tuple((n + 1 + k, s) for k, s in enumerate(bought))
+    change = tuple((n + 1 + len(since) + k, f) for k, f in enumerate(watched))
+    layout = Layout(memory, (n,), since, change)
+    counts = [Feature("i32", nullable=True)] * (1 + len(since))
+    own = (*counts, *(Feature(problem.features[f].dtype, nullable=True) for f in watched))
+    sensor = Sensor(tuple(range(n, n + len(own))), (0,))
+    program = Program(
+        (*problem.features, *own), (*problem.sensors, sensor), problem.uplink, (), (), (), problem.n_classes,
+        problem.max_item_size, problem.costs,
+    )  # fmt: skip
+    return program, layout
+
+
+def memory_names(
+    layout: Layout | None, features: Sequence[str], sensors: Sequence[str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The names of features and sensors, followed by those of the memory, if there is one."""
+    if layout is None:
+        return tuple(features), tuple(sensors)
+    own = [HELD, *(since_of(sensors[s]) for _, s in layout.since), *(change_of(features[f]) for _, f in layout.change)]
+    return (*features, *own), (*sensors, MEMORY)
+
+
+def widened(X: np.ndarray, program: Program) -> np.ndarray:
+    """Rows (n, n_features of the problem) with empty columns for the memory's features."""
+    return np.hstack([X, np.full((len(X), len(program.features) - X.shape[1]), np.nan)])

@@ -26,10 +26,23 @@ from hardcase_edge.program.definition import Feature
 from hardcase_edge.program.limits import MAX_NAME
 from hardcase_edge.program.window import WINDOW_FEATURES, window_features
 
-from ..columns.categories import MAX_TOTAL, codes_in, texts_in, why_no_category
-from ..columns.dates import date_parts
 from ..columns.files import ARROW_FORMATS, read_columns
-from ..columns.kinds import DATE, NUMBER, NUMERIC, TEXT, finite, kind_of, labels_in, numbers_in, plain
+from ..columns.kinds import (
+    DATE,
+    MAX_TOTAL,
+    NUMBER,
+    NUMERIC,
+    TEXT,
+    codes_in,
+    date_parts,
+    finite,
+    kind_of,
+    labels_in,
+    numbers_in,
+    plain,
+    texts_in,
+    why_no_category,
+)
 from ..columns.suspects import why_numbers
 
 __all__ = ["FORMATS", "Labels", "Table", "read_table", "table_of"]

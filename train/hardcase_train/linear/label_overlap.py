@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 from ..data.problem import Problem
-from .standardise import make_standard
+from .part import make_standard
 
 __all__ = ["label_overlap", "overlap_by_distance"]
 

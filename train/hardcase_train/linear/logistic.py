@@ -13,10 +13,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import cho_factor
+from scipy.linalg import cho_factor, solve
 from scipy.linalg.lapack import dpotrs
 
-__all__ = ["Design", "logistic"]
+__all__ = ["Design", "logistic", "ridge_regression"]
 
 MAX_STEPS = 60
 MEMORY = 8  # steps that L-BFGS remembers
@@ -24,6 +24,7 @@ TOLERANCE = 1e-4  # of the mean loss
 HALVINGS = 20  # of a step, before the line search gives up
 
 Factor = tuple[np.ndarray, bool]  # a Cholesky factor, as scipy's cho_factor returns it
+LEAST = 1e-9  # of the mean square of terms, added to each, so that terms that depend on others have a solution
 
 
 @dataclass(frozen=True)
@@ -235,3 +236,32 @@ def _precondition(
 def _dot(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Dot product for each problem, (n_problems,)."""
     return np.asarray(np.einsum("gkp,gkp->g", a, b))
+
+
+# ---------------------------------------------------------------- ridge regressions of values on the same terms
+# Ridge regressions of values on the same terms, one for each weighting of the rows.
+
+
+def ridge_regression(values: np.ndarray, y: np.ndarray, weight: np.ndarray, ridge: float) -> np.ndarray:
+    """Coefficients of the regressions, (n_problems, n_terms) float64.
+
+    Each minimises half its weighted mean squared error plus ``ridge / 2`` times its squared coefficients, without term
+    0.
+
+    Parameters
+    ----------
+    values : (n_terms, n) terms of the rows, term 0 the constant
+    y : (n,)
+    weight : (n_problems, n) at least 0; each problem divides its own by their sum. If all are 0, coefficients are 0
+    """
+    values = values.astype(np.float64)
+    pull = np.full(len(values), ridge)
+    pull[0] = 0.0
+    out = np.zeros((len(weight), len(values)))
+    for k, own in enumerate(weight.astype(np.float64)):
+        if own.any():
+            weighted = values * (own / own.sum())
+            gram = weighted @ values.T
+            gram += np.diag(np.maximum(pull, LEAST * np.trace(gram) / len(gram)))
+            out[k] = solve(gram, weighted @ y, assume_a="pos")
+    return out

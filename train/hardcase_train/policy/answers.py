@@ -13,9 +13,8 @@ from hardcase_edge.program.definition import Answer, Node, Slice
 from hardcase_edge.program.kinds import answers_number
 
 from ..data.problem import Problem, Subset
-from .acquire import buy
 from .batch import Outcome
-from .compile import policy_of
+from .compile import buy, policy_of
 from .confidences import confidence_table, value_table
 from .front import Point
 from .selection import Judge, Trained

@@ -18,8 +18,7 @@ from hardcase_edge.more.batch.streams import walk
 from hardcase_edge.program.definition import Node, Program, Trees
 from hardcase_edge.stream.layout import Layout
 
-from ..data.memory import widened
-from ..data.problem import Rows
+from ..data.problem import Rows, widened
 from .tree_scores import Arrays, as_arrays, score_trees
 
 __all__ = ["Batch", "Batches", "Outcome", "walked"]

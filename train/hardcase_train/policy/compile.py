@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
 from hardcase_edge.program.definition import (
+    Acquire,
     Affine,
     Answer,
     Branch,
@@ -29,7 +30,7 @@ from hardcase_edge.program.definition import (
 
 from ..data.problem import Problem
 
-__all__ = ["OnPart", "Part", "Policy", "compile_bare", "compile_program", "joint", "policy_of"]
+__all__ = ["Part", "Policy", "buy", "compile_bare", "compile_program", "joint", "n_nodes", "policy_of"]
 
 
 class Part(Protocol):
@@ -139,3 +140,29 @@ def _merged(columns: Iterable[Column]) -> tuple[Column, ...]:
             thresholds.setdefault(column.feature, set()).update(column.rule.thresholds)
     ranks = [Column(f, Rank(tuple(sorted(values)))) for f, values in thresholds.items()]
     return tuple(sorted([*ranks, *affine], key=lambda c: c.feature))
+
+
+# ---------------------------------------------------------------- nodes
+# Nodes that acquire a set of sensors: all at once, or one at a time if the whole set cannot be acquired.
+
+
+def n_nodes(sensors: Sequence[int]) -> int:
+    """The number of nodes that ``buy`` makes."""
+    return len(sensors) + 1 if len(sensors) > 1 else len(sensors)
+
+
+def buy(sensors: Sequence[int], at: int, then: int | None = None) -> list[Node]:
+    """Nodes from index ``at`` on that acquire these sensors and continue at ``then`` (None: at the node after them).
+
+    One Acquire takes the whole set, so that a device reads its sensors in parallel. If a sensor fails or the set would
+    exceed the budget, the sensors are acquired one at a time as far as possible: scorers that work without a sensor
+    still see the others.
+
+    >>> [node.sensors for node in buy([0, 2], at=0)]
+    [(0, 2), (0,), (2,)]
+    """
+    end = at + n_nodes(sensors) if then is None else then
+    if len(sensors) < 2:
+        return [Acquire((s,), end, end) for s in sensors]
+    singles = [Acquire((s,), at + 2 + k, at + 2 + k) for k, s in enumerate(sensors[:-1])]
+    return [Acquire(tuple(sensors), end, at + 1), *singles, Acquire((sensors[-1],), end, end)]

@@ -19,7 +19,7 @@ from hardcase_edge.program.definition import MARGIN, THRESHOLD, Branch, Slice
 
 from ..data.problem import Problem, answers_of
 from ..method import Method
-from .error_model import MAX_MET, cloud_loss, expected_loss, expected_square, met_margins
+from .confidences import MAX_MET, cloud_loss, expected_loss, expected_square, met_margins
 from .losses import FLOOR, AnswerLoss, ClassLoss, SquaredLoss
 
 __all__ = ["Classes", "Learned", "Numbers", "answer_loss", "hpc_loss", "learned", "loss_of"]
@@ -164,12 +164,12 @@ class Classes(Learned):
     ) -> np.ndarray:
         """By the margin, the gate and the margins of earlier stages."""
         features = [part for part in (gate, met_margins(met, int((answers != y).sum()))) if part is not None]
-        beside = np.column_stack(features) if features else None
-        return expected_loss(sure, beside, answers, y, weight, self.problem.errors)
+        more = np.column_stack(features) if features else None
+        return expected_loss(sure, more, answers, y, weight, self.problem.errors)
 
     def cloud(self, stakes: np.ndarray, met: Sequence[np.ndarray], y: np.ndarray, weight: np.ndarray) -> np.ndarray:
-        beside = met_margins(met, int((answers_of(stakes) != y).sum()))
-        return cloud_loss(stakes, y, weight, self.problem.errors, beside)
+        more = met_margins(met, int((answers_of(stakes) != y).sum()))
+        return cloud_loss(stakes, y, weight, self.problem.errors, more)
 
 
 class Numbers(Learned):

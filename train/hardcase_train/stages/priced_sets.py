@@ -18,7 +18,7 @@ import numpy as np
 from hardcase_edge.more.batch.choices import classes_of, margins_of
 
 from ..data.problem import Problem, Subset
-from ..policy.error_model import chance_wrong
+from ..policy.confidences import chance_wrong
 from ..policy.kinds import answer_loss, learned
 from ..trees.binning import make_bins
 from ..trees.boosting import Ensemble, TreeSettings, ensemble_scores, extend

@@ -24,8 +24,7 @@ from ..policy.selection import Judge, Trained
 from ..trees.binning import Bins, make_bins
 from ..trees.boosting import Ensemble, ensemble_scores
 from ..trees.size import size_of
-from ..trees.subset_classifier import LEAST_SQUARE, TREES, Learner, fit_classifier, make_learner
-from ..trees.value_model import fit_value_model
+from ..trees.subset_classifier import LEAST_SQUARE, TREES, Learner, fit_classifier, fit_value_model, make_learner
 from .deadline import Deadline
 from .priced_sets import MANY_SENSORS, PricedSets
 

@@ -29,7 +29,7 @@ from hardcase_edge.stream.layout import Layout
 from ..policy.front import Point, programs
 from ..tasks.task import Task
 from .executors import code_here
-from .rungs import Job
+from .halving import Job
 
 __all__ = ["JobCache", "task_key"]
 

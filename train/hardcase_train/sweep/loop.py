@@ -5,18 +5,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+from tqdm import tqdm
 
 from ..policy.front import Point
 from ..stages.deadline import Deadline
 from ..stages.nested_sets import Chains
 from .executors import Pool
+from .halving import ALL, Job, Ladder, run_job
 from .job_cache import JobCache
-from .phases import SETS, phase_bar
-from .rungs import ALL, Job, Ladder, run_job
 
-__all__ = ["Loop", "Runner"]
+__all__ = ["CHOICE", "SETS", "SETTINGS", "Loop", "phase_bar"]
 
 Runner = Callable[[Ladder, Job], list[Point] | None]  # a job's points, or None if a stop rule leaves the job out
+SETS, CHOICE, SETTINGS, N_PHASES = 2, 3, 4, 5  # 1 is f0 and 5 is the report: other rooms show them
 
 
 @dataclass(frozen=True)
@@ -75,3 +78,15 @@ class Loop:
         with phase_bar(phase, "sensor sets", None, self.quiet) as bar:
             search.progress = bar.update
             _ = search.once(Chains).climbed
+
+
+# ---------------------------------------------------------------- the numbered phases of a training run
+# The numbered phases of a training run, each with a bar that stays on the terminal as one line.
+
+
+def phase_bar(phase: int, what: str, total: int | None, quiet: bool, initial: int = 0) -> Any:
+    """A bar with the number of the phase, what is counted, and tqdm's time left; on stderr, only on a terminal.
+
+    quiet : whether there is no bar anyway
+    """
+    return tqdm(total=total, initial=initial, desc=f"{phase}/{N_PHASES} {what}", disable=quiet or None)

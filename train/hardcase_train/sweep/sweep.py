@@ -7,10 +7,13 @@ jobs may be stored in a ``JobCache`` and are then not run again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from hardcase_edge.errors import InputError
+from hardcase_edge.more.batch.quality import Figures
 
 from ..method import Setting
 from ..methods import AUTO, METHODS
@@ -18,13 +21,13 @@ from ..methods.baselines.static import StaticSubset
 from ..policy.front import Point, best_points
 from ..policy.kinds import learned
 from ..stages.kept import Keeper
-from .auto import chosen_methods
-from .halving import FEW_SETTINGS, MIN_ROWS, RUNG, climbers
-from .loop import Loop
-from .phases import CHOICE, SETTINGS
-from .rungs import Job, Ladder, fitting, settings_of
+from .halving import FEW_SETTINGS, MIN_ROWS, RUNG, Job, Ladder, climbers, fitting, savings, settings_of
+from .loop import CHOICE, SETTINGS, Loop
 
-__all__ = ["Sweep", "front_of"]
+__all__ = ["Sweep", "chosen_methods", "front_of"]
+
+RACE_ROWS = 400  # approximate number of training rows in the race
+WORTH = 0.05  # mean decrease of the logarithm of the front's cost (about 5 %) that admits a method
 
 
 @dataclass(frozen=True)
@@ -108,3 +111,42 @@ def front_of(method: str, points: list[Point]) -> list[Point]:
         return best
     largest = max(points, key=lambda p: (len(p.params["sensors"]), p.valid.quality))
     return best if largest in best else [*best, largest]
+
+
+# ---------------------------------------------------------------- the method ``auto``
+# The method ``auto``: choose methods by a race on a subsample, as the first rung of successive halving.
+#
+# Methods marked "always" are included: ADAPT-GBRT, the baselines, graphs of sensor sets, and ``held`` where rows have
+# an order. A method marked "raced" is included if its runners, trained on the subsample, lower the cost of the Pareto
+# front of the "always" methods, as measured on the judged rows.
+
+
+def chosen_methods(
+    ladder: Ladder, hpc: Figures, run: Callable[[Sequence[Job], str], list[list[Point]]]
+) -> tuple[str, ...]:
+    """The methods that a sweep should include, the "always" methods first.
+
+    Parameters
+    ----------
+    hpc : ``quality`` and ``cost`` of f0
+    run : trains jobs, under a title for the progress bar, and returns the points of each
+    """
+    problem = ladder.problem
+    always, raced = (tuple(m for m in fitting(problem) if METHODS[m].method.auto == how) for how in ("always", "raced"))
+    if not problem.effort.races or problem.kept is not None:  # raced methods read every sensor
+        return always
+    rung = max(1, round(len(problem.train.y) / RACE_ROWS))
+    jobs = [Job(s, rung) for m in (*always, *raced) for s in _runners(m, ladder)]
+    saved = {m: np.zeros(1) for m in (*always, *raced)}  # no savings
+    for job, points in zip(jobs, run(jobs, "race"), strict=True):
+        method = job.setting.method
+        saved[method] = np.maximum(saved[method], savings(points, hpc.quality, hpc.cost, problem.exchange))
+    base = np.max([saved[m] for m in always], axis=0)
+    gain = {m: float(np.maximum(saved[m] - base, 0).mean()) for m in raced}
+    return (*always, *(m for m in raced if gain[m] > WORTH))
+
+
+def _runners(method: str, ladder: Ladder) -> list[Setting]:
+    """The settings that represent the method in the race; its first one if the effort leaves none of those."""
+    settings = settings_of(method, ladder)
+    return settings[METHODS[method].method.runners] or settings[:1]

@@ -26,9 +26,8 @@ from ..stages.deadline import Deadline
 from ..stages.kept import Keeper
 from ..trees.size import MANY_ROWS, size_of
 from ..trees.subset_classifier import FOREST, TREES
-from .loop import Loop
-from .phases import CHOICE, SETTINGS
-from .rungs import ALL, Job, Ladder, run_job, sample, settings_of
+from .halving import ALL, Job, Ladder, run_job, sample, settings_of
+from .loop import CHOICE, SETTINGS, Loop
 from .sweep import Sweep, front_of
 
 __all__ = ["Clock", "TimedSweep", "first_problem", "later_problems"]

@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Train a problem: the point of f0, and the points of a sweep over the methods."""
+"""Train a problem: how many settings of each method, on which sensors, and the points of f0 and of the sweep."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from hardcase_edge.program.definition import Forward
 
-from ..data.problem import Problem
-from ..methods import METHODS
+from ..data.problem import Problem, Subset
+from ..methods import AUTO, METHODS
 from ..policy.answers import bare_answer
 from ..policy.compile import compile_program
 from ..policy.front import Point, best_points, with_test
@@ -19,19 +21,23 @@ from ..policy.kinds import answer_loss
 from ..policy.selection import Judge
 from ..stages.deadline import Deadline
 from ..stages.kept import Keeper
-from ..stages.screening import screen
 from ..stages.subset_search import SubsetSearch
 from ..trees.binning import Bins
 from ..trees.boosting import Ensemble
+from ..trees.subset_classifier import classifier_kinds
 from .executors import Pool, n_threads, open_pool
+from .halving import ALL, Ladder, fitting
 from .job_cache import JobCache
 from .loop import Loop
-from .plan import make_plan
-from .rungs import Ladder
 from .sweep import Sweep
 from .timed import TimedSweep
 
-__all__ = ["hpc_point", "learn", "points_of"]
+__all__ = ["Plan", "hpc_point", "learn", "make_plan", "points_of", "screen"]
+
+MANY_SENSORS = 100  # with at most so many, all are searched: it takes minutes at most
+LEAST_HEAD = 40  # sensors of each ranking that are tried first; full models use more than small ones can
+ROUNDS = 3  # of boosting, each without the sensors that earlier rounds used
+SHARE = 1.0  # of a classifier of all sensors: others have fewer, but their policies are judged and compiled, too
 
 
 def learn(
@@ -106,3 +112,154 @@ def points_of(method: str, judge: Judge) -> list[Point]:
     search, run = SubsetSearch(judge, 1), METHODS[method].run
     points = [point for params in METHODS[method].grid(search) for point in run(search, params)]
     return with_test(judge.problem, best_points(Keeper(judge.problem).kept(points)))
+
+
+# ---------------------------------------------------------------- screening of many sensors
+# Screening of many sensors: keep few, without which small classifiers lose nothing that the judged rows can see.
+#
+# The time of a search grows with the square of the number of sensors. Sensors are ranked in three ways: by the order
+# in which boosting on all of them uses them, by the gain of each alone, and by that gain per cost. The heads of the
+# three lists together are kept. Their length doubles; the shortest is chosen whose loss, on rows that the small
+# classifiers have not seen, is within one standard error (paired by row or group) of that with all sensors, and of
+# the best that any length reached.
+
+
+@dataclass(frozen=True)
+class Screening:
+    """The sensors that were kept, and what that costs small classifiers on judged rows that they have not seen.
+
+    loss, loss_of_all : mean loss with the kept sensors, and with all
+    excess, excess_se : by how much the loss with the kept sensors exceeds that with all, and its standard error, which
+        it does not exceed
+    """
+
+    kept: Subset
+    n_sensors: int
+    loss: float
+    loss_of_all: float
+    excess: float
+    excess_se: float
+
+    def __str__(self) -> str:
+        return (
+            f"screened {self.n_sensors:,} sensors to {len(self.kept)}: loss of small models {self.loss:.3f} against "
+            f"{self.loss_of_all:.3f} with all (by {self.excess:+.3f}, one standard error is {self.excess_se:.3f})"
+        )
+
+
+def screen(problem: Problem, n_jobs: int = 1) -> tuple[Problem, Screening | None]:
+    """The problem with the sensors that policies may read, and the promise; unchanged with at most MANY_SENSORS."""
+    if len(problem.offered) <= MANY_SENSORS:
+        return problem, None
+    search = SubsetSearch(Judge(problem), n_jobs)
+    heads = list(_heads(rankings(search)))
+    losses = [search.row_losses(kept) for kept in heads]
+    weight = search.judge.weight[search.probed]
+    means = [float(np.average(loss, weights=weight)) for loss in losses]
+    best = losses[int(np.argmin(means))]
+
+    def over(loss: np.ndarray, other: np.ndarray) -> tuple[float, float]:
+        return search.judge.paired(loss - other, search.probed)
+
+    def is_near(k: int) -> bool:
+        return all(excess <= se for excess, se in (over(losses[k], other) for other in (best, losses[-1])))
+
+    k = next(k for k in range(len(heads)) if is_near(k))  # the best is near at the latest
+    promise = Screening(heads[k], len(problem.offered), means[k], means[-1], *over(losses[k], losses[-1]))
+    return replace(problem, kept=promise.kept), promise
+
+
+def rankings(search: SubsetSearch) -> list[list[int]]:
+    """Three orders of all offered sensors, the most promising first."""
+    sensors = search.sensors
+    nothing, *alone = search.losses([(), *((s,) for s in sensors)])
+    gain = {s: nothing - loss for s, loss in zip(sensors, alone, strict=True)}
+    worth = {s: g / search.costs[s] if g > 0 else g for s, g in gain.items()}
+    by_gain, by_worth = (sorted(sensors, key=lambda s: (-value[s], s)) for value in (gain, worth))
+    used: list[int] = []
+    for _ in range(ROUNDS):
+        left = tuple(sorted(set(sensors) - set(used)))
+        used += _in_order_of_use(search.small_classifier(left), search.problem.sensor_of)
+    return [used + [s for s in by_gain if s not in set(used)], by_gain, by_worth]
+
+
+def _in_order_of_use(e: Ensemble, sensor_of: np.ndarray) -> list[int]:
+    """The sensors that the trees split on; growth is best-first, so those of high gain come early."""
+    return list(dict.fromkeys(int(sensor_of[e.features[f]]) for tree in e.trees for f in tree.features))
+
+
+def _heads(orders: Sequence[Sequence[int]]) -> Iterator[Subset]:
+    """Unions of the orders' heads, each twice as long as the one before; the last has all sensors."""
+    n, head = len(orders[0]), LEAST_HEAD
+    while True:
+        kept = tuple(sorted({s for order in orders for s in order[:head]}))
+        yield kept
+        if len(kept) == n:
+            return
+        head *= 2
+
+
+# ---------------------------------------------------------------- the plan of a sweep
+# The plan of a sweep: number of settings per method and estimated duration, reported before training starts.
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Number of settings per method, and the estimated duration of the sweep.
+
+    n_rows : training rows
+    settings : about how many by method, in the order of the sweep
+    seconds : extrapolated from the time of one classifier of all sensors, folds included; accurate within a factor of 3
+    """
+
+    n_rows: int
+    n_sensors: int
+    effort: str
+    settings: dict[str, int]
+    seconds: float
+
+    def __str__(self) -> str:
+        methods = ", ".join(f"{name} ({n})" for name, n in self.settings.items())
+        minutes = f"{self.seconds:.0f} s" if self.seconds < 90 else f"{self.seconds / 60:.0f} min"
+        return (
+            f"{self.n_rows} training rows, {self.n_sensors} sensors, effort {self.effort}; settings about: {methods}; "
+            f"about {minutes} from now"
+        )
+
+
+def make_plan(ladder: Ladder, methods: Sequence[str], n_threads: int) -> Plan:
+    """Count the settings, and time the training of one classifier, which the sweep reuses.
+
+    Parameters
+    ----------
+    methods : as for ``Sweep.points``; "auto" stands for the methods that it always includes
+    n_threads : number of threads that the jobs share
+    """
+    names = [m for name in methods for m in (_always() if name == AUTO else (name,))]
+    search = ladder.at(ALL)
+    kinds, all_sensors = classifier_kinds(search.problem), search.problem.offered
+    search.probes([all_sensors[:1]])  # compiled code is loaded before the clock starts
+    for kind in kinds:
+        search.models([all_sensors[:1]], kind)
+    probe = _seconds(lambda: search.probes([all_sensors]))
+    each = _seconds(lambda: [search.models([all_sensors], kind) for kind in kinds]) / len(kinds)
+    problem = ladder.problem
+    settings = {m: METHODS[m].n_settings(problem) for m in fitting(problem) if m in names}
+    work = sum(n * METHODS[m].method.work for m, n in settings.items())
+    searched = problem.effort.max_probes + len(problem.offered) ** 2 if _searches(settings) else 0
+    seconds = (SHARE * each * work + probe * searched) / max(n_threads, 1)
+    return Plan(len(problem.train.y), len(problem.sensors), problem.effort.name, settings, seconds)
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    began = time.monotonic()
+    work()
+    return time.monotonic() - began
+
+
+def _searches(settings: Iterable[str]) -> bool:
+    return any(METHODS[m].method.searches_subsets for m in settings)
+
+
+def _always() -> tuple[str, ...]:
+    return tuple(name for name, cls in METHODS.items() if cls.method.auto == "always")

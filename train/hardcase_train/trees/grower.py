@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .bundling import pack
+from .binning import pack
 from .growth import Growth, room, width_of
 from .histogram import grow_tree, leaves_of
 

@@ -17,8 +17,7 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-from .binning import MISSING_BIN
-from .bundling import Packed
+from .binning import MISSING_BIN, Packed
 from .growth import Growth
 
 __all__ = ["grow_tree", "leaves_of"]

@@ -13,31 +13,38 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from hardcase_edge.program.definition import Column, Stack
+
 from ..data.error_costs import soft_rows
-from ..data.problem import Problem
+from ..data.problem import N_FOLDS, Problem
 from ..policy.kinds import answer_loss
 from ..policy.losses import AnswerLoss, SquaredLoss
-from .additive import STUMPS, tables
-from .binning import Bins, make_bins
-from .boosting import Ensemble, TreeSettings, boost
+from ..policy.selection import Judge, Trained
+from .binning import MISSING_BIN, Bins, make_bins
+from .boosting import NO_ROWS, Ensemble, TreeSettings, boost, ensemble_scores
 from .forest import ForestSettings, fit_forest, forest_ensemble
+from .grower import GrownTree
 from .size import Size, n_offered, size_of
 
 __all__ = [
     "EBM",
     "FOREST",
     "LEAST_SQUARE",
+    "STUMPS",
     "TREES",
     "Learner",
+    "Stacked",
     "classifier_kinds",
     "fit_classifier",
-    "fit_drawn",
+    "fit_value_model",
     "is_trees",
     "make_learner",
+    "tables",
 ]
 
 TREES, FOREST, EBM = "trees", "forest", "ebm"  # kinds
 LEAST_SQUARE = 1e-4  # added to squared errors, in standard units, before their logarithm is taken
+STUMPS = TreeSettings(learning_rate=0.3, max_leaves=2, max_depth=1, min_rows=20, l2=1.0)
 
 
 def classifier_kinds(problem: Problem) -> tuple[str, ...]:
@@ -163,3 +170,138 @@ def _features_of(problem: Problem, sensors: Sequence[int], bins: Bins) -> tuple[
     """The sensors' features and their bins."""
     features = np.array([f for s in sensors for f in problem.sensors[s].features], dtype=np.int64)
     return features, Bins(tuple(bins.cuts[f] for f in features))
+
+
+# ---------------------------------------------------------------- A linear model over the trees of an ensemble
+# A linear model over the trees of an ensemble that is a part of its own; several may stand on one ensemble.
+
+
+@dataclass(frozen=True, eq=False)
+class Stacked:
+    """``score = bias + sum_j weights[j] * (the value of tree members[j])``; it compiles to a stack.
+
+    below : the ensemble, which must be a part of the same policy; each of its trees has one output
+    members : (n_members,) trees of the ensemble, by number
+    weights : (n_members, n_outputs)
+    bias : (n_outputs,)
+    """
+
+    below: Ensemble
+    members: np.ndarray
+    weights: np.ndarray
+    bias: np.ndarray
+
+    def columns(self, dtypes: Sequence[str]) -> list[Column]:
+        """None of its own: its ensemble has them."""
+        return []
+
+    def scorer(self, dtypes: Sequence[str], columns: Sequence[Column]) -> Stack:
+        """The draft scorer, as if its ensemble were scorer 0; ``policy.compile`` puts the number there."""
+        rows = tuple(tuple(row) for row in self.weights.T.tolist())
+        return Stack(0, tuple(self.members.tolist()), rows, tuple(self.bias.tolist()))
+
+
+# ---------------------------------------------------------------- models of values for one sensor set
+# Models of values for one sensor set, with a second output: the uncertainty of the first, by which rows are cut.
+#
+# The second output is fitted to the logarithm of squared errors of copies that have not seen the row, as locally
+# weighted conformal prediction does it (Lei et al., *Distribution-Free Predictive Inference for Regression*, 2018,
+# section 5.2).
+
+
+def fit_value_model(learner: Learner, judge: Judge, sensors: Sequence[int], plain: Trained) -> Trained:
+    """The model of a sensor set, and its two scores of the judged rows, each from copies that have not seen the row.
+
+    ``plain``: the same model without its uncertainty.
+    """
+    train, every = learner.problem.train, np.arange(len(judge.fold))
+    folds = [(np.flatnonzero(judge.fold == k), np.flatnonzero(judge.fold != k)) for k in range(N_FOLDS)]
+    assert isinstance(plain.part, Ensemble)
+    unseen = np.empty((len(every), 2))
+    if judge.is_crossed:
+        unseen[:, 0] = plain.scores[: len(every), 0]
+    else:
+        for rows, others in folds:
+            unseen[rows, 0] = _score(learner, learner.fit(sensors, others), rows)
+    square = np.square(unseen[:, 0] - train.y)
+    if judge.is_crossed:
+        for rows, others in folds:
+            unseen[rows, 1] = _score(learner, learner.fit_uncertainty(sensors, others, square[others]), rows)
+    whole = with_uncertainty(plain.part, learner.fit_uncertainty(sensors, every, square))
+    valid = ensemble_scores(whole, learner.valid[whole.features])
+    return judge.trained(whole, valid, lambda rows, _: unseen[rows])
+
+
+def with_uncertainty(value: Ensemble, uncertainty: Ensemble) -> Ensemble:
+    """Two ensembles of one output over the same bins as one of two outputs."""
+    outputs = [*((0, 1) for _ in value.trees), *((1, 1) for _ in uncertainty.trees)]
+    base = np.concatenate([value.base, uncertainty.base])
+    return Ensemble(value.bins, value.features, base, [*value.trees, *uncertainty.trees], outputs)
+
+
+def _score(learner: Learner, copy: Ensemble, rows: np.ndarray) -> np.ndarray:
+    return ensemble_scores(copy, learner.codes[copy.features][:, rows])[:, 0]
+
+
+# ---------------------------------------------------------------- additive models
+# Additive models: one table of scores per feature, learned as boosted stumps and stored as one tree per feature.
+#
+# An explainable boosting machine without pairs (Lou, Caruana and Gehrke 2012). Each table reads one sensor, so a
+# model of several sensors is the sum of what each of them says, and a device walks one small tree for each feature.
+
+
+def tables(ensemble: Ensemble) -> Ensemble:
+    """The ensemble of stumps with all stumps of a feature as one tree, which gives the same sums."""
+    by_feature: dict[int, list[int]] = {}
+    for t, tree in enumerate(ensemble.trees):
+        by_feature.setdefault(int(tree.features[0]), []).append(t)
+    width, nothing = len(ensemble.base), np.zeros(len(ensemble.base))
+    trees = []
+    for feature, numbers in sorted(by_feature.items()):
+        codes = np.zeros((len(ensemble.features), int(ensemble.bins.sizes[feature]) + 1), dtype=np.uint8)
+        codes[feature] = [*range(codes.shape[1] - 1), MISSING_BIN]
+        own = [ensemble.trees[t] for t in numbers]
+        part = Ensemble(ensemble.bins, ensemble.features, nothing, own, [(0, width)] * len(own))
+        trees.append(_table(feature, ensemble_scores(part, codes)))
+    return Ensemble(ensemble.bins, ensemble.features, ensemble.base, trees, [(0, width)] * len(trees))
+
+
+def _table(feature: int, scores: np.ndarray) -> GrownTree:
+    """The tree of a feature with these scores (n_bins + 1, n_outputs), of its bins and last of a missing reading."""
+    bins, missing = scores[:-1], scores[-1]
+    first = np.flatnonzero(np.append(True, (bins[1:] != bins[:-1]).any(axis=1)))  # of each run of equal bins
+    cells = bins[first]
+    alike = np.flatnonzero((cells == missing).all(axis=1))
+    leaves = cells if len(alike) else np.vstack([cells, missing])
+    home = int(alike[0]) if len(alike) else 0
+    nodes: list[tuple[int, bool]] = []  # a bin, and whether a missing reading goes left
+    children: list[list[int]] = []
+
+    def add(cut: int, missing_left: bool) -> int:
+        nodes.append((cut, missing_left))
+        children.append([0, 0])
+        return len(nodes) - 1
+
+    def search(low: int, high: int) -> int:
+        """The node that finds one of the cells low to high, or -1-k for cell k alone."""
+        if low == high:
+            return -1 - low
+        middle = (low + high) // 2
+        node = add(int(first[middle + 1]) - 1, home <= middle)
+        children[node] = [search(low, middle), search(middle + 1, high)]
+        return node
+
+    if not len(alike):  # a split after the last bin: all readings go left, a missing one goes right
+        root = add(len(bins) - 1, False)
+        children[root] = [search(0, len(cells) - 1), -len(leaves)]
+    else:
+        search(0, len(cells) - 1)
+    cuts, missing_left = zip(*nodes, strict=True) if nodes else ((), ())
+    return GrownTree(
+        np.full(len(nodes), feature, dtype=np.int32),
+        np.array(cuts, dtype=np.int32),
+        np.array(missing_left, dtype=bool),
+        np.array(children, dtype=np.int32).reshape(-1, 2),
+        leaves,
+        NO_ROWS,
+    )

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.special import kl_div, logit
 
 from hardcase_edge.errors import InputError
-from hardcase_train.linear.standardise import make_standard
+from hardcase_train.linear.part import make_standard
 from hardcase_train.methods.adapt.least_squares import AdaptLstsq, LogOddsLoss, log_odds_step, nearest_log_odds
 from hardcase_train.policy.losses import ClassLoss, sigmoid
 from hardcase_train.policy.selection import Judge

@@ -17,9 +17,8 @@ from hardcase_edge.session.session import CLOUD
 from hardcase_export.integers.decide import decisions
 from hardcase_export.integers.quantise import quantise
 from hardcase_train.data.problem import Rows
-from hardcase_train.linear.part import linear_rows
+from hardcase_train.linear.part import linear_rows, make_standard
 from hardcase_train.linear.proximal import Groups, minimise
-from hardcase_train.linear.standardise import make_standard
 from hardcase_train.methods.adapt.gate_thresholds import adapt_nodes, gated_points
 from hardcase_train.methods.adapt.linear import AdaptLin
 from hardcase_train.methods.adapt.linear_paths import sensor_groups, step_value

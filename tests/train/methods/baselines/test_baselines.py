@@ -13,14 +13,13 @@ from benchmarks.synthetic_data import synthetic_1, synthetic_2, toy_problem
 from hardcase_edge.program.definition import Acquire, Answer
 from hardcase_export.integers.quantise import quantise
 from hardcase_train.data import from_arrays
-from hardcase_train.linear.part import linear_rows
+from hardcase_train.linear.part import linear_rows, make_standard
 from hardcase_train.linear.proximal import minimise
-from hardcase_train.linear.standardise import make_standard
 from hardcase_train.methods import AUTO, METHODS
 from hardcase_train.methods.adapt.gbrt import AdaptGBRT
-from hardcase_train.methods.adapt.greedy_miser import GreedyMiser
 from hardcase_train.methods.adapt.l1_baseline import L1Baseline, weight_groups
-from hardcase_train.policy.acquire import n_nodes
+from hardcase_train.methods.adapt.stages import GreedyMiser
+from hardcase_train.policy.compile import n_nodes
 from hardcase_train.policy.losses import log_probability
 from hardcase_train.policy.selection import Judge
 from hardcase_train.settings.config import DEFAULT_METHODS, Config

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from hardcase_train.methods.cstc import descent
+from hardcase_train.methods.cstc.cost_tree import sparse
 from hardcase_train.methods.cstc.descent import (
     by_blocks,
     first_weights,
@@ -20,7 +21,6 @@ from hardcase_train.methods.cstc.descent import (
 )
 from hardcase_train.methods.cstc.objective import Objective, Rule, Weights, payers_of
 from hardcase_train.methods.cstc.shape import EXIT, Shape, chain, tree
-from hardcase_train.methods.cstc.zeros import sparse
 from hardcase_train.policy.losses import ClassLoss, SquaredLoss
 
 ONE_CHILD = Shape(((1, 2), (EXIT, EXIT), (3, EXIT), (EXIT, 4), (EXIT, EXIT)))

@@ -24,7 +24,7 @@ from hardcase_train.methods.graph import state_policy
 from hardcase_train.methods.graph.dag import Dag, DagClassifier, graph_of
 from hardcase_train.methods.graph.state_rows import DagRows
 from hardcase_train.policy.batch import Batch
-from hardcase_train.policy.error_model import chance_wrong
+from hardcase_train.policy.confidences import chance_wrong
 from hardcase_train.policy.selection import Judge
 from hardcase_train.stages.nested_sets import Chains
 from hardcase_train.stages.subset_search import SubsetSearch

@@ -11,16 +11,13 @@ import numpy as np
 import pytest
 
 from hardcase_train.data.from_arrays import make_problem as arrays_problem
-from hardcase_train.methods.graph.dag import DagClassifier, graph_of
-from hardcase_train.methods.graph.nested import graph_prices, nested_points, priced_way
+from hardcase_train.methods.graph.dag import DagClassifier, graph_of, graph_prices, nested_points, priced_way
 from hardcase_train.policy.batch import Batch
-from hardcase_train.policy.confidences import NEVER
-from hardcase_train.policy.error_model import WRONG_PER_MARGIN, met_margins
+from hardcase_train.policy.confidences import NEVER, WRONG_PER_MARGIN, met_margins
 from hardcase_train.policy.selection import Judge
-from hardcase_train.stages import rules
+from hardcase_train.stages import staged_policy as rules
 from hardcase_train.stages.nested_sets import Chains
-from hardcase_train.stages.rules import near_cuts
-from hardcase_train.stages.staged_policy import StagedPolicy
+from hardcase_train.stages.staged_policy import StagedPolicy, near_cuts
 from hardcase_train.stages.subset_search import SubsetSearch
 from hardcase_train.stages.thresholds import best_way, mean_value
 from hardcase_train.successors.reduce import Graph

@@ -12,7 +12,7 @@ from hardcase_edge.kernel.machine import PYTHON, decide, open_machine
 from hardcase_edge.program.definition import Acquire, Answer, Node, Program, Select
 from hardcase_edge.session.session import Decision
 from hardcase_edge.verifier.verify import verify
-from hardcase_train.methods.polydom.few import best_few, grid_of
+from hardcase_train.methods.polydom.estimate import best_few, grid_of
 from hardcase_train.methods.polydom.greedy import CHEAPEST, make_sequences, prefixes, sequence
 from hardcase_train.methods.polydom.index import Set, candidates, make_index
 from hardcase_train.methods.polydom.plan import Shipped, anytime_nodes, index_nodes, sequence_nodes

@@ -18,7 +18,7 @@ from hardcase_export.integers.align import align
 from hardcase_export.integers.decide import decisions
 from hardcase_export.integers.quantise import quantise
 from hardcase_train.data.problem import N_FOLDS
-from hardcase_train.methods.prune.lazy_program import lazy_program
+from hardcase_train.methods.prune.pruned_forest import lazy_program
 from hardcase_train.policy.batch import Batch
 from hardcase_train.policy.compile import compile_program
 from hardcase_train.policy.selection import Judge

@@ -11,9 +11,9 @@ import pytest
 
 from benchmarks.parsing.tree_policy import OneShotTrees, TreeFold
 from benchmarks.parsing.trees import Sentences
-from hardcase_train.methods.structured.one_shot import OneShotChain
 from hardcase_train.methods.structured.out_of_fold import Fold, labels_of
 from hardcase_train.methods.structured.pseudo_labels import helping_steps, trajectory, wrong_parts
+from hardcase_train.methods.structured.two_levels import OneShotChain
 from tests.helpers.train.brute_structures import small_chain
 
 PRICE = 0.1

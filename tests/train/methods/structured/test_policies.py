@@ -21,10 +21,9 @@ from benchmarks.parsing.trees import TreeParser
 from hardcase_train.methods.structured.anytime import AnytimePolicy, purchases, smallest_gap
 from hardcase_train.methods.structured.chain_features import DECODER, decoder_features, gaps_of
 from hardcase_train.methods.structured.linear_policy import PartPolicy
-from hardcase_train.methods.structured.one_shot import OneShotChain, buy_share
 from hardcase_train.methods.structured.out_of_fold import Fold, evidence, out_of_fold
 from hardcase_train.methods.structured.pseudo_labels import Losses
-from hardcase_train.methods.structured.two_levels import METHODS, learn_two_levels
+from hardcase_train.methods.structured.two_levels import METHODS, OneShotChain, buy_share, learn_two_levels
 from hardcase_train.structured.items import starts_of
 from tests.helpers.train.brute_structures import made_up_words, sentences, small_chain
 

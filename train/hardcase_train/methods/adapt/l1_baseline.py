@@ -16,9 +16,8 @@ import numpy as np
 
 from ...data.problem import Problem
 from ...estimator import Limits, MethodClassifier
-from ...linear.part import GATE_RATES, LinearRows, judged, linear_rows
+from ...linear.part import GATE_RATES, LinearRows, judged, linear_rows, make_standard
 from ...linear.proximal import Groups, minimise
-from ...linear.standardise import make_standard
 from ...method import Method, Params
 from ...policy.front import Point
 from ...policy.kinds import learned
@@ -69,15 +68,10 @@ class L1Baseline(MethodClassifier):
     gamma: float = 0.0
     l2: float = 1e-4
     method: ClassVar[Method] = Method(
-        name="l1",
-        maturity="research",
-        against="the baseline of the paper on ADAPT: it selects one set of sensors for all cases",
-        turn=3,
-        work=4,
-        colour="#a569bd",
-        auto="raced",
-        takes_values=True,
-    )
+        name="l1", maturity="research",
+        against="the baseline of the paper on ADAPT: it selects one set of sensors for all cases", turn=3, work=4,
+        colour="#a569bd", auto="raced", takes_values=True,
+    )  # fmt: skip
     _limits: ClassVar[Limits] = {"gamma": (0, np.inf), "l2": (0, np.inf)}
 
     @classmethod

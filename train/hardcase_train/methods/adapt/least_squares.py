@@ -179,14 +179,10 @@ class AdaptLstsq(AdaptLin):
 
     stiffness: float = 0.125
     method: ClassVar[Method] = Method(
-        name="adapt-lstsq",
-        maturity="research",
-        against="as adapt-lin; its step is derived by us, because the paper's supplement was not to be had",
-        turn=2,
-        work=16,
-        colour="#b7950b",
-        takes_values=True,
-    )
+        name="adapt-lstsq", maturity="research",
+        against="as adapt-lin; its step is derived by us, because the paper's supplement was not to be had", turn=2,
+        work=16, colour="#b7950b", takes_values=True,
+    )  # fmt: skip
 
     def _first(self) -> float:
         if not 0 < self.p_full <= 1 or not self.stiffness > 0:

@@ -19,9 +19,8 @@ from scipy.special import entr
 
 from ...data.problem import Problem
 from ...estimator import Limits, MethodClassifier
-from ...linear.part import GATE_RATES, LinearRows, judged, linear_rows
+from ...linear.part import GATE_RATES, LinearRows, judged, linear_rows, make_standard
 from ...linear.proximal import MAX_STEPS, Groups, SmoothLoss, minimise
-from ...linear.standardise import make_standard
 from ...method import Method, Params
 from ...policy.front import Point
 from ...policy.losses import AdaptLoss
@@ -82,16 +81,10 @@ class AdaptLin(MethodClassifier):
     l2: float = 1e-4
     is_refitted: bool = True
     method: ClassVar[Method] = Method(
-        name="adapt-lin",
-        maturity="research",
-        against="linear gates and models: on tables that trees suit it cuts a small part of what they cut",
-        turn=1,
-        work=8,
-        colour="#e67e22",
-        auto="raced",
-        runners=slice(1, 2),
-        takes_values=True,
-    )
+        name="adapt-lin", maturity="research",
+        against="linear gates and models: on tables that trees suit it cuts a small part of what they cut", turn=1,
+        work=8, colour="#e67e22", auto="raced", runners=slice(1, 2), takes_values=True,
+    )  # fmt: skip
     _limits: ClassVar[Limits] = {
         "p_full": (0, 1),
         "gamma": (0, np.inf),

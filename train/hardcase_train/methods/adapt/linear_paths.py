@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from ...data.problem import Problem
-from ...linear.part import LinearRows, linear_rows
+from ...linear.part import LinearRows, linear_rows, make_standard
 from ...linear.proximal import Groups
-from ...linear.standardise import make_standard
 from ...method import Params
 from ...policy.selection import Judge
 from .gate_thresholds import Gated

@@ -16,8 +16,7 @@ from ...estimator import MethodClassifier
 from ...method import Method, Params
 from ...policy.front import Point, best_points
 from ...stages.nested_sets import Chains
-from ...stages.rules import level_cuts
-from ...stages.staged_policy import StagedPolicy
+from ...stages.staged_policy import StagedPolicy, level_cuts
 from ...stages.subset_search import SubsetSearch
 from ...trees.subset_classifier import classifier_kinds
 

@@ -54,12 +54,9 @@ class ResampledAdaBoost(MethodClassifier):
     n_drawn: int = 16
     draw: int = 0
     method: ClassVar[Method] = Method(
-        name="adaboost-rs",
-        maturity="research",
-        against="classes alone; costs steer a random draw",
-        turn=21,
+        name="adaboost-rs", maturity="research", against="classes alone; costs steer a random draw", turn=21,
         colour="#7d6608",
-    )
+    )  # fmt: skip
     _limits: ClassVar[Limits] = {"n_drawn": (1, np.inf), "draw": (0, np.inf)}
 
     @classmethod

@@ -16,8 +16,7 @@ from typing import Protocol
 import numpy as np
 
 from ...data.problem import Problem
-from ...linear.part import Linear
-from ...linear.standardise import Standard, make_standard
+from ...linear.part import Linear, Standard, make_standard
 from ...policy.compile import Part
 from ...policy.kinds import answer_loss
 from ...policy.losses import AnswerLoss, ClassLoss
@@ -26,7 +25,7 @@ from ...policy.tree_scores import add_tree
 from ...trees.binning import MISSING_BIN, Bins, make_bins
 from ...trees.boosting import Ensemble, TreeSettings, boost
 from ...trees.grower import GrownTree
-from ...trees.stacked import Stacked
+from ...trees.subset_classifier import Stacked
 
 __all__ = ["Columns", "Readings", "TreeColumns", "readings", "tree_columns"]
 

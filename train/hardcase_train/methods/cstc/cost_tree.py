@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The method ``cstc``: cost-sensitive trees of linear classifiers, cascades of them, and Cronus.
+"""The methods ``cstc`` and ``single``: cost-sensitive trees of linear classifiers, cascades of them, and Cronus.
 
 Xu, Kusner, Weinberger, Chen and Chapelle (2014). One objective trains all of them (``objective``); for each price of a
 rising list, its minimum says which sensors each node buys, and all weights are fitted again without the price.
@@ -25,19 +25,21 @@ from ...trees.binning import Bins
 from .columns import Columns, readings, tree_columns
 from .descent import DESCENTS, follow_prices, prices_of
 from .fit import LEAVES, Fitted, Learner, has_by_then, judged, make_objective
-from .objective import Objective, Rule
+from .objective import Objective, Rule, Weights
 from .program import tree_points
 from .shape import Shape, chain, tree
 from .structure import STRUCTURES, chosen
-from .zeros import sparse
 
-__all__ = ["SHAPES", "CostSensitiveTree"]
+__all__ = ["CostSensitiveTree", "sparse"]
 
 SHAPES = ("tree", "cascade", "cronus")
 COLUMNS = ("readings", "trees")
 TUNINGS = ("sensors", "zeros")  # which weights are fitted again without the price
 N_TREES = 120  # of a dictionary
 N_SHAPE_PRICES = 5  # of which the middle one chooses nodes
+N_THRESHOLDS = 24
+NEXT_TO_ZERO = 1e-2  # of the largest norm of a sensor's weights
+MAX_TRIES = 300  # single sensors that are tried, those of the least weight first
 
 
 @dataclass(eq=False, repr=False)
@@ -82,15 +84,9 @@ class CostSensitiveTree(MethodClassifier):
     n_steps: int = 25
     descent: str = "together"
     method: ClassVar[Method] = Method(
-        name="cstc",
-        maturity="tested",
-        against="where inner nodes answer well for all rows, it becomes one fixed set of sensors",
-        turn=11,
-        work=8,
-        colour="#16a085",
-        auto="raced",
-        takes_values=True,
-    )
+        name="cstc", against="where inner nodes answer well for all rows, it becomes one fixed set of sensors",
+        turn=11, work=8, colour="#16a085", auto="raced", takes_values=True,
+    )  # fmt: skip
     _limits: ClassVar[Limits] = {"depth": (0, 4), "slope": (1e-3, 1e3), "interior": (0, 1), "l1": (0, np.inf),
                                 "l2": (0, np.inf), "tree_cost": (0, np.inf), "n_steps": (1, np.inf)}  # fmt: skip
 
@@ -214,3 +210,96 @@ def _fitted(
         others = columns.of(rows, np.flatnonzero(has.any(axis=0)).tolist())
         columns, used = others, used if others is columns else None
     return learner.fit(columns, has, rows, binned, used)
+
+
+# ---------------------------------------------------------------- zeros
+# Zeros by the exact objective: which sensors each node gives up, so that expected loss plus price times cost falls.
+#
+# The relaxation leaves many small weights, each of which would buy its sensor. A threshold on them is chosen by the
+# exact objective (10) of Xu et al. (2014), not fixed; then single sensors go, from a node and all nodes below it, as
+# long as the objective falls. docs/math.md (93).
+
+
+def sparse(objective: Objective, weights: Weights) -> Weights:
+    """The weights with those at zero whose sensors are not worth their price; the exact objective never rises.
+
+    The relaxation charges weights by their size, which depends on the columns' scale, so its price is not that of whole
+    sensors: the exact price is the one at which the weights' own sensors cost in total what their sizes do.
+    """
+    fair = replace(objective, rule=replace(objective.rule, price=objective.rule.price * _size(objective, weights)))
+    return _fewer(fair, _thresholded(fair, weights))
+
+
+def _size(objective: Objective, weights: Weights) -> float:
+    """The relaxed cost of the weights, relative to the exact cost of those that are not next to zero."""
+    squares = objective.squares(weights.coef[:, :-1])
+    used = squares > np.square(NEXT_TO_ZERO) * squares.max(initial=0.0)
+    relaxed, exact = objective.costs(weights, used)
+    return relaxed / exact if exact > 0 else 1.0
+
+
+def _thresholded(objective: Objective, weights: Weights) -> Weights:
+    norms = np.sqrt(objective.squares(weights.coef[:, :-1]))
+    used = norms[norms > 0]
+    if not len(used):
+        return weights
+    levels = np.geomspace(max(used.min(), used.max() * 1e-6), used.max() * 1.01, N_THRESHOLDS)
+    tried = [weights, *(_without(objective, weights, norms < level) for level in levels)]
+    return min(reversed(tried), key=objective.exact)
+
+
+def _fewer(objective: Objective, weights: Weights) -> Weights:
+    above = objective.shape.above
+    squares = objective.squares(weights.coef[:, :-1])
+    subtrees = above.T.astype(np.float64) @ squares  # by the node that a subtree hangs from
+    candidates = np.argwhere((subtrees > 0) & (objective.payers.cost > 0))
+    order = np.argsort(subtrees[tuple(candidates.T)], kind="stable")[:MAX_TRIES]
+    value = objective.exact(weights)
+    for k, payer in candidates[order]:
+        gone = np.zeros(squares.shape, dtype=bool)
+        gone[above[:, k], payer] = True
+        new = _without(objective, weights, gone)
+        new_value = objective.exact(new)
+        if new_value < value:
+            weights, value = new, new_value
+    return weights
+
+
+def _without(objective: Objective, weights: Weights, gone: np.ndarray) -> Weights:
+    """The weights without those that need a payer that their node gives up; ``gone`` (n_nodes, n_payers) bool."""
+    needs = (objective.payers.uses.T @ gone.T.astype(np.float64)).T > 0
+    coef = weights.coef.copy()
+    coef[:, :-1][needs] = 0.0
+    return Weights(coef, weights.theta)
+
+
+# ---------------------------------------------------------------- the single cost-sensitive classifier
+# The single cost-sensitive classifier: a tree of one node, which buys the same sensors for all rows.
+#
+# Xu et al. (2014), 2.2: equations (2) and (3) relaxed as (11); the peer of figure 6 that shows what the tree adds.
+
+
+@dataclass(eq=False, repr=False)
+class SingleCostSensitive(CostSensitiveTree):
+    """One linear classifier with a mixed norm over sensors; parameters as of ``CostSensitiveTree``.
+
+    Examples
+    --------
+    >>> SingleCostSensitive(costs=[1.0, 8.0]).method.name
+    'single'
+    """
+
+    depth: int = 0
+    method: ClassVar[Method] = Method(
+        name="single", maturity="research", against="one linear classifier for all cases", turn=17, work=2,
+        colour="#48c9b0", takes_values=True,
+    )  # fmt: skip
+
+    @classmethod
+    def n_settings(cls, problem: Problem) -> int:
+        return len(LEAVES)
+
+    @classmethod
+    def grid(cls, search: SubsetSearch) -> list[Params]:
+        """One setting for each kind of leaf; all prices are on one path."""
+        return [{"shape": "tree", "depth": 0, "leaves": leaves} for leaves in LEAVES]

@@ -16,10 +16,9 @@ import numpy as np
 from hardcase_edge.program.definition import MARGIN, THRESHOLD, Branch, Forward, Node, Slice
 
 from ...data.problem import Problem
-from ...policy.acquire import buy
 from ...policy.answers import bare_answer, with_confidences
 from ...policy.batch import Outcome
-from ...policy.compile import compile_program, policy_of
+from ...policy.compile import buy, compile_program, policy_of
 from ...policy.confidences import NEVER
 from ...policy.front import Point, best_points
 from ...policy.kinds import learned

@@ -58,14 +58,9 @@ class LpTree(MethodClassifier):
     classifier: str = "polynomial"
     degree: int = 1
     method: ClassVar[Method] = Method(
-        name="lp-tree",
-        maturity="research",
-        against="at most four sensors and 400 rows; it forwards no case to f0",
-        turn=10,
-        work=20,
-        colour="#5d6d7e",
-        takes_values=True,
-    )
+        name="lp-tree", maturity="research", against="at most four sensors and 400 rows; it forwards no case to f0",
+        turn=10, work=20, colour="#5d6d7e", takes_values=True,
+    )  # fmt: skip
     _limits: ClassVar[Limits] = {"degree": (1, 3)}
 
     @classmethod

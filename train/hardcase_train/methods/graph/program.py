@@ -18,7 +18,7 @@ import numpy as np
 from hardcase_edge.more.batch.choices import Bracket
 from hardcase_edge.program.definition import MARGIN, TOURNAMENT, Acquire, Branch, Forward, Node, Slice
 
-from ...linear.polynomial import PolynomialPart
+from ...linear.terms import PolynomialPart
 from ...policy.answers import bare_answer, with_confidences
 from ...policy.compile import compile_program
 from ...policy.confidences import NEVER
@@ -143,7 +143,7 @@ def _beside(classes: Trained, matches: Trained) -> Trained | None:
         return None
     if not np.array_equal(one.factors, other.factors):
         return None
-    return Trained(one.beside(other), np.hstack([classes.scores, matches.scores]))
+    return Trained(one.with_outputs_of(other), np.hstack([classes.scores, matches.scores]))
 
 
 # ---------------------------------------------------------------- nodes

@@ -19,8 +19,7 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from ...data.problem import N_FOLDS
-from ...linear.logistic import Design, logistic
-from ...linear.ridge import ridge_regression
+from ...linear.logistic import Design, logistic, ridge_regression
 from ...policy.kinds import Learned, answer_loss, learned
 from ...policy.losses import SquaredLoss
 from ...policy.selection import Trained

@@ -19,7 +19,7 @@ import numpy as np
 from hardcase_edge.more.batch.choices import Bracket, play
 
 from ...linear.logistic import logistic
-from ...linear.polynomial import PolynomialPart
+from ...linear.terms import PolynomialPart
 from ...policy.confidences import NEVER
 from ...policy.kinds import learned
 from ...policy.losses import ClassLoss

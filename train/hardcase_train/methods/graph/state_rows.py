@@ -9,9 +9,8 @@ import numpy as np
 
 from ...data.problem import N_FOLDS
 from ...linear.logistic import Design
-from ...linear.polynomial import PolynomialPart
-from ...linear.standardise import BYTE_MAX, BYTE_STEPS, STEPS, Standard, make_standard
-from ...linear.terms import Terms, make_terms
+from ...linear.part import BYTE_MAX, BYTE_STEPS, STEPS, Standard, make_standard
+from ...linear.terms import PolynomialPart, Terms, make_terms
 from ...policy.compile import Part
 from ...policy.selection import Judge, Trained
 from ...successors.reduce import Graph

@@ -17,8 +17,7 @@ from sklearn.base import clone
 from hardcase_edge.more.batch.choices import classes_of
 
 from ...data.problem import N_FOLDS, Subset
-from ...linear.part import Linear
-from ...linear.standardise import make_standard
+from ...linear.part import Linear, make_standard
 from ...policy.selection import Judge, Trained
 from ...stages.subset_search import SubsetSearch
 from .by_answer import ByAnswer

@@ -29,8 +29,7 @@ from ...policy.selection import Judge, Trained
 from ...settings.config import IndexSettings
 from ...stages.subset_search import SubsetSearch
 from .bank import LinearBank
-from .estimate import search_estimated
-from .few import best_few, grid_of
+from .estimate import best_few, grid_of, search_estimated
 from .greedy import ACCURACY, CHEAPEST, PRICES, make_sequences
 from .index import Set, candidates, make_index
 from .plan import Shipped, anytime_nodes, index_nodes, sequence_nodes
@@ -187,12 +186,9 @@ class PolyDom(_Indexed):
 
     method: ClassVar[Method] = Method(
         name="poly-dom",
-        maturity="tested",
         against="linear models on at most 16 sensors; what it reads first does not change what it reads next",
-        turn=12,
-        colour="#117a8b",
-        is_halved=False,
-    )
+        turn=12, colour="#117a8b", is_halved=False,
+    )  # fmt: skip
 
     plan: ClassVar[Plan] = staticmethod(index_nodes)
 
@@ -230,13 +226,9 @@ class PolyDomAnytime(PolyDom):
     """
 
     method: ClassVar[Method] = Method(
-        name="poly-dom-anytime",
-        maturity="tested",
-        against="linear models on at most 16 sensors; it forwards no case to f0",
-        turn=13,
-        colour="#0b4f5c",
-        is_halved=False,
-    )
+        name="poly-dom-anytime", against="linear models on at most 16 sensors; it forwards no case to f0", turn=13,
+        colour="#0b4f5c", is_halved=False,
+    )  # fmt: skip
 
     plan: ClassVar[Plan] = staticmethod(anytime_nodes)
     by_item: ClassVar[bool] = True
@@ -279,13 +271,9 @@ class Greedy(_Indexed):
     """
 
     method: ClassVar[Method] = Method(
-        name="greedy",
-        maturity="research",
-        against="one sequence of sensors for all cases",
-        turn=14,
-        colour="#b7791f",
-        is_halved=False,
-    )
+        name="greedy", maturity="research", against="one sequence of sensors for all cases", turn=14,
+        colour="#b7791f", is_halved=False,
+    )  # fmt: skip
     prices: ClassVar[tuple[float, ...]] = PRICES
 
     @classmethod
@@ -346,11 +334,7 @@ class GreedyCost(Greedy):
     """
 
     method: ClassVar[Method] = Method(
-        name="greedy-cost",
-        maturity="research",
-        against="it ignores accuracy",
-        turn=16,
-        colour="#d9a441",
+        name="greedy-cost", maturity="research", against="it ignores accuracy", turn=16, colour="#d9a441",
         is_halved=False,
-    )
+    )  # fmt: skip
     prices: ClassVar[tuple[float, ...]] = (CHEAPEST,)

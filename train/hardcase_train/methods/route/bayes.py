@@ -18,8 +18,8 @@ from scipy.special import gammaln
 
 from ...data.error_costs import soft_rows
 from ...data.problem import Subset
-from ...linear.polynomial import PolynomialPart, on_grid
-from ...linear.standardise import BYTE_MAX, BYTE_STEPS, Standard, make_standard
+from ...linear.part import BYTE_MAX, BYTE_STEPS, Standard, make_standard
+from ...linear.terms import PolynomialPart, on_grid
 from ...policy.losses import log_probability
 from ...policy.selection import Judge
 

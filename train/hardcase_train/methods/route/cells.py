@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.cluster import KMeans
 
-from ...linear.polynomial import PolynomialPart, on_grid
+from ...linear.terms import PolynomialPart, on_grid
 from .bayes import RouteRows
 
 __all__ = ["Cells", "make_cells"]

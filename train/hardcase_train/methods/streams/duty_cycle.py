@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
-from ...data.memory import with_memory
-from ...data.problem import N_FOLDS, Problem
+from ...data.problem import N_FOLDS, Problem, with_memory
 from ...estimator import MethodClassifier
 from ...method import Method, Params
 from ...policy.answers import answer_point
@@ -54,9 +53,8 @@ class DutyCycle(MethodClassifier):
 
     n_jobs: int | None = None
     method: ClassVar[Method] = Method(
-        name="duty-cycle", maturity="tested", against="it buys in every n-th window, whatever the cheap sensors say",
-        turn=23, colour="#a6761d", is_baseline=True, auto="always", is_halved=False,
-        searches_subsets=True, needs_order=True,
+        name="duty-cycle", against="it buys in every n-th window, whatever the cheap sensors say", turn=23,
+        colour="#a6761d", is_baseline=True, auto="always", is_halved=False, searches_subsets=True, needs_order=True,
     )  # fmt: skip
 
     @classmethod

@@ -13,8 +13,7 @@ from hardcase_edge.more.batch.choices import classes_of
 from hardcase_edge.program.definition import Program
 from hardcase_edge.stream.layout import Layout
 
-from ...data.memory import with_memory
-from ...data.problem import N_FOLDS, Problem, Subset
+from ...data.problem import N_FOLDS, Problem, Subset, with_memory
 from ...estimator import MethodClassifier
 from ...method import Method, Params
 from ...policy.answers import answer_point
@@ -27,8 +26,7 @@ from ...trees.subset_classifier import classifier_kinds
 from .duty_cycle import full_sets, some
 from .held_label import HeldLabel, TooOld
 from .nodes import CASE, Holding, hold_nodes
-from .state_models import StateModels, together
-from .states import LONGEST, random_states
+from .state_models import LONGEST, StateModels, random_states, together
 
 __all__ = ["Held", "better", "holdings"]
 
@@ -57,7 +55,6 @@ class Held(MethodClassifier):
     n_jobs: int | None = None
     method: ClassVar[Method] = Method(
         name="held",
-        maturity="tested",
         against="it needs rows in the order of time, and keeps a wrong label until it buys again",
         turn=22,
         colour="#0e6655",

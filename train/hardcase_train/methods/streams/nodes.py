@@ -3,23 +3,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from hardcase_edge.more.batch.streams import walk
 from hardcase_edge.program.definition import THRESHOLD, Acquire, Branch, Node, Program, Slice
 from hardcase_edge.stream.layout import Layout
 
-from ...data.problem import Problem, Subset
-from ...policy.acquire import buy
+from ...data.problem import N_FOLDS, Problem, Subset, widened
 from ...policy.answers import bare_answer, with_confidences
-from ...policy.batch import Batches
-from ...policy.compile import Part, Policy
+from ...policy.batch import Batch, Batches, Outcome
+from ...policy.compile import Part, Policy, buy
 from ...policy.front import Point
 from ...policy.selection import Judge, Trained
-from .judged import Corrected, judged_walk
 
-__all__ = ["CASE", "Holding", "hold_nodes"]
+__all__ = ["CASE", "Corrected", "Holding", "hold_nodes", "judged_walk", "runs"]
 
 CASE = 0  # the scorer of the model that answers anew: the first, because its scores on judged rows are given
 
@@ -51,7 +52,7 @@ class Holding:
     """What a method that holds labels has trained, and the judged rows that it is judged on.
 
     whole : the model that answers anew
-    bare, memory : of ``data.memory.with_memory``
+    bare, memory : of ``data.problem.with_memory``
     programs : without nodes, by fold and last for validation rows, whose first scorer is that of ``whole``
     parts : of the policy itself, in the order of the scorers
     is_corrected : the last scorer of each program is added to its first; the policy's first part has them together
@@ -72,3 +73,69 @@ class Holding:
         outcome = judged_walk(judge, self.programs, self.memory, [self.whole.scores], nodes, make)
         policy = Policy(self.bare, self.parts, tuple(with_confidences(judge, nodes, outcome)))
         return Point(method, params, judge.summary(outcome), None, policy, self.memory)
+
+
+# ---------------------------------------------------------------- the judged rows in the order of their time
+# The judged rows in the order of their time: walks of policies that remember, by copies that have not seen them.
+
+
+class Corrected(Batches):
+    """Makes batches in which the last scorer's scores are added to the first's."""
+
+    def __call__(self, *args: Any) -> Batch:
+        batch = super().__call__(*args)
+        of_scorer, last = batch.scores, len(batch.program.scorers) - 1
+
+        def scores(scorer: int, *where: Any) -> np.ndarray:
+            own = of_scorer(scorer, *where)
+            return own + of_scorer(last, *where) if scorer == 0 else own
+
+        batch.scores = scores  # type: ignore[assignment, method-assign]
+        return batch
+
+
+def runs(sequence: np.ndarray, fold: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The rows in order, stream by stream, (n,), and the number of the run of each of them, (n,).
+
+    A run is a piece of one stream within one fold; the next piece begins with an empty memory.
+    """
+    order = np.argsort(sequence, kind="stable")
+    parts = np.column_stack([sequence[order], fold[order]])
+    return order, np.cumsum(np.append(False, (parts[1:] != parts[:-1]).any(axis=1)))
+
+
+def judged_walk(
+    judge: Judge,
+    programs: Sequence[Program],
+    memory: Layout,
+    scores: Sequence[np.ndarray],
+    nodes: Sequence[Node],
+    make: Callable[[], Batches] = Batches,
+) -> Outcome:
+    """The outcome of the judged rows, in the order of their time within each fold.
+
+    Parameters
+    ----------
+    programs : for each fold that of a copy that has not seen it; last the one itself, for validation rows
+    scores : of the first scorers on the judged rows, (n, n_outputs) each, from copies that have not seen them
+    nodes : of the walk
+    make : what makes the batches of one program
+    """
+    assert judge.sequence is not None
+    n_valid = len(judge.y) - (len(judge.fold) if judge.is_crossed else 0)
+    crossed = judge.fold if judge.is_crossed else np.zeros(0, dtype=np.int64)
+    fold = np.concatenate([crossed, np.full(n_valid, N_FOLDS)])
+    order, run = runs(judge.sequence, fold)
+    outcomes, places = [], []
+    makes = {id(program): make() for program in programs}
+    if len({id(program) for program in programs}) == 1:
+        fold = np.zeros_like(fold)  # one program walks all runs side by side
+    for k in np.unique(fold).tolist():
+        own = fold[order] == k
+        rows = order[own]
+        sizes = None if judge.sizes is None else judge.sizes[rows]
+        program = programs[min(k, len(programs) - 1)]  # only the last if only validation rows are judged
+        X, known, hpc = widened(judge.X[rows], program), [s[rows] for s in scores], judge.hpc_label[rows]
+        outcomes.append(walk(program, memory, X, run[own], hpc, nodes, known, sizes=sizes, make=makes[id(program)])[1])
+        places.append(rows)
+    return Outcome.joined(outcomes, np.argsort(np.concatenate(places)))

@@ -17,7 +17,7 @@ from hardcase_edge.errors import InputError
 
 from ..importing.trees import grow_trees
 from ..sources.source import LOGISTIC, MEAN, Network, Source
-from .graph import OnnxGraph
+from ..to_onnx.graph import OnnxGraph
 
 __all__ = ["PROBABILITIES", "READINGS", "VALUES", "model_of", "values_of"]
 

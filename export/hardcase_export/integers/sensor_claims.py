@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Confidences of a program without some of its sensors: each alone, then all, are dead on labelled rows.
+"""What a bundle says of sensors: confidences if some are dead, and the ranges of their readings.
 
 Confidence tables are fitted to rows on which sensors work, so the margin of an answer says little once one is dead. A
 confidence is therefore a plain share of right answers (of values: no further from the truth than f0's root mean squared
@@ -11,18 +11,21 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from math import floor, log10
 
 import numpy as np
+from numpy.typing import NDArray
 
-from hardcase_edge.bundle.evidence import Without
+from hardcase_edge.bundle.evidence import Ranges, Without
 from hardcase_edge.kernel.machine import decide, open_machine
-from hardcase_edge.program.definition import Forward, Program
+from hardcase_edge.program.definition import Acquire, Forward, Program
 from hardcase_edge.session.session import LOCAL, Decision
 
 from ..drafts.rows import Rows
 from .decide import readings_of
 
-__all__ = ["measure_without"]
+__all__ = ["measure_without", "ranges_of_rows"]
 
 MIN_ROWS = 30  # at a place, for a confidence
 MAX_SENSORS = 64  # that are tried dead: those that most rows buy
@@ -32,6 +35,8 @@ LEAST_ROWS = 2_000  # ... of at least this number
 
 Place = tuple[tuple[int, ...], int, str]  # sensors wanted in vain, node, route
 Share = tuple[int, int]  # rows, and the confidence: (right + 1) / (rows + 2) by weight, in basis points
+MAX_FEATURES = 2_048  # that have a range in a manifest; about 32 KB
+DIGITS = 4  # of a range's width that are kept
 
 
 def measure_without(program: Program, rows: Rows, steps: int | None = None) -> Without:
@@ -110,3 +115,49 @@ class _Measurement:
 
     def _decide(self, row: int, dead: tuple[int, ...]) -> Decision:
         return decide(self._machine, self._rows[row], item_size=self._sizes[row], dead=dead, cloud=self._cloud)
+
+
+# ---------------------------------------------------------------- the ranges of readings
+# The ranges of readings that a bundle names, rounded outwards to a few digits; devices report readings beyond them.
+
+
+def ranges_of_rows(program: Program, limits: NDArray[np.float64] | None) -> Ranges:
+    """The range of every feature whose sensor the program may buy, in its order; empty if nothing is known.
+
+    A bound lies beyond the values seen, by about a thousandth of their range at most, and by more than a reading
+    changes when its declared type rounds it. A device may therefore compare readings as its sensors give them.
+
+    Parameters
+    ----------
+    limits : (n_features, 2) lowest and highest value seen, NaN where there is none; None: not known
+
+    Examples
+    --------
+    >>> _outwards(151.47000122070312, 191.3300018310547, "f32"), _outwards(3.0, 12.0, "i32"), _outwards(0.5, 0.5, "f64")
+    ((151.46, 191.34), (3, 12), (0.5, 0.5))
+    """
+    if limits is None:
+        return ()
+    nodes = [node for node in program.nodes if isinstance(node, Acquire | Forward)]
+    bought = {f for node in nodes for s in node.sensors for f in program.sensors[s].features}
+    if len(bought) > MAX_FEATURES:
+        return ()
+    pairs = [
+        _outwards(float(low), float(high), feature.dtype) if f in bought and low <= high else None
+        for f, (feature, (low, high)) in enumerate(zip(program.features, limits, strict=True))
+    ]
+    return tuple(pairs) if any(pairs) else ()
+
+
+def _outwards(low: float, high: float, dtype: str) -> tuple[float, float]:
+    if dtype == "i32":
+        return int(low), int(high)
+    if dtype == "f32":
+        largest = np.finfo(np.float32).max  # next to which there is no further number
+        low = float(np.nextafter(np.float32(low), -largest))
+        high = float(np.nextafter(np.float32(high), largest))
+    width = high - low
+    if not 0 < width < np.inf:
+        return low, high
+    step = Decimal(1).scaleb(floor(log10(width)) + 1 - DIGITS)
+    return float(Decimal(low).quantize(step, ROUND_FLOOR)), float(Decimal(high).quantize(step, ROUND_CEILING))

@@ -19,7 +19,7 @@ from hardcase_edge.base.files import write_whole
 from hardcase_edge.errors import InputError, one_line
 
 from .from_sklearn import REMEDY, convert_hpc, name_of
-from .least_cost import answer_least_cost
+from .layout import answer_least_cost
 from .replay_rows import as_held, check_rows, feed, punch, runner
 
 __all__ = ["MAX_APART", "export_hpc", "is_hpc_head", "make_hpc_file"]
