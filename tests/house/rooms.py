@@ -37,8 +37,8 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("running", "more.measuring"), ("cli",),
     ),
     "hardcase_train": (  # a method is a room, imports no other
-        ("columns", "settings", "structured", "successors"), ("data", "method"), ("policy", "hpc"), ("tasks",),
-        ("trees", "linear"), ("stages",), ("policy_estimator",), ("estimator",), ("checks",), ("methods.*",),
+        ("columns", "settings", "structured", "successors"), ("data", "method"), ("policy", "hpc"),
+        ("tasks", "trees", "linear"), ("stages",), ("policy_estimator",), ("estimator",), ("checks",), ("methods.*",),
         ("sweep", "regressor"),
     ),
     "hardcase_export": (
