@@ -5,19 +5,23 @@ from __future__ import annotations
 
 import errno
 import json
-import random
 
 import pytest
 
-from hardcase_cloud.keep.records import dialects
+from hardcase_cloud.sim.fleet.scenario import parse_scenario
+from hardcase_cloud.sim.replay.world import replay
 from hardcase_edge.fleet.outbox import file as outbox_file
 from hardcase_edge.fleet.outbox.acks import MAX_RANGES, pack_acks
 from hardcase_edge.fleet.outbox.drain import DrainConfig
 from hardcase_edge.fleet.outbox.queue import Queue
-from tests.helpers.edge.outbox import FakeChannel, World, make_config, make_made, seconds
+from tests.helpers.edge.outbox import FakeChannel, make_config, make_made, on_files, seconds
 
 MOST_UNWRITTEN = make_config().most_unwritten
 FAST = DrainConfig(window=100, burst=100, rate=1e5)
+BREAKS = "[fleet]\ndevices = 4\ndecisions = 50\npublish = 1\n[network]\nloss = 0.2\nduplicate = 0.1\n" + "".join(
+    f'[[fault]]\nkind = "{kind}"\nevery_s = {every}\nfor_s = 2\nshare = 0.5\n'
+    for kind, every in (("power-cut", 5), ("partition", 4), ("broker", 6), ("store", 3))
+)
 
 
 @pytest.fixture
@@ -205,16 +209,25 @@ def test_what_cannot_be_sent_now_is_sent_later(make_queue):
     assert queue.counters["sent"] == 1
 
 
+@pytest.fixture
+def broken(tmp_path, monkeypatch):
+    """Replays in which all breaks, of devices whose outbox is a file."""
+    without = [s.replace("FULL", "OFF") for s in outbox_file.SETTINGS]
+    monkeypatch.setattr(outbox_file, "SETTINGS", without)  # the machine itself stays on
+    return lambda seed: replay(parse_scenario("outbox.toml", BREAKS.encode()), seed, on_files(tmp_path))
+
+
 @pytest.mark.parametrize("seed", range(2))
-def test_whatever_breaks_nothing_that_was_on_the_disk_is_lost_and_nothing_is_there_twice(tmp_path, monkeypatch, seed):
-    for module in (outbox_file, dialects):  # nobody cuts the power here
-        monkeypatch.setattr(module, "SETTINGS", [s.replace("FULL", "OFF") for s in module.SETTINGS])
-    drain = DrainConfig(window=40, burst=40, rate=1e5)
-    world = World(tmp_path, random.Random(seed), make_config(group=30, drain=drain), loss=0.2, cut=0.1)
-    while len(world.made) < 150 or len(world.events) < 4:
-        world.decide(world.rng.randrange(80))
-        world.step(world.rng.random() * 3)
-    world.drain()
-    assert world.wrong() == 0
-    assert world.queue.counters["resent"] > 0
-    world.database.close()
+def test_whatever_breaks_nothing_that_was_on_the_disk_is_lost_and_nothing_is_there_twice(broken, seed):
+    report = broken(seed)
+    assert report.problem == ""
+    assert min(report.counts[kind] for kind in ("power-cut", "partition", "broker", "store")) > 2
+    assert report.counts["records"] > 100
+
+
+def test_a_file_that_loses_a_record_would_be_found(broken, monkeypatch):
+    commit = outbox_file.RecordFile.commit
+    monkeypatch.setattr(
+        outbox_file.RecordFile, "commit", lambda self, add, *rest, **named: commit(self, add[1:], *rest, **named)
+    )
+    assert "durable records are lost" in broken(0).problem

@@ -1,28 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A device's queue and the cloud's database in virtual time, with a network between them that loses and cuts.
-
-Both files are real. A crash of the device abandons its queue and begins another on the same file; a crash of the store
-forgets what it has not committed.
-"""
+"""Records and channels for tests of the outbox, and replays whose devices keep theirs in real files."""
 
 from __future__ import annotations
 
-import random
-from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from hardcase_cloud.keep.records.database import Database
-from hardcase_cloud.keep.records.incoming import Incoming, parse_record
-from hardcase_edge.fleet.outbox.acks import pack_acks
-from hardcase_edge.fleet.outbox.boot import next_boot
-from hardcase_edge.fleet.outbox.queue import Queue, QueueConfig
-from hardcase_edge.fleet.outbox.records import Made, Recorder
-from hardcase_edge.link.wire import decision_topic
+from hardcase_cloud.sim.replay.device import Device
+from hardcase_cloud.sim.replay.world import World
+from hardcase_edge.fleet.outbox.file import RecordFile
+from hardcase_edge.fleet.outbox.queue import QueueConfig
+from hardcase_edge.fleet.outbox.records import Made
 from hardcase_edge.settings.values import OLDEST_FIRST
 
-__all__ = ["FakeChannel", "World", "make_config", "make_made", "seconds"]
-
-DECISION = {"label": "low", "confidence": 0.9, "route": "local", "cost": 1.0, "failed": [], "latency_ms": 0.1}
+__all__ = ["FakeChannel", "make_config", "make_made", "on_files", "seconds"]
 
 
 def seconds() -> float:
@@ -55,105 +46,55 @@ class FakeChannel:
         return self.takes
 
 
-class World:
-    """One device and one store.
+class FileRows(RecordFile):
+    """An outbox's file for a device of a replay, which hears of what is on the disk and of what has left it."""
 
-    Parameters
-    ----------
-    folder : of the files
-    rng : decides all that is random
-    config : of the queue
-    loss : probability that a message is lost, each way
-    cut : probability of each step that the connection breaks, that the device crashes, and that the store does
-    """
+    def __init__(self, path: Path, came: Callable[[Made], None], left: Callable[[Made], None]) -> None:
+        self._path, self._came, self._left = path, came, left
+        super().__init__(path, 1 << 30, OLDEST_FIRST)
 
-    def __init__(self, folder: Path, rng: random.Random, config: QueueConfig, *, loss: float, cut: float) -> None:
-        self.folder, self.rng, self.config, self.loss, self.cuts = folder, rng, config, loss, cut
-        self.now = 0.0
-        self.made: set[tuple[int, int]] = set()
-        self.lost: set[tuple[int, int]] = set()  # not on the disk when the device crashed, and not acknowledged
-        self.events: Counter[str] = Counter()
-        self.database = Database(folder / "store.sqlite")
-        self.is_connected, self.is_asking, self.connects = True, False, 0
-        self._up: list[bytes] = []  # messages on their way to the store
-        self._batch: list[Incoming] = []
-        self._begin()
+    @property
+    def rows(self) -> dict[int, Made]:
+        """What the disk has, for a device that starts: the file is opened anew."""
+        self.close()
+        super().__init__(self._path, 1 << 30, OLDEST_FIRST)
+        return {row.id: row.record for row in self.after(0, 10**6)[0]}
 
-    def _begin(self) -> None:
-        boot, is_written = next_boot(self.folder)
-        assert is_written
-        self.queue = Queue(self.folder / "outbox.sqlite", self.config, now=seconds, note=lambda line: None)
-        self.recorder = Recorder("pi-1", "00" * 32, boot, now=seconds, monotonic=lambda: self.now)
-        self.connects += 1
-        self.queue.step(self, self.now)
+    def commit(self, add: Sequence[Made], remove: Iterable[int], *, expire: float | None = None) -> int:
+        """As of the file."""
+        gone = [row.record for row in self.after(0, 10**6)[0] if row.id in set(remove)]
+        n_old = super().commit(add, remove, expire=expire)
+        for record in add:
+            self._came(record)
+        for record in gone:
+            self._left(record)
+        return n_old
 
-    def publish_record(self, payload: bytes, *, is_audit: bool) -> bool:
-        """The queue's channel: the message arrives at the store's next turn, or never."""
-        if self.rng.random() >= self.loss:
-            self._up.append(payload)
-        return True
 
-    def decide(self, n: int) -> None:
-        """The device makes so many records."""
-        for _ in range(n):
-            made = self.recorder.decision(DECISION)
-            assert made is not None
-            self.made.add((made.boot, made.sequence))
-            self.queue.add(made, self.now)
+def on_files(folder: Path) -> type[World]:
+    """Replays whose devices have their outbox in files of this folder."""
+    opened: list[FileRows] = []
 
-    def step(self, seconds: float) -> None:
-        """Time passes, and something may break."""
-        self.now += seconds
-        self.queue.step(self, self.now)
-        for kind, act in (("cuts", self.cut), ("crashes", self.crash), ("store crashes", self.crash_store)):
-            if self.rng.random() < self.cuts:
-                self.events[kind] += 1
-                act()
-        self.serve()
+    class FileDevice(Device):
+        """With a file of its own."""
 
-    def cut(self) -> None:
-        """The connection breaks and comes back; what was on its way is lost."""
-        self._up.clear()
-        self.connects += 1
+        __slots__ = ()
 
-    def crash(self) -> None:
-        """The device starts again with what is on its disk."""
-        file = self.queue._file
-        self.lost |= {key for key in self.queue._unwritten if key not in self._stored()}
-        if file is not None:
-            file.close()
-        self.cut()
-        self._begin()
+        @staticmethod
+        def make_rows(came: Callable[[Made], None], left: Callable[[Made], None]) -> FileRows:
+            opened.append(FileRows(folder / f"{len(opened)}.sqlite", came, left))
+            return opened[-1]
 
-    def crash_store(self) -> None:
-        """The store forgets what it has taken and not committed."""
-        self._batch.clear()
+    class OnFiles(World):
+        """All devices have files, which are closed at the end."""
 
-    def serve(self) -> None:
-        """The store takes what has arrived, and now and then commits and acknowledges it."""
-        self._batch += [parse_record(decision_topic("pi-1"), payload) for payload in self._up]
-        self._up.clear()
-        if self._batch and self.rng.random() < 0.5:
-            self.events["kept"] += self.database.keep(self._batch, self.now)
-            for payload in pack_acks((r.boot, r.sequence) for r in self._batch):
-                if self.rng.random() >= self.loss:
-                    self.queue.acknowledged(payload, self.now)
-            self._batch.clear()
+        make_device = FileDevice
 
-    def drain(self, most_s: float = 1e6) -> None:
-        """Let time pass without trouble until nothing waits."""
-        self.loss, self.cuts, end = 0.0, 0.0, self.now + most_s
-        while self.queue.waiting:
-            assert self.now < end, f"{self.queue.waiting} records still wait"
-            self.step(0.5)
-        self.queue.close(self.now)
+        def run(self) -> None:
+            try:
+                super().run()
+            finally:
+                for file in opened:
+                    file.close()
 
-    def _stored(self) -> set[tuple[int, int]]:
-        return {(boot, s) for boot, s in self.database.dialect.db.execute("SELECT boot, sequence FROM records")}
-
-    def wrong(self) -> int:
-        """How many records are lost although they were on the disk, there twice, or were never made."""
-        stored = self._stored()
-        n_rows = self.database.dialect.db.execute("SELECT count(*) FROM records").fetchone()[0]
-        missing = self.made - self.lost - stored
-        return len(missing) + n_rows - len(stored) + len(stored - self.made)
+    return OnFiles

@@ -53,6 +53,7 @@ class Device:
 
     make_exchange: Any = Exchange
     make_disk: Any = Disk
+    make_rows: Any = Rows
 
     def __init__(self, shared: Surroundings, number: int) -> None:
         self.shared, self.number = shared, number
@@ -63,8 +64,9 @@ class Device:
         self.battery = inf  # decisions
         self.bundle = FIRST
         self._disk = self.make_disk(shared.clock)
-        self._rows = Rows(lambda made: shared.referee.durable(self._key(made)),
-                          lambda made: shared.referee.forgotten(self._key(made)))  # fmt: skip
+        self._rows = self.make_rows(
+            lambda made: shared.referee.durable(self._key(made)), lambda made: shared.referee.forgotten(self._key(made))
+        )
         self._store: DiskStore | None = None  # made when there is more than the first bundle
         self._process = 0  # how often its process was started
         self._start()
