@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -70,3 +72,29 @@ def test_a_module_of_the_core_is_tested_by_its_room_and_by_the_core(monkeypatch:
     assert mutants.tests_of(module, imported, mutants.CORE) == ([], [module, *general]), "and by its examples"
     monkeypatch.setattr(mutants, "mutants_of", lambda module: [Mutant(module, 1, 1, 0, 1, "1", "2")])
     assert {m.module.parts[2] for m in drawn(1_000, 0, "", mutants.CORE)} == set(mutants.CORE.rooms)
+
+
+def test_a_list_that_was_not_finished_goes_on_where_it_was(
+    found: list[Mutant], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, *others = found
+    saved: list[dict[str, dict[str, str]]] = []
+
+    def judged(asked: list[Mutant], *rest: object) -> None:
+        assert asked == others
+        note = rest[-1]
+        assert callable(note)
+        note(others[0], "lived")
+
+    monkeypatch.setattr(mutants, "drawn", lambda *_: found)
+    monkeypatch.setattr(mutants, "Place", lambda folder: SimpleNamespace(stop=lambda: None))
+    monkeypatch.setattr(mutants, "judged", judged)
+    known = {"learners, seed 3": {str(first): "killed", "a mutant of other sources": "lived"}}
+    made = mutants.run(
+        Namespace(core=False, only="", seed=3, count=9, jobs=1, minutes=1, known=lambda: known, save=saved.append)
+    )
+    verdicts = made["learners, seed 3"]
+    assert list(verdicts) == [str(mutant) for mutant in found]
+    assert list(verdicts.values()) == ["killed", "lived", *["not run"] * (len(found) - 2)]
+    assert saved == [made]
+    assert f"| learners, seed 3 | {len(found)} | 1 | 1 | 0 | {len(found) - 2} |" in mutants.page(made)
