@@ -35,6 +35,7 @@ NAV = {
         "docs/configuration",
         "docs/reports",
         "docs/playground",
+        "docs/gate",
         "docs/devices",
         "docs/sensors",
         "docs/items",

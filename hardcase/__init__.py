@@ -5,6 +5,7 @@
     load("x.hcb")                                                         -> Loaded: decide(readings)
     export(fitted_estimator, "x.hcb", X, y)                               write the bundle of a hardcase_train estimator
     evaluate("x.hcb", X, y)                                               quality, cost and forward rate on rows
+    Gate("gate", {"google": function, ...})                               decide(request): asks APIs until it is sure
 
 These names are imported on first use, so ``import hardcase`` is fast.
 """
@@ -16,11 +17,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .api.evaluating import evaluate
     from .api.exporting import export
+    from .api.gate import Gate, GateAnswer
     from .api.loaded import Decided, Loaded, load
     from .api.policy import Front, Policy
     from .api.training import train
 
-__all__ = ["Decided", "Front", "Loaded", "Policy", "__version__", "evaluate", "export", "load", "train"]
+__all__ = [
+    "Decided", "Front", "Gate", "GateAnswer", "Loaded", "Policy", "__version__", "evaluate", "export", "load", "train",
+]  # fmt: skip
 __version__ = "0.1.0"
 
 # Threads of scikit-learn that wait for each other sleep instead of spinning: where another program runs too, spinning
@@ -30,6 +34,8 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 _HOMES = {
     "Decided": "loaded",
     "Front": "policy",
+    "Gate": "gate",
+    "GateAnswer": "gate",
     "Loaded": "loaded",
     "Policy": "policy",
     "evaluate": "evaluating",
