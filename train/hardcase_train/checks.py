@@ -264,7 +264,7 @@ ABOUT = 2.0  # factor by which ``n_settings`` may differ from the number that th
 def _problem(effort: Effort = BRIEF) -> Problem:
     """Three classes and four sensors, as ``_classes`` makes them; f0 is mostly right."""
     X, y, _ = _classes()
-    made = make_problem(X, y, np.ones(N_ROWS), 3, SENSORS, COSTS, FORWARD_COST, 0.0, 0, "auto", effort)
+    made = make_problem(X, y, np.ones(N_ROWS), 3, SENSORS, COSTS, FORWARD_COST, 0, "auto", effort)
     return made.with_hpc(_mostly_good(y))
 
 

@@ -114,8 +114,8 @@ class PolicyEstimator(BaseEstimator, metaclass=ABCMeta):  # type: ignore[misc]
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         n_classes = self._n_classes
         problem = make_problem(
-            X, y, weight, n_classes, self.sensors, self.costs, self.forward_cost, self.per_decision, seed, self.size,
-            self.effort, group,
+            X, y, weight, n_classes, self.sensors, self.costs, self.forward_cost, seed, self.size, self.effort, group,
+            per_decision=self.per_decision,
         )  # fmt: skip
         problem = replace(problem, limits=limits_of(f"limits of {type(self).__name__}", self.limits))
         X = rounded_to_dtypes(X, problem.features)

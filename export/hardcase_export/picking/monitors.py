@@ -123,9 +123,9 @@ def _histogram(values: Array) -> Histogram | None:
 def _residual(program: Program, X: Array, bought: NDArray[np.bool_], sensor: int) -> Residual | None:
     """What predicts this sensor; None if nothing does well enough."""
     is_read = bought[sensor]
-    others = [s for s in range(len(bought)) if s != sensor and bought[s, is_read].mean() >= OTHERS]
-    others = [f for s in others for f in program.sensors[s].features]
-    both = is_read & bought[others].all(axis=0)
+    bought_too = [s for s in range(len(bought)) if s != sensor and bought[s, is_read].mean() >= OTHERS]
+    others = [f for s in bought_too for f in program.sensors[s].features]
+    both = is_read & bought[bought_too].all(axis=0)
     own = program.sensors[sensor].features
     both &= np.isfinite(X[:, [*own, *others]]).all(axis=1)
     if both.sum() < LEAST_ROWS or not others:

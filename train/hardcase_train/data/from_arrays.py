@@ -66,11 +66,12 @@ def make_problem(
     sensors: Sequence[Sequence[int]] | None,
     costs: Sequence[float] | None,
     forward_cost: float,
-    per_decision: float,
     seed: int,
     size: str = "auto",
     effort: str | Effort = "normal",
     group: np.ndarray | None = None,
+    *,
+    per_decision: float = 0.0,
 ) -> Problem:
     """A problem with training and validation rows (3 to 1, stratified); f0's probabilities are still zero.
 
