@@ -190,11 +190,11 @@ def test_judges_rungs_and_searches_divide_no_group(n_groups):
 def test_an_estimators_validation_rows_are_of_other_groups():
     X, y = table(100)
     group = np.random.default_rng(0).integers(0, 8, 100)
-    problem = of_arrays(X, y, np.ones(100), 3, None, None, 0.0, 0.0, 0, group=group)
+    problem = of_arrays(X, y, np.ones(100), 3, None, None, 0.0, 0, group=group)
     train, valid = set(problem.train.group.tolist()), set(problem.valid.group.tolist())
     assert (train & valid, train | valid) == (set(), set(range(8)))
     with pytest.raises(ValueError, match="groups has 4 groups; at least 5"):
-        of_arrays(X, y, np.ones(100), 3, None, None, 0.0, 0.0, 0, group=group % 4)
+        of_arrays(X, y, np.ones(100), 3, None, None, 0.0, 0, group=group % 4)
 
 
 # ---------------------------------------------------------------- standard errors
