@@ -290,7 +290,7 @@ def test_with_a_power_sensor_an_energy_is_proposed(
         "    power.write_text('2253000')\n    began = time.perf_counter()\n    time.sleep(0.001)\n"
         "    took.append(time.perf_counter() - began)\n    power.write_text('1253000')\n    return 1\n"
     )
-    monkeypatch.setattr("hardcase_edge.more.measuring.energy.weigh.__kwdefaults__", {"phase_s": 0.08})
+    monkeypatch.setattr("hardcase_edge.more.measuring.energy.weigh.__kwdefaults__", {"phase_s": 0.3})
     words = ["measure", "toy.hcb", "--sensors", "x=hardcase_drawing:read", "--reads", "3", "--json"]
     assert measure(measure_config([*words, "--power", "hwmon:ina219/power1"]), root) == 0
     report = json.loads(capfd.readouterr()[0])
