@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The shortest trip from a table to a bundle, four walks through device and cloud, and what a plain job loads.
+"""The shortest trip from a table to a bundle, four walks through device and cloud, and what a job takes.
 
-python -m benchmarks run trip      prints files and functions that run, what is loaded, and each distribution's lines
+python -m benchmarks run trip      prints files and functions that run, what is loaded, CPU and rate of busy workers,
+                                   and each distribution's lines
 
 A walk is what runs between two readings of a device in steady state, on all threads: a reading to its line; a hard case
 to the worker and back, with a mosquitto on loopback; an audit to the store, and from there to the rows of a retraining;
@@ -19,7 +20,8 @@ import threading
 from argparse import Namespace
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import chdir, contextmanager, suppress
+from contextlib import ExitStack, chdir, contextmanager, suppress
+from hashlib import sha256
 from inspect import CO_OPTIMIZED
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,6 +29,7 @@ from types import FrameType
 from typing import Any
 
 import numpy as np
+import psutil
 from sklearn.datasets import load_wine
 
 from benchmarks.pages import ROOT
@@ -37,6 +40,7 @@ DISTRIBUTIONS = {
 }  # fmt: skip
 
 
+ASKING, BUSY_S = 64, 6.0  # devices that ask busy workers, and for how long
 FIRST, LAST = 6, 8  # items of a walk between whose readings functions count
 READS = """
 import benchmarks.trip
@@ -197,19 +201,55 @@ def walks(folder: Path) -> None:
 def loaded_by_a_job(folder: Path) -> None:
     """Print what a plain job loads, and what it takes, beside a bare Python and one with paho."""
     from tests.helpers.cloud.brokers import running_mosquitto
+    from tests.helpers.cloud.certificates import Authority
 
     (folder / "plain.py").write_text("def read(sensor):\n    return [-1.0]\n")
+    authority = Authority(folder / "authority")
+    pem = authority.issue("server")
+    keys = {"certfile": str(pem), "keyfile": str(pem.with_suffix(".key"))}
     job = ["run", "half.hcb", "--sensors", "plain:read", "--count", "1"]
-    with running_mosquitto(folder / "plain") as broker:
+    with running_mosquitto(folder / "plain") as broker, running_mosquitto(folder / "tls", **keys) as guarded:
+        with_tls = ["--broker", f"mqtts://{guarded.host}:{guarded.port}", "--ca", str(authority.ca)]
         rows = {
             "bare Python": [], "bare Python with paho": ["paho.mqtt.client"], "a plain job alone": job,
             "a plain job with a broker": [*job, "--broker", broker.url, "--device-id", "pi-1"],
+            "a plain job with a broker and TLS": [*job, *with_tls, "--device-id", "pi-1"],
         }  # fmt: skip
         for what, words in rows.items():
             child = subprocess.run([sys.executable, "-c", CHILD, *words], capture_output=True, text=True, check=False)
             assert child.returncode == 0, child.stderr
             modules, lines, megabytes, cpu = map(float, child.stderr.splitlines()[-1].split())
             print(f"{what}: {modules:.0f} modules, {lines:,.0f} lines, {megabytes:.1f} MB, {cpu:.2f} s of CPU")
+
+
+def busy_workers(folder: Path) -> None:
+    """Print what a request takes of a busy worker, and how many one and two answer: devices ask as soon as they may."""
+    from hardcase_cloud.sim.fleet.sockets import Fleet
+    from hardcase_edge.device.device import RuntimeConfig
+    from tests.helpers.cloud.brokers import running_mosquitto
+    from tests.helpers.cloud.requests import command, half_forwarding, write_model
+
+    model = write_model(folder)
+    loaded = half_forwarding(sha256(model.read_bytes()).hexdigest())
+    for n in (1, 2):
+        with running_mosquitto(folder / f"busy-{n}") as broker, ExitStack() as stack:
+            words = ("cloud", "worker", "--broker", broker.url, "--hpc", str(model), "--json")
+            workers = [stack.enter_context(command(*words)) for _ in range(n)]
+            for one in workers:
+                one.wait_for("ready")
+            processes = [psutil.Process(one.process.pid) for one in workers]
+            before = [sum(process.cpu_times()[:2]) for process in processes]
+            config = RuntimeConfig(interval_s=0.0, deadline_ms=10_000)
+            rows = np.ones((8, 2), np.float32)
+            fleet = Fleet(loaded, rows, broker.url, n_devices=ASKING, config=config, seconds=BUSY_S)
+            fleet.start()
+            fleet.wait(BUSY_S + 20)
+            spent = sum(sum(p.cpu_times()[:2]) for p in processes) - sum(before)
+            answered = fleet.journal.routes()["cloud"]
+            print(
+                f"{n} busy worker{'s' * (n > 1)}, f0 in ONNX: {answered / BUSY_S:,.0f} answers a second, "
+                f"{1000 * spent / answered:.3f} ms of CPU each (fleet, broker and workers share the machine)"
+            )
 
 
 def run(args: Any) -> int:
@@ -240,6 +280,7 @@ def run(args: Any) -> int:
                 return status
         walks(folder)
         loaded_by_a_job(folder)
+        busy_workers(folder)
     for name, path in DISTRIBUTIONS.items():
         lines = sum(len(p.read_text(encoding="utf-8").splitlines()) for p in (ROOT / path).rglob("*.py"))
         print(f"{name}: {lines} lines of Python")
