@@ -54,7 +54,8 @@ class Gate:
     folder : with ``model.hcb`` and ``gate.json``
     calls : by the API's name a function, plain or async, from a request to a pair (label, confidence); ``asks`` adds
         further ones
-    deadline_ms : of each step's calls, from 1; a call that is late counts as failed
+    deadline_ms : of each step's calls, from 1; a call that is late counts as failed. None: all are waited for, and a
+        step's last function runs in the caller's thread
     fallback : the label if every API that was asked failed; None: what the policy says when it knows nothing
     trust : a public key that must have signed the bundle
     coin_seed : of a bundle that mixes two policies by a coin, as for ``hardcase.load``
@@ -71,12 +72,12 @@ class Gate:
         folder: str | Path,
         calls: Mapping[str, Call] | None = None,
         *,
-        deadline_ms: float = 10_000.0,
+        deadline_ms: float | None = 10_000.0,
         fallback: Any = None,
         trust: str | Path | None = None,
         coin_seed: int | None = None,
     ) -> None:
-        if not 1 <= deadline_ms <= MAX_DEADLINE_MS:  # false of NaN
+        if deadline_ms is not None and not 1 <= deadline_ms <= MAX_DEADLINE_MS:  # false of NaN
             raise InputError(f"deadline_ms is {deadline_ms}; expected 1 to {MAX_DEADLINE_MS:g}")
         folder = Path(folder)
         said = read_gate_file(folder)
@@ -88,8 +89,9 @@ class Gate:
         nodes = policy._loaded.bundle.program.nodes
         bought = {policy.sensors[s] for node in nodes if isinstance(node, Acquire) for s in node.sensors}
         self._wanted = [name for name in own if name in bought]
-        self._deadline_s, self._fallback = deadline_ms / 1000, fallback
+        self._deadline_s, self._fallback = None if deadline_ms is None else deadline_ms / 1000, fallback
         self._calls: dict[str, Call] = {}
+        self._awaited = set[str]()
         for name, call in (calls or {}).items():
             self.asks(name)(call)
 
@@ -103,6 +105,7 @@ class Gate:
             if not callable(call):
                 raise InputError(f"what asks {name!r} is no function; give one that returns (label, confidence)")
             self._calls[name] = call
+            (self._awaited.add if is_async(call) else self._awaited.discard)(name)
             return call
 
         return kept
@@ -115,9 +118,8 @@ class Gate:
         InputError
             An API has no function, or one that must be awaited.
         """
-        awaited = next((name for name, call in self._calls.items() if is_async(call)), None)
-        if awaited is not None:
-            raise InputError(f"what asks {awaited!r} is a coroutine function; use adecide")
+        if self._awaited:
+            raise InputError(f"what asks {min(self._awaited)!r} is a coroutine function; use adecide")
         steps = self._steps(budget)
         try:
             names = next(steps)

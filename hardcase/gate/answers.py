@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -92,8 +92,8 @@ def read_log(path: Path) -> Log:
     )
 
 
-def write_problem(log: Log, folder: Path, unit: str) -> Path:
-    """Write ``calls.parquet`` and the ``hardcase.toml`` that trains on it; the path of the latter.
+def write_problem(log: Log, folder: Path, unit: str) -> tuple[Path, Table]:
+    """Write ``calls.parquet`` and the ``hardcase.toml`` that trains on it; the path of the latter, and the table.
 
     No policy forwards (``max_forward = 0``), because there is nobody to ask beside the APIs: f0 is a model of all
     answers that only says what could be had.
@@ -118,7 +118,8 @@ def write_problem(log: Log, folder: Path, unit: str) -> Path:
         + "".join(sensors),
         encoding="utf-8",
     )
-    return path
+    table = read_table(folder / "calls.parquet")
+    return path, replace(table, categories={api.name + LABEL: () for api in log.apis})
 
 
 def _recognised(path: Path, columns: tuple[str, ...]) -> tuple[dict[str, dict[str, str]], list[str]]:

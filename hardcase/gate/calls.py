@@ -1,27 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calls of functions that may fail, hang or lie: all of one step at once, and none is waited for beyond its deadline.
 
-A plain function runs in a daemon thread of its own: one that hangs keeps its thread, but nobody waits for it, not even
-the end of the process. A coroutine that is late is cancelled and not waited for.
+A plain function runs in a daemon thread of a pool that stays, because to start one takes longer than to decide: one
+that hangs keeps its thread, but nobody waits for it, not even the end of the process. Without a deadline the caller's
+own thread runs one function of each step. A coroutine that is late is cancelled and not waited for.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
+from collections import deque
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
+from functools import partial
 from inspect import iscoroutinefunction
 from math import isfinite
 from numbers import Integral, Real
+from queue import Empty, SimpleQueue
 from threading import Thread
 from time import monotonic
-from typing import Any
+from typing import Any, ClassVar
 
-__all__ = ["Call", "Said", "acall_all", "call_all", "is_async"]
+__all__ = ["MOST_THREADS", "Call", "Said", "acall_all", "call_all", "is_async"]
 
 Call = Callable[[Any], Any]
 Said = tuple[str | None, float | None]  # label and confidence, None for missing
+Ended = tuple[Any, BaseException | None]  # what a function gave, or raised
+MOST_THREADS = 1_000  # of this process, those of functions that hang included
+LATE: Ended = (None, TimeoutError())
 log = logging.getLogger(__name__)
 
 
@@ -30,23 +37,39 @@ def is_async(call: Call) -> bool:
     return iscoroutinefunction(call) or iscoroutinefunction(getattr(call, "__call__", None))  # noqa: B004
 
 
-def call_all(calls: Mapping[str, Call], request: Any, deadline_s: float) -> dict[str, Said | None]:
-    """What each function said, None for one that failed, was late, or said something else than a pair."""
-    end = monotonic() + deadline_s
-    futures = {name: _started(call, request) for name, call in calls.items()}
+def call_all(calls: Mapping[str, Call], request: Any, deadline_s: float | None) -> dict[str, Said | None]:
+    """What each function said, None for one that failed, was late, or said something else than a pair.
 
-    def result_of(future: Future[Any]) -> Callable[[], Any]:
-        return lambda: future.result(max(0.0, end - monotonic()))
+    Parameters
+    ----------
+    deadline_s : seconds for all of them; None: they are waited for, however long they take
+    """
+    came: SimpleQueue[tuple[str, Ended]] = SimpleQueue()
+    names = list(calls)
+    own = names.pop() if deadline_s is None else None
+    for name in names:
+        _start(calls[name], request, partial(_put, came, name))
+    ended = {} if own is None else {own: _ended(calls[own], request)}
+    end = None if deadline_s is None else monotonic() + deadline_s
+    try:
+        while len(ended) < len(calls):
+            name, one = came.get(timeout=None if end is None else max(0.0, end - monotonic()))
+            ended[name] = one
+    except Empty:
+        pass
+    return {name: _said(name, *ended.get(name, LATE)) for name in calls}
 
-    return {name: _said(name, result_of(future)) for name, future in futures.items()}
+
+def _put(came: SimpleQueue[tuple[str, Ended]], name: str, ended: Ended) -> None:
+    came.put((name, ended))
 
 
-async def acall_all(calls: Mapping[str, Call], request: Any, deadline_s: float) -> dict[str, Said | None]:
-    """As ``call_all``, for coroutine functions and plain ones."""
+async def acall_all(calls: Mapping[str, Call], request: Any, deadline_s: float | None) -> dict[str, Said | None]:
+    """As ``call_all``, for coroutine functions and plain ones, which run in threads."""
     tasks = {name: asyncio.ensure_future(_awaited(call, request)) for name, call in calls.items()}
     try:
         await asyncio.wait(tasks.values(), timeout=deadline_s)
-        return {name: _said(name, task.result if task.done() else _late) for name, task in tasks.items()}
+        return {name: _said(name, *(_ended_task(task) if task.done() else LATE)) for name, task in tasks.items()}
     finally:
         for task in tasks.values():
             if not task.done():
@@ -55,37 +78,95 @@ async def acall_all(calls: Mapping[str, Call], request: Any, deadline_s: float) 
 
 
 async def _awaited(call: Call, request: Any) -> Any:
-    return await (call(request) if is_async(call) else asyncio.wrap_future(_started(call, request)))
+    if is_async(call):
+        return await call(request)
+    loop = asyncio.get_running_loop()
+    came: asyncio.Future[Ended] = loop.create_future()
 
+    def take(ended: Ended) -> None:
+        if not came.done():
+            came.set_result(ended)
 
-def _started(call: Call, request: Any) -> Future[Any]:
-    future: Future[Any] = Future()
-    future.set_running_or_notify_cancel()
-
-    def run() -> None:
+    def tell(ended: Ended) -> None:
         try:
-            result = call(request)
-        except BaseException as error:  # whatever a stranger's function raises is its failure, and ends its thread
-            future.set_exception(error)
-        else:
-            future.set_result(result)
+            loop.call_soon_threadsafe(take, ended)
+        except RuntimeError:  # the loop is closed: nobody waits any more
+            log.debug("a call ended after its loop")
 
-    Thread(target=run, daemon=True, name="hardcase-gate").start()
-    return future
-
-
-def _late() -> Any:
-    raise TimeoutError
+    _start(call, request, tell)
+    result, error = await came
+    if error is not None:
+        raise error
+    return result
 
 
-def _said(name: str, result: Callable[[], Any]) -> Said | None:
+class _Worker:
+    """A thread that runs a function, and then waits for the next one."""
+
+    idle: ClassVar[deque[_Worker]] = deque()
+    n: ClassVar[int] = 0
+
+    def __init__(self) -> None:
+        self.jobs: SimpleQueue[tuple[Call, Any, Callable[[Ended], object]]] = SimpleQueue()
+        _Worker.n += 1
+        Thread(target=self._run, daemon=True, name="hardcase-gate").start()
+
+    def _run(self) -> None:
+        while True:
+            call, request, tell = self.jobs.get()
+            ended = _ended(call, request)
+            self.idle.append(self)
+            tell(ended)
+            del call, request, tell, ended  # while it waits, it keeps nothing of its last call
+
+
+def _forget_workers() -> None:
+    """A process that was forked has none of its parent's threads."""
+    _Worker.idle.clear()
+    _Worker.n = 0
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_workers)
+
+
+def _start(call: Call, request: Any, tell: Callable[[Ended], object]) -> None:
+    """Run it in a thread of the pool, which then calls ``tell``."""
     try:
-        return _checked(result())
-    except TimeoutError:
-        log.warning("%s was late", name)
-    except (KeyboardInterrupt, SystemExit):
-        raise
+        worker = _Worker.idle.pop()
+    except IndexError:
+        if _Worker.n >= MOST_THREADS:
+            tell((None, RuntimeError(f"{MOST_THREADS} calls have not returned yet; no further thread is started")))
+            return
+        worker = _Worker()
+    worker.jobs.put((call, request, tell))
+
+
+def _ended(call: Call, request: Any) -> Ended:
+    try:
+        return call(request), None
+    except BaseException as error:  # whatever a stranger's function raises is its failure, and no thread ends by it
+        return None, error
+
+
+def _ended_task(task: asyncio.Task[Any]) -> Ended:
+    try:
+        return task.result(), None
     except BaseException as error:  # asyncio's cancellation of a call is that call's failure, too
+        return None, error
+
+
+def _said(name: str, result: Any, error: BaseException | None) -> Said | None:
+    if error is None:
+        try:
+            return _checked(result)
+        except Exception as wrong:  # a stranger's number may raise anything when it is looked at
+            error = wrong
+    if isinstance(error, TimeoutError):
+        log.warning("%s was late", name)
+    elif isinstance(error, KeyboardInterrupt | SystemExit):
+        raise error
+    else:
         log.warning("%s failed: %s: %s", name, type(error).__name__, str(error)[:200])
     return None
 

@@ -4,45 +4,36 @@
 from __future__ import annotations
 
 import asyncio
-import csv
 import json
 import shutil
+import threading
 import time
-from contextlib import redirect_stdout
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import hardcase
 from hardcase.cli import main
-from hardcase.gate.answers import read_log
+from hardcase.gate import calls
+from hardcase.gate.answers import read_log, write_problem
 from hardcase.gate.file import read_gate_file
 from hardcase_edge.errors import InputError
+from tests.helpers.cli.gates import NAMES, PRICES, made_gate, requests, said
 
 DIGITS = Path(__file__).parents[2] / "examples" / "apis" / "digits.csv"
-NAMES = ("google", "microsoft", "ibm", "deepspeech")
-TRAINING = ("--effort", "quick", "--method", "dag", "--jobs", "1", "--json")
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """The gate of the example, and what the command printed."""
-    out = tmp_path_factory.mktemp("gate") / "gate"
-    with redirect_stdout(StringIO()) as printed:
-        assert main(["gate", str(DIGITS), "--budget", "24", "--out", str(out), *TRAINING]) == 0
-    return out, json.loads(printed.getvalue())
+def made() -> tuple[Path, dict[str, Any]]:
+    """The gate, and what the command printed."""
+    return made_gate()
 
 
 @pytest.fixture(scope="module")
-def rows() -> list[dict[str, str]]:
-    with open(DIGITS, encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))[::40]
-
-
-def said(row: dict[str, str], name: str) -> tuple[str, float]:
-    return row[f"{name}_label"], float(row[f"{name}_confidence"])
+def rows() -> tuple[dict[str, Any], ...]:
+    return requests()[::4]
 
 
 def functions(asked: list[str] | None = None) -> dict[str, Any]:
@@ -57,11 +48,11 @@ def functions(asked: list[str] | None = None) -> dict[str, Any]:
     return {name: one(name) for name in NAMES}
 
 
-def test_the_gate_of_the_example_is_right_more_often_than_any_api_alone_at_less_than_the_best_ones_price(made) -> None:
+def test_a_gate_is_right_more_often_than_any_api_alone_at_its_price_or_less(made) -> None:
     values = made[1]
-    best = max(values["alone"].values(), key=lambda one: one["accuracy"])
-    assert values["test"]["quality"] > best["accuracy"]
-    assert values["test"]["cost"] < 0.75 * best["price"]
+    alone = [one["accuracy"] for one in values["alone"].values() if one["price"] <= values["test"]["cost"]]
+    assert values["test"]["quality"] > max(alone)
+    assert values["test"]["cost"] < PRICES["large"]
     assert values["test"]["forward_rate"] == 0
     assert values["stands_in"] is None
 
@@ -70,14 +61,13 @@ def test_a_gate_decides_as_its_bundle_does_and_asks_only_what_it_pays(made, rows
     asked: list[str] = []
     gate = hardcase.Gate(made[0], functions(asked), coin_seed=3)
     device = hardcase.load(made[0] / "model.hcb", coin_seed=3)
-    prices = {api.name: api.price for api in gate.apis}
     for row in rows:
         asked.clear()
         answer = gate.decide(row)
-        expected = device.decide({name: said(row, name) for name in NAMES})
+        expected = device.decide({name: [x for x in said(row, name) if x is not None] for name in NAMES})
         assert (answer.label, answer.confidence, answer.price) == (expected.label, expected.confidence, expected.cost)
         assert sorted(asked) == sorted(answer.asked)
-        assert answer.price == pytest.approx(sum(prices[name] for name in asked), abs=1e-5)
+        assert answer.price == pytest.approx(sum(PRICES[name] for name in asked), abs=1e-5)
         assert answer.failed == ()
 
 
@@ -85,10 +75,10 @@ def test_async_functions_and_plain_ones_give_the_same_answers(made, rows) -> Non
     plain = hardcase.Gate(made[0], functions(), coin_seed=5)
     mixed = hardcase.Gate(made[0], functions(), coin_seed=5)
 
-    @mixed.asks("microsoft")
-    async def microsoft(row: dict[str, str]) -> tuple[str, float]:
+    @mixed.asks("large")
+    async def large(row: dict[str, str]) -> tuple[str, float]:
         await asyncio.sleep(0)
-        return said(row, "microsoft")
+        return said(row, "large")
 
     async def every() -> list[Any]:
         return [await mixed.adecide(row) for row in rows]
@@ -111,7 +101,20 @@ def broken(_: object) -> Any:
     raise OSError("no route")
 
 
-@pytest.mark.parametrize("call", [lie, nan, broken, lambda _: time.sleep(5)], ids=["lie", "nan", "broken", "late"])
+class Odd(float):
+    """A number that cannot be looked at."""
+
+    def __float__(self) -> float:
+        raise ZeroDivisionError
+
+
+def odd(_: object) -> Any:
+    return "3", Odd(0.5)
+
+
+@pytest.mark.parametrize(
+    "call", [lie, nan, broken, odd, lambda _: time.sleep(5)], ids=["lie", "nan", "broken", "odd", "late"]
+)
 def test_a_call_that_fails_is_a_broken_sensor_and_the_gate_goes_on(made, rows, call) -> None:
     healthy = functions()
     usual = hardcase.Gate(made[0], healthy, coin_seed=1).decide(rows[0]).asked[0]
@@ -136,16 +139,57 @@ def test_where_every_call_fails_the_fallback_answers_sync_and_async(made, rows) 
     assert hardcase.Gate(made[0], dict.fromkeys(NAMES, broken)).decide(rows[0]).label in gate.classes
 
 
+def test_threads_of_calls_stay_and_one_that_hangs_is_left_behind(made, rows) -> None:
+    idents, let_go = set[int](), threading.Event()
+
+    def small(row: dict[str, Any]) -> Any:
+        idents.add(threading.get_ident())
+        return said(row, "small")
+
+    gate = hardcase.Gate(made[0], functions() | {"small": small}, coin_seed=1)
+    for row in rows:
+        gate.decide(row)
+    assert len(idents) == 1
+    hangs = dict.fromkeys(NAMES, lambda _: let_go.wait(60))
+    late = hardcase.Gate(made[0], hangs, deadline_ms=20, coin_seed=1).decide(rows[0])
+    assert late.failed == late.asked != ()
+    n = calls._Worker.n
+    assert gate.decide(rows[0]).failed == ()
+    let_go.set()
+    assert calls._Worker.n <= n + 1
+
+
+def test_no_more_threads_are_started_than_are_allowed(made, rows, monkeypatch, caplog) -> None:
+    monkeypatch.setattr(calls, "MOST_THREADS", 0)
+    monkeypatch.setattr(calls._Worker, "idle", calls.deque())
+    answer = hardcase.Gate(made[0], functions(), fallback="a human", coin_seed=1).decide(rows[0])
+    assert (answer.label, answer.failed) == ("a human", answer.asked)
+    assert "no further thread is started" in caplog.text
+
+
+def test_without_a_deadline_a_call_runs_in_the_thread_of_who_asks(made, rows) -> None:
+    threads = set[threading.Thread]()
+
+    def seen(call: Any) -> Any:
+        return lambda row: (threads.add(threading.current_thread()), call(row))[1]
+
+    gate = hardcase.Gate(made[0], {name: seen(f) for name, f in functions().items()}, deadline_ms=None, coin_seed=2)
+    pooled = hardcase.Gate(made[0], functions(), coin_seed=2)
+    answers = [(a := gate.decide(row)).label == (b := pooled.decide(row)).label and a.asked == b.asked for row in rows]
+    assert all(answers)
+    assert threading.current_thread() in threads
+
+
 def test_no_request_costs_more_than_its_budget(made, rows) -> None:
     gate = hardcase.Gate(made[0], functions())
-    assert all(gate.decide(row, budget=30).price <= 30 for row in rows)
+    assert all(gate.decide(row, budget=5).price <= 5 for row in rows)
 
 
 def test_a_gate_names_what_it_lacks_and_what_it_does_not_know(made) -> None:
     with pytest.raises(InputError, match="nothing asks"):
         hardcase.Gate(made[0]).decide({})
-    with pytest.raises(InputError, match="did you mean 'google'"):
-        hardcase.Gate(made[0], {"gogle": lie})
+    with pytest.raises(InputError, match="did you mean 'small'"):
+        hardcase.Gate(made[0], {"smal": lie})
     with pytest.raises(InputError, match="deadline_ms is nan"):
         hardcase.Gate(made[0], deadline_ms=float("nan"))
 
@@ -182,7 +226,7 @@ def test_a_hostile_gate_file_is_refused_in_one_line(made, tmp_path: Path, change
 def test_a_gate_file_is_read_as_it_was_written(made) -> None:
     gate = read_gate_file(made[0])
     assert [api.name for api in gate.apis] == list(NAMES)
-    assert gate.apis[1].price == 41
+    assert gate.apis[1].price == 10
 
 
 def log_of(folder: Path, header: str, *lines: str) -> Path:
@@ -201,6 +245,21 @@ def test_columns_are_recognised_by_their_endings(tmp_path: Path) -> None:
     assert [(api.name, api.price, api.ms) for api in log.apis] == [("a", 2.0, 20.0), ("B", 2.0, None)]
     assert (log.truth, log.labels["B"], list(log.confidences)) == (["x", "y"], ["y", None], ["a"])
     assert log.notes == ("left out 1 rows without a truth", "left out columns of no API: id")
+
+
+def test_labels_that_are_numbers_are_categories_without_a_word(tmp_path: Path) -> None:
+    lines = [f"{k % 7},1,{k % 5 + 1},2,{k % 7}" for k in range(70)]
+    log = read_log(log_of(tmp_path, "a_label,a_price,b_label,b_price,truth", *lines))
+    table = write_problem(log, tmp_path / "gate", "price")[1].without("truth")
+    assert table.as_features(np.ones(70, dtype=bool)).notes == ()
+
+
+def test_the_log_of_the_example_has_four_apis_with_their_prices() -> None:
+    log = read_log(DIGITS)
+    assert [(api.name, api.price) for api in log.apis] == [
+        ("google", 60.0), ("microsoft", 41.0), ("ibm", 25.0), ("deepspeech", 0.02),
+    ]  # fmt: skip
+    assert (len(log.truth), log.stands_in, log.notes) == (2000, None, ())
 
 
 def test_without_truth_the_dearest_api_stands_in_and_the_log_says_so(tmp_path: Path) -> None:

@@ -59,11 +59,11 @@ def run(args: argparse.Namespace) -> int:
     terms, out = terms_of(args), args.out
     log = read_log(args.calls)
     _check_folder(out, args.force)
-    toml = write_problem(log, out, args.unit)
+    toml, table = write_problem(log, out, args.unit)
     (out / FILE).unlink(missing_ok=True)  # until the new bundle stands
     config = configure(toml, seed=args.seed, methods=tuple(args.method or ()), effort=args.effort)
     where = {"jobs": args.jobs, "quiet": args.json, "force": args.force}
-    front, made = build(config, (*config.methods, *BASELINES), out / "build", **where)[1:]
+    front, made = build(config, (*config.methods, *BASELINES), out / "build", table=table, **where)[1:]
     wish = {name: getattr(args, name) for name in ("max_loss", "budget", "hard_budget", "key")}
     exported = make_bundle(made, terms=terms, **wish).write(out / BUNDLE)
     values = export_values(exported, made)

@@ -83,7 +83,8 @@ class Table:
     samples : (n, n_sensors, n_samples) for a table of windows, else None
     kinds : the kind of every column, in the file's order (``columns.kinds``); those of ``NUMERIC`` are in X
     parts : for each column of dates, a function that gives its parts
-    categories : the texts of each feature of codes, as ``as_features`` makes them, or as the table's maker says
+    categories : the texts of each feature of codes, as ``as_features`` makes them, or as the table's maker says, who
+        means a category by it even if its texts look like numbers
     declared : the types of columns that are known beforehand, such as those of a bundle that has read them
     notes : what the user should know about the table, a line each
     """
@@ -133,7 +134,7 @@ class Table:
             elif kind == TEXT:
                 values = self.labels[name]
                 texts = texts_in(values[train])
-                numbers = why_numbers(texts)
+                numbers = "" if name in self.categories else why_numbers(texts)
                 if reason := why_no_category(texts):
                     unfit.append(f"{name!r} ({reason}{'; ' * bool(numbers)}{numbers})")
                 elif texts:

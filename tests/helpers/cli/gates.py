@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A small log of answers of three models, whose gate takes seconds to train, and that gate."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+import tempfile
+from contextlib import redirect_stdout
+from functools import cache
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from hardcase.cli import main
+
+__all__ = ["NAMES", "PRICES", "made_gate", "requests", "said"]
+
+NAMES = ("small", "large", "old")
+PRICES = dict(zip(NAMES, (1, 10, 4), strict=True))
+CLASSES = ("cat", "dog")
+N = 160
+TRAINING = ("--effort", "quick", "--method", "dag", "--jobs", "1", "--json")
+
+
+@cache
+def requests() -> tuple[dict[str, Any], ...]:
+    """Of each request the truth, and what each model answers: the small one knows how sure it is."""
+    rng, rows = random.Random(1), []
+    for _ in range(N):
+        truth, sure = rng.choice(CLASSES), round(rng.random(), 3)
+        right = {"small": 0.35 + 0.65 * sure, "large": 0.96, "old": 0.6}
+        row: dict[str, Any] = {"truth": truth}
+        for name in NAMES:
+            wrong = rng.random() > right[name]
+            row[f"{name}_label"] = CLASSES[(CLASSES.index(truth) + wrong) % 2]
+            row[f"{name}_price"] = PRICES[name]
+        rows.append(row | {"small_confidence": sure, "large_confidence": round(rng.uniform(0.6, 1), 3)})
+    return tuple(rows)
+
+
+def said(row: dict[str, Any], name: str) -> tuple[str, float | None]:
+    """What a model answers to a request."""
+    return row[f"{name}_label"], row.get(f"{name}_confidence")
+
+
+@cache
+def made_gate() -> tuple[Path, dict[str, Any]]:
+    """The folder of the gate, trained once in this process, which nobody may change, and what the command printed."""
+    folder = Path(tempfile.mkdtemp(prefix="hardcase-gate-"))
+    with open(folder / "calls.csv", "w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(requests()[0]))
+        writer.writeheader()
+        writer.writerows(requests())
+    with redirect_stdout(StringIO()) as printed:
+        assert main(["gate", str(folder / "calls.csv"), "--budget", "4", "--out", str(folder / "gate"), *TRAINING]) == 0
+    return folder / "gate", json.loads(printed.getvalue())
