@@ -11,6 +11,7 @@ import pytest
 
 from hardcase_train.data.from_arrays import make_problem as arrays_problem
 from hardcase_train.policy.selection import Judge
+from hardcase_train.settings.config import PolicyLimits
 from hardcase_train.settings.effort import NORMAL
 from hardcase_train.stages import nested_sets as module
 from hardcase_train.stages.nested_sets import Chains
@@ -151,3 +152,12 @@ def test_forwarding_costs_what_the_meter_says_of_f0_for_every_row(n_classes):
     chains = chains_of(p)
     assert set(chains._cloud_cost) == {p.forward_cost}
     assert chains._price * p.forward_cost == pytest.approx(module.PRICE)
+
+
+def test_a_sensor_over_the_budget_is_left_out_of_an_order_and_later_ones_are_not():
+    """Sensors cost 1, 5 and 20."""
+    problem = make_problem(2, effort=BRIEF)
+    prefixes = {
+        b: chains_of(replace(problem, limits=PolicyLimits(budget=b)))._prefixes((2, 1, 0)) for b in (0.5, 6, 21)
+    }
+    assert prefixes == {0.5: [()], 6: [(1,), (0, 1)], 21: [(2,), (0, 2)]}

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hardcase_train.structured.chain import ChainClassifier
+from hardcase_train.structured.chain import STEP, ChainClassifier
 from hardcase_train.structured.chain_core import decode_all, forward_backward_all, max_marginals_all
 from hardcase_train.structured.items import flatten, folds_of, starts_of
 from tests.helpers.train.brute_structures import all_labellings, labelling_score, made_up_words, small_chain
@@ -127,3 +127,14 @@ def test_parts_and_states_that_training_has_not_seen_are_refused() -> None:
     for state in (-1, chain.n_levels):
         with pytest.raises(ValueError, match="a state is not one of"):
             chain.predict(X, state)
+
+
+def test_a_perceptron_leaves_alone_what_it_decodes_rightly_and_a_hinge_wants_a_margin() -> None:
+    """A step for each of these two parts divides them; a margin of 1 takes more."""
+    X, y = [np.array([[1.0]]), np.array([[-1.0]])], [np.array([0]), np.array([1])]
+    largest = {}
+    for learner in ("perceptron", "hinge"):
+        chain = ChainClassifier(learner=learner, n_epochs=20).fit(X, y)
+        assert chain.score(X, y) == 1
+        largest[learner] = np.abs(chain.weights[0]).max()
+    assert largest["perceptron"] <= 2 * STEP < 4 * STEP < largest["hinge"]

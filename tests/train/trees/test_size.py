@@ -19,7 +19,7 @@ from hardcase_train.settings.effort import NORMAL
 from hardcase_train.settings.toml import read_config
 from hardcase_train.stages.subset_search import SubsetSearch
 from hardcase_train.tasks.task import make_task
-from hardcase_train.trees.size import FOREST, LARGE, MANY_ROWS, SMALL, Size
+from hardcase_train.trees.size import FOREST, LARGE, MANY_ROWS, SMALL, Size, n_offered
 from hardcase_train.trees.size import size_of as size_of_problem
 from tests.helpers.train.estimators import few, table
 from tests.helpers.train.problems import make_problem, toml, write_csv
@@ -80,3 +80,9 @@ def test_a_model_is_as_large_as_its_size():
     small, large = leaves
     assert max(small) <= SMALL.model.max_leaves < max(large) <= LARGE.model.max_leaves
     assert sum(large) > 5 * sum(small)
+
+
+def test_more_rows_than_the_leaves_of_a_model_can_use_ask_for_no_smaller_sizes():
+    """Six models of 70 trees with 16 leaves take 70,000 bytes, however many rows there are."""
+    problem = replace(make_problem(2, n=4000), size_name="small", limits=PolicyLimits(max_bytes=100_000))
+    assert n_offered(problem) == 1

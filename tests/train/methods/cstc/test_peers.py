@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hardcase_train.methods.cstc.and_or import SHARPNESS, AndOrLoss, stage_levels
+from hardcase_train.data.problem import Rows
+from hardcase_train.methods.cstc.and_or import SHARPNESS, AndOr, AndOrLoss, stage_levels
 from hardcase_train.methods.cstc.greedy_tree import GreedyTree, bought
 from hardcase_train.policy.selection import Judge
 from tests.helpers.train.problems import BRIEF, make_problem
@@ -80,3 +81,18 @@ def test_a_greedy_trees_leaves_have_what_their_parents_bought() -> None:
     costs = [p.valid.cost for p in points]
     assert costs == sorted(costs)
     assert points[-1].valid.quality > 0.75
+
+
+def test_a_cascade_whose_usual_class_is_the_second_is_that_of_the_classes_exchanged() -> None:
+    problem = make_problem(2, n=90, effort=BRIEF)
+    weight = np.where(problem.train.y == 1, 3.0, 1.0)  # the second is usual
+    first = replace(problem, train=replace(problem.train, weight=weight))
+
+    def exchanged(rows: Rows) -> Rows:
+        return replace(rows, y=1 - rows.y, hpc=rows.hpc[:, ::-1])
+
+    second = replace(first, train=exchanged(first.train), valid=exchanged(first.valid), test=exchanged(first.test))
+    found, other = (AndOr(n_stages=3).points(Judge(p, is_alone=True)) for p in (first, second))
+    assert first.majority == 1
+    assert max(p.valid.quality for p in found) > 0.75
+    assert [(p.valid.cost, p.valid.quality) for p in found] == [(p.valid.cost, p.valid.quality) for p in other]

@@ -9,16 +9,20 @@ from unittest.mock import Mock, patch
 import numpy as np
 import pytest
 
-from hardcase_train.methods.cstc import structure
+from hardcase_edge.program.definition import Forward
+from hardcase_train.methods.cstc import program, structure
 from hardcase_train.methods.cstc.columns import readings
 from hardcase_train.methods.cstc.cost_tree import CostSensitiveTree
 from hardcase_train.methods.cstc.descent import DESCENTS, first_weights
 from hardcase_train.methods.cstc.fit import Learner
+from hardcase_train.methods.cstc.greedy_tree import GreedyTree
 from hardcase_train.methods.cstc.objective import Objective, Rule, Weights, payers_of
 from hardcase_train.methods.cstc.shape import EXIT, Shape, chain, tree
 from hardcase_train.methods.cstc.structure import answers_of, grown, pruned
+from hardcase_train.policy.confidences import NEVER
 from hardcase_train.policy.losses import ClassLoss, SquaredLoss
 from hardcase_train.policy.selection import Judge
+from hardcase_train.stages.thresholds import Cut
 from tests.helpers.train.problems import BRIEF, make_problem
 
 
@@ -109,3 +113,15 @@ def test_half_of_the_validation_rows_that_come_to_a_new_node_take_each_side() ->
     valid = Z + 1.0  # in training, their halves are others
     node = structure._node(made, made.zero(), np.ones((1, 1), dtype=bool), valid, np.ones(300))
     assert np.mean(node.scores(valid)[:, 0, -1] > node.theta[0]) == pytest.approx(0.5, abs=0.02)
+
+
+def test_where_f0_is_worth_its_price_for_no_row_an_exit_has_no_node_that_asks_it() -> None:
+    made = []
+    costly = [Cut(-NEVER)]
+    with (
+        patch.object(program, "priced_cuts", lambda choices, price: costly),
+        patch.object(program, "best_points", lambda points: made.extend(points) or points),
+    ):
+        GreedyTree(depth=1).points(Judge(make_problem(2, n=90, effort=BRIEF), is_alone=True))
+    assert [p for p in made if "forward_price" in p.params]
+    assert not [node for p in made for node in p.program.nodes if isinstance(node, Forward)]

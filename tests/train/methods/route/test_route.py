@@ -18,7 +18,7 @@ from hardcase_export.integers.decide import decisions
 from hardcase_export.integers.quantise import quantise
 from hardcase_train.data.from_arrays import make_problem as arrays_problem
 from hardcase_train.methods.route import roots
-from hardcase_train.methods.route.bayes import Cell, RouteRows
+from hardcase_train.methods.route.bayes import Bayes, Cell, RouteRows
 from hardcase_train.methods.route.cells import make_cells
 from hardcase_train.methods.route.policy import OWN_ROWS, Routes
 from hardcase_train.methods.route.roots import find_roots, lead
@@ -319,3 +319,15 @@ def test_the_context_gains_more_than_any_sensor_that_says_something_of_the_class
     assert found[0].pays
     assert all(found[0].gain > 2 * other.gain for s, other in found.items() if s)
     assert min(found, key=lambda s: found[s].loss) == 0
+
+
+def test_a_first_sensor_has_no_more_cells_than_are_asked_for():
+    """Three would be better here."""
+    assert [root.cells.n for root in find_roots(search_of(problem).once(_roots_of).rows, 2)] == [2]
+
+
+def test_the_shares_of_classes_add_up_to_one_even_of_fewer_rows_than_classes():
+    rows = RouteRows(Judge(problem()))
+    for n in (2, 300):
+        model = Bayes.fit(rows, np.arange(n), np.arange(3))
+        assert np.exp(model.share).sum() == pytest.approx(1)

@@ -19,7 +19,7 @@ from benchmarks.parsing.tree_policy import OneShotTrees, head_margins, tree_fold
 from benchmarks.parsing.tree_policy import smallest_gap as smallest_tree_gap
 from benchmarks.parsing.trees import TreeParser
 from hardcase_train.methods.structured.anytime import AnytimePolicy, purchases, smallest_gap
-from hardcase_train.methods.structured.chain_features import DECODER, decoder_features, gaps_of
+from hardcase_train.methods.structured.chain_features import DECODER, complex_features, decoder_features, gaps_of
 from hardcase_train.methods.structured.linear_policy import PartPolicy
 from hardcase_train.methods.structured.out_of_fold import Fold, evidence, out_of_fold
 from hardcase_train.methods.structured.pseudo_labels import Losses
@@ -175,6 +175,16 @@ def test_the_myopic_peer_takes_the_item_with_the_least_mean_gap_however_long() -
     table = np.array([[3, 0], [3, 0], *[[2, 0]] * 6], np.float64)
     wants = peers.myopic(table, np.array([0, 2, 8]))
     assert wants.tolist() == [-3.0] * 2 + [-2.0] * 6
+
+
+def test_each_of_the_next_best_labels_has_two_certainties_of_its_own() -> None:
+    rng = np.random.default_rng(0)
+    marginals = rng.normal(size=(6, 7)).astype(np.float32)
+    found = complex_features(np.zeros((6, 1), np.float32), marginals, marginals, np.array([0, 2, 6]))
+    ranked = -np.sort(-marginals, axis=1)
+    small = np.exp(-(ranked[:, :1] - ranked[:, 1:5]) / 3)
+    first = len(DECODER) + 3 * 6  # three forms of each gap come before them
+    assert found[:, first : first + 8] == pytest.approx(np.stack([small, small**3], axis=2).reshape(6, 8), abs=1e-5)
 
 
 def test_gaps_are_those_of_sorted_rows() -> None:
