@@ -55,6 +55,7 @@ NAV = {
         "docs/maturity",
         "docs/import",
         "docs/cloud",
+        "docs/large-models",
         "docs/brokers",
         "docs/fleet-store",
         "docs/rollouts",

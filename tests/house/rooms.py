@@ -47,7 +47,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("bundle", "runtimes", "foreign_model"), ("own_targets",),
     ),
     "hardcase_cloud": (
-        ("mqtt", "keep.metrics"), ("broker", "answer", "keep.records"), ("keep.dashboard",),
+        ("mqtt", "keep.metrics"), ("broker", "answer", "keep.records"), ("keep.dashboard", "backends"),
         ("rollout.updates", "rollout.enrolment"), ("rollout.waves",), ("sim.slow_link",), ("sim.fleet",),
         ("sim.replay", "commands"),
     ),

@@ -18,13 +18,14 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from hardcase_edge.errors import HpcStuckError, HpcTimeoutError, InputError
 from hardcase_edge.program.readings import Reading
 
-__all__ = ["FAILED", "HUNG", "UNANSWERED", "Answer", "Answerer", "Asking", "Suspects"]
+__all__ = ["FAILED", "HUNG", "UNANSWERED", "Answer", "Answerer", "Asking", "Concurrent", "Suspects"]
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +53,16 @@ class Answerer(Protocol):
         HpcStuckError
             It can answer no more in this process.
         """
+
+
+@runtime_checkable
+class Concurrent(Answerer, Protocol):
+    """A model that is asked several rows at once, each by itself; ``large_model.LargeModel`` implements it."""
+
+    at_once: int
+
+    def begin(self, row: Sequence[Reading], left_s: float) -> Future[Answer]:
+        """Have a row asked; its answer comes within ``left_s`` seconds, or is ``FAILED``."""
 
 
 class Asking:

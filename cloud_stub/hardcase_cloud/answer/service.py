@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hardcase_edge.errors import WireError
@@ -34,12 +34,13 @@ from hardcase_edge.link.wire import (
     other_hpc_reply,
     pack_reply,
     unpack_request,
-)
+)  # fmt: skip
 from hardcase_edge.program.readings import Reading
 
 from .agenda import Agenda, Pace, seconds_left
-from .asking import FAILED, HUNG, UNANSWERED, Answer, Answerer, Asking, Suspects
+from .asking import FAILED, HUNG, UNANSWERED, Answer, Answerer, Asking, Concurrent, Suspects
 from .counters import Counters
+from .flights import Flights
 from .rates import Rates
 from .remembered import Remembered, Replies
 
@@ -128,6 +129,7 @@ class Service:
         self.config, self._on_answer = config or ServiceConfig(), on_answer
         self.counters = Counters()
         self._hpc, self._asking = hpc, Asking(hpc)
+        self._flights = Flights(hpc) if isinstance(hpc, Concurrent) else None
         self._digest = bytes.fromhex(hpc.sha256)
         self._agenda = Agenda()
         self._pace = Pace()
@@ -176,8 +178,7 @@ class Service:
             if len(correlation) > MAX_CORRELATION_BYTES:
                 raise WireError("malformed", f"correlation data of {len(correlation)} bytes")
         except WireError as error:
-            self.drop(error.reason, str(error))
-            self._release([tag])
+            self.drop(error.reason, str(error), [tag])
             return self._other(topic, payload, correlation, now) if error.reason == "other_hpc" else None
         left_s = seconds_left(request.deadline_ms, expiry_s)
         waiting = _Waiting(request.readings, now + left_s, correlation, [tag], request.is_audit)
@@ -187,13 +188,16 @@ class Service:
             self._release([tag])
         return reply
 
-    def drop(self, reason: str, detail: str) -> None:
-        """Count a message that is not answered; ``reason`` is the name of a counter."""
+    def drop(self, reason: str, detail: str, tags: Sequence[int] = ()) -> None:
+        """Count a message that is not answered, and release its tags; ``reason`` is the name of a counter."""
         setattr(self.counters, reason, getattr(self.counters, reason) + 1)
+        self._release(tags)
         log.debug("dropped (%s): %s", reason, detail)
 
     def due(self, now: float) -> float | None:
         """Seconds until ``run`` should be called, at least 0; None if the queue is empty."""
+        if self._flights is not None:
+            return self._flights.due(len(self._agenda))
         if self._alone or len(self._agenda) >= self.config.max_batch:
             return 0.0
         if not self._agenda:
@@ -206,6 +210,8 @@ class Service:
         After a batch that made the HPC hang, its requests are asked alone, in turn with further batches: so nobody
         waits for more than two calls that hang.
         """
+        if self._flights is not None:
+            return self._land_and_begin(self._flights, now)
         if self._has_next:
             self._learn(now)
         self._n_running = 0
@@ -213,7 +219,7 @@ class Service:
         self._was_batch = not is_alone
         if is_alone:
             return self._run_alone(now)
-        batch, replies = self._take_batch(now)
+        batch, replies = self._take_batch(now, self.config.max_batch)
         replies += self._run_batch(batch, now)
         self._first_at = now  # the requests left over linger again, unless they are a full batch already
         self._has_next = len(self._agenda) >= self.config.max_batch
@@ -276,6 +282,8 @@ class Service:
         if len(self._waiting) >= config.max_waiting or self._agenda.n_of(device) >= config.max_waiting_per_device:
             return True
         n, left_s = self._agenda.place(device, deadline), deadline - now
+        if self._flights is not None:
+            return self._flights.is_hopeless(n, left_s)
         wait_s, answered_s = (self._pace.of(k, config.max_batch) for k in (n, n + 1))
         return wait_s > config.most_wait * left_s or answered_s > config.most_time * left_s
 
@@ -287,7 +295,7 @@ class Service:
         payload = pack_reply(Reply(key[1], self._digest, BUSY, after_ms, 0))
         return Outgoing(key[0], payload, waiting.deadline - now, waiting.correlation)
 
-    def _take_batch(self, now: float) -> tuple[list[tuple[Key, _Waiting]], list[Outgoing]]:
+    def _take_batch(self, now: float, most: int) -> tuple[list[tuple[Key, _Waiting]], list[Outgoing]]:
         """Remove requests from the queue: a batch, and replies to those that would come too late.
 
         Those whose deadline has passed are dropped; suspects are asked alone.
@@ -295,15 +303,14 @@ class Service:
         batch: list[tuple[Key, _Waiting]] = []
         replies: list[Outgoing] = []
         latest = now + self._pace.of(1, self.config.max_batch)
-        while self._agenda and len(batch) < self.config.max_batch:
+        while self._agenda and len(batch) < most:
             key = self._agenda.take()
             if self._suspects.is_known(key[0]) and len(self._alone) < MAX_ALONE:
                 self._alone.append(key)
                 continue
             waiting = self._waiting.pop(key)
             if waiting.deadline <= now:
-                self.drop("expired", f"a request of {key[0]} waited beyond its deadline")
-                self._release(waiting.tags)
+                self.drop("expired", f"a request of {key[0]} waited beyond its deadline", waiting.tags)
             elif waiting.deadline < latest:
                 replies.append(self._busy(key, waiting, now))
                 self._release(waiting.tags)
@@ -311,12 +318,28 @@ class Service:
                 batch.append((key, waiting))
         return batch, replies
 
+    def _land_and_begin(self, flights: Flights, now: float) -> list[Outgoing]:
+        """Reply to the rows whose answers have come, and have as many others asked as there is room for."""
+        replies = []
+        for key, answer in flights.landed(now):
+            waiting = self._waiting.pop(key)
+            if waiting.deadline > now:
+                replies.append(self._reply(key, waiting, answer, now))
+            else:
+                self.drop("expired", f"the answer to {key[0]} has come beyond its deadline", waiting.tags)
+        batch, late = self._take_batch(now, flights.room)
+        for key, waiting in batch:
+            self.counters.batches += 1
+            self._waiting[key] = waiting  # so that a repetition finds it
+            flights.begin(key, waiting.readings, waiting.deadline, now)
+        return replies + late
+
     def _learn(self, now: float) -> None:
         if self._n_running:
             self._pace.learn(self._n_running, now - self._began)
             self._n_running = 0
 
-    def _release(self, tags: list[int]) -> None:
+    def _release(self, tags: Sequence[int]) -> None:
         self._released += [tag for tag in tags if tag]
 
     def _run_batch(self, batch: list[tuple[Key, _Waiting]], now: float) -> list[Outgoing]:
@@ -350,8 +373,7 @@ class Service:
             if self._suspects.is_barred(key[0], now):
                 replies.append(self._reply(key, waiting, FAILED, now))
             elif waiting.deadline <= now:
-                self.drop("expired", f"a request of {key[0]} waited beyond its deadline")
-                self._release(waiting.tags)
+                self.drop("expired", f"a request of {key[0]} waited beyond its deadline", waiting.tags)
             else:
                 return replies + self._run_batch([(key, waiting)], now)
         return replies

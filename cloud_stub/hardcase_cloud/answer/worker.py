@@ -28,6 +28,7 @@ MAX_UNANSWERED = 1024  # twice as many as the service lets wait, so that it sees
 POLL_S = 0.2  # how often the loop looks whether to stop
 LAST_CALL_S = 0.3  # how long to take messages that the broker still sends after the unsubscription
 AT_ONCE_S = 0.0005  # nothing was waited for
+CLOSING_S = 0.005  # between two looks at what is still to be answered
 FLUSH_S = 3.0  # how long to wait for the broker to take the last reply
 
 
@@ -188,5 +189,7 @@ class Worker:
         while self.service.due(self._clock()) is not None and not self.service.is_stuck:
             self._on_step()
             self._run_batch()
+            if self.service.due(self._clock()):  # rows are on their way
+                time.sleep(CLOSING_S)
         self.client.flush(FLUSH_S)
         self.client.close()

@@ -143,7 +143,7 @@ def open_model(hpc: str, bundle: str, *, limit_s: float | None = None, threads: 
     ----------
     hpc : a path, ``module:function``, or the URL of a back end, such as ``kserve+http://host/v2/models/NAME``
     bundle : path of a bundle that forwards to it; a file needs none
-    limit_s : seconds that one call of a function or a server may take; None: the default
+    limit_s : seconds that one call of a function or a server may take; None: its default
     threads : of a file's model
 
     Raises
@@ -153,17 +153,18 @@ def open_model(hpc: str, bundle: str, *, limit_s: float | None = None, threads: 
     """
     from hardcase_edge.sensors.plugin import is_function_name
 
-    from ..answer.backends import backend_of
+    from ..backends.backend import backend_of
 
     backend = backend_of(hpc)
     if backend is None and not is_function_name(hpc):
         from ..answer.onnx_model import Hpc
 
         return Hpc(hpc, threads=threads)
+    if backend is not None:
+        return backend.open(hpc, bundle, backend.limit_s if limit_s is None else limit_s)
     from ..answer.function import LIMIT_S, function_for
 
-    limit_s = LIMIT_S if limit_s is None else limit_s
-    return function_for(hpc, bundle, limit_s=limit_s) if backend is None else backend.open(hpc, bundle, limit_s)
+    return function_for(hpc, bundle, limit_s=LIMIT_S if limit_s is None else limit_s)
 
 
 # ---------------------------------------------------------------- what a command says

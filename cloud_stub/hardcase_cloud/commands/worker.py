@@ -56,18 +56,19 @@ def model_arguments(command: argparse.ArgumentParser) -> None:
         "--hpc",
         required=True,
         metavar="MODEL",
-        help="hpc.onnx of hardcase train, your own Python module:function, or kserve+http://host/v2/models/NAME",
+        help="hpc.onnx of hardcase train, your own Python module:function, kserve+http://host/v2/models/NAME, or a "
+        "large model, openai+https://host/v1?model=NAME&key=VARIABLE (the key's environment variable)",
     )
     parser.add_argument(
         "--bundle",
         metavar="FILE",
-        help="with module:function: a bundle that forwards to it, which defines the contents of requests",
+        help="with module:function or a server: a bundle that forwards to it, which defines the contents of requests",
     )
     parser.add_argument(
         "--limit-ms",
         type=_limit,
         metavar="MS",
-        help="with module:function: how long one call may take before its thread is abandoned (default 700)",
+        help="with module:function or a server: how long one call may take (default 700, of a large model 10000)",
     )
     parser.add_argument("--threads", type=positive, default=1, help="threads of each worker's model (default 1)")
     parser = command.add_argument_group("batches and groups")
@@ -132,7 +133,8 @@ def run(args: argparse.Namespace) -> int:
     connection_log.addHandler(logging.NullHandler())  # connection errors at start are raised; do not log them too
 
     def counters() -> dict[str, int]:
-        return {**worker.counters(), **({} if cases is None else cases.figures())}
+        figures = getattr(hpc, "figures", dict)  # of a large model: tokens and their cost
+        return {**worker.counters(), **figures(), **({} if cases is None else cases.figures())}
 
     page = None if args.metrics is None else Page(args.metrics, lambda: worker_text(counters()))
     worker.start()
@@ -153,7 +155,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _open_hpc(args: argparse.Namespace) -> Answerer:
     check_hpc(args)
-    return open_model(args.hpc, args.bundle, limit_s=_limit_s(args), threads=args.threads)
+    limit_s = None if args.limit_ms is None else _limit_s(args)
+    return open_model(args.hpc, args.bundle, limit_s=limit_s, threads=args.threads)
 
 
 def _limit_s(args: argparse.Namespace) -> float:
@@ -174,13 +177,13 @@ def check_hpc(args: argparse.Namespace) -> None:
     """Check that --bundle is given with a function, and that it and --limit-ms are only then."""
     from hardcase_edge.sensors.plugin import is_function_name
 
-    from ..answer.backends import backend_of
+    from ..backends.backend import backend_of
 
     backend = backend_of(args.hpc)
     is_function = backend is not None or is_function_name(args.hpc)
     if is_function and args.bundle is None:
-        what = "a function" if backend is None else backend.what
-        raise InputError(f"--hpc {args.hpc} is {what}; name a bundle that forwards to it with --bundle model.hcb")
+        what = f"{args.hpc} is a function" if backend is None else f"is {backend.what}"  # its URL may hold a key
+        raise InputError(f"--hpc {what}; name a bundle that forwards to it with --bundle model.hcb")
     if args.bundle is not None and not is_function:
         raise InputError(
             f"--bundle requires --hpc module:function; {args.hpc} is a file and defines the contents of requests"

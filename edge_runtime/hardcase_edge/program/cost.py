@@ -19,7 +19,17 @@ from typing import Protocol
 from ..errors import SessionError
 from .definition import MICRO, Costs, Sensor, Uplink
 
-__all__ = ["DECLARED", "ORIGINS", "PLACEHOLDER", "Meter", "Priced", "evaluate_polynomial", "to_micro", "to_unit"]
+__all__ = [
+    "DECLARED",
+    "ORIGINS",
+    "PLACEHOLDER",
+    "Meter",
+    "Priced",
+    "evaluate_polynomial",
+    "to_micro",
+    "to_unit",
+    "token_cost",
+]
 
 DECLARED, PLACEHOLDER = "declared", "placeholder"  # a person's word; a number that hardcase init made up
 ORIGINS = ("measured", "modelled", DECLARED, PLACEHOLDER)  # where a cost is from
@@ -53,6 +63,15 @@ def to_unit(micro: float) -> float:
     0.25
     """
     return micro / MICRO
+
+
+def token_cost(tokens: Iterable[int], prices: Iterable[int]) -> int:
+    """The cost in micro-units of tokens of each kind, by the price in micro-units of a million of it.
+
+    >>> token_cost((2_000_000, 1), prices=(150_000, 600_000))
+    300001
+    """
+    return (sum(n * price for n, price in zip(tokens, prices, strict=True)) + MICRO // 2) // MICRO
 
 
 class Priced(Protocol):

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hardcase_edge.fleet.operations.metrics import Family, lines
+from hardcase_edge.program.cost import to_unit
 
 __all__ = [
     "BudgetFigures",
@@ -97,14 +98,21 @@ def _page(families: Iterable[Family]) -> str:
 
 
 def worker_text(counters: Mapping[str, int]) -> str:
-    """A worker's counters, as of ``Worker.counters``."""
-    events = [({"event": name}, float(n)) for name, n in sorted(counters.items()) if name != "served"]
-    return _page(
-        [
-            ("hardcase_worker_answers_total", "counter", "Requests answered.", [({}, counters.get("served", 0))]),
-            ("hardcase_worker_events_total", "counter", "Messages, batches, and what was refused or dropped.", events),
+    """A worker's counters, as of ``Worker.counters``, and of a large model its tokens and their cost."""
+    apart = ("served", "tokens_in", "tokens_out", "cost_micro")
+    events = [({"event": name}, float(n)) for name, n in sorted(counters.items()) if name not in apart]
+    families: list[Family] = [
+        ("hardcase_worker_answers_total", "counter", "Requests answered.", [({}, counters.get("served", 0))]),
+        ("hardcase_worker_events_total", "counter", "Messages, batches, and what was refused or dropped.", events),
+    ]
+    if "cost_micro" in counters:
+        tokens = [({"direction": way}, float(counters[f"tokens_{way}"])) for way in ("in", "out")]
+        spent: list[tuple[dict[str, str], float]] = [({}, to_unit(counters["cost_micro"]))]
+        families += [
+            ("hardcase_worker_tokens_total", "counter", "Tokens to and from a large model.", tokens),
+            ("hardcase_worker_cost_total", "counter", "What they cost, in the bundle's unit.", spent),
         ]
-    )
+    return _page(families)
 
 
 def store_text(store: StoreFigures) -> str:

@@ -17,9 +17,9 @@ from hardcase_edge.errors import InputError
 from hardcase_edge.hooks import hooked, load_hook
 
 if TYPE_CHECKING:
-    from .asking import Answerer
+    from ..answer.asking import Answerer
 
-__all__ = ["KSERVE", "Backend", "backend_of"]
+__all__ = ["KSERVE", "OPENAI", "Backend", "backend_of"]
 
 _NAMED = re.compile(r"([a-z][a-z0-9-]{0,30})\+[a-z]{0,10}:?//")
 
@@ -31,10 +31,12 @@ class Backend:
     what : in messages, such as "a model behind KServe"
     open : from the URL, the path of a bundle that forwards to it, and the seconds that one call may take; it raises
         ``InputError`` with one line
+    limit_s : seconds that one call may take unless ``--limit-ms`` says otherwise
     """
 
     what: str
     open: Callable[[str, str | Path, float], Answerer]
+    limit_s: float = 0.7
 
 
 def backend_of(hpc: str) -> Backend | None:
@@ -63,3 +65,12 @@ def _kserve(url: str, bundle: str | Path, limit_s: float) -> Answerer:
 
 
 KSERVE = Backend("a model behind KServe", _kserve)
+
+
+def _openai(url: str, bundle: str | Path, limit_s: float) -> Answerer:
+    from .large_model import large_model_for
+
+    return large_model_for(url, bundle, limit_s=limit_s)
+
+
+OPENAI = Backend("a large model", _openai, limit_s=10.0)

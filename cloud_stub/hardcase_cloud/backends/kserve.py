@@ -15,6 +15,7 @@ import math
 import re
 from collections.abc import Callable
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -26,12 +27,12 @@ from hardcase_edge.errors import InputError, one_line
 from hardcase_edge.link.address import is_host
 from hardcase_edge.verifier.verify import verify
 
-from .function import LIMIT_S, FunctionHpc
+from ..answer.function import LIMIT_S, FunctionHpc
+from .json_http import Server, json_object
 
 __all__ = ["KserveModel", "kserve_for"]
 
 SHAPE = "kserve+http://host:port/v2/models/NAME"
-MAX_ANSWER_BYTES = 16 * 1024 * 1024
 MAX_WORDS = 1000  # of an answer that is an error
 NUMBERS = {"FP64": np.float64, "FP32": np.float32}
 _URL = re.compile(
@@ -61,7 +62,7 @@ class KserveModel:
             raise InputError(f"--hpc {url[:120]!r} is not a KServe model; use {SHAPE}")
         self._url, self._path = url, parts["path"]
         self._missing = None if parts["missing"] is None else _number(parts["missing"], url)
-        self._host, self._port, self._limit_s = parts["host"], int(parts["port"] or 80), limit_s
+        self._server, self._limit_s = Server(parts["host"], int(parts["port"] or 80)), limit_s
         metadata = self._ask("GET", self._path)
         inputs = metadata.get("inputs")
         if not isinstance(inputs, list) or len(inputs) != 1 or not isinstance(inputs[0], dict):
@@ -102,26 +103,17 @@ class KserveModel:
 
     def _ask(self, method: str, path: str, body: bytes | None = None) -> dict[str, Any]:
         """A JSON object, over a connection of its own, so that none is stale."""
-        connection = http.client.HTTPConnection(self._host, self._port, timeout=self._limit_s)
         try:
-            connection.request(method, path, body, {"Content-Type": "application/json"})
-            response = connection.getresponse()
-            data = response.read(MAX_ANSWER_BYTES + 1)
+            answered = self._server.ask(method, path, monotonic() + self._limit_s, body)
         except (OSError, http.client.HTTPException) as error:
             raise InputError(f"{self._url} cannot be asked: {one_line(error)}; start it, or correct it") from error
-        finally:
-            connection.close()
-        if len(data) > MAX_ANSWER_BYTES or response.status != 200:
-            text = " ".join(data[:MAX_WORDS].decode(errors="replace").split())
-            what = f"status {response.status}" if response.status != 200 else f"more than {MAX_ANSWER_BYTES} bytes"
-            raise InputError(f"{self._url} answers {what}: {text[:200]}")
+        if answered.status != 200:
+            text = " ".join(answered.data[:MAX_WORDS].decode(errors="replace").split())
+            raise InputError(f"{self._url} answers status {answered.status}: {text[:200]}")
         try:
-            reply = json.loads(data)
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"{self._url} answers no JSON: {one_line(error)}") from error
-        if not isinstance(reply, dict):
-            raise InputError(f"{self._url} answers JSON that is not an object")
-        return reply
+            return json_object(answered.data)
+        except ValueError as error:
+            raise InputError(f"{self._url} answers no JSON object: {one_line(error)}") from error
 
 
 def kserve_for(url: str, bundle: str | Path, *, limit_s: float = LIMIT_S) -> FunctionHpc:

@@ -3,64 +3,30 @@
 
 from __future__ import annotations
 
-import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 
-from hardcase_cloud.answer.kserve import KserveModel, kserve_for
 from hardcase_cloud.answer.service import Service
+from hardcase_cloud.backends.kserve import KserveModel, kserve_for
 from hardcase_edge.bundle.file import pack_bundle
 from hardcase_edge.errors import InputError
 from hardcase_edge.link.wire import OK, REFUSED, request_topic, unpack_reply
 
+from ...helpers.cloud import json_server
 from ...helpers.cloud.requests import N_CLASSES, ask, half_forwarding
 
 SHA = "ab" * 32
 META = {"name": "m", "inputs": [{"name": "X", "datatype": "FP64", "shape": [-1, 2]}]}
 
 
-class Handler(BaseHTTPRequestHandler):
-    """Answers what its server was told to."""
-
-    protocol_version = "HTTP/1.1"
-
-    def _say(self, answer: Any) -> None:
-        status, data = answer if isinstance(answer, tuple) else (200, json.dumps(answer).encode())
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def do_GET(self) -> None:
-        self._say(self.server.meta)  # type: ignore[attr-defined]
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self._say(self.server.answer(body["inputs"][0]))  # type: ignore[attr-defined]
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-
 @contextmanager
 def serving(answer: Any, meta: Any = META) -> Iterator[str]:
     """A v2 server on loopback; yields the model's URL."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads, server.block_on_close = True, False  # a client keeps its connection
-    server.answer, server.meta = answer, meta  # type: ignore[attr-defined]
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    try:
-        yield f"kserve+http://127.0.0.1:{server.server_port}/v2/models/m"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with json_server.serving(lambda path, headers, body: answer(body["inputs"][0]) if body else meta) as port:
+        yield f"kserve+http://127.0.0.1:{port}/v2/models/m"
 
 
 def by_first(inputs: Any) -> Any:
@@ -96,7 +62,7 @@ def test_without_a_number_for_missing_a_row_that_lacks_one_is_refused_alone(tmp_
     ("answer", "message"),
     [
         pytest.param((500, b"no memory"), "status 500: no memory", id="a-status"),
-        pytest.param((200, b"<html>"), "no JSON", id="no-json"),
+        pytest.param((200, b"<html>"), "no JSON object", id="no-json"),
         pytest.param((200, b"[" * 100_000), "no JSON", id="deep"),
         pytest.param([1], "not an object", id="a-list"),
         pytest.param({}, "nothing with a row", id="no-outputs"),
