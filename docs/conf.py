@@ -36,6 +36,7 @@ NAV = {
         "docs/reports",
         "docs/playground",
         "docs/gate",
+        "docs/homeassistant",
         "docs/devices",
         "docs/sensors",
         "docs/items",

@@ -243,9 +243,15 @@ def _sensor_name(pattern: str, members: Sequence[str], taken: set[str]) -> str:
 
 
 def make_toml(
-    file: str, target: str, why: str, found: Survey, sensors: Mapping[str, Sequence[str]], task: Kind = CLASS
+    file: str,
+    target: str,
+    why: str,
+    found: Survey,
+    sensors: Mapping[str, Sequence[str]],
+    task: Kind = CLASS,
+    costs: Mapping[str, tuple[float, str]] = {},
 ) -> str:
-    """The configuration of a table: every sensor costs 1, and a request as much as ten of them each.
+    """The configuration of a table: a sensor costs 1 unless told otherwise, and a request as much as ten of each.
 
     Nobody has stated these costs, and each says so: it is a placeholder.
 
@@ -256,8 +262,9 @@ def make_toml(
     found : what the columns of the table are
     sensors : the columns, or a prefix with ``*``, of each sensor
     task : what is predicted
+    costs : by sensor, another cost than 1, and why
     """
-    origin = _origin()
+    origin, needed = _origin(), sum(costs.get(name, (1.0, ""))[0] for name in sensors)
     return f"""\
 [data]
 file = {quote(file)}  # {_said("file")}
@@ -275,7 +282,7 @@ per_decision = 0.0  # {_said("per_decision")}
 {origin}  # init made the cost up; once it is yours: "measured", "modelled" or "declared"
 
 [cost.uplink]
-per_request = {10 * len(sensors)}.0  # {_said("per_request")}
+per_request = {10 * needed:.1f}  # {_said("per_request")}
 per_byte = 0.0  # {_said("per_byte")}
 {origin}  # {_said("uplink_origin")}
 
@@ -297,7 +304,7 @@ methods = ["auto"]  # {_said("methods")}
 # cost: {_of_sensor("cost")}
 # cost_origin: {_of_sensor("cost_origin")}
 # Figures that rest on placeholders come with a warning.
-{"".join(_sensor(name, features) for name, features in sensors.items())}"""
+{"".join(_sensor(name, features, *costs.get(name, (1.0, ""))) for name, features in sensors.items())}"""
 
 
 def _said(field: str) -> str:
@@ -318,8 +325,9 @@ def quote(value: str | Sequence[str]) -> str:
     return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in text)
 
 
-def _sensor(name: str, features: Sequence[str]) -> str:
-    return f"\n[[sensor]]\nname = {quote(name)}\nfeatures = {quote(list(features))}\ncost = 1.0\n{_origin()}\n"
+def _sensor(name: str, features: Sequence[str], cost: float, why: str) -> str:
+    amount = f"cost = {cost}{why and f'  # {why}'}"
+    return f"\n[[sensor]]\nname = {quote(name)}\nfeatures = {quote(list(features))}\n{amount}\n{_origin()}\n"
 
 
 def _dropped(found: Survey) -> str:

@@ -52,7 +52,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("sim.replay", "commands"),
     ),
     "hardcase": (
-        ("options",), ("measuring",), ("reports",), ("training", "flashing", "playground", "gate"),
+        ("options",), ("measuring",), ("reports",), ("training", "flashing", "playground", "gate", "home"),
         ("demo", "exports", "keys"), ("verbs", "api"), ("cli",),
     ),
 }  # fmt: skip
