@@ -10,12 +10,15 @@ const LEVEL = 65536; // positions from one level of the prices to the next
 const REQUEST_COST = 64; // where an image has the cost of a request: words 16 and 17
 
 const packed = Uint8Array.from(atob($("data").textContent), (c) => c.charCodeAt(0));
-const data = JSON.parse(await new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"))).text());
+const inflated = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
+const plain = new Uint8Array(await new Response(inflated).arrayBuffer());
+const head = 4 + new DataView(plain.buffer).getUint32(0, true);
+const data = JSON.parse(new TextDecoder().decode(plain.subarray(4, head)));
+const blob = ([at, size]) => plain.subarray(head + at, head + at + size);
+const joined = (split) => split.map((_, k) => split[(k >> 1) + (k & 1) * ((split.length + 1) >> 1)]);
 const model = data.model;
-const bytesOf = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
-const kernel = new Kernel(await WebAssembly.compile(bytesOf(data.wasm)));
-const sound = bytesOf(model.image);
-let policy = kernel.policy(sound);
+const kernel = new Kernel(await WebAssembly.compile(blob(data.wasm)));
+let point, sound, policy; // one of data.points, its image, and that with the prices that are set
 const state = { row: data.rows[0], readings: [...data.rows[0].readings], sensors: model.sensors.map(() => "works") };
 
 const cost = (micro) => `${(micro / MICRO).toLocaleString("en", { maximumSignificantDigits: 4 })} ${model.unit}`;
@@ -36,8 +39,10 @@ function element(tag, text = "", attributes = {}) {
 // ---------------------------------------------------------------- the golden cases
 
 function goldenEqual(c) {
-  const { failed, budget, itemSize, cloud, reply, expected } = c;
-  const readings = bySensor(c.readings).map((own, k) => (failed.includes(k) ? null : own));
+  const row = data.rows[c.row];
+  const { failed, budget, itemSize, cloud, reply, expected } = row
+    ? { failed: [], budget: null, itemSize: 1, cloud: true, reply: row.f0, expected: c.expected } : c;
+  const readings = bySensor((row ?? c).readings).map((own, k) => (failed.includes(k) ? null : own));
   const options = { budget: budget === null ? null : BigInt(budget), itemSize, cloud };
   const made = policy.decide(readings, { ...options, reply: reply && [BigInt(reply[0]), reply[1]] });
   return JSON.stringify([String(made.exact.result), made.confidence, made.route, String(made.exact.cost), made.sensors, made.trace])
@@ -57,7 +62,7 @@ function reply() {
 
 function decide() {
   const ticks = Number($("budget").value);
-  const budget = ticks < TICKS ? policy.startCost + Math.round((ticks / TICKS) * (data.worst - policy.startCost)) : null;
+  const budget = ticks < TICKS ? policy.startCost + Math.round((ticks / TICKS) * (point.worst - policy.startCost)) : null;
   $("budget-said").textContent = budget === null ? "no limit" : cost(budget);
   const dead = state.sensors.flatMap((word, k) => (word === "off" ? [k] : []));
   const session = policy.session({ budget, itemSize: Number($("item-size")?.value ?? 1), cloud: $("cloud").checked, dead });
@@ -95,7 +100,7 @@ function show(made, seen, steps, asked) {
   $("answer").textContent = answer(made.result);
   $("sure").textContent = `confidence ${(made.confidence / 100).toFixed(0)} %, ${WHY[made.route]}`;
   $("cost").textContent = cost(made.cost);
-  $("spent").textContent = `of at most ${cost(data.worst)}; ${made.sensors.length} of ${model.sensors.length} sensors bought`;
+  $("spent").textContent = `of at most ${cost(point.worst)}; ${made.sensors.length} of ${model.sensors.length} sensors bought`;
   const { row } = state;
   $("f0").textContent = row.f0 ? answer(Number(row.f0[0])) : "not known";
   $("truth").textContent = row.truth === null ? "what f0 says to this case" : `what f0 says to this case; true is ${answer(row.truth)}`;
@@ -132,13 +137,15 @@ function requestCost() {
   return Math.round(model.request_cost * 10 ** ((Number($("request").value) - TICKS / 2) / (TICKS / 2)));
 }
 
+const hasPrices = () => model.prices && point === data.points[0];
+
 /** The policy with the price of a request and with the thresholds of the level that are set. */
 function priced() {
   const image = sound.slice();
   new DataView(image.buffer).setBigInt64(REQUEST_COST, BigInt(requestCost()), true);
   policy = kernel.policy(image);
   $("request-said").textContent = cost(requestCost());
-  if (model.prices) {
+  if (hasPrices()) {
     const { nodes, levels, costs, forwards } = model.prices, at = Number($("price").value);
     const level = Math.min(Math.floor(at / LEVEL), levels.length - 2), part = BigInt(at - level * LEVEL);
     nodes.forEach((node, k) => {
@@ -181,17 +188,18 @@ const refresh = [];
 
 function sensorBox(k) {
   const box = element("fieldset", "", { id: `sensor-${k}` }), legend = element("legend", model.sensors[k]);
-  const head = element("div", "", { class: "reading" }), select = element("select", "", { id: `state-${k}` });
+  const line = element("div", "", { class: "reading" }), select = element("select", "", { id: `state-${k}` });
   for (const word of ["works", "broken", "off"]) select.append(element("option", word));
   select.addEventListener("input", () => { state.sensors[k] = select.value; decide(); });
-  head.append(element("label", cost(model.costs[k]), { for: `state-${k}` }), select, element("span", "", { class: "is" }));
-  box.append(legend, head);
-  for (const f of data.shown[k]) {
-    const [line, put] = control(f, k);
-    box.append(line);
+  select.value = state.sensors[k];
+  line.append(element("label", cost(model.costs[k]), { for: `state-${k}` }), select, element("span", "", { class: "is" }));
+  box.append(legend, line);
+  for (const f of point.shown[k]) {
+    const [reading, put] = control(f, k);
+    box.append(reading);
     refresh.push(() => put(state.readings[f]));
   }
-  const hidden = model.reads[k].length - data.shown[k].length;
+  const hidden = model.reads[k].length - point.shown[k].length;
   if (hidden) box.append(element("p", `${hidden} more readings stay as they are in the case`, { class: "soft" }));
   return box;
 }
@@ -203,24 +211,50 @@ function take(row) {
   decide();
 }
 
-const golden = data.golden.filter(goldenEqual).length;
-$("checked").textContent = `${golden} of ${data.golden.length} golden cases equal: this page decides as the device does.`;
-if (golden < data.golden.length) $("checked").textContent = `Only ${golden} of ${data.golden.length} golden cases equal: do not trust this page.`;
+/** The policy of another point: its cases are checked, and its flow and its sensors take the place of the last one's. */
+function use(number) {
+  point = data.points[number];
+  sound = joined(blob(point.image));
+  policy = kernel.policy(sound);
+  const equal = point.golden.filter(goldenEqual).length, all = point.golden.length;
+  const cases = point.flow ? "cases decided as by Python" : "golden cases equal";
+  $("checked").textContent = equal === all
+    ? `${equal} of ${all} ${cases}: this page decides as the device does.` : `Only ${equal} of ${all} ${cases}: do not trust this page.`;
+  const drawn = point.flow ? new DOMParser().parseFromString(point.flow, "text/html").querySelector("svg") : flows[0];
+  document.querySelector("svg.policy").replaceWith(drawn);
+  drawn.classList.add("playing");
+  refresh.length = 0;
+  $("sensors").replaceChildren(...point.bought.map(sensorBox));
+  const never = model.sensors.length - point.bought.length;
+  $("others").textContent = never ? `${never} sensors are bought on no way.` : "";
+  $("request-part").hidden = !point.forwards;
+  $("price-part").hidden = !hasPrices();
+  for (const group of document.querySelectorAll("g[data-point]")) group.classList.toggle("here", Number(group.dataset.point) === point.number);
+  for (const put of refresh) put();
+  priced();
+}
+
+const flows = [document.querySelector("svg.policy")];
 const named = (row) => (row.truth === null ? "" : `: ${answer(row.truth)}`);
 $("row").append(...data.rows.map((row, k) => element("option", `case ${k + 1}${named(row)}`, { value: k })));
 $("f0-says").append(...model.classes.map((label, k) => element("option", String(label), { value: k })));
-$("sensors").append(...data.bought.map(sensorBox));
-if (data.bought.length < model.sensors.length) $("others").textContent = `${model.sensors.length - data.bought.length} sensors are bought on no way.`;
-if (policy.largestItem > 1) {
-  const size = element("input", "", { id: "item-size", type: "number", min: 1, max: policy.largestItem, value: 1 });
+if ($("point")) {
+  $("point").append(...data.points.map((p, k) => element("option", p.name, { value: k })));
+  $("point").addEventListener("input", () => use(Number($("point").value)));
+  data.points.forEach((p, k) => document.querySelector(`g[data-point="${Number(p.number ?? -1)}"]`)?.addEventListener("click", () => {
+    $("point").value = k;
+    use(k);
+  }));
+}
+const largest = kernel.policy(joined(blob(data.points[0].image))).largestItem;
+if (largest > 1) {
+  const size = element("input", "", { id: "item-size", type: "number", min: 1, max: largest, value: 1 });
   $("size-part").append(element("label", "size of the item", { for: "item-size" }), size);
 }
-$("request-part").hidden = !data.forwards;
 if (model.prices) {
   Object.assign($("price"), { max: (model.prices.levels.length - 1) * LEVEL, step: LEVEL / 16 });
   $("price").value = model.prices.shipped * LEVEL;
 }
-$("price-part").hidden = !model.prices;
 $("row").addEventListener("input", () => take(data.rows[Number($("row").value)]));
 $("again").addEventListener("click", () => {
   state.sensors.fill("works");
@@ -229,8 +263,6 @@ $("again").addEventListener("click", () => {
 });
 for (const id of ["budget", "cloud", "f0-says", "item-size"]) $(id)?.addEventListener("input", decide);
 for (const id of ["request", "price"]) $(id).addEventListener("input", priced);
-document.querySelector("svg.policy").classList.add("playing");
 for (const wide of document.querySelectorAll(".wide")) wide.tabIndex = 0; // to scroll by keyboard
-take(data.rows[0]);
-priced();
+use(0);
 document.documentElement.dataset.ready = String(Math.round(performance.now() - began));

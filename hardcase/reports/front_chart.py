@@ -43,6 +43,7 @@ def front_svg(
     quality: str = "accuracy",
     intervals: Mapping[int, tuple[float, float]] | None = None,
     axis: str = "mean cost of a decision",
+    numbered: Sequence[int] = (),
 ) -> str:
     """The picture, an SVG document that loads nothing; the same points give the same bytes.
 
@@ -54,6 +55,7 @@ def front_svg(
     quality : name of the measure
     intervals : 95 % intervals of points' quality on test rows, by number
     axis : what the costs are
+    numbered : points whose circles have their number, by which a page's script finds them
     """
     colours = _colours(points)
     frame = _frame(points)
@@ -63,7 +65,7 @@ def front_svg(
     for number, (method, colour) in enumerate(colours.items()):
         own = [(k, p) for k, p in enumerate(points) if p["method"] == method]
         out.append(f'<g class="m{number}" stroke="{colour}" fill="{colour}">')
-        out += _method(frame, own, method == HPC, intervals or {}, unit)
+        out += _method(frame, own, method == HPC, intervals or {}, unit, numbered)
         out.append("</g>")
     if picked is not None:
         out += _mark(frame, points[picked], unit)
@@ -124,8 +126,9 @@ def _band(frame: Frame, points: Sequence[Point], max_loss: float | None) -> list
 
 
 def _method(
-    frame: Frame, own: Sequence[tuple[int, Point]], is_f0: bool, intervals: Mapping[int, tuple[float, float]], unit: str
-) -> list[str]:
+    frame: Frame, own: Sequence[tuple[int, Point]], is_f0: bool, intervals: Mapping[int, tuple[float, float]],
+    unit: str, numbered: Sequence[int],
+) -> list[str]:  # fmt: skip
     """One method: its front on judged rows as steps, its points on judged rows, its points on test rows."""
     judged = [(p["valid"]["cost"], p["valid"]["quality"]) for _, p in own]
     steps = [judged[k] for k in staircase(judged)]
@@ -142,8 +145,11 @@ def _method(
         if k in intervals:
             out.append(_whisker(frame, test["cost"], *intervals[k], ".6"))
         words = f"{'f0' if is_f0 else p['method']}: {amount(test['cost'])} {unit}, {test['quality']:.4f} on test rows"
-        out.append(_circle(frame, valid, 6 if is_f0 else 3, "", f"{words}; {valid['quality']:.4f} on judged rows"))
-        out.append(_circle(frame, test, 6 if is_f0 else 3.4, "open", words))
+        circles = [
+            _circle(frame, valid, 6 if is_f0 else 3, "", f"{words}; {valid['quality']:.4f} on judged rows"),
+            _circle(frame, test, 6 if is_f0 else 3.4, "open", words),
+        ]
+        out += [f'<g data-point="{k}">', *circles, "</g>"] if k in numbered else circles
     return out
 
 

@@ -3,11 +3,12 @@
 
 The templates have the words and their order; Python gives them texts, numbers, rows of cells and pictures. What a
 template shows goes through ``escape.markup``, unless one of the functions below has made it. A page is one file with
-its style inside; it has no script, loads nothing (``templates/page.html.jinja``), and prints well.
+its style inside; it has no script of its own, loads nothing (``templates/page.html.jinja``), and prints well.
 """
 
 from __future__ import annotations
 
+import re
 from importlib.metadata import version
 from typing import Any
 
@@ -18,6 +19,7 @@ from hardcase_edge.base.escape import markup
 from hardcase_edge.base.escape import markup as safe
 
 __all__ = [
+    "NO_PLAYGROUND",
     "STYLE",
     "amount",
     "bar",
@@ -31,6 +33,7 @@ __all__ = [
     "safe",
     "strip",
     "title",
+    "with_playground",
 ]
 
 BEGINNING = '<!doctype html>\n<html lang="en" class="hc">'
@@ -49,6 +52,15 @@ svg.hc text { fill: var(--ink) } svg.hc .soft { fill: var(--soft) } svg.hc .grid
 """
 
 
+# between these marks, which no name can write, a report has its playground
+TOUCH, UNTOUCHED = "<!-- playground -->", "<!-- end of playground -->"
+NO_PLAYGROUND = Markup(f"""{TOUCH}
+<p><code>hardcase playground model.hcb --build build</code> makes this page one on which you change readings, break
+sensors and move budgets; it needs Zig's C compiler, <code>pip install ziglang</code>.</p>
+{UNTOUCHED}""")
+POLICY = "default-src 'none'; "
+
+
 def is_page_head(head: bytes) -> bool:
     """Whether a file that begins so is a page of hardcase: what may be replaced by another."""
     return head.startswith(BEGINNING.encode())
@@ -63,6 +75,27 @@ def render(name: str, /, **values: Any) -> str:
         The template shows a value that is not among them.
     """
     return PAGES.get_template(f"{name}.html.jinja").render(values)
+
+
+def with_playground(report: str, page: str) -> str | None:
+    """A report with the page of a playground in it, behind a click; None if the report has no place for it.
+
+    The page stays a document of its own, without the report's origin. The report lets run what the page does, the one
+    script with its digest, because a document within another obeys the policies of both.
+    """
+    before, mark, rest = report.partition(TOUCH)
+    _, end, after = rest.partition(UNTOUCHED)
+    head, found, more = before.partition(f'content="{POLICY}')
+    allowed = re.search("(script-src [^;]*; )style-src", page)
+    if not (mark and end and found and allowed):
+        return None
+    more = more[more.index("style-src") :]
+    frame = Markup(
+        '\n<details class="touch"><summary>Touch it: change readings, break sensors, move budgets</summary>\n'
+        '<iframe title="a policy to touch" sandbox="allow-scripts" loading="lazy" width="100%" height="900" '
+        'style="border:1px solid var(--line);border-radius:10px" srcdoc="{}"></iframe></details>\n'
+    ).format(page)
+    return f"{head}{found}{allowed[1]}{more}{mark}{frame}{end}{after}"
 
 
 def cut(text: object, limit: int) -> Markup:

@@ -13,7 +13,7 @@ from hardcase_export.drafts.front import Front, Point
 
 from ..measuring.measure import some_classes
 from ..measuring.picked import Picked, picked_warnings
-from .page import amount, bar, cut, data, figure, percent, strip
+from .page import NO_PLAYGROUND, amount, bar, cut, data, figure, percent, strip
 from .policy_picture import policy_svg
 
 __all__ = ["allowed_loss", "cards_of", "class_rows", "limit_words", "picked_values"]
@@ -86,6 +86,7 @@ def picked_values(picked: Picked, points: Front) -> dict[str, Any]:
         "bought": _bought(picked, values),
         "unused": len(picked.manifest.sensors) - n_bought,
         "flow": _flow(picked),
+        "touch": NO_PLAYGROUND,
         "measure": values["measure"],
         "dead": _dead(picked, values),
         "untried": n_bought - len(picked.dead),

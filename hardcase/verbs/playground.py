@@ -18,7 +18,8 @@ hardcase playground model.hcb --out policy.html
 hardcase playground model.hcb --build build   # with real cases, f0's answers and the front: build/playground.html"""
 TERMS = "f0: the large model in the cloud; front: the policies that no other beats in both accuracy and cost"
 INTERRUPTED = "no page was written"
-NAME = "playground.html"  # beside a build's report, which links to it
+NAME, REPORT = "playground.html", "report.html"  # of a build; the report gets the page, too
+MAX_REPORT_BYTES = 64 * 1024 * 1024
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,6 +54,25 @@ def run(args: argparse.Namespace) -> int:
         raise InputError("items of several parts have no page to play on; name a bundle of rows")
     page = playground_page(loaded, args.build).encode()
     write_whole(out, page)
-    values = {"page": str(out), "bytes": len(page), "sha256": loaded.bundle.sha256}
-    report(args, values, [f"{out}: {len(page)} bytes; open it in a browser"])
+    values = {"page": str(out), "bytes": len(page), "sha256": loaded.bundle.sha256, "report": None}
+    lines = [f"{out}: {len(page)} bytes; open it in a browser"]
+    if args.build is not None and _put(args.build / REPORT, page.decode()):
+        values["report"] = str(args.build / REPORT)
+        lines.append(f"{args.build / REPORT}: has the page at a click")
+    report(args, values, lines)
     return 0
+
+
+def _put(path: Path, page: str) -> bool:
+    """Put the page into the report of the build; False if there is none, or it is not as hardcase wrote it."""
+    from hardcase_edge.base.files import read_bounded, write_whole
+
+    from ..reports.page import is_page_head, with_playground
+
+    if not path.is_file():
+        return False
+    text = read_bounded(path, MAX_REPORT_BYTES, "report", remedy="train again")
+    whole = with_playground(text.decode(errors="replace"), page) if is_page_head(text) else None
+    if whole is not None:
+        write_whole(path, whole.encode())
+    return whole is not None

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,9 @@ from pathlib import Path
 import pytest
 
 from hardcase.cli import main
+from hardcase.playground import points
 from hardcase.playground.page import playground_page
+from hardcase.playground.points import tried_points
 from hardcase_edge.bundle.file import pack_bundle, unpack_bundle
 from hardcase_edge.bundle.load import Loaded, load_bundle, load_bytes
 from hardcase_edge.kernel.machine import decide
@@ -21,10 +24,11 @@ from hardcase_edge.session.session import Decision
 from hardcase_export.drafts.rows import read_rows
 from tests.golden.make_golden import GOLDEN
 from tests.helpers.cli.browser import BROWSER, Browser
-from tests.helpers.cli.pages import HOSTILE
+from tests.helpers.cli.pages import HOSTILE, hostile_table, hostile_toml
 from tests.helpers.export.builds import make_build
 from tests.helpers.places import ROOT
 from tests.helpers.tools import need
+from tests.helpers.train.problems import toml, write_csv
 from tests.system.test_browser import DARK, look_at
 
 N_HOSTILE = 8
@@ -180,6 +184,101 @@ def test_a_build_gives_cases_their_truth_f0_and_the_front(browser: Browser, buil
     assert text(browser, "truth") == f"what f0 says to this case; true is {loaded.manifest.classes[int(rows.y.min())]}"
     assert browser.evaluate("document.querySelectorAll('svg.hc').length") == 2
     assert "picked" in browser.evaluate("document.querySelectorAll('svg.hc')[1].textContent")
+
+
+def test_the_point_is_moved_along_the_front_by_name_or_by_a_click_and_decides_as_python(
+    browser: Browser, build: Path
+) -> None:
+    loaded = load_bundle(build / "model.hcb")
+    tried = tried_points(build, loaded)
+    assert len(tried) >= 2
+    opened(browser, build / "playground.html")
+    names = browser.evaluate("[...document.getElementById('point').options].map((o) => o.textContent)")
+    assert names == ["this bundle", *(point.name for point in tried.values())]
+    rows, seen = read_rows(build / "test.npz", loaded.manifest), set()
+    for k, (number, point) in enumerate(tried.items(), 1):
+        if k % 2:
+            put(browser, "point", str(k))
+        else:
+            browser.evaluate(f"document.querySelector('[data-point=\"{number}\"]').dispatchEvent(new Event('click'))")
+        assert re.match(r"(\d+) of \1 cases decided as by Python", text(browser, "checked"))
+        here = browser.evaluate("[...document.querySelectorAll('g.here')].map((g) => g.dataset.point)")
+        assert here == [str(number)]
+        assert browser.evaluate("document.getElementById('point').value") == str(k)
+        bought = browser.evaluate(
+            "[...document.querySelectorAll('#sensors fieldset')].map((f) => Number(f.id.slice(7)))"
+        )
+        assert bought == points.bought(point.loaded)
+        put(browser, "row", "0")
+        first = int(rows.y.argmin())
+        reply = (int(rows.hpc[first]), int(rows.confidence[first]))
+        made = decide(point.loaded.machine, [None if x != x else x for x in rows.X[first].tolist()], reply)
+        check(browser, point.loaded, made)
+        seen.add((made.cost, made.trace))
+    assert len(seen) > 1
+    put(browser, "point", "0")
+    assert "golden cases equal" in text(browser, "checked")
+
+
+def test_only_points_that_fit_the_page_can_be_tried(build: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = load_bundle(build / "model.hcb")
+    monkeypatch.setattr(points, "MAX_IMAGES", 0)
+    assert tried_points(build, loaded) == {}
+    assert 'id="point"' in playground_page(loaded, build)
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of a build with hostile names, which has its playground."""
+    folder = tmp_path_factory.mktemp("report")
+    write_csv(folder / "data.csv", hostile_table(120))
+    path, build = toml(folder, hostile_toml()), folder / "build"
+    assert main(["train", str(path), "--out", str(build), "--effort", "quick", "--quiet"]) == 0
+    assert main(["export", str(build), "--out", str(folder / "model.hcb"), "--min-agreement", "0"]) == 0
+    assert main(["playground", str(folder / "model.hcb"), "--build", str(build)]) == 0
+    return build / "report.html"
+
+
+def test_the_report_has_the_page_at_a_click_as_a_document_of_its_own(browser: Browser, report: Path) -> None:
+    browser.open(report.as_uri())
+    assert browser.evaluate("document.querySelectorAll('script, img').length") == 0
+    assert browser.evaluate("document.querySelector('iframe').sandbox.value") == "allow-scripts"
+    assert browser.evaluate("document.querySelector('iframe').contentDocument") is None, "it has another origin"
+    browser.evaluate("document.querySelector('details.touch').open = true")
+    browser.evaluate("document.querySelector('iframe').scrollIntoView()")
+    frame = browser.within()
+    until = time.monotonic() + 60
+    while not frame(READY) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert re.match(r"(\d+) of \1 golden cases equal", frame("document.getElementById('checked').textContent"))
+    assert frame("document.getElementById('answer').textContent") != "-"
+    assert "owned" not in (browser.evaluate("document.title"), frame("document.title"))
+
+
+def test_a_script_in_a_report_with_the_page_would_not_run(browser: Browser, report: Path, tmp_path: Path) -> None:
+    attack = HOSTILE[0] + '<img src="data:," onerror="document.title = \'owned\'">'
+    html = report.read_text(encoding="utf-8").replace("<main>", f"<main>{attack}")
+    for name, text in (("with", html), ("without", html.replace("http-equiv", "data-was", 1))):
+        (tmp_path / f"{name}.html").write_text(text, encoding="utf-8")
+        browser.open((tmp_path / f"{name}.html").as_uri())
+        browser.until("document.querySelectorAll('img').length == 1")
+        time.sleep(0.2)
+        assert (browser.evaluate("document.title") == "owned") == (name == "without")
+
+
+def test_a_second_page_takes_the_place_of_the_first_and_a_strange_report_stays(
+    report: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = report.read_text(encoding="utf-8")
+    words = ["playground", str(report.parent.parent / "model.hcb"), "--build", str(report.parent)]
+    assert main([*words, "--out", str(tmp_path / "page.html")]) == 0
+    assert report.read_text(encoding="utf-8") == before
+    assert "report.html: has the page at a click" in capsys.readouterr().out
+    report.write_text("mine", encoding="utf-8")
+    assert main([*words, "--out", str(tmp_path / "page.html")]) == 0
+    assert report.read_text(encoding="utf-8") == "mine"
+    assert "at a click" not in capsys.readouterr().out
+    report.write_text(before, encoding="utf-8")
 
 
 def test_it_is_moved_by_keyboard_and_fits_a_phone(browser: Browser, build: Path) -> None:

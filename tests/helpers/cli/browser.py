@@ -10,6 +10,7 @@ import os
 import select
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -69,6 +70,25 @@ class Browser:
         answer = self.call("Runtime.evaluate", expression=script, returnByValue=True)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
+
+    def within(self) -> Callable[[str], Any]:
+        """What evaluates expressions in the document of the page's one frame, which has a process of its own."""
+        page, self._session = self._session, ""
+        frames: list[Any] = []
+        while not frames:
+            targets = self.call("Target.getTargets", filter=[{"type": "iframe"}])["targetInfos"]
+            frames = [target["targetId"] for target in targets if target["type"] == "iframe"]
+        inner = self.call("Target.attachToTarget", targetId=frames[0], flatten=True)["sessionId"]
+        self._session = page
+
+        def evaluate(script: str) -> Any:
+            self._session = inner
+            try:
+                return self.evaluate(script)
+            finally:
+                self._session = page
+
+        return evaluate
 
     def until(self, script: str, seconds: float = ANSWER_S) -> float:
         """Wait until an expression in the page is true; returns how many seconds that took."""
