@@ -14,11 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from math import inf
+from typing import TYPE_CHECKING
 
 from ..errors import BundleError
 from ..program.definition import THRESHOLD, Acquire, Answer, Branch, Forward, Program, Select, Trees
 from ..program.reads import indices_of, read_by_scorers
-from ..session.session import CLOUD, DEGRADED, Decision, Session
+from ..session.actions import CLOUD, DEGRADED, Decision
+
+if TYPE_CHECKING:
+    from ..session.session import Session
 
 __all__ = [
     "Counting",

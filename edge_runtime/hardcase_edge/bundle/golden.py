@@ -17,6 +17,7 @@ from ..errors import BundleError
 from ..program.definition import Program
 from ..program.format import Tensor
 from ..program.readings import Reading
+from ..session.actions import Decision
 from ..session.drive import drive
 from ..session.recorded import (
     MAX_CASES,
@@ -30,10 +31,10 @@ from ..session.recorded import (
     sensor_words,
     typed_row,
 )
-from ..session.session import Decision, Machine
 
 if TYPE_CHECKING:
     from ..kernel.compiled import CompiledMachine
+    from ..session.session import Machine
 
 __all__ = ["GoldenCase", "check_golden", "decode_golden", "encode_golden", "run_case"]
 

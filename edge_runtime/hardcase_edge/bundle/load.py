@@ -14,7 +14,6 @@ from ..base.files import read_bounded
 from ..base.record import record
 from ..errors import BundleError, SignatureError
 from ..kernel.machine import open_machine
-from ..session.session import Machine
 from ..verifier.verify import Report, verify
 from .file import Bundle, read_bundle_bytes, unpack_bundle
 from .golden import check_golden
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from ..joint.prove import JointReport
     from ..joint.session import JointMachine
     from ..kernel.compiled import CompiledMachine
+    from ..session.session import Machine
 
 __all__ = ["Loaded", "load_bundle", "load_bytes"]
 

@@ -16,11 +16,11 @@ from ..program.inner import COIN, inner_sensors
 from ..program.limits import CLOCK_UNIT, MAX_NAME
 from ..program.window import WINDOW_FEATURES
 from .evidence import Ranges, Without, branches_of, ranges_of, without_of, without_to_json
-from .value import Value, value_of
 
 if TYPE_CHECKING:
     from .monitors import Monitors
     from .prices import Prices
+    from .value import Value
 
 __all__ = ["Label", "Manifest"]
 
@@ -181,7 +181,7 @@ class Manifest:
             without=without_of(data["without"], program) if "without" in data else {},
             ranges=ranges_of(data["ranges"], program) if "ranges" in data else (),
             categories=_categories(data, program, features, [sensors.index(name) for name in windows]),
-            value=value_of(data["value"], program) if "value" in data else None,
+            value=_value(data["value"], program) if "value" in data else None,
             clock="clock" in data,
             monitors=_monitors(data["monitors"], program) if "monitors" in data else None,
             prices=_prices(data["prices"], program) if "prices" in data else None,
@@ -193,6 +193,12 @@ def _monitors(value: object, program: Program) -> Monitors:
     from .monitors import monitors_of  # imported here, because most bundles have none, and a start is measured
 
     return monitors_of(value, program)
+
+
+def _value(value: object, program: Program) -> Value:
+    from .value import value_of  # imported here, because programs of classes have none
+
+    return value_of(value, program)
 
 
 def _prices(value: object, program: Program) -> Prices:

@@ -13,7 +13,7 @@ from math import ceil, frexp, isfinite, ldexp, log10
 from ..base.record import field, record
 from ..errors import BundleError
 from ..program.definition import Answer, Forward, Program
-from ..session.session import DEGRADED, Decision
+from ..session.actions import DEGRADED, Decision
 from .evidence import Counting, wanted_in_vain
 
 __all__ = ["MAX_RESULT", "MAX_STEPS", "Intervals", "Value", "steps_for", "to_result", "value_of"]

@@ -12,7 +12,7 @@ from ..joint.session import JointDecision, JointMachine, NeedParts, PartDecision
 from ..program.cost import to_unit
 from ..program.definition import Answer
 from ..program.readings import Reading
-from ..session.session import CLOUD, DEGRADED, LOCAL
+from ..session.actions import CLOUD, DEGRADED, LOCAL
 from .machine import NONE, Ask, Decider, Deciding, Read, Record
 from .surroundings import Case
 

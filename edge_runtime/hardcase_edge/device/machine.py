@@ -28,7 +28,7 @@ from ..errors import InputError
 from ..program.cost import evaluate_polynomial, to_micro, to_unit
 from ..program.inner import COIN, MEMORY
 from ..program.readings import MAX_DEADLINE_MS
-from ..session.session import DEGRADED, Decision, NeedSensors
+from ..session.actions import DEGRADED, Decision, NeedSensors
 from .lines import LineMaker
 from .surroundings import NS, Case
 

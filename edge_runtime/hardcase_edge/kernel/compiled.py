@@ -14,7 +14,7 @@ from ..errors import ImageError, SessionError
 from ..program.definition import Program
 from ..program.limits import SAFE
 from ..program.readings import DTYPES, Reading, normalise
-from ..session.session import CLOUD, DEGRADED, LOCAL, NOT_READINGS, Decision, NeedReply, NeedSensors
+from ..session.actions import CLOUD, DEGRADED, LOCAL, NOT_READINGS, Decision, NeedReply, NeedSensors
 from . import _kernel  # type: ignore[attr-defined]
 from .image import make_image
 

@@ -10,15 +10,16 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from ..errors import ImageError, InputError
 from ..program.definition import Program
 from ..program.readings import Reading
 from ..session.drive import drive
-from ..session.session import Decision, Machine
 
 if TYPE_CHECKING:
+    from ..session.actions import Decision
+    from ..session.session import Machine
     from ..verifier.tree_shapes import Outline
     from .compiled import CompiledMachine
 
@@ -27,6 +28,12 @@ __all__ = ["EVALUATORS", "KERNEL", "PYTHON", "VARIABLE", "decide", "has_kernel",
 KERNEL, PYTHON = "kernel", "python"
 EVALUATORS = (KERNEL, PYTHON)
 VARIABLE = "HARDCASE_EVALUATOR"
+
+
+def _in_python(program: Program) -> Machine:
+    from ..session.session import Machine
+
+    return Machine(program)
 
 
 @cache
@@ -71,25 +78,30 @@ def open_machine(
     if choice not in (None, *EVALUATORS):
         raise InputError(f"{VARIABLE} is {choice!r}; set it to {' or '.join(EVALUATORS)}")
     if choice == PYTHON:
-        return Machine(program)
+        return _in_python(program)
     compiled = _compiled()
     if compiled is None:
         if choice == KERNEL:
             raise InputError(
                 "the kernel was demanded but was not built; install a C compiler, then run hardcase-edge doctor --build"
             )
-        return Machine(program)
+        return _in_python(program)
     try:
         return compiled(program, outlines, moved)
     except ImageError:
         if choice == KERNEL:
             raise
-        return Machine(program)
+        return _in_python(program)
+
+
+def _is_compiled(machine: Machine | CompiledMachine) -> TypeGuard[CompiledMachine]:
+    compiled = _compiled()
+    return compiled is not None and isinstance(machine, compiled)
 
 
 def name_of(machine: Machine | CompiledMachine) -> str:
     """The evaluator of this machine: "kernel" or "python"."""
-    return PYTHON if isinstance(machine, Machine) else KERNEL
+    return KERNEL if _is_compiled(machine) else PYTHON
 
 
 def decide(
@@ -127,7 +139,7 @@ def decide(
     >>> [decide(machine, [degrees]).result for degrees in (19.5, 20.0, 20.5)]
     [0, 0, 1]
     """
-    if not isinstance(machine, Machine):
+    if _is_compiled(machine):
         return machine.decide(row, budget=budget, item_size=item_size, dead=dead, cloud=cloud, reply=reply)
     sensors = machine.program.sensors
 

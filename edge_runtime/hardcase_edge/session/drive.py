@@ -4,9 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from ..program.readings import Reading
-from .session import Decision, NeedReply, NeedSensors, Session
+from .actions import Decision, NeedReply, NeedSensors
+
+if TYPE_CHECKING:
+    from .session import Session
 
 __all__ = ["Ask", "Read", "drive"]
 

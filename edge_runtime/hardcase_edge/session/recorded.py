@@ -14,7 +14,7 @@ from ..errors import BundleError
 from ..program.definition import CODE_MAX, MISSING
 from ..program.format import Tensor, are_held
 from ..program.readings import Reading
-from .session import CLOUD, DEGRADED, LOCAL
+from .actions import CLOUD, DEGRADED, LOCAL
 
 __all__ = [
     "MAX_CASES", "MAX_NUMBERS", "NO_BUDGET", "ROUTES", "Words", "narrowest", "numbers_of", "readings_tensor",

@@ -26,11 +26,10 @@ costs within the budget, requests sent again included. By the clock, it asks for
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from operator import index
 from typing import Any
 
-from ..base.record import record
 from ..errors import SessionError
 from ..program.cost import Meter, evaluate_polynomial
 from ..program.definition import (
@@ -51,42 +50,13 @@ from ..program.definition import (
 from ..program.kinds import VALUE
 from ..program.readings import Reading, normalise, rank_or_coder
 from ..program.reads import readers_of, shared_trees, trees_by_sensor
+from .actions import CLOUD, DEGRADED, LOCAL, NOT_READINGS, Decision, NeedReply, NeedSensors
 from .branching import choose, margin_of, moved
 from .scoring import Leaves, ScoreFunction, prepare
 
 __all__ = ["CLOUD", "DEGRADED", "LOCAL", "Decision", "Machine", "NeedReply", "NeedSensors", "Session"]
 
-LOCAL, CLOUD, DEGRADED = "local", "cloud", "degraded"
 MOST_ELAPSED = 2**62  # micro-units; with a nanosecond each, 146 years
-NOT_READINGS = (str, bytes, bytearray, memoryview, Mapping, Set)  # iterable, but not sequences of numbers
-
-
-@record(frozen=True, slots=True)
-class NeedSensors:
-    """Read all these sensors, then call ``feed``."""
-
-    sensors: tuple[int, ...]
-
-
-@record(frozen=True, slots=True)
-class NeedReply:
-    """Send these readings (in the uplink's order, None for missing) to the HPC, then ``reply`` or ``no_reply``."""
-
-    readings: tuple[Reading, ...]
-
-
-@record(frozen=True, slots=True)
-class Decision:
-    """The end of a session."""
-
-    result: Number  # a class index, or the value in a program of values
-    confidence: int  # basis points
-    route: str  # LOCAL, CLOUD, or DEGRADED: the program needed the cloud and got no reply
-    cost: int  # micro-units, as metered
-    sensors: tuple[int, ...]  # sensors bought, failed ones included, in order of index
-    trace: tuple[int, ...]  # nodes visited, in order
-    failed: tuple[int, ...] = ()  # sensors wanted that are dead or have failed, in order of index
-    unpaid: tuple[int, ...] = ()  # sensors wanted that the budget did not allow, in order of index
 
 
 class Machine:

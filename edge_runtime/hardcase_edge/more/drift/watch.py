@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...bundle.agreement import above_shipped
 from ...bundle.monitors import Histogram
-from ...session.session import LOCAL
+from ...session.actions import LOCAL
 from .columns import Columns
 from .residuals import Residuals
 from .stability import Stability

@@ -15,7 +15,7 @@ from ...program.cost import to_micro, to_unit
 from ...program.definition import Opaque
 from ...program.inner import COIN, inner_sensors
 from ...sensors.trouble import Episode, some
-from ...session.session import DEGRADED
+from ...session.actions import DEGRADED
 from ...settings.config import RunConfig
 from ...settings.table import check_values
 from ...settings.values import BUDGET_FILE, parse_date, parse_share
