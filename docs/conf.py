@@ -90,7 +90,10 @@ NAV = {
     "Decisions": ("docs/decisions/README",),
 }
 RIG, LIVE = ROOT / "examples" / "hydraulic" / "accumulator.hcb", "rig.html"
-TOUCH = f'\n```{{raw}} html\n<p><a href="../{LIVE}">Touch the policy of the rig</a></p>\n```\n'
+TOUCH = (
+    f'\n```{{raw}} html\n<p><a href="../{LIVE}">The policy of the rig</a>, to touch:</p>\n'
+    f'<iframe src="../{LIVE}" title="the policy of the rig" loading="lazy" width="100%" height="900"></iframe>\n```\n'
+)
 LISTS = (*NAV["Benchmarks"], *NAV["Decisions"])  # each is followed by all pages of its folder
 FOLDER_LINK = re.compile(r"(\]\((?!https?:)[\w./-]*[\w/])(#[\w-]+)?\)")
 

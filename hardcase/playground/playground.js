@@ -2,7 +2,6 @@
 // A policy that one can touch: readings, broken sensors, budget and prices go in, and each change is a new decision.
 // Every name from the bundle is put into the page as text. The kernel stands before this file in the same script.
 
-const began = performance.now();
 const $ = (id) => document.getElementById(id);
 const MICRO = 1e6;
 const TICKS = 1000; // of a slider
@@ -265,4 +264,4 @@ for (const id of ["budget", "cloud", "f0-says", "item-size"]) $(id)?.addEventLis
 for (const id of ["request", "price"]) $(id).addEventListener("input", priced);
 for (const wide of document.querySelectorAll(".wide")) wide.tabIndex = 0; // to scroll by keyboard
 use(0);
-document.documentElement.dataset.ready = String(Math.round(performance.now() - began));
+document.documentElement.dataset.ready = String(Math.round(performance.now())); // ms since the navigation;

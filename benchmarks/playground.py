@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page of ``hardcase playground`` in Chromium: its size, and when its first decision stands there; its picture.
+
+python -m benchmarks run playground
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from skl2onnx import to_onnx
+from sklearn.ensemble import RandomForestClassifier
+
+from benchmarks.pages import ROOT, markdown
+from hardcase.cli import main
+from hardcase.playground.packing import image_of
+from hardcase.playground.page import playground_page
+from hardcase_edge.bundle.load import Loaded, load_bundle
+from tests.helpers.cli.browser import Browser
+
+RIG = ROOT / "examples" / "hydraulic" / "accumulator.hcb"
+PICTURE = ROOT / "docs" / "pictures" / "playground.png"
+READY = "document.documentElement.dataset.ready"
+OPENS = 15
+WIDTH, HEIGHT = 1000, 1010
+
+
+def forest(folder: Path) -> Loaded:
+    """A forest of 150 trees on made-up rows of 12 readings, imported from ONNX."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(4_000, 12)).astype(np.float32)
+    y = (X[:, 0] * X[:, 1] + X[:, 2] > 0.3).astype(int) + (X[:, 3] > 1)
+    model = RandomForestClassifier(150, max_depth=10, random_state=0).fit(X, y)
+    (folder / "forest.onnx").write_bytes(to_onnx(model, X[:1], options={"zipmap": False}).SerializeToString())
+    names = ",".join(f"x{k}" for k in range(12))
+    np.savetxt(folder / "rows.csv", X, delimiter=",", header=names, comments="")
+    words = ["export", "--model", folder / "forest.onnx", "--rows", folder / "rows.csv", "--out", folder / "f.hcb"]
+    assert main([*map(str, words)]) == 0
+    return load_bundle(folder / "f.hcb")
+
+
+def measured(browser: Browser, page: Path, loaded: Loaded, opens: int) -> dict[str, Any]:
+    """Bytes of the page and of the policy's image, golden cases, and milliseconds from navigation to first decision."""
+    page.write_text(playground_page(loaded), encoding="utf-8")
+    ms = []
+    for _ in range(opens):
+        browser.open("about:blank#")
+        browser.open(page.as_uri())
+        browser.until(READY)
+        ms.append(float(browser.evaluate(READY)))
+    checked = browser.evaluate("document.getElementById('checked').textContent").split(":")[0]
+    return {"bytes": page.stat().st_size, "image": len(image_of(loaded)), "ms": ms, "checked": checked}
+
+
+def arguments(parser: Any) -> None:
+    """The flags of its own."""
+    parser.add_argument("--opens", type=int, default=OPENS)
+
+
+def run(args: Any) -> dict[str, Any]:
+    """Open the page of the rig's policy and that of a large forest."""
+    with tempfile.TemporaryDirectory() as name, Browser(Path(name)) as browser:
+        folder = Path(name)
+        cases = {"the rig's policy": load_bundle(RIG), "a forest of 150 trees": forest(folder)}
+        return {
+            "pages": {
+                what: measured(browser, folder / f"{k}.html", loaded, args.opens)
+                for k, (what, loaded) in enumerate(cases.items())
+            },
+            "browser": browser.call("Browser.getVersion")["product"],
+        }
+
+
+def draw(_: Any) -> None:
+    """The picture of the rig's page, as the docs show it."""
+    with tempfile.TemporaryDirectory() as name, Browser(Path(name)) as browser:
+        page = Path(name) / "rig.html"
+        page.write_text(playground_page(load_bundle(RIG)), encoding="utf-8")
+        browser.open(page.as_uri())
+        browser.until(READY)
+        PICTURE.write_bytes(browser.screenshot(WIDTH, HEIGHT))
+
+
+def page(m: dict[str, Any]) -> str:
+    """The figures."""
+    head = ("page", "bytes", "bytes of the policy's image", "ms to the first decision: median, most", "checked")
+    rows = [
+        (what, f"{p['bytes']:,}", f"{p['image']:,}", f"{statistics.median(ms):.0f}, {max(ms):.0f}", p["checked"])
+        for what, p in m["pages"].items()
+        for ms in [p["ms"]]
+    ]
+    n = len(next(iter(m["pages"].values()))["ms"])
+    return (
+        f"{markdown(head, rows)}\n\nThe browser is {m['browser'].replace('/', ' ')} without a window, which opened "
+        f"each page {n} times from a file.\nTime counts from the start of the navigation; before the first decision "
+        "the page has played all golden cases.\n"
+    )
+
+
+def problems(m: dict[str, Any]) -> list[str]:
+    """What misses its goal: 150,000 bytes for the rig, and 300 ms."""
+    rig = m["pages"]["the rig's policy"]
+    slow = [what for what, p in m["pages"].items() if statistics.median(p["ms"]) > 300]
+    return [*(["the rig's page has more than 150,000 bytes"] if rig["bytes"] > 150_000 else []),
+            *(f"{what}: more than 300 ms" for what in slow)]  # fmt: skip
