@@ -6,9 +6,11 @@ What a run leaves out for want of tools is said at its end. Where ``CI=true``, a
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
 import signal
+import sys
 from collections import Counter
 from collections.abc import Generator
 
@@ -37,6 +39,31 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.freeze()
 
 
+def pytest_collection_finish() -> None:
+    """One worker compiles a function, and the others load it: all functions take a minute, in each of the workers."""
+    if "numba" not in sys.modules:
+        return
+    from numba.core.compiler_lock import global_compiler_lock
+    from numba.core.dispatcher import Dispatcher
+
+    compile_here, held = Dispatcher.compile, set()
+
+    def compile_once(self: Dispatcher, signature: object) -> object:
+        folder, name = self._cache.cache_path, f"{self.py_func.__module__}.{self.py_func.__qualname__}.lock"
+        if folder is None or name in held:  # a function that calls itself
+            return compile_here(self, signature)
+        os.makedirs(folder, exist_ok=True)
+        with global_compiler_lock, open(os.path.join(folder, name), "w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            held.add(name)
+            try:
+                return compile_here(self, signature)
+            finally:
+                held.remove(name)
+
+    Dispatcher.compile = compile_once
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _no_real_flush() -> Generator[None]:
     """A test's files need not outlive its machine; tests of crashes and of power cuts have processes of their own."""
@@ -62,6 +89,16 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Generator[object]:
 
     with running_mosquitto(tmp_path_factory.mktemp("mosquitto")) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def no_compiler() -> Generator[None]:
+    """Sizes of C for boards are bounds, which take no time: six compilations for each export took three seconds."""
+    from hardcase_export.to_c import folder
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(folder, "COMPILER", "no-such-compiler")
+        yield
 
 
 @pytest.fixture(scope="module")

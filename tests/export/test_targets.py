@@ -18,6 +18,7 @@ from tests.helpers.places import ROOT
 from tests.helpers.train.problems import run
 
 PLUGIN = ROOT / "examples" / "plugin"
+pytestmark = pytest.mark.usefixtures("no_compiler")
 
 
 @pytest.fixture(scope="module")

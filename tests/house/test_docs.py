@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import ast
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -23,7 +24,9 @@ import pytest
 from hardcase.cli import make_parser
 from hardcase_edge.cli import make_parser as make_edge_parser
 from hardcase_train.methods import AUTO, METHODS
+from hardcase_train.settings.effort import EFFORTS
 from tests.helpers.places import ROOT
+from tests.helpers.train.problems import BRIEF
 from tests.house import architecture, configuration, maturity
 
 PAGES = sorted(
@@ -68,21 +71,34 @@ def test_no_two_equations_have_one_number() -> None:
 
 # ---------------------------------------------------------------- examples
 
-BRIEFLY = """\
-from hardcase_train.settings.effort import EFFORTS
-from tests.helpers.train.problems import BRIEF
-EFFORTS["quick"] = BRIEF
-"""
+EXAMPLES = blocks("python")
 
 
-@pytest.mark.parametrize("source", blocks("python"))
-def test_a_python_example_runs(source: str) -> None:
-    command = [sys.executable, "-W", "error", "-c", BRIEFLY + source]
-    made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
+@pytest.fixture
+def _no_bundle_stays() -> Iterator[None]:
+    yield
     for bundle in ROOT.glob("*.hcb"):
         bundle.unlink()
-    assert made.returncode == 0, made.stderr
-    assert ("print(" in source) == bool(made.stdout)
+
+
+@pytest.mark.usefixtures("_no_bundle_stays")
+def test_the_readmes_python_example_runs_in_a_new_process() -> None:
+    command = [sys.executable, "-W", "error", "-c", EXAMPLES[0].values[0]]
+    made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
+    assert (made.returncode, bool(made.stdout)) == (0, True), made.stderr
+
+
+@pytest.mark.usefixtures("_no_bundle_stays")
+@pytest.mark.parametrize("source", EXAMPLES[1:])
+def test_a_python_example_runs(
+    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Modules are there already, which a new process of each took two seconds to import."""
+    monkeypatch.setitem(EFFORTS, "quick", BRIEF)
+    monkeypatch.chdir(ROOT)
+    (tmp_path / "example.py").write_text(source)
+    runpy.run_path(str(tmp_path / "example.py"), run_name="__main__")
+    assert ("print(" in source) == bool(capsys.readouterr().out)
 
 
 def commands(source: str) -> Iterator[list[str]]:

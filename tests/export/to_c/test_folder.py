@@ -39,6 +39,7 @@ from tests.helpers.export.builds import make_build
 from tests.helpers.export.inline import random_ensembles
 from tests.helpers.tools import need
 
+pytestmark = pytest.mark.usefixtures("no_compiler")  # sizes are bounds, but where they are the test
 HOSTILE = (
     'a"; int main(void){return 1;} /*',
     "*/ #error out",
@@ -67,14 +68,6 @@ def loaded_with(features=None, sensors=None, classes=None) -> Loaded:
         classes=classes or manifest.classes,
     )
     return load_bytes(pack_bundle(Bundle(manifest.to_json(), program, cases_of(program, 8))))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def no_compiler():
-    """Sizes are bounds, which take no time, but where they are the test."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(c_size, "COMPILER", "no-such-compiler")
-        yield
 
 
 @pytest.fixture(scope="module")
