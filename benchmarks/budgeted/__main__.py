@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run cases of the benchmark of budgets; what has been run stands in the JSON and is not run again.
 
-HARDCASE_DATA=FOLDER python -m benchmarks run budgeted rafdb letters      # these cases; without names, all
-HARDCASE_DATA=FOLDER python -m benchmarks run budgeted --brief --out brief.json   # one seed of each but three
+HARDCASE_DATA=FOLDER python -m benchmarks run budgeted --out mine.json    # one seed of each case but the longest
+HARDCASE_DATA=FOLDER python -m benchmarks run budgeted --whole            # every seed of every case
+HARDCASE_DATA=FOLDER python -m benchmarks run budgeted rafdb letters      # every seed of these cases
 HARDCASE_DATA=FOLDER python -m benchmarks run budgeted letters --method hardcase --again   # replace its record
 python -m benchmarks run budgeted hard-cube --method my_method.py         # anybody's, beside what is recorded
 """
@@ -13,14 +14,15 @@ import argparse
 import signal
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from benchmarks.budgeted import speed
-from benchmarks.budgeted.arena import METHODS, MethodError
+from benchmarks.budgeted.arena import METHODS, MethodError, end_all
 from benchmarks.budgeted.arena import run as run_method
 from benchmarks.budgeted.cases import CASES, HARD_CASES
 from benchmarks.budgeted.hard_page import beside
-from benchmarks.budgeted.page import LONG, page, whole
+from benchmarks.budgeted.page import CORES, LONG, page, whole
 from benchmarks.pages import provenance, read
 
 __all__ = ["arguments", "page", "run", "whole"]
@@ -59,18 +61,29 @@ def own(path: str, names: list[str], args: Any) -> None:
 
 
 def measure(names: list[str], args: Any) -> None:
-    """Run what is missing, and say each result."""
+    """Run what is missing, as many methods at once as there are jobs, and say each result in the order of the plan."""
     for name in names:
         if name in speed.CASES and (args.again or name not in args.known()):
             record(args, name, "ratio", "0", speed.CASES[name]())
-    for name, seed, method in plan(names, args.method, args.seeds):
-        if not args.again and str(seed) in args.known().get(name, {}).get(method, {}):
-            continue
+    known = {} if args.again else args.known()
+    asked = [r for r in plan(names, args.method, args.seeds) if str(r[1]) not in known.get(r[0], {}).get(r[2], {})]
+
+    def one(which: tuple[str, int, str]) -> dict[str, Any]:
+        name, seed, method = which
         effort = args.effort or CASES[name].effort
         found = run_method(CASES[name].draw(seed), method, effort)
-        record(args, name, method, str(seed), found | ({"effort": effort} if method == "hardcase" else {}))
-        told = "; ".join(f"{w}: {v['accuracy']:.4f} @ {v['cost']:.2f}" for w, v in found["wishes"].items())
-        print(f"{name} {method} {seed} ({found['seconds']:.0f} s): {told}", flush=True)
+        return found | ({"effort": effort} if method == "hardcase" else {})
+
+    with ThreadPoolExecutor(args.jobs) as pool:
+        try:
+            for (name, seed, method), found in zip(asked, pool.map(one, asked), strict=True):
+                record(args, name, method, str(seed), found)
+                told = "; ".join(f"{w}: {v['accuracy']:.4f} @ {v['cost']:.2f}" for w, v in found["wishes"].items())
+                print(f"{name} {method} {seed} ({found['seconds']:.0f} s): {told}", flush=True)
+        except BaseException:  # an error, or a signal: what runs beside it ends, too
+            pool.shutdown(wait=False, cancel_futures=True)
+            end_all()
+            raise
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -78,7 +91,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(NAMES))
     parser.add_argument("--method", action="append", default=[], help=f"{', '.join(METHODS)}, or one Python file")
     parser.add_argument("--seeds", type=int, help="the first so many of a case")
-    parser.add_argument("--brief", action="store_true", help=f"one seed of each case but {', '.join(LONG)}")
+    parser.add_argument(
+        "--whole",
+        action="store_true",
+        help="every seed of every case; without CASE, --seeds and "
+        f"this, the first seed of each case but {', '.join(LONG)}",
+    )
+    parser.add_argument("--jobs", type=int, default=CORES, help=f"methods that run at once ({CORES})")
     parser.add_argument("--effort", choices=("quick", "normal", "thorough"), help="of hardcase, in place of the case's")
     parser.add_argument("--again", action="store_true", help="replace what has been run")
 
@@ -91,15 +110,17 @@ def run(args: Any) -> Any:
     files = [name for name in args.method if name not in METHODS]
     if args.seeds is not None and args.seeds < 1:
         sys.exit(f"--seeds {args.seeds} runs nothing; give 1 or more")
-    if args.brief and (args.cases or args.seeds):
-        sys.exit("--brief names its cases and seeds itself; leave out CASE and --seeds")
-    if args.brief:
-        args.cases, args.seeds = [name for name in NAMES if name not in LONG], 1
+    if args.jobs < 1:
+        sys.exit(f"--jobs {args.jobs} runs nothing; give 1 or more")
+    if args.whole and (args.cases or args.seeds):
+        sys.exit("--whole is every case and seed; leave out CASE and --seeds")
     if files and len(args.method) > 1:
         sys.exit(f"{files[0]} runs alone; give --method once")
     try:
         if files:
             return own(files[0], args.cases or [*HARD_CASES], args)
+        if not (args.whole or args.cases or args.seeds):
+            args.cases, args.seeds = [name for name in NAMES if name not in LONG], 1
         measure(args.cases or [*NAMES], args)
     except (MethodError, FileNotFoundError) as e:
         sys.exit(str(e))

@@ -16,9 +16,10 @@ import time
 import traceback
 from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from signal import SIGKILL
 from typing import Any
@@ -27,7 +28,7 @@ import numpy as np
 
 from benchmarks.budgeted.problem import Meter, Method, OverspentError, Problem, Session, Wish, digest
 
-__all__ = ["METHODS", "Drawn", "FileError", "MethodError", "class_of", "run"]
+__all__ = ["METHODS", "Drawn", "FileError", "MethodError", "class_of", "end_all", "run"]
 
 FITTED, READ, ANSWER, FAILED = "fitted", "read", "answer", "failed"
 SOLD, REFUSED = "sold", "refused"
@@ -117,11 +118,22 @@ def _status(process: SpawnProcess) -> str:
 
 def _end(process: SpawnProcess) -> None:
     """The process and all that it started, such as a training."""
+    _kill(process)
+    process.join()
+
+
+def _kill(process: BaseProcess) -> None:
     if process.pid is not None:
         with suppress(ProcessLookupError):  # it has ended, or has not begun
             os.killpg(process.pid, SIGKILL)
-    process.kill()
-    process.join()
+    with suppress(ProcessLookupError):
+        process.kill()
+
+
+def end_all() -> None:
+    """Every method's process that runs, and all that these started; who waits for one is told that it ended."""
+    for process in active_children():
+        _kill(process)
 
 
 def _next(pipe: Connection, kind: str) -> Any:

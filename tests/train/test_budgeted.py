@@ -5,8 +5,12 @@ from __future__ import annotations
 
 import signal
 import time
+from argparse import Namespace
+from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from threading import Barrier, Event
 from typing import Any
 
 import numpy as np
@@ -15,7 +19,8 @@ import pytest
 from pyarrow import parquet
 
 from benchmarks import runner
-from benchmarks.budgeted import acquiring, hard_page, masked, page, peers
+from benchmarks.budgeted import __main__ as budgeted
+from benchmarks.budgeted import acquiring, hard_page, masked, page, peers, speed
 from benchmarks.budgeted.arena import Drawn, FileError, MethodError, class_of, run
 from benchmarks.budgeted.cases import CASES, FIVE_TABLES, cube, cube_costs, cube_nm
 from benchmarks.budgeted.frugal import AgreeingApis, Frugal
@@ -193,6 +198,8 @@ def test_a_method_imports_what_stands_beside_its_file(toy: Drawn, tmp_path: Path
         (["speed-small", "--method", "a.py"], "speed-small times hardcase alone; a file runs on hard-cube, "),
         (["hard-cube", "--method", "a.py", "--seeds", "0"], "--seeds 0 runs nothing; give 1 or more"),
         (["hard-letters", "--method", "a.py"], "letter.npz"),
+        (["hard-cube", "--whole"], "--whole is every case and seed; leave out CASE and --seeds"),
+        (["--jobs", "0"], "--jobs 0 runs nothing; give 1 or more"),
     ],
 )
 def test_a_command_that_would_measure_something_else_is_refused(
@@ -203,6 +210,52 @@ def test_a_command_that_would_measure_something_else_is_refused(
     with pytest.raises(SystemExit) as ended:
         runner.run("budgeted", given)
     assert said in f"{ended.value}{capsys.readouterr().err}"
+
+
+def command(monkeypatch: pytest.MonkeyPatch, run: Callable[..., object], **words: object) -> list[tuple[str, str, str]]:
+    """What a command records as case, method and seed, where a run is ``run`` and drawing a case gives its seed."""
+    kept: dict[str, Any] = {}
+    cases = {name: replace(case, draw=lambda seed: seed) for name, case in CASES.items()}
+    monkeypatch.setattr(budgeted, "CASES", cases)
+    monkeypatch.setattr(budgeted, "run_method", run)
+    monkeypatch.setattr(speed, "CASES", dict.fromkeys(speed.CASES, dict))
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    given = {"cases": [], "method": [], "seeds": None, "whole": False, "effort": None, "again": False, "jobs": 2}
+    budgeted.run(Namespace(**given | words, known=lambda: kept, save=lambda found: None))
+    return [
+        (name, method, seed) for name, methods in kept.items() for method, seeds in methods.items() for seed in seeds
+    ]
+
+
+def test_a_command_without_more_words_runs_the_first_seed_of_each_quick_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(*_: object) -> dict[str, Any]:
+        return {"seconds": 0.0, "wishes": {}}
+
+    brief, every = (command(monkeypatch, run, whole=whole) for whole in (False, True))
+    assert set(brief) < set(every)
+    assert {name for name, _, _ in brief} == {*CASES, *speed.CASES} - {*page.LONG}
+    assert all(seed == str(CASES[name].seeds[0]) for name, _, seed in brief if name in CASES)
+    assert {(n, s) for n, _, s in every if n in CASES} == {(n, str(s)) for n, case in CASES.items() for s in case.seeds}
+
+
+def test_two_methods_run_at_once_and_an_error_ends_what_has_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second, *_ = CASES["hard-cube"].methods
+    both, ended, begun = Barrier(2, timeout=60), Event(), []
+    monkeypatch.setattr(budgeted, "end_all", ended.set)
+
+    def run(seed: object, method: str, effort: str) -> dict[str, Any]:
+        begun.append(method)
+        if method in (first, second):
+            both.wait()
+        if method == first:
+            raise MethodError("it failed")
+        assert ended.wait(60)
+        return {"seconds": 0.0, "wishes": {}}
+
+    with pytest.raises(SystemExit, match="it failed"):
+        command(monkeypatch, run, cases=["hard-cube"])
+    assert {*begun[:2]} == {first, second}
+    assert len(begun) <= 3
 
 
 @pytest.mark.parametrize(
