@@ -24,6 +24,7 @@ from hardcase_edge.link.wire import (
     decision_topic,
     facts_topic,
     fetch_topic,
+    install_topic,
     reply_topic,
     request_topic,
     status_topic,
@@ -47,11 +48,11 @@ REFUSED = 0x80  # return code of a subscription
 _ID = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 _OF_ONE = (
     request_topic, reply_topic, status_topic, facts_topic, decision_topic, audit_topic, ack_topic, update_topic,
-    fetch_topic,
+    fetch_topic, install_topic,
 )  # fmt: skip
 _OF_ALL = (status_topic, facts_topic, decision_topic, audit_topic)  # which a client may read of one device or of all
 _TO_ALL = (re.escape(request_topic("+")), re.escape(fetch_topic("+")))
-_TO_ONE = (reply_topic, ack_topic, update_topic)
+_TO_ONE = (reply_topic, ack_topic, update_topic, install_topic)
 _TOPIC, _STATUS, _FILTER = (
     re.compile(f"(?:{'|'.join(kinds)})")
     for kinds in (

@@ -5,8 +5,8 @@ A device logs in with its device id as user name. It may publish its own request
 fetch chunks of a bundle, and read its own replies, acknowledgements and updates. A worker may read all requests and
 publish all replies. A watcher may read all states, facts and decisions, but no readings. A store may read all states,
 facts, decisions and audits and acknowledge records. An updater may read all states, facts and fetches, publish all
-updates, and send requests under its own name. All else is refused. A tenant has users of these roles of its own,
-``TENANT/USER``, who see its devices alone.
+updates, ask for installs, and send requests under its own name. All else is refused. A tenant has users of these roles
+of its own, ``TENANT/USER``, who see its devices alone.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from hardcase_edge.link.wire import (
     devices_of,
     facts_topic,
     fetch_topic,
+    install_topic,
     reply_topic,
     request_topic,
     status_topic,
@@ -51,6 +52,7 @@ ROLES: dict[str, list[tuple[str, Callable[[str], str]]]] = {
         ("read", status_topic),
         ("read", facts_topic),
         ("write", update_topic),
+        ("write", install_topic),
     ],
     "enroller": [("read", enrol_topic), ("write", enrolled_topic)],
 }
@@ -134,7 +136,7 @@ def _check_names(roles: dict[str, str]) -> None:
 def _of_device(device: str) -> Grants:
     """What a device may publish and read."""
     written = (request_topic, status_topic, facts_topic, decision_topic, audit_topic, fetch_topic)
-    read = (reply_topic, ack_topic, update_topic)
+    read = (reply_topic, ack_topic, update_topic, install_topic)
     return [("write", topic(device)) for topic in written] + [("read", topic(device)) for topic in read]
 
 

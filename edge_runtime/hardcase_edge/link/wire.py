@@ -42,6 +42,7 @@ __all__ = [
     "devices_of",
     "facts_topic",
     "fetch_topic",
+    "install_topic",
     "other_hpc_in",
     "other_hpc_reply",
     "pack_reply",
@@ -317,6 +318,11 @@ def ack_topic(device: str) -> str:
 def update_topic(device: str) -> str:
     """The topic on which a device receives offers of bundles and their chunks."""
     return f"{ROOT}/{device}/update"
+
+
+def install_topic(device: str) -> str:
+    """The topic on which somebody asks a device to fetch what it was offered, whatever the hours; any payload does."""
+    return f"{ROOT}/{device}/install"
 
 
 def fetch_topic(device: str) -> str:

@@ -189,6 +189,19 @@ def test_nothing_is_fetched_in_metered_hours(tmp_path):
     assert rig.fetched != []
 
 
+def test_an_install_that_is_asked_for_ends_the_pause_of_its_transfer_alone(tmp_path):
+    rig = Rig(tmp_path, Repository(), metered=Metered(0, 1439))
+    rig.updater.install()  # of nothing: a later offer waits all the same
+    rig.offer(rig.offer_of(NEW))
+    assert rig.fetched == []
+    rig.updater.install()
+    rig.updater.act(rig.now)
+    assert rig.fetched != []
+    assert rig.updater.facts()["update"]["state"] == "loading"
+    rig.offer(rig.offer_of(NEWER))
+    assert rig.updater.facts()["update"]["state"] == "paused"
+
+
 @pytest.mark.parametrize("n", range(6))
 def test_a_disk_that_is_full_at_any_write_leaves_the_state_as_it_was(rig, monkeypatch, n):
     offer, real = rig.offer_of(NEW), (folder._write, os.pwrite)

@@ -29,7 +29,7 @@ __all__ = ["TOPICS", "USERS", "WILLS", "attack", "crossing", "take_over"]
 CROSSED, NAMES = "topics of other devices and tenants", "client ids of other devices"
 USERS = {"watcher": "eye", "store": "keeper", "updater": "bringer"}
 SAYS = (request_topic, status_topic, wire.facts_topic, wire.decision_topic, wire.audit_topic, wire.fetch_topic)
-HEARS = (reply_topic, wire.ack_topic, wire.update_topic)
+HEARS = (reply_topic, wire.ack_topic, wire.update_topic, wire.install_topic)
 TOPICS = sorted({topic for grants in ROLES.values() for _, topic in grants}, key=lambda topic: topic("x"))
 WILLS = (request_topic, reply_topic, status_topic)
 WIDE = ("#", "+/#", "hardcase/v1/#", "hardcase/v1/+/+/+", "$SYS/#")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Home Assistant finds a device by one retained message: its entities, and where their values are.
+"""Home Assistant finds a device by retained messages: one for each of its entities, with where its values are.
 
-The message is a device payload of Home Assistant's MQTT discovery (version 2024.11 or later), on
-``PREFIX/device/ID/config``. An empty message there removes the device. Values come from our own topics, and names from
-outside stand in it as data only: no template is built from them.
+The messages are those of Home Assistant's MQTT discovery, on ``PREFIX/PLATFORM/ID/KEY/config``: one message for a whole
+device would do only since 2024.11, and other programs that read discovery do not know it. An empty message removes an
+entity. Values come from our own topics, and names from outside stand in them as data only, never in a template.
 """
 
 from __future__ import annotations
@@ -15,18 +15,26 @@ from typing import TYPE_CHECKING, Any
 from ... import __version__
 from ...base.sha256 import sha256
 from ...errors import InputError
-from ...link.wire import decision_topic, facts_topic, status_topic
+from ...link.wire import decision_topic, facts_topic, install_topic, status_topic
 
 if TYPE_CHECKING:
     from ...bundle.manifest import Manifest
     from ...device.surroundings import Surroundings
     from ...settings.config import RunConfig
 
-__all__ = ["ONE_PART", "PREFIX", "check", "checked_prefix", "config_topic", "make", "payload"]
+__all__ = ["ENTITIES", "ONE_PART", "PREFIX", "check", "checked_prefix", "config_topic", "make", "payloads"]
 
 ONE_PART = {"home_assistant": "Home Assistant shows one answer"}
 
 PREFIX = "homeassistant"  # where Home Assistant looks unless its user has changed it
+ENTITIES = {  # the platform of each
+    "decision": "sensor",
+    "confidence": "sensor",
+    "cost": "sensor",
+    "cloud": "sensor",
+    "problem": "binary_sensor",
+    "bundle": "update",
+}
 MAX_OPTIONS = 200  # classes that are named; beyond, the entity is a plain text
 _PREFIX = re.compile(r"[A-Za-z0-9_-]{1,40}(?:/[A-Za-z0-9_-]{1,40}){0,3}")
 _FORBIDDEN = re.compile(r"[^A-Za-z0-9_-]")
@@ -36,9 +44,11 @@ VALUE = "{{ value_json.value }}"
 CONFIDENCE = "{{ (100 * value_json.confidence) | round(1) if value_json.confidence is not none else None }}"
 SHARE = "{{ (100 * value_json.cloud / value_json.asked) | round(2) if value_json.asked else None }}"
 PROBLEM = "{{ 'ON' if value_json.failed else 'OFF' }}"
-VERSIONS = (
-    "{{ {'installed_version': value_json.bundle[:12], "
-    "'latest_version': (value_json.latest | default(value_json.bundle, true))[:12]} | to_json }}"
+VERSIONS = (  # what was offered, for what runs and for what is on its way; without a store, the bundle
+    "{% set runs = (value_json.store | default({})).sha256 | default(value_json.bundle, true) %}"
+    "{% set comes = value_json['update'] | default({}) %}"  # a dict has a method of that name
+    "{% set latest = comes.sha256 if comes.state in ('loading', 'paused') else runs %}"
+    "{{ {'installed_version': runs[:12], 'latest_version': latest[:12]} | to_json }}"
 )
 
 
@@ -52,11 +62,13 @@ def check(config: RunConfig) -> None:
 
 
 def make(run: Surroundings) -> None:
-    """Have the message go out on each connection; nothing is left to do in the run."""
+    """Have the messages go out on each connection; nothing is left to do in the run."""
     shown, removed, link = run.config.home_assistant, run.config.home_assistant_remove, run.link
     if link is not None:
-        message = b"" if shown is None else payload(link.device_id, run.loaded.manifest, __version__)
-        link.retain(config_topic(link.device_id, shown or removed or ""), message)
+        has_store = run.store is not None
+        messages = {} if shown is None else payloads(link.device_id, run.loaded.manifest, __version__, has_store)
+        for key in ENTITIES:
+            link.retain(config_topic(link.device_id, key, shown or removed or ""), messages.get(key, b""))
 
 
 def checked_prefix(prefix: str) -> str:
@@ -72,26 +84,28 @@ def checked_prefix(prefix: str) -> str:
     return prefix
 
 
-def config_topic(device: str, prefix: str = PREFIX) -> str:
-    """Where the message goes. An id with a dot, which Home Assistant does not take there, gets a digest in its place.
+def config_topic(device: str, key: str, prefix: str = PREFIX) -> str:
+    """Where an entity's message goes. An id with a dot, which Home Assistant refuses there, gets a digest in its place.
 
-    >>> config_topic("pump-7"), config_topic("pump.7")
-    ('homeassistant/device/pump-7/config', 'homeassistant/device/pump_7_784eb1/config')
+    >>> config_topic("pump-7", "cost"), config_topic("pump.7", "bundle")
+    ('homeassistant/sensor/pump-7/cost/config', 'homeassistant/update/pump_7_784eb1/bundle/config')
     """
     name = _FORBIDDEN.sub("_", device)
-    return f"{prefix}/device/{name if name == device else f'{name}_{sha256(device.encode()).hex()[:6]}'}/config"
+    node = name if name == device else f"{name}_{sha256(device.encode()).hex()[:6]}"
+    return f"{prefix}/{ENTITIES[key]}/{node}/{key}/config"
 
 
-def payload(device: str, manifest: Manifest, version: str) -> bytes:
-    """The message.
+def payloads(device: str, manifest: Manifest, version: str, has_store: bool) -> dict[str, bytes]:
+    """The message of each entity, by its key.
 
     Parameters
     ----------
     device : the device's id
     manifest : of the bundle that runs
     version : of hardcase-edge
+    has_store : whether updates come over the air, so that one can be asked for
     """
-    root = {
+    shared = {
         "device": {
             "identifiers": [f"hardcase_{device}"],
             "name": device,
@@ -101,38 +115,41 @@ def payload(device: str, manifest: Manifest, version: str) -> bytes:
         "origin": {"name": "hardcase", "sw_version": version},
         "availability": [{"topic": status_topic(device), "value_template": "{{ value_json.state }}"}],
         "qos": 1,
-        "components": {
-            key: {"unique_id": f"hardcase_{device}_{key}", **fields} for key, fields in _components(device, manifest)
-        },
     }
-    return json.dumps(root, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
+    return {
+        key: json.dumps(
+            {"unique_id": f"hardcase_{device}_{key}", **fields, **shared}, ensure_ascii=False, separators=(",", ":")
+        ).encode(errors="replace")
+        for key, fields in _entities(device, manifest, has_store).items()
+    }
 
 
-def _components(device: str, manifest: Manifest) -> list[tuple[str, dict[str, Any]]]:
+def _entities(device: str, manifest: Manifest, has_store: bool) -> dict[str, dict[str, Any]]:
     topic = decision_topic(device)
     decided, facts = {"state_topic": topic}, {"state_topic": facts_topic(device)}
-    measured = {"platform": "sensor", "state_class": "measurement"}
+    measured = {"state_class": "measurement"}
     percent = {**measured, "unit_of_measurement": "%"}
     diagnostic = {"entity_category": "diagnostic"}
     unit = {"unit_of_measurement": manifest.unit} if manifest.unit else {}
-    problem = {"platform": "binary_sensor", "device_class": "problem", **diagnostic}
-    update = {"platform": "update", "title": manifest.name, **diagnostic}
-    return [
-        ("decision", {"name": "Decision", **_answer(manifest), **decided, "json_attributes_topic": topic}),
-        ("confidence", {"name": "Confidence", **percent, **decided, "value_template": CONFIDENCE}),
-        ("cost", {"name": "Cost", **measured, **unit, **decided, "value_template": COST}),
-        ("cloud", {"name": "Cloud share", **percent, **diagnostic, **facts, "value_template": SHARE}),
-        ("problem", {"name": "Sensors", **problem, **decided, "value_template": PROBLEM}),
-        ("bundle", {"name": "Bundle", **update, **facts, "value_template": VERSIONS}),
-    ]
+    problem = {"device_class": "problem", **diagnostic}
+    asks = {"command_topic": install_topic(device), "payload_install": "install"} if has_store else {}
+    update = {"title": manifest.name, **diagnostic, **asks}
+    return {
+        "decision": {"name": "Decision", **_answer(manifest), **decided, "json_attributes_topic": topic},
+        "confidence": {"name": "Confidence", **percent, **decided, "value_template": CONFIDENCE},
+        "cost": {"name": "Cost", **measured, **unit, **decided, "value_template": COST},
+        "cloud": {"name": "Cloud share", **percent, **diagnostic, **facts, "value_template": SHARE},
+        "problem": {"name": "Sensors", **problem, **decided, "value_template": PROBLEM},
+        "bundle": {"name": "Bundle", **update, **facts, "value_template": VERSIONS},
+    }
 
 
 def _answer(manifest: Manifest) -> dict[str, Any]:
     """The entity of the answers: a number with its unit, or one of the classes."""
     if manifest.value is not None:
         unit = {"unit_of_measurement": manifest.value.unit} if manifest.value.unit else {}
-        return {"platform": "sensor", "state_class": "measurement", "value_template": VALUE, **unit}
-    entity = {"platform": "sensor", "value_template": DECIDED}
+        return {"state_class": "measurement", "value_template": VALUE, **unit}
+    entity = {"value_template": DECIDED}
     names = [str(name) for name in manifest.classes]
     if not 0 < len(set(names)) == len(names) <= MAX_OPTIONS:
         return entity

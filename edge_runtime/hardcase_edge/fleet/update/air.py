@@ -16,7 +16,7 @@ from ...base.clock import Clock
 from ...device.output import note
 from ...device.surroundings import Part
 from ...errors import HardcaseError, InputError, one_line, type_and_line
-from ...link.wire import fetch_topic, update_topic
+from ...link.wire import fetch_topic, install_topic, update_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Air", "check", "make", "updates_of"]
 
 MOST_WAITING = 80  # messages; two windows of chunks and some offers
+CONNECTED, INSTALL = "connected", "install"  # events that stand in the queue between messages
 STOP_S = 2.0  # how long the end of a run waits for a write; what is checked then is checked again at the next start
 NICE = 10  # of the thread, where the system lets threads have their own
 
@@ -96,7 +97,7 @@ class Air(Part):
         self._updater: Updater | None = None
         self._thread: threading.Thread | None = None
         self._changed = threading.Condition()
-        self._queue: deque[bytes | None] = deque()  # None: a new connection
+        self._queue: deque[bytes | str] = deque()  # messages, and the events above
         self._dropped = 0
         self._is_open = False
         self._is_closed = False
@@ -106,11 +107,12 @@ class Air(Part):
         self._link, link.on_up = link, self.came_up
         self._topic = fetch_topic(link.device_id)
         link.listen(update_topic(link.device_id), self._put)
+        link.listen(install_topic(link.device_id), lambda payload: self._put(INSTALL))
 
     def came_up(self) -> None:
         """The link has a new connection."""
         if self._thread is not None or self._queue:
-            self._put(None)
+            self._put(CONNECTED)
 
     def begins(self) -> None:
         """The run makes decisions from now on, and ``on_ready`` may be called."""
@@ -136,7 +138,7 @@ class Air(Part):
 
     # ------------------------------------------------------------ on the link's thread
 
-    def _put(self, payload: bytes | None) -> None:
+    def _put(self, payload: bytes | str) -> None:
         with self._changed:
             if len(self._queue) >= MOST_WAITING:
                 self._dropped += 1
@@ -184,15 +186,17 @@ class Air(Part):
         messages = self._next(updater.due(time.monotonic()))
         try:
             for payload in messages:
-                if payload is None:
-                    updater.connected()
-                else:
+                if isinstance(payload, bytes):
                     updater.handle(time.monotonic(), payload)
+                elif payload == INSTALL:
+                    updater.install()
+                else:
+                    updater.connected()
             updater.act(time.monotonic())
         except (HardcaseError, OSError) as error:  # of the store, such as a state that is damaged
             self._note(f"the update waits: {one_line(error)}")
 
-    def _next(self, wait_s: float | None) -> list[bytes | None]:
+    def _next(self, wait_s: float | None) -> list[bytes | str]:
         """The next message, if one comes within this time: a list of at most one."""
         with self._changed:
             if not self._queue and not self._is_closed:

@@ -4,7 +4,7 @@
     offer  --> allowed, newer, not refused before --> a transfer, in place of an older one
     chunk  --> checked and written, or counted and dropped
     whole  --> the checks of ``store put``, and then the store --> ready, or refused for good, also by killed checks
-    timer  --> chunks are asked for, unless the hours are metered
+    timer  --> chunks are asked for, unless the hours are metered and nobody has asked for an install
 
 It has no clock, no thread and no network: its owner calls ``handle`` with each message, ``connected`` on each new
 connection, and ``act`` after either and when ``due`` seconds have passed. Nothing that goes wrong here touches what
@@ -82,6 +82,7 @@ class Updater:
         self._wall, self._floor = wall, floor
         self._key, self._metered, self._note = key, metered, note
         self._transfer: Transfer | None = None
+        self._is_asked = False  # somebody wants the transfer now, whatever the hours
         self._authority = Authority()
         self._offer_at = self._retry_at = float("-inf")  # before which no offer is looked at, and nothing is tried
         self._retry_s = RETRY_S
@@ -106,6 +107,12 @@ class Updater:
         """A new connection is up."""
         if self._transfer is not None:
             self._transfer.connected()
+
+    def install(self) -> None:
+        """Somebody asks for what is on its way: metered hours do not hold it up any more."""
+        if self.is_paused and self._transfer is not None:
+            self._is_asked = True
+            self._note(f"bundle {self._transfer.offer.sha256.hex()[:16]} is fetched in metered hours, as was asked for")
 
     def act(self, now: float) -> None:
         """Ask for chunks, or finish a bundle that is whole."""
@@ -132,10 +139,10 @@ class Updater:
 
     @property
     def is_paused(self) -> bool:
-        """Whether the hours are metered."""
+        """Whether the hours are metered, and nobody has asked for the transfer all the same."""
         trust = self._authority.trust
         floor = max(self._floor(), trust.floor if trust else 0)
-        return self._metered is not None and self._metered.is_on(self._wall(), floor)
+        return self._metered is not None and not self._is_asked and self._metered.is_on(self._wall(), floor)
 
     def _now(self) -> float:
         return max(self._wall(), self._floor())
@@ -196,6 +203,7 @@ class Updater:
             if self._incoming.offer is None:
                 self._transfer = None
         self._transfer, self._authority, self._retry_at = Transfer(offer, have), authority, float("-inf")
+        self._is_asked = False
         self._note(f"fetching bundle {offer.sha256.hex()[:16]}, {offer.size} bytes, {len(have)}/{offer.n_chunks} here")
 
     def _trust(self, authority: Authority) -> None:

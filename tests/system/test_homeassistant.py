@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Home Assistant itself sees devices, decisions and updates, asks a device to install one, and loads the blueprint."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.helpers.cloud.brokers import Broker, until
+from tests.helpers.cloud.homeassistant import HomeAssistant
+from tests.helpers.edge.device import EASY, HARD
+from tests.helpers.places import ROOT
+from tests.helpers.train.problems import run
+from tests.system.test_air import Rig, big_bundle
+
+DEVICES = ("pump-1", "pump-2", "pump.3")
+NEW = big_bundle("second")  # what one of the devices is offered
+MOST_S = 300.0  # from an empty configuration until all is seen
+READ = """\
+import pathlib
+
+
+def read(sensor):
+    return float(pathlib.Path("reading").read_text()) if sensor == "x" else [0.0] * 5
+"""
+MORE = """
+mqtt:
+input_boolean:
+  people:
+input_number:
+  level:
+    min: 0
+    max: 100
+command_line:
+  - sensor:
+      name: Dear
+      command: "date +%s%N"
+      scan_interval: 86400
+automation:
+  - alias: ask
+    use_blueprint:
+      path: hardcase/ask_when_unsure.yaml
+      input:
+        confidence: sensor.pump_1_confidence
+        threshold: 80
+        sensors: [sensor.dear]
+        pause: 0
+        before:
+          - service: input_boolean.turn_on
+            target: {entity_id: input_boolean.people}
+        after:
+          - service: input_number.set_value
+            target: {entity_id: input_number.level}
+            data: {value: "{{ confidence }}"}
+"""
+
+
+@dataclass
+class Home:
+    """Home Assistant, the devices by their ids, and the seconds until it has seen them."""
+
+    assistant: HomeAssistant
+    devices: dict[str, Rig]
+    seen_s: float = 0.0
+
+
+def metered() -> str:
+    """Hours that hold for as long as any test runs."""
+    hour = time.localtime().tm_hour
+    return f"{(hour - 2) % 24:02d}:00-{(hour + 3) % 24:02d}:00"
+
+
+@pytest.fixture(scope="module")
+def home(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
+    """An empty Home Assistant that is told of the broker, and three devices with stores."""
+    begin, folder = time.monotonic(), tmp_path_factory.mktemp("home")
+    blueprints = folder / "blueprints" / "automation" / "hardcase"
+    blueprints.mkdir(parents=True)
+    shutil.copy(ROOT / "examples" / "homeassistant" / "blueprints" / "ask_when_unsure.yaml", blueprints)
+    with ExitStack() as stack:
+        rigs = {}
+        for name in DEVICES:
+            where = tmp_path_factory.mktemp("device")
+            rigs[name] = Rig(where, broker, name)
+            (where / "reading").write_text(str(EASY))
+            more = ("--home-assistant", "--publish", "all", "--interval", 0.5, "--metered", metered())
+            stack.enter_context(rigs[name].running(*more, plug_in=READ))
+        assistant = stack.enter_context(HomeAssistant(folder, MORE))
+        assistant.add_broker(broker)
+        home = Home(assistant, rigs)
+        until(lambda: all(assistant.state(f"sensor.{slug(d)}_decision") in ("low", "high") for d in DEVICES), MOST_S)
+        home.seen_s = time.monotonic() - begin
+        offer = rigs["pump-2"].offer(NEW)
+        try:
+            yield home
+        finally:
+            offer.kill()
+            offer.communicate()
+
+
+def slug(device: str) -> str:
+    return device.replace("-", "_").replace(".", "_")
+
+
+def test_three_devices_are_seen_with_a_decision_and_an_update_entity_each(home: Home) -> None:
+    devices = [d for d in home.assistant.ask("config/device_registry/list") if d["name"] in DEVICES]
+    assert sorted((d["name"], d["model"]) for d in devices) == [(name, "toy") for name in sorted(DEVICES)]
+    entities = [e for e in home.assistant.ask("config/entity_registry/list") if e["platform"] == "mqtt"]
+    ids = {d["id"] for d in devices}
+    for kind in ("_decision", "_bundle"):
+        assert {e["device_id"] for e in entities if e["entity_id"].endswith(kind)} == ids
+    assert len(entities) == 6 * len(DEVICES)
+    decision: dict[str, Any] = home.assistant.get("states/sensor.pump_1_decision")
+    assert decision["attributes"]["route"] == "local"
+    assert decision["attributes"]["device_class"] == "enum"
+    assert home.assistant.state("update.pump_1_bundle") == "off"
+    assert home.assistant.state("binary_sensor.pump_1_sensors") == "off"
+    assert home.seen_s < MOST_S
+    print(f"\nseen after {home.seen_s:.1f} s; Home Assistant had {home.assistant.cpu_s():.1f} s of a core")
+
+
+def test_the_blueprint_reads_the_expensive_sensor_when_the_device_is_unsure(home: Home) -> None:
+    assistant = home.assistant
+    (blueprint,) = assistant.ask("blueprint/list", domain="automation").values()
+    assert blueprint["metadata"]["name"] == "Ask the expensive sensor only when unsure"
+    assert assistant.state("automation.ask") == "on"
+    before = assistant.state("sensor.dear")
+    time.sleep(1)
+    assert assistant.state("sensor.dear") == before, "it was asked while the device was sure"
+    assert assistant.state("input_boolean.people") == "off"
+    (home.devices["pump-1"].tmp_path / "reading").write_text(str(HARD))
+    until(lambda: assistant.state("sensor.dear") != before)
+    until(lambda: assistant.state("input_boolean.people") == "on")
+    until(lambda: float(assistant.state("input_number.level") or 0) > 0)
+    assert float(assistant.state("input_number.level") or 0) < 80
+
+
+def test_init_reads_the_history_while_home_assistant_writes_it(
+    home: Home, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for k in range(12):
+        home.assistant.do("input_number.set_value", entity_id="input_number.level", value=(37 * k) % 11)
+        home.assistant.do(f"input_boolean.turn_{('on', 'off')[k % 2]}", entity_id="input_boolean.people")
+        time.sleep(0.1)
+    time.sleep(2)  # the recorder writes once in a second
+    status, said, err = run(
+        capsys, "init", "--from-homeassistant", home.assistant.database, "--every", "change",
+        "--entity", "input_number.*", "--out", tmp_path / "h.toml",
+    )  # fmt: skip
+    assert status == 0, err
+    assert (said["target"], said["sensors"]) == ("input_boolean.people", {"input_number.level": ["input_number.level"]})
+    assert len((tmp_path / "h.csv").read_text().splitlines()) > 12
+
+
+def test_an_update_waits_in_metered_hours_and_the_install_button_fetches_it(home: Home) -> None:
+    device, update = home.devices["pump-2"], "update.pump_2_bundle"
+    until(lambda: home.assistant.state(update) == "on", 120)  # a device says its facts once in a minute
+    assert not device.is_good(NEW)
+    home.assistant.do("update.install", entity_id=update)
+    until(lambda: device.is_good(NEW))
+    until(lambda: home.assistant.state(update) == "off", 120)
+    assert "is fetched in metered hours, as was asked for" in device.errors()
+
+
+def test_a_device_that_is_removed_is_gone_from_home_assistant(home: Home, broker: Broker) -> None:
+    device = home.devices["pump.3"]
+    with device.running("--home-assistant-remove", "--count", 1):
+        until(lambda: home.assistant.state("sensor.pump_3_decision") is None)
+    names = [d["name"] for d in home.assistant.ask("config/device_registry/list")]
+    assert "pump.3" not in names
+    assert "pump-1" in names
+
+
+def test_home_assistant_finds_no_fault_in_what_devices_say(home: Home) -> None:
+    told = [line for line in home.assistant.log.splitlines() if "mqtt" in line.lower()]
+    assert [line for line in told if "ERROR" in line or "WARNING" in line] == []
