@@ -20,6 +20,7 @@ class Handler(BaseHTTPRequestHandler):
     """Answers what its server was told to: JSON, or status and bytes, or these and more headers."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # head and body go out at once
 
     def _say(self, body: Any) -> None:
         answer = self.server.answer(self.path, self.headers, body)  # type: ignore[attr-defined]
