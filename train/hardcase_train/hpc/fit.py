@@ -179,16 +179,7 @@ def answers_to(model: Any, X: np.ndarray, n_classes: int) -> np.ndarray:
     """
     if n_classes:
         return probabilities(model, X, n_classes)
-    try:
-        with np.errstate(all="ignore"):
-            values = np.asarray(model.predict(X), dtype=np.float64).reshape(len(X), 1)
-    except Exception as error:  # estimators raise exceptions of any kind
-        raise InputError(f"[hpc] the estimator cannot predict: {one_line(error)}") from error
-    if not np.isfinite(values).all():
-        raise InputError(
-            "[hpc] the estimator predicts values that are not numbers; scale the data or choose another estimator"
-        )
-    return values
+    return _finite(lambda: np.asarray(model.predict(X), dtype=np.float64).reshape(len(X), 1), "predicts values")
 
 
 def probabilities(model: Any, X: np.ndarray, n_classes: int) -> np.ndarray:
@@ -200,17 +191,25 @@ def probabilities(model: Any, X: np.ndarray, n_classes: int) -> np.ndarray:
         scikit-learn refuses the rows (a k-neighbours model fitted to fewer than k rows, for example), or a probability
         is not finite.
     """
-    proba = np.zeros((len(X), n_classes))
+
+    def asked() -> np.ndarray:
+        proba = np.zeros((len(X), n_classes))
+        proba[:, model.classes_] = model.predict_proba(X)
+        return proba
+
+    return _finite(asked, "gives probabilities")
+
+
+def _finite(ask: Callable[[], np.ndarray], what: str) -> np.ndarray:
+    """What the estimator answers, which may raise anything, as finite numbers."""
     try:
         with np.errstate(all="ignore"):
-            proba[:, model.classes_] = model.predict_proba(X)
+            found = ask()
     except Exception as error:  # estimators raise exceptions of any kind
         raise InputError(f"[hpc] the estimator cannot predict: {one_line(error)}") from error
-    if not np.isfinite(proba).all():
-        raise InputError(
-            "[hpc] the estimator gives probabilities that are not numbers; scale the data or choose another estimator"
-        )
-    return proba
+    if not np.isfinite(found).all():
+        raise InputError(f"[hpc] the estimator {what} that are not numbers; scale the data or choose another estimator")
+    return found
 
 
 def _weights(model: Any, weight: np.ndarray | None) -> dict[str, np.ndarray]:
