@@ -15,7 +15,8 @@ typedef struct {
 /* As in hardcase_edge/program/limits.py: what the verifier proves, this check must not refuse. */
 enum {
     MOST_SENSORS = 8192, MOST_NODES = 16384, MOST_TARGETS = 16384, MOST_SCORERS = 65535, MOST_CLASSES = 32767,
-    MOST_RANKS = 65534, MOST_CELLS = 65536, MOST_COEFFICIENTS = 8, MOST_SHIFT = 62, MOST_DEPTH = 15,
+    MOST_RANKS = 65534, MOST_CELLS = 65536, MOST_COEFFICIENTS = 8, MOST_SHIFT = 62, MOST_DEPTH = 15, MOST_DIMENSION = 65535,
+    MOST_LENT = 4194304, MOST_MULTIPLICATIONS = 32000000, /* of a network */
     MOST_WORK = 1 << 28 /* a verified program takes less: a number of its 4000000 becomes at most 10 bytes, often shared */
 };
 #define SAFE ((int64_t)1 << 62)

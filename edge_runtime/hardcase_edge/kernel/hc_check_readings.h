@@ -25,7 +25,7 @@ static int check_column(checked *c, bytes_in column, uint32_t reading_bytes)
     unsigned is_wide = column[COLUMN_FLAGS] & COLUMN_IS_WIDE, type = column[COLUMN_FLAGS] >> COLUMN_TYPE;
     uint32_t most = is_wide ? MOST_RANKS : SMALL_MISSING - 2, size = type == F64 ? 8 : 4;
     if (type > F64 || (type == F64 && !HAS(HC_F64))) return 0;
-    if (at_reading % size || at_reading + size > reading_bytes || (is_wide && !HAS(HC_WIDE | HC_POLYNOMIALS))) return 0;
+    if (at_reading % size || at_reading + size > reading_bytes || (is_wide && !HAS(HC_WIDE | HC_POLYNOMIALS | HC_NETWORKS))) return 0;
     if (get_u16(column + COLUMN_CELL) >= word(c->image, is_wide ? H_WIDE : H_SMALL)) return 0;
     switch (column[COLUMN_RULE]) {
     case AFFINE: return HAS(HC_AFFINE) && check_affine(c, a, is_wide != 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The check of scorers: trees and their layouts, polynomials, stacks, code. */
+/* The check of scorers: trees and their layouts, polynomials, stacks, networks, code. */
 #ifndef HARDCASE_CHECK_SCORERS_H
 #define HARDCASE_CHECK_SCORERS_H
 
@@ -116,6 +116,69 @@ static int check_stack(checked *c, bytes_in scorer, uint32_t number)
     return 1;
 }
 
+static int is_side(uint32_t n) { return n >= 1 && n <= MOST_DIMENSION; }
+static int is_byte(int32_t v) { return v >= -128 && v <= 127; }
+
+/* Does every window along one side begin in the input? */
+static int check_windows(uint32_t size, uint32_t n, uint32_t window, uint32_t stride, uint32_t padding)
+{
+    return is_side(n) && is_side(window) && is_side(stride) && padding < window &&
+           (uint64_t)(n - 1) * stride < (uint64_t)size + padding;
+}
+
+/* A layer whose input has these rows, columns and channels; *multiplications: those of the layers before, then of it, too. */
+static int check_layer(checked *c, bytes_in network, bytes_in layer, const uint32_t *in, int is_last, uint64_t *multiplications)
+{
+    uint32_t kind = word(layer, LAYER_KIND), n = word(layer, LAYER_CHANNELS);
+    uint32_t height = word(layer, LAYER_HEIGHT), width = word(layer, LAYER_WIDTH);
+    uint32_t window_height = word(layer, LAYER_WINDOW_HEIGHT), window_width = word(layer, LAYER_WINDOW_WIDTH);
+    uint64_t places = (uint64_t)height * width, size = (uint64_t)window_height * window_width;
+    if (kind > LARGEST || !is_side(n) || !is_byte(get_i32(layer + 4 * LAYER_ZERO_POINT))) return 0;
+    if (!check_windows(in[0], height, window_height, word(layer, LAYER_DOWN), word(layer, LAYER_ABOVE))) return 0;
+    if (!check_windows(in[1], width, window_width, word(layer, LAYER_RIGHT), word(layer, LAYER_LEFT))) return 0;
+    if (kind == CONV) size *= in[2];
+    else if (n != in[2]) return 0;
+    if (places * n > MOST_MULTIPLICATIONS || size > MOST_MULTIPLICATIONS) return 0;
+    *multiplications += places * n * size;
+    if (*multiplications > MOST_MULTIPLICATIONS) return 0;
+    if ((uint64_t)in[0] * in[1] * in[2] + (is_last ? 0 : places * n) > word(network, NETWORK_BYTES)) return 0;
+    if (kind == CONV && 2 * size * (places < NETWORK_WINDOWS ? places : NETWORK_WINDOWS) > word(network, NETWORK_WINDOW_BYTES))
+        return 0;
+    if (kind > DEPTHWISE) return 1;
+    if (!holds(c, word(layer, LAYER_WEIGHTS), n * size, 1) || !holds(c, word(layer, LAYER_BIAS), n, 4) ||
+        !holds(c, word(layer, LAYER_MULTIPLIERS), n, 4) || !holds(c, word(layer, LAYER_SHIFTS), n, 1))
+        return 0;
+    for (uint32_t o = 0; o < n; o++) {
+        unsigned shift = c->image[word(layer, LAYER_SHIFTS) + (size_t)o];
+        if (shift < 1 || shift > MOST_SHIFT) return 0;
+    }
+    return 1;
+}
+
+static int check_network(checked *c, bytes_in scorer)
+{
+    bytes_in layer = scorer + 4 * NETWORK_WORDS;
+    uint32_t n_columns, n_layers, in[3];
+    uint64_t end, multiplications = 0;
+    if (!holds_words(c, scorer, 0, NETWORK_WORDS)) return 0;
+    n_columns = word(scorer, NETWORK_COLUMNS), n_layers = word(scorer, NETWORK_LAYERS);
+    in[0] = word(scorer, NETWORK_HEIGHT), in[1] = word(scorer, NETWORK_WIDTH), in[2] = word(scorer, NETWORK_CHANNELS);
+    end = (uint64_t)word(scorer, NETWORK_LENT) + word(scorer, NETWORK_WINDOW_BYTES) + word(scorer, NETWORK_BYTES);
+    if (word(scorer, NETWORK_LENT) % 8 || word(scorer, NETWORK_LENT) < sizeof(hc_session) || end > word(c->image, S_SCORES))
+        return 0;
+    if (!is_side(in[0]) || !is_side(in[1]) || !is_side(in[2]) || (uint64_t)in[0] * in[1] * in[2] != n_columns ||
+        !is_byte(get_i32(scorer + 4 * NETWORK_ZERO_POINT)) || word(scorer, NETWORK_BYTES) > MOST_LENT || n_layers < 1 ||
+        !all_below(c, word(scorer, NETWORK_CELLS), n_columns, word(c->image, H_WIDE)) ||
+        !holds(c, word(scorer, NETWORK_SUBSTITUTES), n_columns, 2) ||
+        !holds_words(c, scorer, NETWORK_WORDS, (uint64_t)LAYER_WORDS * n_layers))
+        return 0;
+    for (; n_layers > 0; n_layers--, layer += 4 * LAYER_WORDS) {
+        if (!check_layer(c, scorer, layer, in, n_layers == 1, &multiplications)) return 0;
+        in[0] = word(layer, LAYER_HEIGHT), in[1] = word(layer, LAYER_WIDTH), in[2] = word(layer, LAYER_CHANNELS);
+    }
+    return (uint64_t)in[0] * in[1] * in[2] == word(scorer, SCORER_OUTPUTS);
+}
+
 /* The code itself is not looked at: it is of the same export as the image. */
 static int check_inlined(checked *c, bytes_in scorer)
 {
@@ -145,6 +208,7 @@ static int check_scorers(checked *c)
         case TREES: is_ok = check_trees(c, scorer); break;
         case STACK: is_ok = HAS(HC_STACKS) && check_stack(c, scorer, k); break;
         case LEAF: is_ok = HAS(HC_STACKS) && check_leaf(c, scorer, k); break;
+        case NETWORK: is_ok = HAS(HC_NETWORKS) && check_network(c, scorer); break;
         case INLINED: is_ok = HAS(HC_INLINE) && check_inlined(c, scorer); break;
         default: is_ok = 0;
         }

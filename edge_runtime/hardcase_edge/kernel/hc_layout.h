@@ -7,7 +7,7 @@
 #define MAGIC 0x31494348u /* HCI1 */
 #define MAGIC_MORE 0x32494348u /* HCI2 */
 #define NOT_SENT 0xffffu /* the place of a feature that requests do not carry */
-enum { STRUCT_BYTES = 64, COLUMN_IS_WIDE = 1, COLUMN_TYPE = 1 };
+enum { STRUCT_BYTES = 64, COLUMN_IS_WIDE = 1, NETWORK_WINDOWS = 4, COLUMN_TYPE = 1 };
 
 /* The declared type of a reading. */
 enum type { I32, F32, F64 };
@@ -16,7 +16,9 @@ enum plain { ALL_I32 = 1, ALL_F32, ALL_DIRECT };
 /* How a reading becomes the value of a cell. */
 enum rule { AFFINE, RANK, DIRECT, COPY };
 /* The kind of a scorer. */
-enum scorer { POLYNOMIAL, TREES, STACK, INLINED, LEAF };
+enum scorer { POLYNOMIAL, TREES, STACK, INLINED, LEAF, NETWORK };
+/* The kind of a layer, as in the program. */
+enum layer_kind { CONV, DEPTHWISE, AVERAGE, LARGEST };
 /* How the trees of a group lie. */
 enum layout { SMALL_HEAP, WIDE_HEAP, SMALL_POINTERS, WIDE_POINTERS };
 /* The kind of a node. */
@@ -72,6 +74,17 @@ enum member { MEMBER_SCORER, MEMBER_GROUP, MEMBER_TREE, MEMBER_WORDS };
 enum inlined { INLINED_COUNT = SCORER_WORDS, INLINED_SENSORS, INLINED_WORDS };
 /* Words of a tree that several stacks name. */
 enum leaf { LEAF_TREES = SCORER_WORDS, LEAF_GROUP, LEAF_TREE, LEAF_WORDS };
+/* Words of a network; its layers follow. */
+enum network {
+    NETWORK_COLUMNS = SCORER_WORDS, NETWORK_CELLS, NETWORK_SUBSTITUTES, NETWORK_LENT, NETWORK_WINDOW_BYTES,
+    NETWORK_BYTES, NETWORK_HEIGHT, NETWORK_WIDTH, NETWORK_CHANNELS, NETWORK_ZERO_POINT, NETWORK_LAYERS, NETWORK_WORDS
+};
+/* Words of a layer. */
+enum layer {
+    LAYER_KIND, LAYER_WINDOW_HEIGHT, LAYER_WINDOW_WIDTH, LAYER_DOWN, LAYER_RIGHT, LAYER_ABOVE, LAYER_LEFT, LAYER_HEIGHT,
+    LAYER_WIDTH, LAYER_CHANNELS, LAYER_ZERO_POINT, LAYER_LOW, LAYER_HIGH, LAYER_WEIGHTS, LAYER_BIAS, LAYER_MULTIPLIERS,
+    LAYER_SHIFTS, LAYER_WORDS
+};
 /* Words with which each node begins. */
 enum node_head { NODE_KIND, NODE_WORDS };
 /* Words of an acquire or a forward; its sensors follow. */

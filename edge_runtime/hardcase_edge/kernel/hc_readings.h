@@ -114,7 +114,7 @@ static inline uint32_t direct(int32_t v, int32_t lowest, uint32_t most)
 static inline int32_t code_of(bytes_in image, bytes_in column, unsigned type, reading_key key)
 {
     uint32_t a = get_u32(column + COLUMN_A), b = get_u16(column + COLUMN_B);
-    int is_wide = HAS(HC_WIDE | HC_POLYNOMIALS) && (column[COLUMN_FLAGS] & COLUMN_IS_WIDE);
+    int is_wide = HAS(HC_WIDE | HC_POLYNOMIALS | HC_NETWORKS) && (column[COLUMN_FLAGS] & COLUMN_IS_WIDE);
     int32_t floor = is_wide ? -CODE_MAX : 1;
     if (column[COLUMN_RULE] == DIRECT) return floor + (int32_t)direct((int32_t)key, (int32_t)a, b);
     if (!HAS(HC_AFFINE) || column[COLUMN_RULE] == RANK)
@@ -232,7 +232,7 @@ static int take(hc_session *s, uint32_t sensor, bytes_in readings)
         reading_key key = key_of(type, value);
         if (key == NOTHING) continue; /* the cell says so already */
         if (column[COLUMN_RULE] != COPY) code = code_of(image, column, type, key);
-        if (HAS(HC_WIDE | HC_POLYNOMIALS) && (flags & COLUMN_IS_WIDE)) put_i16(wide + 2 * (size_t)cell, (int16_t)code);
+        if (HAS(HC_WIDE | HC_POLYNOMIALS | HC_NETWORKS) && (flags & COLUMN_IS_WIDE)) put_i16(wide + 2 * (size_t)cell, (int16_t)code);
         else small[cell] = (unsigned char)code;
     }
     return 1;

@@ -4,6 +4,7 @@
 #ifndef HARDCASE_SCORERS_H
 #define HARDCASE_SCORERS_H
 
+#include "hc_networks.h"
 #include "hc_trees.h"
 
 static void polynomial_scores(hc_session *s, bytes_in image, bytes_in scorer, unsigned char *scores)
@@ -102,6 +103,7 @@ static const unsigned char *scores_of(hc_session *s, uint32_t scorer)
         if (kind == TREES) tree_scores(s, image, record, scores);
         if (HAS(HC_POLYNOMIALS) && kind == POLYNOMIAL) polynomial_scores(s, image, record, scores);
         if (HAS(HC_STACKS) && kind == STACK) stack_scores(s, image, record, scores);
+        if (HAS(HC_NETWORKS) && kind == NETWORK) network_scores(s, record, scores);
 #if HC_PARTS & HC_INLINE
         if (kind == INLINED) inline_scores(s, scorer, record, scores);
 #endif

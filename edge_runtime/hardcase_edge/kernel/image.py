@@ -22,10 +22,10 @@ in a file. Features, columns and cells are renumbered so that what a feed or a s
 sensors, nodes, scorers and outputs keep the program's numbers, because sessions report them. A tree that several stacks
 read is a scorer of its own behind these: it keeps its value until a sensor that it reads is fed.
 
-The image also fixes the memory of a session (``Memory``): the keys of readings that inlined ensembles compare, then
-scores, the request, wide cells, the trace, winners of a tournament, flags and small cells. The widest types come first,
-which leaves little padding, and cells with missing to the left precede those with missing to the right, so that the
-kernel resets each kind by filling one range.
+The image also fixes the memory of a session (``Memory``): the keys of readings that inlined ensembles compare, what
+networks are lent, scores, the request, wide cells, the trace, winners of a tournament, flags and small cells. The
+widest types come first, which leaves little padding, and cells with missing to the left precede those with missing to
+the right, so that the kernel resets each kind by filling one range.
 """
 
 from __future__ import annotations
@@ -37,10 +37,12 @@ from typing import assert_never
 from ..errors import ImageError
 from ..program.cost import Meter
 from ..program.definition import (
+    LAYERS,
     Acquire,
     Answer,
     Branch,
     Forward,
+    Network,
     Node,
     Opaque,
     Polynomial,
@@ -57,6 +59,7 @@ from ..program.kinds import ANSWERS
 from ..program.limits import MAX_SCORERS
 from ..program.readings import DTYPES
 from ..program.reads import indices_of, read_by_trees, readers_of, shared_trees
+from ..verifier.networks import scratch_bytes
 from ..verifier.tree_shapes import Outline, outline_of
 from . import layout
 from .cells import Cells, Splits
@@ -108,7 +111,7 @@ class Image:
         for k, scorer in enumerate(program.scorers):
             if isinstance(scorer, Opaque):
                 raise ImageError(f"scorer {k} is a TFLite model, which runs in Python only")
-            if isinstance(scorer, Polynomial):
+            if isinstance(scorer, Polynomial | Network):
                 self.cells.want_polynomial(scorer.columns)
             elif isinstance(scorer, Trees):
                 keyed = {c for c in scorer.columns if self.keys.has(c)} if k in self.inlined else set()
@@ -119,6 +122,10 @@ class Image:
         trees = [(k, m) for k, members in shared_trees(program).items() for m in members]
         trees = trees[: MAX_SCORERS - len(program.scorers)]  # others are walked for each stack
         self.leaves = {tree: len(program.scorers) + i for i, tree in enumerate(trees)}
+        lent = [sum(scratch_bytes(s)) for s in program.scorers if isinstance(s, Network)]
+        self.memory = Memory()
+        self.memory.take(self.keys.n_bytes, 8)
+        self.at_lent = self.memory.take(max(lent), 8) if lent else 0  # networks take turns
         self.cells.number()
         self._splits = [Splits(self.cells, is_small) for is_small in (False, True)]
 
@@ -139,8 +146,7 @@ class Image:
         entrants = max((2 * len(n.targets) - 1 for n in p.nodes if isinstance(n, Branch) and n.bracket), default=0)
         request = sum(DTYPES[p.features[f].dtype].size for f in p.uplink.features)
         small_left, small, wide_left, wide = self.cells.counts
-        memory = Memory()
-        memory.take(self.keys.n_bytes, 8)
+        memory = self.memory
         parts = layout.PARTS.pack(
             scores=memory.take(8 * n_scores, 8), request=memory.take(request, 8), wide=memory.take(2 * wide, 2),
             trace=memory.take(2 * steps, 2), winners=memory.take(2 * entrants, 2),
@@ -228,6 +234,8 @@ class Image:
             weights = out.i16([w for row in s.weights for w in row])
             words = layout.STACK.words(members=len(s.members), weights=weights, bias=out.i64(s.bias))
             return out.i32(_head(layout.SCORER.STACK, len(s.bias), first) + words + members)
+        if isinstance(s, Network):
+            return self._network(s, first)
         assert isinstance(s, Polynomial)
         cells, substitutes = [self.cells.wide(c) for c in s.columns], [x or 0 for x in s.substitutes]
         positions = [k for term in s.terms for k in term]
@@ -239,6 +247,27 @@ class Image:
             weight_bytes=s.weight_bits // 8, bias=out.i64(s.bias), constant=s.constant,
         )  # fmt: skip
         return out.i32(_head(layout.SCORER.POLYNOMIAL, len(s.bias), first) + words)
+
+    def _network(self, s: Network, first: int) -> int:
+        out, (windows, activations) = self.out, scratch_bytes(s)
+        height, width, channels = s.shape
+        words = layout.NETWORK.words(
+            columns=len(s.columns), cells=out.i16([self.cells.wide(c) for c in s.columns]),
+            substitutes=out.i16([x or 0 for x in s.substitutes]), lent=self.at_lent, window_bytes=windows,
+            bytes=activations, height=height, width=width, channels=channels, zero_point=s.zero_point,
+            layers=len(s.layers),
+        )  # fmt: skip
+        for layer in s.layers:
+            height, width, channels = layer.shape
+            words += layout.LAYER.words(
+                kind=LAYERS.index(layer.kind), window_height=layer.window[0], window_width=layer.window[1],
+                down=layer.stride[0], right=layer.stride[1], above=layer.padding[0], left=layer.padding[1],
+                height=height, width=width, channels=channels, zero_point=layer.zero_point, low=layer.low,
+                high=layer.high, weights=out.i8(layer.weights), bias=out.i32(layer.bias),
+                multipliers=out.i32(layer.multipliers), shifts=out.i8(layer.shifts),
+            )  # fmt: skip
+        n_outputs = height * width * channels
+        return out.i32(_head(layout.SCORER.NETWORK, n_outputs, first) + words)
 
     def _member(self, ensemble: int, tree: int) -> tuple[int, int, int]:
         """What a stack says of a member: the leaf that it shares, or its scorer, group and tree."""

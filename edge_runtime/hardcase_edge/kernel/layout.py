@@ -12,10 +12,10 @@ import struct
 from typing import Any
 
 __all__ = [
-    "ACQUIRE", "AFFINE", "ANSWER", "BRANCH", "BRANCH_RULE", "CANDIDATE", "COLUMN", "CONSTANTS", "FEATURE",
-    "FORWARD", "GROUP", "HEADER", "INLINED", "KINDS", "LAYOUT", "LEAF", "MAGIC", "MAGIC_MORE", "MEMBER", "MORE",
-    "NODE", "NODE_HEAD", "NOT_SENT", "PARTS", "PLAIN", "POLYNOMIAL", "RECORDS", "RULE", "SCORER", "SCORER_HEAD",
-    "SELECT", "SENSOR", "STACK", "STRUCT_BYTES", "TREE", "TREES", "TYPE", "Kinds", "Record",
+    "ACQUIRE", "AFFINE", "ANSWER", "BRANCH", "BRANCH_RULE", "CANDIDATE", "COLUMN", "CONSTANTS", "FEATURE", "FORWARD",
+    "GROUP", "HEADER", "INLINED", "KINDS", "LAYER", "LAYERS", "LAYOUT", "LEAF", "MAGIC", "MAGIC_MORE", "MEMBER",
+    "MORE", "NETWORK", "NODE", "NODE_HEAD", "NOT_SENT", "PARTS", "PLAIN", "POLYNOMIAL", "RECORDS", "RULE", "SCORER",
+    "SCORER_HEAD", "SELECT", "SENSOR", "STACK", "STRUCT_BYTES", "TREE", "TREES", "TYPE", "Kinds", "Record",
 ]  # fmt: skip
 
 MAGIC, MAGIC_MORE = 0x31494348, 0x32494348
@@ -107,6 +107,12 @@ SCORER = Kinds(
     ("STACK", "a linear scorer over single trees"),
     ("INLINED", "an ensemble whose scores come from a function beside the kernel (`hardcase export --c --inline`)"),
     ("LEAF", "a tree that several stacks name: its value is kept until a sensor that it reads is fed"),
+    ("NETWORK", "layers of int8 numbers"),
+)  # fmt: skip
+LAYERS = Kinds(
+    "layer_kind", "the kind of a layer, as in the program",
+    ("CONV", "sums over all channels of a window"), ("DEPTHWISE", "sums over one channel"),
+    ("AVERAGE", "the mean of one channel"), ("LARGEST", "the largest value of one channel"),
 )  # fmt: skip
 LAYOUT = Kinds(
     "layout", "how the trees of a group lie",
@@ -125,7 +131,7 @@ BRANCH_RULE = Kinds(
     ("THRESHOLD", "one score against the threshold"), ("MARGIN", "the best score's lead against the threshold"),
     ("ARGMAX", "the best score"), ("TOURNAMENT", "matches of two, each decided by a score"),
 )  # fmt: skip
-KINDS = (TYPE, PLAIN, RULE, SCORER, LAYOUT, NODE, BRANCH_RULE)
+KINDS = (TYPE, PLAIN, RULE, SCORER, LAYERS, LAYOUT, NODE, BRANCH_RULE)
 
 CONSTANTS = (
     ("MAGIC", MAGIC, "`HCI1`"),
@@ -133,6 +139,7 @@ CONSTANTS = (
     ("STRUCT_BYTES", STRUCT_BYTES, "of the struct that begins a session's memory"),
     ("NOT_SENT", NOT_SENT, "the place of a feature that requests do not carry"),
     ("COLUMN_IS_WIDE", 1, "of a column's flags: its cell is wide"),
+    ("NETWORK_WINDOWS", 4, "windows that a convolution multiplies at a time"),
     ("COLUMN_TYPE", 1, "the bits of a column's flags below the feature's type"),
 )
 
@@ -240,6 +247,28 @@ LEAF = Record(
     ("trees", "its ensemble"), ("group", "its group"), ("tree", "its number in the group"),
     behind=SCORER_HEAD,
 )  # fmt: skip
+NETWORK = Record(
+    "network", "NETWORK", "words of a network; its layers follow",
+    ("columns", "number of columns that it reads"), ("cells", "offset of their wide cells (u16)"),
+    ("substitutes", "offset of their substitutes (i16)"),
+    ("lent", "offset of the memory that a session lends it"),
+    ("window_bytes", "bytes of its windows, i16 each, at the beginning of that memory"),
+    ("bytes", "behind them, of the input and the output of a layer"),
+    ("height", "of the codes"), ("width", "of the codes"), ("channels", "of the codes"),
+    ("zero_point", "the code that stands for 0, signed"), ("layers", "number of its layers"),
+    behind=SCORER_HEAD,
+)  # fmt: skip
+LAYER = Record(
+    "layer", "LAYER", "words of a layer",
+    ("kind", "its kind"), ("window_height", "rows of a window"), ("window_width", "columns of a window"),
+    ("down", "rows from a window to the next"), ("right", "columns from a window to the next"),
+    ("above", "rows of the first window above the input"), ("left", "columns of it left of the input"),
+    ("height", "of its output"), ("width", "of its output"), ("channels", "of its output"),
+    ("zero_point", "the output that stands for 0, signed"), ("low", "the least output, signed"),
+    ("high", "the largest output, signed"), ("weights", "offset of the weights (i8)"),
+    ("bias", "offset of the biases (i32)"), ("multipliers", "offset of the multipliers (i32)"),
+    ("shifts", "offset of the shifts (u8)"),
+)  # fmt: skip
 NODE_HEAD = Record("node_head", "NODE", "words with which each node begins", ("kind", "its kind"))
 ACQUIRE = Record(
     "acquire", "BUY", "words of an acquire or a forward; its sensors follow",
@@ -275,5 +304,5 @@ ANSWER = Record(
 )  # fmt: skip
 RECORDS = (
     HEADER, PARTS, MORE, FEATURE, SENSOR, COLUMN, AFFINE, SCORER_HEAD, POLYNOMIAL, TREES, GROUP, TREE, STACK,
-    MEMBER, INLINED, LEAF, NODE_HEAD, ACQUIRE, BRANCH, SELECT, CANDIDATE, ANSWER,
+    MEMBER, INLINED, LEAF, NETWORK, LAYER, NODE_HEAD, ACQUIRE, BRANCH, SELECT, CANDIDATE, ANSWER,
 )  # fmt: skip

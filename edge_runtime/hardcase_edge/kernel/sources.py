@@ -22,6 +22,7 @@ FIRMWARE = (
     "hc_costs.h",
     "hc_readings.h",
     "hc_trees.h",
+    "hc_networks.h",
     "hc_scorers.h",
     "hc_nodes.h",
     "hc_check.h",

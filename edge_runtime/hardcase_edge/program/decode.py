@@ -14,6 +14,7 @@ from operator import ge
 from ..errors import BundleVersionError, ProgramError
 from .definition import (
     FREE,
+    LAYERS,
     MISSING,
     Acquire,
     Affine,
@@ -24,6 +25,8 @@ from .definition import (
     Costs,
     Feature,
     Forward,
+    Layer,
+    Network,
     Node,
     Number,
     Opaque,
@@ -43,6 +46,7 @@ from .format import (
     COLUMN,
     FEATURE,
     HEADER,
+    LAYER,
     LEAST_COSTS,
     NODE,
     PACKED,
@@ -59,6 +63,7 @@ from .format import (
 from .kinds import ANSWERS
 from .limits import MAX_NUMBERS, MAX_WORK, WORK
 from .readings import DTYPES
+from .reads import weights_per_output
 from .stored_trees import StoredTrees
 
 __all__ = ["decode"]
@@ -224,6 +229,7 @@ def _read_scorer(r: _Reader) -> Scorer:
         (_read_trees, 6),
         (_read_stack, 6),
         (_read_opaque, 7),
+        (_read_network, 9),
     )
     if not 0 <= kind < len(readers):
         raise ProgramError(f"scorer kind {kind} is out of range 0..{len(readers) - 1}")
@@ -251,13 +257,17 @@ def _read_polynomial(r: _Reader, f: list[int]) -> Polynomial:
         rows = r.rows(f"i{bits}", weights, n_out, n_terms)
     return Polynomial(
         r.get("i32", columns, n_columns),
-        tuple(None if x == MISSING else x for x in r.get("i16", substitutes, n_columns)),
+        _substitutes(r, substitutes, n_columns),
         constant,
         tuple(tuple(int(x) for x in term) for term in positions),
         rows,
         r.numbers("i64", bias, n_out),
         bits,
     )
+
+
+def _substitutes(r: _Reader, offset: int, count: int) -> tuple[int | None, ...]:
+    return tuple([None if x == MISSING else x for x in r.get("i16", offset, count)])
 
 
 def _packed(
@@ -331,6 +341,30 @@ def _read_opaque(r: _Reader, f: list[int]) -> Opaque:
         r.get("i64", low, n_out),
         r.get("i64", high, n_out),
     )
+
+
+def _read_network(r: _Reader, f: list[int]) -> Network:
+    n_columns, columns, substitutes, *shape, zero_point, n_layers, at = f[:9]
+    layers: list[Layer] = []
+    for words in _integer_rows(r, "i32", at, n_layers, LAYER):
+        layers.append(_layer(r, words, layers[-1].shape[2] if layers else shape[2]))
+    return Network(
+        r.get("i32", columns, n_columns), _substitutes(r, substitutes, n_columns), (shape[0], shape[1], shape[2]),
+        zero_point, tuple(layers),
+    )  # fmt: skip
+
+
+def _layer(r: _Reader, words: tuple[int, ...], channels: int) -> Layer:
+    number, h, w, down, right, above, left, height, width, n, zero_point, low, high, *at = words
+    if min(h, w, n, channels) < 1:
+        raise ProgramError(f"a layer has windows of {h} by {w}, {channels} channels and {n} outputs; 1 is the least")
+    kind = _one_of(LAYERS, number, "layer kind")
+    r.spend("layer")
+    per_output = weights_per_output(kind, (h, w), channels)
+    counts = (n * per_output, n, n, n) if per_output else (0, 0, 0, 0)
+    runs = map(r.get, ("i8", "i32", "i32", "i8"), at, counts)
+    ends = (h, w), (down, right), (above, left), (height, width, n)
+    return Layer(kind, *ends, zero_point, low, high, *runs)
 
 
 def _read_node(r: _Reader) -> Node:

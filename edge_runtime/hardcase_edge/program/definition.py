@@ -46,17 +46,18 @@ buys a thermometer for 2 units and answers class 1 above 20 degrees:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import ldexp
+from math import ldexp, prod
 from typing import Any, assert_never
 
 from ..base.record import cached, field, record
 from .kinds import CLASS
 
 __all__ = [
-    "ARGMAX", "CODE_MAX", "FREE", "MARGIN", "MICRO", "MISSING", "THRESHOLD", "TOURNAMENT", "Acquire", "Affine",
-    "Answer", "Branch", "Candidate", "Column", "Costs", "Feature", "Forward", "Node", "Number", "OnColumns",
-    "Opaque", "Polynomial", "Program", "Rank", "Scorer", "Select", "Sensor", "Slice", "Stack", "Tree", "Trees",
-    "Uplink", "led", "offsets_of", "sensors_of_features", "shifted", "shifter_of", "targets_of",
+    "ARGMAX", "AVERAGE", "CODE_MAX", "CONV", "DEPTHWISE", "FREE", "LARGEST", "LAYERS", "MARGIN", "MICRO", "MISSING",
+    "THRESHOLD", "TOURNAMENT", "Acquire", "Affine", "Answer", "Branch", "Candidate", "Column", "Costs", "Feature",
+    "Forward", "Layer", "Network", "Node", "Number", "OnColumns", "Opaque", "Polynomial", "Program", "Rank", "Scorer",
+    "Select", "Sensor", "Slice", "Stack", "Tree", "Trees", "Uplink", "offsets_of", "sensors_of_features", "shifted",
+    "shifter_of", "targets_of",
 ]  # fmt: skip
 
 MICRO = 1_000_000  # cost integers per unit of cost
@@ -64,11 +65,9 @@ MISSING = -32768  # the code of a missing reading
 CODE_MAX = 32767  # all other codes lie in [-CODE_MAX, CODE_MAX]
 
 THRESHOLD, MARGIN, ARGMAX, TOURNAMENT = "threshold", "margin", "argmax", "tournament"
+CONV, DEPTHWISE, AVERAGE, LARGEST = LAYERS = ("conv", "depthwise", "average", "max")
 
 Number = int | float  # an int in a program, a float in a draft
-
-
-# ---------------------------------------------------------------- sensors, features, costs, uplink
 
 
 @record(frozen=True, slots=True)
@@ -215,7 +214,36 @@ class Opaque:
     high: tuple[int, ...]
 
 
-OnColumns = Polynomial | Trees  # scorers that read columns by their numbers
+@record(frozen=True, slots=True)
+class Layer:
+    """A layer of a network: values are counted from windows of its input. Of a dense layer, one window covers it."""
+
+    kind: str  # one of LAYERS
+    window: tuple[int, int]  # height and width
+    stride: tuple[int, int]  # of the windows
+    padding: tuple[int, int]  # rows above and columns left of the input that the first window covers
+    shape: tuple[int, int, int]  # of the output: height, width, channels
+    zero_point: int  # the output that stands for 0
+    low: int  # outputs are clamped to low to high
+    high: int
+    weights: tuple[int, ...] = ()  # int8: (channels, *window, channels of the input); depthwise: (*window, channels)
+    bias: tuple[int, ...] = ()  # (channels,), as multipliers and shifts
+    multipliers: tuple[int, ...] = ()  # a sum is multiplied by multiplier * 2^-shift
+    shifts: tuple[int, ...] = ()
+
+
+@record(frozen=True, slots=True)
+class Network:
+    """Layers of int8 numbers over codes; a score is an output of the last layer less its zero point."""
+
+    columns: tuple[int, ...]
+    substitutes: tuple[int | None, ...]  # as of a polynomial
+    shape: tuple[int, int, int]  # of the codes: height, width, channels
+    zero_point: int  # the code that stands for 0
+    layers: tuple[Layer, ...]
+
+
+OnColumns = Polynomial | Trees | Network  # scorers that read columns by their numbers
 Scorer = OnColumns | Stack | Opaque
 
 
@@ -341,7 +369,9 @@ def shifted(score: int, shift: int) -> int:
 
 
 def offsets_of(s: Scorer) -> tuple[Number, ...]:
-    """What each output is counted from, (n_outputs,): its bias or base, and of an opaque scorer its least value."""
+    """What each output is counted from, (n_outputs,): its bias or base, of an opaque scorer its least value, or 0."""
+    if isinstance(s, Network):
+        return (0,) * prod(s.layers[-1].shape)
     return s.bias if isinstance(s, Polynomial | Stack) else s.base if isinstance(s, Trees) else s.low
 
 
@@ -350,8 +380,7 @@ def shifter_of(program: Program) -> Callable[[Any, int], Any]:
 
     A draft shifts the integers of an opaque scorer alone; a scorer of floats beside it shows that it is a draft.
     """
-    transparent = [s for s in program.scorers if not isinstance(s, Opaque)]
-    return ldexp if any(isinstance(v, float) for s in transparent for v in offsets_of(s)) else shifted
+    return ldexp if any(isinstance(v, float) for s in program.scorers for v in offsets_of(s)) else shifted
 
 
 def targets_of(node: Node) -> tuple[int, ...]:
@@ -366,22 +395,4 @@ def targets_of(node: Node) -> tuple[int, ...]:
         return (node.fallback,)
     if isinstance(node, Answer):
         return ()
-    assert_never(node)
-
-
-def led(node: Node, to: Callable[[int], int]) -> Node:
-    """The node with ``to(target)`` in place of each target; ``targets_of`` gives them."""
-    from dataclasses import replace  # here: a device starts without it
-
-    if isinstance(node, Acquire):
-        return replace(node, then=to(node.then), otherwise=to(node.otherwise))
-    if isinstance(node, Branch):
-        return replace(node, targets=tuple(map(to, node.targets)))
-    if isinstance(node, Select):
-        candidates = tuple(replace(c, target=to(c.target)) for c in node.candidates)
-        return replace(node, candidates=candidates, otherwise=to(node.otherwise))
-    if isinstance(node, Forward):
-        return replace(node, fallback=to(node.fallback))
-    if isinstance(node, Answer):
-        return node
     assert_never(node)

@@ -13,6 +13,7 @@ from typing import assert_never
 
 from ..errors import ProgramError
 from .definition import (
+    LAYERS,
     MISSING,
     Acquire,
     Affine,
@@ -20,6 +21,8 @@ from .definition import (
     Branch,
     Column,
     Forward,
+    Layer,
+    Network,
     Node,
     Number,
     Opaque,
@@ -182,6 +185,11 @@ def _scorer(w: _Writer, s: Scorer) -> list[int]:
             w.numbers("i16", [x for row in s.weights for x in row]),
             w.numbers("i64", s.bias),
         ]
+    if isinstance(s, Network):
+        records = [x for layer in s.layers for x in _layer(w, layer)]
+        substitutes = [MISSING if x is None else x for x in s.substitutes]
+        columns = [len(s.columns), w.put("i32", s.columns), w.put("i16", substitutes)]
+        return [4, *columns, *s.shape, s.zero_point, len(s.layers), w.put("i32", records)]
     if isinstance(s, Opaque):
         blob = array("b", s.blob)
         features, bounds = w.put("i32", s.features), (s.low, s.high)
@@ -214,6 +222,23 @@ def _tree(w: _Writer, t: Tree) -> list[int]:
         w.put("i16", t.thresholds),
         w.put("i16", chain.from_iterable(t.children)),
         w.numbers("i16", t.leaves),
+    ]
+
+
+def _layer(w: _Writer, layer: Layer) -> list[int]:
+    return [
+        LAYERS.index(layer.kind),
+        *layer.window,
+        *layer.stride,
+        *layer.padding,
+        *layer.shape,
+        layer.zero_point,
+        layer.low,
+        layer.high,
+        w.put("i8", layer.weights),
+        w.put("i32", layer.bias),
+        w.put("i32", layer.multipliers),
+        w.put("i8", layer.shifts),
     ]
 
 

@@ -33,7 +33,17 @@ __all__ = [
 PROGRAM_VERSION = 1
 RULES = (THRESHOLD, MARGIN, ARGMAX, TOURNAMENT)
 POOLS = {"f64": "d", "i64": "q", "i32": "i", "i16": "h", "i8": "b"}  # widest first, so that all are aligned in the file
-HEADER, FEATURE, SENSOR, COLUMN, SCORER, NODE, TREE, CANDIDATE = 16, 2, 4, 4, 12, 10, 8, 4  # words of a record
+HEADER, FEATURE, SENSOR, COLUMN, SCORER, NODE, TREE, CANDIDATE, LAYER = (
+    16,
+    2,
+    4,
+    4,
+    12,
+    10,
+    8,
+    4,
+    17,
+)  # words of a record
 
 LEAST_COSTS = 3  # beside those of sensors that every program has: per request, per byte, of the cloud
 PACKED = 256  # added to a polynomial's weight bits if its positions are bytes and only nonzero weights are stored

@@ -13,7 +13,9 @@ __all__ = [
     "MAX_CELLS",
     "MAX_CLASSES",
     "MAX_COEFFICIENTS",
+    "MAX_DIMENSION",
     "MAX_ITEM_SIZE",
+    "MAX_LAYER_SHIFT",
     "MAX_NAME",
     "MAX_NODES",
     "MAX_NUMBERS",
@@ -52,6 +54,8 @@ MAX_COEFFICIENTS = 8
 MAX_SHIFT = 62  # of a value, to either side
 MAX_TREE_COLUMNS = 16_383  # a slot is 2 * position + 1, in 16 bits
 MAX_TREE_NODES = 32_767  # a child is -1 - leaf, in 16 bits
+MAX_DIMENSION = 65_535  # of a layer: its height, width, channels, window and stride
+MAX_LAYER_SHIFT = 62  # of a layer's sums, to the right
 
 MAX_NUMBERS = 4_000_000  # that a reader takes from the pools
 MAX_OPERATIONS = 4_000_000  # of one decision: seconds, not hours, on the slowest device
@@ -65,6 +69,7 @@ WORK = {
     "column": 24,
     "scorer": 120,
     "tree": 60,
+    "layer": 60,
     "node": 32,
     "term": 3,
     "candidate": 8,

@@ -1,16 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which sensors each scorer reads; a stack reads those of its members' splits, not all of its ensemble's.
 
+And what each layer of a network reads, ``layer_inputs``, and a node that leads elsewhere, ``led``.
+
 Sets of sensors are the bits of integers while they are joined: a program may have thousands of stacks on one ensemble.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
+from math import prod
+from typing import assert_never
 
-from .definition import OnColumns, Opaque, Program, Stack, Trees
+from .definition import (
+    CONV,
+    DEPTHWISE,
+    Acquire,
+    Answer,
+    Branch,
+    Forward,
+    Layer,
+    Network,
+    Node,
+    OnColumns,
+    Opaque,
+    Program,
+    Select,
+    Stack,
+    Trees,
+)
 
-__all__ = ["bits_of", "indices_of", "read_by_scorers", "read_by_trees", "readers_of", "shared_trees", "trees_by_sensor"]
+__all__ = [
+    "bits_of", "indices_of", "layer_inputs", "led", "read_by_scorers", "read_by_trees", "readers_of", "shared_trees",
+    "trees_by_sensor", "weights_per_output",
+]  # fmt: skip
 
 
 def bits_of(indices: Collection[int]) -> int:
@@ -112,3 +135,41 @@ def trees_by_sensor(p: Program, trees: Collection[tuple[int, int]]) -> list[list
         for sensor in indices_of(reads[ensemble][member]):
             by_sensor[sensor].append((ensemble, member))
     return by_sensor
+
+
+# ---------------------------------------------------------------- layers of a network
+
+
+def layer_inputs(s: Network) -> Iterator[tuple[Layer, tuple[int, int, int], int]]:
+    """Each layer with the shape and the zero point of its input."""
+    shape, zero_point = s.shape, s.zero_point
+    for layer in s.layers:
+        yield layer, shape, zero_point
+        shape, zero_point = layer.shape, layer.zero_point
+
+
+def weights_per_output(kind: str, window: tuple[int, int], channels: int) -> int:
+    """The weights of one channel of a layer's output; ``channels``: of its input.
+
+    >>> weights_per_output("conv", (3, 3), 8), weights_per_output("depthwise", (3, 3), 8)
+    (72, 9)
+    """
+    return prod(window) * {CONV: channels, DEPTHWISE: 1}.get(kind, 0)
+
+
+def led(node: Node, to: Callable[[int], int]) -> Node:
+    """The node with ``to(target)`` in place of each target; ``targets_of`` gives them."""
+    from dataclasses import replace  # here: a device starts without it
+
+    if isinstance(node, Acquire):
+        return replace(node, then=to(node.then), otherwise=to(node.otherwise))
+    if isinstance(node, Branch):
+        return replace(node, targets=tuple(map(to, node.targets)))
+    if isinstance(node, Select):
+        candidates = tuple(replace(c, target=to(c.target)) for c in node.candidates)
+        return replace(node, candidates=candidates, otherwise=to(node.otherwise))
+    if isinstance(node, Forward):
+        return replace(node, fallback=to(node.fallback))
+    if isinstance(node, Answer):
+        return node
+    assert_never(node)

@@ -14,7 +14,7 @@ from operator import mul
 from struct import Struct
 from typing import Any, assert_never
 
-from ..program.definition import MISSING, Number, Opaque, Polynomial, Program, Stack, Tree, Trees
+from ..program.definition import MISSING, Network, Number, Opaque, Polynomial, Program, Stack, Tree, Trees
 from ..program.stored_trees import children_of, depth_of
 
 __all__ = ["Leaves", "ScoreFunction", "prepare", "prepare_tree", "walk"]
@@ -40,6 +40,10 @@ def prepare(
     scorer = program.scorers[index]
     if isinstance(scorer, Polynomial):
         return _polynomial(scorer)
+    if isinstance(scorer, Network):
+        from .networks import prepare_network
+
+        return prepare_network(scorer)
     if isinstance(scorer, Opaque):
         from .tflite import prepare_opaque
 

@@ -12,6 +12,7 @@ from ..program.definition import (
     Answer,
     Branch,
     Forward,
+    Network,
     Opaque,
     Polynomial,
     Program,
@@ -41,7 +42,7 @@ def _reads(p: Program, s: Scorer, read: int) -> Reads:
         return read, read, read
     if isinstance(s, Trees | Stack):
         return read, 0, 0
-    if not isinstance(s, Polynomial):
+    if not isinstance(s, Polynomial | Network):
         assert_never(s)
     must = [p.sensor_of[p.columns[c].feature] for c, x in zip(s.columns, s.substitutes, strict=True) if x is None]
     return read, read, bits_of(must)

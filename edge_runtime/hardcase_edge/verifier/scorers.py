@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Proves rules V11 to V20: each scorer is well formed, and no sum in it can overflow its integer type.
 
+``networks`` has those of networks, V34 to V36.
+
 The bound of an output is a sum of absolute values, so it holds for every partial sum in any order too.
 docs/SPEC-program-v1.md section 5 lists the rules.
 """
@@ -14,8 +16,21 @@ from typing import assert_never
 
 from ..base.record import record
 from ..errors import ProgramError
-from ..program.definition import CODE_MAX, Affine, Column, Number, Opaque, Polynomial, Program, Stack, Tree, Trees
+from ..program.definition import (
+    CODE_MAX,
+    Affine,
+    Column,
+    Network,
+    Number,
+    Opaque,
+    Polynomial,
+    Program,
+    Stack,
+    Tree,
+    Trees,
+)
 from ..program.limits import MAX_TREE_COLUMNS, MAX_TREE_NODES, SAFE, WORK
+from .networks import prove_network
 from .require import I32, in_range, integers, need, whole
 from .tree_shapes import Outline, shape_of
 
@@ -49,6 +64,8 @@ def prove_scorer(program: Program, index: int, before: Sequence[Proved]) -> Prov
         proved = _trees(program, s, what)
     elif isinstance(s, Stack):
         proved = _stack(program, s, what, before)
+    elif isinstance(s, Network):
+        proved = Proved(*prove_network(program, s, what), exact=s.columns)
     elif isinstance(s, Opaque):
         proved = _opaque(program, s, what)
     else:

@@ -9,9 +9,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import assert_never
 
-from ..program.definition import Acquire, Affine, Answer, Branch, Column, Forward, Node, Program, Select, targets_of
+from ..program.definition import (
+    Acquire,
+    Affine,
+    Answer,
+    Branch,
+    Column,
+    Forward,
+    Network,
+    Node,
+    Program,
+    Select,
+    targets_of,
+)
 from ..program.limits import MAX_OPERATIONS, MAX_SESSION_BYTES, MAX_WORK, WORK
 from ..program.reads import readers_of, shared_trees
+from .networks import scratch_bytes
 from .require import need
 from .scorers import Proved
 
@@ -97,6 +110,7 @@ def memory_of(p: Program, proofs: Sequence[Proved], n_codes: int, longest_path: 
     kept = sum([len(trees) for trees in shared_trees(p).values()])
     entrants = max([2 * len(n.targets) for n in p.nodes if isinstance(n, Branch) and n.bracket], default=0)
     total = BESIDE + 8 * values + 9 * kept + p.uplink.request_bytes + len(p.sensors) + len(p.scorers)
+    total += max([8 + sum(scratch_bytes(s)) for s in p.scorers if isinstance(s, Network)], default=0)
     total += 2 * (n_codes + longest_path + entrants) + min(n_codes, BYTE_CODES)
     need(total <= MAX_SESSION_BYTES, f"a session takes {total} bytes, at most {MAX_SESSION_BYTES} are allowed")
     return total

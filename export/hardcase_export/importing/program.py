@@ -17,6 +17,7 @@ from hardcase_edge.program.definition import (
     Costs,
     Feature,
     Forward,
+    Network,
     Node,
     Polynomial,
     Program,
@@ -62,7 +63,7 @@ class Parts:
         for s in self.scorers:
             if isinstance(s, Stack):
                 scorers_behind.append(replace(s, trees=s.trees + scorers))
-            elif isinstance(s, Trees | Polynomial):
+            elif isinstance(s, Trees | Polynomial | Network):
                 scorers_behind.append(replace(s, columns=tuple(c + columns for c in s.columns)))
         scores = replace(self.answer.scores, scorer=self.answer.scores.scorer + scorers)
         return Parts(self.columns, tuple(scorers_behind), replace(self.answer, scores=scores))

@@ -24,6 +24,7 @@ from hardcase_edge.program.definition import (
     MISSING,
     THRESHOLD,
     Branch,
+    Network,
     Node,
     Opaque,
     Polynomial,
@@ -77,7 +78,7 @@ def _can_move(node: Node, program: Program) -> bool:
     return (
         isinstance(node, Branch)
         and node.rule in (THRESHOLD, MARGIN)
-        and not isinstance(program.scorers[node.scores.scorer], Opaque)
+        and not isinstance(program.scorers[node.scores.scorer], Opaque | Network)
     )
 
 

@@ -39,10 +39,10 @@ from hardcase_edge.program.definition import (
     Program,
     Select,
     Slice,
-    led,
     targets_of,
 )
 from hardcase_edge.program.limits import MAX_ITEM_SIZE
+from hardcase_edge.program.reads import led
 from hardcase_edge.session.session import LOCAL, Decision
 from hardcase_edge.verifier.verify import verify
 

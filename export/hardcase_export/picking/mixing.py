@@ -42,9 +42,9 @@ from hardcase_edge.program.definition import (
     Stack,
     Tree,
     Trees,
-    led,
 )
 from hardcase_edge.program.inner import COIN, DRAW, INNER
+from hardcase_edge.program.reads import led
 from hardcase_edge.stream.coin import Toss
 from hardcase_edge.verifier.verify import verify
 

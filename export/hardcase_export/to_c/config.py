@@ -6,7 +6,7 @@ from __future__ import annotations
 from string import Template
 
 from hardcase_edge.kernel.image import Image
-from hardcase_edge.program.definition import TOURNAMENT, Affine, Branch, Forward, Polynomial, Select, Stack
+from hardcase_edge.program.definition import TOURNAMENT, Affine, Branch, Forward, Network, Polynomial, Select, Stack
 
 __all__ = ["config_header", "parts_of"]
 
@@ -37,6 +37,7 @@ def parts_of(image: Image) -> list[str]:
     needed = {
         "HC_POLYNOMIALS": any(isinstance(s, Polynomial) for s in p.scorers),
         "HC_STACKS": any(isinstance(s, Stack) for s in p.scorers),
+        "HC_NETWORKS": any(isinstance(s, Network) for s in p.scorers),
         "HC_WIDE": any(not e.is_small for e in image.ensembles.values()),
         "HC_POINTERS": any(not g.is_heap for e in tables for g in e.groups),
         "HC_INLINE": bool(image.inlined),

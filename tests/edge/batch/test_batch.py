@@ -31,6 +31,7 @@ from hardcase_edge.program.definition import (
     Costs,
     Feature,
     Forward,
+    Network,
     Opaque,
     Polynomial,
     Program,
@@ -228,7 +229,7 @@ def test_scores_of_integers_are_the_sessions_own(program: Program, seed: int) ->
     for k, scorer in enumerate(program.scorers):
         scores = scores_of(program, k, X)
         assert scores.dtype == np.int64
-        pairs = zip(scorer.columns, scorer.substitutes, strict=True) if isinstance(scorer, Polynomial) else ()
+        pairs = zip(scorer.columns, scorer.substitutes, strict=True) if isinstance(scorer, Polynomial | Network) else ()
         can = (codes[[c for c, substitute in pairs if substitute is None]] != MISSING).all(axis=0)
         for j in np.flatnonzero(can).tolist():
             twice = [x for c in codes[:, j].tolist() for x in (c, -MISSING - 1 if c == MISSING else c)]
@@ -241,9 +242,9 @@ def test_scores_of_floats_are_floats_near_the_sessions(program: Program, seed: i
     draft = as_draft(program, random.Random(seed))
     codes = np.random.default_rng(seed).integers(-99, 99, (len(draft.columns), 5)).astype(np.int32)
     machine = Machine(draft)
-    for k in range(len(draft.scorers)):
+    for k, scorer in enumerate(draft.scorers):
         scores = score_codes(draft.scorers, k, codes)
-        assert scores.dtype == np.float64
+        assert scores.dtype == (np.int64 if isinstance(scorer, Network) else np.float64)
         wanted = [machine.score[k](np.repeat(row, 2).tolist()) for row in codes.T]
         np.testing.assert_allclose(scores, np.array(wanted, dtype=float), rtol=1e-9, atol=1e-3)
 

@@ -22,7 +22,7 @@ from hardcase_edge.more.batch.evaluate import Batch
 from hardcase_edge.more.batch.scores import score_codes
 from hardcase_edge.program.cost import to_micro
 from hardcase_edge.program.decode import decode
-from hardcase_edge.program.definition import Answer, Branch, Column, Node, Opaque, Program, Scorer
+from hardcase_edge.program.definition import LAYERS, Answer, Branch, Column, Network, Node, Opaque, Program, Scorer
 from hardcase_edge.program.encode import encode
 from hardcase_edge.program.format import RULES
 from hardcase_edge.program.kinds import ANSWERS
@@ -33,7 +33,7 @@ from tests.helpers.edge.strategies import random_program, random_readings
 from tests.helpers.places import ROOT
 
 RULE = get_type_hints(Column)["rule"]
-MEMBERS = [*get_args(Scorer), *get_args(Node), *get_args(RULE), *RULES, *ANSWERS]
+MEMBERS = [*get_args(Scorer), *get_args(Node), *get_args(RULE), *RULES, *ANSWERS, *LAYERS]
 IN_PYTHON_ALONE = {Opaque}  # a user's TFLite model, which runs in an interpreter of its own and is not proved
 EXECUTED = [member for member in MEMBERS if member not in IN_PYTHON_ALONE]
 KERNEL_FILES = ROOT / "edge_runtime" / "hardcase_edge" / "kernel"
@@ -49,6 +49,7 @@ def members_of(program: Program, trace: tuple[int, ...]) -> set[Any]:
     scorers = [program.scorers[n.scores.scorer] for n in nodes if isinstance(n, Branch | Answer)]
     columns = [program.columns[c] for s in scorers for c in getattr(s, "columns", ())]
     said = {n.rule for n in nodes if isinstance(n, Branch)} | {n.kind for n in nodes if isinstance(n, Answer)}
+    said |= {layer.kind for s in scorers if isinstance(s, Network) for layer in s.layers}
     return {*map(type, nodes), *map(type, scorers), *(type(c.rule) for c in columns), *said}
 
 

@@ -76,6 +76,7 @@ def headings() -> Iterator[tuple[str, int, int]]:
 SIZES = {
     "Header": layout.HEADER, "Feature": layout.FEATURE, "Sensor": layout.SENSOR, "Column": layout.COLUMN,
     "Scorer": layout.SCORER, "Tree": layout.TREE, "Node": layout.NODE, "Candidate": layout.CANDIDATE,
+    "Layer": layout.LAYER,
     **{kind.__name__: layout.SCORER for kind in get_args(program.Scorer)},
     **{kind.__name__: layout.NODE for kind in get_args(program.Node)},
 }  # fmt: skip

@@ -19,6 +19,7 @@ from hardcase_edge.program.definition import (
     Branch,
     Column,
     Feature,
+    Network,
     Polynomial,
     Program,
     Sensor,
@@ -49,7 +50,7 @@ def random_codes(rng: random.Random, program: Program, extreme: bool = False) ->
 
 def can_read(program: Program, k: int, codes: list[int]) -> bool:
     s = program.scorers[k]
-    if not isinstance(s, Polynomial):
+    if not isinstance(s, Polynomial | Network):
         return True
     return all(x is not None or codes[c] != MISSING for c, x in zip(s.columns, s.substitutes, strict=True))
 

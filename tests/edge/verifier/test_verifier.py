@@ -24,6 +24,8 @@ from hardcase_edge.program.definition import (
     Costs,
     Feature,
     Forward,
+    Layer,
+    Network,
     Opaque,
     Polynomial,
     Program,
@@ -144,6 +146,28 @@ def second_forward(p: Program) -> Program:
     constant = Slice(4, 0, 1)
     nodes = (Forward((0,), 1), Branch(constant, "threshold", (2, 3)), Forward((), 3), Answer(constant))
     return replace(p, nodes=nodes)
+
+
+LAYER = Layer("conv", (2, 2), (1, 1), (0, 0), (1, 1, 2), 0, -128, 127, (1,) * 8, (0, 0), (1, 1), (31, 31))
+POOL = Layer("max", (2, 2), (1, 1), (1, 1), (1, 1, 1), 0, -128, 127)
+WIDE = Layer("conv", (1000, 600), (1, 1), (0, 0), (2, 2, 1), 0, 0, 9, (1,) * 600_000, (0,), (1,), (31,))
+
+
+def networked(**parts: Any) -> Callable[[Program], Program]:
+    """Adds a network over a nullable feature of int8 codes, with these parts of its own."""
+    layers = LAYER, replace(POOL, shape=(1, 1, 2))
+    plain = {"columns": (3,) * 4, "substitutes": (7,) * 4, "shape": (2, 2, 1), "zero_point": 0, "layers": layers}
+
+    def add(p: Program) -> Program:
+        column = Column(1, Affine(0, 1, 0, 0, -128, 127))
+        return replace(p, columns=(*p.columns, column), scorers=(*p.scorers, Network(**plain | parts)))
+
+    return add
+
+
+def layered(**parts: Any) -> Callable[[Program], Program]:
+    """The same with two layers, the first with these parts of its own."""
+    return networked(layers=(replace(LAYER, **parts), replace(POOL, shape=(1, 1, 2))))
 
 
 RULES: list[tuple[str, str, Any, str]] = [
@@ -313,6 +337,34 @@ RULES: list[tuple[str, str, Any, str]] = [
     ("V31-scorers", "", lambda _: empty_ensembles(240), "steps to prove and lay out, at most 5000000"),
     ("V32-cells", "", many_cells, "scorers read 65540 codes"),
     ("V33-session", "", lambda _: unread_outputs(300, 2_000), "a session takes 4800399 bytes, at most 4194304"),
+    ("V33-network", "", networked(layers=(WIDE,)), "a session takes"),
+    ("V15-network", "", networked(substitutes=(None,) * 4), "scorer 5 reads feature 1, which may be missing"),
+    ("V34-none", "", networked(layers=()), "scorer 5 has no layer"),
+    ("V34-columns", "", networked(shape=(2, 2, 2)), "scorer 5 reads 4 columns, but its shape is (2, 2, 2)"),
+    ("V34-side", "", networked(shape=(4, 65_536, 1)), "1 to 65535 are allowed"),
+    ("V34-substitutes", "", networked(substitutes=(1,)), "one substitute per column"),
+    ("V34-kind", "", layered(kind="dense"), "layer 0 is 'dense', not conv, depthwise"),
+    ("V34-stride", "", layered(stride=(0, 1)), "1 to 65535 are allowed"),
+    ("V34-padding", "", layered(padding=(2, 0)), "1 windows of 2, a step of 1 and 2 before do not fit 2"),
+    ("V34-windows", "", layered(shape=(3, 1, 2)), "3 windows of 2, a step of 1 and 0 before do not fit 2"),
+    ("V34-channels", "", layered(kind="depthwise"), "layer 0 has 2 channels, its input 1"),
+    ("V34-weights", "", layered(weights=(1,) * 7), "7 weights, 8 are expected"),
+    ("V34-biases", "", layered(bias=(1,)), "one bias, multiplier and shift for each of 2 channels"),
+    ("V34-pool", "", layered(kind="max", shape=(1, 1, 1)), "a pool has weights or a zero point of its own"),
+    ("V35-column", "", networked(columns=(0,) * 4), "column 0, whose codes are not held within -128 to 127"),
+    ("V35-rank", "", networked(columns=(1,) * 4), "column 1, whose codes are not held within -128 to 127"),
+    ("V35-substitute", "", networked(substitutes=(128,) * 4), "a substitute is 128, outside -128 to 127"),
+    ("V35-zero", "", networked(zero_point=-129), "the zero point is -129"),
+    ("V35-weight", "", layered(weights=(1,) * 7 + (-129,)), "a weight is -129"),
+    ("V35-bias", "", layered(bias=(0, 2**31)), "a bias is 2147483648"),
+    ("V35-multiplier", "", layered(multipliers=(1, -1)), "a multiplier is below 0"),
+    ("V35-shift", "", layered(shifts=(0, 31)), "a shift is below 1"),
+    ("V35-shift-63", "", layered(shifts=(63, 31)), "a shift is 63"),
+    ("V35-clamp", "", layered(low=-129), "outputs of -129 to 127 around 0 are out of range"),
+    ("V35-clamp-empty", "", layered(low=3, high=2), "outputs of 3 to 2 around 0 are out of range"),
+    ("V35-outputs", "", layered(zero_point=128), "outputs of -128 to 127 around 128 are out of range"),
+    ("V36-sum", "", layered(bias=(0, 2**31 - 1)), "a sum may reach 2147484159 and overflow 32 bits"),
+    ("V36-operations", "", networked(layers=(replace(POOL, window=(8_000, 4_001)),)), "takes 4001008 operations"),
 ]  # fmt: skip
 
 
@@ -328,7 +380,7 @@ def test_a_program_that_breaks_one_rule_is_refused_and_the_place_is_named(place:
 def test_every_rule_of_the_specification_is_broken_here_and_no_other() -> None:
     numbered = {line.split(".")[0].strip("* ") for line in SPEC.read_text().splitlines() if line.startswith("**V")}
     assert numbered == {row[0].split("-")[0] for row in RULES}
-    assert len(numbered) == 33
+    assert len(numbered) == 36
 
 
 # ---------------------------------------------------------------- verified means safe

@@ -98,7 +98,11 @@ def _scorer(p: Read, w: Sequence[int]) -> tuple[Any, ...]:
             body = p.run("i16", slots, n), p.run("i16", thresholds, n), pairs
             trees.append((output, width, *body, p.run("i16", leaves, (n + 1) * width)))
         return "trees", p.run("i32", w[2], w[1]), p.run("i64", w[4], w[3]), trees
-    assert w[0] < 4, f"this evaluator does not know scorers of kind {w[0]}: SPEC-program, section 6.5"
+    if w[0] == 4:
+        _, n, columns, substitutes, *shape, zero, n_layers, at = w[:10]
+        given = p.run("i32", columns, n), p.run("i16", substitutes, n), tuple(shape), zero
+        return "network", *given, _layers(p, shape[2], [p.run("i32", at + 17 * k, 17) for k in range(n_layers)])
+    assert w[0] < 5, f"this evaluator does not know scorers of kind {w[0]}: SPEC-program, section 6.5"
     assert w[0] == 2, "an opaque scorer is native code, which this evaluator has not"
     members = p.run("i32", w[3], w[2])
     return "stack", w[1], members, _rows(p.run("i16", w[5], w[2] * w[4]), w[4]), p.run("i64", w[6], w[4])
@@ -107,6 +111,18 @@ def _scorer(p: Read, w: Sequence[int]) -> tuple[Any, ...]:
 def _rows(flat: Sequence[int], count: int) -> list[Sequence[int]]:
     size = len(flat) // count if count else 0
     return [flat[k * size : (k + 1) * size] for k in range(count)]
+
+
+def _layers(p: Read, channels: int, records: list[tuple[int, ...]]) -> list[tuple[Any, ...]]:
+    """Kind, window, stride, padding, shape, (zero point, low, high), weights, bias, multipliers, shifts."""
+    out = []
+    for kind, *w in records:
+        n, size = w[8], w[0] * w[1] * (channels if kind == 0 else 1)
+        counts = [n * size, n, n, n] if kind < 2 else [0] * 4
+        runs = [p.run(*what) for what in zip(("i8", "i32", "i32", "i8"), w[12:], counts, strict=True)]
+        out.append((kind, w[0:2], w[2:4], w[4:6], w[6:9], w[9:12], *runs))
+        channels = n
+    return out
 
 
 def _polynomial(p: Read, w: Sequence[int]) -> tuple[Any, ...]:
@@ -268,6 +284,8 @@ class _Run:
                     out[j] += v
                     assert abs(out[j]) < 2**31
             return out
+        if scorer[0] == "network":
+            return self.network(*scorer[1:])
         if scorer[0] == "stack":
             _, below, members, weights, bias = scorer
             _, columns, _, trees = self.p.scorers[below]
@@ -283,6 +301,45 @@ class _Run:
         out = [b + sum(w * v for w, v in zip(row, x, strict=True)) for row, b in zip(weights, bias, strict=True)]
         assert all(abs(v) < 2**62 for v in out)
         return out
+
+    def network(
+        self, columns: Sequence[int], substitutes: Sequence[int], shape: Sequence[int], zero: int, layers: list[Any]
+    ) -> list[int]:
+        x = [s if self.codes[c] == MISSING else self.codes[c] for c, s in zip(columns, substitutes, strict=True)]
+        assert MISSING not in x, "V29: a reading without a substitute is there"
+        assert all(-128 <= v <= 127 for v in x), "V35: codes of a network are int8"
+        for kind, window, stride, padding, sizes, (z, low, high), *numbers in layers:
+            y = []
+            for at in range(math.prod(sizes)):
+                row, column, o = at // sizes[2] // sizes[1], at // sizes[2] % sizes[1], at % sizes[2]
+                places = []  # of the window, each with where its channels begin in x
+                for place in range(window[0] * window[1]):
+                    r = row * stride[0] - padding[0] + place // window[1]
+                    c = column * stride[1] - padding[1] + place % window[1]
+                    if 0 <= r < shape[0] and 0 <= c < shape[1]:
+                        places.append((place, (r * shape[1] + c) * shape[2]))
+                assert places, "V34: every window begins in its input"
+                y.append(max(low, min(high, self.value(kind, shape[2], z, zero, o, places, x, numbers))))
+            x, shape, zero = y, sizes, z
+        return [v - zero for v in x]
+
+    def value(
+        self, kind: int, channels: int, z: int, zero: int, o: int, places: list[Any], x: list[int], numbers: list[Any]
+    ) -> int:
+        if kind == 3:
+            return max(x[first + o] for _, first in places)
+        if kind == 2:
+            total = sum(x[first + o] for _, first in places)
+            nearest = (2 * abs(total) + len(places)) // (2 * len(places))
+            return nearest if total > 0 else -nearest
+        weights, bias, multipliers, shifts = numbers
+        total = bias[o]
+        for place, first in places:
+            for k in range(channels) if kind == 0 else [o]:
+                at = (o * (len(weights) // len(bias) // channels) + place) * channels + k
+                total += weights[at if kind == 0 else place * channels + o] * (x[first + k] - zero)
+                assert abs(total) < 2**31
+        return z + math.floor(Fraction(total * multipliers[o], 2 ** shifts[o]) + Fraction(1, 2))
 
     def slice(self, part: Sequence[int]) -> list[int]:
         return self.scores(part[0])[part[1] : part[2]]

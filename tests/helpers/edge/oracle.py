@@ -7,6 +7,7 @@ themselves, and a decision is a plain recursion over nodes.
 
 from __future__ import annotations
 
+import itertools
 import math
 import struct
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ from hardcase_edge.program.definition import (
     Branch,
     Column,
     Forward,
+    Network,
     Polynomial,
     Program,
     Select,
@@ -112,10 +114,46 @@ def scores_of(program: Program, index: int, codes: Sequence[int]) -> list[int]:
             for j, value in enumerate(walk_tree(tree, s.columns, codes)):
                 out[tree.output + j] += value
         return out
+    if isinstance(s, Network):
+        return _network(s, codes)
     assert isinstance(s, Stack)
     below = program.scorers[s.trees]
     z = [walk_tree(below.trees[m], below.columns, codes)[0] for m in s.members]
     return [b + sum(w * q for w, q in zip(row, z, strict=True)) for row, b in zip(s.weights, s.bias, strict=True)]
+
+
+def _network(s: Network, codes: Sequence[int]) -> list[int]:
+    """Every place of every window is looked at, and left out if it lies outside."""
+    given = [sub if codes[c] == MISSING else codes[c] for c, sub in zip(s.columns, s.substitutes, strict=True)]
+    shape, zero = s.shape, s.zero_point
+    for layer in s.layers:
+        height, width, channels = shape
+        out: list[int] = []
+        for row, column, o in itertools.product(*map(range, layer.shape)):
+            inside = []  # place in the window, and in the input
+            for i, j in itertools.product(*map(range, layer.window)):
+                y = row * layer.stride[0] - layer.padding[0] + i
+                x = column * layer.stride[1] - layer.padding[1] + j
+                if 0 <= y < height and 0 <= x < width:
+                    inside.append((i * layer.window[1] + j, (y * width + x) * channels))
+            if layer.kind == "max":
+                value = max(given[at + o] for _, at in inside)
+            elif layer.kind == "average":
+                mean = Fraction(sum(given[at + o] for _, at in inside), len(inside))
+                value = math.floor(abs(mean) + Fraction(1, 2)) * (1 if mean > 0 else -1)
+            else:
+                total = layer.bias[o]
+                for place, at in inside:
+                    if layer.kind == "depthwise":
+                        total += layer.weights[place * channels + o] * (given[at + o] - zero)
+                        continue
+                    first = (o * math.prod(layer.window) + place) * channels
+                    total += sum(layer.weights[first + k] * (given[at + k] - zero) for k in range(channels))
+                exact = Fraction(total * layer.multipliers[o], 2 ** layer.shifts[o])
+                value = layer.zero_point + math.floor(exact + Fraction(1, 2))
+            out.append(max(layer.low, min(layer.high, value)))
+        given, shape, zero = out, layer.shape, layer.zero_point
+    return [y - zero for y in given]
 
 
 # ---------------------------------------------------------------- section 4: a decision

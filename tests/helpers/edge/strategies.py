@@ -7,6 +7,7 @@ Programs are built backwards: a node is made after all it leads to, so that any 
 
 from __future__ import annotations
 
+import math
 import random
 import struct
 from collections.abc import Iterable
@@ -27,6 +28,8 @@ from hardcase_edge.program.definition import (
     Costs,
     Feature,
     Forward,
+    Layer,
+    Network,
     Node,
     Opaque,
     Polynomial,
@@ -129,6 +132,8 @@ def _scorer(rng: random.Random, p: Program, before: list[Scorer]) -> Scorer:
     n_columns = len(p.columns)
     columns = tuple(rng.sample(range(n_columns), rng.randint(0, n_columns)))
     kind = rng.random()
+    if seen := _network(rng, p):
+        return seen
     if ensembles and kind < 0.25:
         return _stack(rng, rng.choice(ensembles), before)
     return _polynomial(rng, p, columns) if kind < 0.5 or not columns else _trees(rng, columns)
@@ -155,6 +160,48 @@ def _polynomial(rng: random.Random, p: Program, columns: tuple[int, ...]) -> Pol
         tuple(rng.randint(-(2**50), 2**50) for _ in range(width)),
         bits,
     )
+
+
+def _network(rng: random.Random, p: Program) -> Network | None:
+    """A network of up to 4 layers over columns of int8 codes, some of them read twice; None: there are no such."""
+    rules = [column.rule for column in p.columns]
+    able = [c for c, r in enumerate(rules) if isinstance(r, Affine) and -128 <= r.low <= r.high <= 127]
+    if not able or rng.random() < 0.6:
+        return None
+    shape = rng.randint(1, 4), rng.randint(1, 3), rng.randint(1, 3)
+    columns = tuple(rng.choice(able) for _ in range(math.prod(shape)))
+    substitutes = tuple(
+        rng.randint(-128, 127) if p.features[p.columns[c].feature].nullable or rng.random() < 0.6 else None
+        for c in columns
+    )
+    zero_point, layers = rng.choice([-128, 0, rng.randint(-128, 127)]), list[Layer]()
+    for _ in range(rng.randint(1, 4)):
+        before = layers[-1] if layers else None
+        taken, zero = (before.shape, before.zero_point) if before else (shape, zero_point)
+        layers.append(_layer(rng, taken, zero))
+    if layers[-1].kind in ("conv", "depthwise"):
+        layers[-1] = replace(layers[-1], low=-rng.randint(0, 2**30), high=rng.randint(1, 2**30))
+    return Network(columns, substitutes, shape, zero_point, tuple(layers))
+
+
+def _layer(rng: random.Random, shape: tuple[int, int, int], zero_point: int) -> Layer:
+    kind = rng.choice(["conv", "conv", "depthwise", "average", "max"])
+    window = shape[:2] if rng.random() < 0.3 else (rng.randint(1, 3), rng.randint(1, 3))
+    stride = rng.choice([1, 1, 2, 3]), rng.choice([1, 1, 2])
+    padding = tuple(rng.randint(0, n - 1) for n in window)
+    ends = [rng.randint(1, -(-(n + p) // s)) for n, p, s in zip(shape, padding, stride, strict=False)]
+    low, high = sorted(rng.choice([-128, 127, rng.randint(-128, 127)]) for _ in range(2))
+    if kind in ("average", "max"):
+        return Layer(kind, window, stride, padding, (*ends, shape[2]), zero_point, low, high)
+    n = rng.randint(1, 9) if kind == "conv" else shape[2]
+    per_output = math.prod(window) * (shape[2] if kind == "conv" else 1)
+    return Layer(
+        kind, window, stride, padding, (*ends, n), rng.randint(-128, 127), low, high,
+        tuple(rng.choice([0, -128, 127, rng.randint(-128, 127)]) for _ in range(n * per_output)),
+        tuple(rng.choice([0, rng.randint(-(10**5), 10**5), rng.randint(-(2**30), 2**30)]) for _ in range(n)),
+        tuple(rng.choice([0, 2**31 - 1, rng.randint(2**30, 2**31 - 1)]) for _ in range(n)),
+        tuple(rng.choice([1, 62, rng.randint(31, 45), rng.randint(36, 41)]) for _ in range(n)),
+    )  # fmt: skip
 
 
 def _trees(rng: random.Random, columns: tuple[int, ...]) -> Trees:
@@ -248,7 +295,7 @@ class _Graph:
                 self.reads.append((wanted, wanted))
             else:
                 sensors = [owner[program.columns[c].feature] for c in s.columns]
-                must = s.substitutes if isinstance(s, Polynomial) else [0] * len(sensors)
+                must = s.substitutes if isinstance(s, Polynomial | Network) else [0] * len(sensors)
                 needed = frozenset(k for k, sub in zip(sensors, must, strict=True) if sub is None)
                 self.reads.append((frozenset(sensors), needed))
             self.everywhere.append(frozenset() if isinstance(s, Stack | Trees) else self.reads[-1][0])

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from hardcase_edge.program.definition import ARGMAX, Acquire, Answer, Branch, Candidate, Node, Select, led, targets_of
+from hardcase_edge.program.definition import ARGMAX, Acquire, Answer, Branch, Candidate, Node, Select, targets_of
+from hardcase_edge.program.reads import led
 
 from .by_answer import ByAnswer
 from .greedy import Sequences, prefixes
