@@ -18,7 +18,7 @@ EXPORTS = (
     "reply", "request", "request_bytes", "resend", "session_bytes", "start", "start_cost", "visited", "wanted_next",
     "was_bought", "was_unpaid",
 )  # fmt: skip
-FLAGS = ("-target", "wasm32-freestanding", "-mbulk-memory", "-std=c99", "-O2", "-g0", "-nostdlib")
+FLAGS = ("-target", "wasm32-freestanding", "-mbulk-memory", "-std=c99", "-O2", "-fno-unroll-loops", "-g0", "-nostdlib")
 LINKED = ("-Wl,--no-entry", "-Wl,--strip-all", "-Wl,--export=__heap_base", "-Wl,-z,stack-size=65536")
 STRING_H = """\
 #include <stddef.h>
