@@ -7,6 +7,11 @@
 
 #include "hc_image.h"
 
+#if defined(__GNUC__)
+typedef int16_t __attribute__((may_alias)) window_t; /* it lies in memory of another type */
+#else
+typedef int16_t window_t;
+#endif
 #if defined(__GNUC__) && !defined(__clang__) && HC_LANES > 1
 #define VECTORS __attribute__((optimize("tree-vectorize", "vect-cost-model=dynamic")))
 #else
@@ -14,6 +19,7 @@
 #endif
 
 typedef const signed char *bytes_of;
+
 
 enum { ABREAST = 16 }; /* channels of a depthwise layer that are summed side by side */
 
@@ -48,49 +54,48 @@ static void look_at(layer_in *l, uint32_t place)
 }
 
 /* The first value inside the window in its row i. */
-static bytes_of row_of(const layer_in *l, uint32_t i)
+INLINE bytes_of row_of(const layer_in *l, uint32_t i)
 {
     return l->in + ((size_t)(l->rows.at + i - l->rows.from) * l->width + l->columns.at) * l->channels;
 }
 
 /* The window that is looked at, less the zero point, with 0 outside. */
-VECTORS static void take_window(const layer_in *l, unsigned char *window)
+VECTORS static void take_window(const layer_in *l, window_t *window)
 {
     size_t height = word(l->record, LAYER_WINDOW_HEIGHT), line = (size_t)word(l->record, LAYER_WINDOW_WIDTH) * l->channels;
     size_t first = (size_t)l->columns.from * l->channels, last = (size_t)l->columns.to * l->channels;
     int16_t zero = (int16_t)l->zero;
-    for (uint32_t i = 0; i < height; i++, window += 2 * line) {
+    for (uint32_t i = 0; i < height; i++, window += line) {
         bytes_of x = row_of(l, i);
         if (i < l->rows.from || i >= l->rows.to) {
             memset(window, 0, 2 * line);
             continue;
         }
         memset(window, 0, 2 * first);
-        for (size_t k = first; k < last; k++) put_i16(window + 2 * k, (int16_t)(x[k - first] - zero));
-        memset(window + 2 * last, 0, 2 * (line - last));
+        for (size_t k = first; k < last; k++) window[k] = (window_t)(x[k - first] - zero);
+        memset(window + last, 0, 2 * (line - last));
     }
 }
 
-VECTORS static uint32_t dot(bytes_in x, bytes_of w, size_t n)
+VECTORS static uint32_t dot(const window_t *x, bytes_of w, size_t n)
 {
     uint32_t sum = 0;
-    for (size_t k = 0; k < n; k++) sum += (uint32_t)(get_i16(x + 2 * k) * (int16_t)w[k]);
+    for (size_t k = 0; k < n; k++) sum += (uint32_t)(x[k] * (int16_t)w[k]);
     return sum;
 }
 
 /* The products of some windows, one behind the other, with the same weights. */
-VECTORS static void dots(bytes_in x, bytes_of w, size_t n, uint32_t n_windows, uint32_t *sums)
+VECTORS static void dots(const window_t *x, bytes_of w, size_t n, uint32_t n_windows, uint32_t *sums)
 {
-    bytes_in x1 = x + 2 * n, x2 = x + 4 * n, x3 = x + 6 * n;
+    const window_t *x1 = x + n, *x2 = x1 + n, *x3 = x2 + n;
     uint32_t a = 0, b = 0, c = 0, d = 0;
     if (n_windows < NETWORK_WINDOWS) {
-        for (uint32_t k = 0; k < n_windows; k++) sums[k] = dot(x + 2 * k * n, w, n);
+        for (uint32_t k = 0; k < n_windows; k++) sums[k] = dot(x + k * n, w, n);
         return;
     }
     for (size_t k = 0; k < n; k++) {
         int16_t v = w[k];
-        a += (uint32_t)(get_i16(x + 2 * k) * v), b += (uint32_t)(get_i16(x1 + 2 * k) * v);
-        c += (uint32_t)(get_i16(x2 + 2 * k) * v), d += (uint32_t)(get_i16(x3 + 2 * k) * v);
+        a += (uint32_t)(x[k] * v), b += (uint32_t)(x1[k] * v), c += (uint32_t)(x2[k] * v), d += (uint32_t)(x3[k] * v);
     }
     sums[0] = a, sums[1] = b, sums[2] = c, sums[3] = d;
 }
@@ -114,7 +119,7 @@ static inline int64_t scaled(const layer_in *l, bytes_in image, uint32_t sum, ui
            get_i32(l->record + 4 * LAYER_ZERO_POINT);
 }
 
-static void convolve(layer_in *l, bytes_in image, unsigned char *windows, signed char *out, unsigned char *scores)
+static void convolve(layer_in *l, bytes_in image, window_t *windows, signed char *out, unsigned char *scores)
 {
     uint32_t channels = word(l->record, LAYER_CHANNELS);
     uint32_t places = word(l->record, LAYER_HEIGHT) * word(l->record, LAYER_WIDTH), sums[NETWORK_WINDOWS];
@@ -124,7 +129,7 @@ static void convolve(layer_in *l, bytes_in image, unsigned char *windows, signed
         uint32_t n = places - at < NETWORK_WINDOWS ? places - at : NETWORK_WINDOWS;
         for (uint32_t k = 0; k < n; k++) {
             look_at(l, at + k);
-            take_window(l, windows + 2 * k * size);
+            take_window(l, windows + k * size);
         }
         for (uint32_t o = 0; o < channels; o++, weights += size) {
             dots(windows, weights, size, n, sums);
@@ -207,7 +212,7 @@ static void network_scores(hc_session *s, bytes_in scorer, unsigned char *scores
         uint32_t channels = word(l.record, LAYER_CHANNELS);
         signed char *out = k == n_layers - 1 ? NULL : in == one ? end - (size_t)height * width * channels : one;
         l.in = in;
-        if (word(l.record, LAYER_KIND) == CONV) convolve(&l, image, lent, out, scores);
+        if (word(l.record, LAYER_KIND) == CONV) convolve(&l, image, (window_t *)(void *)lent, out, scores);
         else by_channel(&l, image, out, scores);
         l.height = height, l.width = width, l.channels = channels;
         l.zero = get_i32(l.record + 4 * LAYER_ZERO_POINT);
