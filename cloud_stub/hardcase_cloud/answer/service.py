@@ -284,6 +284,8 @@ class Service:
         n, left_s = self._agenda.place(device, deadline), deadline - now
         if self._flights is not None:
             return self._flights.is_hopeless(n, left_s)
+        if not self._waiting and not self._n_running:
+            return False  # the pace may be that of a machine that stood still: only a batch can tell
         wait_s, answered_s = (self._pace.of(k, config.max_batch) for k in (n, n + 1))
         return wait_s > config.most_wait * left_s or answered_s > config.most_time * left_s
 
@@ -311,7 +313,7 @@ class Service:
             waiting = self._waiting.pop(key)
             if waiting.deadline <= now:
                 self.drop("expired", f"a request of {key[0]} waited beyond its deadline", waiting.tags)
-            elif waiting.deadline < latest:
+            elif waiting.deadline < latest and (batch or self._agenda):  # the last one is asked, and the pace learned
                 replies.append(self._busy(key, waiting, now))
                 self._release(waiting.tags)
             else:

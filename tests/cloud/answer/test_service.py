@@ -563,6 +563,21 @@ def test_a_batch_that_hangs_or_fails_does_not_make_the_service_busy():
     assert [send(service, f"d{k}", k, 300, model.now) for k in range(20)] == [-1] * 20
 
 
+def test_a_machine_that_stood_still_during_a_batch_makes_the_service_busy_for_no_longer_than_until_the_next_one():
+    model = Slow()
+    service = Service(model, ServiceConfig())
+    service.receive(TOPIC, ask(0, (1.0, 1.0), SHA, 2_000), model.now)
+    service.run(model.now)
+    model.now += 60.0
+    service.ended(model.now)
+    statuses = []
+    for k in range(1, 60):
+        statuses.append(send(service, f"d{k}", k, 1_000, model.now))
+        statuses += [reply_of(out).status for out in service.run(model.now)]
+        service.ended(model.now)
+    assert statuses.count(OK) == 59
+
+
 def test_time_that_a_request_has_waited_at_the_broker_counts():
     service, model = slow(max_batch=1)
     for device, expiry_s in (("fresh", 3), ("old", 1), ("of-today", 2)):
