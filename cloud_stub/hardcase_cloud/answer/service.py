@@ -284,10 +284,9 @@ class Service:
         n, left_s = self._agenda.place(device, deadline), deadline - now
         if self._flights is not None:
             return self._flights.is_hopeless(n, left_s)
-        if not self._waiting and not self._n_running:
-            return False  # the pace may be that of a machine that stood still: only a batch can tell
         wait_s, answered_s = (self._pace.of(k, config.max_batch) for k in (n, n + 1))
-        return wait_s > config.most_wait * left_s or answered_s > config.most_time * left_s
+        too_late = wait_s > config.most_wait * left_s or answered_s > config.most_time * left_s
+        return too_late and bool(self._waiting or self._n_running)  # if nobody waits, only a batch can tell the pace
 
     def _busy(self, key: Key, waiting: _Waiting, now: float, after_ms: int = 0) -> Outgoing:
         """Tell a device to try later, by default after about the time that the queue takes; nothing is remembered."""
