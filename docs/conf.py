@@ -37,6 +37,7 @@ NAV = {
         "docs/playground",
         "docs/gate",
         "docs/homeassistant",
+        "docs/gate-server",
         "docs/devices",
         "docs/sensors",
         "docs/items",

@@ -28,8 +28,8 @@ from .options import VerbParser
 __all__ = ["main", "make_parser", "verbs"]
 
 FIRST = (
-    "init", "train", "export", "inspect", "evaluate", "playground", "gate", "costs", "keygen", "keys", "ca", "flash",
-    "release", "cloud", "fleet", "demo", "completion",
+    "init", "train", "export", "inspect", "evaluate", "playground", "gate", "serve", "costs", "keygen", "keys", "ca",
+    "flash", "release", "cloud", "fleet", "demo", "completion",
 )  # fmt: skip
 EXAMPLES = """\
 hardcase init data.csv                      # a first hardcase.toml

@@ -22,10 +22,10 @@ from threading import Thread
 from time import monotonic
 from typing import Any, ClassVar
 
-__all__ = ["MOST_THREADS", "Call", "Said", "acall_all", "call_all", "is_async"]
+__all__ = ["MOST_THREADS", "Call", "Said", "acall_all", "call_all", "call_aside", "is_async"]
 
 Call = Callable[[Any], Any]
-Said = tuple[str | None, float | None]  # label and confidence, None for missing
+Said = tuple[str | None, float | None, float | None]  # label, confidence and price, None for missing
 Ended = tuple[Any, BaseException | None]  # what a function gave, or raised
 MOST_THREADS = 1_000  # of this process, those of functions that hang included
 LATE: Ended = (None, TimeoutError())
@@ -62,6 +62,11 @@ def call_all(calls: Mapping[str, Call], request: Any, deadline_s: float | None) 
 
 def _put(came: SimpleQueue[tuple[str, Ended]], name: str, ended: Ended) -> None:
     came.put((name, ended))
+
+
+def call_aside(name: str, call: Call, request: Any, tell: Callable[[Said | None], object]) -> None:
+    """Start one call for which nobody waits; in a thread, ``tell`` gets what it said."""
+    _start(call, request, lambda ended: tell(_said(name, *ended)))
 
 
 async def acall_all(calls: Mapping[str, Call], request: Any, deadline_s: float | None) -> dict[str, Said | None]:
@@ -172,18 +177,21 @@ def _said(name: str, result: Any, error: BaseException | None) -> Said | None:
 
 
 def _checked(said: Any) -> Said:
-    """A label as text and a finite confidence.
+    """A label as text, a finite confidence, and an amount that the call cost.
 
     Raises
     ------
     ValueError
         It is something else.
     """
-    if not isinstance(said, tuple | list) or len(said) != 2:
+    if not isinstance(said, tuple | list) or len(said) not in (2, 3):
         raise ValueError(f"it gave {type(said).__name__}, a pair (label, confidence) is expected")
-    label, confidence = said
+    label, confidence, price = (*said, None)[:3]
     if not (label is None or isinstance(label, str | Integral)):
         raise ValueError(f"its label is {type(label).__name__}, text or a whole number is expected")
     if confidence is not None and not (isinstance(confidence, Real) and isfinite(confidence)):
         raise ValueError("its confidence is no finite number")
-    return None if label is None else str(label), None if confidence is None else float(confidence)
+    if price is not None and not (isinstance(price, Real) and isfinite(price) and float(price) >= 0):
+        raise ValueError("its price is no amount")
+    numbers = (None if x is None else float(x) for x in (confidence, price))
+    return (None if label is None else str(label), *numbers)  # type: ignore[return-value]  # of three

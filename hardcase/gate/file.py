@@ -34,12 +34,19 @@ class Api:
 
 @dataclass(frozen=True)
 class GateFile:
-    """What the file says; ``bundle`` is the SHA-256 of ``model.hcb`` beside it."""
+    """What the file says.
+
+    bundle : the SHA-256 of ``model.hcb`` beside it
+    reference : the API that audits ask; None: nobody
+    agreement : share of the gate's answers with which the reference agrees at least; None: not measured
+    """
 
     unit: str
     bundle: str
     classes: tuple[str | int, ...]
     apis: tuple[Api, ...]
+    reference: str | None = None
+    agreement: float | None = None
 
 
 def write_gate_file(folder: Path, gate: GateFile) -> None:
@@ -63,7 +70,8 @@ def read_gate_file(folder: Path) -> GateFile:
         said = json.loads(data)
         _check(isinstance(said, dict), "it is no object")
         keys = {"format", "unit", "bundle", "classes", "apis"}
-        _check(said.keys() == keys, f"its keys are not {', '.join(sorted(keys))}")
+        audits = {"reference", "agreement"}  # which files of earlier versions do not have
+        _check(keys <= said.keys() <= keys | audits, f"its keys are not {', '.join(sorted(keys))}")
         _check(said["format"] == FORMAT, f"its format is not {FORMAT}")
         _check(_is_text(said["unit"]), "unit is no text")
         bundle = said["bundle"]
@@ -74,9 +82,13 @@ def read_gate_file(folder: Path) -> GateFile:
         _check(isinstance(apis, list) and 2 <= len(apis) <= MAX_APIS, f"apis are not 2 to {MAX_APIS}")
         made = tuple(_api(one) for one in apis)
         _check(len({api.name for api in made}) == len(made), "two apis have one name")
+        reference, agreement = said.get("reference"), said.get("agreement")
+        _check(reference is None or reference in [api.name for api in made], "the reference is none of the apis")
+        is_share = type(agreement) is float and 0 < agreement < 1
+        _check(agreement is None or is_share, "the agreement is no share")
     except (ValueError, RecursionError) as error:
         raise InputError(f"gate file {path} cannot be used: {str(error)[:120]}; {remedy}") from error
-    return GateFile(said["unit"], bundle, tuple(classes), made)
+    return GateFile(said["unit"], bundle, tuple(classes), made, reference, agreement)
 
 
 def _api(said: Any) -> Api:

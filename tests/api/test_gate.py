@@ -161,7 +161,7 @@ def test_threads_of_calls_stay_and_one_that_hangs_is_left_behind(made, rows) -> 
 
 def test_no_more_threads_are_started_than_are_allowed(made, rows, monkeypatch, caplog) -> None:
     monkeypatch.setattr(calls, "MOST_THREADS", 0)
-    monkeypatch.setattr(calls._Worker, "idle", calls.deque())
+    monkeypatch.setattr(calls._Worker, "idle", calls.deque(maxlen=0))
     answer = hardcase.Gate(made[0], functions(), fallback="a human", coin_seed=1).decide(rows[0])
     assert (answer.label, answer.failed) == ("a human", answer.asked)
     assert "no further thread is started" in caplog.text

@@ -53,7 +53,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "hardcase": (
         ("options",), ("measuring",), ("reports",), ("training", "flashing", "playground", "gate", "home"),
-        ("demo", "exports", "keys"), ("verbs", "api"), ("cli",),
+        ("demo", "exports", "keys"), ("api",), ("serving",), ("verbs",), ("cli",),
     ),
 }  # fmt: skip
 

@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
 from hardcase_edge.base.files import write_whole
@@ -20,7 +21,10 @@ from hardcase_edge.errors import InputError, one_line
 
 from .shared import on_stop_signals, say, store_argument
 
-__all__ = ["HELP", "arguments", "run"]
+if TYPE_CHECKING:
+    import socket
+
+__all__ = ["HELP", "arguments", "check_token", "listener_at", "parse_bind", "run"]
 
 HELP = "Show a fleet on a page of your browser: states, forward rate, cost, agreement, roll-outs."
 DEFAULT = "127.0.0.1:8090"
@@ -50,18 +54,12 @@ def run(args: argparse.Namespace) -> int:
     host, port = parse_bind(args.bind, is_public=args.public)
     given = os.environ.get(VARIABLE)
     token = given or secrets.token_urlsafe(24)
-    if not _TOKEN.fullmatch(token):
-        raise InputError(
-            f"the token in {VARIABLE} has {len(token)} characters; use {LEAST} or more letters, digits and -._~+/=, or "
-            "none for a new one"
-        )
+    check_token(VARIABLE, token, "none for a new one")
     try:
         from ..keep.dashboard.app import make_app
         from ..keep.dashboard.server import Server
     except ImportError as error:
         raise InputError(f"the dashboard needs {error.name}; pip install 'hardcase-cloud[dashboard]'") from error
-    import socket
-
     from hardcase_edge.bundle.load import load_bundle
 
     from ..keep.dashboard.bundles import known_of
@@ -72,14 +70,9 @@ def run(args: argparse.Namespace) -> int:
     bundles = [known_of(load_bundle(path)) for path in args.bundle]
     workers = Workers(args.worker) if args.worker else None
     database = Database(args.store, makes=False)
-    try:
-        listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except OSError as error:
-        raise InputError(f"{args.bind} cannot be listened at: {one_line(error)}; name another with --bind") from error
+    listener, url = listener_at(host, port)
     server = Server(make_app(Figures(database, workers, bundles), token))
     on_stop_signals(server.stop)
-    shown = f"[{host}]" if ":" in host else host
-    url = f"http://{shown}:{listener.getsockname()[1]}/"
     with way_in(url, token, is_given=bool(given), as_json=args.json):
         if workers is not None:
             workers.start()
@@ -139,6 +132,35 @@ def private_folder() -> Iterator[Path]:
         yield Path(name)
 
 
+def check_token(variable: str, token: str, other: str) -> None:
+    """Refuse a token that a header cannot hold or that is short; ``other`` says what a user may do without one."""
+    if not _TOKEN.fullmatch(token):
+        raise InputError(
+            f"the token in {variable} has {len(token)} characters; use {LEAST} or more letters, digits and -._~+/=, or "
+            f"{other}"
+        )
+
+
+def listener_at(host: str, port: int) -> tuple[socket.socket, str]:
+    """A socket that listens, and its URL.
+
+    Raises
+    ------
+    InputError
+        The address cannot be listened at.
+    """
+    import socket
+
+    shown = f"[{host}]" if ":" in host else host
+    try:
+        listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        raise InputError(
+            f"{shown}:{port} cannot be listened at: {one_line(error)}; name another with --bind"
+        ) from error
+    return listener, f"http://{shown}:{listener.getsockname()[1]}/"
+
+
 def parse_bind(text: str, *, is_public: bool) -> tuple[str, int]:
     """Host and port of an address.
 
@@ -157,7 +179,7 @@ def parse_bind(text: str, *, is_public: bool) -> tuple[str, int]:
         raise InputError(f"--bind is {text!r}; a port is 0 to 65535")
     if not address.is_loopback and not is_public:
         raise InputError(
-            f"{address} can be reached by other machines, and the page has no TLS; put a proxy with TLS before a "
+            f"{address} can be reached by other machines, and there is no TLS; put a proxy with TLS before a "
             "loopback address, or add --public"
         )
     return str(address), number

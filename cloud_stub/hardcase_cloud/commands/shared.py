@@ -177,10 +177,10 @@ class _Lines(logging.Formatter):
         return terminal(super().format(record))
 
 
-def log_lines() -> None:
-    """Have log messages on standard error, one line each."""
+def log_lines(command: str = "hardcase cloud") -> None:
+    """Have log messages on standard error, one line each, behind the name of the command."""
     handler = logging.StreamHandler()
-    handler.setFormatter(_Lines("hardcase cloud: %(message)s"))
+    handler.setFormatter(_Lines(f"{command}: %(message)s"))
     logging.basicConfig(handlers=[handler])
 
 

@@ -40,6 +40,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_setting(trained, "--effort", Config, "effort", metavar="HOW")
     trained.add_argument("--method", action="append", metavar="NAME", help="as for hardcase train (repeatable)")
     trained.add_argument("--jobs", type=int, metavar="N", help="threads on this machine (default: one per core)")
+    parser.add_argument("--prices", action="store_true", help="let running budgets move the policy's thresholds")
     parser.add_argument("--key", metavar="FILE", help="private key to sign with, from hardcase keygen")
     add_force(parser)
     add_json(parser)
@@ -54,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     from ...gate.answers import read_log, write_problem
     from ...gate.file import BUNDLE, FILE, GateFile, write_gate_file
     from ...training.build import build, configure
-    from .figures import alone_of, classes_of, front_of
+    from .figures import agreement_of, alone_of, classes_of, front_of
 
     terms, out = terms_of(args), args.out
     log = read_log(args.calls)
@@ -65,11 +66,11 @@ def run(args: argparse.Namespace) -> int:
     where = {"jobs": args.jobs, "quiet": args.json, "force": args.force}
     front, made = build(config, (*config.methods, *BASELINES), out / "build", table=table, **where)[1:]
     wish = {name: getattr(args, name) for name in ("max_loss", "budget", "hard_budget", "key")}
-    exported = make_bundle(made, terms=terms, **wish).write(out / BUNDLE)
+    exported = make_bundle(made, terms=terms, monitors=True, prices=args.prices, **wish).write(out / BUNDLE)
     values = export_values(exported, made)
     front_points = front_of(front["points"])
-    alone = alone_of(out, log)
-    write_gate_file(out, GateFile(args.unit, exported.sha256, classes_of(out), log.apis))
+    alone, audits = alone_of(out, log), agreement_of(out, log)
+    write_gate_file(out, GateFile(args.unit, exported.sha256, classes_of(out), log.apis, *audits))
     lines = [
         *log.notes,
         "on test rows, each alone:",

@@ -7,13 +7,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from hardcase_edge.base.betting import interval
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_export.drafts.rows import read_rows
 
+from ...api.loaded import load
 from ...gate.answers import LABEL, Log
 from ...gate.file import BUNDLE
 
-__all__ = ["alone_of", "classes_of", "front_of"]
+__all__ = ["agreement_of", "alone_of", "classes_of", "front_of"]
 
 
 def front_of(points: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -43,3 +45,31 @@ def alone_of(out: Path, log: Log) -> dict[str, dict[str, float]]:
         right = [texts.get(int(code)) == y for code, y in zip(codes, truth, strict=False) if code == code]
         found[api.name] = {"accuracy": sum(right) / len(truth), "price": api.price}
     return found
+
+
+def agreement_of(out: Path, log: Log) -> tuple[str, float | None]:
+    """The API that audits ask, and the share of the test rows on which it agrees with the gate at least.
+
+    It is the one that stands in for the truth, or the one that is right most often in the log. The share is the lower
+    bound, at 95 %, of an interval that holds however many rows there are; None if that is none.
+    """
+    right = {
+        name: sum(str(a) == str(b) for a, b in zip(labels, log.truth, strict=True))
+        for name, labels in log.labels.items()
+    }
+    reference, gate = log.stands_in or max(right, key=lambda name: right[name]), load(out / BUNDLE, coin_seed=0)
+    manifest = load_bundle(out / BUNDLE).manifest
+    texts, names = manifest.categories, list(manifest.features)
+    rows, n, agreed = read_rows(out / "build" / "test.npz", manifest), 0, 0
+    for row in rows.X.tolist():
+        values = dict(zip(names, row, strict=True))
+        given = {
+            f: None if x != x else texts[f][int(x)] if f in texts else x
+            for f, x in values.items()
+            if f.partition(".")[0] not in gate._inner
+        }
+        said = given.get(reference + LABEL)
+        if said is not None:
+            n, agreed = n + 1, agreed + (str(gate.decide(given).label) == said)
+    low = interval(n, agreed)[0] if n else 0.0
+    return reference, float(low) if 0 < low < 1 else None

@@ -32,7 +32,7 @@ from ..metrics.families import fleet_text
 from .figures import Figures
 from .labelling import parse_fields
 
-__all__ = ["SHOWN", "make_app"]
+__all__ = ["SHOWN", "Guard", "body_of", "make_app"]
 
 COOKIE = "hardcase"
 SHOWN = "hardcase.shown"  # key in a request's scope: what a server wants to be called when the token has been shown
@@ -196,7 +196,7 @@ def make_app(figures: Figures, token: str, *, now: Callable[[], float] = time.ti
         if request.headers.get("x-hardcase") != "1":
             return Response(status_code=403)
         try:
-            body = await asyncio.wait_for(_body(request), BODY_S)
+            body = await asyncio.wait_for(body_of(request, MAX_BODY), BODY_S)
         except (TimeoutError, ClientDisconnect):
             return Response(status_code=408, headers={"Connection": "close"})
         if body is None:
@@ -281,12 +281,12 @@ def _tokens(request: Request) -> list[str]:
     return [w for w in words if w]
 
 
-async def _body(request: Request) -> bytes | None:
-    """What a request brings; None if it is too much."""
+async def body_of(request: Request, most: int) -> bytes | None:
+    """What a request brings; None if it is more than so many bytes."""
     body = b""
     async for part in request.stream():
         body += part
-        if len(body) > MAX_BODY:
+        if len(body) > most:
             return None
     return body
 

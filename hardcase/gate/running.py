@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What goes along with a gate's decisions, as on devices: a running budget, audits, a promise and drift monitors.
+
+An audit asks the reference, one API of the gate, about a random share of the decisions that nothing failed in; whether
+it gives the same label tests what the gate promises. No answer waits for an audit, and one is open at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from threading import Lock
+from time import monotonic
+from typing import Any
+
+from hardcase_edge.base.clock import Clock
+from hardcase_edge.bundle.load import Loaded
+from hardcase_edge.device.surroundings import Case
+from hardcase_edge.errors import InputError
+from hardcase_edge.more.audits.audits import Audit, Audits
+from hardcase_edge.more.audits.draws import Draws
+from hardcase_edge.more.drift.companion import Memory, Watching
+from hardcase_edge.more.drift.promise import Promise
+from hardcase_edge.more.drift.watch import Watch
+from hardcase_edge.more.servo.companion import budgets_of
+from hardcase_edge.session.session import Decision
+from hardcase_edge.settings.config import RunConfig
+from hardcase_edge.settings.values import WATCH
+
+from .file import GateFile
+
+__all__ = ["Companions"]
+
+BUDGET = "budget.json"
+AUDIT_S = 60.0  # for a reference to answer
+
+
+class _Seen:
+    """In place of a device's bank: what the last decision has read."""
+
+    def __init__(self) -> None:
+        self.readings: Mapping[int, Any] = {}
+        self.without: frozenset[int] = frozenset()
+
+
+class Companions:
+    """Those of one gate, whose decisions may come from several threads.
+
+    Parameters
+    ----------
+    folder : where ``budget.json`` and ``promise.json`` keep what goes on at the next start
+    budget_per_hour : in the gate's unit; None: no running budget
+    audit : share of the decisions, 0 to 1
+    note : called with each line that a user should read
+
+    Raises
+    ------
+    InputError
+        A value is out of range, the gate has no reference for audits, or a file cannot be used.
+    """
+
+    def __init__(
+        self, loaded: Loaded, folder: Path, said: GateFile, budget_per_hour: float | None, audit: float,
+        note: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        if not 0 <= audit <= 1:
+            raise InputError(f"audit is {audit}, a share from 0 to 1 is expected")
+        if audit and said.reference is None:
+            raise InputError(f"the gate in {folder} has no reference for audits; make it again with hardcase gate")
+        config = RunConfig(budget_per_hour=budget_per_hour, budget_file=str(folder / BUDGET), drift=WATCH)
+        self._budgets = budgets_of(config, loaded, Clock(), note)
+        self._worst, self._open = loaded.report.worst_cost, 0
+        promise = Promise(said.agreement, None) if audit and said.agreement is not None else None
+        manifest, program = loaded.manifest, loaded.machine.program
+        watch = None if manifest.monitors is None else Watch(manifest.monitors, program, manifest.shipped)
+        memory = None if promise is None else Memory(str(folder), said.bundle, promise, note)
+        self._seen, self._promise, self._lock = _Seen(), promise, Lock()
+        self._watching = Watching(config, loaded, self._seen, None, promise, watch, memory, note)  # type: ignore[arg-type]
+        self._draws, self._audits_share = Draws(), audit
+        self._audits = Audits(0.0, audit, AUDIT_S, self._draws)
+
+    def begin(self, limit: int | None) -> Case:
+        """A decision begins; its ``limit`` is what it may cost, less what those that are under way may still cost."""
+        case = Case(None, limit, False)
+        with self._lock:
+            if self._budgets is not None:
+                self._budgets.begin(case)
+                case.limit = max(0, (case.limit or 0) - self._open)
+                case.size = min(case.limit, self._worst)  # what is held back for it
+                self._open += case.size
+        return case
+
+    def end(self, case: Case, decision: Decision, line: dict[str, Any], readings: Mapping[int, Any]) -> Audit | None:
+        """It is made; an audit, if one is to be made of it."""
+        case.record, case.decision = line, decision
+        with self._lock:
+            if self._budgets is not None:
+                self._open -= case.size
+                self._budgets.end(case)
+            self._seen.readings = readings
+            self._watching.decided(line)
+            if not self._audits_share:
+                return None
+            self._audits.waited(monotonic())
+            return Audit(line, (), 0.0, False) if self._audits.drawn(line, can_ask=True)[1] else None
+
+    def left(self, case: Case) -> None:
+        """It was given up."""
+        with self._lock:
+            if self._budgets is not None:
+                self._open -= case.size
+
+    def asked(self, audit: Audit, price: float) -> Audit:
+        """The reference is asked about it, which costs this."""
+        made = Audit(audit.decision, (), price, False)
+        with self._lock:
+            self._audits.made(made, monotonic(), is_asked=True)
+        return made
+
+    def heard(self, audit: Audit, label: str | None) -> None:
+        """The reference has answered; None: it failed, which the time of the audit ends."""
+        is_same = str(audit.decision["label"]) == label
+        with self._lock:
+            if label is not None and self._audits.answered(audit, is_same) and self._promise is not None:
+                self._promise.audited(is_same)
+
+    def facts(self) -> dict[str, Any]:
+        """How budget, audits, promise and monitors stand, as ``docs/drift.md`` and ``docs/budgets.md`` list it."""
+        with self._lock:
+            audits = {**self._audits.counters, "cost": self._audits.cost, "share": self._audits.share}
+            budget = {} if self._budgets is None else self._budgets.facts()
+            return {**self._watching.facts(), **budget, "audits": audits, "draws": self._draws.facts()}
+
+    def close(self) -> None:
+        """No decision follows: write the files."""
+        with self._lock:
+            self._watching.ended()
+            if self._budgets is not None:
+                self._budgets.stop()

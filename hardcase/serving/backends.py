@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The back ends of a gate's server, asked through one client that keeps its connections.
+
+What one answers is bounded: no redirect, no compression, no more bytes than ``MAX_ANSWER``; the gate bounds its time.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import httpx
+
+from ..api.gate import Gate
+from .settings import BackEnd, Settings
+from .shapes import Asked, Heard, heard, question, read_json
+
+__all__ = ["BackEnds"]
+
+MAX_ANSWER = 1024 * 1024
+MOST_CONNECTIONS = 512
+Function = Callable[[Asked], Coroutine[Any, Any, Heard]]
+
+
+class BackEnds:
+    """Gives a gate a function for each of its APIs; used in one event loop."""
+
+    def __init__(self, settings: Settings, gate: Gate) -> None:
+        limits = httpx.Limits(max_connections=MOST_CONNECTIONS, max_keepalive_connections=MOST_CONNECTIONS)
+        timeout = settings.call_ms / 1000
+        self._client = httpx.AsyncClient(limits=limits, timeout=timeout, trust_env=False, follow_redirects=False)
+        logging.getLogger("httpx").setLevel(logging.WARNING)  # it would log every address, which may hold a secret
+        self._classes = [str(label) for label in gate.classes]
+        for name, one in settings.apis.items():
+            gate.asks(name)(self._function(one, {text.casefold(): text for text in gate.labels_of(name)}))
+
+    def _function(self, one: BackEnd, labels: dict[str, str]) -> Function:
+        headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
+        if one.key_env:
+            headers["Authorization"] = f"Bearer {os.environ[one.key_env]}"
+
+        async def ask(asked: Asked) -> Heard:
+            body = json.dumps(question(one, asked, self._classes)).encode()
+            async with self._client.stream("POST", one.url, content=body, headers=headers) as response:
+                if response.status_code != 200:
+                    raise ValueError(f"its status is {response.status_code}")
+                data = bytearray()
+                async for part in response.aiter_raw():
+                    data += part
+                    if len(data) > MAX_ANSWER:
+                        raise ValueError(f"its answer has more than {MAX_ANSWER} bytes")
+            return heard(one.shape, read_json(data), labels, self._classes)
+
+        return ask
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._client.aclose()

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What goes along with a gate's decisions: a budget over time, audits by the reference, a promise, and drift."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hardcase
+from hardcase.gate.file import read_gate_file
+from hardcase.gate.running import Companions
+from hardcase_edge.bundle.load import load_bundle
+from hardcase_edge.bundle.monitors import Histogram, Monitors
+from hardcase_edge.errors import InputError
+from tests.helpers.cli.gates import NAMES, made_gate, requests, said
+
+ROWS = requests()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made_gate()[0], tmp_path / "gate"))
+
+
+def functions(**others: Any) -> dict[str, Any]:
+    return {name: lambda row, n=name: said(row, n) for name in NAMES} | others
+
+
+def waited(gate: hardcase.Gate) -> dict[str, Any]:
+    """The facts, once no audit is open, which a thread of the pool ends."""
+    for _ in range(500):
+        counts = gate.facts()["audits"]
+        if counts["asked"] == counts["agreed"] + counts["differed"] + counts["unanswered"]:
+            break
+        time.sleep(0.01)
+    return gate.facts()
+
+
+def test_the_reference_is_the_api_that_is_right_most_often_and_agrees_as_measured(folder: Path) -> None:
+    said = read_gate_file(folder)
+    assert said.reference == "large"
+    assert said.agreement is not None
+    assert 0.3 < said.agreement < 0.96
+
+
+def test_an_audit_asks_the_reference_aside_and_costs_no_decision_anything(folder: Path) -> None:
+    plain = hardcase.Gate(folder, functions(), coin_seed=3)
+    expected = [plain.decide(row) for row in ROWS]
+    gate = hardcase.Gate(folder, functions(), coin_seed=3, audit=1.0)
+    for row, other in zip(ROWS, expected, strict=True):
+        answer = gate.decide(row)
+        waited(gate)
+        assert (answer.label, answer.price, answer.asked) == (other.label, other.price, other.asked)
+    audits = gate.facts()["audits"]
+    assert audits["asked"] == len(ROWS)
+    assert audits["agreed"] > audits["differed"] > 0
+    aside = sum("large" not in answer.asked for answer in expected)
+    assert audits["cost"] == 10 * aside > 0
+
+
+def test_a_promise_that_the_world_breaks_is_told_once_and_known_at_the_next_start(folder: Path) -> None:
+    notes: list[str] = []
+    gate = hardcase.Gate(folder, functions(large=lambda row: ("cat", 0.9)), audit=1.0, note=notes.append, coin_seed=1)
+    other = [row for row in ROWS if row["truth"] == "dog" and row["small_label"] == "dog"] * 3
+    for row in other:
+        gate.decide(row, budget=1)  # which pays the small one alone
+        waited(gate)
+    assert gate.facts()["promise"]["state"] == "broken"
+    assert sum("promise is broken" in note for note in notes) == 1
+    gate.close()
+    again = hardcase.Gate(folder, functions(), audit=0.5)
+    assert again.facts()["promise"]["state"] == "broken"
+
+
+def test_an_audit_of_coroutines_is_heard_and_one_that_fails_is_not_counted_as_an_answer(folder: Path) -> None:
+    async def large(row: dict[str, Any]) -> Any:
+        await asyncio.sleep(0)
+        return said(row, "large")
+
+    async def broken(_: object) -> Any:
+        raise OSError("no route")
+
+    async def go(call: Any) -> dict[str, Any]:
+        gate = hardcase.Gate(folder, functions(large=call), audit=1.0, coin_seed=1)
+        for row in ROWS[:20]:
+            await gate.adecide(row, budget=1)
+            await asyncio.sleep(0.01)
+        counts: dict[str, Any] = gate.facts()["audits"]
+        return counts
+
+    heard, failed = asyncio.run(go(large)), asyncio.run(go(broken))
+    assert heard["agreed"] + heard["differed"] == heard["asked"] > 5
+    assert failed["agreed"] + failed["differed"] == 0
+
+
+def test_a_budget_per_hour_holds_for_all_requests_together_and_over_a_restart(folder: Path) -> None:
+    notes: list[str] = []
+    gate = hardcase.Gate(folder, functions(), budget_per_hour=40, note=notes.append)
+    spent = sum(gate.decide(row).price for row in ROWS)
+    assert 0 < spent <= 16  # the dearest decision of 15, which a full purse holds, and what an hour's second pays
+    assert any("budget" in note and "used up" in note for note in notes)
+    assert gate.facts()["budget"]["spent"] == pytest.approx(spent)
+    gate.close()
+    again = hardcase.Gate(folder, functions(), budget_per_hour=40, note=notes.append)
+    assert sum(again.decide(row).price for row in ROWS) <= 2
+    again.close()
+
+
+def test_requests_at_once_do_not_spend_the_same_budget_twice(folder: Path) -> None:
+    async def slow(row: dict[str, Any], name: str) -> Any:
+        await asyncio.sleep(0.05)
+        return said(row, name)
+
+    gate = hardcase.Gate(folder, {name: lambda row, n=name: said(row, n) for name in NAMES}, budget_per_hour=40)
+    for name in NAMES:
+
+        async def call(row: dict[str, Any], n: str = name) -> Any:
+            return await slow(row, n)
+
+        gate.asks(name)(call)
+
+    async def go() -> float:
+        return sum(answer.price for answer in await asyncio.gather(*(gate.adecide(row) for row in ROWS[:40])))
+
+    assert 0 < asyncio.run(go()) <= 16
+    gate.close()
+
+
+def test_readings_that_have_moved_since_training_are_told(folder: Path) -> None:
+    loaded, said_, notes = load_bundle(folder / "model.hcb"), read_gate_file(folder), list[str]()
+    feature = loaded.manifest.features.index("small_confidence")
+    spread = Histogram((0.25, 0.5, 0.75), (250,) * 4)
+    monitors = Monitors(((feature, spread),), None, (1000, 0), (), (), ())
+    watched = replace(loaded, manifest=replace(loaded.manifest, monitors=monitors))
+    companions = Companions(watched, folder, said_, None, 0.0, notes.append)
+    sensor = loaded.machine.program.sensor_of[feature]
+    line = {"route": "local", "label": "cat", "confidence": 0.5, "failed": [], "cost": 1.0}
+    for _ in range(4 * 512 + 64):
+        readings = [0, 0.01] if feature == loaded.machine.program.sensors[sensor].features[1] else [0.01, 0]
+        assert companions.end(companions.begin(None), None, dict(line), {sensor: readings}) is None
+    assert any("have moved since training (small_confidence" in note for note in notes)
+    assert list(companions.facts()["drift"]["moved"]) == ["small_confidence"]
+
+
+def test_what_cannot_run_along_is_refused_in_one_line(folder: Path) -> None:
+    with pytest.raises(InputError, match="a share from 0 to 1"):
+        hardcase.Gate(folder, audit=float("nan"))
+    with pytest.raises(InputError, match="budget"):
+        hardcase.Gate(folder, budget_per_hour=-1)
