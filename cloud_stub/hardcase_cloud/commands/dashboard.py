@@ -45,6 +45,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--bundle", action="append", default=[], metavar="FILE",
         help="a bundle whose names of readings and classes the page to label shows; repeatable",
     )  # fmt: skip
+    parser.add_argument(
+        "--ingress", default="", metavar="ADDRESS",
+        help="IP address of a proxy that has logged its users in, such as Home Assistant's: its requests need no token",
+    )  # fmt: skip
     parser.add_argument("--public", action="store_true", help="allow an address that other machines can reach")
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
 
@@ -52,6 +56,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Serve until stopped; the exit status."""
     host, port = parse_bind(args.bind, is_public=args.public)
+    ingress = parse_ingress(args.ingress)
     given = os.environ.get(VARIABLE)
     token = given or secrets.token_urlsafe(24)
     check_token(VARIABLE, token, "none for a new one")
@@ -71,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
     workers = Workers(args.worker) if args.worker else None
     database = Database(args.store, makes=False)
     listener, url = listener_at(host, port)
-    server = Server(make_app(Figures(database, workers, bundles), token))
+    server = Server(make_app(Figures(database, workers, bundles), token, ingress=ingress))
     on_stop_signals(server.stop)
     with way_in(url, token, is_given=bool(given), as_json=args.json):
         if workers is not None:
@@ -159,6 +164,20 @@ def listener_at(host: str, port: int) -> tuple[socket.socket, str]:
             f"{shown}:{port} cannot be listened at: {one_line(error)}; name another with --bind"
         ) from error
     return listener, f"http://{shown}:{listener.getsockname()[1]}/"
+
+
+def parse_ingress(text: str) -> str:
+    """The address of a proxy as a peer has it; empty for none.
+
+    Raises
+    ------
+    InputError
+        It is not an IP address.
+    """
+    try:
+        return str(ipaddress.ip_address(text)) if text else ""
+    except ValueError as error:
+        raise InputError(f"--ingress is {text!r}; give the proxy's IP address, such as 172.30.32.2") from error
 
 
 def parse_bind(text: str, *, is_public: bool) -> tuple[str, int]:

@@ -5,6 +5,8 @@ Whoever has the token may see and stop; everybody else gets 401 and an empty bod
 as ``Authorization: Bearer``, or once as ``/?token=``, which becomes a cookie that scripts cannot read and other sites
 cannot send. Then the page is asked for again without the token: by a redirect where the address was typed, and by the
 answer itself elsewhere, because a browser that was sent here, as by a file, does not send the cookie on a redirect.
+A proxy that has logged its users in needs no token: its address is the proof, and its own pages may frame ours. All
+addresses in pages are relative, because such a proxy serves them below a path of its own.
 A button also needs a header that other sites cannot send. One task reads the store, once a second while somebody
 watches, and all watchers get the same bytes.
 """
@@ -48,6 +50,7 @@ HEADERS = {
     "img-src 'self'; media-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store",
 }  # fmt: skip
+UNFRAMED, FRAMED = "frame-ancestors 'none'", "frame-ancestors 'self'"
 ALONE = "default-src 'none'; sandbox; frame-ancestors 'none'"  # what devices have sent runs nothing, wherever it opens
 WISHES = ("pause", "resume", "stop")
 MAX_BODY = 65_536  # bytes that a page sends
@@ -123,13 +126,14 @@ class Feed:
         self._changed.set()
 
 
-def make_app(figures: Figures, token: str, *, now: Callable[[], float] = time.time) -> Starlette:
+def make_app(figures: Figures, token: str, *, ingress: str = "", now: Callable[[], float] = time.time) -> Starlette:
     """The application.
 
     Parameters
     ----------
     figures : of the store; the application uses it from one thread at a time
     token : what a watcher must have
+    ingress : address of a proxy whose requests need no token
 
     Returns
     -------
@@ -142,7 +146,7 @@ def make_app(figures: Figures, token: str, *, now: Callable[[], float] = time.ti
     async def page(request: Request) -> Response:
         if "token" in request.query_params:
             is_typed = request.headers.get("sec-fetch-site") == "none"
-            answer = RedirectResponse("/", 303) if is_typed else Response(headers={"Refresh": "0; url=/"})
+            answer = RedirectResponse("./", 303) if is_typed else Response(headers={"Refresh": "0; url=./"})
             answer.set_cookie(COOKIE, token, httponly=True, samesite="strict", max_age=30 * 86_400)
             return answer
         await feed.fresh()
@@ -239,32 +243,36 @@ def make_app(figures: Figures, token: str, *, now: Callable[[], float] = time.ti
     ]  # fmt: skip
     app = Starlette(routes=routes, lifespan=lifespan)
     app.state.end_streams = feed.end
-    app.add_middleware(Guard, token=token)
+    app.add_middleware(Guard, token=token, ingress=ingress)
     return app
 
 
 class Guard:
-    """Lets nobody through who has not the token, and puts the headers of ``HEADERS`` on every answer."""
+    """Lets nobody through who has not the token and is not the proxy; puts the headers of ``HEADERS`` on answers."""
 
-    def __init__(self, app: Any, token: str) -> None:
-        self._app, self._token = app, token.encode()
+    def __init__(self, app: Any, token: str, ingress: str) -> None:
+        self._app, self._token, self._ingress = app, token.encode(), ingress
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
 
+        is_ingress = bool(self._ingress) and (scope.get("client") or [""])[0] == self._ingress
+
         async def send_with_headers(message: Any) -> None:
             if message["type"] == "http.response.start":
                 present = {name for name, _ in message["headers"]}
                 more = [
-                    (k.lower().encode(), v.encode()) for k, v in HEADERS.items() if k.lower().encode() not in present
+                    (k.lower().encode(), (v.replace(UNFRAMED, FRAMED) if is_ingress else v).encode())
+                    for k, v in HEADERS.items()
+                    if k.lower().encode() not in present
                 ]
                 message = {**message, "headers": [*message["headers"], *more]}
             await send(message)
 
         request = Request(scope)
-        if any(hmac.compare_digest(word.encode(), self._token) for word in _tokens(request)):
+        if is_ingress or any(hmac.compare_digest(word.encode(), self._token) for word in _tokens(request)):
             scope.get(SHOWN, bool)()
             await self._app(scope, receive, send_with_headers)
         else:

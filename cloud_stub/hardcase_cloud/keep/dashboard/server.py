@@ -48,6 +48,7 @@ class Server(uvicorn.Server):
         config = uvicorn.Config(
             app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=LEAVE_S,
             limit_concurrency=MOST_AT_ONCE, backlog=AT_ONCE, http=Protocol, ws="none",
+            proxy_headers=False,  # a peer is who connects, never who a header names
         )  # fmt: skip
         super().__init__(config)
         self._app = app

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Iterator
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -75,10 +77,18 @@ def figures(tmp_path: Path) -> Iterator[Figures]:
 
 
 def ask(
-    figures: Figures, path: str, *, method: str = "GET", headers: dict[str, str] | None = None, body: bytes = b""
+    figures: Figures,
+    path: str,
+    *,
+    method: str = "GET",
+    headers: dict[str, str] | None = None,
+    body: bytes = b"",
+    ingress: str = "",
 ) -> Answer:
     """One request to the application, without a server."""
-    return asyncio.run(_ask(make_app(figures, TOKEN, now=lambda: NOW), path, method, headers or {}, body))
+    return asyncio.run(
+        _ask(make_app(figures, TOKEN, ingress=ingress, now=lambda: NOW), path, method, headers or {}, body)
+    )
 
 
 async def _ask(app: Any, path: str, method: str, headers: dict[str, str], body: bytes) -> Answer:
@@ -128,9 +138,9 @@ def test_without_the_token_there_is_not_a_byte(figures: Figures, path: str, meth
 
 def test_the_token_in_the_address_becomes_a_cookie_that_scripts_cannot_read(figures: Figures) -> None:
     status, head, body = ask(figures, f"/?token={TOKEN}", headers={"Sec-Fetch-Site": "none"})
-    assert (status, head["location"], body) == (303, "/", b"")
+    assert (status, head["location"], body) == (303, "./", b"")
     status, head, body = ask(figures, f"/?token={TOKEN}")
-    assert (status, head["refresh"], body) == (200, "0; url=/", b"")
+    assert (status, head["refresh"], body) == (200, "0; url=./", b"")
     assert {"HttpOnly", "SameSite=strict"} <= set(head["set-cookie"].split("; "))
     cookie = head["set-cookie"].partition(";")[0]
     assert ask(figures, "/", headers={"Cookie": cookie})[0] == 200
@@ -320,3 +330,28 @@ def test_metrics_have_every_state_of_every_roll_out(figures: Figures) -> None:
     assert 'hardcase_fleet_devices{state="offline"} 1' in lines
     assert 'hardcase_fleet_decisions_total{route="cloud"} 1' in lines
     assert len([line for line in lines if line.startswith("hardcase_rollout_instances{")]) == 10
+
+
+def test_a_proxy_needs_no_token_by_its_address_alone_and_may_frame_the_page(figures: Figures) -> None:
+    def answer(ingress: str, **headers: str) -> tuple[int, str]:
+        status, head, _ = ask(figures, "/", headers=headers, ingress=ingress)
+        return status, head["content-security-policy"].rpartition("frame-ancestors ")[2]
+
+    assert answer("127.0.0.1") == (200, "'self'")
+    forged = {
+        "X-Forwarded-For": "172.30.32.2",
+        "X-Ingress-Path": "/api/hassio_ingress/x",
+        "Forwarded": "for=172.30.32.2",
+    }
+    assert answer("172.30.32.2", **forged) == (401, "'none'")
+    assert answer("", **IN) == (200, "'none'")
+
+
+@pytest.mark.parametrize("name", ["index.html", "label.html", "page.js", "label.js", "shared.js"])
+def test_every_address_in_a_page_is_relative(name: str) -> None:
+    text = files("hardcase_cloud.keep.dashboard").joinpath("page", name).read_text()
+    attributes, calls = (
+        r"(?:href|src|action)=[\"']/",
+        r"(?:fetch|EventSource|open)\([\"'`]/|(?:src|location)\s*=\s*[\"'`]/",
+    )
+    assert re.findall(f"{attributes}|{calls}", text) == []

@@ -10,7 +10,7 @@ const given = []; // labels of this page that can be taken back: key and label
 
 async function ask(what, fields) {
   say("trouble", "");
-  const answer = await fetch("/label/" + what, { method: "POST", headers: { "X-Hardcase": "1", "Content-Type": "application/json" }, body: JSON.stringify(fields) }).catch(() => null);
+  const answer = await fetch("label/" + what, { method: "POST", headers: { "X-Hardcase": "1", "Content-Type": "application/json" }, body: JSON.stringify(fields) }).catch(() => null);
   const told = answer && (answer.ok || answer.status === 409) ? await answer.json().catch(() => null) : null;
   if (told && !told.error) return told;
   let why = "The dashboard's server does not answer; nothing was kept.";
@@ -52,7 +52,7 @@ function show({ case: one, progress }) {
   $("case-text").textContent = one.key[0] + ", " + clock(one.time) + (one.bundle ? "; bundle " + one.bundle : "") + "." + (one.has_names ? "" : " The names of readings are not known; start the dashboard with --bundle FILE.");
   $("evidence").replaceChildren(...one.evidence.map(([name, kind], n) => {
     const [device, boot, sequence] = one.key;
-    const src = "/evidence?" + new URLSearchParams({ device, boot, sequence, n });
+    const src = "evidence?" + new URLSearchParams({ device, boot, sequence, n });
     return kind === "audio/wav" ? element("audio", "", { src, controls: "", "aria-label": name }) : element("img", "", { src, alt: name });
   }));
   $("find").value = "";

@@ -204,7 +204,7 @@ function wishButton(id, wish) {
 
 async function ask(id, wish) {
   try {
-    const answer = await fetch("/rollouts/" + id + "/" + wish, { method: "POST", headers: { "X-Hardcase": "1" } });
+    const answer = await fetch("rollouts/" + id + "/" + wish, { method: "POST", headers: { "X-Hardcase": "1" } });
     if (!answer.ok) say("refused", (await answer.json().catch(() => ({ error: "The server refused to " + wish + " roll-out " + id + " (" + answer.status + ")." }))).error);
   } catch {
     say("refused", "The dashboard's server does not answer: it was not asked to " + wish + " roll-out " + id + ".");
@@ -215,7 +215,7 @@ let page = 0, searches = 0;
 async function search() {
   const mine = ++searches;
   listed = Date.now();
-  const answer = await fetch("/devices?" + new URLSearchParams({ q: $("q").value, state: $("state").value, page })).catch(() => null);
+  const answer = await fetch("devices?" + new URLSearchParams({ q: $("q").value, state: $("state").value, page })).catch(() => null);
   if (mine !== searches) return; // another one has begun meanwhile
   if (!answer || !answer.ok) {
     $("found").textContent = "The list cannot be had now" + (answer ? " (" + answer.status + ")." : ": the dashboard's server does not answer.");
@@ -240,7 +240,7 @@ async function search() {
 
 let from = null; // the button by which the device was chosen
 async function one(id, button) {
-  const answer = await fetch("/device?" + new URLSearchParams({ id })).catch(() => null);
+  const answer = await fetch("device?" + new URLSearchParams({ id })).catch(() => null);
   $("one").hidden = false;
   $("h-one").textContent = id + ", the last hour";
   from = button;
@@ -301,7 +301,7 @@ for (const [id, step] of [["back", -1], ["next", 1]]) $(id).addEventListener("cl
 
 let heard = Date.now();
 function listen() {
-  const stream = new EventSource("/events");
+  const stream = new EventSource("events");
   stream.onmessage = (event) => {
     heard = Date.now();
     say("lost", "");
@@ -316,7 +316,7 @@ function listen() {
   stream.onerror = async () => {
     let why = "The dashboard's server does not answer; the figures are those of before.";
     if (stream.readyState === EventSource.CLOSED) { // it has answered, and does not let us in
-      const answer = await fetch("/file/page.css", { cache: "no-store" }).catch(() => null);
+      const answer = await fetch("file/page.css", { cache: "no-store" }).catch(() => null);
       if (answer) why = answer.status === 401 ? "The server asks for its token; open the address or the file that it named when it started." : "The server has no room for another page like this; the figures are those of before.";
       setTimeout(listen, 5000);
     }

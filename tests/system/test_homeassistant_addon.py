@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The add-on of Home Assistant: its script beside a false Supervisor, its page below ingress, and its files."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import urljoin
+
+import yaml
+
+from hardcase_edge.cli import main as edge
+from tests.helpers.cloud.brokers import free_port, running_mosquitto, until
+from tests.helpers.edge.device import EASY, make_bundle_bytes, write_replay
+from tests.helpers.places import ROOT
+
+ADDON = ROOT / "examples" / "homeassistant" / "addon" / "hardcase"
+PREFIX = "/api/hassio_ingress/a-token/"
+LINK = re.compile(r'(?:href|src)="([^"]+)"')
+
+
+@contextmanager
+def serving(answer: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    """A server of HTTP on loopback."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), answer)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def supervisor(mqtt: dict[str, Any] | None) -> type[BaseHTTPRequestHandler]:
+    """The Supervisor, as far as the add-on asks it."""
+
+    class Supervisor(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            is_right = self.path == "/services/mqtt" and self.headers["Authorization"] == "Bearer s3cret"
+            self.send_response(200 if is_right and mqtt else 400)
+            self.end_headers()
+            self.wfile.write(json.dumps({"result": "ok", "data": mqtt}).encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    return Supervisor
+
+
+def ingress(port: int) -> type[BaseHTTPRequestHandler]:
+    """Home Assistant's way to an add-on: a path of its own, which the add-on does not see."""
+
+    class Ingress(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if not self.path.startswith(PREFIX):
+                self.send_response(404)
+                self.end_headers()
+                return
+            asked = urllib.request.Request(f"http://127.0.0.1:{port}/{self.path.removeprefix(PREFIX)}")
+            asked.add_header("X-Ingress-Path", PREFIX.rstrip("/"))
+            with urllib.request.urlopen(asked) as answer:
+                self.send_response(answer.status)
+                self.send_header("Content-Security-Policy", answer.headers["Content-Security-Policy"] or "")
+                self.end_headers()
+                self.wfile.write(answer.read())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    return Ingress
+
+
+@contextmanager
+def started(folder: Path, supervisor_url: str, port: int, **options: object) -> Iterator[subprocess.Popen[bytes]]:
+    """The add-on's script with the environment that a container would have."""
+    (folder / "options.json").write_text(json.dumps({"keep": "90d", "hpc": "", "bundles": [], **options}))
+    more = {
+        "SUPERVISOR_URL": supervisor_url, "SUPERVISOR_TOKEN": "s3cret", "DATA_FOLDER": str(folder),
+        "CONFIG_FOLDER": str(folder), "INGRESS_ADDRESS": "127.0.0.1", "INGRESS_BIND": f"127.0.0.1:{port}",
+    }  # fmt: skip
+    with (folder / "said").open("wb") as said:
+        words = [sys.executable, str(ADDON / "run.py")]
+        process = subprocess.Popen(words, env={**os.environ, **more}, stdout=said, stderr=said)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+        process.wait(20)
+
+
+def is_up(port: int) -> bool:
+    try:
+        return bool(urllib.request.urlopen(f"http://127.0.0.1:{port}/").read())
+    except OSError:
+        return False
+
+
+def test_the_add_on_shows_what_a_device_decided_below_the_path_of_ingress(tmp_path: Path) -> None:
+    (tmp_path / "toy.hcb").write_bytes(make_bundle_bytes())
+    port = free_port()
+    with running_mosquitto(tmp_path) as broker:
+        mqtt = {"host": broker.host, "port": broker.port, "username": "", "password": "", "ssl": False}
+        with serving(supervisor(mqtt)) as url, started(tmp_path, url, port, bundles=["toy.hcb"]) as addon:
+            until(lambda: is_up(port))
+            replay = write_replay(tmp_path / "r.csv", [EASY] * 3)
+            words = ["run", str(tmp_path / "toy.hcb"), "--sensors", f"replay:{replay}", "--broker", broker.url]
+            assert edge([*words, "--device-id", "hall", "--publish", "all"]) == 0
+            with serving(ingress(port)) as home:
+                page = urljoin(home, PREFIX)
+                with urllib.request.urlopen(page) as answer:
+                    assert answer.headers["Content-Security-Policy"].endswith("frame-ancestors 'self'")
+                    text = answer.read().decode()
+                links = [urljoin(page, link) for link in LINK.findall(text)]
+                assert len(links) >= 5
+                for link in [*links, urljoin(page, "label"), urljoin(page, "metrics")]:
+                    assert link.startswith(page), link
+                    with urllib.request.urlopen(link) as answer:
+                        assert answer.read()
+                label = urllib.request.urlopen(urljoin(page, "label")).read().decode()
+                assert all(urljoin(urljoin(page, "label"), link).startswith(page) for link in LINK.findall(label))
+                devices = urljoin(page, "devices?q=hall")
+                until(lambda: json.load(urllib.request.urlopen(devices))["n"] == 1)
+            addon.send_signal(signal.SIGTERM)
+            assert addon.wait(20) == 0
+
+
+def test_the_add_on_ends_when_a_part_ends_and_says_why_without_a_broker(tmp_path: Path) -> None:
+    port = free_port()
+    with serving(supervisor(None)) as url, started(tmp_path, url, port) as addon:
+        assert addon.wait(30) == 1
+    assert "Home Assistant names no broker" in (tmp_path / "said").read_text()
+    with running_mosquitto(tmp_path) as broker:
+        mqtt = {"host": broker.host, "port": broker.port, "username": "", "password": ""}
+        with serving(supervisor(mqtt)) as url, started(tmp_path, url, port, hpc="nothing.onnx") as addon:
+            assert addon.wait(60) == 1
+    assert "nothing.onnx" in (tmp_path / "said").read_text()
+
+
+# What the Supervisor's documents say of config.yaml, for the keys that are used; the Supervisor itself is no package.
+ARCH = {"aarch64", "amd64", "armhf", "armv7", "i386"}
+STARTUP = {"initialize", "system", "services", "application", "once"}
+OPTION = re.compile(r"(?:str|bool|int|float|email|url|password|port|match\(.*\)|list\(.+\))(?:\(.*\))?\??")
+
+
+def read(name: str) -> Any:
+    return yaml.safe_load((ADDON / name).read_text())
+
+
+def test_the_add_ons_settings_keep_the_rules_of_the_supervisors_documents() -> None:
+    config = read("config.yaml")
+    assert {"name", "version", "slug", "description", "arch"} <= config.keys()
+    assert re.fullmatch(r"[a-z0-9_-]+", config["slug"])
+    assert isinstance(config["version"], str)
+    assert set(config["arch"]) <= ARCH
+    assert config["startup"] in STARTUP
+    assert config["boot"] in {"auto", "manual", "manual_only"}
+    assert config["stage"] in {"stable", "experimental", "deprecated"}
+    assert all(re.fullmatch(r"(?:mqtt|mysql):(?:provide|want|need)", word) for word in config["services"])
+    assert [entry["type"] for entry in config["map"]] == ["addon_config"]
+    kinds = [kind for value in config["schema"].values() for kind in (value if isinstance(value, list) else [value])]
+    assert all(OPTION.fullmatch(kind) for kind in kinds)
+    assert config["options"].keys() <= config["schema"].keys()
+    assert set(read("build.yaml")["build_from"]) == set(config["arch"])
+    for language in ("en", "de"):
+        assert read(f"translations/{language}.yaml")["configuration"].keys() == config["schema"].keys()
+    assert {"name", "url", "maintainer"} == yaml.safe_load((ADDON.parent / "repository.yaml").read_text()).keys()
+    run = (ADDON / "run.py").read_text()
+    assert str(config["ingress_port"]) in run
+    assert {f'"{name}"' for name in config["options"]} <= set(re.findall(r'"\w+"', run))
