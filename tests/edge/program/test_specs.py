@@ -222,7 +222,8 @@ def test_the_topics_are_the_codes() -> None:
     shown = [row[0] for row in rows(section(WIRE, "## 1. Topics"))]
     topics = (wire.request_topic, wire.reply_topic, wire.status_topic, wire.facts_topic)
     of_records = (wire.decision_topic, wire.audit_topic, wire.ack_topic)
-    of_devices = [make("DEVICE") for make in (*topics, *of_records, wire.update_topic, wire.fetch_topic)]
+    of_updates = (wire.update_topic, wire.install_topic, wire.fetch_topic)
+    of_devices = [make("DEVICE") for make in (*topics, *of_records, *of_updates)]
     assert shown == [*of_devices, *(make("SENDER") for make in (messages.enrol_topic, messages.enrolled_topic))]
 
 

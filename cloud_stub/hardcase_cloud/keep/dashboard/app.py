@@ -250,7 +250,7 @@ def make_app(figures: Figures, token: str, *, ingress: str = "", now: Callable[[
 class Guard:
     """Lets nobody through who has not the token and is not the proxy; puts the headers of ``HEADERS`` on answers."""
 
-    def __init__(self, app: Any, token: str, ingress: str) -> None:
+    def __init__(self, app: Any, token: str, ingress: str = "") -> None:
         self._app, self._token, self._ingress = app, token.encode(), ingress
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
