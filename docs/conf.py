@@ -53,6 +53,7 @@ NAV = {
         "docs/updates",
         "docs/over-the-air",
         "docs/microcontrollers",
+        "docs/micropython",
         "docs/exports",
         "docs/hooks",
         "docs/maturity",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The targets of this distribution: parts of a policy as ONNX and TFLite, and all of it in C and JavaScript."""
+"""The targets of this distribution: parts of a policy in ONNX, and all of it in C and for other runtimes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .runtimes import Models
     from .to_c.folder import ExportedC
 
-__all__ = ["BUNDLE", "JS", "ONNX", "TFLITE", "C"]
+__all__ = ["BUNDLE", "JS", "MICROPYTHON", "ONNX", "TFLITE", "C"]
 
 BUNDLE = "model.hcb"  # in a folder of C sources
 
@@ -100,6 +100,21 @@ def _js(source: Source, folder: Path, switches: frozenset[str]) -> Output:
     return Output(files, values, [f"{folder}: an npm package, its kernel of {size} bytes; npm install {folder}"])
 
 
+def _micropython(source: Source, folder: Path, switches: frozenset[str]) -> Output:
+    from .to_micropython.folder import micropython_files
+
+    files = micropython_files(source.loaded)
+    image = len(files["hardcase/image.bin"])
+    native = {Path(path).stem: len(data) for path, data in files.items() if path.startswith("native/")}
+    values = {"folder": str(folder), "image": image, "native": native, "sha256": source.loaded.bundle.sha256}
+    sizes = ", ".join(f"{name} {size}" for name, size in native.items())
+    lines = [
+        f"{folder}: a policy for MicroPython, an image of {image} bytes; next: see {folder}/README.md",
+        f"  kernel     {sizes} bytes",
+    ]
+    return Output(files, values, lines)
+
+
 def _c_values(out: Path, sources: ExportedC) -> dict[str, Any]:
     sizes = {
         s.core: {
@@ -160,4 +175,11 @@ JS = Target(
     "npm package",
     of_bundle=True,
     against="it asks for sensors and replies; timers, MQTT and stores are the user's",
+)
+MICROPYTHON = Target(
+    "folder to write for MicroPython: the policy, its wrapper, and the kernel as native modules and as a user C module",
+    _micropython,
+    "MicroPython folder",
+    of_bundle=True,
+    against="it ran on MicroPython's port for Linux and on an emulated Cortex-M3, on no microcontroller",
 )

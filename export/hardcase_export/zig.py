@@ -13,9 +13,21 @@ from collections.abc import Sequence
 
 from hardcase_edge.errors import InputError
 
-__all__ = ["can_compile", "compile_c"]
+__all__ = ["STRING_H", "can_compile", "compile_c"]
 
 COMPILE_S = 300  # Zig builds parts of its own runtime library the first time
+STRING_H = """\
+#include <stddef.h>
+#define memcpy __builtin_memcpy
+#define memset __builtin_memset
+static inline int memcmp(const void *a, const void *b, size_t n)
+{
+    const unsigned char *x = a, *y = b;
+    for (; n > 0; n--, x++, y++)
+        if (*x != *y) return *x < *y ? -1 : 1;
+    return 0;
+}
+"""  # what the kernel uses of it, where there is no library
 
 
 def can_compile() -> bool:

@@ -36,6 +36,7 @@ tools)
     sh tests/helpers/edge/debian_micropython.sh build/micropython
     [ -d build/homeassistant ] || sh tests/helpers/cloud/homeassistant.sh build/homeassistant ||
         echo "pip could not install Home Assistant: its tests are left out"
+    sh tests/helpers/edge/micropython_firmware.sh build/micropython-source
     [ -d build/node-red ] || npm install --silent --no-audit --no-fund --prefix build/node-red node-red@4 mqtt@5 axe-core@4 ||
         echo "npm could not install Node-RED: its tests are left out"
     ;;

@@ -42,7 +42,8 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("sweep", "regressor"),
     ),
     "hardcase_export": (
-        ("drafts", "sources", "publish", "summary", "to_c", "zig"), ("to_js", "integers", "importing"),
+        ("drafts", "sources", "publish", "summary", "to_c", "zig"),
+        ("to_js", "to_micropython", "integers", "importing"),
         ("scorers",), ("picking",), ("targets",), ("checked", "to_onnx", "to_tflite"), ("joint", "hpc_file"),
         ("bundle", "runtimes", "foreign_model"), ("own_targets",),
     ),

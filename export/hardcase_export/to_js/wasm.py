@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 from hardcase_edge.kernel.sources import FOLDER
 
-from ..zig import compile_c
+from ..zig import STRING_H, compile_c
 
 __all__ = ["EXPORTS", "wasm_kernel"]
 
@@ -20,18 +20,6 @@ EXPORTS = (
 )  # fmt: skip
 FLAGS = ("-target", "wasm32-freestanding", "-mbulk-memory", "-std=c99", "-O2", "-fno-unroll-loops", "-g0", "-nostdlib")
 LINKED = ("-Wl,--no-entry", "-Wl,--strip-all", "-Wl,--export=__heap_base", "-Wl,-z,stack-size=65536")
-STRING_H = """\
-#include <stddef.h>
-#define memcpy __builtin_memcpy
-#define memset __builtin_memset
-static inline int memcmp(const void *a, const void *b, size_t n)
-{
-    const unsigned char *x = a, *y = b;
-    for (; n > 0; n--, x++, y++)
-        if (*x != *y) return *x < *y ? -1 : 1;
-    return 0;
-}
-"""  # what the kernel uses of it; the first two are instructions of WebAssembly
 
 
 @cache

@@ -6,7 +6,10 @@ python trace.py [SEED [EVENTS]]
 
 import sys
 
-from hardcase_edge.exchange.exchange import Exchange
+try:
+    from hardcase_edge.exchange.exchange import Exchange
+except ImportError:  # on a board
+    from hardcase.exchange import Exchange
 
 
 def events(seed, n):

@@ -1,2 +1,0 @@
-# SPDX-License-Identifier: Apache-2.0
-"""The package as MicroPython sees it: the exchange, and what it stands on."""

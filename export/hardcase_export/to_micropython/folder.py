@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The export for MicroPython: a folder that ``mip`` installs from, and the kernel as a user C module."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from hardcase_edge.bundle.load import Loaded
+from hardcase_edge.errors import InputError
+from hardcase_edge.exchange import exchange
+from hardcase_edge.kernel.image import make_image
+from hardcase_edge.kernel.sources import FOLDER
+from hardcase_edge.program.inner import inner_sensors
+from hardcase_edge.program.readings import DTYPES
+
+from .mpy import ARCHITECTURES, NATIVE, native_module
+
+__all__ = ["device_module", "micropython_files"]
+
+HERE = Path(__file__).parent
+OWN = "hardcase"  # the package on the board
+WITHOUT = "from __future__ import annotations\n\n"  # which MicroPython has not
+REPLACED = {
+    "import logging\n": "from .python import logging\n",
+    "from collections import deque\n": "from .python import deque\n",
+    "from typing import TYPE_CHECKING, Any\n": "Any = None\n",
+    "from ..base.record import record\n": "from .python import record\n",
+    "if TYPE_CHECKING:\n    from collections.abc import Callable, MutableMapping\n\n": "",
+}
+
+
+def micropython_files(loaded: Loaded) -> dict[str, bytes]:
+    """The files of the folder, by path.
+
+    Raises
+    ------
+    ImageError
+        The kernel cannot run this program.
+    InputError
+        Zig is missing; or the policy reads a sensor that only the Python and the C runtime fill.
+    """
+    program, manifest = loaded.bundle.program, loaded.manifest
+    inner = inner_sensors(program, manifest.features, manifest.sensors)
+    if inner:
+        name = next(iter(inner))
+        raise InputError(f"the policy reads the inner sensor {name!r}, which --micropython has not; export another")
+    image = make_image(program, loaded.report.outlines)
+    package = {f"{OWN}/{path.stem}.py": path.read_bytes() for path in (HERE / "package").glob("*.upy")}
+    package[f"{OWN}/__init__.py"] = package.pop(f"{OWN}/hardcase.py")
+    package |= {f"{OWN}/{name}.py": device_module(name).encode() for name in ("circuit", "exchange")}
+    package |= {f"{OWN}/policy.json": _json(_names(loaded, len(image))), f"{OWN}/image.bin": image}
+    files = dict(package)
+    for name in ARCHITECTURES:
+        files[f"native/{name}.mpy"] = native_module(name)
+        urls = [[path, path] for path in sorted(package)] + [["hardcase_kernel.mpy", f"native/{name}.mpy"]]
+        files[f"{name}.json"] = _json({"urls": urls, "version": loaded.bundle.sha256[:12]})
+    module = [*(HERE / "module").iterdir(), NATIVE / "hardcase_kernel.c", FOLDER / "hardcase.c", FOLDER / "hardcase.h"]
+    module += [FOLDER / "hardcase_config.h", *FOLDER.glob("hc_*.h")]
+    files["README.md"] = (HERE / "README.md").read_bytes()
+    return files | {f"module/{path.name}": path.read_bytes() for path in module if path.is_file()}
+
+
+def device_module(name: str) -> str:
+    """A source file of the exchange as MicroPython runs it: the same but for what it imports."""
+    text = Path(exchange.__file__).with_name(f"{name}.py").read_text(encoding="utf-8").replace(WITHOUT, "")
+    for line, other in REPLACED.items():
+        text = text.replace(line, other)
+    return text
+
+
+def _names(loaded: Loaded, image_bytes: int) -> dict[str, Any]:
+    """What the wrapper must know of a policy beside its image."""
+    program, manifest = loaded.bundle.program, loaded.manifest
+    names = manifest.to_json()
+    sensors = [
+        {
+            "name": name,
+            "features": [manifest.features[f] for f in sensor.features],
+            "types": "".join(DTYPES[program.features[f].dtype].code for f in sensor.features),
+        }
+        for name, sensor in zip(manifest.sensors, program.sensors, strict=True)
+    ]
+    return {
+        "categories": names.get("categories", {}),
+        "classes": names["classes"],
+        "hpc": names["hpc"],
+        "image_bytes": image_bytes,
+        "name": names["name"],
+        "sensors": sensors,
+        "sha256": loaded.bundle.sha256,
+        "steps": names.get("value", {}).get("steps", 0),
+        "unit": names["unit"],
+        "uplink": len(program.uplink.features),
+    }
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode("ascii")

@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: Apache-2.0
+"""MicroPython decides as Python and C, on its port for Linux and on an emulated Cortex-M3, and forwards hard cases."""
+
+from __future__ import annotations
+
+import json
+import runpy
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import paho.mqtt.client as paho
+import pytest
+from paho.mqtt.enums import CallbackAPIVersion
+
+from hardcase.cli import main
+from hardcase_edge.bundle.load import load_bundle
+from hardcase_edge.link.wire import OK, Reply, pack_reply, unpack_request
+from hardcase_export.to_micropython.mpy import ARCHITECTURES, native_module
+from tests.golden.make_golden import GOLDEN
+from tests.helpers.cloud.brokers import Broker, running_mosquitto
+from tests.helpers.edge.board import Board
+from tests.helpers.edge.evaluators import needs_kernel
+from tests.helpers.places import ROOT
+from tests.helpers.tools import need
+
+from .cases import write_cases
+
+HERE = Path(__file__).parent
+MICROPYTHON, SOURCE = ROOT / "build" / "micropython" / "run", ROOT / "build" / "micropython-source"
+COUNT = 100  # random programs
+FEW = 16  # golden cases, where another test has decided all of them
+WITHOUT_TABLES = (
+    "SECTIONS { /DISCARD/ : { *(.ARM.exidx*) } }"  # of exceptions, for which the board's script has no place
+)
+HEAP = 65_536  # bytes, of a board of which little is free
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The export of the golden bundle."""
+    folder = tmp_path_factory.mktemp("micropython") / "policy"
+    assert main(["export", str(GOLDEN), "--micropython", str(folder)]) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def board(exported: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What ``mip`` installs from it on Linux, and the scripts of these tests."""
+    folder = tmp_path_factory.mktemp("board")
+    install(exported, "x64", folder)
+    for name in ("replay.py", "trace.py", "mqtt.py"):
+        shutil.copyfile(HERE / name, folder / name)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def cases(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
+    """A file of decisions, the golden program's first, and how many they are."""
+    path = tmp_path_factory.mktemp("cases") / "cases.jsonl"
+    return path, write_cases(path, COUNT)
+
+
+def install(exported: Path, architecture: str, folder: Path) -> None:
+    """Copy what the architecture's list of ``mip`` names."""
+    for target, source in json.loads((exported / f"{architecture}.json").read_text())["urls"]:
+        (folder / target).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(exported / source, folder / target)
+
+
+def micropython(folder: Path, *words: object) -> str:
+    """What MicroPython's port for Linux prints."""
+    if not MICROPYTHON.exists():
+        pytest.skip("micropython: make toolchains")
+    made = subprocess.run(
+        [str(MICROPYTHON), *map(str, words)], cwd=folder, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert made.returncode == 0, (made.stdout + made.stderr)[-2000:]
+    return made.stdout.strip()
+
+
+@pytest.fixture
+def firmware() -> Path:
+    """MicroPython for the emulated board."""
+    need("qemu-system-arm", "arm-none-eabi-gcc")
+    if not (SOURCE / "firmware.elf").exists():
+        pytest.skip("micropython: make toolchains")
+    return SOURCE / "firmware.elf"
+
+
+@needs_kernel
+def test_the_port_for_linux_decides_as_python_and_c(board: Path, cases: tuple[Path, int]) -> None:
+    path, n = cases
+    assert micropython(board, "replay.py", path) == str(2 * n)  # with numbers, and with bytes
+
+
+def test_a_decision_that_differs_would_be_seen(board: Path, cases: tuple[Path, int], tmp_path: Path) -> None:
+    first = json.loads(cases[0].read_text().splitlines()[0])
+    first["cases"][7]["expected"]["cost"] += "0"
+    (tmp_path / "one.jsonl").write_text(json.dumps(first) + "\n")
+    with pytest.raises(AssertionError, match="is not"):
+        micropython(board, "replay.py", tmp_path / "one.jsonl")
+
+
+def on_board(firmware: Path, files: dict[str, bytes], cases: Path, most: int = 10_000) -> str:
+    """How many decisions of the golden program, of ``most``, an emulated board makes as expected."""
+    program = json.loads(cases.read_text().splitlines()[0])
+    program["cases"] = program["cases"][:most]
+    with Board(firmware) as board:
+        board.put({**files, "replay.py": (HERE / "replay.py").read_bytes()})
+        board.run("from replay import replay")
+        done = 0
+        for k in range(0, len(program["cases"]), 4):
+            part = {**program, "cases": program["cases"][k : k + 4]}
+            done += int(board.run(f"print(replay({json.dumps(part)!r}, (True,)))"))
+    return f"{done} of {len(program['cases'])}"
+
+
+@needs_kernel
+def test_a_cortex_m3_decides_all_golden_cases_as_python_and_c(
+    exported: Path, firmware: Path, cases: tuple[Path, int], tmp_path: Path
+) -> None:
+    install(exported, "armv7m", tmp_path)
+    files = {name: (tmp_path / name).read_bytes() for name in ("hardcase/__init__.py", "hardcase_kernel.mpy")}
+    made, _, of = on_board(firmware, files, cases[0]).partition(" of ")
+    assert made == of
+    assert int(of) >= 64
+
+
+@needs_kernel
+def test_a_cortex_m0_kernel_runs_on_a_cortex_m3_too(
+    exported: Path, firmware: Path, cases: tuple[Path, int], tmp_path: Path
+) -> None:
+    install(exported, "armv6m", tmp_path)
+    files = {name: (tmp_path / name).read_bytes() for name in ("hardcase/__init__.py", "hardcase_kernel.mpy")}
+    made, _, of = on_board(firmware, files, cases[0], FEW).partition(" of ")
+    assert made == of
+
+
+@needs_kernel
+def test_a_firmware_with_the_kernel_as_user_c_module_decides_alike(
+    exported: Path, firmware: Path, cases: tuple[Path, int], tmp_path: Path
+) -> None:
+    modules = tmp_path / "modules"
+    shutil.copytree(exported / "module", modules / "hardcase")
+    out, script = SOURCE / "build-user-module", tmp_path / "board.ld"
+    script.write_text((SOURCE / "ports" / "qemu" / "mcu" / "arm" / "mps2.ld").read_text() + WITHOUT_TABLES)
+    command = ["make", "-s", "-j2", "-C", str(SOURCE / "ports" / "qemu"), "BOARD=MPS2_AN385", "FROZEN_MANIFEST="]
+    subprocess.run(
+        [*command, f"USER_C_MODULES={modules}", f"BUILD={out}", f"LDSCRIPT={script}"],
+        check=True,
+        capture_output=True,
+        timeout=280,
+    )
+    files = {"hardcase/__init__.py": (exported / "hardcase" / "__init__.py").read_bytes()}
+    made, _, of = on_board(out / "firmware.elf", files, cases[0], FEW).partition(" of ")
+    assert made == of
+
+
+def test_a_policy_is_loaded_and_decides_in_a_heap_of_64_kb(board: Path) -> None:
+    script = "import hardcase\nprint(hardcase.decide(lambda sensor: None).route)"
+    assert micropython(board, "-X", f"heapsize={HEAP}", "-c", script) in ("local", "degraded")
+
+
+def test_each_processor_has_its_module_and_its_list(exported: Path) -> None:
+    lists = {name: json.loads((exported / f"{name}.json").read_text())["urls"] for name in ARCHITECTURES}
+    assert all((exported / source).is_file() for urls in lists.values() for _, source in urls)
+    headers = {name: native_module(name)[:4] for name in ARCHITECTURES}
+    assert headers == {name: bytes([77, 6, number << 2 | 3, 31]) for name, (number, _) in ARCHITECTURES.items()}
+    assert all(len(native_module(name)) < 30_000 for name in ARCHITECTURES)
+
+
+@pytest.mark.parametrize(
+    ("call", "line"),
+    [
+        (
+            "p.decide(lambda sensor: 1, item_size=9999)",
+            "the program has no such sensor, item size, result or confidence",
+        ),
+        ("p.decide(lambda sensor: 1, dead=[99])", "the program has no such sensor, item size, result or confidence"),
+        ("hardcase.Policy(bytearray(p._image)[8:], p.names)", "the image is damaged or of another version"),
+        ("p._done(2, 0) and p._done(6)", "the session was not begun with this image"),
+    ],
+)
+def test_what_cannot_be_is_an_error_of_one_line(board: Path, call: str, line: str) -> None:
+    script = f"""
+import hardcase
+p = hardcase.policy()
+try:
+    {call}
+except ValueError as error:
+    print(error)
+"""
+    assert line in micropython(board, "-c", script)
+
+
+@pytest.mark.parametrize("said", ["None", "'text'", "[1, 2, 3, 4, 5]", "b'123'", "fail()"])
+def test_a_sensor_that_says_no_numbers_of_its_own_has_failed(board: Path, said: str) -> None:
+    script = f"""
+import hardcase
+def fail(): raise OSError(5)
+made = hardcase.decide(lambda sensor: {said})
+print(made.failed == made.sensors and len(made.sensors) > 0)
+"""
+    assert micropython(board, "-c", script) == "True"
+
+
+def test_the_exchange_says_the_same_under_micropython(board: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    theirs = micropython(board, "trace.py", "7", "2000")
+    runpy.run_path(str(HERE / "trace.py"))["events"](7, 2000)
+    ours = capsys.readouterr().out.strip()
+    assert theirs == ours
+    last = ours.splitlines()[-1]
+    assert len(ours.splitlines()) == 2000
+    assert all(f"'{name}'" in last for name in ("busy", "late", "rejected", "replies", "resent", "sent", "unknown"))
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    """A mosquitto on loopback."""
+    with running_mosquitto(tmp_path / "broker") as broker:
+        yield broker
+
+
+FORWARD = """
+import hardcase
+from hardcase.cloud import Cloud
+from mqtt import MQTTClient
+cloud = Cloud(MQTTClient("pump-7", "127.0.0.1", {port}), "pump-7", deadline_ms=1500, resend_ms=400)
+values = {values}
+made = hardcase.decide(lambda sensor: values[sensor], cloud)
+print(made.label, made.confidence, made.route, sorted(cloud.counters.items()))
+"""
+
+
+@pytest.mark.parametrize("silent", [0, 1, 9])
+def test_a_hard_case_gets_its_answer_from_a_broker(board: Path, broker: Broker, silent: int) -> None:
+    """The worker ignores the first transmissions: the request is sent again under its id, or the fallback answers."""
+    loaded = load_bundle(GOLDEN)
+    program, manifest = loaded.bundle.program, loaded.manifest
+    case = next(c for c in loaded.bundle.golden if c.expected.route == "cloud" and not c.failed and c.budget is None)
+    values = {
+        name: [case.readings[f] for f in sensor.features]
+        for name, sensor in zip(manifest.sensors, program.sensors, strict=True)
+    }
+    dtypes, hpc = [program.features[f].dtype for f in program.uplink.features], bytes.fromhex(manifest.hpc)
+    asked = []
+
+    def answer(client: paho.Client, userdata: object, message: paho.MQTTMessage) -> None:
+        asked.append(unpack_request(message.payload, dtypes, hpc))
+        if len(asked) > silent:
+            reply = pack_reply(Reply(asked[-1].id, hpc, OK, result=1, confidence=9_900))
+            client.publish(message.topic.replace("/request", "/reply"), reply)
+
+    worker = paho.Client(CallbackAPIVersion.VERSION2)
+    worker.on_message = answer
+    worker.connect(broker.host, broker.port)
+    worker.subscribe("hardcase/v1/+/request", 1)
+    worker.loop_start()
+    try:
+        said = micropython(board, "-c", FORWARD.format(port=broker.port, values=values))
+    finally:
+        worker.loop_stop()
+        worker.disconnect()
+    assert len({request.id for request in asked}) == 1
+    if silent < 9:
+        again = f", ('resent', {silent})" if silent else ""
+        assert said == f"{manifest.classes[1]} 9900 cloud [('replies', 1){again}, ('sent', 1)]"
+    else:
+        assert " degraded " in said
+        assert len(asked) >= 2
+    assert {request.readings for request in asked} == {asked[0].readings}
