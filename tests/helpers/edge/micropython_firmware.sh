@@ -4,6 +4,7 @@
 #   sh tests/helpers/edge/micropython_firmware.sh build/micropython-source
 #   qemu-system-arm -M mps2-an385 -kernel build/micropython-source/firmware.elf
 set -eu
+here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$(dirname "$1")"
 out=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
 
@@ -12,14 +13,7 @@ rm -rf "$out"
 new=$(mktemp -d "$out.XXXXXX")
 trap 'rm -rf "$new"' EXIT
 cd "$new"
-mkdir -p apt/lists/partial apt/cache/archives/partial
-: > apt/status
-echo "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian trixie main" > apt/list
-get() { # apt with lists of its own, so that the machine's learn nothing of another release
-    apt-get -qq -o Dir::Etc::sourcelist="$new/apt/list" -o Dir::Etc::sourceparts=/dev/null -o APT::Sandbox::User= \
-        -o Dir::State::lists="$new/apt/lists" -o Dir::State::status="$new/apt/status" -o Dir::Cache="$new/apt/cache" "$@"
-}
-get update
+. "$here/debian_13.sh"
 get source --download-only micropython
 tar -xf micropython_*.orig.tar.xz --strip-components=1
 rm -rf apt micropython_*
