@@ -237,15 +237,15 @@ class Gate:
             while isinstance(action := session.next_action(), NeedSensors):
                 names = {s: policy.sensors[s] for s in action.sensors}
                 outer = [name for name in names.values() if name not in policy._inner]
-                heard |= (yield outer) if outer else {}
                 asked += outer
+                heard |= (yield outer) if outer else {}
                 prices = {s: one[2] for s, name in names.items() if (one := heard.get(name)) is not None}
                 costs = {s: to_micro(min(price, MAX_PRICE)) for s, price in prices.items() if price is not None}
                 readings = {s: self._readings(s, heard.get(name), draw) for s, name in names.items()}
                 session.feed(readings, costs or None)
                 seen |= readings
         except BaseException:  # such as a task that was cancelled
-            self._companions.left(case)
+            self._companions.left(case, [policy.sensors.index(name) for name in asked])
             raise
         ms = (perf_counter() - begun) * 1000
         line = policy._lines.line(action, ms / 1000)  # type: ignore[arg-type]

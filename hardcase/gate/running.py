@@ -7,7 +7,7 @@ it gives the same label tests what the gate promises. No answer waits for an aud
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
 from time import monotonic
@@ -23,7 +23,8 @@ from hardcase_edge.more.drift.companion import Memory, Watching
 from hardcase_edge.more.drift.promise import Promise
 from hardcase_edge.more.drift.watch import Watch
 from hardcase_edge.more.servo.companion import budgets_of
-from hardcase_edge.session.session import Decision
+from hardcase_edge.program.cost import evaluate_polynomial, to_unit
+from hardcase_edge.session.actions import LOCAL, Decision
 from hardcase_edge.settings.config import RunConfig
 from hardcase_edge.settings.values import WATCH
 
@@ -72,6 +73,7 @@ class Companions:
         self._worst, self._open = loaded.report.worst_cost, 0
         promise = Promise(said.agreement, None) if audit and said.agreement is not None else None
         manifest, program = loaded.manifest, loaded.machine.program
+        self._program = program
         watch = None if manifest.monitors is None else Watch(manifest.monitors, program, manifest.shipped)
         memory = None if promise is None else Memory(str(folder), said.bundle, promise, note)
         self._seen, self._promise, self._lock = _Seen(), promise, Lock()
@@ -104,11 +106,14 @@ class Companions:
             self._audits.waited(monotonic())
             return Audit(line, (), 0.0, False) if self._audits.drawn(line, can_ask=True)[1] else None
 
-    def left(self, case: Case) -> None:
-        """It was given up."""
+    def left(self, case: Case, asked: Sequence[int]) -> None:
+        """It was given up after these APIs had been asked, which their declared prices pay."""
+        cost = sum(evaluate_polynomial(self._program.sensors[s].cost, 1) for s in asked)
+        case.record, case.decision = {"cost": to_unit(cost)}, Decision(0, 0, LOCAL, cost, tuple(asked), ())
         with self._lock:
             if self._budgets is not None:
                 self._open -= case.size
+                self._budgets.end(case)
 
     def asked(self, audit: Audit, price: float) -> Audit:
         """The reference is asked about it, which costs this."""

@@ -132,6 +132,27 @@ def test_requests_at_once_do_not_spend_the_same_budget_twice(folder: Path) -> No
     gate.close()
 
 
+def test_a_request_that_is_cancelled_has_cost_what_was_asked_until_then(folder: Path) -> None:
+    gate = hardcase.Gate(folder, functions(), budget_per_hour=40)
+    called: list[str] = []
+    for name in NAMES:
+
+        async def call(row: dict[str, Any], n: str = name) -> Any:
+            called.append(n)
+            await asyncio.sleep(60)
+
+        gate.asks(name)(call)
+
+    async def go() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(gate.adecide(ROWS[0]), 0.05)
+
+    asyncio.run(go())
+    prices = {one.name: one.price for one in read_gate_file(folder).apis}
+    assert gate.facts()["budget"]["spent"] == pytest.approx(sum(prices[name] for name in called)) != 0
+    gate.close()
+
+
 def test_readings_that_have_moved_since_training_are_told(folder: Path) -> None:
     loaded, said_, notes = load_bundle(folder / "model.hcb"), read_gate_file(folder), list[str]()
     feature = loaded.manifest.features.index("small_confidence")
