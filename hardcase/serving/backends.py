@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The back ends of a gate's server, asked through one client that keeps its connections.
+"""The back ends of a gate's server, asked by one transport that keeps its connections.
 
 What one answers is bounded: no redirect, no compression, no more bytes than ``MAX_ANSWER``; the gate bounds its time.
 """
@@ -7,7 +7,6 @@ What one answers is bounded: no redirect, no compression, no more bytes than ``M
 from __future__ import annotations
 
 import json
-import logging
 import os
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -30,9 +29,9 @@ class BackEnds:
 
     def __init__(self, settings: Settings, gate: Gate) -> None:
         limits = httpx.Limits(max_connections=MOST_CONNECTIONS, max_keepalive_connections=MOST_CONNECTIONS)
-        timeout = settings.call_ms / 1000
-        self._client = httpx.AsyncClient(limits=limits, timeout=timeout, trust_env=False, follow_redirects=False)
-        logging.getLogger("httpx").setLevel(logging.WARNING)  # it would log every address, which may hold a secret
+        # without httpx's client: nobody wants its cookies, its redirects and its log of addresses, which may hold secrets
+        self._transport = httpx.AsyncHTTPTransport(limits=limits, trust_env=False)
+        self._times = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), settings.call_ms / 1000)}
         self._classes = [str(label) for label in gate.classes]
         for name, one in settings.apis.items():
             gate.asks(name)(self._function(one, {text.casefold(): text for text in gate.labels_of(name)}))
@@ -42,9 +41,13 @@ class BackEnds:
         if one.key_env:
             headers["Authorization"] = f"Bearer {os.environ[one.key_env]}"
 
+        url = httpx.URL(one.url)
+
         async def ask(asked: Asked) -> Heard:
             body = json.dumps(question(one, asked, self._classes)).encode()
-            async with self._client.stream("POST", one.url, content=body, headers=headers) as response:
+            request = httpx.Request("POST", url, headers=headers, content=body, extensions=self._times)
+            response = await self._transport.handle_async_request(request)
+            try:
                 if response.status_code != 200:
                     raise ValueError(f"its status is {response.status_code}")
                 data = bytearray()
@@ -52,10 +55,12 @@ class BackEnds:
                     data += part
                     if len(data) > MAX_ANSWER:
                         raise ValueError(f"its answer has more than {MAX_ANSWER} bytes")
+            finally:
+                await response.aclose()
             return heard(one.shape, read_json(data), labels, self._classes)
 
         return ask
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._client.aclose()
+        await self._transport.aclose()

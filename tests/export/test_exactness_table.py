@@ -50,6 +50,7 @@ KERNEL = f"{KERNEL_TESTS}::test_golden_and_random_programs_decide_as_the_oracle_
 BOARDS = "system/test_machines.py::test_random_programs_decide_as_in_python"
 # target and scorer: what the page says, and the test that shows it
 TO_JS = "export/to_js/test_js.py::test_node_decides_as_python_and_c"
+TO_MICROPYTHON = "export/to_micropython/test_micropython.py::test_the_port_for_linux_decides_as_python_and_c"
 CELLS = {
     **{("Python", s): ("exact", ORACLE) for s in SCORERS[:4]},
     ("Python", "opaque"): ("rounded", SESSION + "test_a_real_model_gives_integers_within_what_is_declared"),
@@ -59,6 +60,8 @@ CELLS = {
     ("C export", "opaque"): ("refused", TO_C + "test_a_program_that_the_kernel_cannot_run_is_refused"),
     **{("JavaScript", s): ("exact", TO_JS) for s in SCORERS[:4]},
     ("JavaScript", "opaque"): ("refused", f"{KERNEL_TESTS}::test_a_model_of_the_users_own_is_refused_by_the_kernel"),
+    **{("MicroPython", s): ("exact", TO_MICROPYTHON) for s in SCORERS[:4]},
+    ("MicroPython", "opaque"): ("refused", f"{KERNEL_TESTS}::test_a_model_of_the_users_own_is_refused_by_the_kernel"),
     **{("ONNX", s): ("exact", EXACT_ONNX) for s in SCORERS[:4]},
     ("ONNX", "opaque"): ("refused", "export/test_runtimes.py::test_a_users_model_is_no_onnx"),
     **{("TFLite", s): ("exact", EXACT_TFLITE) for s in SCORERS[:4]},

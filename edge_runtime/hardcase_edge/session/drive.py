@@ -38,7 +38,7 @@ def drive(session: Session, read: Read, ask: Ask, clock: Callable[[], int] | Non
     A program that buys a thermometer and answers class 1 above 20 degrees:
 
     >>> from hardcase_edge.program.definition import *
-    >>> from hardcase_edge.session.session import Machine
+    >>> from hardcase_edge.session.session import Machine, Session
     >>> program = Program(
     ...     features=(Feature("f32"),),
     ...     sensors=(Sensor(features=(0,), cost=(2_000_000,)),),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from hardcase_edge.bundle.manifest import Manifest
-from hardcase_edge.program.definition import Polynomial, Program, Stack, Trees
+from hardcase_edge.program.definition import Network, Polynomial, Program, Stack, Trees
 from hardcase_edge.program.readings import Reading, normalise
 from hardcase_export.scorers.parts import ScorerPart, parts_of
 from tests.helpers.edge.strategies import random_program, random_readings
@@ -60,10 +60,10 @@ def _cases(kind: str) -> Iterator[Case]:
 
 
 def kind_of(program: Program, part: ScorerPart) -> str:
-    """Linear, polynomial, trees, stack; a scorer that reads nothing is of no kind."""
+    """Linear, polynomial, trees, stack, network; a scorer that reads nothing is of no kind."""
     scorer = program.scorers[part.scores.scorer]
     if isinstance(scorer, Polynomial):
         if not scorer.columns or not scorer.terms:
             return "none"
         return "linear" if len(scorer.terms[0]) == 1 else "polynomial"
-    return {Trees: "trees", Stack: "stack"}[type(scorer)]
+    return {Trees: "trees", Stack: "stack", Network: "network"}[type(scorer)]
