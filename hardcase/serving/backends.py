@@ -29,7 +29,7 @@ class BackEnds:
 
     def __init__(self, settings: Settings, gate: Gate) -> None:
         limits = httpx.Limits(max_connections=MOST_CONNECTIONS, max_keepalive_connections=MOST_CONNECTIONS)
-        # without httpx's client: nobody wants its cookies, its redirects and its log of addresses, which may hold secrets
+        # no client of httpx: nobody wants its cookies, redirects and log of addresses, which may hold secrets
         self._transport = httpx.AsyncHTTPTransport(limits=limits, trust_env=False)
         self._times = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), settings.call_ms / 1000)}
         self._classes = [str(label) for label in gate.classes]
