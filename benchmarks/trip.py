@@ -3,6 +3,8 @@
 
 python -m benchmarks run trip      prints files and functions that run, what is loaded, CPU and rate of busy workers,
                                    and each distribution's lines
+python -m benchmarks run trip --old COMMIT --turns 4      busy workers alone, of that commit and of these sources,
+                                   by turns in one run, and the medians (the broker and the devices are these sources')
 
 A walk is what runs between two readings of a device in steady state, on all threads: a reading to its line; a hard case
 to the worker and back, with a mosquitto on loopback; an audit to the store, and from there to the rows of a retraining;
@@ -17,13 +19,14 @@ import os
 import subprocess
 import sys
 import threading
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, chdir, contextmanager, suppress
 from hashlib import sha256
 from inspect import CO_OPTIMIZED
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from types import FrameType
 from typing import Any
@@ -222,8 +225,11 @@ def loaded_by_a_job(folder: Path) -> None:
             print(f"{what}: {modules:.0f} modules, {lines:,.0f} lines, {megabytes:.1f} MB, {cpu:.2f} s of CPU")
 
 
-def busy_workers(folder: Path) -> None:
-    """Print what a request takes of a busy worker, and how many one and two answer: devices ask as soon as they may."""
+def busy_workers(folder: Path, n: int, sources: Path | None = None) -> tuple[float, float]:
+    """Milliseconds of CPU that a request takes of ``n`` busy workers, and answers a second: devices ask all the time.
+
+    The workers run the sources of this folder, a checkout of the project, in place of the installed ones.
+    """
     from hardcase_cloud.sim.fleet.sockets import Fleet
     from hardcase_edge.device.device import RuntimeConfig
     from tests.helpers.cloud.brokers import running_mosquitto
@@ -231,31 +237,60 @@ def busy_workers(folder: Path) -> None:
 
     model = write_model(folder)
     loaded = half_forwarding(sha256(model.read_bytes()).hexdigest())
-    for n in (1, 2):
-        with running_mosquitto(folder / f"busy-{n}") as broker, ExitStack() as stack:
-            words = ("cloud", "worker", "--broker", broker.url, "--hpc", str(model), "--json")
-            workers = [stack.enter_context(command(*words)) for _ in range(n)]
-            for one in workers:
-                one.wait_for("ready")
-            processes = [psutil.Process(one.process.pid) for one in workers]
-            before = [sum(process.cpu_times()[:2]) for process in processes]
-            config = RuntimeConfig(interval_s=0.0, deadline_ms=10_000)
-            rows = np.ones((8, 2), np.float32)
-            fleet = Fleet(loaded, rows, broker.url, n_devices=ASKING, config=config, seconds=BUSY_S)
-            fleet.start()
-            fleet.wait(BUSY_S + 20)
-            spent = sum(sum(p.cpu_times()[:2]) for p in processes) - sum(before)
-            answered = fleet.journal.routes()["cloud"]
-            print(
-                f"{n} busy worker{'s' * (n > 1)}, f0 in ONNX: {answered / BUSY_S:,.0f} answers a second, "
-                f"{1000 * spent / answered:.3f} ms of CPU each (fleet, broker and workers share the machine)"
-            )
+    paths = [str(sources / path) for path in (".", "edge_runtime", "train", "export", "cloud_stub")] if sources else []
+    environment = {"PYTHONPATH": os.pathsep.join(paths)} if sources else None
+    with TemporaryDirectory(dir=folder) as own, running_mosquitto(Path(own)) as broker, ExitStack() as stack:
+        words = ("cloud", "worker", "--broker", broker.url, "--hpc", str(model), "--json")
+        workers = [stack.enter_context(command(*words, environment=environment)) for _ in range(n)]
+        for one in workers:
+            one.wait_for("ready")
+        processes = [psutil.Process(one.process.pid) for one in workers]
+        before = [sum(process.cpu_times()[:2]) for process in processes]
+        config = RuntimeConfig(interval_s=0.0, deadline_ms=10_000)
+        fleet = Fleet(loaded, np.ones((8, 2), np.float32), broker.url, n_devices=ASKING, config=config, seconds=BUSY_S)
+        fleet.start()
+        fleet.wait(BUSY_S + 20)
+        spent = sum(sum(p.cpu_times()[:2]) for p in processes) - sum(before)
+        answered = fleet.journal.routes()["cloud"]
+    return 1000 * spent / answered, answered / BUSY_S
+
+
+def tell_workers(n: int, what: str, turns: list[tuple[float, float]]) -> None:
+    """Print the medians of some turns."""
+    spent, rate = (median(turn[k] for turn in turns) for k in (0, 1))
+    print(
+        f"{n} busy worker{'s' * (n > 1)}{what}, f0 in ONNX: {rate:,.0f} answers a second, {spent:.3f} ms of CPU each "
+        f"(median of {len(turns)}; fleet, broker and workers share the machine)"
+    )
+
+
+def beside_old(commit: str, n_turns: int) -> None:
+    """Print busy workers of a commit and of these sources, turn by turn."""
+    with TemporaryDirectory() as holder, chdir(holder):  # a command finds the folder in which it runs before any other
+        old = Path(holder) / "old"
+        subprocess.run(["git", "-C", str(ROOT), "worktree", "add", "--quiet", "--detach", str(old), commit], check=True)
+        try:
+            for n in (1, 2):
+                pairs = [(busy_workers(Path(holder), n, old), busy_workers(Path(holder), n)) for _ in range(n_turns)]
+                for k, what in enumerate((f" of {commit}", " of these sources")):
+                    tell_workers(n, what, [pair[k] for pair in pairs])
+        finally:
+            subprocess.run(["git", "-C", str(ROOT), "worktree", "remove", "--force", str(old)], check=True)
+
+
+def arguments(parser: ArgumentParser) -> None:
+    """The flags."""
+    parser.add_argument("--old", metavar="COMMIT", help="measure busy workers of this commit beside these sources")
+    parser.add_argument("--turns", type=int, default=4, help="turns of each (default %(default)s)")
 
 
 def run(args: Any) -> int:
     """Print the figures; 1 if the trip does not end with a bundle."""
     from hardcase.cli import main
 
+    if args.old:
+        beside_old(args.old, args.turns)
+        return 0
     with TemporaryDirectory() as holder, chdir(holder):
         folder = Path(holder)
         wine = load_wine()
@@ -280,7 +315,8 @@ def run(args: Any) -> int:
                 return status
         walks(folder)
         loaded_by_a_job(folder)
-        busy_workers(folder)
+        for n in (1, 2):
+            tell_workers(n, "", [busy_workers(folder, n)])
     for name, path in DISTRIBUTIONS.items():
         lines = sum(len(p.read_text(encoding="utf-8").splitlines()) for p in (ROOT / path).rglob("*.py"))
         print(f"{name}: {lines} lines of Python")

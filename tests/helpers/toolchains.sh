@@ -13,13 +13,15 @@ PATH=$PATH:/usr/sbin:/sbin
 # reports, Node for JavaScript, a database and Prometheus. Home Assistant, by pip, takes 303 MB and about a minute.
 TOOLCHAINS="gcc libc6-dev python3-dev clang libclang-rt-dev make gcc-aarch64-linux-gnu libc6-dev-arm64-cross \
 gcc-arm-linux-gnueabihf libc6-dev-armhf-cross gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-user qemu-system-arm \
-mtools dosfstools fdisk openssh-server systemd chromium nodejs npm postgresql prometheus"
+mtools dosfstools fdisk openssh-server systemd chromium postgresql prometheus"
 COMMANDS="cc clang make aarch64-linux-gnu-gcc arm-linux-gnueabihf-gcc arm-none-eabi-gcc qemu-aarch64 qemu-arm \
 qemu-system-arm mcopy mkfs.vfat sfdisk sshd systemd-analyze chromium node promtool"
 
 have() {
     for tool; do command -v "$tool" >/dev/null || return 1; done
 }
+
+have node npm || TOOLCHAINS="$TOOLCHAINS nodejs npm" # a Node from elsewhere brings an npm that Debian's would break
 
 install() {
     [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq &&
