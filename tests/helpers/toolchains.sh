@@ -13,15 +13,13 @@ PATH=$PATH:/usr/sbin:/sbin
 # reports, Node for JavaScript, a database and Prometheus. Home Assistant, by pip, takes 303 MB and about a minute.
 TOOLCHAINS="gcc libc6-dev python3-dev clang libclang-rt-dev make gcc-aarch64-linux-gnu libc6-dev-arm64-cross \
 gcc-arm-linux-gnueabihf libc6-dev-armhf-cross gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-user qemu-system-arm \
-mtools dosfstools fdisk openssh-server systemd chromium postgresql prometheus"
+mtools dosfstools fdisk openssh-server systemd chromium nodejs npm postgresql prometheus"
 COMMANDS="cc clang make aarch64-linux-gnu-gcc arm-linux-gnueabihf-gcc arm-none-eabi-gcc qemu-aarch64 qemu-arm \
 qemu-system-arm mcopy mkfs.vfat sfdisk sshd systemd-analyze chromium node promtool"
 
 have() {
     for tool; do command -v "$tool" >/dev/null || return 1; done
 }
-
-have node npm || TOOLCHAINS="$TOOLCHAINS nodejs npm" # a Node from elsewhere brings an npm that Debian's would break
 
 install() {
     [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq &&
@@ -30,6 +28,9 @@ install() {
 
 case "${1:-}" in
 tools)
+    if have node npm; then # a Node from elsewhere brings an npm beside which apt cannot install Debian's
+        TOOLCHAINS=$(echo "$TOOLCHAINS" | sed "s/ nodejs npm//")
+    fi
     # shellcheck disable=SC2086
     { have $COMMANDS && ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; } || install $TOOLCHAINS ||
         { echo "needed: sudo apt install $TOOLCHAINS; then make toolchains again"; exit 2; }
