@@ -212,4 +212,4 @@ def test_the_page_says_what_is_tested_and_nothing_else() -> None:
 def test_every_cell_has_its_test(test: str) -> None:
     file, _, name = test.partition("::")
     assert f"def {name}(" in (ROOT / "tests" / file).read_text(encoding="utf-8")
-    assert name in PAGE.read_text(encoding="utf-8"), "the page names it"
+    assert f"](../tests/{HERE[:-2]})" in PAGE.read_text(encoding="utf-8"), "the page leads to CELLS, which names it"
