@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from hardcase_edge.bundle.compatible import Identity, differences, differences_told, identity_in
+from hardcase_edge.bundle.compatible import Identity, differences, differences_told, identity_in, identity_of
+from hardcase_edge.bundle.load import load_bytes
 from tests.helpers.edge.device import FEATURES, HPC, make_bundle_bytes
 
 
@@ -51,6 +52,14 @@ def test_what_would_break_a_device_is_told_in_words(more: dict[str, Any], said: 
     [line] = differences(toy(**more), toy())
     assert line.startswith(said)
     assert len(differences_told(toy(**more), toy().told())) == 1, "the facts of a device tell it, too"
+
+
+def test_a_bundle_that_decides_items_of_parts_answers_otherwise_than_one_that_does_not() -> None:
+    made = load_bytes(make_bundle_bytes())
+    alone, items = (identity_of(made.manifest, made.bundle.program, is_joint=joint) for joint in (False, True))
+    [line] = differences(items, alone)
+    assert line.startswith("it answers items of several parts, ")
+    assert differences_told(items, alone.told()) != ()
 
 
 def test_a_sensor_that_is_dropped_or_never_bought_is_no_difference() -> None:

@@ -39,6 +39,7 @@ from hardcase_edge.program.definition import (
     Uplink,
 )
 from hardcase_edge.program.encode import encode
+from hardcase_edge.verifier.scorers import prove_scorer
 from hardcase_edge.verifier.verify import verify
 from tests.edge.session.test_session_properties import Driver
 from tests.helpers.edge.crafted import branch_bomb, empty_ensembles, stacked, unread_outputs, wide_branch
@@ -503,6 +504,12 @@ def one_big_scorer_read_often() -> Program:
         (Feature("f32"),) * 8_000, (sensor,), Uplink(), columns, scorers,
         (Acquire((0,), 1, 1), *nodes, Answer(Slice(0, 0, 1), "value")), 0,
     )  # fmt: skip
+
+
+def test_an_opaque_scorer_counts_a_column_once_and_an_output_twice() -> None:
+    opaque = Opaque((0,), b"model", (0, 0, 0), (9, 9, 9))
+    proved = prove_scorer(replace(good(), scorers=(opaque,)), 0, ())
+    assert (proved.operations, proved.work) == (0, 1 + 2 * 3)
 
 
 @pytest.mark.parametrize("make", [many_stacks, wide_and_long, one_big_scorer_read_often, lambda: chain(4000)])

@@ -72,6 +72,7 @@ def test_a_chain_over_keys_learns_what_it_would_of_columns_of_zeros_and_ones() -
     y = [(rng.integers(3) + np.arange(rng.integers(2, 8))) % 3 for _ in range(60)]
     keys = [np.stack([np.where(rng.random(len(k)) < 0.5, k, 9), 10 + k], axis=1) for k in y]
     table = [np.hstack([np.eye(13)[k[:, 0]], np.eye(13)[k[:, 1]]]) for k in keys]
+    keys = [k + 2**30 for k in keys]  # which a float32 would not hold
     hashed = ChainClassifier(((0,), (0, 1)), n_epochs=2, bits=12).fit(keys, y)
     plain = ChainClassifier((range(13), range(26)), n_epochs=2).fit(table, y)
     assert hashed.transitions == pytest.approx(plain.transitions, abs=1e-4)

@@ -12,8 +12,9 @@ from ufal.chu_liu_edmonds import chu_liu_edmonds as other_implementation
 
 from benchmarks.parsing.eisner import eisner, eisner_all, offsets_of, tree_gaps, tree_marginals
 from benchmarks.parsing.spanning import chu_liu_edmonds
-from benchmarks.parsing.tree_core import PRUNED, cheap_scores
-from benchmarks.parsing.trees import Sentences, TreeParser
+from benchmarks.parsing.tree_core import PRUNED, cheap_scores, costly_scores, new_weights
+from benchmarks.parsing.tree_policy import word_features
+from benchmarks.parsing.trees import NO_DICTIONARY, Sentences, TreeParser
 from tests.helpers.train.brute_structures import all_trees, sentences, tree_score
 
 
@@ -176,3 +177,75 @@ def test_words_out_of_range_and_heads_outside_are_refused() -> None:
 def test_the_examples_of_the_parser_hold(name: str) -> None:
     found = doctest.testmod(importlib.import_module(f"benchmarks.parsing.{name}"))
     assert found.failed == 0
+
+
+NOWHERE = -1
+
+
+@pytest.mark.parametrize(
+    ("column", "is_costly", "of_head", "of_word", "sees_between"),
+    [
+        (0, False, NOWHERE, NOWHERE, False),
+        (1, False, NOWHERE, NOWHERE, False),
+        (2, False, 2, 2, False),
+        (3, False, 0, 0, True),
+        (4, False, NOWHERE, NOWHERE, False),
+        (0, True, 1, 1, False),
+        (1, True, 0, 0, False),
+        (2, True, 1, 1, False),
+        (3, True, 0, 1, False),
+        (4, True, 1, 1, False),
+    ],
+)
+def test_an_edge_is_scored_by_its_ends_and_as_many_neighbours_as_templates_name(
+    column: int, is_costly: bool, of_head: int, of_word: int, sees_between: bool
+) -> None:
+    n, weights = 9, new_weights(16)
+    weights[:] = np.random.default_rng(0).normal(size=len(weights))
+
+    def scores(sentence: np.ndarray) -> np.ndarray:
+        given = Sentences([sentence])
+        if is_costly:
+            flat = np.zeros((n + 1) ** 2, np.float32)
+            costly_scores(flat, given.tokens, given.starts, weights, np.ones(n, dtype=bool), 0)
+        else:
+            flat, _ = cheap_scores(given.tokens, given.starts, weights, NO_DICTIONARY)
+        return flat.reshape(n + 1, n + 1)
+
+    plain = np.tile([5, 6, 7, 3, 8], (n, 1))
+    for k in range(1, n + 1):
+        other = plain.copy()
+        other[k - 1, column] = 20
+        changed = scores(other) != scores(plain)
+        for h, m in ((h, m) for h in range(n + 1) for m in range(1, n + 1) if h != m):
+            is_near = abs(k - h) <= of_head or abs(k - m) <= of_word
+            assert changed[h, m] == (is_near or (sees_between and min(h, m) < k < max(h, m))), (k, h, m)
+
+
+def test_features_of_words_are_what_policies_are_said_to_see() -> None:
+    """Four words; the third one's head in the tree is not its best head, and it is the head of the fourth."""
+    margin, best = np.array([0.5, 1.0, 4.0, 2.0]), np.array([2, 0, 1, 3])
+    heads, gaps, place = np.array([2, 0, 2, 3]), np.array([0.2, 0.4, -0.1, 9.0]), np.arange(1, 5)
+    scores = np.zeros((5, 5), np.float32)
+    scores[1, 3], scores[2, 3] = 1.5, 0.25
+    given = Sentences([np.stack([[5] * 4, [5] * 4, [70, 11, 12, 13], [21, 22, 23, 24]], axis=1)])
+    found = word_features(
+        scores.ravel(), given.tokens, given.starts, np.column_stack([margin, best]).astype(float), heads, gaps
+    )
+    sure, gap, third = np.exp(-margin), np.maximum(gaps, 0), place == 3
+    expected = [
+        sure, sure**3, np.log(margin + 0.1), np.minimum(margin, 3), [0, *sure[:3]], [*sure[1:], 0],
+        np.full(4, sure.mean()), [sure[1], 0, sure[0], sure[2]], np.full(4, np.log(4)), np.log(1 + abs(best - place)),
+        best > place, best == 0, place / 4, sure * np.log(1 + abs(best - place)), third, 1.25 * third,
+        np.log(1 + abs(heads - place)), np.full(4, 0.25), heads == 0, place == 4, np.exp(-gap), np.exp(-3 * gap),
+        np.log(gap + 0.1),
+    ]  # fmt: skip
+    assert found[:, : len(expected)] == pytest.approx(np.array(expected, dtype=np.float64).T, rel=1e-5)
+    tags = found[:, len(expected) :]
+    own, coarse = tags[:, :64], tags[:, 64:].reshape(4, 5, 32)
+    assert own.argmax(axis=1).tolist() == [70 % 64, 11, 12, 13]
+    before, after, of_best, of_own, of_head = coarse.argmax(axis=2).T.tolist()
+    assert (before, after) == ([1, 21, 22, 23], [22, 23, 24, 0])
+    assert (of_best, of_own, of_head) == ([22, 1, 21, 23], [21, 22, 23, 24], [22, 1, 22, 23])
+    assert coarse.max(axis=2) == pytest.approx(np.stack([sure**0] * 3 + [sure, sure**0], axis=1), rel=1e-5)
+    assert np.count_nonzero(tags) == 4 * 6

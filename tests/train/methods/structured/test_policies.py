@@ -23,7 +23,8 @@ from hardcase_train.methods.structured.chain_features import DECODER, complex_fe
 from hardcase_train.methods.structured.linear_policy import PartPolicy
 from hardcase_train.methods.structured.out_of_fold import Fold, evidence, out_of_fold
 from hardcase_train.methods.structured.pseudo_labels import Losses
-from hardcase_train.methods.structured.two_levels import METHODS, OneShotChain, buy_share, learn_two_levels
+from hardcase_train.methods.structured.two_levels import METHODS, OneShotChain, buy_share, features_of, learn_two_levels
+from hardcase_train.structured.chain import ChainClassifier
 from hardcase_train.structured.items import starts_of
 from tests.helpers.train.brute_structures import made_up_words, sentences, small_chain
 
@@ -260,3 +261,20 @@ def test_a_method_alone_has_the_policies_that_it_has_beside_others(method: str) 
     whole = learn_two_levels(X, y, 2, 3, shares=(0.2, 0.4), seed=3)
     alone = learn_two_levels(X, y, 2, 3, shares=(0.2, 0.4), seed=3, methods=(method,))
     assert alone.settings == [s for s in whole.settings if s[0] == method]
+
+
+def test_a_policy_buys_its_share_of_the_parts_that_it_was_made_from() -> None:
+    X, y = made_up_words(60, 0)
+    made = learn_two_levels(X, y, 2, 3, shares=(0.2, 0.5), releases=("one-shot", "rounds"), steps=(1.0,))
+    scale = np.abs(np.concatenate(X)).max(axis=0)
+    folds = out_of_fold(ChainClassifier([[0, 1], [0, 1, 2, 3]]), [x / scale for x in X], y)
+    n = sum(len(fold.truth) for fold in folds)
+    for policy in made.policies:
+        again = AnytimePolicy()
+        again.weights_ = np.array([[*policy.weights, policy.bias], *policy.later])
+        if policy.release == "rounds":
+            bought = sum(len(purchases(fold, again.scores, policy.threshold).part) for fold in folds)
+        else:
+            scores = [features_of(fold, "decoder") @ policy.weights + policy.bias for fold in folds]
+            bought = int((np.concatenate(scores) > policy.threshold).sum())
+        assert bought == pytest.approx(policy.share * n, abs=1.5), policy.setting
