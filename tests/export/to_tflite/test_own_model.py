@@ -132,6 +132,8 @@ def test_a_users_model_goes_from_a_file_to_a_bundle_that_forwards_what_it_is_not
     assert all(d.route == CLOUD and d.result == hpc[k] for k, d in enumerate(made) if k not in local)
     sure = np.mean([made[k].result == y[k] for k in local])
     assert sure > np.mean(by_camera == y), "what it is not sure of is forwarded"
+    alone = decisions(loaded.bundle.program, X, None)
+    assert [d.result for d in alone] == by_camera.tolist(), "and without a reply its own answer stays"
 
 
 def test_the_users_file_is_exported_as_it_is_run(
