@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The back ends of a gate's server, asked by one transport that keeps its connections.
+"""The back ends of a gate's server, asked over connections that stay.
 
 What one answers is bounded: no redirect, no compression, no more bytes than ``MAX_ANSWER``; the gate bounds its time.
 """
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import os
+import ssl
+from asyncio import Semaphore
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -25,12 +27,15 @@ Function = Callable[[Asked], Coroutine[Any, Any, Heard]]
 
 
 class BackEnds:
-    """Gives a gate a function for each of its APIs; used in one event loop."""
+    """Gives a gate a function for each of its APIs; used in one event loop.
+
+    Each connection is a transport of its own, because a pool of httpx looks at all its connections for each request.
+    """
 
     def __init__(self, settings: Settings, gate: Gate) -> None:
-        limits = httpx.Limits(max_connections=MOST_CONNECTIONS, max_keepalive_connections=MOST_CONNECTIONS)
-        # no client of httpx: nobody wants its cookies, redirects and log of addresses, which may hold secrets
-        self._transport = httpx.AsyncHTTPTransport(limits=limits, trust_env=False)
+        self._trust = ssl.create_default_context()
+        self._free = Semaphore(MOST_CONNECTIONS)
+        self._open: set[httpx.AsyncHTTPTransport] = set()
         self._times = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), settings.call_ms / 1000)}
         self._classes = [str(label) for label in gate.classes]
         for name, one in settings.apis.items():
@@ -41,26 +46,50 @@ class BackEnds:
         if one.key_env:
             headers["Authorization"] = f"Bearer {os.environ[one.key_env]}"
 
-        url = httpx.URL(one.url)
+        url, idle = httpx.URL(one.url), list[httpx.AsyncHTTPTransport]()
 
         async def ask(asked: Asked) -> Heard:
             body = json.dumps(question(one, asked, self._classes)).encode()
             request = httpx.Request("POST", url, headers=headers, content=body, extensions=self._times)
-            response = await self._transport.handle_async_request(request)
-            try:
-                if response.status_code != 200:
-                    raise ValueError(f"its status is {response.status_code}")
-                data = bytearray()
-                async for part in response.aiter_raw():
-                    data += part
-                    if len(data) > MAX_ANSWER:
-                        raise ValueError(f"its answer has more than {MAX_ANSWER} bytes")
-            finally:
-                await response.aclose()
+            async with self._free:
+                transport = idle.pop() if idle else self._connection()
+                try:
+                    data = await _exchange(transport, request)
+                finally:
+                    idle.append(transport)
             return heard(one.shape, read_json(data), labels, self._classes)
 
         return ask
 
+    def _connection(self) -> httpx.AsyncHTTPTransport:
+        # no client of httpx: nobody wants its cookies, redirects and log of addresses, which may hold secrets
+        made = httpx.AsyncHTTPTransport(verify=self._trust, limits=httpx.Limits(max_connections=1), trust_env=False)
+        self._open.add(made)
+        return made
+
     async def close(self) -> None:
         """Close all connections."""
-        await self._transport.aclose()
+        for transport in self._open:
+            await transport.aclose()
+
+
+async def _exchange(transport: httpx.AsyncHTTPTransport, request: httpx.Request) -> bytearray:
+    """What a back end answers, which is bounded.
+
+    Raises
+    ------
+    ValueError
+        It has another status than 200, or too many bytes.
+    """
+    response = await transport.handle_async_request(request)
+    try:
+        if response.status_code != 200:
+            raise ValueError(f"its status is {response.status_code}")
+        data = bytearray()
+        async for part in response.aiter_raw():
+            data += part
+            if len(data) > MAX_ANSWER:
+                raise ValueError(f"its answer has more than {MAX_ANSWER} bytes")
+        return data
+    finally:
+        await response.aclose()
