@@ -18,13 +18,14 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from hardcase_cloud.backends.json_http import json_object
 from hardcase_cloud.keep.dashboard.app import SHOWN, Guard, body_of
 from hardcase_edge.fleet.operations.metrics import Metrics, lines
 
 from ..api.gate import Gate
 from .backends import BackEnds
 from .settings import Settings
-from .shapes import Asked, RefusedError, answered, asked_in, read_json
+from .shapes import Asked, RefusedError, answered, asked_in
 
 __all__ = ["MAX_BODY", "make_app"]
 
@@ -63,7 +64,7 @@ def make_app(settings: Settings, gate: Gate, token: str | None, version: str) ->
         if body is None:
             raise RefusedError(413, "large", f"the body has more than {MAX_BODY} bytes")
         try:
-            said = read_json(body)
+            said = json_object(body)
             asked = asked_in(shape, said, name)
         except (ValueError, KeyError, TypeError) as error:
             raise RefusedError(400, "bad", f"the body is no request of this gate: {str(error)[:200]}") from error

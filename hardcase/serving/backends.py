@@ -15,9 +15,11 @@ from typing import Any
 
 import httpx
 
+from hardcase_cloud.backends.json_http import json_object
+
 from ..api.gate import Gate
 from .settings import BackEnd, Settings
-from .shapes import Asked, Heard, heard, question, read_json
+from .shapes import Asked, Heard, heard, question
 
 __all__ = ["BackEnds"]
 
@@ -57,7 +59,7 @@ class BackEnds:
                     data = await _exchange(transport, request)
                 finally:
                     idle.append(transport)
-            return heard(one.shape, read_json(data), labels, self._classes)
+            return heard(one.shape, json_object(data), labels, self._classes)
 
         return ask
 

@@ -17,7 +17,7 @@ from uuid import uuid4
 from ..api.gate import GateAnswer
 from .settings import BackEnd
 
-__all__ = ["Asked", "RefusedError", "answered", "asked_in", "heard", "question", "read_json"]
+__all__ = ["Asked", "RefusedError", "answered", "asked_in", "heard", "question"]
 
 MOST_ROWS = 64  # of a request of KServe
 NUMBERS = ("FP64", "FP32", "INT64", "INT32")
@@ -39,27 +39,6 @@ class Asked:
     value: Any
     messages: tuple[dict[str, Any], ...] = ()
     budget: float | None = None
-
-
-def read_json(data: bytes | bytearray) -> dict[str, Any]:
-    """A JSON object without NaN and infinities.
-
-    Raises
-    ------
-    ValueError
-        It is something else.
-    """
-    try:
-        found = json.loads(data, parse_constant=_no_number)
-    except RecursionError as error:
-        raise ValueError("it is too deep") from error
-    if not isinstance(found, dict):
-        raise ValueError("it is no object")
-    return found
-
-
-def _no_number(text: str) -> Any:
-    raise ValueError(f"{text} is no number of JSON")
 
 
 # ---------------------------------------------------------------- clients

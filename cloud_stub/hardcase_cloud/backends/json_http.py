@@ -120,7 +120,7 @@ class Server:
                 connection.close()
 
 
-def json_object(data: bytes | str) -> dict[str, Any]:
+def json_object(data: bytes | bytearray | str) -> dict[str, Any]:
     """The JSON object in these bytes.
 
     >>> json_object(b'{"p": 0.5}')
