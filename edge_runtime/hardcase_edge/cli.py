@@ -146,8 +146,11 @@ def _measure_arguments(measure: argparse.ArgumentParser) -> None:
     )
     measure.add_argument("--reads", type=int, default=20, help="how often each sensor is read (default %(default)s)")
     measure.add_argument(
-        "--power", metavar="KIND:DEVICE", help="a power sensor in W, such as hwmon:ina219/power1, to weigh sensors by"
-    )
+        "--power", metavar="KIND:DEVICE",
+        help="what weighs sensors: a power sensor such as hwmon:ina219/power1 or rapl:package-0, or recording:FILE",
+    )  # fmt: skip
+    measure.add_argument("--instructions", type=int, metavar="N", help="of a decision: model its energy, read nothing")
+    measure.add_argument("--processor", metavar="NAME", help="that runs them, such as stm32l100 or 3.0V,3.3mA,64MHz")
     measure.add_argument("--json", action="store_true", help="print one JSON object")
     measure.add_argument("--out", metavar="FILE", help="times of items of every size, one a line, for hardcase costs")
     measure.add_argument("--repeat", type=int, default=20, help="reads of each size (default %(default)s)")

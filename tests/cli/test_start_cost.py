@@ -16,6 +16,7 @@ import hardcase
 import hardcase_train
 from hardcase.cli import main
 from hardcase_edge.bundle.load import load_bundle
+from hardcase_edge.cli import main as edge
 from hardcase_edge.errors import InputError
 from hardcase_export.foreign_model import import_model
 from hardcase_train.settings.toml import read_config
@@ -34,8 +35,13 @@ def made(folder: Path, costs: str = COSTS, policy: str = "") -> Path:
     return toml(folder, f'{costs}[policy]\nmethods = ["static"]\n{policy}')
 
 
-def test_a_trained_bundle_has_it_in_every_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    build, path = tmp_path / "build", str(tmp_path / "m.hcb")
+def test_a_trained_bundle_has_what_was_modelled_in_every_figure(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    build, path, of_unit = tmp_path / "build", str(tmp_path / "m.hcb"), tmp_path / "unit.toml"
+    of_unit.write_text('[cost]\nunit = "mJ"\n[[sensor]]\nname = "a"\n')
+    assert edge(["measure", str(of_unit), "--instructions", "1157407", "--processor", "stm32l100"]) == 0
+    assert capfd.readouterr().out.splitlines()[2:] == COSTS.splitlines()[2:4]
     assert main(["train", str(made(tmp_path)), "--out", str(build)]) == 0
     front = json.loads((build / "front.json").read_text())
     assert front["costs"]["decision"] == "modelled"
@@ -43,10 +49,10 @@ def test_a_trained_bundle_has_it_in_every_figure(tmp_path: Path, capsys: pytest.
     page = (build / "report.html").read_text()
     assert "mJ for each decision (modelled)" in page
     assert "waking up" in page
-    capsys.readouterr()
+    capfd.readouterr()
     assert main(["export", str(build), "--max-loss", "0.2", "--out", path]) == 0
     assert main(["inspect", path]) == 0
-    said = capsys.readouterr().out
+    said = capfd.readouterr().out
     assert "  waking up   2.5 mJ of each decision, in these costs\n" in said
     assert "waking up modelled" in said
     loaded = load_bundle(path)
@@ -54,7 +60,7 @@ def test_a_trained_bundle_has_it_in_every_figure(tmp_path: Path, capsys: pytest.
     assert loaded.report.best_cost >= 2_500_000
     assert min(case.expected.cost for case in loaded.bundle.golden) >= 2_500_000
     assert main(["evaluate", path, str(tmp_path / "data.csv"), "--budget", "2"]) == 2
-    assert "less than each decision costs at its start" in capsys.readouterr().err
+    assert "less than each decision costs at its start" in capfd.readouterr().err
 
 
 def test_a_hard_budget_below_it_is_refused_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -140,6 +140,16 @@ def test_the_makefile_of_an_export_passes_its_golden_cases(goal: str, tools: tup
     assert "64 of 64 golden cases are right" in done.stdout
 
 
+def test_an_emulator_counts_the_instructions_of_a_decision(folder: Path) -> None:
+    need("make", COMPILER, EMULATOR)
+    command = ["make", "-s", "-C", str(folder), "PROGRAM=count", "mps2-an385"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    count, _, rest = done.stdout.splitlines()[-1].partition(" ")
+    assert rest == "instructions a decision, the mean of 64 golden cases"
+    assert 500 < int(count) < 5000
+
+
 # ---------------------------------------------------------------- what is left out
 
 

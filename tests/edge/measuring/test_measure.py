@@ -9,6 +9,7 @@ import random
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.cli import main, make_parser
 from hardcase_edge.errors import InputError
 from hardcase_edge.more.measuring.costs import lines_of, patch_of, rounded
-from hardcase_edge.more.measuring.energy import ROUNDS, Round, energy_per_read, weigh
+from hardcase_edge.more.measuring.energy import ROUNDS, Energy, Live, Round, energy_of, energy_per_read, rounds
 from hardcase_edge.more.measuring.measure import MeasureConfig, measure, policy_of
 from hardcase_edge.more.measuring.timing import Timing, time_reads
 from hardcase_edge.sensors.bank import SensorBank, Wanted
@@ -112,27 +113,49 @@ def test_a_sensor_that_draws_nothing_is_not_told_from_idleness() -> None:
     assert certain / 1000 < 0.04
 
 
-def test_a_weighed_sensor_has_the_energy_that_the_power_sensor_shows() -> None:
-    last = [0.0]
+def weigh(live: Live, read: Callable[[], None]) -> Energy:
+    return energy_of(live.rounds(read), live.watts)
+
+
+@pytest.fixture
+def short_phases(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(rounds.__kwdefaults__, "phase_s", 0.08)
+
+
+@pytest.mark.usefixtures("short_phases")
+@pytest.mark.parametrize("counts", [False, True])
+def test_a_weighed_sensor_has_the_energy_that_the_power_sensor_shows(counts: bool) -> None:
+    last, total, asked = [0.0], [0.0], [time.monotonic()]
 
     def read() -> None:
         last[0] = time.monotonic()
         time.sleep(0.001)
 
-    energy = weigh(read, lambda: 3.0 if time.monotonic() - last[0] < 0.005 else 1.0, phase_s=0.03)
+    def power() -> float:
+        now = time.monotonic()
+        watts = 3.0 if now - last[0] < 0.005 else 1.0
+        total[0] += watts * (now - asked[0])
+        asked[0] = now
+        return total[0] if counts else watts
+
+    energy = weigh(Live(power, counts=counts), read)
     assert energy.is_certain
     assert 2.0 * 0.001 < energy.joules < 2.0 * 0.003, "2 W above idle, for the milliseconds of a read"
 
 
+@pytest.mark.usefixtures("short_phases")
 def test_a_power_sensor_that_fails_is_told_in_one_line() -> None:
     def fail() -> float:
         raise OSError(5, "gone")
 
-    with pytest.raises(InputError, match="the power sensor gives no readings; check the device"):
-        weigh(lambda: None, fail, phase_s=0.02)
+    with pytest.raises(InputError, match=r"the power sensor gives no readings \(.*gone\); check the device"):
+        weigh(Live(fail), lambda: None)
 
 
 # ---------------------------------------------------------------- the patch
+
+
+MEASURED = b'cost_origin = "measured"\n'
 
 
 def test_a_patch_changes_the_costs_and_nothing_else(tmp_path: Path) -> None:
@@ -141,7 +164,9 @@ def test_a_patch_changes_the_costs_and_nothing_else(tmp_path: Path) -> None:
     diff = patch_of(path.name, TOML, {"x": 2.19, "pair": 0.5})
     done = subprocess.run(["patch", "-p0"], input=diff, text=True, cwd=tmp_path, capture_output=True, check=False)
     assert done.returncode == 0, done.stdout
-    assert path.read_bytes() == TOML.replace(b"120.0", b"2.19").replace(b"= 5", b"= 0.5")
+    assert path.read_bytes() == TOML.replace(b"120.0   # a guess\n", b"2.19   # a guess\n\t" + MEASURED).replace(
+        b"= 5\n", b"= 0.5\n" + MEASURED
+    )
 
 
 def test_the_rigs_own_file_is_patched(tmp_path: Path) -> None:
@@ -149,7 +174,8 @@ def test_the_rigs_own_file_is_patched(tmp_path: Path) -> None:
     data = path.read_bytes()
     diff = patch_of("hardcase.toml", data, {"PS2": 7.0, "SE": 1.5})
     changed = [line for line in diff.splitlines() if line[0] in "+-" and line[:3] not in ("+++", "---")]
-    assert changed == ["-cost = 120.0", "+cost = 7.0", "-cost = 1.2", "+cost = 1.5"]
+    origin = '+cost_origin = "measured"'
+    assert changed == ["-cost = 120.0", "+cost = 7.0", origin, "-cost = 1.2", "+cost = 1.5", origin]
     assert patch_of("hardcase.toml", data, {}) == patch_of("hardcase.toml", data, {"unknown": 1.0}) == ""
     assert patch_of("hardcase.toml", b'[[sensor]]\nname = "x"\n', {}) == "", "no cost yet, and none is proposed"
 
@@ -159,7 +185,7 @@ def test_a_placeholder_becomes_measured_with_its_cost() -> None:
     data += b'[[sensor]]\nname = "y"\ncost = 1\n'
     diff = patch_of("h.toml", data, {"x": 2.5, "y": 3.0})
     assert '+cost = 2.5\n+cost_origin = "measured"  # a guess\n' in diff
-    assert diff.count("cost_origin") == 2
+    assert diff.count("cost_origin") == 3
 
 
 @pytest.mark.parametrize(
@@ -290,7 +316,7 @@ def test_with_a_power_sensor_an_energy_is_proposed(
         "    power.write_text('2253000')\n    began = time.perf_counter()\n    time.sleep(0.001)\n"
         "    took.append(time.perf_counter() - began)\n    power.write_text('1253000')\n    return 1\n"
     )
-    monkeypatch.setattr("hardcase_edge.more.measuring.energy.weigh.__kwdefaults__", {"phase_s": 0.3})
+    monkeypatch.setitem(rounds.__kwdefaults__, "phase_s", 0.3)
     words = ["measure", "toy.hcb", "--sensors", "x=hardcase_drawing:read", "--reads", "3", "--json"]
     assert measure(measure_config([*words, "--power", "hwmon:ina219/power1"]), root) == 0
     report = json.loads(capfd.readouterr()[0])
@@ -331,7 +357,7 @@ def test_what_cannot_be_measured_is_told_in_one_line(
 
 def test_a_power_sensor_that_measures_no_power_is_refused(folder: Path) -> None:
     words = ["measure", "toy.hcb", "--sensors", "x=none", "--power", "hwmon:ina219/in1"]
-    with pytest.raises(InputError, match="'hwmon:ina219/in1' measures V; name a channel in W"):
+    with pytest.raises(InputError, match="'hwmon:ina219/in1' measures V; name a channel in W or J, or one in V and"):
         measure(measure_config(words), plant(folder / "machine"))
 
 

@@ -22,7 +22,7 @@ from hardcase_edge.sensors import isolated
 from hardcase_edge.sensors.bank import FAILURES, SensorBank, Wanted
 from hardcase_edge.sensors.specs import open_sources
 from tests.helpers.attack.sensors import damaged_files, damaged_packs
-from tests.helpers.edge.fake_devices import ENDLESS, HWMON, IIO, W1, own_children, plant, plant_arecord
+from tests.helpers.edge.fake_devices import ENDLESS, HWMON, IIO, RAPL, W1, own_children, plant, plant_arecord
 from tests.helpers.places import ROOT
 
 ONE = Wanted("x", ("x",), (False,))
@@ -55,6 +55,7 @@ KINDS = {
     "iio": Kind("iio:0/temp", f"{IIO}/iio:device0/in_temp_raw", "1500\n", "oops\n"),
     "w1": Kind("w1:28-0316a2798aff", f"{W1}/28-0316a2798aff/temperature", "1500\n", "85000\n"),
     "hwmon": Kind("hwmon:hwmon0/temp1", f"{HWMON}/hwmon0/temp1_input", "1500\n", "oops\n"),
+    "rapl": Kind("rapl:intel-rapl:0", f"{RAPL}/intel-rapl:0/energy_uj", "1500\n", "oops\n"),
     "alsa": Kind("alsa:default@0.05", "usr/bin/arecord", PROGRAM.format(python=sys.executable, body=ENDLESS),
                  PROGRAM.format(python=sys.executable, body="os.write(1, b'oops')"),
                  PROGRAM.format(python=sys.executable, body="time.sleep(9)")),

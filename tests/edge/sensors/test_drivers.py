@@ -20,7 +20,7 @@ from hardcase_edge.drivers.channel import DRIVERS, choose
 from hardcase_edge.errors import InputError, SensorError
 from hardcase_edge.sensors.bank import SensorBank, Wanted
 from hardcase_edge.sensors.driven import Driven
-from tests.helpers.edge.fake_devices import ENDLESS, GOOD_W1, HWMON, IIO, W1, own_children, plant, plant_arecord
+from tests.helpers.edge.fake_devices import ENDLESS, GOOD_W1, HWMON, IIO, RAPL, W1, own_children, plant, plant_arecord
 
 
 def read(spec: str, root: str, features: tuple[str, ...] = ("x",)) -> tuple[list[float], list[str]]:
@@ -63,6 +63,8 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> str:
         ("hwmon:board/Tctl", 38.5, "Cel"),
         ("hwmon:nct6775/temp3", 20.0, "Cel"),
         ("thermal:cpu-thermal", 45.123, "Cel"),
+        ("rapl:package-0", 0.0, "J"),
+        ("rapl:intel-rapl:0:0", 0.0, "J"),
     ],
 )
 def test_a_device_is_read_in_its_stated_unit(machine: str, spec: str, value: float, unit: str) -> None:
@@ -83,9 +85,23 @@ def test_a_driver_that_changes_its_range_is_followed(tmp_path: Path) -> None:
     assert channel.read() == 2.0
 
 
+def test_an_energy_counter_that_begins_again_has_counted_on(tmp_path: Path) -> None:
+    root = plant(tmp_path)
+    _, (channel,) = choose("rapl", "package-0", ["x"], root)
+    found = [channel.read()]
+    for count in ("262143000000", "1000000", "3000000"):
+        plant(tmp_path, {f"{RAPL}/intel-rapl:0/energy_uj": count})
+        found.append(channel.read())
+    assert found == [0.0, 3.0, pytest.approx(3 + 1.328850), pytest.approx(3 + 3.328850)]
+
+
 @pytest.mark.parametrize(
     ("spec", "line"),
     [
+        (
+            "rapl:dram",
+            "there is no energy counter 'dram'; this machine has: core, intel-rapl:0, intel-rapl:0:0, package",
+        ),
         ("iio:bmp280/temp", "there is no IIO device 'bmp280'; this machine has: 0, 10, 2, bme280, iio:device0"),
         ("iio:bme280/temp,pressure", "IIO device 'bme280' gives 2 numbers, 1 are needed"),
         ("iio:bme280/heat", "IIO device 'bme280' has no channel 'heat'; it has: humidityrelative, pressure, temp"),

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 IIO, W1, HWMON = "sys/bus/iio/devices", "sys/bus/w1/devices", "sys/class/hwmon"
+RAPL = "sys/class/powercap"
 GOOD_W1 = "72 01 4b 46 7f ff 0e 10 57 : crc=57 YES\n72 01 4b 46 7f ff 0e 10 57 t=23125\n"
 MACHINE = {  # a weather chip, a converter, a power meter, a thermometer and a zone, as Linux shows them
     f"{IIO}/iio:device0/name": "bme280\n",
@@ -49,6 +50,12 @@ MACHINE = {  # a weather chip, a converter, a power meter, a thermometer and a z
     f"{HWMON}/hwmon0/temp2_fault": "1\n",
     f"{HWMON}/hwmon0/temp3_input": "20000\n",
     f"{HWMON}/hwmon0/temp3_fault": "0\n",
+    f"{RAPL}/intel-rapl/enabled": "1\n",
+    f"{RAPL}/intel-rapl:0/name": "package-0\n",
+    f"{RAPL}/intel-rapl:0/energy_uj": "262140000000\n",
+    f"{RAPL}/intel-rapl:0/max_energy_range_uj": "262143328850\n",
+    f"{RAPL}/intel-rapl:0:0/name": "core\n",
+    f"{RAPL}/intel-rapl:0:0/energy_uj": "1\n",
     "sys/class/thermal/thermal_zone0/type": "cpu-thermal\n",
     "sys/class/thermal/thermal_zone0/temp": "45123\n",
 }

@@ -19,6 +19,7 @@ __all__ = ["ENERGIES", "TIMES", "lines_of", "patch_of", "rounded"]
 ENERGIES = {"J": 1.0, "kJ": 1e3, "mJ": 1e-3, "uJ": 1e-6, "\u00b5J": 1e-6, "\u03bcJ": 1e-6, "Wh": 3600.0, "mWh": 3.6}
 TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "\u00b5s": 1e-6, "\u03bcs": 1e-6}
 DIGITS = 3  # of a proposed cost; no measurement here has more
+LINE = re.compile(r"[^\n]*\n|[^\n]+")
 HEADER = re.compile(r"\s*\[")
 SENSOR = re.compile(r"\s*\[\[\s*sensor\s*\]\]\s*(#.*)?")
 NAME = re.compile(r"\s*name\s*=")
@@ -50,7 +51,7 @@ def lines_of(costs: Mapping[str, float], features: Mapping[str, Iterable[str]]) 
 def patch_of(path: str, data: bytes, costs: Mapping[str, float]) -> str:
     """A unified diff that gives the sensors of a hardcase.toml these costs and changes nothing else; empty for none.
 
-    A ``cost_origin`` that a sensor has becomes measured.
+    The ``cost_origin`` of these sensors becomes measured.
 
     Raises
     ------
@@ -60,13 +61,12 @@ def patch_of(path: str, data: bytes, costs: Mapping[str, float]) -> str:
     import difflib
 
     text = data.decode(errors="strict")
-    old = re.findall(r"[^\n]*\n|[^\n]+", text)
-    new = _with_costs(path, old, costs)
+    old = LINE.findall(text)
+    new = LINE.findall("".join(_with_costs(path, old, costs)))
     before, after = parse_toml(path, data), parse_toml(path, "".join(new).encode())
     for sensor in before.get("sensor", []):
         if sensor.get("name") in costs:
-            sensor["cost"] = costs[sensor["name"]]
-            sensor |= {"cost_origin": "measured"} if "cost_origin" in sensor else {}
+            sensor |= {"cost": costs[sensor["name"]], "cost_origin": "measured"}
     if before != after:
         raise InputError(f"the costs in {path} cannot be changed line by line; write each as a line of its own")
     diff = difflib.unified_diff(old, new, path, path)
@@ -88,7 +88,10 @@ def _with_costs(path: str, lines: list[str], costs: Mapping[str, float]) -> list
                 match = COST.fullmatch(lines[at].rstrip("\r\n"))
                 assert match is not None
                 new[at] = f"{match[1]}{costs[name]!r}{match[2]}{ending}"
-                if origin is not None:
+                if origin is None:
+                    indent = match[1][: -len(match[1].lstrip())]
+                    new[at] += f'{"" if ending else chr(10)}{indent}cost_origin = "measured"{ending}'
+                else:
                     new[origin] = ORIGIN.sub(r'\g<1>"measured"', lines[origin])
             name, at, origin, is_sensor = None, None, None, SENSOR.fullmatch(text) is not None
         elif is_sensor and NAME.match(text):

@@ -3,25 +3,28 @@
 
 Single reads are too short for most power sensors, so a round has a phase of reads without a pause, and a phase of
 idleness before and behind it, which cancels slow changes. The scatter of several rounds says how sure the result is.
-What a phase begins with is left out, because power sensors average.
+What a phase begins with is left out, because power sensors average. A power sensor that is read meanwhile gives the
+mean power of a phase at once, and a recording gives it afterwards, from the times of the phases.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from statistics import fmean, stdev
 
 from ...base.record import record
-from ...errors import InputError, SensorError
+from ...drivers.channel import nothing_to_close
+from ...errors import InputError, SensorError, one_line
 
-__all__ = ["Energy", "Round", "energy_per_read", "weigh"]
+__all__ = ["Energy", "Live", "Round", "Times", "energy_of", "energy_per_read", "rounds"]
 
 ROUNDS = 5
 STUDENT = 2.776  # of t with ROUNDS - 1 degrees of freedom, for an interval of 95 %
 PHASE_S = 0.5
-SETTLE_S = 0.1  # of a phase, before its power counts
+SETTLE = 0.2  # of a phase, before its power counts
 EVERY_S = 0.005  # between two readings of the power
 
 
@@ -33,6 +36,17 @@ class Round:
     busy: float
     after: float
     seconds: float
+    reads: int
+
+
+@record(frozen=True, slots=True)
+class Times:
+    """When the three phases of a round began and the last ended, in seconds of ``time.monotonic``, and the reads."""
+
+    before: float
+    busy: float
+    after: float
+    end: float
     reads: int
 
 
@@ -59,71 +73,94 @@ def energy_per_read(rounds: Sequence[Round]) -> Energy:
     return Energy(fmean(joules), STUDENT * stdev(joules) / len(joules) ** 0.5)
 
 
-def weigh(read: Callable[[], object], power: Callable[[], float], *, phase_s: float = PHASE_S) -> Energy:
-    """The energy of a read, in some 7.5 seconds.
+def rounds(read: Callable[[], object], *, phase_s: float = PHASE_S) -> list[Times]:
+    """The times of ``ROUNDS`` rounds of reads, of some 7.5 seconds; ``read`` reads the sensor once."""
+    return [_round(read, phase_s) for _ in range(ROUNDS)]
+
+
+def _round(read: Callable[[], object], phase_s: float) -> Times:
+    before, n = time.monotonic(), 0
+    time.sleep(phase_s)
+    busy = time.monotonic()
+    while time.monotonic() < busy + phase_s:
+        read()
+        n += 1
+    after = time.monotonic()
+    time.sleep(phase_s)
+    return Times(before, busy, after, time.monotonic(), n)
+
+
+def energy_of(times: Sequence[Times], watts: Callable[[float, float], float]) -> Energy:
+    """The energy of a read, from the rounds' times and what gives the mean power in W between two of them."""
+
+    def settled(began: float, ended: float) -> float:
+        return watts(began + SETTLE * (ended - began), ended)
+
+    return energy_per_read(
+        [
+            Round(
+                settled(t.before, t.busy), settled(t.busy, t.after), settled(t.after, t.end), t.after - t.busy, t.reads
+            )
+            for t in times
+        ]
+    )
+
+
+class Live:
+    """A power sensor that is read on a thread of its own, in idle and in busy phases alike: its own draw cancels.
 
     Parameters
     ----------
-    read : reads the sensor once; raises StopIteration where its items have ended
-    power : reads the power sensor, in W
-    phase_s : seconds of a phase, of which a fifth is left out
-
-    Raises
-    ------
-    InputError
-        The power sensor gives no readings.
+    read : the power in W, or all the energy since any time, in J
+    counts : whether it is the energy
+    close : closes the device
     """
-    meter = _Meter(power, phase_s * SETTLE_S / PHASE_S)
-    with meter:
-        return energy_per_read([_round(meter, read, phase_s) for _ in range(ROUNDS)])
 
-
-def _round(meter: _Meter, read: Callable[[], object], phase_s: float) -> Round:
-    n = 0
-    before = meter.watts(lambda: time.sleep(phase_s))
-    began = time.monotonic()
-
-    def keep_reading() -> None:
-        nonlocal n
-        while time.monotonic() < began + phase_s:
-            read()
-            n += 1
-
-    busy = meter.watts(keep_reading)
-    seconds = time.monotonic() - began
-    return Round(before, busy, meter.watts(lambda: time.sleep(phase_s)), seconds, n)
-
-
-class _Meter:
-    """Reads the power on a thread of its own, in idle and in busy phases alike, so that its own draw cancels."""
-
-    def __init__(self, power: Callable[[], float], settle_s: float) -> None:
-        self._power, self._settle_s = power, settle_s
-        self._samples: list[tuple[float, float]] = []
+    def __init__(
+        self, read: Callable[[], float], *, counts: bool = False, close: Callable[[], None] = nothing_to_close
+    ) -> None:
+        self._read, self._counts, self.close = read, counts, close
+        self._at: list[float] = []
+        self._values: list[float] = []
+        self._failure = ""
         self._end = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="hardcase-power", daemon=True)
 
-    def __enter__(self) -> _Meter:
-        self._thread.start()
-        return self
+    def rounds(self, read: Callable[[], object]) -> list[Times]:
+        """The same as the function, while the power is sampled."""
+        self._end.clear()
+        thread = threading.Thread(target=self._run, name="hardcase-power", daemon=True)
+        thread.start()
+        try:
+            return rounds(read)
+        finally:
+            self._end.set()
+            thread.join(1.0)
 
-    def __exit__(self, *_: object) -> None:
-        self._end.set()
-        self._thread.join(1.0)
+    def finish(self) -> None:
+        """Nothing is left to do before ``watts``."""
 
-    def watts(self, phase: Callable[[], object]) -> float:
-        """The mean power of a phase, without its beginning."""
-        began = time.monotonic()
-        self._samples = []
-        phase()
-        watts = [w for t, w in self._samples if t >= began + self._settle_s]
-        if not watts:
-            raise InputError("the power sensor gives no readings; check the device and the channel of --power")
-        return fmean(watts)
+    def watts(self, began: float, ended: float) -> float:
+        """The mean power between two times of its rounds.
+
+        Raises
+        ------
+        InputError
+            The power sensor gave no readings there.
+        """
+        first, end = bisect_left(self._at, began), bisect_right(self._at, ended)
+        if end - first < 1 + self._counts:
+            why = f" ({self._failure})" if self._failure else ""
+            raise InputError(f"the power sensor gives no readings{why}; check the device and the channel of --power")
+        if self._counts:
+            return (self._values[end - 1] - self._values[first]) / (self._at[end - 1] - self._at[first])
+        return fmean(self._values[first:end])
 
     def _run(self) -> None:
         while not self._end.wait(EVERY_S):
             try:
-                self._samples.append((time.monotonic(), self._power()))
-            except (OSError, SensorError):
+                value = self._read()
+            except (OSError, SensorError) as error:
+                self._failure = one_line(error)
                 continue
+            self._at.append(time.monotonic())
+            self._values.append(value)

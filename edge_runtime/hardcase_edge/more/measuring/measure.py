@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verb ``measure``: times each sensor, weighs it by a power sensor, and proposes costs for hardcase.toml."""
+"""The verb ``measure``: times each sensor, weighs it or models its energy, and proposes costs for hardcase.toml."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...base.escape import json_line, terminal
 from ...base.files import read_bounded
 from ...base.record import record
 from ...base.toml import parse_toml
-from ...device.output import Lines, note
+from ...device.output import Lines, note, print_text
 from ...drivers.channel import choose, is_driver
 from ...errors import InputError
 from ...program.cost import to_unit
@@ -18,11 +18,11 @@ from ...program.limits import CLOCK_UNIT
 from ...sensors.bank import SensorBank, Wanted, wanted_of
 from ...sensors.specs import open_sources, timeout_s_of
 from .costs import ENERGIES, TIMES, lines_of, patch_of, rounded
-from .energy import Energy, weigh
+from .energy import Energy, Live, Times, energy_of
 from .timing import Timing, quantile, time_reads
 
 if TYPE_CHECKING:
-    from ...drivers.channel import Device
+    from .recording import Recorded
 
 __all__ = ["MeasureConfig", "Policy", "measure", "policy_of"]
 
@@ -38,6 +38,8 @@ class MeasureConfig:
     policy: str
     reads: int
     power: str | None
+    instructions: int | None
+    processor: str | None
     json: bool
     out: str | None
     repeat: int
@@ -117,6 +119,8 @@ def measure(config: MeasureConfig, root: str = "") -> int:
     """
     if not 1 <= config.reads <= MAX_READS:
         raise InputError(f"the number of reads is {config.reads}; use 1 to {MAX_READS}")
+    if config.instructions is not None or config.processor is not None:
+        return _model(config)
     if config.out is not None or config.items is not None or _is_module(config.policy):
         return _measure_items(config)
     if not config.sensors:
@@ -133,7 +137,11 @@ def measure(config: MeasureConfig, root: str = "") -> int:
         if policy.sized:
             names = ", ".join(sorted(policy.sized))
             note(f"costs that depend on an item's size are kept, measure them with --items and --out: {names}")
-        rows = [_row(bank, k, config.reads, power, policy) for k in range(len(policy.wanted)) if k not in bank.dead]
+        living = [k for k in range(len(policy.wanted)) if k not in bank.dead]
+        measured = [_measured(bank, k, config.reads, power, policy.wanted[k].name) for k in living]
+        if power is not None:
+            power.finish()
+        rows = [_row(*of_one, power, policy, policy.wanted[k]) for k, of_one in zip(living, measured, strict=True)]
         proposed = {row["sensor"]: row["proposed_cost"] for row in rows if row["proposed_cost"] is not None}
         change = _change(config.policy, policy, proposed)
         if config.json:
@@ -144,7 +152,30 @@ def measure(config: MeasureConfig, root: str = "") -> int:
             for line in change.splitlines():
                 lines.write("\t".join(map(terminal, line.split("\t"))))
     if power is not None:
-        power[0].close()
+        power.close()
+    return 0
+
+
+def _model(config: MeasureConfig) -> int:
+    """Print what a decision of so many instructions costs, as lines of a hardcase.toml."""
+    from .model import CYCLES, MAX_INSTRUCTIONS, processor_of
+
+    n, unit = config.instructions or 0, policy_of(config.policy, config.trust).unit
+    if not 1 <= n <= MAX_INSTRUCTIONS:
+        raise InputError(f"--instructions is {n}; use 1 to {MAX_INSTRUCTIONS}, what make PROGRAM=count prints")
+    if unit not in ENERGIES:
+        raise InputError(
+            f"costs of {config.policy} are in {unit[:80]!r}, a model gives energies: {', '.join(ENERGIES)}"
+        )
+    of = processor_of(config.processor or "")
+    cost = rounded(of.joules(n) / ENERGIES[unit])
+    change = f'[cost]\nper_decision = {cost!r}\ndecision_origin = "modelled"\n'
+    if config.json:
+        found = {"unit": unit, "instructions": n, "energy_j": of.joules(n), "per_decision": cost, "change": change}
+        print_text(f"{json_line(found)}\n")
+        return 0
+    how = f"{of.core}, {of.volts:g} V, {of.milliamperes:g} mA at {of.megahertz:g} MHz, {of.source}"
+    print_text(f"# {n} instructions, {CYCLES} cycles each of {of.nanojoules:.4g} nJ ({how})\n{change}")
     return 0
 
 
@@ -186,23 +217,46 @@ def _measure_items(config: MeasureConfig) -> int:
     return 0
 
 
-def _power(spec: str, root: str) -> tuple[Device, Any]:
-    """The power sensor that a spec names."""
+def _power(spec: str, root: str) -> Live | Recorded:
+    """The power sensor that a spec names, or the recording."""
     kind, _, text = spec.partition(":")
+    if kind == "recording":
+        from .recording import Recorded
+
+        return Recorded(text)
     if not is_driver(kind):
-        raise InputError(f"power sensor {spec[:80]!r} is unknown; use hwmon:DEVICE/CHANNEL or iio:DEVICE/CHANNEL")
-    device, (channel,) = choose(kind, text, ["power"], root)
-    if channel.unit != "W":
-        raise InputError(f"power sensor {spec[:80]!r} measures {channel.unit or 'no unit'}; name a channel in W")
-    return device, channel.read
+        raise InputError(
+            f"power sensor {spec[:80]!r} is unknown; use hwmon:DEVICE/CHANNEL, iio:DEVICE/CHANNEL, rapl:ZONE or "
+            "recording:FILE"
+        )
+    names = ("voltage", "current") if "," in text.rpartition("/")[2] else ("power",)
+    device, channels = choose(kind, text, names, root)
+    units = {channel.unit for channel in channels}
+    if units not in ({"W"}, {"J"}, {"V", "A"}):
+        found = " and ".join(channel.unit or "no unit" for channel in channels)
+        raise InputError(
+            f"power sensor {spec[:80]!r} measures {found}; name a channel in W or J, or one in V and one in A"
+        )
+    first, second = channels[0].read, channels[-1].read
+    if len(channels) > 1:
+        return Live(lambda: first() * second(), close=device.close)
+    return Live(first, counts=units == {"J"}, close=device.close)
 
 
-def _row(bank: SensorBank, k: int, reads: int, power: tuple[Device, Any] | None, policy: Policy) -> dict[str, Any]:
-    wanted = policy.wanted[k]
+def _measured(
+    bank: SensorBank, k: int, reads: int, power: Live | Recorded | None, name: str
+) -> tuple[Timing, list[Times]]:
+    """How long reads of a sensor take, and the times of its rounds if it is weighed."""
     timing = time_reads(bank, k, reads)
-    energy = None
-    if power is not None and timing.seconds:
-        energy = weigh(lambda: _read(bank, k, wanted.name), power[1])
+    if power is None or not timing.seconds:
+        return timing, []
+    return timing, power.rounds(lambda: _read(bank, k, name))
+
+
+def _row(
+    timing: Timing, times: list[Times], power: Live | Recorded | None, policy: Policy, wanted: Wanted
+) -> dict[str, Any]:
+    energy = energy_of(times, power.watts) if times and power is not None else None
     return {
         "sensor": wanted.name,
         "reads": len(timing.seconds) + sum(timing.failures.values()),

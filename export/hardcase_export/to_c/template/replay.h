@@ -62,7 +62,7 @@ static int hc_is_as(const hc_session *s, int n_sensors, const int64_t *expected)
 }
 
 /* Replay all; returns how many are as expected, and in first_wrong the number of the first that is not, or -1. */
-static int hc_replay(const hc_golden *g, hc_session *s, int *first_wrong)
+static inline int hc_replay(const hc_golden *g, hc_session *s, int *first_wrong)
 {
     const int64_t *at = g->words + 1;
     const unsigned char *readings = (const unsigned char *)g->readings;
