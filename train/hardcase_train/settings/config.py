@@ -175,7 +175,7 @@ class ItemSettings(Settings, frozen=True, kw_only=True):
     weight_bits: Annotated[Literal[8, 16], said("joint.weight_bits", "bits of a weight on the device: 8 or 16")] = 8
     atypical: Annotated[float, Meta(ge=0, le=0.5, extra={"noun": "a share"}), said(
         "joint.atypical", "the share of held-out parts that count as atypical, whose confidence is lower; 0: there is "
-        "no such score", page="atypical.md",
+        "no such score", page="drift.md#atypical-cases",
     )] = 0.0  # fmt: skip
 
 
