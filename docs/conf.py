@@ -41,7 +41,6 @@ NAV = {
         "docs/devices",
         "docs/sensors",
         "docs/items",
-        "docs/device-store",
         "docs/device-cloud",
         "docs/labels",
         "docs/flashing",
