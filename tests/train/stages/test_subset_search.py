@@ -54,6 +54,21 @@ def test_gain_per_cost_begins_with_the_cheap_sensor_where_the_dear_one_is_hardly
     assert search.backward((0, 1, 2))[1] == (0, 1)  # per cost saved, the dear one is missed least
 
 
+def test_a_search_tells_how_many_sets_it_probed_for_the_first_time():
+    search, told = SubsetSearch(Judge(make_problem(n=60, effort=BRIEF)), 1), []
+    search.progress = told.append
+    search.losses([(0,), (1,), (0,)])
+    search.losses([(1,), (0, 1)])
+    assert told == [2, 1]
+
+
+def test_of_sensors_that_harm_as_much_the_cheapest_is_added_first():
+    search = SubsetSearch(Judge(make_problem(effort=BRIEF)), 1)
+    search._probes = probes({(): 0.4, (0,): 0.6, (1,): 0.6, (2,): 0.6})
+    search._probes |= probes({(0, 1): 0.7, (0, 2): 0.7, (1, 2): 0.7, (0, 1, 2): 0.8})
+    assert search.forward(1.0, (0, 1, 2)) == [(), (0,), (0, 1), (0, 1, 2)]
+
+
 def test_promising_subsets_are_the_front_by_the_probe_and_the_dearest():
     search = SubsetSearch(Judge(make_problem(effort=BRIEF)), 1)
     search._probes = probes({(): 1.0, (0,): 0.6, (1,): 0.7, (2,): 0.5, (0, 1, 2): 0.5})

@@ -139,3 +139,11 @@ def test_a_perceptron_leaves_alone_what_it_decodes_rightly_and_a_hinge_wants_a_m
         assert chain.score(X, y) == 1
         largest[learner] = np.abs(chain.weights[0]).max()
     assert largest["perceptron"] <= 2 * STEP < 4 * STEP < largest["hinge"]
+
+
+def test_mira_takes_the_least_step_after_which_the_margin_is_met() -> None:
+    """A column of 2 and the bias: the update for both labels has a squared length of 10, and 1 is to be met."""
+    X, y = [np.array([[2.0]])], [np.array([1])]
+    chain = ChainClassifier(learner="mira", n_epochs=1).fit(X, y, classes=np.array([0, 1]))
+    step = 0.1 / 2  # weights are averaged over the steps before and after
+    assert chain.weights[0] == pytest.approx(step * np.array([[-2.0, 2.0], [-1.0, 1.0]]), abs=1e-6)
