@@ -26,10 +26,11 @@ from hardcase_train.methods.streams.duty_cycle import PERIODS, DutyCycle, some
 from hardcase_train.methods.streams.held import Held, better, holdings
 from hardcase_train.methods.streams.held_label import HeldLabel, TooOld
 from hardcase_train.methods.streams.nodes import Corrected, judged_walk, runs
-from hardcase_train.methods.streams.state_models import random_states
+from hardcase_train.methods.streams.state_models import random_states, sharpness
 from hardcase_train.policy.batch import Batch, walked
 from hardcase_train.policy.compile import compile_bare
 from hardcase_train.policy.front import Point, with_test
+from hardcase_train.policy.losses import ClassLoss, sigmoid
 from hardcase_train.policy.selection import Judge
 from hardcase_train.stages.subset_search import SubsetSearch
 from hardcase_train.sweep.halving import Ladder
@@ -294,3 +295,10 @@ def test_the_manifest_says_what_the_streams_were(build: Path) -> None:
     assert manifest.trained["data"]["sequence"] == "user"
     assert manifest.sensors[-1] == "memory"
     assert manifest.trained["method"] == "held"
+
+
+def test_scores_are_multiplied_by_what_makes_them_logits() -> None:
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(4000, 1)) * 2
+    y = (rng.random(4000) < sigmoid(logits[:, 0])).astype(np.int64)
+    assert sharpness(ClassLoss(y, 2, np.ones(4000)), logits / 5) == pytest.approx(5, rel=0.1)

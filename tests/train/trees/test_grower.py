@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardcase_train.trees.binning import MISSING_BIN
+from hardcase_train.trees.binning import MISSING_BIN, Bins
+from hardcase_train.trees.boosting import Ensemble
 from tests.helpers.train.plain_grower import best_gain, depths, grown, loss, make, saved
 
 
@@ -187,3 +188,11 @@ def test_a_reading_that_is_never_missing_in_training_goes_the_way_of_most_rows_i
     tree = grown(codes, g, h, max_leaves=2)
     is_left = codes[tree.features[0]] <= tree.bins[0]
     assert tree.missing_left.tolist() == [2 * is_left.sum() >= len(is_left)]
+
+
+def test_some_outputs_of_an_ensemble_have_their_trees_and_no_others():
+    trees = [object() for _ in range(3)]
+    every = Ensemble(Bins(()), np.arange(0), np.array([0.1, 0.2, 0.3]), trees, [(0, 1), (2, 1), (1, 1)])
+    some = every.only([2, 0])
+    assert some.base.tolist() == [0.3, 0.1]
+    assert list(zip(some.trees, some.outputs, strict=True)) == [(trees[0], (1, 1)), (trees[1], (0, 1))]
