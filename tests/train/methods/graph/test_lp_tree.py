@@ -19,9 +19,12 @@ from hardcase_train.data.problem import Problem
 from hardcase_train.methods.graph import lp_tree
 from hardcase_train.methods.graph.lp_surrogate import FullTree, full_tree, solve
 from hardcase_train.methods.graph.lp_tree import LpTree
+from hardcase_train.methods.graph.state_rows import DagRows
 from hardcase_train.policy.batch import Batch
 from hardcase_train.policy.selection import Judge
+from hardcase_train.settings.config import PolicyLimits
 from hardcase_train.stages.subset_search import SubsetSearch
+from hardcase_train.successors.reduce import all_subsets
 from tests.helpers.train.estimators import table
 from tests.helpers.train.problems import BRIEF, make_problem
 
@@ -238,3 +241,16 @@ def test_the_grid_refuses_what_it_cannot_order(small: Problem) -> None:
     assert LpTree.grid(SubsetSearch(Judge(small), 1)) == [{"classifier": "polynomial", "degree": 1}]
     with pytest.raises(ValueError, match="classifier of LpTree is 'wood'"):
         LpTree(classifier="wood").fit(table()[0][:, :3], table()[1])
+
+
+def test_to_stop_where_the_budget_does_not_allow_it_loses_ten_times_the_largest_loss() -> None:
+    problem = make_problem(2, n=60, effort=BRIEF)
+    limited = replace(problem, limits=PolicyLimits(budget=21))
+    tree = full_tree(3)
+    free, held = (
+        lp_tree._Tree(tree, DagRows(Judge(p, is_alone=True), all_subsets(3), 1), "polynomial").errors
+        for p in (problem, limited)
+    )
+    more = np.array([0.0 if limited.is_affordable(state) else 10 * free.max() for state in tree.states])
+    assert set(more) == {0.0, 10 * free.max()}
+    assert held - free == pytest.approx(np.broadcast_to(more, free.shape))
