@@ -12,7 +12,7 @@ from hardcase_train.data.problem import N_FOLDS, Rows
 from hardcase_train.methods.adapt import gbrt as adapt_gbrt
 from hardcase_train.methods.adapt.gbrt import AdaptGBRT, Twin
 from hardcase_train.policy.batch import Batch
-from hardcase_train.policy.selection import ENOUGH_ROWS, Judge
+from hardcase_train.policy.selection import ENOUGH_GROUPS, ENOUGH_ROWS, Judge
 from hardcase_train.stages.subset_search import SubsetSearch
 from hardcase_train.sweep.train import hpc_point
 from hardcase_train.trees.boosting import TreeSettings
@@ -52,6 +52,13 @@ def test_with_one_row_less_training_rows_are_judged_too():
     assert judge.is_crossed
     assert judge.y.tolist() == [*p.train.y, *p.valid.y]
     assert judge.hpc_label.tolist() == [*p.train.hpc_label, *p.valid.hpc_label]
+
+
+@pytest.mark.parametrize(("n_groups", "is_crossed"), [(ENOUGH_GROUPS, False), (ENOUGH_GROUPS - 1, True)])
+def test_enough_rows_of_too_few_groups_are_not_judged_alone(n_groups, is_crossed):
+    p = with_valid(ENOUGH_ROWS)
+    train, valid = (replace(r, group=np.arange(len(r.y)) % n_groups) for r in (p.train, p.valid))
+    assert Judge(replace(p, train=train, valid=valid)).is_crossed == is_crossed
 
 
 # ---------------------------------------------------------------- copies
