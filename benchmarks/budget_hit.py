@@ -53,14 +53,10 @@ CASES = {
 WAYS = {"mixed": (), "one point": ("--no-mix",)}
 HEAD = """# A mean budget, and the mean cost on test rows
 
-`HARDCASE_DATA=FOLDER python -m benchmarks run budget_hit` writes this page.
-Each of {seeds} splits is trained once, `cascade` at quick effort, whose front takes seconds.
-[`hardcase export --budget`](../budgets.md#a-mean-that-is-met) then mixes two points of the front by a coin, and with \
-`--no-mix` picks one point with one standard error to spare.
-`hardcase evaluate` measures both on the test rows of the split, on which nothing was chosen.
-
-"Against the budget" is the mean cost over splits, less the budget, in per cent of it, with a 95 % interval (Student's \
-t) over splits, which share rows; "splits" is the range over single splits.
+`HARDCASE_DATA=FOLDER python -m benchmarks run budget_hit` trains each of {seeds} splits once (`cascade`, quick \
+effort); [`hardcase export --budget`](../budgets.md#a-mean-that-is-met) mixes two points of the front by a coin, and \
+with `--no-mix` picks one with a standard error to spare.
+"Against the budget" is the mean cost on test rows less the budget, with a 95 % interval over splits.
 The goal is a mean from -5 % to +2 %.
 """
 

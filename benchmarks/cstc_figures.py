@@ -89,12 +89,8 @@ def lines() -> list[str]:
     return [
         "## What nodes read: figures 8 to 10, 13 and 14 of the paper", "",
         "`python -m benchmarks run cstc_trees` measures this (`benchmarks/results/cstc_trees.json`).",
-        "The paper's figures 8 to 10 and 14 are of Yahoo's rankings, which are not had: MQ2008 stands for them, "
-        "skewed in "
-        "figure 9, with 40 features in place of 519 and costs that are ours.",
-        "A policy is the best on validation rows within 377, skewed within 400; a node reads what a row has bought "
-        "there, "
-        "so a child has at least what its parent has.", "",
+        "The paper's figures 8 to 10 and 14 are of Yahoo's rankings, which are not had: MQ2008 stands for them, skewed "
+        "in figure 9; a policy is the best on validation rows within 377, skewed within 400.", "",
         *_by_cost(found), *_leaves(found), *_ways(found), *_labels(found),
     ]  # fmt: skip
 
@@ -128,20 +124,10 @@ def _by_cost(found: dict[str, Any]) -> list[str]:
               "dear ones at the root", "NDCG@5 or Precision@5 @ cost")  # fmt: skip
     return [
         "### Figures 8 and 9: features by cost and depth", "",
-        f"Missed: in the paper, features of at most {CHEAP:g} are read early and those of 20 and more deeper, where "
-        f"few "
-        f"inputs come; our `cstc-2` reads {_percent(first[0])} of its cheap features and {_percent(first[1])} of its "
-        f"dear "
-        "ones at the root already, so depth buys next to nothing.",
-        f"Of the cascades on skewed data, whose figure 9 shows some dear features from the first node on, `cscc-4` has "
-        f"{_percent(second[0])} of its cheap and {_percent(second[1])} of its dear ones at the root.",
-        "`astc-2`, whose nodes buy for themselves, comes closest to what the paper draws: cheap first, dear below.",
-        "`and-or` is trained on two classes of equal weight in place of values, and ranks by its signed margin; its "
-        "levels of cost are "
-        "given, so dear features cannot come early, as in the paper.",
-        "The paper has trees to depth 4, cascades of 10 nodes and a precision of .135 for all in figure 9; ours have "
-        "depth "
-        "2 and up to 5 nodes, and each its own precision.", "",
+        f"Missed: in the paper, features of at most {CHEAP:g} are read early and those of 20 and more deeper; our "
+        f"`cstc-2` reads {_percent(first[0])} of its cheap and {_percent(first[1])} of its dear ones at the root, and "
+        f"`cscc-4` {_percent(second[0])} and {_percent(second[1])}.",
+        "`astc-2` comes closest: cheap first, dear below.", "",
         markdown(titles, rows), "",
         "![Share of the features of each cost that are read, by depth, MQ2008](cstc-figure-8.svg)",
         "![Share of the features of each cost that are read, by node, skewed](cstc-figure-9.svg)", "",
@@ -171,13 +157,9 @@ def _leaves(found: dict[str, Any]) -> list[str]:
     return [
         "### Figure 10: a tree, and what its leaves share", "",
         f"Missed: the paper's leaves share fewer features the further their labels are apart, down to .64; on split "
-        f"{SPLIT} "
-        f"our `cstc-2` has {own['cstc-2'].min():.2f} at the least, and the table has all splits: these trees are "
-        f"fixed sets.",
-        f"`astc-2` has {own['astc-2'].min():.2f} at the least.",
-        "As in the paper, leaves answer for documents of other relevance: labels rise from the lowest leaf to the "
-        "highest.",
-        "Leaves are sorted by the mean label of the test rows that end there; leaves without rows are left out.", "",
+        f"{SPLIT} our `cstc-2` has {own['cstc-2'].min():.2f} at the least, so these trees are fixed sets, and `astc-2` "
+        f"{own['astc-2'].min():.2f}.",
+        "As in the paper, labels rise from the lowest leaf to the highest.", "",
         markdown(titles, rows), "",
         "![Two trees, and the Jaccard coefficients of their leaves](cstc-figure-10.svg)", "",
     ]  # fmt: skip
@@ -195,15 +177,11 @@ def _ways(found: dict[str, Any]) -> list[str]:
     parted = sum(t["ways"]["3"][1] != t["ways"]["8"][1] for t in shown if min(map(len, t["ways"].values())) > 1)
     return [
         "### Figure 13: the pixels on the way of a 3 and of an 8", "",
-        f"As in the paper, a lower price reads more pixels ({'; '.join(texts)}), nodes of one way read nearly the "
-        f"same, and "
-        f"the two digits part at the root on {parted} of {len(shown)} trees.",
-        f"Different: the last nodes of the 3's way and of the 8's share {min(common):.2f} of their pixels or more.",
-        "Trees are `cstc-2` on split 0 with linear nodes, of depth 2 where the paper's are pruned ones of up to 4; the "
-        "digits are the first of each kind among the test rows, where the paper draws them at random.",
-        "Each way is drawn from its root on the left: dark pixels are bought at the node, blue ones before it, red "
-        "ones not.",
-        "",
+        f"As in the paper, a lower price reads more pixels ({'; '.join(texts)}), and the two digits part at the root "
+        f"on {parted} of {len(shown)} trees.",
+        f"Different: the last nodes of both ways share {min(common):.2f} of their pixels or more, and trees have depth "
+        "2 (`cstc-2`, split 0) where the paper's have up to 4.",
+        "Dark pixels are bought at the node, blue ones before it.", "",
         f"![Pixels at each node, for {len(shown)} prices](cstc-figure-13.svg)", "",
     ]  # fmt: skip
 
@@ -222,15 +200,9 @@ def _labels(found: dict[str, Any]) -> list[str]:
     said = [f"{name} {_by_distance(np.array(m))}" for name, m in found["labels"].items()]
     return [
         "### Figure 14: do neighbouring labels need like features?", "",
-        "Missed: MQ2008 has three labels, so two classifiers of neighbours and one coefficient; whether it falls with "
-        "distance, as the paper's 1, .49, .41, .32 of Yahoo's five labels do, cannot be seen there.",
-        f"Mean overlap of classifiers 1, 2, ... labels apart: {'; '.join(said)}.",
-        "The other three sets have labels in an order, four each, and every reading is a sensor (of the rig, the "
-        "mean of "
-        "a minute): two classifiers that are two labels apart overlap less than neighbours only where the second "
-        "figure is "
-        "below the first.",
-        "`hardcase train` prints these figures where `cstc` is among the methods (`linear/label_overlap.py`).", "",
+        "Missed: MQ2008's three labels cannot show whether overlap falls with distance, as the paper's 1, .49, .41, "
+        ".32 of Yahoo's five labels do.",
+        f"Mean overlap of classifiers 1, 2, ... labels apart: {'; '.join(said)} (`linear/label_overlap.py`).", "",
         "![Jaccard coefficients of classifiers of neighbouring labels](cstc-figure-14.svg)", "",
     ]  # fmt: skip
 

@@ -223,18 +223,19 @@ def curves(case: Small, runs: list[dict[str, Any]]) -> dict[str, list[float]]:
 
 def table(case: Small, runs: list[dict[str, Any]]) -> str:
     """A case as Markdown."""
-    parts = "; ".join(f"{name}: columns {', '.join(str(f) for f in s)}" for name, s in case.sensors.items())
+    parts = ", ".join(f"{name} ({len(s)})" for name, s in case.sensors.items())
     n, degree = len(runs), case.degree
     lines = [
         f"## {case.title}",
         "",
-        f"{n} splits of {case.sizes[0]:,}/{case.sizes[1]:,}/{case.sizes[2]:,} rows, degree {degree}. Sensors: {parts}.",
+        f"{n} splits of {case.sizes[0]:,}/{case.sizes[1]:,}/{case.sizes[2]:,} rows, degree {degree}; "
+        f"sensors (columns): {parts}.",
         "",
-        "| sensors on average | " + " | ".join(f"{g:.2f}" for g in case.grid) + " |",
-        "|---" * (1 + len(case.grid)) + "|",
+        "| sensors on average | " + " | ".join(f"{g:.2f}" for g in case.grid[::2]) + " |",
+        "|---" * (1 + len(case.grid[::2])) + "|",
     ]
     for name, errors in curves(case, runs).items():
-        lines.append(f"| {name} | " + " | ".join("" if np.isnan(e) else f"{e:.4f}" for e in errors) + " |")
+        lines.append(f"| {name} | " + " | ".join("" if np.isnan(e) else f"{e:.4f}" for e in errors[::2]) + " |")
     return "\n".join(lines)
 
 
@@ -259,7 +260,6 @@ def speed_table(s: dict[str, Any]) -> str:
         "",
         f"A graph of {s['states']} states on {s['rows']:,} rows of Covertype: 12 sensors of 54 features, 8 subsets, "
         f"7 classes, degree 2 ({s['terms of all sensors']} terms), {s['threads']} thread(s), one price.",
-        "Other work shared the machine, so the table has processor seconds beside seconds of the clock.",
         "",
         "| part | seconds | processor seconds |",
         "|---|---|---|",

@@ -43,40 +43,25 @@ TURN = (
 )  # fmt: skip
 TITLES = {"rig": "The hydraulic rig", "people": "Phones of other people"}
 ABOUT = {
-    "rig": """The first 1,400 cycles of the rig train.
-The last 805 come later, most of them with the cooler at full power, which none of the first has.
-The shipped bundle is that of `hardcase export --method adapt-gbrt --max-loss 0`, which forwards some cases.
-Each device gets every third cycle, because the rig stays in a state for ten cycles and longer.
-The cycles that are held back are drawn at random, because the last 142 cycles have one answer alone.
-So cycles of their states may be labelled.
-Where whole states are held back in place of cycles, a forest that somebody fits to all other later cycles is right in \
-{states} of theirs: what nobody has labelled, nobody has learned.""",
-    "people": """The rows are windows of 10 s of a phone's accelerometer (WISDM), and the answer is what its owner does.
-The windows of 24 people train, and those of 12 others come later, four people to a device.
-The shipped bundle is that of `hardcase export` without a wish.""",
+    "rig": """The first 1,400 cycles train; the last 805 come later, most with the cooler at full power, which none of \
+the first has, and the shipped bundle (`adapt-gbrt`, `--max-loss 0`) forwards some cases.
+Held-back cycles are drawn at random, so cycles of their states may be labelled; where whole states are held back, a \
+forest by hand is right in {states} of theirs.""",
+    "people": """Windows of 10 s of a phone's accelerometer (WISDM): those of 24 people train, those of 12 others come \
+later, four people to a device.""",
 }
 HEAD = """# The flywheel: does retraining help, by the truth?
 
-`HARDCASE_DATA=FOLDER python -m benchmarks run flywheel` wrote this page, on a machine with 2 cores that had other work to do.
+`HARDCASE_DATA=FOLDER python -m benchmarks run flywheel` changes the world after a bundle was shipped, and closes the \
+loop of [the cloud](../cloud.md) by its commands: three devices audit half of their decisions over 70 % of the later \
+rows, a person labels audits and forwarded cases (by the table's truth), and `cloud retrain --group --canary 1` \
+trains, compares, signs and rolls out; the devices then decide the other 30 %, which no training has seen.
+Beside it stand the shipped bundle, a retraining before anybody has labelled, and 300 extremely randomised trees \
+fitted by hand to all first and all labelled rows.
+The share right is of all seeds' rows, with its 95 % interval (Wilson), then of each seed.
+The second table was chosen before any retraining, as the one of three on whose later rows such trees lose most:
 
-The world changes after a bundle was shipped, and the loop of [the page of the cloud](../cloud.md) closes by its commands, with no step by hand but the labels:
-
-1. `hardcase train` and `export --monitors` make a bundle of the first rows.
-2. Three `hardcase-edge run` with `--audit 50%`, `--outbox` and `--drift watch` decide over 70 % of the later rows, while `cloud worker --cases`, `cloud store` and `cloud label` serve them.
-3. A person labels the audits and the forwarded cases by `cloud label --labels`; the labels are the table's truth.
-4. `cloud retrain --group --canary 1` trains, compares, signs, and rolls out to one device and then to the others, which go on deciding meanwhile.
-5. The devices decide over the other 30 % of the later rows, which no training has seen, and their answers are compared with the truth.
-
-The devices have stores that trust the keys of `hardcase keys`, and certificates of `hardcase ca`.
-They connect by TLS to a mosquitto with the rules of `cloud acl`.
-On the same 30 % stand the shipped bundle, the bundle of a retraining before anybody has labelled, and 300 extremely randomised trees of scikit-learn, which somebody fits by hand to all first rows and all labelled ones.
-The share right is that of all seeds' rows together, with its 95 % interval (Wilson), and then that of each seed.
-A seed draws the rows that are held back, the split of the first rows and, for phones, the people.
-
-The second table was chosen before any retraining.
-Of three tables whose rows have a time or a person, it is the one on whose later rows 300 extremely randomised trees lose most:
-
-"""  # noqa: E501
+"""
 
 
 def interval(right: float, n: int) -> tuple[float, float]:
@@ -104,14 +89,15 @@ def _section(name: str, runs: Sequence[dict[str, Any]]) -> str:
         ABOUT[name],
         markdown(titles, [(text, *_cells([run["rows"][row] for run in runs])) for row, text in ROWS.items()]),
         markdown(TURN, [_turn(run) for run in runs]),
-        markdown(
-            ("step", "seconds"), [(step, _mean([r["steps"][step] for r in runs], 0)) for step in runs[0]["steps"]]
-        ),
+        "Seconds: "
+        + "; ".join(f"{step} {_mean([r['steps'][step] for r in runs], 0)}" for step in runs[0]["steps"])
+        + ".",
     ]
     curve = [(n, _share(made)) for run in runs for n, made in run["curve"].items()]
     if curve:
         curve.append(("all " + str(runs[0]["labels"]["person"]), _share(runs[0]["rows"]["retrain on people's labels"])))
-        parts += ["With fewer labels of people, of the first seed:", markdown(("labels", "right (95 %)"), curve)]
+        said = "; ".join(f"{share} with {n}" for n, share in curve)
+        parts += [f"With fewer labels of people, of the first seed: {said}."]
     return "\n\n".join(parts)
 
 
@@ -169,8 +155,8 @@ def _verdict(tables: dict[str, list[dict[str, Any]]]) -> str:
     return "\n".join(
         [
             f"The goal was {GOAL} right on the cycles of the rig that were held back, on devices; {reached}.",
-            f"Of all {len(states)} devices, {states.count('good')} ended with the new bundle good.",
-            f"In {rosy} of {len(claims)} turns the truth lies below the 95 % interval of what `cloud retrain` claimed.",
+            f"Of {len(states)} devices, {states.count('good')} ended with the new bundle good; in {rosy} of "
+            f"{len(claims)} turns the truth lies below the 95 % interval of what `cloud retrain` claimed.",
         ]
     )
 

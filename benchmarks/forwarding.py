@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -120,23 +121,16 @@ def kept(found: dict[str, Any], rule: str) -> bool:
     return share is None or share >= found["promised"]
 
 
-def section(measured: list[dict[str, Any]]) -> str:
-    """The section of the page."""
+def section(measured: list[dict[str, Any]], is_whole: bool) -> str:
+    """The section of the page; a row for each drift, or for each way of a sensor."""
     text = (
         "\n## The rule forward\n\nWith `--on-broken forward`, "
-        f"{CASES:,} cases from the break on (four weeks, at one a minute), of whose answers alone {SHARE:.1%} are "
-        "audited.\n"
-        "*Old* is the rule of earlier versions: the device forwards the least sure quarter of its own answers, and a "
-        f"quarter more at each further break.\n*New*: answers rest until f0 agrees, and {PROBE:.0%} of the rest are "
-        "probes ([how](../drift.md)).\n"
-        "*agreement* is f0's with what was answered alone, and *right* the share of it that is the label of the table, "
-        "which f0 never gave.\n"
-        "The rule was designed on made readings and on the first of these policies; the others were run once, when it "
-        "was finished.\n"
-        "Drifts are a sensor that is off, in all ways tried that take the agreement at least 0.02 below the promise; "
-        "cases are test rows in any order.\n"
-        "*itself* is the share of all cases that the program answers alone without the rule.\n"
-        "*last week*: the share of all cases answered alone in the last quarter.\n\n"
+        f"{CASES:,} cases from the break on (four weeks), of whose answers alone {SHARE:.1%} are audited.\n"
+        "*Old* forwards the least sure quarter of the answers, and a quarter more at each break; *new*: answers rest "
+        f"until f0 agrees, and {PROBE:.0%} of the rest are probes ([how](../drift.md)).\n"
+        "The rule was designed on the first policy; *agreement* is f0's with what was answered alone, *right* is by "
+        "the table's label, *itself* is the share answered alone without the rule.\n"
+        "A row has all sizes of a drift, from the least to the most; `--all` has each.\n\n"
     )
     lines, policies = [], list(dict.fromkeys(x["policy"] for x in measured))
     for name in policies:
@@ -173,18 +167,46 @@ def section(measured: list[dict[str, Any]]) -> str:
     rule = ("alone", "agreement")
     head = ("policy", "drift", "agreement before", "itself", *(f"{x}: {y}" for x in ("old", "new") for y in rule))
     head = (*head, "right", "last week")
-    return text + markdown(head, [_line(x) for x in measured]) + "\n"
+    ways = {
+        x["policy"] + way(x): [y for y in measured if (y["policy"], way(y)) == (x["policy"], way(x))] for x in measured
+    }
+    some = [[x] for x in measured] if is_whole else ways.values()
+    return text + markdown(head, [_line(x, is_whole) for x in some]) + "\n"
 
 
-def _line(found: dict[str, Any]) -> list[str]:
-    old, new = found["old"], found["new"]
-    by_rule = [x for it in (old, new) for x in (f"{it['alone']:.0%}", _share(it["agreement"]))]
-    before = [f"{found['before']:.3f}", f"{found['local']:.0%}"]
-    return [found["policy"], found["drift"], *before, *by_rule, _share(new["right"]), f"{new['late']:.0%}"]
+def way(found: dict[str, Any]) -> str:
+    """A drift without its size."""
+    return str(found["drift"]).rpartition(" of ")[0]
 
 
-def _share(share: float | None) -> str:
-    return "" if share is None else f"{math.floor(1_000 * share) / 1_000:.3f}"
+def _line(found: list[dict[str, Any]], is_whole: bool) -> list[str]:
+    """Of one drift, or of all sizes of a sensor's."""
+    keys = [
+        ("old", "alone"),
+        ("old", "agreement"),
+        ("new", "alone"),
+        ("new", "agreement"),
+        ("new", "right"),
+        ("new", "late"),
+    ]
+    cells = [
+        _ends([x["before"] for x in found], lambda v: f"{v:.3f}"), _ends([x["local"] for x in found], "{:.0%}".format),
+        *(
+            _ends([v for x in found if (v := x[rule][key]) is not None],
+                  "{:.0%}".format if key in ("alone", "late") else _share)
+            for rule, key in keys
+        ),
+    ]  # fmt: skip
+    told = found[0]["drift"] if is_whole else way(found[0]) + f" ({len(found)})"
+    return [found[0]["policy"], told, *cells]
+
+
+def _ends(values: list[float], said: Callable[[float], str]) -> str:
+    return " to ".join(dict.fromkeys(said(v) for v in (min(values), max(values)))) if values else ""
+
+
+def _share(share: float) -> str:
+    return f"{math.floor(1_000 * share) / 1_000:.3f}"
 
 
 def _mean(shares: Any) -> str:

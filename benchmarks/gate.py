@@ -198,8 +198,7 @@ def page(m: dict[str, Any]) -> str:
         + f"\n\nOf {s['sent']:,} requests, {s['rate']} a second, {s['answered']:,} were answered and counted.\n"
         f"The server's p99 is {over:.2f} ms above the back end's in the median turn, its p50 {mid:.2f} ms; the goal of "
         f"1.5 ms at p99 is {'met' if over <= 1.5 else '**missed**'}.\n"
-        f"The server took {s['cpu_ms']:.2f} ms of a processor for each request, whatever else ran.\n"
-        "The machine has two cores, which the three processes share with whatever else runs; its load says how much.\n"
+        f"The server took {s['cpu_ms']:.2f} ms of a processor for each request; three processes share two cores.\n"
     )
 
 

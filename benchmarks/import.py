@@ -51,6 +51,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
+from benchmarks.pages import markdown
 from hardcase_edge.more.batch.scores import scores_of
 from hardcase_edge.program.definition import Feature
 from hardcase_edge.program.encode import encode
@@ -319,50 +320,67 @@ def compiled(code: str, n_features: int, body: str) -> tuple[Labels, int]:
 def page(results: dict[str, Any]) -> str:
     """docs/benchmarks/import.md."""
     found, n_rows = results["rows"], results.get("n_rows", N_ROWS)
+    names = ("emlearn", "emlearn_float", "m2cgen")
+    peers = " and ".join(f"{name} {number}" for name, number in results["peers"].items())
     lines = [
         "# Imported models compared with emlearn and m2cgen",
         "",
-        "`benchmarks/import.py` writes this page.",
-        f"The first table counts labels that differ from the source model's, of {n_rows:,} rows at thresholds, one "
-        "beside them and between them.",
-        "Readings are whole numbers, as both data sets have.",
-        "*any* is the same for numbers of the source's own type, next to thresholds by its last bit, with missing "
-        "readings where the source accepts them.",
-        "After a plus: labels that differ where the source's two best scores are nearer than the rounding of its own "
-        "sums, as equal votes are.",
-        f"The peers are {' and '.join(f'{name} {number}' for name, number in results['peers'].items())}.",
-        "A cell is empty if the peer does not support the model, or its C is larger than 0.5 MB.",
+        f"`make bench NAME=import` counts labels that differ from the source model's, of {n_rows:,} rows at "
+        "thresholds, one beside them and between them, with whole readings; *any* is the same for numbers of "
+        "the source's own type.",
+        "After a plus: where the source's two best scores are nearer than the rounding of its own sums.",
+        f"The peers, which read live models, are {peers}; a cell is "
+        "empty if one does not support the model, or its C is larger than 0.5 MB.",
+        "emlearn writes `x < (int)threshold` where scikit-learn means `x <= threshold`, and keeps the threshold with "
+        '`dtype="float"`.',
+        "Ways that agree in all but seconds share a line.",
         "",
-        "emlearn writes `x < (int)threshold` where scikit-learn means `x <= threshold`.",
-        'With `dtype="float"` it keeps the threshold.',
-        "Both are asked for shares in leaves of 8 bits (its default is one vote per tree).",
-        "",
-        "| data | source | way | leaves | ours | any | emlearn | emlearn, float | m2cgen |",
-        "|---|---|---|---|---|---|---|---|---|",
     ]
-    for r in found:
-        cells = [r["data"], r["source"], r["way"], r["leaves"], counted(r["differ"], r["ties"])]
-        cells += [counted(r["native_differ"], r["native_ties"])]
-        cells += [f"{r[k]:,}" if k in r else "" for k in ("emlearn_differ", "emlearn_float_differ", "m2cgen_differ")]
-        lines.append(f"| {' | '.join(cells)} |")
+    first = [
+        (r["data"], r["source"], r["way"], r["leaves"], counted(r["differ"], r["ties"]),
+         counted(r["native_differ"], r["native_ties"]),
+         *(f"{r[k]:,}" if (k := f"{n}_differ") in r else "" for n in names))
+        for r in found
+    ]  # fmt: skip
     lines += [
+        markdown(
+            ("data", "source", "way", "leaves", "ours", "any", "emlearn", "emlearn, float", "m2cgen"), merged(first)
+        ),
         "",
-        "The second table has accuracy on test rows in percent, bytes (theirs: code and data at -Os on x86-64; ours: "
-        "the program's data, in brackets with leaves of 16 bits where the labels needed 31), and processor seconds of "
-        "a whole conversion (of the run shown, on two cores that others used as well).",
+        "Accuracy on test rows in percent, bytes (theirs: code and data at -Os on x86-64; ours: the program's data, in "
+        "brackets with leaves of 16 bits where the labels needed 31), and CPU seconds of a whole conversion:",
         "",
-        "| data | source | way | accuracy: source | ours | emlearn | emlearn, float | m2cgen | bytes: ours | emlearn | "
-        "emlearn, float | m2cgen | seconds |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
-    names = ("emlearn", "emlearn_float", "m2cgen")
+    second = []
     for r in found:
-        cells = [r["data"], r["source"], r["way"], percent(r, "source_accuracy"), percent(r, "accuracy")]
-        cells += [percent(r, f"{n}_accuracy") for n in names]
         wide = f" ({r['bytes_16']:,})" if r["leaves"] == "31" else ""
-        cells += [f"{r['bytes']:,}{wide}"] + [f"{r[k]:,}" if (k := f"{n}_bytes") in r else "" for n in names]
-        lines.append(f"| {' | '.join([*cells, format(r['seconds'], '.2f')])} |")
-    return "\n".join(lines) + "\n"
+        second.append((
+            r["data"], r["source"], r["way"], percent(r, "source_accuracy"), percent(r, "accuracy"),
+            *(percent(r, f"{n}_accuracy") for n in names), f"{r['bytes']:,}{wide}",
+            *(f"{r[k]:,}" if (k := f"{n}_bytes") in r else "" for n in names), f"{r['seconds']:.2f}",
+        ))  # fmt: skip
+    titles = ("data", "source", "way", "accuracy: source", "ours", "emlearn", "emlearn, float", "m2cgen", "bytes: ours",
+              "emlearn", "emlearn, float", "m2cgen", "seconds")  # fmt: skip
+    return "\n".join([*lines, markdown(titles, merged(second, 1))]) + "\n"
+
+
+def merged(rows: list[tuple[str, ...]], n_own: int = 0) -> list[tuple[str, ...]]:
+    """Rows of one model whose cells agree, but for the way and the last ``n_own``; an empty cell agrees with any.
+
+    >>> merged([("d", "tree", "live", "0", "7"), ("d", "tree", "ONNX", "0", ""), ("d", "tree", "skops", "1", "")])
+    [('d', 'tree', 'live, ONNX', '0', '7'), ('d', 'tree', 'skops', '1', '')]
+    """
+    made: list[list[str]] = []
+    for row in rows:
+        last = made[-1] if made else list[str]()
+        end = len(row) - n_own
+        pairs = list(zip(last[3:end], row[3:end], strict=False))
+        if last[:2] == list(row[:2]) and all(a == b or "" in (a, b) for a, b in pairs):
+            made[-1] = [*row[:2], f"{last[2]}, {row[2]}", *(a or b for a, b in pairs),
+                        *(f"{a}, {b}" for a, b in zip(last[end:], row[end:], strict=True))]  # fmt: skip
+        else:
+            made.append(list(row))
+    return [tuple(row) for row in made]
 
 
 def version(package: str) -> str:

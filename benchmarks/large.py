@@ -41,21 +41,17 @@ TABLES: dict[str, tuple[str, str | None, dict[str, int]]] = {  # what it is, tim
 OF_THE_SAMPLE = ("sample", "longer", "longest", "unlimited")
 HEAD = """# Large tables under a time limit
 
-`benchmarks/large.py` writes this page; its first lines say what is measured.
-
-Goals, on 2 idle cores: the tall table in 10 minutes and 2 GB, the wide one in 10 minutes, the digits in 60 s.
-A machine that is not idle needs longer: the last column says how many other processes were running or waiting, on \
-average over the minute before, for each core.
+`python -m benchmarks run large` trains made tables, whose columns cost 1 each, under a time limit; goals, on 2 idle \
+cores: the tall table in 10 minutes and 2 GB, the wide one in 10 minutes, the digits in 60 s.
+Load is of other processes for each core.
 
 | table | limit | seconds | peak MB | quality, of f0 | cut | LightGBM once, s | ratio | load |
 |---|---|---|---|---|---|---|---|---|
 """
 
 
-LONGER = """The rows of 2m and 3m were measured with later code than the others, which gives all rows small models \
-before any get large ones.
-Both ran over their limit: the test figures and the report of the last front, whose models are larger, took longer \
-than what is kept for them, twice the time of those of the first front.
+LONGER = """The rows of 2m and 3m, of later code, ran over their limit, because the last front's test figures and \
+report took twice the time kept for them.
 """
 
 

@@ -28,37 +28,29 @@ from tests.helpers.machine.releases import live_on_releases
 BASE = ROOT / "build" / "machine"
 HEAD = """# A flashed card in an emulated machine
 
-`make machine` wrote this page, as root.
-It boots a card under QEMU, which translates each instruction and is many times slower than a processor.
-The seconds are those of the machine that ran QEMU; they say that all of it works, and not how long a Pi takes.
-The card has a FAT boot partition and an ext4 root with Debian 12, in the shape of Raspberry Pi OS.
-`hardcase flash` finds `cmdline.txt` and `config.txt` on it, and systemd runs `firstrun.sh` as `cmdline.txt` says.
-At each start the kernel is given what stands in `cmdline.txt` then, as a Pi's firmware does it.
-The machine is x86-64 with 512 MB and not a Pi: a Pi's firmware, its kernel and the wear of its card are not shown.
+`make machine`, as root, boots a card with a FAT boot partition and an ext4 root of Debian 12, in the shape of \
+Raspberry Pi OS, under QEMU: seconds say that all of it works, not how long a Pi takes.
+The machine is x86-64 with 512 MB: a Pi's firmware, kernel and card wear are not shown.
 
 """
 RELEASES = """
 ## Release files over the air
 
-Another card is offered [release files](../over-the-air.md#everything-that-a-device-runs): runtimes under other \
-versions, two of them bad, and settings that name a broker which is not there, with `--trial-s 30`.
-Each line is the time from the offer to the facts that say what runs for good.
+From an offer of [release files](../over-the-air.md#everything-that-a-device-runs) to the facts that say what runs for \
+good, with `--trial-s 30`:
 
 """
 RELEASE_CUTS_TEXT = """
-Then the power is cut in steps of further updates of the runtime, at a random moment after what the console shows.
-The device must then run the old runtime or the new one, and the new one in the end, without a step by hand.
+Then the power is cut in steps of further updates; the device must run the old runtime or the new one, and the new one \
+in the end.
 
 """
 CUTS = """
 ## Power cuts
 
-The power is cut by SIGKILL to QEMU at random moments: first while the first boot's script works, then while a process \
-puts release after release with signed metadata into the store, tries each, and says on the console what is done.
-What the guest's kernel has not written by then is lost.
-What it has written stays, because QEMU hands it to the host at once (`cache=writethrough`), so a card that forgets \
-what it has acknowledged is not shown.
-After each cut the machine is powered on again, and after the last one the whole system starts and decides.
+SIGKILL to QEMU at random moments: while the first boot's script works, then while a process puts release after \
+release into the store and tries each.
+What the guest has written stays (`cache=writethrough`), so a card that forgets what it acknowledged is not shown.
 
 """
 

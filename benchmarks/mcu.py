@@ -199,17 +199,12 @@ def text_of(rows: list[Row], forms: list[dict[str, Any]], compiler: str) -> str:
     lines = [
         "# Instructions and bytes on a Cortex-M",
         "",
-        "`make bench NAME=mcu` (`benchmarks/mcu.py`) writes this page.",
-        "The model is 100 boosted trees of depth 4 (LightGBM, digits, odd or even), as a program with int16 leaves and "
-        "64 integer readings, exported by `hardcase export --c` and `--c --inline`.",
-        f"The compiler is {compiler}.",
-        "`qemu-system-arm -icount shift=0` and SysTick count instructions, as means over 50 rows; every answer was "
-        "that of Python.",
-        "An instruction is not a cycle: loads and taken branches take more.",
-        "",
-        "- *Scores*: from the last reading to the decision: trees, answer, confidence.",
-        "- *Decision*: the whole session, including its start and 64 readings.",
-        "- Flash: tables, kernel and loop; code: flash without the tables.",
+        "`make bench NAME=mcu`: 100 boosted trees of depth 4 (LightGBM, digits, odd or even) with int16 leaves, by "
+        "`hardcase export --c` and `--c --inline`.",
+        f"The compiler is {compiler}; `qemu-system-arm -icount shift=0` and SysTick count instructions, which are not "
+        "cycles, as means over 50 rows; every answer was Python's.",
+        "*Scores* go from the last reading to the decision, *decision* is the whole session; code is flash without "
+        "tables.",
         "",
         "| core | form | level | scores | decision | flash, bytes | code, bytes |",
         "|---|---|---|---|---|---|---|",
@@ -221,8 +216,7 @@ def text_of(rows: list[Row], forms: list[dict[str, Any]], compiler: str) -> str:
     lines += [f"| {name} | {most:,} | {is_:,}{'' if is_ <= most else ': more'} |" for name, is_, most in verdicts(rows)]
     lines += [
         "",
-        "These are ways to unroll the same trees, on the Cortex-M4F (scores, and flash at -O2).",
-        "Together, trees with the same comparison at their roots make it once, and so do their subtrees.",
+        "Ways to unroll the same trees on the Cortex-M4F (scores, and flash at -O2):",
         "",
         "| form | scores, -O2 | scores, -Os | flash, bytes |",
         "|---|---|---|---|",

@@ -115,23 +115,16 @@ def monitoring_section(found: dict[str, Any]) -> str:
     head = ["test", *(f"error {e}" for e in found["worse"]), *(f"false alarms, {most:,} audits" for most in SOUND)]
     return (
         "\n## Beside MAPIE's RiskMonitoring\n\n"
-        f"A bundle promises that at most {found['promised']:g} of its local answers are wrong, and a test may alarm "
-        f"with a probability of {found['delta']:g} at most where that holds.\n"
-        f"From the first audit on the error is another; {n} streams of at most {MOST:,} audits for each, the same for "
-        "all tests.\n"
-        "A cell is the mean number of audits until the test notices with its 95 % interval, and the median.\n"
-        f"False alarms are counted on {n} other streams whose error is exactly the promised one.\n\n"
+        f"At most {found['promised']:g} of the local answers are promised to be wrong, and a test may alarm with a "
+        f"probability of {found['delta']:g} where that holds; {n} streams of at most {MOST:,} audits for each error.\n"
+        "A cell is the mean number of audits until the test notices with its 95 % interval, and the median; false "
+        f"alarms are of {n} streams with exactly the promised error.\n\n"
         + markdown(head, rows)
         + f"\n\nOn {MORE:,} more streams of {MOST:,} audits with exactly the promised error ours alarms in "
         f"{found['more']}; MAPIE did not see these.\n"
-        "The second row knows the promise as ours does and says what MAPIE documents.\n"
-        "MAPIE gives half of `test_level` to its reference, which a stated threshold does not need, and halves the "
-        "rest for two sides, of which it tests one; the third row asks for four times the level, so that its one bound "
-        "has all of it.\n"
-        f"The last row takes the threshold from {REFERENCE:,} reference rows, of which the promised share is wrong; "
-        "with MAPIE's default tolerance of .05 on top, an error of .07 is none to it.\n"
-        f"MAPIE {made['mapie']}, numpy {made['numpy']}, Python {made['python']}, {made['machine']}, commit "
-        f"{made['commit']}, {made['date']}; `python -m benchmarks run recertify --monitoring`.\n"
+        "MAPIE documents the second row; the third asks for four times the level, because MAPIE shares it; the last "
+        "has its threshold from reference rows, without MAPIE's tolerance of .05.\n"
+        f"MAPIE {made['mapie']}, {made['date']}; `python -m benchmarks run recertify --monitoring`.\n"
     )
 
 

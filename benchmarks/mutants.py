@@ -291,9 +291,14 @@ def page(results: dict[str, dict[str, str]]) -> str:
     rows = [(name, str(c.total()), *(str(c[v]) for v in VERDICTS)) for name, c in counts.items()]
     text = "\n" + markdown(("list", "mutants", *VERDICTS), rows) + "\n"
     for name, found in results.items():
-        lines = [f"- {v}: `{mutant}`" for mutant, v in found.items() if v in VERDICTS[1:3]]
+        lines = [f"- {v}: `{short(mutant)}`" for mutant, v in found.items() if v in VERDICTS[1:3]]
         text += f"\nNot killed, of {name}:\n\n" + "\n".join(lines or ["- none"]) + "\n"
     return text
+
+
+def short(mutant: str) -> str:
+    """Without the folders of a distribution."""
+    return re.sub(r"^(train|edge_runtime)/hardcase_\w+/", "", mutant)
 
 
 def judged(

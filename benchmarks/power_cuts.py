@@ -59,50 +59,39 @@ ROUTINES: dict[str, tuple[Make, float]] = {  # and their share of the time
 }
 HEAD = """# Power cuts
 
-`python -m benchmarks run power_cuts` wrote this page.
-It runs random steps of each routine that writes.
-At every call that changes a file or a name the power fails, in every combination of what was not flushed: a name is \
-there or not, a file is old, cut off, or zeros in part.
-Of writes to places within a file, one is missing or torn, or all behind one, or all but one.
-Of an image, and of an outbox at calls chosen at random, each write since the last flush is missing or not, by a coin.
+`python -m benchmarks run power_cuts` runs random steps of each routine that writes, and cuts the power at every call \
+that changes a file or a name, in every combination of what was not flushed: a name is there or not, a file is old, \
+cut off, torn, or zeros in part (of an image, and of an outbox at random calls, by a coin).
 A state is wrong if
 
 - a store then runs neither what it ran nor what the step brings, has lost something acknowledged, or cannot take the \
 next bundle; the start after each cut is cut, too,
-- an update has lost a flushed chunk, a bundle that was ready or the newest metadata, or does not go on to the new \
-bundle's start,
-- an identity is neither the old nor the new one, an open request has lost its key, or a claim is gone before there \
-is an identity,
-- an outbox has lost a committed record or has one twice, is damaged, or does not take the next one,
-- a flash has damaged the system's own files, starts an archive that is not whole, or is not mended by a repeat.
+- an update has lost a flushed chunk, a ready bundle or the newest metadata, or does not go on,
+- an identity is neither the old nor the new one, or a key or claim is gone too early,
+- an outbox has lost a committed record or has one twice, or does not take the next one,
+- a flash has damaged the system's own files, starts a part of an archive, or is not mended by a repeat.
 
 **{states:,} states** in {seconds:.0f} s on one core of {machine}: **{wrong} wrong**.
 
 """
 MIDDLE = """
-Without one call that the code makes, the same cuts find a wrong state; a file whose rename is left out is written in \
-place:
+Without one call that the code makes, the same cuts find a wrong state, but for the calls in the last column \
+([why](#what-is-not-found)):
 
 """
 LIVES = """
 ## A bundle that has worked
 
-`python -m benchmarks run power_cuts --only lives` lives **{lives:,} random sequences** of a device from an empty \
-folder on, with the real store, its runs and its updates over the air.
-They have {events:,} events: {offer:,} offers over the air, {put:,} bundles put by hand, {start:,} starts, {stop:,} \
-stops, {kill:,} kills, and others; {cuts:,} times the power went at a write, or a check killed the process.
-The bundles are good ones, ones whose audits nobody answers, ones that lack one sensor or all, crash at once or later, \
-differ from f0, take too much memory or time, cannot be loaded, are refused, or kill the process that checks them.
-{worked:,} bundles worked, {rolled_back:,} were rolled back, and {without:,} starts found no bundle.
+`python -m benchmarks run power_cuts --only lives` lives **{lives:,} random sequences** of a device with the real \
+store, its runs and its updates: {events:,} events, of which {offer:,} offers over the air, {put:,} bundles put by \
+hand, {start:,} starts, {stop:,} stops and {kill:,} kills; {cuts:,} times the power went at a write, or a check killed \
+the process.
+Bundles are good, lack sensors, crash at once or later, differ from f0, or break their own check; {worked:,} worked, \
+{rolled_back:,} were rolled back, and {without:,} starts found no bundle.
+Of {states:,} states, one is wrong if a bundle had worked, and none that had would run or stand behind the one on trial.
 
-Before and behind each write, and after each event, a state is judged by what the next start would run from it: \
-{states:,} states.
-A state is wrong if a bundle had worked by then, as counted from its decisions, and none that had \
-would run or stand behind the one on trial.
-At the end of each life a good bundle is offered, and has to stay.
-
-**{wrong:,} states without a working bundle where one had worked**, and {stuck:,} lives in which the last bundle did \
-not come to stay.
+**{wrong:,} states without a working bundle where one had worked**, and {stuck:,} lives in which the good bundle at \
+their end did not come to stay.
 
 Lives of stores in which one rule is another one, {tried:,} for each rule:
 
@@ -110,20 +99,13 @@ Lives of stores in which one rule is another one, {tried:,} for each rule:
 TAIL = """
 ## What is not found
 
-Not found, and why:
+- A slot is `loading` while its bundle and signature are written, and nobody looks into it.
+- A key and an authority without a request need no rename: the device begins the next number.
+- In an image a later flush of the table or of the next file covers the others.
+- SQLite's journal serves only before the first record.
 
-- Bundles and signatures in a slot need no rename: their slot is `loading` meanwhile, and nobody looks into it.
-- A key and an authority beside which no request stands yet need none either: the device begins the next number.
-- In an image, a flush behind clusters and one behind a new folder are followed by the table's, before an entry names \
-either; that of a new entry is followed by those of the next file, and the last file replaces one.
-
-- SQLite's own journal serves only while the empty file is switched to its log, before the first record.
-
-SQLite writes by a layer of its own, over which the benchmark puts one that notes each call \
-(`tests/helpers/edge/sqlite_calls.py`).
-Not covered are a flash over ssh, the files of training and exports, and those of the cloud; \
-[cuts on ext4](README.md#retired), measured once, have the flash of a mounted root, and store and outbox once more.
-[The store](../SPEC-store-v1.md) says what is promised.
+Not covered are a flash over ssh and the files of training, exports and the cloud; \
+[cuts on ext4](README.md#retired), measured once, have a mounted root, store and outbox.
 """
 
 
@@ -211,21 +193,18 @@ def page_of_lives(figures: dict[str, Any]) -> str:
 
 def page(measured: dict[str, Any]) -> str:
     """The Markdown page."""
-    rows, missing = [], []
+    rows, missing = [], list[tuple[str, str, str]]()
     for name, row in measured["rows"].items():
         calls = row["missing"]
         found = f"{sum(call['found'] for call in calls.values())} of {len(calls)}"
         rows.append(
             [name, f"{row['runs']:,}", f"{row['states']:,}", f"{row['wrong']:,}", f"{row['seconds']:.0f}", found]
         )
-        for call, figures in calls.items():
-            found = "yes" if figures["found"] else "no"
-            missing.append(
-                [name.partition(":")[0], f"`{call}`", found, f"{figures['runs']:,}", f"{figures['states']:,}"]
-            )
+        by = {is_found: [f"`{c}`" for c, f in calls.items() if f["found"] == is_found] for is_found in (True, False)}
+        missing.append((name.partition(":")[0], *(", ".join(some) for some in by.values())))
     total = {key: sum(row[key] for row in measured["rows"].values()) for key in ("states", "wrong", "seconds")}
     top = markdown(("routine", "runs", "states", "wrong", "s", "missing calls found"), rows)
-    below = markdown(("routine", "left out", "found", "runs", "states"), missing)
+    below = markdown(("routine", "left out, and found", "not found"), missing)
     return (
         HEAD.format(**measured, **total) + top + "\n" + MIDDLE + below + "\n" + page_of_lives(measured["lives"]) + TAIL
     )

@@ -64,11 +64,7 @@ share = 0.02
 """
 HEAD = """# A fleet in virtual time
 
-`python -m benchmarks run replay` wrote this page; [the fleet](../fleet.md) says what a replay is and which rules it \
-checks.
-Times are of the processor, of one core; the machine had other work to do.
-The parts were measured one at a time (`--only`).
-On a slower machine the million took 41 to 47 s.
+`python -m benchmarks run replay` replays [fleets](../fleet.md) by their seeds; times are CPU seconds of one busy core.
 
 """
 
@@ -224,35 +220,20 @@ def page(figures: dict[str, Any]) -> str:
         f"{routes}), {counts['messages']:,} messages, {counts.get('resent', 0):,} requests sent again, "
         f"{counts['records']:,} records, {million['n_events']:,} events in {million['virtual_s']:,.0f} virtual "
         "seconds.\n"
-        f"Fewer than a million are there because some batteries were empty before.\n"
-        f"What went wrong: {faults}.\n"
-        f"It ran with Python {million['python']}.\n\n"
+        f"What went wrong: {faults}; some batteries were empty before.\n\n"
         f"The seeds of [small.toml](../../examples/fleet/small.toml) made {n_small:,} decisions in "
         f"{sum(run['cpu_s'] for run in small):.0f} s.\n\n"
         "## What a seed finds\n\n"
-        "One safeguard is taken out, and [rollout.toml](../../examples/fleet/rollout.toml) is replayed with the seeds "
-        "from 0 on until a rule is broken.\n\n"
+        "[rollout.toml](../../examples/fleet/rollout.toml) without one safeguard, from seed 0 on until a rule is "
+        "broken:\n\n"
         + markdown(("taken out", "seed", "CPU s", "the rule that was broken"), teeth)
         + "\n\n## Roll-outs\n\n"
         "Power cuts and partitions go on meanwhile; the canary is 100 devices.\n"
-        "The bundle that crashes goes to 10,000 devices, the others to 400, because each of their seeds has to audit "
-        "some thousand decisions.\n"
-        f"The good bundle agrees with f0 on {GOOD:.0%} of the rows, and the worse one on {WORSE:.0%}; as the exporter "
-        f"would for {TEST_ROWS:,} test rows, both promise their lower bound at 99 %, {odds_['good']['promise']:.2%}.\n"
-        f"The plan's tolerance is the default, {TOLERANCE:.0%}, so the worse bundle falls short by more than it.\n\n"
+        f"The good bundle agrees with f0 on {GOOD:.0%} of the rows, the worse one on {WORSE:.0%}; both promise the "
+        f"lower bound of {TEST_ROWS:,} test rows, {odds_['good']['promise']:.2%}, tolerance {TOLERANCE:.0%}.\n\n"
         + markdown(("bundle", "stopped in the canary", "leaves it", "audits until then, in 99 %"), chances)
-        + f"\n\nThese are exact probabilities if each audit is a draw, within the {odds_['good']['most']:,} audits "
-        "that the canary makes.\n"
-        "An earlier version of this page missed both goals, with 17 of 20 and 19 of 20: its good bundle promised "
-        "exactly what it kept, its worse one fell short by exactly the tolerance, and above all its audits were not "
-        "draws.\n"
-        "Each device read the rows in order from a place of its own, so devices with places near each other audited "
-        "the same rows a few decisions apart: after 60 decisions of a canary, the share of its audits that differ "
-        f"varied by {odds_['in order']:.2f} times the standard deviation of as many draws.\n"
-        f"Now a device's row for a decision is any row, whatever other devices read, and it is {odds_['drawn']:.2f} "
-        "times.\n"
-        "In a real fleet neighbours may well read the same, and the test takes no notice of it: "
-        "[audit a little on many devices](../rollouts.md#roll-outs).\n"
+        + f"\n\nThese are exact probabilities within {odds_['good']['most']:,} audits if each audit is a draw; devices "
+        "that read the same rows need [a little audited on many](../rollouts.md#roll-outs).\n"
         f"Rules broken in these replays: {len(broken)}.\n\n"
         + markdown(
             ("bundle", "how it ended", "devices touched", "CPU s a seed"),

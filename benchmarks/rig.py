@@ -53,13 +53,13 @@ def verdict(good: dict[str, dict[str, Any]]) -> list[str]:
     if not theirs:
         return ["No baseline is that near."]
     ratios = [
-        f"{name} costs {good[name]['cost'] / min(theirs):.2f} of the cheaper baseline; the goal is {ratio}."
+        f"{name} costs {good[name]['cost'] / min(theirs):.2f} of the cheaper baseline (goal: {ratio})"
         if name in good
-        else f"{name} is not that near."
+        else f"{name} is not that near"
         for name, ratio in (("hardcase", RATIO), ("dag", DAG_RATIO))
     ]
     floor = min(s.cost for s in read_config(EXAMPLE).sensors) / min(theirs)
-    return [*ratios, f"Answering every case by the cheapest sensor alone would cost {floor:.2f} of it."]
+    return [f"{'; '.join(ratios)}; the cheapest sensor alone would cost {floor:.2f} of it."]
 
 
 def page(results: dict[str, Any]) -> str:

@@ -13,47 +13,33 @@ __all__ = ["GOALS", "page"]
 GOALS = {"deviation": 0.03, "loss": 0.005}
 HEAD = """# Running budgets under steps of hardness
 
-`HARDCASE_DATA=FOLDER python -m benchmarks run servo` wrote this page; [budgets](../budgets.md) says what a running \
-budget is.
-{short}The servo's gain was chosen on a simulation without rows, after runs of two of these seeds had been looked at.
-
-Streams of {hours} hours with a case each {every} s, {seeds} seeds each, in virtual time, on rows that no training saw.
-A hard case is one on which the shipped policy spends more than in the mean.
-An hour of hardness 1 has {base} of them, an hour of hardness 4 four times as many.
-The plan lies half-way between what the highest price takes in a hard hour and the lowest in an easy one, so that \
-there is a price that keeps to it in every hour.
+{short}`HARDCASE_DATA=FOLDER python -m benchmarks run servo` runs [running budgets](../budgets.md) on streams of \
+{hours} hours with a case each {every} s, {seeds} seeds each, in virtual time, on rows that no training saw.
+An hour of hardness 1 has {base} cases on which the shipped policy spends more than in the mean, one of hardness 4 \
+four times as many.
+The servo's gain was chosen on a simulation, after runs of two of these seeds had been looked at.
 
 {about}
 ## Spending
 
 {spending}
 
-*since start* is what was spent since the start against the plan for that time, the largest difference at any moment \
-from the second hour on; *an hour* is one hour's spending against an hour's plan.
-*of the limit* is how much of the burst was spent ahead of the plan at the worst moment: 100 % is the hard limit.
+*since start* is the largest difference to the plan at any moment from the second hour on, *an hour* an hour's to an \
+hour's plan, *of the limit* the burst spent ahead at the worst moment.
 The goal, within 3 % of the plan from the second hour on, is {on_plan} for what is spent since the start.
-The shipped thresholds, which do not move, follow the hardness.
 
 ## Accuracy at equal spending
 
 {accuracy}
 
-*best fixed in hindsight* is the best of all fixed positions of the same table at what the servo spent in all, chosen \
-with the stream's own labels.
-It keeps to no hourly plan: it spends more in hard hours than in easy ones, and a servo that spends alike in every \
-hour cannot.
-*a price for each hour* is the best fixed position of each hour among those that spend the plan in every hour, in \
-hindsight, too: what lies between it and the best fixed one is the price of an hourly plan.
-What lies between the servo and it is the price's own motion: in a burst of 90 seconds there are few dear cases, so \
-the price follows their chance order, too.
-The goal, at most 0.5 points below it in the mean over the seeds, is {accurate}.
+*best fixed in hindsight* is the best fixed position at what the servo spent in all, by the stream's own labels, which \
+keeps to no hourly plan; *a price for each hour* keeps to it, in hindsight, too.
+The goal, at most 0.5 points below the best fixed one in the mean over the seeds, is {accurate}.
 
 ## What it takes
 
-What a decision more takes in a device's Python, alone and beside drift monitors and audits, is in \
-[the table of the device's loop](slow_failures.md#a-decision-of-the-device-in-instructions), and the modules with all \
-that they hold take {kb:.0f} KB.
-The goal is 20 us for all three together and 2 MB.
+[The device's loop](slow_failures.md#a-decision-of-the-device-in-instructions) has its time in Python; the modules \
+with all that they hold take {kb:.0f} KB.
 In C it takes {instructions:.0f} instructions (x86-64, -O2, callgrind) with two thresholds, and {state} bytes.
 """
 

@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 import tracemalloc
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -198,45 +199,63 @@ def _beyond(device: dict[str, Any]) -> bool:
     return bool(device["all"]["us"] - device["plain"]["us"] > GOAL_US)
 
 
-def page(measured: dict[str, Any]) -> str:
-    """The Markdown page."""
+def page(measured: dict[str, Any], is_whole: bool = False) -> str:
+    """The Markdown page; ``is_whole``: with a row for each failure of a sensor that is not watched."""
     text = (
-        "# Sensors that fail slowly\n\n`python -m benchmarks run slow_failures` wrote this page.\n"
-        + ("It falls short of its goal for a decision's time.\n\n" if _beyond(measured["device"]) else "\n")
-        + f"The rig's pick buys {len(measured['bought'])} of {len(measured['sensors'])} sensors on test rows "
-        f"({', '.join(measured['bought'])}) and is right on {measured['accuracy']:.1%} of them alone.\n"
-        f"Others predict {', '.join(measured['watched']) or 'none'} well enough to suspect them; "
-        f"{', '.join(measured['dead']) or 'none'} of these may be treated as dead.\n"
-        "A failure of *size* standard deviations is there from the first decision; *named* says in how many of "
-        f"{SEEDS} runs of {MOST:,} decisions the right sensor was suspected first, *after* the median number of "
-        "decisions then, and *another* in how many another one was.\n*accuracy* is that of the program alone with "
-        "the failure, *rule* with `--drift act` after the suspicion, and *dead* without that sensor.\n\n"
+        "# Sensors that fail slowly\n\n"
+        + ("It falls short of its goal for a decision's time.\n\n" if _beyond(measured["device"]) else "")
+        + "`python -m benchmarks run slow_failures` lets sensors fail from the first decision on.\n"
+        f"The rig's pick buys {len(measured['bought'])} of {len(measured['sensors'])} sensors and is right on "
+        f"{measured['accuracy']:.1%} of the test rows alone; others predict {', '.join(measured['watched']) or 'none'} "
+        "well enough to suspect them: whoever reads one sensor alone cannot tell that it fails.\n"
+        f"*named* says in how many of {SEEDS} runs of {MOST:,} decisions the right sensor was suspected first, *after* "
+        "how many decisions (median), and *another* in how many another one was.\n*accuracy* is the program's with a "
+        "failure of *size* standard deviations, *rule* with `--drift act`, and *dead* without that sensor; where "
+        "failures share a row, all of them lie between the two shares.\n\n"
     )
     rows = []
-    for f in measured["failures"]:
-        after = f"{np.median(f['named']):,.0f}" if f["named"] else ""
-        size = f"{f['size']:g}" if f["size"] else ""
-        shares = [f"{f[key]:.1%}" for key in ("accuracy", "with_rule", "without_sensor")]
-        rows.append([f["sensor"], f["kind"], size, str(len(f["named"])), after, str(len(f["wrong"])), *shares])
+    for key, some in groupby(measured["failures"], lambda f: f["sensor"]):
+        failures = list(some)
+        if key in measured["watched"] or is_whole or any(f["named"] or f["wrong"] for f in failures):
+            rows += [_row([f], f["kind"], f"{f['size']:g}" if f["size"] else "") for f in failures]
+        else:
+            rows.append(_row(failures, f"{len(failures)} failures", ""))
     head = ("sensor", "failure", "size", "named", "after", "another", "accuracy", "rule", "dead")
     text += markdown(head, rows)
     found = [f for f in measured["failures"] if f["named"] or f["wrong"]]
     named, acted = sum(len(f["named"]) + len(f["wrong"]) for f in found), sum(f["acted"] for f in found)
     return text + (
-        f"\n\nIn {acted} of the {named} runs that suspect a sensor it counts as dead; in the others it is in doubt "
-        "with its sources, or the program does no better without it.\n"
-        f"On sound rows, {measured['alarms']} of {SEEDS} runs of {SOUND:,} decisions suspect a sensor.\n"
-        "A sensor that is not watched is bought on fewer than 60 validation rows, has no other beside it on nearly all "
-        "of them, or none that predicts it: a policy that reads one sensor alone cannot tell that it "
-        f"fails.\n\n{_streams(measured['streams'])}## What it costs\n\n"
+        f"\n\nIn {acted} of the {named} runs that suspect a sensor it counts as dead.\n"
+        f"On sound rows, {measured['alarms']} of {SEEDS} runs of {SOUND:,} decisions suspect one.\n\n"
+        f"{_streams(measured['streams'])}## What it costs\n\n"
         f"All monitors and the promise take {measured['us']:.1f} us of a decision (goal: 20, on "
-        f"{measured['machine']} at a load of {measured['load']:.1f}), {measured['bytes'] / 1024:.0f} KB of memory for "
-        f"their state and {measured['modules'] / 1024:.0f} KB for their code (goal: 2 MB together), and about "
+        f"{measured['machine']} at a load of {measured['load']:.1f}), {measured['bytes'] / 1024:.0f} KB of state and "
+        f"{measured['modules'] / 1024:.0f} KB of code (goal: 2 MB together), and about "
         f"{measured['monitor_bytes']:,} of the bundle's {measured['bundle_bytes']:,} bytes.\n"
-        "Readings wait until those of 32 decisions are looked at together, because no sensor can be named earlier, and "
-        "512 of a feature are counted at once; until then they take up to 16 KB more for each feature.\n"
         f"{_device(measured['device'], measured['load'])}"
     )
+
+
+def whole(measured: dict[str, Any]) -> str:
+    """The page with every failure."""
+    return page(measured, is_whole=True)
+
+
+def _row(failures: list[dict[str, Any]], kind: str, size: str) -> list[str]:
+    """Of one failure, or of some of a sensor that nobody suspected."""
+    named, wrong = (sum(len(f[key]) for f in failures) for key in ("named", "wrong"))
+    after = f"{np.median(failures[0]['named']):,.0f}" if failures[0]["named"] else ""
+    ends = [[f"{end(f[key] for f in failures):.1%}" for end in (min, max)] for key in
+            ("accuracy", "with_rule", "without_sensor")]  # fmt: skip
+    return [
+        failures[0]["sensor"],
+        kind,
+        size,
+        str(named),
+        after,
+        str(wrong),
+        *(" to ".join(dict.fromkeys(e)) for e in ends),
+    ]
 
 
 def _streams(runs: list[dict[str, Any]]) -> str:
@@ -244,13 +263,9 @@ def _streams(runs: list[dict[str, Any]]) -> str:
     rows = [(f"`{x['method']}`", f"{x['watch']:.3f}", f"{x['act']:.3f}", "; ".join(x["told"])) for x in runs]
     return (
         "## A world that moves, and no sensor that fails\n\n"
-        f"In `examples/streams` (quick effort) the climate of the {runs[0]['rows']:,} test rows is not that of the "
-        "training rows, and only the climate predicts the module, so residuals are large although both are sound.\n"
-        "`hardcase-edge run` replays these rows with `--drift watch` and with `--drift act`; nothing vouches for the "
-        "climate, so the module is in doubt with it, and is read on.\n"
-        "`python -m benchmarks run slow_failures --streams` measures these lines again.\n\n"
-        + markdown(("method", "accuracy, watch", "accuracy, act", "told"), rows)
-        + "\n\n"
+        f"In `examples/streams` the climate of the {runs[0]['rows']:,} test rows is not that of the training rows, and "
+        "only the climate predicts the module, so the module is in doubt with it, and is read on (`--streams` measures "
+        "this alone).\n\n" + markdown(("method", "accuracy, watch", "accuracy, act", "told"), rows) + "\n\n"
     )
 
 
@@ -266,20 +281,15 @@ def _device(device: dict[str, dict[str, float]], load: float) -> str:
     goal = "missed" if _beyond(device) else "met"
     return (
         "\n## A decision of the device, in instructions\n\n"
-        "The device's own loop in Python with the kernel in C decides the rig's rows, with sensors that cost nothing, "
-        "without a network, with a cascade that has prices, and a budget that is spent as fast as it fills.\n"
-        "Buckets, thresholds and the monitors' columns are Python's "
-        "([why](../decisions/c-kernel.md)).\n"
-        "Instructions are those of the whole process, counted by callgrind; the time is without callgrind, the least "
-        "of several rounds, on a computer with other work.\n"
-        "Writing the budget's file, once in about 90 seconds of plan, is part of it, in memory.\n\n"
+        "The device's own loop in Python with the kernel in C decides the rig's rows, with free sensors, without a "
+        "network, and with a budget that is spent as fast as it fills ([why Python](../decisions/c-kernel.md)).\n"
+        "Instructions are callgrind's, of the whole process; the time is the least of several rounds without it.\n\n"
         + markdown(("kind", "flags", "instructions", "more", "time", "more"), rows)
         + f"\n\nThe goal, {GOAL_US:.0f} us a decision more for all of it together, is {goal}: "
         f"it takes {device['all']['us'] - plain['us']:.1f} us more, and a plain decision took {plain['us']:.1f} us in "
         f"the same run, at a load of {load:.1f}.\n"
-        f"With all of it a decision takes {device['all']['instructions'] / plain['instructions']:.1f} times the "
-        f"instructions of a plain one and {device['all']['us'] / plain['us']:.1f} times its time.\n"
-        "Most of these instructions are the interpreter's: the servo [in C](servo.md#what-it-takes) does the same in a "
+        f"That is {device['all']['instructions'] / plain['instructions']:.1f} times the instructions of a plain one "
+        f"and {device['all']['us'] / plain['us']:.1f} times its time; the servo [in C](servo.md#what-it-takes) takes a "
         "few hundred.\n"
     )
 

@@ -45,7 +45,7 @@ GOAL = (10_000, 10.0)  # devices and interval of the goals
 HARD = 0.1
 HEAD = """# Devices on real sockets
 
-`python -m benchmarks run sockets` wrote this page, on a machine with 2 cores that had little else to do.
+`python -m benchmarks run sockets`, on 2 cores with little else to do:
 
 """
 
@@ -145,13 +145,12 @@ def page(measured: list[dict[str, Any]]) -> str:
     return (
         f"{HEAD}Each device has a TCP connection, a last will, a deadline of 2 s and the exchange, session and wire of "
         f"a real one; {HARD:.0%} of the cases are hard and go to one worker over mosquitto.\n"
-        "*KB each* is the growth of the fleet's process while its devices connect; the kernel's socket buffers are not "
-        "in it.\n*us CPU each* is all CPU of that process while they decide, divided by the decisions; p50 and p99 are "
-        "of the hard cases.\n*Lost* is decisions that began and did not end, or ended twice.\n\n"
+        "*KB each* is the process's growth while devices connect, without socket buffers; *us CPU each* is all its CPU "
+        "over the decisions; p50 and p99 are of hard cases; *lost* did not end, or ended twice.\n\n"
         f"{markdown(titles, rows)}\n\n"
         f"The goal at 10,000 devices every 10 s for 60 s: at most {BARS['kernel']:g} us a decision with the kernel and "
         f"{BARS['Python']:g} us in Python, {MAX_KB:g} KB a device, all connected within {MAX_CONNECT_S:g} s, 0 lost.\n"
-        f"At one decision a second, and with 15,000 devices, it is what the machine gave.\n{verdict}\n"
+        f"{verdict}\n"
     )
 
 

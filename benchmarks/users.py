@@ -218,10 +218,7 @@ def _lost(results: list[dict[str, Any]]) -> list[str]:
     named = ", ".join(f"{r['case']} {r['f0'] - r['policy']:.4f}" for r in lost)
     return [
         f"`export` allows a loss of {MAX_LOSS} on judged rows; on test rows these lose more: {named or 'none'}.",
-        "Where test rows are few that may be chance, but hardly in `wide`.",
-        "A build of it has 420 judged rows, on which its sensors were chosen among 400: one set of so many is lucky "
-        "there, and the standard error to spare does not cover luck.",
-        "`export`, `train`, the report and front.md warn of that where judged rows are fewer than five a sensor "
+        "In `wide` sensors are chosen among 400 on 420 judged rows, and one set of so many is lucky; `export` warns "
         "([the rule](../picking.md#many-sensors-few-rows)).",
     ]
 

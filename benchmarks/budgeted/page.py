@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.budgeted.cases import CASES, FIVE_TABLES, HARD_CASES, STREAMS
-from benchmarks.budgeted.hard_page import cell, difference, hard_part, shortfall
+from benchmarks.budgeted.hard_page import cell, hard_part, shortfall
 from benchmarks.budgeted.speed import TITLES
 from benchmarks.budgeted.streams import page as stream_page
 from benchmarks.pages import markdown
@@ -36,77 +36,52 @@ RATIOS = {"speed-large": 40.0, "speed-magic": 2.5}
 MEAN_RATIO, WORST_RATIO = 0.93, 1.03
 OURS = "hardcase"
 Runs = dict[str, Any]
-HOW = """## How a method is run
-
-A method has two functions: `fit(problem)` sees training rows, sensors, costs and the wishes; `decide(session)` reads \
-sensors of test rows and returns their classes ([run your own](own_method.md)).
-It runs in a process of its own; the harness counts what is bought, for `hardcase` as for its peers, and refuses a \
-purchase beyond a hard budget.
-`hardcase` gets a table and a TOML with `methods = ["auto"]`, of which 90 % learn, 5 % are judged, and on 5 % its own \
-report is made; a peer gets the same rows and chooses out of fold or on rows that it holds back.
-A request costs what the sensors cost that f0 reads.
-Intervals are 95 % (Student's t) over seeds; seeds of one table share rows.
+HOW = """A method is run in a process of its own, by [two functions](own_method.md); the harness counts what it buys.
+A request costs what the sensors cost that f0 reads; intervals are 95 % (Student's t) over seeds.
 """
 MEANS = """## Mean budgets
 
-A mean budget is only measured: an accuracy is in brackets if its mean cost on test rows is more than 2 % above the \
-budget.
-With 80, 15 and 5 % the first figures of this page had .702, .745, .793 and .802 on RAFDB.
-`hardcase` exports one build for each mean budget, mixed by its coin; each hard budget is trained for.
-A goal beside a peer is that of the same seeds.
-
-The peers are written anew: FrugalML's optimiser from its paper (it reproduces the published curve on RAFDB), the \
-best single API, agreement-based cascading of APIs and of committees of three models, a cascade of forests over nested \
-sets by importance, the best of these sets alone, and for CUBE-NM a router that is told which sensor names the block.
-Of two rented models only committees agree or not: two labels that agree save nothing, as both are paid for.
-
-EBM is the explainable boosting machine of the package interpret, run itself (its version stands in each record), \
-without interactions, on every sensor; "EBM, staged" buys its terms sensor by sensor, the weightiest for their cost \
-first, until the two largest sums are a cut apart.
-"""
-ABSENT = """## Not here
-
-Three tables on which other figures of `hardcase` were taken, the MAGIC telescope, gas sensor drift and machine \
-failures (AI4I), are not among the data sets of this benchmark, so no row is of them.
-The five tables above stand in for them.
+An accuracy is in brackets if its mean cost on test rows is more than 2 % above the budget.
+The peers are written anew: FrugalML's optimiser (it reproduces the published curve on RAFDB), the best single API, \
+agreement of APIs or of committees, a cascade of forests over nested sets by importance, the best of these sets alone, \
+and a router that is told which sensor names the block.
 """
 
 
 def page(results: dict[str, Runs]) -> str:
-    """Markdown; of the five tables only what a curve costs at equal loss."""
-    return _page(results, apart=FIVE_TABLES)
+    """Markdown; of the five tables only what a curve costs at equal loss, and goals that are not reached."""
+    return _page(results, apart=FIVE_TABLES, is_whole=False)
 
 
 def whole(results: dict[str, Runs]) -> str:
     """Markdown of all results."""
-    return _page(results, apart=())
+    return _page(results, apart=(), is_whole=True)
 
 
-def _page(results: dict[str, Runs], apart: Iterable[str]) -> str:
+def _page(results: dict[str, Runs], apart: Iterable[str], is_whole: bool) -> str:
+    asked = list(goals(results))
+    shown = [row for row in asked if is_whole or row[3] != "reached"]
+    others = f"{len(asked) - len(shown)} other goals are reached (`--all`).\n" * (len(shown) < len(asked))
     parts = [
         _short(results),
         HOW,
         hard_part(results),
         MEANS,
-        "### Goals\n\n" + markdown(("what", "goal", "measured", ""), goals(results)) + "\n",
+        "### Goals\n\n" + markdown(("what", "goal", "measured", ""), shown) + f"\n\n{others}",
         _why(results),
     ]
     apart = {*HARD_CASES, *STREAMS, *apart}
     parts += [_case(name, results[name]) for name in CASES if name in results and name not in apart]
     parts += [_tables(results), stream_page.about(results)]
     parts += [_case(name, results[name]) for name in STREAMS if name in results]
-    parts += [_speed(results), ABSENT, _durations(results)]
+    parts += [_speed(results), _durations(results)]
     return "\n" + "\n".join(part for part in parts if part)
 
 
 def _short(results: dict[str, Runs]) -> str:
     """What falls short beyond the goals below."""
     minutes = _minutes(results)
-    late = (
-        f"- The figures below are of `--whole`, which takes {minutes:.0f} minutes, not {MOST_MINUTES}; the command "
-        f"without it runs one seed of each case but {len(LONG)}, which [takes](#how-long-it-takes) "
-        f"{_minutes(_brief(results)):.0f}.\n"
-    )
+    late = f"- The figures are of `--whole`, which [takes](#how-long-it-takes) {minutes:.0f} minutes.\n"
     met = [row[3] for row in goals(results)]
     less, dear = sum(m.startswith("**missed") for m in met), sum(m.startswith("**costs") for m in met)
     other = (
@@ -141,34 +116,16 @@ def _minutes(results: dict[str, Runs]) -> float:
 
 
 def _durations(results: dict[str, Runs]) -> str:
-    """Of every case that has been run, as it has been run."""
-    lines, every = [], list[Runs]()
-    for name, methods in results.items():
-        ours = list(methods.get(OURS, {}).values())
-        others = [run for m, seeds in methods.items() if m != OURS for run in seeds.values()]
-        (own, decided), (peer, more) = _seconds(ours), _seconds(others)
-        lines.append((name, f"{own:.0f}", f"{peer:.0f}", f"{decided + more:.0f}"))
-        every += ours + others
-    trained, decided = _seconds(every)
-    minutes, hard = _minutes(results), _minutes({name: results.get(name, {}) for name in HARD_CASES})
-    brief = _brief(results)
-    both = [CASES[m].title for m in CASES if m in brief and all(len(seeds) == 1 for seeds in results[m].values())]
-    both += [f"training, {title}" for m, title in TITLES.items() if m in brief]
+    """Of what has been run, as it has been run."""
+    brief, hard = _brief(results), {name: results.get(name, {}) for name in HARD_CASES}
     verdict = "under" if _minutes(brief) <= MOST_MINUTES else "**not** under"
-    said = (
-        f"The command runs {CORES} methods at once, on one thread each.\n"
-        f"Without more words it is {verdict} {MOST_MINUTES} minutes on {CORES} cores: the first seed of each case but "
-        f"{', '.join(LONG)} took {_minutes(brief):.0f}, by the seconds of its runs on this page and without the start "
-        f"of {sum(map(len, brief.values()))} processes.\n"
-        f"`--whole` runs every seed of every case: what stands on this page took {trained / 60:.0f} CPU minutes of "
-        f"training and {decided / 60:.0f} minutes of deciding, which is {minutes:.0f} minutes on {CORES} cores.\n"
-        f"All tables are of `--whole`; the command without it gives the same for {'; '.join(both) or 'no case'}, and "
-        "of the others, if at all, the first seed.\n"
-        f"The sets of hard budgets, which a method of your own is run on, took {hard:.0f} minutes with all methods.\n"
-        "The column of peers has all that the speed cases train.\n\n"
+    return (
+        "## How long it takes\n\n"
+        f"Without more words the command is {verdict} {MOST_MINUTES} minutes on {CORES} cores: the first seed of each "
+        f"case but {', '.join(LONG)} took {_minutes(brief):.0f}.\n"
+        f"`--whole` took {_minutes(results):.0f} minutes, of which the sets of hard budgets took "
+        f"{_minutes(hard):.0f}.\n"
     )
-    head = ("case", f"{OURS}: CPU s of training", "peers: CPU s of training", "s of deciding")
-    return "## How long it takes\n\n" + said + markdown(head, lines) + "\n"
 
 
 def goals(results: dict[str, Runs]) -> Iterator[tuple[str, str, str, str]]:
@@ -202,7 +159,7 @@ def _goal(results: dict[str, Runs], case: str, wish: str, goal: str, least: floa
         return what, goal, "", "not run"
     accuracy, over = [r["accuracy"] for r in runs], np.mean([r["cost"] for r in runs]) / float(wish.split()[1])
     mean = float(np.mean(accuracy))
-    n = f" ({len(runs)} of {len(CASES[case].seeds)} seeds)"
+    n = f" ({len(runs)} of {len(CASES[case].seeds)} seeds)" if len(runs) < len(CASES[case].seeds) else ""
     told = f"**costs {100 * (over - 1):.0f} % more** than the budget" if over > OVER else _met(mean - least)
     return what, goal, cell(accuracy) + n, told
 
@@ -224,52 +181,25 @@ def _words(wish: str) -> str:
 def _why(results: dict[str, Runs]) -> str:
     """What stands in the way of the goals that are missed; only of what has been run."""
     lines = []
-    every = [v for s in CASES["rafdb"].seeds if (v := _of(results, "rafdb", "all sensors", "mean 15", s))]
-    ours = [v for s in CASES["rafdb"].seeds if (v := _of(results, "rafdb", OURS, "mean 15", s))]
+    every, ours = (
+        [v for s in CASES["rafdb"].seeds if (v := _of(results, "rafdb", method, "mean 15", s))]
+        for method in ("all sensors", OURS)
+    )
     if every and ours:
         lines.append(
-            f"RAFDB: a forest on the answers of all APIs, at a cost of {every[0]['cost']:.0f}, has "
-            f"{np.mean([v['accuracy'] for v in every]):.4f} on these seeds, and `{OURS}` has "
-            f"{np.mean([v['accuracy'] for v in ours]):.4f} at half of it: what is left is below its own interval.\n"
-            "The other split of the training rows (above) ended within .0015 of this one at every budget.\n"
+            f"- RAFDB: a forest on the answers of all APIs, at a cost of {every[0]['cost']:.0f}, has "
+            f"{np.mean([v['accuracy'] for v in every]):.4f}, and `{OURS}` "
+            f"{np.mean([v['accuracy'] for v in ours]):.4f} at half of it.\n"
         )
-    if _of(results, "letters", OURS, "mean 4", 0):
+    if any(w.startswith("mean") and _over(results, case, w) for case in CASES for w in _wishes(results, case)):
         lines.append(
-            "Letters: `auto` tries fixed sets, a cascade, `adapt-gbrt`, `dag` and `route`; "
-            "[each alone](learning.md) errs more than all of them together do here, and the best fixed five sensors "
-            "err as often as a policy of five [in one split](README.md#retired): "
-            "no sensor says cheaply which others matter.\n"
-        )
-    over = [
-        (case, w) for case in CASES for w in _wishes(results, case) if w.startswith("mean") and _over(results, case, w)
-    ]
-    if over:
-        lines.append(
-            "Where a mean cost is over its budget, the judged rows cost less than the test rows: 5 % of the rows are "
-            "judged, and points of a front are picked because they cost little on these.\n"
-            "[Where more rows are judged](budget_hit.md), the mean over splits hits the budget.\n"
+            "- Over a mean budget: 5 % of the rows are judged, and points are picked because they cost little on "
+            "these; [where more are judged](budget_hit.md) the budget is hit.\n"
         )
     large = results.get("speed-large", {}).get("ratio", {}).get("0")
     if large and large["ratio"] > RATIOS["speed-large"]:
-        lines.append(
-            "Training: `auto` fits every method on many sensor sets beside one fit of LightGBM.\n"
-            "[With a time limit](large.md) it ends sooner, and that page says how much of the cut each limit loses.\n"
-        )
-    lines += _digits(results)
-    return "### Why goals are missed\n\n" + "\n".join(lines) if lines else ""
-
-
-def _digits(results: dict[str, Runs]) -> list[str]:
-    """How far hardcase is behind the cascade by hand in accuracy, at each budget, and how surely."""
-    if table_ratios(results).get("digits", 0.0) <= WORST_RATIO:
-        return []
-    each = [(w, difference(results["digits"], "cascade by hand", w)[1]) for w in _wishes(results, "digits")]
-    return [
-        f"Digits: the accuracy of `{OURS}` less that of the cascade by hand, paired by seed, is "
-        f"{', '.join(f'{said} at {wish.split()[1]}' for wish, said in each)}.\n"
-        "A seed has 359 test rows, and a curve that never comes within a point of the forest on all sensors is charged "
-        "with the cost of all of them.\n"
-    ]
+        lines.append("- Training: `auto` fits every method on many sets; [a time limit](large.md) ends it sooner.\n")
+    return "### Why goals are missed\n\n" + "".join(lines) if lines else ""
 
 
 def _over(results: dict[str, Runs], case: str, wish: str) -> bool:
@@ -295,11 +225,12 @@ def _case(name: str, methods: dict[str, Runs]) -> str:
     """Accuracy and mean cost of each method for each wish."""
     case, results = CASES[name], {name: methods}
     wishes = _wishes(results, name)
-    lines = []
+    lines, most = [], max(len(_runs(results, name, m)) for m in methods)
     for method in [m for m in case.methods if m in methods]:
         runs = _runs(results, name, method)
         efforts = sorted({r["effort"] for r in runs if "effort" in r})
-        title = f"{method}{f', {efforts[0]}' if efforts else ''} ({len(runs)} seed{'s' * (len(runs) > 1)})"
+        some = f" ({_seeds(len(runs))})" if len(runs) < most else ""
+        title = f"{method}{f', {efforts[0]}' if efforts else ''}{some}"
         cells = [_cell([r["wishes"][w] for r in runs if w in r["wishes"]], w) for w in wishes]
         lines.append((title, *cells, f"{np.mean([r['seconds'] for r in runs]):.0f}"))
     if name == "rafdb":
@@ -308,7 +239,11 @@ def _case(name: str, methods: dict[str, Runs]) -> str:
     head = ("accuracy @ mean cost", *map(_words, wishes), "CPU s")
     first = next(iter(_runs(results, name, m) for m in methods))[0]
     n = next(iter(first["wishes"].values()))["n"]
-    return f"### {case.title}\n\n{n:,} test rows a seed.\n\n" + markdown(head, lines) + "\n"
+    return f"### {case.title}\n\n{_seeds(most)} of {n:,} test rows.\n\n" + markdown(head, lines) + "\n"
+
+
+def _seeds(n: int) -> str:
+    return f"{n} seed{'s' * (n > 1)}"
 
 
 def _cell(found: list[dict[str, float]], wish: str) -> str:
@@ -367,9 +302,8 @@ def _tables(results: dict[str, Runs]) -> str:
             said = (f"{ours:.2f}", f"{theirs:.2f}", f"{ours / theirs:.2f}", str(n))
         lines.append((title, *said))
     about = (
-        "Mean cost on test rows at which each curve over the budgets has the accuracy of a forest on all sensors, less "
-        "a point; between the points of the curve, and the cost of all sensors where it never has it.\n"
-        "`python -m benchmarks render budgeted --all` has the curves, those of EBM and of EBM, staged, too.\n\n"
+        "Mean cost at which each curve over the budgets has the accuracy of a forest on all sensors, less a point, or "
+        "the cost of all; `python -m benchmarks render budgeted --all` has the curves.\n\n"
     )
     return (
         "### Five tables of others\n\n" + about + markdown(("table", OURS, "cascade by hand", "ratio", "seeds"), lines)
@@ -382,8 +316,5 @@ def _speed(results: dict[str, Runs]) -> str:
         r = results.get(case, {}).get("ratio", {}).get("0")
         lines.append((title, "not run", "", "") if r is None else
                      (title, f"{r['seconds']:.1f}", f"{r['peer_seconds']:.1f}", f"{r['ratio']:.1f}"))  # fmt: skip
-    about = (
-        "CPU seconds of `hardcase train` on one thread with its usual split, its process and imports included, and of "
-        "the peer's fit on all rows.\n\n"
-    )
+    about = "CPU seconds of `hardcase train` on one thread, imports included, and of the peer's fit on all rows.\n\n"
     return "## Training times\n\n" + about + markdown(("what", OURS, "peer", "ratio"), lines) + "\n"

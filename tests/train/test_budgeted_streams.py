@@ -102,7 +102,9 @@ def test_the_page_says_at_how_many_budgets_a_stream_is_behind() -> None:
 
     results = {"stream-drift": {"hardcase": of(0.7), "CALIMERA": of(0.75), "fixed prefix": of(0.6)}}
     text = page.about(results)
-    assert "- CALIMERA: `hardcase` is less accurate at 2 and more accurate at 0 of 2 budgets of 1 stream (at" in text
+    assert (
+        "- CALIMERA: `hardcase` is less accurate at 2 and more accurate at 0 of 2 budgets (at least 3 seeds)." in text
+    )
     assert "- fixed prefix: `hardcase` is less accurate at 0 and more accurate at 2 of 2 budgets" in text
     assert "- ECONOMY-gamma: not run" in text
     assert "at 2 of 2 budgets of 1 stream, by up to 0.050" in page.shortfall(results)

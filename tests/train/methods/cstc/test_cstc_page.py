@@ -29,7 +29,7 @@ def test_a_goal_is_reached_within_or_beyond_a_standard_error_of_the_paired_diffe
     error = np.std(gains, ddof=1) / np.sqrt(3)
     lines = goals(results("mq2008", {"cstc-2": gains}), "mq2008")
     assert f"0.6060 @ 100: reached by 0.0010, {word} a standard error ({error:.4f})." in lines[1]
-    assert f"standard error {error:.4f}." in against(results("mq2008", {"cstc-2": gains}), "mq2008")[-2]
+    assert f"± {error:.4f} |" in against(results("mq2008", {"cstc-2": gains}), "mq2008")[-2]
 
 
 def test_splits_of_the_digits_share_the_variance_of_their_test_rows() -> None:
