@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .runtimes import Models
     from .to_c.folder import ExportedC
 
-__all__ = ["BUNDLE", "JS", "MICROPYTHON", "ONNX", "TFLITE", "C"]
+__all__ = ["BUNDLE", "ESPHOME", "JS", "MICROPYTHON", "ONNX", "TFLITE", "C"]
 
 BUNDLE = "model.hcb"  # in a folder of C sources
 
@@ -115,6 +115,14 @@ def _micropython(source: Source, folder: Path, switches: frozenset[str]) -> Outp
     return Output(files, values, lines)
 
 
+def _esphome(source: Source, folder: Path, switches: frozenset[str]) -> Output:
+    from .to_esphome.folder import esphome_files
+
+    values = {"folder": str(folder), "sha256": source.loaded.bundle.sha256}
+    line = f"{folder}: an external component for ESPHome; next: esphome run {folder}/example.yaml"
+    return Output(esphome_files(source.loaded), values, [line])
+
+
 def _c_values(out: Path, sources: ExportedC) -> dict[str, Any]:
     sizes = {
         s.core: {
@@ -182,4 +190,11 @@ MICROPYTHON = Target(
     "MicroPython folder",
     of_bundle=True,
     against="it ran on MicroPython's port for Linux and on an emulated Cortex-M3, on no microcontroller",
+)
+ESPHOME = Target(
+    "folder to write for ESPHome: an external component with the policy, and an example",
+    _esphome,
+    "ESPHome folder",
+    of_bundle=True,
+    against="it ran on ESPHome's host platform, on no microcontroller, and with a stand-in of its MQTT client",
 )

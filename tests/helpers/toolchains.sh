@@ -11,10 +11,10 @@ PATH=$PATH:/usr/sbin:/sbin
 # Compilers, emulators for 64-bit and 32-bit ARM and for Cortex-M, Debian's Python for both kinds of Raspberry Pi, tools
 # for FAT and partitions, an ssh server that tests start on loopback, systemd's checks of units, a browser for the
 # reports, Node for JavaScript, a database and Prometheus. Home Assistant, by pip, takes 303 MB and about a minute.
-TOOLCHAINS="gcc libc6-dev python3-dev clang libclang-rt-dev make gcc-aarch64-linux-gnu libc6-dev-arm64-cross \
+TOOLCHAINS="gcc g++ libc6-dev python3-dev clang libclang-rt-dev make gcc-aarch64-linux-gnu libc6-dev-arm64-cross \
 gcc-arm-linux-gnueabihf libc6-dev-armhf-cross gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-user qemu-system-arm \
 mtools dosfstools fdisk openssh-server systemd chromium nodejs npm postgresql prometheus"
-COMMANDS="cc clang make aarch64-linux-gnu-gcc arm-linux-gnueabihf-gcc arm-none-eabi-gcc qemu-aarch64 qemu-arm \
+COMMANDS="cc g++ clang make aarch64-linux-gnu-gcc arm-linux-gnueabihf-gcc arm-none-eabi-gcc qemu-aarch64 qemu-arm \
 qemu-system-arm mcopy mkfs.vfat sfdisk sshd systemd-analyze chromium node promtool"
 
 have() {
@@ -39,6 +39,8 @@ tools)
     sh tests/helpers/edge/debian_micropython.sh build/micropython
     [ -d build/homeassistant ] || sh tests/helpers/cloud/homeassistant.sh build/homeassistant ||
         echo "pip could not install Home Assistant: its tests are left out"
+    [ -d build/esphome ] || sh tests/helpers/export/esphome.sh build/esphome ||
+        echo "pip could not install ESPHome: its tests are left out"
     sh tests/helpers/edge/micropython_firmware.sh build/micropython-source
     [ -d build/node-red ] || npm install --silent --no-audit --no-fund --prefix build/node-red node-red@4 mqtt@5 axe-core@4 ||
         echo "npm could not install Node-RED: its tests are left out"

@@ -18,6 +18,7 @@ _ARMHF = "gcc-arm-linux-gnueabihf libc6-dev-armhf-cross"
 _CORTEX = "gcc-arm-none-eabi libnewlib-arm-none-eabi"
 PACKAGES = {
     "cc": "gcc libc6-dev",
+    "g++": "g++ libc6-dev",
     "make": "make",
     "aarch64-linux-gnu-gcc": _AARCH64,
     "arm-linux-gnueabihf-gcc": _ARMHF,

@@ -43,7 +43,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "hardcase_export": (
         ("drafts", "sources", "publish", "summary", "to_c", "zig"),
-        ("to_js", "to_micropython", "integers", "importing"),
+        ("to_js", "to_micropython", "to_esphome", "integers", "importing"),
         ("scorers",), ("picking",), ("targets",), ("checked", "to_onnx", "to_tflite"), ("joint", "hpc_file"),
         ("bundle", "runtimes", "foreign_model"), ("own_targets",),
     ),

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A policy as a polling component: each update is a decision, which asks one sensor at a time in the policy's order. */
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "esphome/core/component.h"
+#include "esphome/core/defines.h"
+#include "esphome/components/sensor/sensor.h"
+#ifdef USE_SWITCH
+#include "esphome/components/switch/switch.h"
+#endif
+#include "esphome/components/text_sensor/text_sensor.h"
+
+#include "exchange.h"
+#include "policy.h"
+
+namespace esphome::hardcase {
+
+#ifdef USE_SWITCH
+using Supply = switch_::Switch;
+#else
+using Supply = void;
+#endif
+
+/** One feature of a sensor of the policy; type: i, f or d, as in its struct of C. */
+struct Feature {
+  char type;
+  sensor::Sensor *number;
+  text_sensor::TextSensor *text;
+  std::vector<std::string> texts;
+  bool is_fresh{false};
+};
+
+/** A sensor of the policy. */
+struct Source {
+  const char *name;
+  int64_t cost;
+  uint32_t settle_ms, timeout_ms;
+  Supply *supply;
+  std::vector<Feature> features{};
+  std::vector<PollingComponent *> components{};
+};
+
+class Hub : public PollingComponent {
+ public:
+  // In the policy's order of sensors, and of features within a sensor.
+  void add_sensor(const char *name, int64_t cost, uint32_t settle_ms, uint32_t timeout_ms, Supply *supply) {
+    this->sources_.push_back({name, cost, settle_ms, timeout_ms, supply});
+  }
+  void add_number(char type, sensor::Sensor *number) {
+    this->sources_.back().features.push_back({type, number, nullptr, {}});
+  }
+  void add_text(text_sensor::TextSensor *text, std::vector<std::string> texts) {
+    this->sources_.back().features.push_back({'i', nullptr, text, std::move(texts)});
+  }
+  void add_component(PollingComponent *component) { this->sources_.back().components.push_back(component); }
+
+  void set_budget(int64_t micro) { this->budget_ = micro; }
+  void set_item_size(int32_t item_size) { this->item_size_ = item_size; }
+  void set_cloud(const std::string &device, uint32_t deadline_ms, uint32_t resend_ms, const std::string &hpc,
+                 uint16_t n_values, int64_t n_classes);
+
+  SUB_TEXT_SENSOR(decision)
+  SUB_TEXT_SENSOR(route)
+  SUB_SENSOR(confidence)
+  SUB_SENSOR(cost)
+  SUB_SENSOR(value)
+
+ public:
+  void setup() override;
+  void dump_config() override;
+  void update() override;
+  void loop() override;
+  float get_setup_priority() const override { return setup_priority::LATE; }
+  /** The last decision, as the kernel has it; between two decisions. */
+  const hc_session *decision() const { return this->session_; }
+  bool is_deciding() const { return this->phase_ != Phase::IDLE; }
+
+ protected:
+  enum class Phase { IDLE, SETTLING, READING, ASKING };
+
+  void next_(uint64_t now);
+  void begin_(uint64_t now, int sensor);
+  void read_(uint64_t now);
+  bool is_complete_() const;
+  void feed_();
+  const void *pack_();
+  bool supply_(Supply *wanted);
+  void ask_(uint64_t now);
+  void forward_(uint64_t now);
+  void publish_();
+  uint32_t connection_() const;
+
+  std::vector<Source> sources_;
+  std::vector<uint64_t> readings_;
+  hc_session *session_{nullptr};
+  Exchange exchange_;
+  std::string request_topic_, reply_topic_;
+  Supply *on_{nullptr};
+  uint64_t until_{0};
+  int64_t budget_{HC_NO_BUDGET}, n_classes_{0};
+  int32_t item_size_{1};
+  uint32_t deadline_ms_{0}, connections_{1};
+  uint16_t n_values_{0};
+  int asked_{0};
+  Phase phase_{Phase::IDLE};
+};
+
+}  // namespace esphome::hardcase

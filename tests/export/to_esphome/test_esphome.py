@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The component for ESPHome: what it accepts and refuses, and its decisions on the host platform, hard cases too."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hardcase.cli import main
+from hardcase_edge.bundle.file import Bundle, pack_bundle
+from hardcase_edge.bundle.golden import GoldenCase, run_case
+from hardcase_edge.bundle.manifest import Manifest
+from hardcase_edge.link.wire import BUSY, OK, OTHER_HPC, REFUSED, Reply, Request, pack_reply, unpack_request
+from hardcase_edge.program.definition import Column, Feature, Program, Rank, Sensor, Uplink
+from hardcase_edge.session.recorded import ROUTES
+from hardcase_edge.session.session import Machine
+from tests.golden.make_golden import cases_of, golden_program, manifest_of
+from tests.helpers.export.esphome import Host, compile_host, esphome
+
+HERE = Path(__file__).parent
+TEXTS = tuple(f"mode{k}" for k in range(20))
+MODE = 4  # the feature that is a text
+NAME = "pump-7"
+ANSWERED = ("decided", "publish")
+
+
+def golden_with_a_text() -> tuple[Program, Manifest, tuple[GoldenCase, ...]]:
+    """The golden program, which has every node and type, with a feature of texts; a negative code is another text."""
+    p = golden_program()
+    program = replace(
+        p,
+        features=(*p.features, Feature("i32", nullable=True)),
+        sensors=(Sensor((0, MODE), (1_000_000,)), *p.sensors[1:]),
+        uplink=Uplink(56 + 8 + 4 * 4, (3, 0, 1, 2, MODE)),
+        columns=(*p.columns[:3], Column(MODE, Rank((1, 5, 12)))),
+    )
+    machine, cases = Machine(program), []
+    for case in cases_of(program, 64):
+        mode = case.readings[MODE]
+        given = replace(case, readings=(*case.readings[:MODE], None if mode is None or mode < 0 else mode))
+        cases.append(replace(given, expected=run_case(machine, given)))
+    return program, replace(manifest_of(program), categories={f"feature {MODE}": TEXTS}), tuple(cases)
+
+
+PROGRAM, MANIFEST, CASES = golden_with_a_text()
+DTYPES = [PROGRAM.features[f].dtype for f in PROGRAM.uplink.features]
+HPC = bytes.fromhex(MANIFEST.hpc)
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The export of this bundle, and beside it the configuration of these tests."""
+    place = tmp_path_factory.mktemp("esphome")
+    (place / "model.hcb").write_bytes(pack_bundle(Bundle(MANIFEST.to_json(), PROGRAM, CASES)))
+    folder = place / "policy"
+    assert main(["export", str(place / "model.hcb"), "--esphome", str(folder)]) == 0
+    stub = folder / "components" / "mqtt"
+    stub.mkdir()
+    shutil.copyfile(HERE / "mqtt.epy", stub / "__init__.py")
+    shutil.copyfile(HERE / "mqtt_client.h", stub / "mqtt_client.h")
+    for name in ("drive.h", "esphome.yaml"):
+        shutil.copyfile(HERE / name, folder / name)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def program(exported: Path) -> Path:
+    """The configuration's program for this machine."""
+    return compile_host(exported / "esphome.yaml", NAME)
+
+
+@pytest.fixture
+def host(program: Path) -> Iterator[Host]:
+    """It runs, and has a connection."""
+    with Host(program) as host:
+        host.say("up")
+        yield host
+
+
+def words_of(case: GoldenCase) -> list[str]:
+    """The lines that give a case's readings, but those of sensors that fail."""
+    lines = ["forget"]
+    for sensor, declared in enumerate(PROGRAM.sensors):
+        for f in declared.features if sensor not in case.failed else ():
+            x = case.readings[f]
+            text = "other" if x is None else TEXTS[int(x)]
+            lines.append(f"say s{f} {text if f == MODE else 'nan' if x is None else repr(float(x))}")
+    return lines
+
+
+def until(host: Host, *last: str) -> tuple[list[str], list[list[str]]]:
+    """The first line that begins with one of these words, and those before it."""
+    before: list[list[str]] = []
+    while (words := host.line())[0] not in last:
+        before.append(words)
+    return words, before
+
+
+def request_of(words: list[str]) -> Request:
+    """What was published: with QoS 1, not retained, on the device's topic."""
+    assert words[1:4] == [f"hardcase/v1/{NAME}/request", "1", "0"]
+    return unpack_request(bytes.fromhex(words[4]), DTYPES, HPC)
+
+
+def message(request: Request, status: int = OK, result: int = 1, confidence: int = 9_900, hpc: bytes = HPC) -> str:
+    return f"message {pack_reply(Reply(request.id, hpc, status, result, confidence)).hex()}"
+
+
+def decide(host: Host, case: GoldenCase) -> tuple[list[str], list[list[str]], Request | None]:
+    """The decision of a case, what was said before, and the request."""
+    host.say("down", *(["up"] if case.cloud else []), *words_of(case))
+    host.say(f"decide {'-' if case.budget is None else case.budget} {case.item_size}")
+    last, before = until(host, *ANSWERED)
+    if last[0] == "decided":
+        return last, before, None
+    request = request_of(last)
+    if case.reply is not None:
+        host.say(message(request, OK, *case.reply))
+    last, more = until(host, "decided")
+    return last, before + more, request
+
+
+def expected(case: GoldenCase) -> list[Any]:
+    made = case.expected
+    numbers = [ROUTES.index(made.route), made.result, made.confidence, made.cost]
+    return ["decided", *map(str, numbers), "bought", *map(str, made.sensors), "trace", *map(str, made.trace)]
+
+
+# ---------------------------------------------------------------- decisions
+
+
+def test_all_golden_cases_are_decided_through_sensors_supply_and_cloud_as_in_python(host: Host) -> None:
+    until(host, "off")  # the supply, at the start
+    hard = 0
+    for case in CASES:
+        last, before, request = decide(host, case)
+        assert last == expected(case)
+        said = {words[0]: " ".join(words[1:]) for words in before}
+        made = case.expected
+        assert (said["decision"], said["route"]) == (MANIFEST.classes[int(made.result)], made.route)
+        assert float(said["confidence"]) == pytest.approx(made.confidence / 100)
+        assert float(said["cost"]) == pytest.approx(made.cost / 1e6, rel=1e-5)
+        read = {words[1] for words in before if words[0] == "read"}
+        assert read == {f"s{f}" for s in made.sensors for f in PROGRAM.sensors[s].features}
+        around = [w[0] if w[0] != "read" else w[1] for w in before if w[0] in ("on", "off") or w[1] in ("s1", "s2")]
+        assert around == (["on", "s1", "s2", "off"] if 1 in made.sensors else [])
+        if request is not None:
+            hard += 1
+            assert request.readings == tuple(case.readings[f] for f in PROGRAM.uplink.features)
+    assert "64 of 64 golden cases are right" in host.log
+    assert hard >= 3
+
+
+@pytest.fixture
+def hard() -> GoldenCase:
+    """A case that the cloud answers."""
+    return next(c for c in CASES if c.expected.route == "cloud" and not c.failed and c.budget is None)
+
+
+def test_a_request_goes_out_again_on_a_new_connection_and_only_a_reply_to_it_counts(
+    host: Host, hard: GoldenCase
+) -> None:
+    host.say(*words_of(hard), f"decide - {hard.item_size}")
+    first = request_of(until(host, "publish")[0])
+    host.say("down", "up")
+    again = request_of(until(host, "publish")[0])
+    assert (again.id, again.readings) == (first.id, first.readings)
+    assert again.deadline_ms < first.deadline_ms <= 300
+    other = replace(again, id=bytes(16))
+    wrong = [message(other), message(again, result=7), message(again, OTHER_HPC, 0, 0), message(again, hpc=bytes(32))]
+    host.say(*wrong, "message 0102", f"{message(again)}00", message(again))
+    last, _ = until(host, "decided")
+    assert last[1:4] == ["1", "1", "9900"]
+    assert int(last[4]) == hard.expected.cost + 100_000_000 + 20_000 * PROGRAM.uplink.request_bytes
+    for reason in ("unknown", "malformed", "other_hpc", "oversized"):
+        assert f"A reply was dropped: {reason}" in host.log
+
+
+def test_without_an_answer_the_fallback_decides(host: Host, hard: GoldenCase) -> None:
+    for status, result in ((None, 0), (REFUSED, 0), (BUSY, 500)):
+        host.say(*words_of(hard), f"decide - {hard.item_size}")
+        request = request_of(until(host, "publish")[0])
+        if status is not None:
+            host.say(message(request, status, result, 0))
+        assert until(host, "decided")[0][1] == str(ROUTES.index("degraded"))
+    host.say(f"decide - {hard.item_size}")  # a busy cloud is left alone
+    assert until(host, *ANSWERED)[0][:2] == ["decided", str(ROUTES.index("degraded"))]
+
+
+# ---------------------------------------------------------------- configurations
+
+
+def test_the_example_is_valid(exported: Path) -> None:
+    made = esphome("config", exported / "example.yaml")
+    assert made.returncode == 0, made.stdout
+    assert "is also read" not in made.stdout + made.stderr
+    assert "cost: 2.5" not in made.stdout  # what sensors cost, the bundle says
+
+
+S2 = '        feature 2:\n          source: s2\n          unit: "°C"\n'
+SENSOR_2 = "    sensor 2:\n      source: s3\n      timeout: 20ms\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        ("    sensor 2:", "    sensor two:", "[sensor two] is an invalid option for [sensors]."),
+        (SENSOR_2, "", "'sensor 2' is a required option for [sensors]."),
+        (S2, "", "'feature 2' is a required option for [features]."),
+        ("source: s3", "source: s9", "Couldn't find ID 's9'."),
+        ("source: s3", "source: supply", "ID 'supply' of type template_::TemplateSwitch doesn't inherit from"),
+        ('unit: "°C"', 'unit: "°F"', "'s2' is in °C, but the policy's 'feature 2' in °F"),
+        ("  cloud:", "  budget: 20 kJ\n  cloud:", "the policy's costs are in mJ, not in kJ"),
+        ("  cloud:", "  budget: much\n  cloud:", "a budget is a number and the policy's unit, such as 20 mJ"),
+        ("  cloud:", "  cloud:\n    device: a b", "'a b' is no name of a device"),
+        ("mqtt:\n", "", "This option requires component mqtt"),
+        ("confidence:", "value:", "this policy answers classes: see text_sensor, decision"),
+        ("source: s3", "source: far", "'far' is read by no polling component, so that a policy cannot ask for it"),
+    ],
+)
+def test_a_configuration_that_cannot_work_is_refused_in_a_line(
+    exported: Path, tmp_path: Path, old: str, new: str, line: str
+) -> None:
+    text = (exported / "esphome.yaml").read_text().replace("source: components", f"source: {exported}/components")
+    text = text.replace("sensor:\n", "sensor:\n  - platform: homeassistant\n    id: far\n    entity_id: a.b\n", 1)
+    text = text.replace("- drive.h", f"- {exported}/drive.h").replace("host:\n", "host:\n\napi:\n", 1)
+    assert text.count(old) >= 1
+    (tmp_path / "bad.yaml").write_text(text.replace(old, new, 1))
+    made = esphome("config", tmp_path / "bad.yaml")
+    assert made.returncode == 2, made.stdout
+    assert line in made.stdout
+
+
+def test_a_sensor_that_is_read_unasked_is_warned_of(exported: Path, tmp_path: Path) -> None:
+    text = (exported / "example.yaml").read_text().replace("source: components", f"source: {exported}/components")
+    (tmp_path / "polled.yaml").write_text(text.replace("    update_interval: never", "    update_interval: 5s", 1))
+    made = esphome("config", tmp_path / "polled.yaml")
+    assert made.returncode == 0
+    assert "'read_feature_0' is also read every 5s, asked or not" in made.stdout + made.stderr
+
+
+def test_a_policy_says_what_it_costs_and_has_no_case_for_the_cloud_if_it_forwards_none(exported: Path) -> None:
+    values = json.loads((exported / "components" / "hardcase" / "policy.json").read_text())
+    assert [s["cost"] for s in values["sensors"]] == [1_000_000, 2_500_000, 260_000]
+    assert values["sensors"][0]["features"][1]["texts"] == list(TEXTS)
