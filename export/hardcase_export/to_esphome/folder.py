@@ -21,7 +21,7 @@ from ..to_c.boards import FILES
 from ..to_c.config import config_header
 from ..to_c.folder import golden_tables
 from ..to_c.header import model_header
-from ..to_c.names import identifiers
+from ..to_c.names import identifiers, literal
 
 __all__ = ["esphome_files"]
 
@@ -29,6 +29,7 @@ HERE = Path(__file__).parent
 COMPONENT = "components/hardcase"
 OWN_NAMES = {"init.epy": "__init__.py", "sensor.epy": "sensor.py", "text_sensor.epy": "text_sensor.py"}
 INCLUDED = re.compile(r'^#include "(hc_\w+\.h)"\n', re.MULTILINE)
+NEVER = "    update_interval: never"
 MAX_UNIT = 60  # bytes; ESPHome takes 63 for an entity's unit
 
 
@@ -66,7 +67,7 @@ def esphome_files(loaded: Loaded) -> dict[str, bytes]:
 
 
 def _one_file(name: str, done: set[str]) -> str:
-    """A file of the kernel with those that it includes: ESPHome includes each header of a component in its main file."""
+    """A file of the kernel with those that it includes, because ESPHome's main file includes a component's headers."""
 
     def text_of(match: re.Match[str]) -> str:
         return "" if match[1] in done else _one_file(match[1], done)
@@ -110,26 +111,30 @@ def _example(values: dict[str, Any], loaded: Loaded) -> str:
     manifest, golden = loaded.manifest, loaded.bundle.golden
     ids = dict(zip(manifest.features, identifiers("read_", manifest.features), strict=True))
     given = dict(zip(manifest.features, golden[0].readings if golden else [0] * len(ids), strict=True))
-    numbers, texts, wanted = [], [], []
+    wanted: list[str] = []
+    entries: dict[bool, list[str]] = {True: [], False: []}  # of texts, and of numbers
     for sensor in values["sensors"]:
+        features = sensor["features"]
         wanted.append(f"    {json.dumps(sensor['name'])}:  # costs {sensor['cost'] / 1e6:g} {values['unit']}")
-        is_one = len(sensor["features"]) == 1
-        wanted += [] if is_one else ["      features:"]
-        for feature in sensor["features"]:
-            name, reading = feature["name"], given[feature["name"]]
-            wanted.append(f"      source: {ids[name]}" if is_one else f"        {json.dumps(name)}: {ids[name]}")
-            said = "NAN" if reading is None else repr(float(reading))
-            if "texts" in feature:
-                said = json.dumps("" if reading is None else feature["texts"][int(reading)])
-            entry = ["  - platform: template", f"    id: {ids[name]}", f"    lambda: 'return {{{_quoted(said)}}};'"]
-            (texts if "texts" in feature else numbers).extend([*entry, "    update_interval: never"])
-    answer = ("decision", "text_sensor") if values["n_classes"] else ("value", "sensor")
-    numbers += ["  - platform: hardcase", "    confidence:", "      name: Confidence", "    cost:", "      name: Cost"]
-    texts += ["  - platform: hardcase", "    route:", "      name: Route"]
-    (texts if answer[1] == "text_sensor" else numbers).extend([f"    {answer[0]}:", f"      name: {answer[0].title()}"])
+        wanted += [] if len(features) == 1 else ["      features:"]
+        for feature in features:
+            name = feature["name"]
+            wanted.append(
+                f"        {json.dumps(name)}: {ids[name]}" if len(features) > 1 else f"      source: {ids[name]}"
+            )
+            said = f"    lambda: 'return {{{_constant(given[name], feature.get('texts'))}}};'"
+            entries["texts" in feature] += ["  - platform: template", f"    id: {ids[name]}", said, NEVER]
+    is_class = values["n_classes"] > 0
+    entries[False] += ["  - platform: hardcase", "    confidence: {name: Confidence}", "    cost: {name: Cost}"]
+    entries[True] += ["  - platform: hardcase", "    route: {name: Route}"]
+    entries[is_class].append("    decision: {name: Decision}" if is_class else "    value: {name: Value}")
     template = Template((HERE / "example.yaml").read_text(encoding="utf-8"))
-    return template.substitute(wanted="\n".join(wanted), numbers="\n".join(numbers), texts="\n".join(texts))
+    lists = {"wanted": wanted, "texts": entries[True], "numbers": entries[False]}
+    return template.substitute({name: "\n".join(lines) for name, lines in lists.items()})
 
 
-def _quoted(text: str) -> str:
-    return text.replace("'", "''")
+def _constant(reading: Any, texts: list[str] | None) -> str:
+    """A reading in C++, within a quoted text of YAML."""
+    if texts is not None:
+        return literal("" if reading is None else texts[int(reading)]).replace("'", "''")
+    return "NAN" if reading is None else repr(float(reading))

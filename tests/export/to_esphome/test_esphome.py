@@ -203,6 +203,19 @@ def test_the_example_is_valid(exported: Path) -> None:
     assert "cost: 2.5" not in made.stdout  # what sensors cost, the bundle says
 
 
+def test_with_its_own_mqtt_code_for_an_esp32_is_generated(exported: Path, tmp_path: Path) -> None:
+    """It is not compiled: there is no compiler for it here."""
+    text = (exported / "example.yaml").read_text().replace("source: components", f"source: {exported}/components/")
+    board = "esp32: {board: esp32dev}\nwifi: {ssid: a, password: password}\nmqtt: {broker: broker.local}\n"
+    text = text.replace("\nhost:\n", f"\n{board}").replace("  # cloud:\n  # ", "  cloud:\n  ")
+    own = f"{exported}/components/\n    components: [hardcase]"  # and not the stand-in for mqtt beside it
+    (tmp_path / "board.yaml").write_text(text.replace(f"{exported}/components/", own))
+    made = esphome("compile", "--only-generate", tmp_path / "board.yaml")
+    assert made.returncode == 0, made.stdout + made.stderr
+    written = tmp_path / ".esphome" / "build" / "hardcase-example" / "src" / "main.cpp"
+    assert "->set_cloud(\"hardcase-example\", 2000, 1000, {'\\x01', " in written.read_text()
+
+
 S2 = '        feature 2:\n          source: s2\n          unit: "°C"\n'
 SENSOR_2 = "    sensor 2:\n      source: s3\n      timeout: 20ms\n"
 

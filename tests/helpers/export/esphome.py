@@ -45,35 +45,41 @@ def compile_host(configuration: Path, name: str) -> Path:
     settings = configparser.ConfigParser(interpolation=None, strict=False)
     settings.read(build / "platformio.ini")
     flags, source = settings[f"env:{name}"]["build_flags"].split(), build / "src"
-    files = sorted(path for end in ("c", "cpp") for path in source.rglob(f"*.{end}"))
-    theirs = [path for path in source.rglob("esphome/**/*") if path.is_file() and OURS not in path.as_posix()]
     digest = hashlib.sha256(" ".join(flags).encode())
-    for path in sorted(theirs):
-        if "build_info" not in path.name:  # the time of the build
+    for path in sorted(source.rglob("esphome/**/*")):
+        if path.is_file() and _is_theirs(path.relative_to(source)):
             digest.update(path.read_bytes())
     kept = OBJECTS / digest.hexdigest()[:16]
 
     def compiled(path: Path) -> Path:
-        name = path.relative_to(source).as_posix()
-        is_kept = name.startswith("esphome/") and OURS not in name and "build_info" not in name
-        out = (kept if is_kept else build / "objects") / f"{name}.o"
-        if out.exists():
-            return out
-        out.parent.mkdir(parents=True, exist_ok=True)
-        language = ["cc", "-std=gnu17"] if path.suffix == ".c" else ["g++", *flags]
-        strict = STRICT if OURS in name else ()
-        part = out.with_suffix(f".{time.monotonic_ns()}")
-        command = [*language, *strict, "-O1" if OURS in name else "-O0", f"-I{source}", "-c", str(path), "-o", str(part)]
-        run = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
-        assert run.returncode == 0, run.stderr[:3000]
-        part.replace(out)
+        name = path.relative_to(source)
+        out = (kept if _is_theirs(name) else build / "objects") / f"{name}.o"
+        if not out.exists():
+            _compile(path, out, [*flags, f"-I{source}"])
         return out
 
     with ThreadPoolExecutor(2) as pool:
-        objects = list(pool.map(compiled, files))
+        objects = list(pool.map(compiled, sorted([*source.rglob("*.c"), *source.rglob("*.cpp")])))
     program = build / "program"
     subprocess.run(["g++", *map(str, objects), "-o", str(program), "-lpthread"], check=True, timeout=120)
     return program
+
+
+def _is_theirs(name: Path) -> bool:
+    """Whether a source is ESPHome's own, and the same whatever this component is; one holds the time of the build."""
+    return name.parts[0] == "esphome" and not name.is_relative_to(OURS) and "build_info" not in name.name
+
+
+def _compile(path: Path, out: Path, flags: list[str]) -> None:
+    language = ["g++", *flags] if path.suffix == ".cpp" else ["cc", "-std=gnu17", flags[-1]]
+    how = ["-O1", *STRICT] if OURS in path.as_posix() else ["-O0"]
+    out.parent.mkdir(parents=True, exist_ok=True)
+    part = out.with_suffix(f".{time.monotonic_ns()}")
+    run = subprocess.run(
+        [*language, *how, "-c", str(path), "-o", str(part)], capture_output=True, text=True, timeout=240, check=False
+    )
+    assert run.returncode == 0, run.stderr[:3000]
+    part.replace(out)
 
 
 class Host:

@@ -1,5 +1,5 @@
-
-/* ---------------------------------------------------------------- policy.h */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* policy.h, behind the tables of one policy. */
 #include "policy.h"
 
 static HC_SESSION(memory, MODEL_SESSION_BYTES);
