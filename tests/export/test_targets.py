@@ -129,7 +129,7 @@ def test_of_a_bundle_only_sources_and_packages_are_made(
     status, _, err = run(capsys, "export", "x.hcb", *more)
     assert (status, err) == (
         2,
-        "hardcase export: x.hcb is a bundle; only --c, --esphome, --inline, --js and --micropython apply\n",
+        "hardcase export: x.hcb is a bundle; only --c, --inline, --esphome, --js and --micropython apply\n",
     )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["x.hcb"]
 

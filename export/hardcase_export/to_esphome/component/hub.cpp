@@ -254,12 +254,15 @@ uint32_t Hub::connection_() const {
 
 void Hub::publish_() {
   const hc_session *s = this->session_;
+  const float confidence = s->confidence / 100.0f, cost = (s->spent - s->saved) / 1e6;
+  ESP_LOGD(TAG, "%s (%.6g), confidence %.2f %%, route %s, cost %.6g", hardcase_label(s->result),
+           hardcase_value(s->result), confidence, ROUTES[s->route], cost);
   if (this->route_text_sensor_ != nullptr)
     this->route_text_sensor_->publish_state(ROUTES[s->route]);
   if (this->confidence_sensor_ != nullptr)
-    this->confidence_sensor_->publish_state(s->confidence / 100.0f);
+    this->confidence_sensor_->publish_state(confidence);
   if (this->cost_sensor_ != nullptr)
-    this->cost_sensor_->publish_state((s->spent - s->saved) / 1e6);
+    this->cost_sensor_->publish_state(cost);
   if (this->value_sensor_ != nullptr)
     this->value_sensor_->publish_state(hardcase_value(s->result));
   if (this->decision_text_sensor_ != nullptr)
