@@ -6,7 +6,7 @@ static HC_SESSION(memory, MODEL_SESSION_BYTES);
 
 const void *hardcase_image(void) { return model; }
 hc_session *hardcase_session(void) { return &memory.session; }
-const char *hardcase_label(int64_t result) { return model_label(result); }
+const char *hardcase_label(int64_t result) { return MODEL_N_CLASSES ? model_label(result) : "value"; }
 
 double hardcase_value(int64_t result)
 {
