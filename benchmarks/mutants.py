@@ -286,10 +286,17 @@ def run(args: Any) -> dict[str, dict[str, str]]:
 
 
 def page(results: dict[str, dict[str, str]]) -> str:
-    """A row for each list, and every mutant that was not killed."""
+    """A row for each list."""
     counts = {name: Counter(found.values()) for name, found in results.items()}
     rows = [(name, str(c.total()), *(str(c[v]) for v in VERDICTS)) for name, c in counts.items()]
-    text = "\n" + markdown(("list", "mutants", *VERDICTS), rows) + "\n"
+    return (
+        "\n" + markdown(("list", "mutants", *VERDICTS), rows) + "\n\n`--all` names every mutant that was not killed.\n"
+    )
+
+
+def whole(results: dict[str, dict[str, str]]) -> str:
+    """The page, and every mutant that was not killed."""
+    text = page(results)
     for name, found in results.items():
         lines = [f"- {v}: `{short(mutant)}`" for mutant, v in found.items() if v in VERDICTS[1:3]]
         text += f"\nNot killed, of {name}:\n\n" + "\n".join(lines or ["- none"]) + "\n"

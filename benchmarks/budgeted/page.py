@@ -236,7 +236,8 @@ def _case(name: str, methods: dict[str, Runs]) -> str:
     if name == "rafdb":
         lines.append(("FrugalML, published", *(f"{PUBLISHED[w]:.3f}" if w in PUBLISHED else "" for w in wishes), ""))
     lines += [(f"{m} (not run)", *[""] * len(wishes), "") for m in case.methods if m not in methods]
-    head = ("accuracy @ mean cost", *map(_words, wishes), "CPU s")
+    columns = (_words(w).removeprefix("mean cost ") for w in wishes)
+    head = ("accuracy @ mean cost, by budget", *columns, "CPU s")
     first = next(iter(_runs(results, name, m) for m in methods))[0]
     n = next(iter(first["wishes"].values()))["n"]
     return f"### {case.title}\n\n{_seeds(most)} of {n:,} test rows.\n\n" + markdown(head, lines) + "\n"
