@@ -210,7 +210,7 @@ def page(rows: list[Row], ratios: list[Row], machine: str) -> str:
         "Boosted trees on digits (odd or even), a row of 64 whole numbers each call; hardcase's figure is a whole "
         "decision from raw readings to confidence, the peers' their prediction on prepared rows.",
         "`c` is timed in C (`-O2`), `Python` is one call (peers by cffi, onnxruntime's `run()` on one thread), medians "
-        "in the thread's own time; `labels` of 100,000 rows differ from LightGBM's own.",
+        "in the thread's own time; `labels` counts those of 100,000 rows that differ from LightGBM's own.",
         "emlearn's trees were filled by hand, with thresholds mended to `x < floor(threshold) + 1`.",
         "",
         "| trees x depth | | c, ns | Python, ns | bytes | labels |",

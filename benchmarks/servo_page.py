@@ -15,7 +15,7 @@ HEAD = """# Running budgets under steps of hardness
 
 {short}`HARDCASE_DATA=FOLDER python -m benchmarks run servo` runs [running budgets](../budgets.md) on streams of \
 {hours} hours with a case each {every} s, {seeds} seeds each, in virtual time, on rows that no training saw.
-An hour of hardness 1 has {base} cases on which the shipped policy spends more than in the mean, one of hardness 4 \
+An hour of hardness 1 has {base} of cases on which the shipped policy spends more than in the mean, one of hardness 4 \
 four times as many.
 The servo's gain was chosen on a simulation, after runs of two of these seeds had been looked at.
 
