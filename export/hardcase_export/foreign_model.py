@@ -19,8 +19,10 @@ from hardcase_edge.bundle.file import Bundle
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.bundle.value import Value
 from hardcase_edge.errors import BundleError, InputError
+from hardcase_edge.verifier.verify import verify
 
-from .importing.parts import LEAVES, Imported, import_parts
+from .importing.imported import Imported
+from .importing.parts import LEAVES, import_parts
 from .importing.read_model import read_model
 from .importing.sensor_layout import Layout, make_layout
 from .integers.golden_cases import make_golden
@@ -31,6 +33,7 @@ __all__ = ["LEAVES", "Imported", "ImportedBundle", "NamedRows", "import_model", 
 
 MIN_AGREEMENT = {True: 1.0, False: 0.999}  # share of rows on which program and source must agree: trees, other models
 GOLDEN_ROWS = 64  # rows that golden cases are chosen from
+GOLDEN_OPERATIONS = 2_000_000  # of these rows, which Python decides: seconds
 
 NamedRows = tuple[tuple[str, ...], NDArray[np.float64]]  # names of the columns, values (n, n_columns)
 
@@ -62,7 +65,7 @@ def import_model(
 
     Parameters
     ----------
-    model : path of an .onnx, .skops, LightGBM text, XGBoost or EBM JSON file, or a fitted estimator
+    model : path of an .onnx, .skops, int8 .tflite, LightGBM text, XGBoost or EBM JSON file, or a fitted estimator
     out : path of the bundle; its signature goes beside it
     layout : sensors and costs, as ``sensor_layout.read_layout`` gives them; None for one sensor at no cost
     rows : (n, n_features) in the model's order, or (names of columns, rows); the program is compared with its source
@@ -97,7 +100,7 @@ def import_model(
         imported = import_parts(source, sensors, leaves=leaves, **how)
     _check_agreement(imported, min_agreement)
     program = imported.program()
-    n = min(GOLDEN_ROWS, len(imported.rows))
+    n = min(GOLDEN_ROWS, len(imported.rows), max(8, GOLDEN_OPERATIONS // verify(program).operations))
     no_replies = np.zeros(n, dtype=np.int64)  # the program never forwards
     golden = make_golden(program, imported.rows[:n], no_replies, no_replies, seed)
     bundle = Bundle(_manifest(imported, model).to_json(), program, golden)
@@ -141,7 +144,7 @@ def _ordered(layout: Layout, rows: NamedRows | None) -> NDArray[np.float64] | No
 
 
 def _check_agreement(imported: Imported, min_agreement: float | None) -> None:
-    is_trees = imported.source.linear is None and imported.source.network is None
+    is_trees = bool(imported.source.trees)
     min_agreement = MIN_AGREEMENT[is_trees] if min_agreement is None else min_agreement
     match = imported.match
     if match.agreement < min_agreement:

@@ -21,7 +21,7 @@ __all__ = ["run_model"]
 
 WIDTHS = {
     "exact": "exact shares", "linear": "weights of 16 bits",
-    "float32": "a TFLite model, which devices run by ai-edge-litert",
+    "float32": "a TFLite model, which devices run by ai-edge-litert", "int8": "a scorer of integers",
 }  # fmt: skip
 BUILD_FLAGS = (
     "delta",
@@ -89,7 +89,7 @@ def _text(bundle: ImportedBundle) -> list[str]:
     r = _report(bundle)
     match, what = r["match"], "labels" if bundle.imported.layout.classes else "values"
     width = WIDTHS.get(r["leaves"], f"leaves of {r['leaves']} bits")
-    where = " on these rows" if r["leaves"] == "float32" else ""
+    where = " on these rows" if r["leaves"] in ("float32", "int8") else ""
     proof = {
         "every row": "; proved for every other row",
         "every row but ties": "; proved for every other row except ties",

@@ -19,7 +19,9 @@ from hardcase_edge.program.readings import I32_MAX
 from hardcase_edge.verifier.scorers import Proved, prove_scorer
 
 from ..sources.source import Source
-from .agreement import Match, compare, float_bound, score_size
+from .agreement import compare, float_bound, score_size
+from .imported import EVERY, TESTED, TIES, Imported
+from .int8 import import_int8
 from .leaves import Summed, power_below, sum_exactly, sum_in_16, sum_in_31
 from .probe_rows import as_held, probe_rows
 from .program import Parts, plain
@@ -27,50 +29,15 @@ from .reference import labels_of_scores, reference_scores
 from .sensor_layout import Layout, make_layout
 from .trees import Shape, rank_trees
 
-__all__ = ["LEAVES", "Imported", "import_parts"]
+__all__ = ["LEAVES", "import_parts"]
 
 LEAVES = ("auto", "16", "31")
-EVERY, TIES, TESTED = "every row", "every row but ties", "tested"  # rows whose labels are known to agree
 FIRST_ROWS = 2_000  # a first comparison, which decides whether 16 bits are tried on all rows
 MAX_EXPECTED = 0.1  # flipped labels in 100,000 that are tolerated before leaves become wider
 MAX_VALUE_OFF = 1e-4  # share of the largest value: the tolerance for models of values
 WIDER = 1 / 8  # share by which a range measured on rows is widened at either end
 MAX_OFF = 0.005  # of the largest score within the ranges; a model with a larger error bound is refused
 MAX_GUARD = 12  # fractional bits of a reading below its step
-
-
-@dataclass(frozen=True, slots=True)
-class Imported:
-    """A source model as parts of a program, and their comparison.
-
-    ``rows``: (n, n_features) on which they were compared. ``proof``: the rows whose labels are known to agree.
-    """
-
-    source: Source
-    layout: Layout
-    parts: Parts
-    summed: Summed
-    match: Match
-    proof: str
-    rows: NDArray[np.float64]
-
-    @property
-    def bound(self) -> float:
-        """Bound on the difference of scores in the source's unit; it includes the source's own rounding."""
-        last = 0.5 / 2.0**self.steps if self.steps is not None and self.parts.answer.shift else 0.0
-        exact = float_bound(self.source, np.nan_to_num(self.rows))
-        return float(self.summed.off.max()) / self.summed.scale + exact + last
-
-    @property
-    def steps(self) -> int | None:
-        """Of values: a result is the value times 2^steps; None of classes."""
-        if self.source.kind.has_classes:
-            return None
-        return math.frexp(self.summed.scale)[1] - 1 + self.parts.answer.shift
-
-    def program(self) -> Program:
-        """A program that acquires the model's sensors and answers."""
-        return plain(self.layout.features, self.layout.sensors, self.parts, len(self.layout.classes), self.layout.costs)
 
 
 def import_parts(
@@ -100,9 +67,11 @@ def import_parts(
     """
     if source.network is not None:
         raise InputError(f"the {source.name} is a network, which no scorer of integers expresses; use import_model")
+    layout = make_layout(source) if layout is None else layout
+    if source.int8 is not None:
+        return import_int8(source, layout, rows=rows, n_check=n_check, seed=seed)
     if leaves not in LEAVES:
         raise InputError(f"leaves of {leaves!r} bits are asked for; give one of {', '.join(LEAVES)}")
-    layout = make_layout(source) if layout is None else layout
     dtypes, nullable = [f.dtype for f in layout.features], [f.nullable and source.is_nullable for f in layout.features]
     user_rows = None if rows is None else as_held(rows, dtypes, nullable)
     if source.linear is not None:

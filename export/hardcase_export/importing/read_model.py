@@ -18,7 +18,7 @@ __all__ = ["read_model"]
 
 
 def read_model(model: Any) -> Source:
-    """The source model of a path (.onnx, .skops, LightGBM's text, XGBoost's or an EBM's JSON) or of a live estimator.
+    """The source model of an estimator, or of a path: .onnx, .skops, .tflite, LightGBM's text, JSON of XGBoost, EBM.
 
     Raises
     ------

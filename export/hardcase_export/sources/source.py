@@ -23,6 +23,8 @@ from hardcase_edge.errors import InputError
 from hardcase_edge.program.kinds import Kind, kind_of
 from hardcase_edge.program.limits import MAX_NAME
 
+from .int8 import Int8Network
+
 __all__ = [
     "MAX_MODEL_BYTES",
     "Layer",
@@ -33,6 +35,7 @@ __all__ = [
     "Split",
     "check_source",
     "feature_names",
+    "int8_source",
     "labels_of",
     "read_bytes",
     "source_fields",
@@ -124,7 +127,7 @@ class Source:
     features : one name per reading; empty strings if the source has no names
     classes : the label of each class; empty for a model of values
     base : (n_outputs,) float64; one output decides between two classes by its sign
-    trees : in the order in which the source adds them; empty if ``linear`` or ``network`` is given
+    trees : in the order in which the source adds them; empty if ``linear``, ``network`` or ``int8`` is given
     link : "mean": scores are sums of shares; "logistic": scores are log odds, of one class or of each; "none"
     unit : the score of a share, or of log odds, of 1
     ties_up : a score of exactly 0 is class 1
@@ -141,6 +144,7 @@ class Source:
     trees: tuple[SourceTree, ...] = ()
     linear: LinearModel | None = None
     network: Network | None = None
+    int8: Int8Network | None = None
     link: str = NONE
     unit: float = 1.0
     ties_up: bool = False
@@ -172,7 +176,7 @@ def check_source(source: Source) -> Source:
         raise InputError(f"{source.name} has the single class {source.classes[0]!r}; train it on at least two")
     if len(set(source.classes)) != n_classes:
         raise InputError(f"{source.name} has the same class twice; give its classes different labels")
-    if n_outputs != (1 if n_classes in (0, 2) else n_classes):
+    if n_outputs != (1 if n_classes in (0, 2) else n_classes) and not (source.int8 and n_outputs == n_classes):
         raise InputError(f"{source.name} gives {n_outputs} scores for {n_classes} classes; write the model again")
     if not np.isfinite(source.base).all():
         raise InputError(f"{source.name} starts from a score that is not finite; train it again on finite data")
@@ -249,6 +253,25 @@ def _check_network(network: Network, n_features: int, n_outputs: int, name: str)
     numbers = [network.centre, network.factor, *(v for layer in network.layers for v in (layer.weights, layer.bias))]
     if not all(np.isfinite(v).all() for v in (*numbers, network.fill) if v is not None):
         raise InputError(f"{name} has a weight that is not finite; train it again on finite data")
+
+
+def int8_source(name: str, network: Int8Network, end: str) -> Source:
+    """The source of an int8 network; ``end``: what stands behind its scores, one of ``int8.ENDS`` or nothing.
+
+    Raises
+    ------
+    InputError
+        As ``check_source``, or this end does not fit the number of scores.
+    """
+    n_scores = min(math.prod(network.layers[-1].shape), MAX_CLASSES + 1)
+    if end and (end == "LOGISTIC") != (n_scores == 1):
+        raise InputError(f"{name} has a {end} of {n_scores} scores; end it with a LOGISTIC of one or a SOFTMAX of more")
+    source = Source(
+        name=name, dtype="f32", features=("",) * min(math.prod(network.shape), MAX_FEATURES + 1),
+        classes=tuple(range(max(2, n_scores))) if end or n_scores > 1 else (), base=(0.0,) * n_scores,
+        int8=network, link=LOGISTIC if end else NONE, unit=1 / network.layers[-1].grid.scale,
+    )  # fmt: skip
+    return check_source(source)
 
 
 def two_as_one(trees: list[SourceTree]) -> list[SourceTree]:

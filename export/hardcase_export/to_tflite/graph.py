@@ -31,7 +31,13 @@ OPTIONS = {
     "MAXIMUM": "MaximumMinimum", "SELECT_V2": "SelectV2", "RESHAPE": "Reshape", "SUM": "Reducer", "FLOOR": "",
     "CONCATENATION": "Concatenation", "BITCAST": "Bitcast", "FLOOR_MOD": "FloorMod", "FLOOR_DIV": "FloorDiv",
     "LOGICAL_AND": "LogicalAnd", "FULLY_CONNECTED": "FullyConnected", "QUANTIZE": "Quantize",
-    "DEQUANTIZE": "Dequantize", "RELU": "", "TANH": "", "LOGISTIC": "",
+    "DEQUANTIZE": "Dequantize", "RELU": "", "TANH": "", "LOGISTIC": "", "CONV_2D": "Conv2D",
+    "DEPTHWISE_CONV_2D": "DepthwiseConv2D", "AVERAGE_POOL_2D": "Pool2D", "MAX_POOL_2D": "Pool2D", "MEAN": "Reducer",
+    "SOFTMAX": "Softmax",
+}  # fmt: skip
+VERSIONS = {
+    "FULLY_CONNECTED": 4, "CONV_2D": 3, "DEPTHWISE_CONV_2D": 3, "AVERAGE_POOL_2D": 2, "MAX_POOL_2D": 2, "MEAN": 2,
+    "SOFTMAX": 2,
 }  # fmt: skip
 
 
@@ -71,32 +77,36 @@ class TfliteGraph:
         self._constants: dict[tuple[str, tuple[int, ...], bytes], Tensor] = {}
         self._inputs: dict[str, Tensor] = {}
 
-    def tensor(self, dtype: str, shape: Sequence[int], scale: float = 0.0, buffer: int = 0, name: str = "") -> Tensor:
-        """A new value; ``scale``: of a quantised value, whose zero point is 0."""
+    def tensor(
+        self, dtype: str, shape: Sequence[int], scale: float | Sequence[float] = 0.0, buffer: int = 0, name: str = "",
+        zero_point: int = 0, axis: int = 0,
+    ) -> Tensor:  # fmt: skip
+        """A new value; ``scale``: of a quantised value, or of each of its places along ``axis``."""
         entry = self._s.TensorT()
         entry.name = (name or f"t{len(self._graph.tensors)}").encode()
         entry.shape, entry.buffer = list(shape), buffer
         entry.type = getattr(self._s.TensorType, TYPES[dtype])
         if scale:
-            entry.quantization = self._s.QuantizationParametersT()
-            entry.quantization.scale, entry.quantization.zeroPoint = [scale], [0]
+            q = entry.quantization = self._s.QuantizationParametersT()
+            q.scale = [scale] if isinstance(scale, float) else list(scale)
+            q.zeroPoint, q.quantizedDimension = [zero_point] * len(q.scale), axis
         self._graph.tensors.append(entry)
         return Tensor(len(self._graph.tensors) - 1, dtype, tuple(shape))
 
-    def input(self, name: str, dtype: str, shape: Sequence[int]) -> Tensor:
+    def input(self, name: str, dtype: str, shape: Sequence[int], **quantised: Any) -> Tensor:
         """A new input of this name."""
-        self._inputs[name] = self.tensor(dtype, shape, name=name)
+        self._inputs[name] = self.tensor(dtype, shape, name=name, **quantised)
         return self._inputs[name]
 
-    def const(self, values: Any, dtype: str, scale: float = 0.0) -> Tensor:
+    def const(self, values: Any, dtype: str, scale: float | Sequence[float] = 0.0, axis: int = 0) -> Tensor:
         """A constant; equal constants are stored once."""
         array = np.ascontiguousarray(values, dtype=dtype)
-        key = (f"{dtype} {scale}", array.shape, array.tobytes())
+        key = (f"{dtype} {scale} {axis}", array.shape, array.tobytes())
         if key not in self._constants:
             buffer = self._s.BufferT()
             buffer.data = np.frombuffer(array.tobytes(), np.uint8)
             self._model.buffers.append(buffer)
-            self._constants[key] = self.tensor(dtype, array.shape, scale, len(self._model.buffers) - 1)
+            self._constants[key] = self.tensor(dtype, array.shape, scale, len(self._model.buffers) - 1, axis=axis)
         return self._constants[key]
 
     def op(
@@ -126,7 +136,7 @@ class TfliteGraph:
             code = self._s.OperatorCodeT()
             code.builtinCode = getattr(self._s.BuiltinOperator, kind)
             code.deprecatedBuiltinCode = min(code.builtinCode, 127)
-            code.version = 4 if kind == "FULLY_CONNECTED" else 1
+            code.version = VERSIONS.get(kind, 1)
             self._kinds[kind] = len(self._model.operatorCodes)
             self._model.operatorCodes.append(code)
         return self._kinds[kind]

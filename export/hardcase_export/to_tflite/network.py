@@ -19,8 +19,8 @@ from hardcase_edge.errors import InputError
 from hardcase_edge.program.definition import Feature, Opaque, Trees
 
 from ..importing.agreement import compare
+from ..importing.imported import TESTED, Imported
 from ..importing.leaves import Summed
-from ..importing.parts import TESTED, Imported
 from ..importing.probe_rows import as_held, probe_rows
 from ..importing.program import Parts, answer_of
 from ..importing.reference import reference_scores

@@ -20,7 +20,7 @@ from hardcase_edge.errors import InputError, one_line
 
 from .graph import FILE_ID, TfliteGraph, schema
 
-__all__ = ["MAX_MODEL_BYTES", "OPERATORS", "own_bytes"]
+__all__ = ["MAX_MODEL_BYTES", "OPERATORS", "check_counts", "need", "operator_name", "own_bytes"]
 
 MAX_MODEL_BYTES = 3_000_000  # a device's decoder reads 4,000,000 numbers, the program included
 MAX_TENSORS, MAX_OPERATORS, MAX_ENDS, MAX_DIMENSIONS = 4096, 2048, 64, 6
@@ -62,13 +62,14 @@ def own_bytes(data: bytes, n_features: int, n_classes: int, steps: float) -> byt
     )
     for what, tensor, expected, cause in ends:
         t = graph.tensors[tensor]
-        _need(_type(t) in END_TYPES, f"its {what} is {_type(t)}; convert it with one of {', '.join(END_TYPES)}")
+        need(_type(t) in END_TYPES, f"its {what} is {_type(t)}; convert it with one of {', '.join(END_TYPES)}")
         n_elements = math.prod(_shape(t))
-        _need(n_elements == expected, f"its {what} has the shape {_shape(t)}, but {cause}")
+        need(n_elements == expected, f"its {what} has the shape {_shape(t)}, but {cause}")
     return _Adapter(model).bytes(n_features, n_classes, steps)
 
 
-def _need(holds: bool, what: str) -> None:
+def need(holds: bool, what: str) -> None:
+    """Refuse the file, unless this holds; ``what``: is wrong, and what to do."""
     if not holds:
         raise InputError(f"the TFLite model cannot be used: {what}")
 
@@ -79,10 +80,10 @@ def _need(holds: bool, what: str) -> None:
 def _unpacked(data: bytes) -> Any:
     """The file as objects of the schema, all of them checked."""
     s = schema()
-    _need(len(data) <= MAX_MODEL_BYTES, f"it has {len(data)} bytes, but at most {MAX_MODEL_BYTES} are read")
-    _need(data[4:8] == FILE_ID, "it does not begin like a TFLite file")
+    need(len(data) <= MAX_MODEL_BYTES, f"it has {len(data)} bytes, but at most {MAX_MODEL_BYTES} are read")
+    need(data[4:8] == FILE_ID, "it does not begin like a TFLite file")
     try:
-        _count(s.Model.GetRootAs(data, 0))
+        check_counts(s.Model.GetRootAs(data, 0))
         model = s.ModelT.InitFromPackedBuf(data, 0)
         _check(s, model)
     except InputError:
@@ -92,27 +93,27 @@ def _unpacked(data: bytes) -> Any:
     return model
 
 
-def _count(model: Any) -> None:
+def check_counts(model: Any) -> None:
     """Check the numbers and lengths of all parts before any of them is unpacked."""
-    _need(model.SubgraphsLength() == 1, f"it has {model.SubgraphsLength()} graphs, but one is expected")
+    need(model.SubgraphsLength() == 1, f"it has {model.SubgraphsLength()} graphs, but one is expected")
     graph = model.Subgraphs(0)
-    _need(1 <= graph.TensorsLength() <= MAX_TENSORS, f"it has {graph.TensorsLength()} tensors")
-    _need(graph.OperatorsLength() <= MAX_OPERATORS, f"it has {graph.OperatorsLength()} operators")
-    _need(model.OperatorCodesLength() <= MAX_OPERATORS, f"it has {model.OperatorCodesLength()} kinds of operators")
-    _need(model.BuffersLength() <= MAX_TENSORS, f"it has {model.BuffersLength()} buffers")
+    need(1 <= graph.TensorsLength() <= MAX_TENSORS, f"it has {graph.TensorsLength()} tensors")
+    need(graph.OperatorsLength() <= MAX_OPERATORS, f"it has {graph.OperatorsLength()} operators")
+    need(model.OperatorCodesLength() <= MAX_OPERATORS, f"it has {model.OperatorCodesLength()} kinds of operators")
+    need(model.BuffersLength() <= MAX_TENSORS, f"it has {model.BuffersLength()} buffers")
     held = sum(model.Buffers(k).DataLength() for k in range(model.BuffersLength()))
-    _need(held <= MAX_MODEL_BYTES, f"its buffers unpack to {held} bytes")
+    need(held <= MAX_MODEL_BYTES, f"its buffers unpack to {held} bytes")
     ends = graph.InputsLength(), graph.OutputsLength()
-    _need(ends == (1, 1), f"it has {ends[0]} inputs and {ends[1]} outputs, but one of each is expected")
+    need(ends == (1, 1), f"it has {ends[0]} inputs and {ends[1]} outputs, but one of each is expected")
     for k in range(graph.TensorsLength()):
         t = graph.Tensors(k)
-        _need(max(t.ShapeLength(), t.ShapeSignatureLength()) <= MAX_DIMENSIONS, f"tensor {k} has too many dimensions")
+        need(max(t.ShapeLength(), t.ShapeSignatureLength()) <= MAX_DIMENSIONS, f"tensor {k} has too many dimensions")
         q = t.Quantization()
         scales = 0 if q is None else max(q.ScaleLength(), q.ZeroPointLength())
-        _need(scales <= MAX_TENSORS, f"tensor {k} has {scales} scales")
+        need(scales <= MAX_TENSORS, f"tensor {k} has {scales} scales")
     for k in range(graph.OperatorsLength()):
         o = graph.Operators(k)
-        _need(max(o.InputsLength(), o.OutputsLength()) <= MAX_ENDS, f"operator {k} has too many inputs or outputs")
+        need(max(o.InputsLength(), o.OutputsLength()) <= MAX_ENDS, f"operator {k} has too many inputs or outputs")
 
 
 def _check(s: Any, model: Any) -> None:
@@ -120,35 +121,36 @@ def _check(s: Any, model: Any) -> None:
     names = {getattr(s.BuiltinOperator, name): name for name in OPERATORS}
     for code in model.operatorCodes:
         number = max(code.builtinCode, code.deprecatedBuiltinCode)
-        _need(number in names, f"it uses operator {_operator_name(s, number)}, which is not supported")
+        need(number in names, f"it uses operator {operator_name(s, number)}, which is not supported")
     graph = model.subgraphs[0]
     n = len(graph.tensors)
     for k, t in enumerate(graph.tensors):
         t.kind = next((name for name in BYTES if getattr(s.TensorType, name) == t.type), "")
-        _need(bool(t.kind), f"tensor {k} has type {t.type}, which is not supported")
-        _need(not t.isVariable and t.sparsity is None, f"tensor {k} is variable or sparse")
+        need(bool(t.kind), f"tensor {k} has type {t.type}, which is not supported")
+        need(not t.isVariable and t.sparsity is None, f"tensor {k} is variable or sparse")
         shape = _shape(t)
-        _need(all(d >= 1 for d in shape) and math.prod(shape) <= MAX_ELEMENTS, f"tensor {k} has the shape {shape}")
-        _need(0 <= t.buffer < len(model.buffers), f"tensor {k} names buffer {t.buffer}, which does not exist")
+        need(all(d >= 1 for d in shape) and math.prod(shape) <= MAX_ELEMENTS, f"tensor {k} has the shape {shape}")
+        need(0 <= t.buffer < len(model.buffers), f"tensor {k} names buffer {t.buffer}, which does not exist")
         buffer = model.buffers[t.buffer]
         n_bytes = 0 if buffer.data is None else len(buffer.data)
-        _need(not buffer.offset, "it keeps numbers outside its buffers")
+        need(not buffer.offset, "it keeps numbers outside its buffers")
         expected = math.prod(shape) * BYTES[t.kind]
-        _need(n_bytes in (0, expected), f"tensor {k} has {n_bytes} bytes, but {expected} are expected")
+        need(n_bytes in (0, expected), f"tensor {k} has {n_bytes} bytes, but {expected} are expected")
     for k, o in enumerate(graph.operators):
-        _need(0 <= o.opcodeIndex < len(model.operatorCodes), f"operator {k} names a kind that does not exist")
+        need(0 <= o.opcodeIndex < len(model.operatorCodes), f"operator {k} names a kind that does not exist")
         inputs, outputs = _numbers(o.inputs), _numbers(o.outputs)
         fits = all(-1 <= i < n for i in inputs) and all(0 <= i < n for i in outputs)
-        _need(fits and len(outputs) >= 1, f"operator {k} names tensors that do not exist")
-        _need(o.customOptions is None or not len(o.customOptions), f"operator {k} has custom options")
+        need(fits and len(outputs) >= 1, f"operator {k} names tensors that do not exist")
+        need(o.customOptions is None or not len(o.customOptions), f"operator {k} has custom options")
     graph.inputs, graph.outputs = _numbers(graph.inputs), _numbers(graph.outputs)
-    _need(
+    need(
         all(0 <= i < n for i in (*graph.inputs, *graph.outputs)),
         "its input or output names a tensor that does not exist",
     )
 
 
-def _operator_name(s: Any, number: int) -> str:
+def operator_name(s: Any, number: int) -> str:
+    """Of an operator of the schema, or its number."""
     names = [name for name, value in vars(s.BuiltinOperator).items() if value == number]
     return names[0] if names else str(number)
 
