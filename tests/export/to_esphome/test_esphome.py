@@ -186,9 +186,11 @@ def test_without_an_answer_the_fallback_decides(host: Host, hard: GoldenCase) ->
     for status, result in ((None, 0), (REFUSED, 0), (BUSY, 500)):
         host.say(*words_of(hard), f"decide - {hard.item_size}")
         request = request_of(until(host, "publish")[0])
+        host.say(f"decide - {hard.item_size}")  # one at a time
         if status is not None:
             host.say(message(request, status, result, 0))
         assert until(host, "decided")[0][1] == str(ROUTES.index("degraded"))
+    assert host.log.count("The last decision has not ended") == 3
     host.say(f"decide - {hard.item_size}")  # a busy cloud is left alone
     assert until(host, *ANSWERED)[0][:2] == ["decided", str(ROUTES.index("degraded"))]
 

@@ -34,7 +34,7 @@ def player(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def reply_of(rng: random.Random, id_: bytes) -> bytes:
     """A reply to this request, seldom of another or damaged."""
     status = rng.choice((OK, OK, 1, BUSY, 3))
-    result = rng.choice((1, 50, 2_000, 60_000)) if status == BUSY else rng.choice((0, 2, 2, 3, -1))
+    result = rng.choice((1, 50, 2_000, 60_000, 60_001)) if status == BUSY else rng.choice((0, 2, 2, 3, -1))
     confidence = 0 if status == BUSY else rng.choice((0, 9_900, 10_001))
     hpc = HPC if rng.random() < 0.9 else bytes(32)
     data = bytearray(pack_reply(Reply(id_, hpc, status, result, confidence)))
@@ -50,6 +50,12 @@ class Device:
         self.exchange = Exchange(1_000, {})
         self.events: list[str] = []
         self.said: list[str] = []
+
+    def turns(self, now: int) -> list[int]:
+        """Milliseconds until something changes, and to the one before it."""
+        exchange = self.exchange
+        ends = [now + (exchange.due(now) or 0), exchange._until - 50, exchange._quiet_until, exchange.circuit._test_at]
+        return [at - now - k for at in ends for k in (0, 1) if at - now - k > 0]
 
     def event(self, text: str, now: int, said: str = "") -> None:
         self.events.append(text)
@@ -84,7 +90,7 @@ def test_it_says_the_same(player: Path, seed: int) -> None:
     rng, device = random.Random(seed), Device()
     now, connection, may, id_ = 0, 1, 3, bytes(16)
     for _ in range(4_000):
-        now += rng.choice((1, 40, 300, rng.randrange(3_000)))
+        now += rng.choice((1, 40, 300, rng.randrange(3_000), *device.turns(now)))
         what = rng.randrange(12)
         if what < 4 and device.exchange.can_ask(now):
             id_, deadline, may = rng.randbytes(16), rng.choice((100, 2_000, 9_000)), rng.choice((3, 3, 3, 2))
