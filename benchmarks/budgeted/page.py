@@ -17,7 +17,7 @@ from benchmarks.pages import markdown
 __all__ = ["CORES", "LONG", "cost_at", "page", "whole"]
 
 LOSS = 0.01  # below a forest on all sensors, at which costs are compared
-LONG = ("covertype", "cube-nm-8000", "letters", "speed-large")  # cases of ``--whole`` alone
+LONG = ("covertype", "cube-nm", "cube-nm-8000", "letters", "speed-large")  # cases of ``--whole`` alone
 MOST_MINUTES, CORES = 30, 2
 OVER = 1.02  # times the budget: a mean cost beyond that is marked
 PUBLISHED = {"mean 3": 0.696, "mean 5": 0.726, "mean 10": 0.761, "mean 15": 0.777}  # FrugalML on RAFDB, five seeds
