@@ -52,6 +52,7 @@ NAV = {
         "docs/microcontrollers",
         "docs/micropython",
         "docs/esphome",
+        "docs/zephyr-arduino",
         "docs/exports",
         "docs/hooks",
         "docs/maturity",

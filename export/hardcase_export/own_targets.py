@@ -12,10 +12,14 @@ from hardcase_edge.errors import InputError
 from .targets import MODELS, Output, Source, Target
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from hardcase_edge.bundle.load import Loaded
+
     from .runtimes import Models
     from .to_c.folder import ExportedC
 
-__all__ = ["BUNDLE", "ESPHOME", "JS", "MICROPYTHON", "ONNX", "TFLITE", "C"]
+__all__ = ["ARDUINO", "BUNDLE", "ESPHOME", "JS", "MICROPYTHON", "ONNX", "TFLITE", "ZEPHYR", "C"]
 
 BUNDLE = "model.hcb"  # in a folder of C sources
 
@@ -60,32 +64,33 @@ def _agreement(entry: dict[str, Any]) -> str:
 
 def _c(source: Source, folder: Path, switches: frozenset[str]) -> Output:
     """Sources and bundle; ``main.c`` and ``sensors.h`` of an earlier export in the folder stay if edited."""
-    from hardcase_edge.bundle.signature import signature_path
+    from .to_c.folder import own_files, write_c
 
-    from .to_c.folder import write_c
-
-    bundle = {BUNDLE: source.data}
-    if source.signature is not None:
-        bundle[signature_path(Path(BUNDLE)).name] = source.signature
     with TemporaryDirectory(prefix="hardcase-") as holder:
         sources = write_c(source.loaded, Path(holder), inline="inline" in switches)
         paths = [path for path in Path(holder).rglob("*") if path.is_file()]
         files = {path.relative_to(holder).as_posix(): path.read_bytes() for path in paths}
-    files |= bundle | _edited(folder)
+    files |= _bundle(source) | _edited(folder, own_files)
     return Output(files, _c_values(folder, sources), _c_lines(folder, sources), BUNDLE)
 
 
-def _edited(out: Path) -> dict[str, bytes]:
-    """The files of an earlier export that its user has changed."""
-    from hardcase_edge.bundle.load import load_bundle
+def _bundle(source: Source) -> dict[str, bytes]:
+    """The bundle, and its signature if it has one."""
+    from hardcase_edge.bundle.signature import signature_path
 
-    from .to_c.folder import OWN, own_files
+    signature = {} if source.signature is None else {signature_path(Path(BUNDLE)).name: source.signature}
+    return {BUNDLE: source.data} | signature
+
+
+def _edited(out: Path, own_files: Callable[[Loaded], Mapping[str, str]]) -> dict[str, bytes]:
+    """The files of an earlier export that its user has changed, of those that are for the user to edit."""
+    from hardcase_edge.bundle.load import load_bundle
 
     if not (out / BUNDLE).exists():
         return {}
     written = own_files(load_bundle(out / BUNDLE))
     try:
-        found = {name: (out / name).read_bytes() for name in OWN if (out / name).exists()}
+        found = {name: (out / name).read_bytes() for name in written if (out / name).exists()}
     except OSError as error:
         raise InputError(f"a file of the earlier export in {out} cannot be read: {error.strerror}") from error
     return {name: data for name, data in found.items() if data != written[name].encode("utf-8")}
@@ -121,6 +126,23 @@ def _esphome(source: Source, folder: Path, switches: frozenset[str]) -> Output:
     values = {"folder": str(folder), "sha256": source.loaded.bundle.sha256}
     line = f"{folder}: an external component for ESPHome; next: esphome run {folder}/example.yaml"
     return Output(esphome_files(source.loaded), values, [line])
+
+
+def _zephyr(source: Source, folder: Path, switches: frozenset[str]) -> Output:
+    """A module of Zephyr and the bundle; what was edited of the sample of an earlier export stays."""
+    from .to_c.frameworks import zephyr_files, zephyr_own
+
+    files = zephyr_files(source.loaded) | _bundle(source) | _edited(folder, zephyr_own)
+    values = {"folder": str(folder), "sha256": source.loaded.bundle.sha256}
+    return Output(files, values, [f"{folder}: a module of Zephyr; next: see {folder}/README.md"], BUNDLE)
+
+
+def _arduino(source: Source, folder: Path, switches: frozenset[str]) -> Output:
+    from .to_c.frameworks import arduino_files
+
+    values = {"folder": str(folder), "sha256": source.loaded.bundle.sha256}
+    lines = [f"{folder}: an Arduino library; next: see {folder}/README.md"]
+    return Output(arduino_files(source.loaded), values, lines)
 
 
 def _c_values(out: Path, sources: ExportedC) -> dict[str, Any]:
@@ -197,4 +219,18 @@ ESPHOME = Target(
     "ESPHome folder",
     of_bundle=True,
     against="it ran on ESPHome's host platform, on no microcontroller, and with a stand-in of its MQTT client",
+)
+ZEPHYR = Target(
+    "folder to write as a module of Zephyr: the kernel, the policy, a sample with the sensor API, and Twister's files",
+    _zephyr,
+    "Zephyr module",
+    of_bundle=True,
+    against="its C was compiled and run with stand-ins for Zephyr's headers, never with Zephyr",
+)
+ARDUINO = Target(
+    "folder to write as an Arduino library: the kernel, the policy and two examples",
+    _arduino,
+    "Arduino library",
+    of_bundle=True,
+    against="its C++ was compiled and run with a stand-in for Arduino's core, on no board; an AVR is too small",
 )

@@ -195,7 +195,7 @@ def test_without_what_writes_tflite_one_line_says_what_to_install(
 
 def test_nothing_asked_for_is_one_line(build: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, _, err = export(build, capsys)
-    said = "no output given: use --out, --c, --esphome, --js, --micropython, --onnx or --tflite"
+    said = "no output given: use --out, --arduino, --c, --esphome, --js, --micropython, --onnx, --tflite or --zephyr"
     assert (status, err) == (2, f"hardcase export: {said}\n")
 
 

@@ -31,9 +31,10 @@ from .inline import inline_source, unrolled
 from .memory import coin_header, memory_header
 from .names import array, int64
 
-__all__ = ["OWN", "ExportedC", "golden_header", "golden_tables", "own_files", "write_c"]
+__all__ = [
+    "ExportedC", "golden_header", "golden_tables", "kernel_files", "own_files", "policy_files", "write_c",
+]  # fmt: skip
 
-OWN = ("main.c", "sensors.h")  # files for the user to edit
 MAX_INLINE_NODES = (
     10_000  # of an ensemble; larger ones take much more flash as code than as tables, and minutes to compile
 )
@@ -133,37 +134,23 @@ def write_c(loaded: Loaded, folder: Path, *, inline: bool = False) -> ExportedC:
     ImageError
         The kernel cannot run this program.
     """
-    program, manifest, golden = loaded.bundle.program, loaded.manifest, loaded.bundle.golden
+    program = loaded.bundle.program
     ensembles = {k: s for k, s in enumerate(program.scorers) if isinstance(s, Trees)}
     inlined = tuple(k for k in ensembles if inline and _can_unroll(program, k))
-    prices = manifest.prices
-    image = Image(program, inlined, moved=() if prices is None else prices.nodes)
-    data = image.pack()
-    _copy(folder, has_windows=bool(manifest.windows), has_prices=prices is not None)
-    files = {
-        CONFIG: config_header(image),
-        "model.h": model_header(image, data, manifest, loaded.bundle.sha256),
-        "golden.h": golden_header(program, golden),
-        **own_files(loaded),
-    }
-    if prices is not None:
-        files["prices.h"] = prices_header(prices, loaded.report.worst_cost)
-    memory = layout_of(program, manifest.features, manifest.sensors)
-    if memory is not None:
-        files["memory.h"] = memory_header(program, manifest, memory)
-    coin = coin_of(program, manifest.features, manifest.sensors)
-    if coin is not None:
-        files["coin.h"] = coin_header(program, manifest, coin)
+    image, files = policy_files(loaded, inlined)
+    files |= own_files(loaded)
+    _copy(folder, loaded)
     if inlined:
         files["inline.c"] = inline_source({k: unrolled(image, k) for k in inlined})
     for name, text in files.items():
         (folder / name).write_text(text, encoding="ascii")
     numbers = sum(len(t.leaves) for k in inlined for t in ensembles[k].trees)
     outputs = max((len(ensembles[k].base) for k in inlined), default=0)
-    sizes = measure(folder, len(data), image.session_bytes, numbers, outputs)
+    image_bytes = len(image.pack())
+    sizes = measure(folder, image_bytes, image.session_bytes, numbers, outputs)
     (folder / "README.md").write_text(_readme(sizes), encoding="utf-8")
     rest = tuple(k for k in ensembles if k not in inlined)
-    return ExportedC(len(data), image.session_bytes, inlined, rest, tuple(sizes))
+    return ExportedC(image_bytes, image.session_bytes, inlined, rest, tuple(sizes))
 
 
 def own_files(loaded: Loaded) -> dict[str, str]:
@@ -174,11 +161,42 @@ def own_files(loaded: Loaded) -> dict[str, str]:
     return {"main.c": (FILES / "main.c").read_text(encoding="ascii"), "sensors.h": sensors}
 
 
-def _copy(folder: Path, has_windows: bool, has_prices: bool) -> None:
+def policy_files(loaded: Loaded, inlined: tuple[int, ...] = ()) -> tuple[Image, dict[str, str]]:
+    """The image of a bundle, and the text by name of all that is made of it but code: tables, cases, inner sensors.
+
+    Raises
+    ------
+    ImageError
+        The kernel cannot run this program.
+    """
+    program, manifest, prices = loaded.bundle.program, loaded.manifest, loaded.manifest.prices
+    image = Image(program, inlined, moved=() if prices is None else prices.nodes)
+    files = {
+        CONFIG: config_header(image),
+        "model.h": model_header(image, image.pack(), manifest, loaded.bundle.sha256),
+        "golden.h": golden_header(program, loaded.bundle.golden),
+    }
+    if prices is not None:
+        files["prices.h"] = prices_header(prices, loaded.report.worst_cost)
+    memory = layout_of(program, manifest.features, manifest.sensors)
+    if memory is not None:
+        files["memory.h"] = memory_header(program, manifest, memory)
+    coin = coin_of(program, manifest.features, manifest.sensors)
+    if coin is not None:
+        files["coin.h"] = coin_header(program, manifest, coin)
+    return image, files
+
+
+def kernel_files(loaded: Loaded) -> list[Path]:
+    """The files of the kernel, and the headers that are the same for every policy, as far as this one needs them."""
+    names = (*FIRMWARE, *(SERVO if loaded.manifest.prices is not None else ()))
+    headers = [FILES / "replay.h", *([FILES / "window.h"] if loaded.manifest.windows else [])]
+    return [*(FOLDER / name for name in names), *headers]
+
+
+def _copy(folder: Path, loaded: Loaded) -> None:
     """Copy the files that are the same for every policy."""
-    kernel = [FOLDER / name for name in (*FIRMWARE, *(SERVO if has_prices else ()))]
-    files = [*kernel, *FILES.glob("*.[ch]"), FILES / "Makefile"]
-    for path in [f for f in files if has_windows or f.name != "window.h"]:
+    for path in [*kernel_files(loaded), *FILES.glob("*.c"), FILES / "Makefile"]:
         shutil.copyfile(path, folder / path.name)
     shutil.copytree(FILES / "boards", folder / "boards", ignore=shutil.ignore_patterns("__pycache__"))
 
