@@ -17,6 +17,7 @@ from tests.helpers.hooks import install
 from tests.helpers.places import ROOT
 from tests.helpers.train.problems import run
 
+NAMES = ["arduino", "c", "esphome", "js", "micropython", "onnx", "tflite", "zephyr"]
 PLUGIN = ROOT / "examples" / "plugin"
 pytestmark = pytest.mark.usefixtures("no_compiler")
 
@@ -38,7 +39,7 @@ def stranger(site: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> None:
 
 
 def test_the_targets_of_this_project_are_found_by_their_hook() -> None:
-    assert list(targets()) == ["arduino", "c", "esphome", "js", "micropython", "onnx", "tflite", "zephyr"]
+    assert list(targets()) == NAMES
 
 
 def test_the_example_of_a_package_of_ones_own_writes_its_file_and_is_short(
@@ -129,7 +130,8 @@ def test_of_a_bundle_only_sources_and_packages_are_made(
     status, _, err = run(capsys, "export", "x.hcb", *more)
     assert (status, err) == (
         2,
-        "hardcase export: x.hcb is a bundle; only --arduino, --c, --inline, --esphome, --js, --micropython and --zephyr apply\n",
+        "hardcase export: x.hcb is a bundle; only --arduino, --c, --inline, --esphome, --js, --micropython and --zephyr "
+        "apply\n",
     )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["x.hcb"]
 
@@ -146,7 +148,7 @@ def test_a_target_whose_flag_is_taken_is_named(
 @pytest.mark.parametrize(
     ("name", "switches", "said"),
     [
-        ("wasm", (), "there is no target 'wasm'; name one of: arduino, c, esphome, js, micropython, onnx, tflite, zephyr"),
+        ("wasm", (), f"there is no target 'wasm'; name one of: {', '.join(NAMES)}"),
         ("onnx", ("inline",), "the target onnx has no switch 'inline'; it has none at all"),
     ],
 )
