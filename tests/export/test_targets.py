@@ -130,8 +130,8 @@ def test_of_a_bundle_only_sources_and_packages_are_made(
     status, _, err = run(capsys, "export", "x.hcb", *more)
     assert (status, err) == (
         2,
-        "hardcase export: x.hcb is a bundle; only --arduino, --c, --inline, --esphome, --js, --micropython and --zephyr "
-        "apply\n",
+        "hardcase export: x.hcb is a bundle; only --arduino, --c, --inline, --esphome, --js, --micropython and "
+        "--zephyr apply\n",
     )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["x.hcb"]
 
