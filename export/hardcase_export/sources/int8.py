@@ -87,6 +87,7 @@ class Int8Network:
     grid: Grid
     layers: tuple[Int8Layer, ...]
     run: Run | None = None
+    order: tuple[int, ...] | None = None
 
 
 def covering(size: Sequence[int], window: Pair, stride: Pair, *, is_same: bool) -> tuple[Pair, Pair]:
@@ -115,7 +116,7 @@ def mean_layer(shape: tuple[int, int, int], before: Grid, grid: Grid) -> Int8Lay
 
 
 def scorer_of(network: Int8Network, substitutes: Sequence[int], value_steps: int | None = None) -> Network:
-    """The scorer of a program, over columns 0, 1, ... in the order of the input.
+    """The scorer of a program, over a column for each reading.
 
     Parameters
     ----------
@@ -135,8 +136,10 @@ def scorer_of(network: Int8Network, substitutes: Sequence[int], value_steps: int
         last = Int8Layer("", CONV, (1, 1), (1, 1), (0, 0), (1, 1, 1), Grid(2.0**-value_steps, 0))
         one = replace(last, weights=np.ones(1, np.int8), scales=np.ones(1), bias=np.zeros(1, np.int32))
         layers.append(replace(_layer(one, grid, "", math.inf), low=-(2**31) + 1, high=2**31 - 2))
-    columns = tuple(range(math.prod(network.shape)))
-    return Network(columns, tuple(substitutes), network.shape, network.grid.zero_point, tuple(layers))
+    columns = network.order or tuple(range(math.prod(network.shape)))
+    return Network(
+        columns, tuple(substitutes[c] for c in columns), network.shape, network.grid.zero_point, tuple(layers)
+    )
 
 
 def _layer(layer: Int8Layer, before: Grid, what: str, largest: float = LARGEST_RATIO) -> Layer:
