@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import random
+import re
+import runpy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,7 @@ from hardcase_export.to_tflite.own_model import MAX_MODEL_BYTES
 from hardcase_export.to_tflite.write_int8 import litert, write_int8
 from tests.helpers.export.int8_nets import conv, dense, depthwise, pool, random_network
 
+ROOT = Path(__file__).resolve().parents[3]
 N = 100
 SEPARABLE = [conv(8, 3, 2), depthwise(3), conv(12), depthwise(3, 2, is_same=False), conv(8), pool(2, 2), dense(4)]
 CASES = {
@@ -177,6 +180,17 @@ def test_a_number_of_the_grid_has_its_own_code_and_a_half_goes_up(seed: int) -> 
     np.testing.assert_array_equal(affine_codes(column_of(grid), np.array([-3e38, 3e38])), [-128, 127])
 
 
+def test_the_example_trains_quantises_and_writes_a_bundle_that_is_as_good(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runpy.run_path(str(ROOT / "examples" / "camera" / "digit_network.py"))["main"](tmp_path, epochs=3)
+    said = capsys.readouterr().out
+    assert "labels as LiteRT's: 1000 of 1000" in said
+    shares = [float(share) for share in re.findall(r"([\d.]+)%", said)]
+    assert min(shares) > 85
+    assert isinstance(load_bundle(tmp_path / "digits.hcb").machine.program.scorers[0], Network)
+
+
 # ---------------------------------------------------------------- what is refused
 
 
@@ -230,8 +244,8 @@ def test_a_network_that_the_verifier_refuses_is_refused_before_anything_runs_it(
 
 def test_damaged_files_are_refused_or_are_other_networks() -> None:
     data, rng, read, messages = write_int8(SMALL, "SOFTMAX"), random.Random(1), 0, list[str]()
-    damaged = [data[: rng.randrange(len(data))] for _ in range(60)]
-    for _ in range(240):
+    damaged = [data[: rng.randrange(len(data))] for _ in range(40)]
+    for _ in range(120):
         flipped = bytearray(data)
         for _ in range(rng.choice([1, 2, 8])):
             flipped[rng.randrange(len(data))] = rng.choice([0, 255, rng.randrange(256)])
@@ -246,5 +260,5 @@ def test_damaged_files_are_refused_or_are_other_networks() -> None:
             read += 1
         except HardcaseError as error:
             messages.append(str(error))
-    assert read > 30
+    assert read > 15
     assert not [message for message in messages if "\n" in message]
