@@ -15,6 +15,7 @@ __all__ = ["HELP", "arguments", "run"]
 
 HELP = "Have f0 answer the audits in a store, or add labels that people gave, next to the devices' answers."
 PAUSE_S = 1.0  # between two looks for new audits
+ROUNDS = 4  # of a large model's requests, after which the labels are kept
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     from hardcase_edge.bundle.load import load_bundle
 
     from ..keep.records.database import Database
-    from ..keep.records.labels import Labels, label_some, read_labels
+    from ..keep.records.labels import BATCH, Labelling, Labels, read_labels
     from ..keep.records.standing import promise
 
     loaded = load_bundle(args.bundle)
@@ -53,16 +54,18 @@ def run(args: argparse.Namespace) -> int:
         return 0
     model = open_model(args.hpc, args.bundle)
     database, stop = Database(args.store, makes=False), threading.Event()
-    labels = Labels(database)
+    at_once = getattr(model, "at_once", None)  # of a large model, whose answers are paid: they are kept soon
+    labelling = Labelling(Labels(database), model, classes, BATCH if at_once is None else ROUNDS * at_once)
     promise(database, loaded.bundle.sha256, loaded.manifest.claims, loaded.manifest.shipped)
     on_stop_signals(stop.set)
     say(args.json, "ready", {"store": database.dialect.name, "hpc": model.sha256})
     n_all = agreed_all = 0
     while not stop.is_set():
-        n, agreed = label_some(labels, model, classes)
+        n, agreed = labelling.some()
         n_all, agreed_all = n_all + n, agreed_all + agreed
         if n == 0 and (args.once or stop.wait(PAUSE_S)):
             break
     database.close()
-    say(args.json, "stopped", {"audits": n_all, "agree": agreed_all})
+    failed = {"failed": len(labelling.failed)} if labelling.failed else {}
+    say(args.json, "stopped", {"audits": n_all, "agree": agreed_all, **failed})
     return 0

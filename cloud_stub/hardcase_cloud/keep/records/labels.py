@@ -20,7 +20,7 @@ from .dialects import Row
 from .incoming import MOST, is_request, word
 from .standing import Audited, add_audits
 
-__all__ = ["F0", "PERSON", "Labels", "label_some", "read_labels"]
+__all__ = ["F0", "PERSON", "Labelling", "Labels", "read_labels"]
 
 F0 = "f0"  # the source of labels that f0 has given
 PERSON = "person"  # and of those of people, which win in training
@@ -101,7 +101,7 @@ class Labels:
 
 
 class Model(Protocol):
-    """f0, as ``answer.asking.Answerer``."""
+    """f0, as ``answer.asking.Answerer``; ``answers`` of a large model has text in place of an answer that failed."""
 
     sha256: str
     dtypes: tuple[str, ...]
@@ -109,32 +109,53 @@ class Model(Protocol):
     def answer(self, rows: Sequence[Sequence[Any]]) -> list[tuple[int, int]]: ...
 
 
-def label_some(
-    labels: Labels, model: Model, classes: Sequence[Any], *, now: Callable[[], float] = time.time
-) -> tuple[int, int]:
-    """Label the audits that f0 has not seen, some at a time; returns how many are new, and on how many both agree.
-
-    An audit whose readings are not a request of this f0 gets the empty label, with which no device agrees, so that it
-    is not looked at again; it counts neither as agreement nor as an audit of the bundle.
+class Labelling:
+    """Labels the audits that f0 has not seen, ``most`` at a time; one that f0 fails in is not asked about again.
 
     Raises
     ------
     InputError
-        The store cannot be used, or f0 fails.
+        The store cannot be used, or f0 answers none of several audits.
     """
-    waiting = labels.unlabelled(F0, BATCH)
-    records = [json.loads(row[4]) for row in waiting]
-    good = [k for k, record in enumerate(records) if is_request(record.get("readings"), len(model.dtypes))]
-    results = model.answer([records[k]["readings"] for k in good]) if good else []
-    new: list[tuple[Row, str, bool]] = []
-    for k, (index, _) in zip(good, results, strict=True):
-        if not 0 <= index < len(classes):
-            raise InputError(f"f0 answers class {index}, and the bundle has {len(classes)}; name the bundle of this f0")
-        label = str(classes[index])
-        new.append((waiting[k], label, str(records[k].get("label")) == label))
-    n = labels.label(new, F0, now())
-    labels.set_aside([row for k, row in enumerate(waiting) if k not in set(good)], F0, now())
-    return n, sum(agrees for _, _, agrees in new)
+
+    def __init__(self, labels: Labels, model: Model, classes: Sequence[Any], most: int = BATCH) -> None:
+        self._labels, self._model, self._classes, self._most = labels, model, classes, most
+        self.failed: set[tuple[Any, ...]] = set()
+
+    def some(self, now: Callable[[], float] = time.time) -> tuple[int, int]:
+        """Label some; returns how many are new, and on how many both agree.
+
+        An audit whose readings are not a request of this f0 gets the empty label, with which no device agrees, so that
+        it is not looked at again; it counts neither as agreement nor as an audit of the bundle.
+        """
+        found = self._labels.unlabelled(F0, self._most + len(self.failed))
+        waiting = [row for row in found if row[:3] not in self.failed][: self._most]
+        records = [json.loads(row[4]) for row in waiting]
+        is_good = [is_request(record.get("readings"), len(self._model.dtypes)) for record in records]
+        good = [(row, record) for row, record, is_one in zip(waiting, records, is_good, strict=True) if is_one]
+        answers = self._answers([record["readings"] for _, record in good])
+        new: list[tuple[Row, str, bool]] = []
+        for (row, record), answer in zip(good, answers, strict=True):
+            if isinstance(answer, str):
+                self.failed.add(row[:3])
+                continue
+            if not 0 <= answer[0] < len(self._classes):
+                raise InputError(
+                    f"f0 answers class {answer[0]}, and the bundle has {len(self._classes)}; name the bundle of this f0"
+                )
+            label = str(self._classes[answer[0]])
+            new.append((row, label, str(record.get("label")) == label))
+        n = self._labels.label(new, F0, now())
+        self._labels.set_aside([row for row, is_one in zip(waiting, is_good, strict=True) if not is_one], F0, now())
+        return n, sum(agrees for _, _, agrees in new)
+
+    def _answers(self, rows: list[Any]) -> list[Any]:
+        if not rows:
+            return []
+        answers = list(getattr(self._model, "answers", self._model.answer)(rows))
+        if len(rows) > 1 and all(isinstance(answer, str) for answer in answers):
+            raise InputError(f"f0 answers none of {len(rows)} audits; see the log")
+        return answers
 
 
 def read_labels(path: str | Path, classes: Sequence[str]) -> list[tuple[str, int, int, str]]:
