@@ -56,7 +56,7 @@ def measured(name: str, budget: float, folder: Path) -> dict[str, Any]:
     """The gate of one set: one command, and what it prints."""
     log = folder / f"{name}.csv"
     log.write_text(log_of(name), encoding="utf-8")
-    words = ["gate", str(log), "--budget", str(budget), "--effort", "quick", "--out", str(folder / name), "--json"]
+    words = ["gate", str(log), "--budget", str(budget), "--out", str(folder / name), "--json"]
     began = time.monotonic()
     done = subprocess.run([sys.executable, "-m", "hardcase.cli", *words], capture_output=True, text=True, check=False)
     if done.returncode:

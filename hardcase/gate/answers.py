@@ -114,7 +114,8 @@ def write_problem(log: Log, folder: Path, unit: str) -> tuple[Path, Table]:
     path.write_text(
         "# Written by hardcase gate: each sensor is an API, its cost the mean price of a call.\n\n"
         f'[data]\nfile = "calls.parquet"\ntarget = "{TARGET}"\n\n'
-        f"[cost]\nunit = {json.dumps(unit)}\n\n[cost.uplink]\nper_request = 0.0\n\n[policy]\nmax_forward = 0.0\n"
+        f"[cost]\nunit = {json.dumps(unit)}\n\n[cost.uplink]\nper_request = 0.0\n\n"
+        '[policy]\nsize = "small"\nmax_forward = 0.0\n'  # a few readings need no large model, which may not fit
         + "".join(sensors),
         encoding="utf-8",
     )

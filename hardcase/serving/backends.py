@@ -57,8 +57,11 @@ class BackEnds:
                 transport = idle.pop() if idle else self._connection()
                 try:
                     data = await _exchange(transport, request)
-                finally:
-                    idle.append(transport)
+                except BaseException:  # a call that was given up may leave its request on the connection
+                    self._open.discard(transport)
+                    await transport.aclose()
+                    raise
+                idle.append(transport)
             return heard(one.shape, json_object(data), labels, self._classes)
 
         return ask

@@ -10,7 +10,6 @@ import ipaddress
 import math
 import os
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
@@ -18,7 +17,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from hardcase_edge.base.files import read_bounded
-from hardcase_edge.base.hints import did_you_mean
+from hardcase_edge.base.hints import check_keys
+from hardcase_edge.base.toml import parse_toml
 from hardcase_edge.errors import InputError
 
 from ..gate.file import NAME
@@ -65,10 +65,7 @@ def read_settings(path: Path, environment: Mapping[str, str] = os.environ) -> Se
         It cannot be read, or a value in it cannot be used.
     """
     data = read_bounded(path, MAX_BYTES, "server file", remedy="write one as docs/gate-server.md shows")
-    try:
-        tree = tomllib.loads(data.decode())
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is no TOML: {str(error)[:120]}; correct it") from error
+    tree = parse_toml(str(path), data)
     apis = tree.get("apis")
     if not isinstance(apis, dict) or not all(isinstance(one, dict) for one in apis.values()):
         raise InputError(f"{path} has no tables [apis.NAME]; add one for each API of the gate")
@@ -90,10 +87,8 @@ def read_settings(path: Path, environment: Mapping[str, str] = os.environ) -> Se
 def _made(where: str, record: type, given: Mapping[str, Any]) -> Any:
     """A record of a table, of which every value has the type of its field."""
     own = {field.name: field for field in fields(record)}
+    check_keys(where, given, own)
     for key, value in given.items():
-        if key not in own:
-            hint = did_you_mean(key, own, f"keys are {', '.join(own)}")
-            raise InputError(f"{where}: {key[:40]!r} is no key; {hint}")
         kind = str(own[key].type)
         if kind.startswith("float") and not (type(value) in (int, float) and abs(value) < math.inf):
             raise InputError(f"{where}: {key} is no number; correct it")

@@ -259,7 +259,7 @@ def test_nobody_asks_without_the_token_and_no_page_of_another_site_through_a_bro
         (("http://", "http://user:word@"), "no user or key in it"),
         (("PETS_KEY", "NOBODY_S_KEY"), "NOBODY_S_KEY is not set"),
         (('name = "pets"', 'name = "../pets"'), "is none"),
-        (("[apis.small]", "[api"), "is no TOML"),
+        (("[apis.small]", "[api"), "is not TOML"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_one_line(tmp_path: Path, capsys, change, message) -> None:

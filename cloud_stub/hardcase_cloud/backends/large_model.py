@@ -31,7 +31,7 @@ from typing import Any, Self
 from urllib.parse import parse_qsl
 
 from hardcase_edge.base.files import read_bounded
-from hardcase_edge.base.hints import did_you_mean
+from hardcase_edge.base.hints import check_keys
 from hardcase_edge.base.toml import parse_toml
 from hardcase_edge.bundle.file import read_bundle_bytes, unpack_bundle
 from hardcase_edge.errors import InputError, one_line
@@ -253,11 +253,7 @@ def read_settings(path: str | Path) -> Settings:
         The file cannot be read, has an unknown key, or a value is out of range.
     """
     tree = parse_toml(str(path), read_bounded(Path(path), MAX_SETTINGS_BYTES, "file of settings", remedy="name a file"))
-    known = tuple(Settings.__dataclass_fields__)
-    for key in tree:
-        if key not in known:
-            hint = did_you_mean(key, known, f"known keys are {', '.join(known)}")
-            raise InputError(f"{path} has the unknown key {key[:60]!r}; {hint}")
+    check_keys(str(path), tree, tuple(Settings.__dataclass_fields__))
     settings = Settings(**tree)
     for name in ("input_price", "output_price"):
         price = getattr(settings, name)

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hints that end a message about an unknown name: the nearest name that exists, or what to do instead."""
+"""Unknown names: the nearest name that exists or what to do instead, and tables of TOML whose keys are all known."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from typing import Any
 
-__all__ = ["did_you_mean", "nearest_column"]
+from ..errors import InputError
+
+__all__ = ["check_keys", "did_you_mean", "nearest_column"]
 
 MOST_SHOWN = 20  # columns that a message lists
 
@@ -34,3 +37,23 @@ def nearest_column(name: object, columns: Iterable[str]) -> str:
     """
     columns = list(columns)
     return did_you_mean(name, columns, f"columns are {', '.join(columns[:MOST_SHOWN])}")
+
+
+def check_keys(what: str, table: Any, known: Collection[str]) -> None:
+    """See that ``table``, which messages call ``what``, is a table, and that each of its keys is known.
+
+    >>> check_keys("[data]", {"targte": 1}, ("file", "target"))
+    Traceback (most recent call last):
+    hardcase_edge.errors.InputError: [data] has the unknown key 'targte'; did you mean 'target'?
+
+    Raises
+    ------
+    InputError
+        It is none, or a key is not.
+    """
+    if not isinstance(table, dict):
+        raise InputError(f"{what} is {table!r:.80}, a table is expected")
+    for key in table:
+        if key not in known:
+            hint = did_you_mean(key, known, f"known keys are {', '.join(known)}", cutoff=0.5)
+            raise InputError(f"{what} has the unknown key {key[:60]!r}; {hint}")

@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardcase_edge.base.files import read_bounded
-from hardcase_edge.base.hints import did_you_mean
+from hardcase_edge.base.hints import check_keys, did_you_mean
 from hardcase_edge.base.toml import parse_toml
 from hardcase_edge.bundle.manifest import Label
 from hardcase_edge.errors import InputError
@@ -163,13 +163,9 @@ def _checked(section: Any, where: str) -> dict[str, Any]:
 
 
 def _check(section: Any, where: str) -> None:
-    if not isinstance(section, dict):
-        raise InputError(f"{where} is not a table; write it as one")
+    kinds = KEYS[where]
+    check_keys(where, section, kinds)
     for key, value in section.items():
-        kinds = KEYS[where]
-        if key not in kinds:
-            hint = did_you_mean(key, kinds, f"use one of {', '.join(kinds)}", cutoff=0.5)
-            raise InputError(f"{where} has the unknown key {key!r}; {hint}")
         if not isinstance(value, kinds[key]) or isinstance(value, bool):
             raise InputError(f"{where} {key} is {str(value)[:80]!r}; give {KINDS[kinds[key]]}")
         if isinstance(value, str) and not 1 <= len(value) <= MAX_NAME:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hardcase_edge.base.hints import did_you_mean
+from hardcase_edge.base.hints import check_keys
 from hardcase_edge.base.toml import parse_toml
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.limits import CLOCK_UNIT
@@ -56,7 +56,7 @@ def read_config(path: str | Path, *, seed: int | None = None) -> Config:
 
 
 def _config(path: Path, tree: dict[str, Any], over: dict[str, Any]) -> Config:
-    _check_keys("the top level", tree, [table for table in TABLES if "." not in table])
+    check_keys("the top level", tree, [table for table in TABLES if "." not in table])
     given: dict[type[Settings], dict[str, Any]] = {record: {} for record in RECORDS}
     for table in TABLES:
         if table == SENSOR:
@@ -90,17 +90,8 @@ def _table(name: str, tree: dict[str, Any]) -> dict[str, Any]:
     above, _, key = name.rpartition(".")
     table = (tree.get(above, {}) if above else tree).get(key, {})
     below = [t.rpartition(".")[2] for t in TABLES if t.startswith(f"{name}.")]
-    _check_keys(f"[{name}]", table, [*KEYS[name], *below])
+    check_keys(f"[{name}]", table, [*KEYS[name], *below])
     return dict(table)
-
-
-def _check_keys(what: str, table: Any, known: list[str]) -> None:
-    if not isinstance(table, dict):
-        raise InputError(f"{what} is {table!r:.80}, a table is expected")
-    for key in table:
-        if key not in known:
-            hint = did_you_mean(key, known, f"known keys are {', '.join(known)}", cutoff=0.5)
-            raise InputError(f"{what} has the unknown key {key[:60]!r}; {hint}")
 
 
 def _check_required(record: type[Settings], what: str, given: Mapping[str, Any]) -> None:
@@ -117,7 +108,7 @@ def _sensors(tree: dict[str, Any]) -> list[Any]:
 
 
 def _sensor(entry: Any) -> SensorConfig:
-    _check_keys(f"[[{SENSOR}]]", entry, list(KEYS[SENSOR]))
+    check_keys(f"[[{SENSOR}]]", entry, list(KEYS[SENSOR]))
     name = entry.get("name", "?")
     given = {"features": [name], **entry}
     _check_required(SensorConfig, f"the sensor {name!r:.80}", given)

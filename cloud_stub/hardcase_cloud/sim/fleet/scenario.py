@@ -6,13 +6,13 @@ Times in the file are seconds, or milliseconds where the key ends in ``_ms``. Pr
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass, field, fields
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from hardcase_edge.base.files import read_bounded
+from hardcase_edge.base.hints import check_keys, did_you_mean
 from hardcase_edge.base.toml import parse_toml
 from hardcase_edge.errors import InputError
 
@@ -140,7 +140,7 @@ def parse_scenario(where: str, data: bytes) -> Scenario:
     hardcase_edge.errors.InputError: a.toml: [network] has the unknown key 'los'; did you mean 'loss'?
     """
     tree = parse_toml(where, data)
-    _known(where, "the top level", tree, ("fleet", "network", "cloud", "fault", "rollout"))
+    check_keys(f"{where}: the top level", tree, ("fleet", "network", "cloud", "fault", "rollout"))
     parts: dict[str, Any] = {
         name: _read(where, f"[{name}]", tree.get(name, {}), kind)
         for name, kind in (("fleet", Fleet), ("network", Network), ("cloud", Cloud))
@@ -162,8 +162,7 @@ def _fault(where: str, entry: Any) -> Fault:
         raise InputError(f"{where}: [[fault]] has no kind; use one of {', '.join(KINDS)}")
     kind = entry["kind"]
     if kind not in KINDS:
-        near = difflib.get_close_matches(str(kind), KINDS, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]!r}?" if near else f"known kinds are {', '.join(KINDS)}"
+        hint = did_you_mean(kind, KINDS, f"known kinds are {', '.join(KINDS)}", cutoff=0.5)
         raise InputError(f"{where}: [[fault]] has the unknown kind {str(kind)[:60]!r}; {hint}")
     fault: Fault = _read(where, "[[fault]]", entry, Fault)
     if 0 < fault.every_s < LEAST_EVERY_S:
@@ -174,7 +173,7 @@ def _fault(where: str, entry: Any) -> Fault:
 def _release(where: str, entry: Any) -> Release:
     own = [f.name for f in fields(Release) if f.name != "plan"]
     rules = [f.name for f in fields(Plan)]
-    _known(where, "[rollout]", entry, (*own, *rules))
+    check_keys(f"{where}: [rollout]", entry, (*own, *rules))
     try:
         plan = Plan.from_json({key: entry[key] for key in rules if key in entry})
     except InputError as error:
@@ -185,20 +184,10 @@ def _release(where: str, entry: Any) -> Release:
     return release
 
 
-def _known(where: str, label: str, tree: Any, known: tuple[str, ...]) -> None:
-    if not isinstance(tree, dict):
-        raise InputError(f"{where}: {label} is {str(tree)[:60]!r}, a table is expected")
-    for key in tree:
-        if key not in known:
-            near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
-            hint = f"did you mean {near[0]!r}?" if near else f"known keys are {', '.join(known)}"
-            raise InputError(f"{where}: {label} has the unknown key {key[:60]!r}; {hint}")
-
-
 def _read(where: str, label: str, tree: Any, kind: type, **more: Any) -> Any:
     """A dataclass from a table: every value has the type of its default, and is in range."""
     defaults = {f.name: f.default for f in fields(kind) if f.name not in more}
-    _known(where, label, tree, tuple(defaults))
+    check_keys(f"{where}: {label}", tree, tuple(defaults))
     for key, value in tree.items():
         _check(f"{where}: {label} {key}", key, value, defaults[key])
     return kind(**tree, **more)

@@ -22,7 +22,7 @@ WRONG = {
     "[fleet]\ndevices = 1000000\ndecisions = 101": "s.toml: [fleet] makes more than 100000000 decisions; lower ",
     "[fleet]\nhard = 2": "s.toml: [fleet] hard is 2; use 0 to 1",
     "[cloud]\nworkers = -1": "s.toml: [cloud] workers is -1; use 1 to 1000",
-    "fleet = 3": "s.toml: [fleet] is '3', a table is expected",
+    "fleet = 3": "s.toml: [fleet] is 3, a table is expected",
     "fault = 3": "s.toml: fault is '3', [[fault]] tables are expected",
     "[[fault]]\nat_s = 1": "s.toml: [[fault]] has no kind; use one of partition, ",
     "[[fault]]\nkind = 'wroker'": "s.toml: [[fault]] has the unknown kind 'wroker'; did you mean 'worker'?",
