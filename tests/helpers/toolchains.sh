@@ -26,6 +26,11 @@ install() {
         apt-get install -y -qq --no-install-recommends "$@" >/dev/null
 }
 
+# aside FOLDER SCRIPT WORDS: makes a folder of build/ while the next things are made, or says these words
+aside() {
+    { [ -d "build/$1" ] || sh "tests/helpers/$2" "build/$1" || echo "$3"; } &
+}
+
 case "${1:-}" in
 tools)
     if have node npm; then # a Node from elsewhere brings an npm beside which apt cannot install Debian's
@@ -37,13 +42,12 @@ tools)
     sh tests/helpers/edge/debian_python.sh arm64 build/python-arm64
     sh tests/helpers/edge/debian_python.sh armhf build/python-armhf
     sh tests/helpers/edge/debian_micropython.sh build/micropython
-    [ -d build/homeassistant ] || sh tests/helpers/cloud/homeassistant.sh build/homeassistant ||
-        echo "pip could not install Home Assistant: its tests are left out"
-    [ -d build/esphome ] || sh tests/helpers/export/esphome.sh build/esphome ||
-        echo "pip could not install ESPHome: its tests are left out"
-    sh tests/helpers/edge/micropython_firmware.sh build/micropython-source
+    aside homeassistant cloud/homeassistant.sh "pip could not install Home Assistant: its tests are left out"
+    aside esphome export/esphome.sh "pip could not install ESPHome: its tests are left out"
     [ -d build/node-red ] || npm install --silent --no-audit --no-fund --prefix build/node-red node-red@4 mqtt@5 axe-core@4 ||
         echo "npm could not install Node-RED: its tests are left out"
+    sh tests/helpers/edge/micropython_firmware.sh build/micropython-source
+    wait
     ;;
 mosquitto)
     have mosquitto || install mosquitto ||

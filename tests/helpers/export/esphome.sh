@@ -7,5 +7,5 @@ set -eu
 folder=$1
 trap 'rm -rf "$folder"' EXIT
 python3 -m venv "$folder"
-"$folder/bin/python" -m pip install --quiet --disable-pip-version-check esphome==2026.6.5
+"$folder/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile esphome==2026.6.5
 trap - EXIT
