@@ -180,15 +180,18 @@ def test_a_number_of_the_grid_has_its_own_code_and_a_half_goes_up(seed: int) -> 
     np.testing.assert_array_equal(affine_codes(column_of(grid), np.array([-3e38, 3e38])), [-128, 127])
 
 
-def test_the_example_trains_quantises_and_writes_a_bundle_that_is_as_good(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("what", ["digit", "sound"])
+def test_an_example_trains_quantises_and_writes_a_bundle_that_is_as_good(
+    what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runpy.run_path(str(ROOT / "examples" / "camera" / "digit_network.py"))["main"](tmp_path, epochs=3)
+    monkeypatch.syspath_prepend(ROOT / "examples" / "networks")
+    runpy.run_path(str(ROOT / "examples" / "networks" / f"{what}_network.py"))["main"](tmp_path, epochs=3)
     said = capsys.readouterr().out
     assert "labels as LiteRT's: 1000 of 1000" in said
     shares = [float(share) for share in re.findall(r"([\d.]+)%", said)]
+    assert len(shares) == 3
     assert min(shares) > 85
-    assert isinstance(load_bundle(tmp_path / "digits.hcb").machine.program.scorers[0], Network)
+    assert isinstance(load_bundle(tmp_path / f"{what}s.hcb").machine.program.scorers[0], Network)
 
 
 # ---------------------------------------------------------------- what is refused
