@@ -8,7 +8,10 @@ import runpy
 import shutil
 import subprocess
 from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import paho.mqtt.client as paho
 import pytest
@@ -169,6 +172,27 @@ def test_each_processor_has_its_module_and_its_list(exported: Path) -> None:
     headers = {name: native_module(name)[:4] for name in ARCHITECTURES}
     assert headers == {name: bytes([77, 6, number << 2 | 3, 31]) for name, (number, _) in ARCHITECTURES.items()}
     assert all(len(native_module(name)) < 30_000 for name in ARCHITECTURES)
+
+
+def test_mip_on_linux_installs_a_policy_from_a_folder(exported: Path, board: Path, tmp_path: Path) -> None:
+    """By MicroPython's own mip and Python's file server; Debian's mip is of before relative URLs, and gets whole ones."""
+    handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever).start()
+        try:
+            shutil.copytree(exported, tmp_path / "policy")
+            at, names = f"http://127.0.0.1:{server.server_port}/policy", json.loads((exported / "x64.json").read_text())
+            names["urls"] = [[target, f"{at}/{source}"] for target, source in names["urls"]]
+            (tmp_path / "policy" / "x64.json").write_text(json.dumps(names))
+            said = micropython(tmp_path, "-c", f"import mip\nmip.install({at + '/x64.json'!r}, target='lib')")
+        finally:
+            server.shutdown()
+    installed = {p.relative_to(tmp_path / "lib") for p in (tmp_path / "lib").rglob("*") if p.is_file()}
+    assert said.endswith("Done")
+    assert installed == {Path(target) for target, _ in names["urls"]}
+    assert all((tmp_path / "lib" / path).read_bytes() == (board / path).read_bytes() for path in installed)
+    decided = "import hardcase\nprint(hardcase.decide(lambda sensor: None).route)"
+    assert micropython(tmp_path / "lib", "-c", decided) == "local"
 
 
 @pytest.mark.parametrize(

@@ -31,9 +31,9 @@ vfs.mount(Files(), "/")
 
 
 class Board:
-    """A board while the block lasts; ``run`` gives back what a script prints."""
+    """A board while the block lasts, with more flags of the emulator; ``run`` gives back what a script prints."""
 
-    def __init__(self, firmware: Path) -> None:
+    def __init__(self, firmware: Path, *flags: str) -> None:
         command = [
             "qemu-system-arm",
             "-M",
@@ -45,8 +45,9 @@ class Board:
             "stdio",
             "-semihosting",
         ]
+        self._is_mounted = False
         self._process = subprocess.Popen(
-            [*command, "-kernel", str(firmware)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+            [*command, *flags, "-kernel", str(firmware)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
         )
 
     def __enter__(self) -> Board:
@@ -68,7 +69,9 @@ class Board:
 
     def put(self, files: dict[str, bytes]) -> None:
         """Lay files into the board's RAM, by path."""
-        self.run(FILES)
+        if not self._is_mounted:
+            self.run(FILES)
+            self._is_mounted = True
         for path, data in files.items():
             self.run(f"files[{path!r}] = bytearray({len(data)}); at = 0")
             for k in range(0, len(data), 1024):
