@@ -4,8 +4,8 @@
     make toolchains && make bench NAME=micropython
 
 One random forest on digits is imported, exported for MicroPython and as C, and converted by emlearn. As in ``mcu``,
-SysTick of ``qemu-system-arm -icount shift=0`` counts instructions, as means over rows of the data. *The kernel alone* is
-what its four calls take beyond four calls that do nothing; a *read* returns the bytes of a struct, or 64 numbers.
+SysTick of ``qemu-system-arm -icount shift=0`` counts instructions, as means over rows of the data. *The kernel alone*
+is what its four calls take beyond four calls that do nothing; a *read* returns the bytes of a struct, or 64 numbers.
 """
 
 from __future__ import annotations
@@ -239,8 +239,8 @@ Every answer of ours was Python's; of emlearn's, {e["-O2"]["same"]} of {results[
 
 The goal, no more than {MOST} of the C export's instructions, is **{met}**: the kernel alone takes
 {m["kernel"] / base:.2f} of the export at -O2 and {m["kernel"] / c["instructions"]["-Os"]:.2f} of it at -Os.
-The module is the same C at -Os by Zig's clang, without addresses, and the export is compiled by gcc; at -O2 the module
-has twice the bytes, all of which a board keeps in its heap.
+The module is the same C at -Os by Zig's clang, without addresses, because a board keeps all of its bytes in its heap; gcc
+compiles the export.
 Four calls from bytecode that do nothing take {m["nothing"]:,}, and the rest of `decide` is bytecode: it turns numbers
 into a struct and a session into a `Decision`.
 
@@ -252,6 +252,6 @@ What could not be had:
 
 | what | why |
 |---|---|
-| emlearn's MicroPython module | PyPI and npm have no package of it; emlearn's C from PyPI, with the same trees, is the nearest thing |
+| emlearn's MicroPython module | PyPI and npm have none; emlearn's C with the same trees is the nearest thing |
 | cycles, or a board | an emulator counts instructions only |
 """

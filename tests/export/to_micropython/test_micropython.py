@@ -175,7 +175,7 @@ def test_each_processor_has_its_module_and_its_list(exported: Path) -> None:
 
 
 def test_mip_on_linux_installs_a_policy_from_a_folder(exported: Path, board: Path, tmp_path: Path) -> None:
-    """By MicroPython's own mip and Python's file server; Debian's mip is of before relative URLs, and gets whole ones."""
+    """By MicroPython's own mip and Python's file server; Debian's mip knows no relative URLs, and gets whole ones."""
     handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         Thread(target=server.serve_forever).start()
