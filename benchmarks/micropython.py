@@ -239,8 +239,8 @@ Every answer of ours was Python's; of emlearn's, {e["-O2"]["same"]} of {results[
 
 The goal, no more than {MOST} of the C export's instructions, is **{met}**: the kernel alone takes
 {m["kernel"] / base:.2f} of the export at -O2 and {m["kernel"] / c["instructions"]["-Os"]:.2f} of it at -Os.
-The module is the same C at -Os by Zig's clang, without addresses, because a board keeps all of its bytes in its heap; gcc
-compiles the export.
+The module is the same C by Zig's clang at -Os, because a board keeps all of its bytes in its heap, and without
+addresses; gcc compiles the export.
 Four calls from bytecode that do nothing take {m["nothing"]:,}, and the rest of `decide` is bytecode: it turns numbers
 into a struct and a session into a `Decision`.
 
