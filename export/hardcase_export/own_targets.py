@@ -25,9 +25,11 @@ BUNDLE = "model.hcb"  # in a folder of C sources
 
 
 def _onnx(source: Source, folder: Path, switches: frozenset[str]) -> Output:
-    from .runtimes import hpc_model, onnx_models
+    from .runtimes import golden_rows, hpc_model, onnx_models
 
-    assert source.built is not None
+    if source.built is None:
+        program, manifest = source.loaded.machine.program, source.loaded.manifest
+        return _output(onnx_models(program, manifest, golden_rows(source.loaded)), folder, "golden cases")
     point = source.built.point
     program, manifest = point.quantised.program, point.manifest
     models = onnx_models(program, manifest, point.test)
@@ -44,22 +46,22 @@ def _tflite(source: Source, folder: Path, switches: frozenset[str]) -> Output:
     return _output(tflite_models(point.quantised.program, point.manifest, point.test, point.valid), folder)
 
 
-def _output(models: Models, folder: Path) -> Output:
-    lines = [f"{folder / e['file']}: {e['bytes']} bytes, {_agreement(e)}" for e in models.entries]
+def _output(models: Models, folder: Path, rows: str = "test rows") -> Output:
+    lines = [f"{folder / e['file']}: {e['bytes']} bytes, {_agreement(e, rows)}" for e in models.entries]
     return Output(models.files, models.entries, lines)
 
 
-def _agreement(entry: dict[str, Any]) -> str:
+def _agreement(entry: dict[str, Any], rows: str) -> str:
     test = entry["test"]
     if "range" in entry:
         low, high = entry["range"]
         gap, allowed = (value / (high - low) for value in (test["gap"], entry["allowed"]))
         return (
-            f"the same best score on {test['same_best']} of {test['rows']} test rows, off by at most {gap:.1%} of its "
+            f"the same best score on {test['same_best']} of {test['rows']} {rows}, off by at most {gap:.1%} of its "
             f"range ({allowed:.1%} allowed)"
         )
     gap = f", off by at most {test['gap']:g} steps ({entry['allowed']:g} allowed)" if test.get("gap") else ""
-    return f"{test['rows'] - test['apart']} of {test['rows']} test rows as before{gap}"
+    return f"{test['rows'] - test['apart']} of {test['rows']} {rows} as before{gap}"
 
 
 def _c(source: Source, folder: Path, switches: frozenset[str]) -> Output:
@@ -181,6 +183,7 @@ ONNX = Target(
     "also write gate.onnx, lpc.onnx and hpc.onnx there",
     _onnx,
     MODELS,
+    of_bundle=True,
     against="its trees compare in float32, and are the same as a device's on the rows that were compared",
 )
 TFLITE = Target(

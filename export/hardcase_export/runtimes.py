@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardcase_edge.base.files import read_bounded
+from hardcase_edge.bundle.load import Loaded
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import InputError, one_line
 from hardcase_edge.program.definition import Opaque, Program
@@ -29,7 +30,7 @@ from .to_onnx.scorer import onnx_of
 from .to_tflite.int8 import int8_of
 from .to_tflite.scorer import tflite_of
 
-__all__ = ["DESCRIPTION", "Models", "hpc_model", "onnx_models", "tflite_models"]
+__all__ = ["DESCRIPTION", "Models", "golden_rows", "hpc_model", "onnx_models", "tflite_models"]
 
 DESCRIPTION = "models.json"
 HPC_FILE = "hpc.onnx"
@@ -77,6 +78,13 @@ def onnx_models(program: Program, manifest: Manifest, rows: Rows) -> Models:
         entry = parts.compare(part, name, onnx_runner(data)(feeds_of(part, parts.readings)), 0.0)
         out.add(name, data, entry)
     return out
+
+
+def golden_rows(loaded: Loaded) -> Rows:
+    """The readings of a bundle's golden cases, without labels."""
+    cases, width = loaded.bundle.golden, len(loaded.machine.program.features)
+    X = np.array([case.readings for case in cases], dtype=np.float64).reshape(len(cases), width)
+    return Rows(X, np.zeros(len(X)), np.zeros(len(X)), np.zeros(len(X), np.int64))
 
 
 def tflite_models(program: Program, manifest: Manifest, rows: Rows, valid: Rows) -> Models:

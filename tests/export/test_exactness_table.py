@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hardcase_edge.errors import InputError
 from hardcase_edge.program.definition import (
     Acquire,
     Affine,
@@ -36,7 +37,8 @@ from tests.helpers.export.scorer_parts import Case, cases
 from tests.helpers.places import ROOT
 
 PAGE = ROOT / "docs" / "exports.md"
-SCORERS = ("linear", "polynomial", "trees", "stack", "opaque")
+SCORERS = ("linear", "polynomial", "trees", "stack", "network", "opaque")
+PROVED, IN_TFLITE = SCORERS[:5], SCORERS[:4]
 HERE = "export/test_exactness_table.py::"
 EXACT_ONNX, EXACT_TFLITE = (
     HERE + "test_onnx_gives_the_programs_integers",
@@ -52,19 +54,20 @@ BOARDS = "system/test_machines.py::test_random_programs_decide_as_in_python"
 TO_JS = "export/to_js/test_js.py::test_node_decides_as_python_and_c"
 TO_MICROPYTHON = "export/to_micropython/test_micropython.py::test_the_port_for_linux_decides_as_python_and_c"
 CELLS = {
-    **{("Python", s): ("exact", ORACLE) for s in SCORERS[:4]},
+    **{("Python", s): ("exact", ORACLE) for s in PROVED},
     ("Python", "opaque"): ("rounded", SESSION + "test_a_real_model_gives_integers_within_what_is_declared"),
-    **{("C kernel", s): ("exact", KERNEL) for s in SCORERS[:4]},
+    **{("C kernel", s): ("exact", KERNEL) for s in PROVED},
     ("C kernel", "opaque"): ("refused", f"{KERNEL_TESTS}::test_a_model_of_the_users_own_is_refused_by_the_kernel"),
-    **{("C export", s): ("exact", BOARDS) for s in SCORERS[:4]},
+    **{("C export", s): ("exact", BOARDS) for s in PROVED},
     ("C export", "opaque"): ("refused", TO_C + "test_a_program_that_the_kernel_cannot_run_is_refused"),
-    **{("JavaScript", s): ("exact", TO_JS) for s in SCORERS[:4]},
+    **{("JavaScript", s): ("exact", TO_JS) for s in PROVED},
     ("JavaScript", "opaque"): ("refused", f"{KERNEL_TESTS}::test_a_model_of_the_users_own_is_refused_by_the_kernel"),
-    **{("MicroPython", s): ("exact", TO_MICROPYTHON) for s in SCORERS[:4]},
+    **{("MicroPython", s): ("exact", TO_MICROPYTHON) for s in PROVED},
     ("MicroPython", "opaque"): ("refused", f"{KERNEL_TESTS}::test_a_model_of_the_users_own_is_refused_by_the_kernel"),
-    **{("ONNX", s): ("exact", EXACT_ONNX) for s in SCORERS[:4]},
+    **{("ONNX", s): ("exact", EXACT_ONNX) for s in PROVED},
     ("ONNX", "opaque"): ("refused", "export/test_runtimes.py::test_a_users_model_is_no_onnx"),
-    **{("TFLite", s): ("exact", EXACT_TFLITE) for s in SCORERS[:4]},
+    **{("TFLite", s): ("exact", EXACT_TFLITE) for s in IN_TFLITE},
+    ("TFLite", "network"): ("refused", HERE + "test_a_network_is_no_tflite"),
     ("TFLite", "opaque"): ("0.5 steps", OWN + "test_the_users_file_is_exported_as_it_is_run"),
     ("TFLite int8", "linear"): ("`allowed`", HERE + "test_int8_is_as_near_as_it_says"),
     **{("TFLite int8", s): ("not made", HERE + "test_only_linear_scorers_have_an_int8_form") for s in SCORERS[1:]},
@@ -77,7 +80,7 @@ def check(case: Case, found: np.ndarray) -> int:
     return compare_scores("file", found, wanted, may_score, 0.0).rows
 
 
-@pytest.mark.parametrize("kind", SCORERS[:4])
+@pytest.mark.parametrize("kind", PROVED)
 def test_onnx_gives_the_programs_integers(kind: str) -> None:
     rows = 0
     for case in cases(kind):
@@ -88,7 +91,7 @@ def test_onnx_gives_the_programs_integers(kind: str) -> None:
     assert rows > 300
 
 
-@pytest.mark.parametrize("kind", SCORERS[:4])
+@pytest.mark.parametrize("kind", IN_TFLITE)
 def test_tflite_gives_the_programs_integers(kind: str) -> None:
     rows = 0
     for case in cases(kind):
@@ -98,7 +101,7 @@ def test_tflite_gives_the_programs_integers(kind: str) -> None:
     assert rows > 300
 
 
-@pytest.mark.parametrize("kind", SCORERS[:4])
+@pytest.mark.parametrize("kind", IN_TFLITE)
 def test_tflite_runtime_gives_them_too(kind: str, tmp_path: Path) -> None:
     """The interpreter for 32-bit ARM; beside numpy 2 it cannot be, so a process of its own runs it."""
     runtime = ROOT / "build" / "tflite-runtime"
@@ -112,6 +115,12 @@ def test_tflite_runtime_gives_them_too(kind: str, tmp_path: Path) -> None:
     done = subprocess.run(command, env=beside, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     assert sum(check(case, np.load(tmp_path / f"{k}.npy")) for k, case in enumerate(cases(kind))) > 300
+
+
+def test_a_network_is_no_tflite() -> None:
+    case = cases("network")[0]
+    with pytest.raises(InputError, match="is of kind Network, which TFLite cannot hold yet"):
+        tflite_of(case.program, case.part)
 
 
 # ---------------------------------------------------------------- int8
@@ -164,7 +173,7 @@ def test_int8_is_as_near_as_it_says(seed: int) -> None:
 
 
 def test_only_linear_scorers_have_an_int8_form() -> None:
-    for kind in SCORERS[1:4]:
+    for kind in PROVED[1:]:
         for case in cases(kind)[:20]:
             assert int8_of(case.program, case.part, codes_of(case.program, case.rows)) is None
 
@@ -197,9 +206,9 @@ def table() -> dict[tuple[str, str], str]:
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     end = next((k for k, row in enumerate(rows) if k > 1 and row[0] == "target"), len(rows))
     header = rows[0]
-    assert header[:6] == ["target", *SCORERS]
+    assert header[:7] == ["target", *SCORERS]
     return {
-        (row[0], s): cell for row in rows[2:end] if len(row) >= 6 for s, cell in zip(SCORERS, row[1:], strict=False)
+        (row[0], s): cell for row in rows[2:end] if len(row) >= 7 for s, cell in zip(SCORERS, row[1:], strict=False)
     }
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardcase_edge.errors import InputError, one_line
-from hardcase_edge.program.definition import MISSING, Opaque, Polynomial, Program
+from hardcase_edge.program.definition import MISSING, Network, Opaque, Polynomial, Program
 from hardcase_edge.program.readings import DTYPES, Reading
 from hardcase_edge.session.session import Machine
 
@@ -91,7 +91,7 @@ def expected_scores(
         can_score = [None not in row for row in inputs]
     else:
         inputs = codes_of(program, readings)
-        pairs = zip(scorer.columns, scorer.substitutes, strict=True) if isinstance(scorer, Polynomial) else ()
+        pairs = zip(scorer.columns, scorer.substitutes, strict=True) if isinstance(scorer, Polynomial | Network) else ()
         needed = [2 * c for c, substitute in pairs if substitute is None]
         can_score = [all(codes[k] != MISSING for k in needed) for codes in inputs]
     scores = np.zeros((len(readings), part.width), np.int64)

@@ -50,6 +50,18 @@ class OnnxGraph:
 
         return self.op("Cast", value, to=getattr(TensorProto, TENSOR_TYPES[dtype]))
 
+    def floored(self, value: str, divisors: str) -> str:
+        """int64 quotients by divisors above 0, rounded down; Div alone would round towards zero."""
+        return self.op("Div", self.op("Sub", value, self.op("Mod", value, divisors)), divisors)
+
+    def clamp(self, value: str, low: Any, high: Any) -> str:
+        """int64 values from ``low`` to ``high``."""
+        for compare, bounds in (("Less", high), ("Greater", low)):
+            # Min and Max of int64 compare the lower 32 bits as signed in onnxruntime 1.31
+            bound = self.const(bounds, "i8")
+            value = self.op("Where", self.op(compare, value, bound), value, bound)
+        return value
+
     def tensor(self, values: NDArray[Any]) -> Any:
         """A tensor for an attribute of a node."""
         from onnx import numpy_helper

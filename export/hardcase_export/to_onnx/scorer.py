@@ -18,12 +18,13 @@ import numpy as np
 
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import InputError
-from hardcase_edge.program.definition import CODE_MAX, Affine, Opaque, Polynomial, Program, Rank, Stack, Trees
+from hardcase_edge.program.definition import CODE_MAX, Affine, Network, Opaque, Polynomial, Program, Rank, Stack, Trees
 from hardcase_edge.program.readings import DTYPES
 
 from ..scorers.comparisons import Splits, splits_of, stacked_splits
 from ..scorers.parts import ScorerPart
 from .graph import OnnxGraph
+from .network import network_scores
 
 __all__ = ["onnx_of"]
 
@@ -46,12 +47,12 @@ def onnx_of(program: Program, part: ScorerPart, manifest: Manifest) -> bytes:
     builder = _PartGraph(program, part)
     if isinstance(scorer, Polynomial):
         scores = builder.polynomial(scorer)
+    elif isinstance(scorer, Network):
+        scores = builder.network(scorer)
     elif isinstance(scorer, Trees):
         scores = builder.trees(scorer)
-    elif isinstance(scorer, Stack):
-        scores = builder.stack(scorer)
     else:
-        raise InputError(f"{part.name} is of kind {type(scorer).__name__}, which ONNX cannot hold yet")
+        scores = builder.stack(scorer)
     builder.g.op("Identity", scores, output="scores")
     inputs = {dtype: len(features) for dtype, features in part.inputs.items()}
     notes = {f"hardcase.{d}": json.dumps([manifest.features[f] for f in fs]) for d, fs in part.inputs.items()}
@@ -92,14 +93,8 @@ class _PartGraph:
         q = g.op("Max", g.op("Min", q, g.const(I32_HIGH, "f8")), g.const(I32_LOW, "f8"))
         v = g.op("Mul", g.cast(q, "i64"), g.const([r.mul for r in rules], "i8"))
         v = g.op("Add", v, g.const([r.add for r in rules], "i8"))
-        d = g.const([1 << r.shift for r in rules], "i8")
-        code = g.op("Div", g.op("Sub", v, g.op("Mod", v, d)), d)  # Div alone would round towards zero
-        for compare, bounds in (("Less", [r.high for r in rules]), ("Greater", [r.low for r in rules])):
-            bound = g.const(
-                bounds, "i8"
-            )  # Min and Max of int64 compare the lower 32 bits as signed in onnxruntime 1.31
-            code = g.op("Where", g.op(compare, code, bound), code, bound)
-        return code
+        code = g.floored(v, g.const([1 << r.shift for r in rules], "i8"))
+        return g.clamp(code, [r.low for r in rules], [r.high for r in rules])
 
     def rank(self, column: int, readings: Matrix) -> str:
         """(n, 1) int64 codes of a rank column from float64 readings."""
@@ -126,7 +121,17 @@ class _PartGraph:
         raw = g.op("Gather", readings[0], g.const(features, "i8"), axis=1)
         return joined, g.op("IsNaN", raw)
 
+    def filled(self, s: Polynomial | Network) -> str:
+        """(n, k) int64 codes of a scorer's columns, its substitutes where readings are missing."""
+        codes, missing = self.codes(s.columns)
+        return self.g.op("Where", missing, self.g.const([v or 0 for v in s.substitutes], "i8"), codes)
+
     # ------------------------------------------------------------ sums of products
+
+    def network(self, s: Network) -> str:
+        """(n, width) int64 scores of a network."""
+        scores = network_scores(self.g, s, self.filled(s))
+        return self._take(scores, range(self.outputs.start, self.outputs.stop))
 
     def rows(self, values: Any) -> str:
         """The int64 values (k,) repeated for each row, (n, k)."""
@@ -140,8 +145,7 @@ class _PartGraph:
             return self.rows(s.bias[self.outputs])
         g, x = self.g, self.rows([s.constant])
         if s.columns:
-            codes, missing = self.codes(s.columns)
-            x = g.op("Concat", g.op("Where", missing, g.const([v or 0 for v in s.substitutes], "i8"), codes), x, axis=1)
+            x = g.op("Concat", self.filled(s), x, axis=1)
         products = ""
         for places in zip(*s.terms, strict=True):  # first factors, then second, then third
             factor = x if list(places) == list(range(len(s.columns) + 1)) else self._take(x, places)

@@ -180,18 +180,21 @@ def test_a_number_of_the_grid_has_its_own_code_and_a_half_goes_up(seed: int) -> 
     np.testing.assert_array_equal(affine_codes(column_of(grid), np.array([-3e38, 3e38])), [-128, 127])
 
 
-@pytest.mark.parametrize("what", ["digit", "sound"])
+@pytest.mark.parametrize(("what", "less"), [("digit", {}), ("sound", {"n": 1_500})])
 def test_an_example_trains_quantises_and_writes_a_bundle_that_is_as_good(
-    what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    what: str, less: dict[str, int], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(ROOT / "examples" / "networks")
-    runpy.run_path(str(ROOT / "examples" / "networks" / f"{what}_network.py"))["main"](tmp_path, epochs=3)
+    runpy.run_path(str(ROOT / "examples" / "networks" / f"{what}_network.py"))["main"](tmp_path, epochs=3, **less)
     said = capsys.readouterr().out
     assert "labels as LiteRT's: 1000 of 1000" in said
     shares = [float(share) for share in re.findall(r"([\d.]+)%", said)]
     assert len(shares) == 3
     assert min(shares) > 85
-    assert isinstance(load_bundle(tmp_path / f"{what}s.hcb").machine.program.scorers[0], Network)
+    bundle = tmp_path / f"{what}s.hcb"
+    assert isinstance(load_bundle(bundle).machine.program.scorers[0], Network)
+    assert main(["export", str(bundle), "--onnx", str(tmp_path / "out")]) == 0
+    assert "bytes, 64 of 64 golden cases as before" in capsys.readouterr().out
 
 
 # ---------------------------------------------------------------- what is refused
