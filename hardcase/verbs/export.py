@@ -149,7 +149,7 @@ def _model_arguments(parser: Flags, wish: argparse._MutuallyExclusiveGroup) -> N
     wish.add_argument(
         "--model",
         metavar="FILE",
-        help="instead of BUILD: your own model, as .onnx, .skops, int8 .tflite, LightGBM text or JSON of XGBoost or an EBM",
+        help="instead of BUILD: your own .onnx, .skops, int8 .tflite, LightGBM text or JSON of XGBoost or an EBM",
     )
     parser.add_argument(
         "--sensors", metavar="FILE", help="with --model: TOML file with sensors, costs, names and ranges"
