@@ -10,17 +10,19 @@ from typing import Any
 from hardcase_edge.bundle.load import Loaded
 from hardcase_edge.errors import InputError
 from hardcase_edge.exchange import exchange
-from hardcase_edge.kernel.image import make_image
+from hardcase_edge.kernel.image import Image
 from hardcase_edge.kernel.sources import FOLDER
 from hardcase_edge.program.inner import inner_sensors
 from hardcase_edge.program.readings import DTYPES
 
+from ..to_c.config import parts_of
 from .mpy import ARCHITECTURES, NATIVE, native_module
 
 __all__ = ["device_module", "micropython_files"]
 
 HERE = Path(__file__).parent
 OWN = "hardcase"  # the package on the board
+ANY_DEPTH = "HC_WALK_ANY"  # trees of whatever depth, of another policy on the board too: no check asks for it
 WITHOUT = "from __future__ import annotations\n\n"  # which MicroPython has not
 REPLACED = {
     "import logging\n": "from .python import logging\n",
@@ -46,14 +48,15 @@ def micropython_files(loaded: Loaded) -> dict[str, bytes]:
     if inner:
         name = next(iter(inner))
         raise InputError(f"the policy reads the inner sensor {name!r}, which --micropython has not; export another")
-    image = make_image(program, loaded.report.outlines)
+    packed = Image(program, outlines=loaded.report.outlines)
+    image, parts = packed.pack(), tuple(sorted({*parts_of(packed), ANY_DEPTH}))
     package = {f"{OWN}/{path.stem}.py": path.read_bytes() for path in (HERE / "package").glob("*.upy")}
     package[f"{OWN}/__init__.py"] = package.pop(f"{OWN}/hardcase.py")
     package |= {f"{OWN}/{name}.py": device_module(name).encode() for name in ("circuit", "exchange")}
     package |= {f"{OWN}/policy.json": _json(_names(loaded, len(image))), f"{OWN}/image.bin": image}
     files = dict(package)
     for name in ARCHITECTURES:
-        files[f"native/{name}.mpy"] = native_module(name)
+        files[f"native/{name}.mpy"] = native_module(name, parts)
         urls = [[path, path] for path in sorted(package)] + [["hardcase_kernel.mpy", f"native/{name}.mpy"]]
         files[f"{name}.json"] = _json({"urls": urls, "version": loaded.bundle.sha256[:12]})
     module = [*(HERE / "module").iterdir(), NATIVE / "hardcase_kernel.c", FOLDER / "hardcase.c", FOLDER / "hardcase.h"]

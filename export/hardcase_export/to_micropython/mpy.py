@@ -27,8 +27,8 @@ ARCHITECTURES = {  # by MicroPython's name: its number in a .mpy file, and Zig's
     "armv7emsp": (7, "-target thumb-freestanding-eabihf -mcpu=cortex_m4 -fropi"),
     "rv32imc": (11, "-target riscv32-freestanding-none -mcpu=generic_rv32+m+c -fPIC"),
 }
-FLAGS = "-std=c99 -Os -g0 -ffreestanding -DMICROPY_ENABLE_DYNRUNTIME=1 -ffunction-sections -fno-stack-protector -static"
-LINKED = "-Wl,-no-pie -Wl,--gc-sections -Wl,-e,mpy_init"
+FLAGS = "-std=c99 -O2 -fno-unroll-loops -g0 -ffreestanding -DMICROPY_ENABLE_DYNRUNTIME=1 -ffunction-sections"
+LINKED = "-fno-stack-protector -static -Wl,-no-pie -Wl,--gc-sections -Wl,-e,mpy_init"
 BASES = (0, 0x10000)  # addresses at which it is linked
 SCRIPT = """\
 SECTIONS {
@@ -46,8 +46,8 @@ FUNCTION_TABLE = 0  # an object of the module
 
 
 @cache
-def native_module(architecture: str) -> bytes:
-    """A ``.mpy`` file, the same bytes each time.
+def native_module(architecture: str, parts: tuple[str, ...] = ()) -> bytes:
+    """A ``.mpy`` file, the same bytes each time, with these parts of the kernel, or all of them.
 
     Raises
     ------
@@ -64,6 +64,8 @@ def native_module(architecture: str) -> bytes:
             script.write_text(SCRIPT % base, encoding="ascii")
             sources = [f"-I{folder}", f"-I{NATIVE}", f"-I{FOLDER}", str(NATIVE / "hardcase_kernel.c")]
             flags = f"{target} {FLAGS} {LINKED} -Wl,-T,{script}".split()
+            if parts:  # in place of hardcase_config.h
+                flags += ["-DHARDCASE_CONFIG_H", f"-DHC_PARTS=({'|'.join(parts)})"]
             compile_c(what, [*flags, *sources, "-o", str(out)])
             codes.append(_code(out.read_bytes(), base))
     if codes[0] is None or len(set(codes)) > 1:

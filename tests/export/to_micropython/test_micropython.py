@@ -53,6 +53,7 @@ def board(exported: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What ``mip`` installs from it on Linux, and the scripts of these tests."""
     folder = tmp_path_factory.mktemp("board")
     install(exported, "x64", folder)
+    (folder / "hardcase_kernel.mpy").write_bytes(native_module("x64"))  # for all programs
     for name in ("replay.py", "trace.py", "mqtt.py"):
         shutil.copyfile(HERE / name, folder / name)
     return folder
@@ -96,6 +97,25 @@ def firmware() -> Path:
 def test_the_port_for_linux_decides_as_python_and_c(board: Path, cases: tuple[Path, int]) -> None:
     path, n = cases
     assert micropython(board, "replay.py", path) == str(2 * n)  # with numbers, and with bytes
+
+
+def test_a_module_refuses_a_policy_that_needs_parts_it_lacks_and_decides_all_others(
+    exported: Path, board: Path, cases: tuple[Path, int], tmp_path: Path
+) -> None:
+    shutil.copytree(board, tmp_path / "board")
+    shutil.copyfile(exported / "native" / "x64.mpy", tmp_path / "board" / "hardcase_kernel.mpy")
+    script = f"""
+from replay import replay
+refused = 0
+for line in open({str(cases[0])!r}):
+    try:
+        replay(line, (True,))
+    except ValueError as error:
+        assert "lacks parts" in str(error), error
+        refused += 1
+print(refused)
+"""
+    assert 0 < int(micropython(tmp_path / "board", "-c", script)) < COUNT
 
 
 def test_a_decision_that_differs_would_be_seen(board: Path, cases: tuple[Path, int], tmp_path: Path) -> None:
@@ -169,28 +189,28 @@ def test_a_policy_is_loaded_and_decides_in_a_heap_of_64_kb(board: Path) -> None:
 def test_each_processor_has_its_module_and_its_list(exported: Path) -> None:
     lists = {name: json.loads((exported / f"{name}.json").read_text())["urls"] for name in ARCHITECTURES}
     assert all((exported / source).is_file() for urls in lists.values() for _, source in urls)
-    headers = {name: native_module(name)[:4] for name in ARCHITECTURES}
+    headers = {name: (exported / f"native/{name}.mpy").read_bytes()[:4] for name in ARCHITECTURES}
     assert headers == {name: bytes([77, 6, number << 2 | 3, 31]) for name, (number, _) in ARCHITECTURES.items()}
-    assert all(len(native_module(name)) < 30_000 for name in ARCHITECTURES)
+    assert all((exported / f"native/{name}.mpy").stat().st_size < 30_000 for name in ARCHITECTURES)
 
 
-def test_mip_on_linux_installs_a_policy_from_a_folder(exported: Path, board: Path, tmp_path: Path) -> None:
+def test_mip_on_linux_installs_a_policy_from_a_folder(exported: Path, tmp_path: Path) -> None:
     """By MicroPython's own mip and Python's file server; Debian's mip knows no relative URLs, and gets whole ones."""
     handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         Thread(target=server.serve_forever).start()
         try:
             shutil.copytree(exported, tmp_path / "policy")
-            at, names = f"http://127.0.0.1:{server.server_port}/policy", json.loads((exported / "x64.json").read_text())
-            names["urls"] = [[target, f"{at}/{source}"] for target, source in names["urls"]]
-            (tmp_path / "policy" / "x64.json").write_text(json.dumps(names))
+            at, lists = f"http://127.0.0.1:{server.server_port}/policy", json.loads((exported / "x64.json").read_text())
+            whole = {**lists, "urls": [[target, f"{at}/{source}"] for target, source in lists["urls"]]}
+            (tmp_path / "policy" / "x64.json").write_text(json.dumps(whole))
             said = micropython(tmp_path, "-c", f"import mip\nmip.install({at + '/x64.json'!r}, target='lib')")
         finally:
             server.shutdown()
     installed = {p.relative_to(tmp_path / "lib") for p in (tmp_path / "lib").rglob("*") if p.is_file()}
     assert said.endswith("Done")
-    assert installed == {Path(target) for target, _ in names["urls"]}
-    assert all((tmp_path / "lib" / path).read_bytes() == (board / path).read_bytes() for path in installed)
+    assert installed == {Path(target) for target, _ in lists["urls"]}
+    assert all((tmp_path / "lib" / t).read_bytes() == (exported / s).read_bytes() for t, s in lists["urls"])
     decided = "import hardcase\nprint(hardcase.decide(lambda sensor: None).route)"
     assert micropython(tmp_path / "lib", "-c", decided) == "local"
 
