@@ -230,9 +230,9 @@ def page(results: dict[str, Any]) -> str:
     return f"""\
 # MicroPython on a Cortex-M3
 
-Where it falls short: the goal, {MOST} of the C export's instructions, is {met}, which takes {m["kernel"] / base:.2f}
-(-O2; {m["kernel"] / c["instructions"]["-Os"]:.2f} at -Os), but a whole `decide` takes {m["struct"] / base:.0f}
-times as many.
+Where it falls short: the goal, {MOST} of the C export's instructions, is {met}, which takes
+{m["kernel"] / base:.2f} of the export at -O2 and {m["kernel"] / c["instructions"]["-Os"]:.2f} of it at -Os, but a whole
+`decide` takes {m["struct"] / base:.1f} times as many.
 Four calls from bytecode that do nothing take {m["nothing"]:,}, and the rest of `decide` is bytecode: it turns numbers
 into a struct and a session into a `Decision`.
 
