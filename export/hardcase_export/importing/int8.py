@@ -83,7 +83,7 @@ def column_of(grid: Grid) -> Affine:
     """The rule of the nearest code, halves up.
 
     >>> column_of(Grid(0.5, -3))
-    Affine(frac=23, mul=1073741824, add=-5629499534213120, shift=51, low=-128, high=127)
+    Affine(frac=22, mul=1073741824, add=-5629499534213120, shift=51, low=-128, high=127)
     """
     frac = STEP_BITS - math.frexp(grid.scale)[1]
     mul = round(2.0 ** (SHIFT - frac) / grid.scale)

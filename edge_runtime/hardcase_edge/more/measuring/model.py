@@ -32,7 +32,7 @@ class Processor:
     def joules(self, instructions: float) -> float:
         """The energy of so many instructions.
 
-        >>> PROCESSORS["nrf52840"].joules(1_000_000)
+        >>> round(PROCESSORS["nrf52840"].joules(1_000_000), 12)
         0.000309375
         """
         return instructions * CYCLES * self.nanojoules * 1e-9
