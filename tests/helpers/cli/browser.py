@@ -93,10 +93,18 @@ class Browser:
     def until(self, script: str, seconds: float = ANSWER_S) -> float:
         """Wait until an expression in the page is true; returns how many seconds that took."""
         began = time.monotonic()
-        while not self.evaluate(script):
+        while not self._holds(script):
             assert time.monotonic() - began < seconds, f"not in time: {script}"
             time.sleep(0.01)
         return time.monotonic() - began
+
+    def _holds(self, script: str) -> bool:
+        try:
+            return bool(self.evaluate(script))
+        except AssertionError as error:
+            if "navigated" not in str(error):  # the page is being left for another, which is asked next
+                raise
+            return False
 
     def open(self, url: str) -> None:
         """Go to a page, and wait until it and all that belongs to it are loaded."""
