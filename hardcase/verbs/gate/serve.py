@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 from importlib.metadata import version
 from pathlib import Path
@@ -60,6 +61,8 @@ def run(args: argparse.Namespace) -> int:
     log_lines("hardcase serve")
     server = Server(app)
     on_stop_signals(server.stop)
+    gc.collect()
+    gc.freeze()  # what is loaded stays: else a collection in mid-service looks at all of it
     say(args.json, "ready", {"url": url, "model": settings.name})
     server.run(sockets=[listener])
     counts = {f"{shape} {outcome}": n for (shape, outcome), n in sorted(app.state.counts.items())}

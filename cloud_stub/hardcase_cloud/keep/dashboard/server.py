@@ -67,6 +67,9 @@ class Server(uvicorn.Server):
         await super().startup(sockets)
         for one in sockets or ():
             one.listen(QUEUE)
+            # asyncio sets it only where a socket names its protocol, and a body would wait 40 ms for its head's receipt
+            if one.family in (socket.AF_INET, socket.AF_INET6):
+                one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End the streams, and then everything else."""

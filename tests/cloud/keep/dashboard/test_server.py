@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -16,6 +17,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from starlette.applications import Starlette
 
 from hardcase.cli import main
 from hardcase_cloud.keep.dashboard import server as module
@@ -24,6 +26,22 @@ from tests.helpers.cloud import dashboard
 from tests.helpers.cloud.brokers import until
 
 TOKEN = "a+token/of=24-characters"
+
+
+def test_the_body_of_an_answer_does_not_wait_for_the_receipt_of_its_head() -> None:
+    async def go() -> int:
+        app = Starlette()
+        app.state.end_streams = lambda: None
+        one, listener = module.Server(app), socket.create_server(("127.0.0.1", 0))
+        task = asyncio.create_task(one.serve(sockets=[listener]))
+        while not one.started:
+            await asyncio.sleep(0.01)
+        delays = listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)  # its connections are like it
+        one.stop()
+        await task
+        return delays
+
+    assert asyncio.run(go())
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
