@@ -7,7 +7,8 @@ import json
 import runpy
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -19,7 +20,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from hardcase.cli import main
 from hardcase_edge.bundle.load import load_bundle
-from hardcase_edge.link.wire import OK, Reply, pack_reply, unpack_request
+from hardcase_edge.link.wire import OK, Reply, Request, pack_reply, unpack_request
 from hardcase_export.to_micropython.mpy import ARCHITECTURES, native_module
 from tests.golden.make_golden import GOLDEN
 from tests.helpers.cloud.brokers import Broker, running_mosquitto
@@ -32,6 +33,7 @@ from .cases import write_cases
 
 HERE = Path(__file__).parent
 MICROPYTHON, SOURCE = ROOT / "build" / "micropython" / "run", ROOT / "build" / "micropython-source"
+UMQTT = ROOT / "build" / "umqtt"
 COUNT = 100  # random programs
 FEW = 16  # golden cases, where another test has decided all of them
 WITHOUT_TABLES = (
@@ -54,7 +56,7 @@ def board(exported: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("board")
     install(exported, "x64", folder)
     (folder / "hardcase_kernel.mpy").write_bytes(native_module("x64"))  # for all programs
-    for name in ("replay.py", "trace.py", "mqtt.py"):
+    for name in ("replay.py", "trace.py"):
         shutil.copyfile(HERE / name, folder / name)
     return folder
 
@@ -267,20 +269,78 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
         yield broker
 
 
-FORWARD = """
+CLOUD = """
+import select
+import sys
+sys.path.insert(0, {umqtt!r})
 import hardcase
 from hardcase.cloud import Cloud
-from mqtt import MQTTClient
-cloud = Cloud(MQTTClient("pump-7", "127.0.0.1", {port}), "pump-7", deadline_ms=1500, resend_ms=400)
-values = {values}
-made = hardcase.decide(lambda sensor: values[sensor], cloud)
+from umqtt.simple import MQTTClient
+def client(name):
+    mqtt = MQTTClient(name, "127.0.0.1", {port}, keepalive={keepalive})
+    return mqtt, Cloud(mqtt, name, deadline_ms=1500, resend_ms=400)
+mqtt, cloud = client("pump-7")
+def decide(before=lambda sensor: None, cloud=cloud):
+    return hardcase.decide(lambda sensor: before(sensor) or {values}[sensor], cloud)
+"""
+FORWARD = """
+made = decide()
 print(made.label, made.confidence, made.route, sorted(cloud.counters.items()))
+"""
+IDLE = """
+other = client("pump-8")[1]
+said = [decide().route, decide(cloud=other).route]
+poll = select.poll()
+poll.register(mqtt.sock, select.POLLIN)
+while not poll.poll(300):
+    other.can_ask()
+print(said, decide().route, cloud._connections, decide(cloud=other).route, other._connections)
+"""
+CUT = """
+def end(again):
+    if again:
+        mqtt.check_msg = lambda: end(False)
+    else:
+        del mqtt.check_msg
+        mqtt.sock.close()
+        mqtt.check_msg()
+print(decide().route)
+print(decide(lambda sensor: mqtt.sock.close()).route, cloud._connections)
+mqtt.check_msg = lambda: end(True)
+print(decide().route, cloud._connections, sorted(cloud.counters.items()))
 """
 
 
-@pytest.mark.parametrize("silent", [0, 1, 9])
-def test_a_hard_case_gets_its_answer_from_a_broker(board: Path, broker: Broker, silent: int) -> None:
-    """The worker ignores the first transmissions: the request is sent again under its id, or the fallback answers."""
+@contextmanager
+def worker(broker: Broker, silent: Callable[[int], bool] = lambda n: False) -> Iterator[list[Request]]:
+    """What it was asked; it does not reply to the transmissions of which ``silent`` says so."""
+    loaded = load_bundle(GOLDEN)
+    program, hpc = loaded.bundle.program, bytes.fromhex(loaded.manifest.hpc)
+    dtypes = [program.features[f].dtype for f in program.uplink.features]
+    asked: list[Request] = []
+
+    def answer(client: paho.Client, userdata: object, message: paho.MQTTMessage) -> None:
+        asked.append(unpack_request(message.payload, dtypes, hpc))
+        if not silent(len(asked)):
+            reply = pack_reply(Reply(asked[-1].id, hpc, OK, result=1, confidence=9_900))
+            client.publish(message.topic.replace("/request", "/reply"), reply)
+
+    client = paho.Client(CallbackAPIVersion.VERSION2)
+    client.on_message = answer
+    client.connect(broker.host, broker.port)
+    client.subscribe("hardcase/v1/+/request", 1)
+    client.loop_start()
+    try:
+        yield asked
+    finally:
+        client.loop_stop()
+        client.disconnect()
+
+
+def forward(board: Path, broker: Broker, script: str, keepalive: int = 60) -> list[str]:
+    """The lines that a script prints which decides a hard case of the golden program, by MicroPython's own umqtt."""
+    if not UMQTT.exists():
+        pytest.skip("umqtt: make toolchains")
     loaded = load_bundle(GOLDEN)
     program, manifest = loaded.bundle.program, loaded.manifest
     case = next(c for c in loaded.bundle.golden if c.expected.route == "cloud" and not c.failed and c.budget is None)
@@ -288,30 +348,37 @@ def test_a_hard_case_gets_its_answer_from_a_broker(board: Path, broker: Broker, 
         name: [case.readings[f] for f in sensor.features]
         for name, sensor in zip(manifest.sensors, program.sensors, strict=True)
     }
-    dtypes, hpc = [program.features[f].dtype for f in program.uplink.features], bytes.fromhex(manifest.hpc)
-    asked = []
+    head = CLOUD.format(umqtt=str(UMQTT), port=broker.port, keepalive=keepalive, values=values)
+    return micropython(board, "-c", head + script).splitlines()
 
-    def answer(client: paho.Client, userdata: object, message: paho.MQTTMessage) -> None:
-        asked.append(unpack_request(message.payload, dtypes, hpc))
-        if len(asked) > silent:
-            reply = pack_reply(Reply(asked[-1].id, hpc, OK, result=1, confidence=9_900))
-            client.publish(message.topic.replace("/request", "/reply"), reply)
 
-    worker = paho.Client(CallbackAPIVersion.VERSION2)
-    worker.on_message = answer
-    worker.connect(broker.host, broker.port)
-    worker.subscribe("hardcase/v1/+/request", 1)
-    worker.loop_start()
-    try:
-        said = micropython(board, "-c", FORWARD.format(port=broker.port, values=values))
-    finally:
-        worker.loop_stop()
-        worker.disconnect()
+@pytest.mark.parametrize("silent", [0, 1, 9])
+def test_a_hard_case_gets_its_answer_from_a_broker(board: Path, broker: Broker, silent: int) -> None:
+    """The worker ignores the first transmissions: the request is sent again under its id, or the fallback answers."""
+    with worker(broker, lambda n: n <= silent) as asked:
+        said = forward(board, broker, FORWARD)[0]
     assert len({request.id for request in asked}) == 1
     if silent < 9:
         again = f", ('resent', {silent})" if silent else ""
-        assert said == f"{manifest.classes[1]} 9900 cloud [('replies', 1){again}, ('sent', 1)]"
+        label = load_bundle(GOLDEN).manifest.classes[1]
+        assert said == f"{label} 9900 cloud [('replies', 1){again}, ('sent', 1)]"
     else:
         assert " degraded " in said
         assert len(asked) >= 2
     assert {request.readings for request in asked} == {asked[0].readings}
+
+
+def test_a_broker_that_ended_an_idle_connection_is_asked_again_and_pings_keep_it(board: Path, broker: Broker) -> None:
+    with worker(broker):
+        said = forward(board, broker, IDLE, keepalive=1)
+    assert said == ["['cloud', 'cloud'] cloud 2 cloud 1"]
+
+
+def test_a_connection_lost_within_a_decision_is_made_again_and_its_request_sent_again(
+    board: Path, broker: Broker
+) -> None:
+    with worker(broker, lambda n: n == 3) as asked:
+        said = forward(board, broker, CUT)
+    assert said == ["cloud", "cloud 2", "cloud 3 [('replies', 3), ('resent', 1), ('sent', 3)]"]
+    assert len(asked) == 4
+    assert asked[2].id == asked[3].id
