@@ -40,6 +40,7 @@ NAV = {
         "docs/homeassistant",
         "docs/devices",
         "docs/sensors",
+        "docs/energy",
         "docs/items",
         "docs/device-cloud",
         "docs/labels",
