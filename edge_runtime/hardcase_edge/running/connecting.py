@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from ..base.clock import Clock
     from ..bundle.load import Loaded
     from ..fleet.identity.keeper import Keeper
-    from ..fleet.operations.beside import Beside
     from ..link.link import Link, LinkConfig
     from ..settings.config import RunConfig
+    from .beside import Beside
 
 __all__ = ["OwnId", "connect", "keeper_of", "link_config", "own_facts"]
 

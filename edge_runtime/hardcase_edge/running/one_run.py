@@ -17,9 +17,9 @@ from ..device.lines import line_format
 from ..device.output import BLOCKED_S, Lines, note
 from ..device.surroundings import Companion, Part, Surroundings
 from ..errors import InputError
-from ..fleet.operations.complaints import Complaints
 from ..program.inner import inner_sensors
 from .checks import asked, check_one_part
+from .complaints import Complaints
 from .signals import on_end, switch_main_thread
 
 if TYPE_CHECKING:
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
     from ..bundle.load import Loaded
     from ..device.device import Device, RuntimeConfig
-    from ..fleet.operations.beside import Beside
     from ..fleet.store.folder import Store
     from ..fleet.store.run import Run
     from ..link.link import Link
     from ..settings.config import RunConfig
+    from .beside import Beside
     from .connecting import OwnId
 
 __all__ = ["Process", "run_bundle"]
@@ -221,7 +221,7 @@ def _begin(
 
 def _decisions(process: Process, device: Device, link: Link | None, stored: Run | None) -> Iterator[dict[str, Any]]:
     """Make decisions, write their lines, and yield each; a trial that has failed ends them."""
-    from ..fleet.operations.beside import resident_bytes
+    from .beside import resident_bytes
 
     own = process.own_id.name if process.own_id is not None else ""
     make_line = line_format(process.config.record, process.config.device_id or own)

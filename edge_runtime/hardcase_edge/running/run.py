@@ -4,7 +4,7 @@
 With a store, a run that ends because a trial has failed is followed by a run of what the store had before, and one that
 ends by the deadline of a trial which cannot fail by another of the same bundle. A device whose store has no bundle
 stays connected, says so on standard error and in its facts, decides and asks nothing, and takes an offer. A reload ends
-a run, too, if a newer bundle is there. What else a run does is in ``operations``.
+a run, too, if a newer bundle is there. What else a run does is in ``beside``.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from ..bundle.load import Loaded
     from ..errors import NoBundleError
     from ..fleet.store.folder import Store
+    from ..fleet.update.launching import Plan
     from .connecting import OwnId
-    from .launching import Plan
 
 __all__ = ["run"]
 
@@ -54,7 +54,7 @@ def run(config: RunConfig, words: Sequence[str], *, is_process: bool) -> int:
     """
     from .. import __version__
     from ..bundle.load import load_bundle
-    from ..fleet.operations.beside import Beside
+    from .beside import Beside
     from .checks import anchored, check_settings, loop_of
 
     check_settings(config)
@@ -88,7 +88,7 @@ def _own_id(config: RunConfig) -> OwnId | None:
 
 def _run_file(process: Process, loaded: Loaded) -> None:
     """Run a bundle, and after a reload what its file holds then."""
-    from ..fleet.operations.reload import newer
+    from .reload import newer
 
     config, reload = process.config, process.beside.reload
     news: list[Loaded] = [loaded]
@@ -119,11 +119,11 @@ def _run_store(process: Process, words: Sequence[str] | None) -> Plan | None:
     """
     from ..bundle.load import load_bundle
     from ..errors import BundleError, NoBundleError, SignatureError, StoreError
-    from ..fleet.operations.reload import has_news
     from ..fleet.store.folder import Store
     from ..fleet.store.run import Run
+    from ..fleet.update.launching import launched, launched_by, plan_for
     from .checks import rules_of
-    from .launching import launched, launched_by, plan_for
+    from .reload import has_news
 
     config, beside = process.config, process.beside
     rules, store, launch = rules_of(config), Store(config.store or ""), launched()

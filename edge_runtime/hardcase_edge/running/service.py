@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING
 
 from ..base.files import write_whole
 from ..errors import HardcaseError, InputError
-from ..fleet.operations.unit import program as program_of
-from ..fleet.operations.unit import unit
 from ..settings.config import RunConfig, changed
 from ..settings.run_toml import text_of
 from ..settings.table import FILES, READ, RUN_TOML, flag_of
@@ -50,6 +48,9 @@ def unit_of(
     InputError
         A setting cannot be used, a file that it names is not on this machine, or the file cannot be written.
     """
+    from ..fleet.operations.unit import program as program_of
+    from ..fleet.operations.unit import unit
+
     check_service(run)
     if program is None:
         check_files(run, "", is_whole=False, remedy="put it there first")

@@ -120,7 +120,7 @@ def test_an_item_without_a_budget_for_anything_claims_no_confidence(tmp_path: Pa
 def test_a_bundle_of_items_is_put_into_a_store_tried_and_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("hardcase_edge.fleet.operations.beside.resident_bytes", lambda: 16_000_000)  # of a device
+    monkeypatch.setattr("hardcase_edge.running.beside.resident_bytes", lambda: 16_000_000)  # of a device
     (tmp_path / "codes.hcb").write_bytes(PLAIN)
     path = write_csv(tmp_path / "items.csv", ITEMS)
     assert main(["store", "put", str(tmp_path / "store"), str(tmp_path / "codes.hcb")]) == 0
@@ -134,7 +134,7 @@ def test_a_bundle_of_items_is_put_into_a_store_tried_and_stays(
 def test_a_bundle_of_items_whose_sensors_only_fail_fails_its_trial(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("hardcase_edge.fleet.operations.beside.resident_bytes", lambda: 16_000_000)
+    monkeypatch.setattr("hardcase_edge.running.beside.resident_bytes", lambda: 16_000_000)
     (tmp_path / "codes.hcb").write_bytes(PLAIN)
     path = write_csv(tmp_path / "items.csv", ITEMS)
     assert main(["store", "put", str(tmp_path / "store"), str(tmp_path / "codes.hcb")]) == 0

@@ -106,7 +106,7 @@ def test_a_wrong_argument_is_not_blamed_on_the_bundle_on_trial(
 def test_a_service_of_this_machine_has_the_files_that_it_names(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hardcase_edge.running.service.program_of", lambda argv0: "/usr/bin/hardcase-edge")
+    monkeypatch.setattr("hardcase_edge.fleet.operations.unit.program", lambda argv0: "/usr/bin/hardcase-edge")
     gone = str(tmp_path / "gone.pem")
     run = ["run", "--store", "/var/lib/hardcase", "--sensors", "a:b", "--broker", "mqtts://b", "--ca"]
     assert said_by(capfd, "service", *run, gone) == (

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from hardcase_edge.running.checks import ON_TRIAL, PARTS, check_one_part, check_
 from hardcase_edge.settings.config import RunConfig
 from hardcase_edge.settings.table import DEFAULTS
 from tests.helpers.edge.device import make_bundle_bytes
+from tests.helpers.places import ROOT
 
 IMPORTED_BY = {".more.drift.companion": {".more.audits.companion"}}  # what a part builds on
 NUMBERS = ("outbox_days", "outbox_rate", "budget_per_hour", "battery")
@@ -85,9 +87,21 @@ def run_words(tmp_path: Path) -> list[str]:
     return ["run", str(tmp_path / "b.hcb"), "--sensors", "one_value:read", "--count", "2"]
 
 
-def test_a_run_that_asks_for_no_part_imports_none(run_words: list[str], tmp_path: Path) -> None:
-    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from hardcase_edge.cli import main; main(sys.argv[1:])"
-    assert loaded_by(code, *run_words) == set()
+@pytest.mark.parametrize("broker", [[], ["--broker", "mqtt://127.0.0.1:1"]], ids=["alone", "broker"])
+def test_a_plain_run_needs_none_of_the_companions(broker: list[str], tmp_path: Path) -> None:
+    package = tmp_path / "hardcase_edge"
+    package.mkdir()
+    for path in Path(hardcase_edge.__file__).parent.iterdir():
+        if path.name not in ("fleet", "more"):
+            (package / path.name).symlink_to(path)
+    (tmp_path / "rows.csv").write_text("feature 0,feature 1,feature 2,feature 3\n1,1,1,1\n4,4,4,4\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "hardcase_edge.cli", "run", str(ROOT / "tests/golden/v1.hcb"),
+         "--sensors", f"replay:{tmp_path / 'rows.csv'}", *broker],
+        capture_output=True, text=True, timeout=60, check=False, env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert len([json.loads(line)["route"] for line in done.stdout.splitlines()]) == 2
 
 
 def test_a_part_of_a_stranger_needs_the_table_alone(

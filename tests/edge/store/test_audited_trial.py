@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from hardcase_edge.cli import main
-from hardcase_edge.fleet.operations import beside
 from hardcase_edge.fleet.operations.metrics import Metrics
 from hardcase_edge.fleet.store.folder import Store
 from hardcase_edge.link.wire import OTHER_HPC
+from hardcase_edge.running import beside
 from tests.helpers.cloud.brokers import retained
 from tests.helpers.edge.device import EASY, HARD, Cloud, make_bundle_bytes, usual_reply, write_replay
 

@@ -17,9 +17,9 @@ from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.bundle.signature import make_keys, sign
 from hardcase_edge.cli import main
 from hardcase_edge.fleet.diagnosis import storage
-from hardcase_edge.fleet.operations import beside
 from hardcase_edge.fleet.store.folder import Store
 from hardcase_edge.fleet.store.slots import saw_cloud
+from hardcase_edge.running import beside
 from tests.helpers.edge.device import EASY, FEATURES, make_bundle_bytes, write_replay
 from tests.helpers.edge.repository import Repository
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A device that nobody is near: systemd and its watchdog, metrics, Home Assistant, and what is wrong with a machine."""
+"""A device that nobody is near: its systemd unit, its metrics, and Home Assistant."""

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bundles over the air: offers, chunks and what a device does with them, above the store and the link."""
+"""Bundles over the air: offers, chunks and what a device does with them; and the start of a slot that has a release."""

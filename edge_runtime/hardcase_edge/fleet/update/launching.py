@@ -15,20 +15,20 @@ import signal
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
-from ..base.files import write_whole
-from ..base.record import record
-from ..base.toml import parse_toml, toml_text
-from ..errors import InputError, StoreError, one_line
-from ..fleet.release.archive import read_archive
-from ..fleet.release.content import AUTHORITY, DEVICE_KEYS, SETTINGS, unpacked_files
-from ..fleet.release.unpacked import command_of, try_command, unpack
+from ...base.files import write_whole
+from ...base.record import record
+from ...base.toml import parse_toml, toml_text
+from ...errors import InputError, StoreError, one_line
+from ..release.archive import read_archive
+from ..release.content import AUTHORITY, DEVICE_KEYS, SETTINGS, unpacked_files
+from ..release.unpacked import command_of, try_command, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from ..fleet.store.folder import Started, Store
-    from ..settings.config import RunConfig
+    from ...settings.config import RunConfig
+    from ..store.folder import Started, Store
 
 __all__ = ["Launch", "Plan", "launched", "launched_by", "plan_for"]
 

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from ...bundle.load import Loaded
-    from ...device.device import Device
-    from ...link.link import Link
-    from ...settings.config import RunConfig
-    from .metrics import Metrics
-    from .scrape import Page
+    from ..bundle.load import Loaded
+    from ..device.device import Device
+    from ..fleet.operations.metrics import Metrics
+    from ..fleet.operations.scrape import Page
+    from ..link.link import Link
+    from ..settings.config import RunConfig
 
 __all__ = ["Beside"]
 
@@ -71,13 +71,13 @@ class Beside:
         self._write_at = float("-inf")
         self._trouble = ""
         if config.metrics_file is not None:
-            from .scrape import checked_file
+            from ..fleet.operations.scrape import checked_file
 
             self._file = checked_file(config.metrics_file)
 
     def __enter__(self) -> Beside:
         if self._config.metrics is not None:
-            from .scrape import Page
+            from ..fleet.operations.scrape import Page
 
             self._page = Page(self._config.metrics, self.text, is_public=self._config.metrics_public)
         return self
@@ -103,7 +103,7 @@ class Beside:
             manifest = loaded.manifest
             names = (manifest.name, loaded.bundle.sha256, manifest.unit)
             if self._metrics is None:
-                from .metrics import Metrics
+                from ..fleet.operations.metrics import Metrics
 
                 self._metrics = Metrics(*names, self._version)
             self._metrics.loaded(*names)
@@ -152,7 +152,7 @@ class Beside:
         """Replace the metrics file, if there is one."""
         if self._file is None:
             return
-        from .scrape import write_file
+        from ..fleet.operations.scrape import write_file
 
         self._write_at = monotonic() + FILE_EVERY_S
         trouble = write_file(self._file, self.text())

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...errors import HardcaseError
+from ..errors import HardcaseError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ...bundle.load import Loaded
-    from ..store.folder import Started, Store
+    from ..bundle.load import Loaded
+    from ..fleet.store.folder import Started, Store
 
 __all__ = ["Reload", "has_news", "newer"]
 
@@ -76,7 +76,7 @@ def has_news(store: Store, started: Started, note: Callable[[str], None]) -> boo
 
 def newer(path: str, trust: str | None, loaded: Loaded, note: Callable[[str], None]) -> Loaded | None:
     """The bundle of a file, if it is another one than this and may be used."""
-    from ...bundle.load import load_bundle
+    from ..bundle.load import load_bundle
 
     try:
         new = load_bundle(path, trust=trust, allow_joint=True)

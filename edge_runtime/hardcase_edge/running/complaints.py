@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from ...bundle.manifest import Manifest
+    from ..bundle.manifest import Manifest
 
 __all__ = ["Complaints"]
 
