@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.digits38 import SIDES
-from benchmarks.pages import PAGES, markdown, pyplot, read, save
+from benchmarks.pages import PAGES, markdown, pyplot, read, rest, save
 
 __all__ = ["draw", "jaccard", "lines", "shares"]
 
@@ -23,6 +23,8 @@ SPLIT = 0  # that figures 10 and 13 show
 N_SHOWN = 4  # prices in figure 13
 NOT_READ, BEFORE, NEW = "#f3d9d6", "#7fa7c9", "#123f66"
 Nodes = list[dict[str, Any]]
+
+TABLES = "figures 8 to 10 as tables"
 
 
 def known() -> dict[str, Any]:
@@ -128,7 +130,7 @@ def _by_cost(found: dict[str, Any]) -> list[str]:
         f"`cstc-2` reads {_percent(first[0])} of its cheap and {_percent(first[1])} of its dear ones at the root, and "
         f"`cscc-4` {_percent(second[0])} and {_percent(second[1])}.",
         "`astc-2` comes closest: cheap first, dear below.", "",
-        markdown(titles, rows), "",
+        rest(TABLES, markdown(titles, rows)),
         "![Share of the features of each cost that are read, by depth, MQ2008](cstc-figure-8.svg)",
         "![Share of the features of each cost that are read, by node, skewed](cstc-figure-9.svg)", "",
     ]  # fmt: skip
@@ -160,7 +162,7 @@ def _leaves(found: dict[str, Any]) -> list[str]:
         f"{SPLIT} our `cstc-2` has {own['cstc-2'].min():.2f} at the least, so these trees are fixed sets, and `astc-2` "
         f"{own['astc-2'].min():.2f}.",
         "As in the paper, labels rise from the lowest leaf to the highest.", "",
-        markdown(titles, rows), "",
+        rest(TABLES, markdown(titles, rows)),
         "![Two trees, and the Jaccard coefficients of their leaves](cstc-figure-10.svg)", "",
     ]  # fmt: skip
 

@@ -23,7 +23,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from benchmarks.learning_cases import data
-from benchmarks.pages import PAGES, ROOT, provenance, pyplot, save
+from benchmarks.pages import PAGES, ROOT, provenance, pyplot, rest, save
 from hardcase_edge.more.batch.quality import figures_of
 from hardcase_edge.program.cost import to_micro
 from hardcase_edge.program.definition import Answer, Feature, Sensor, Slice, Uplink
@@ -278,7 +278,7 @@ def page(results: dict[str, Any]) -> str:
             runs = [results[name][s] for s in sorted(results[name], key=int)]
             texts.append(f"{table(SMALL[name], runs)}\n\n![Error over sensors](dag-{name}.svg)")
     if "speed" in results:
-        texts.append(speed_table(results["speed"]))
+        texts.append(rest("time and memory of 256 states", speed_table(results["speed"])))
     return "\n" + "\n\n".join(texts) + "\n"
 
 

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.flywheel_cases import CASES, Table, forest, survey, whole_states
-from benchmarks.pages import markdown
+from benchmarks.pages import markdown, rest
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.program.cost import to_unit
 from tests.helpers.cloud.flywheel import Ran, ask, flywheel
@@ -84,14 +84,12 @@ def _section(name: str, runs: Sequence[dict[str, Any]]) -> str:
     """What is said of one table."""
     unit = next(said["unit"] for run in runs for said in run["retrain"]["said"] if "unit" in said)
     titles = ("on the rows that were held back", "right (95 %)", "of each seed", f"cost, {unit}", "forwarded")
+    seconds = "; ".join(f"{step} {_mean([r['steps'][step] for r in runs], 0)}" for step in runs[0]["steps"])
     parts = [
         f"## {TITLES[name]}",
         ABOUT[name],
         markdown(titles, [(text, *_cells([run["rows"][row] for run in runs])) for row, text in ROWS.items()]),
-        markdown(TURN, [_turn(run) for run in runs]),
-        "Seconds: "
-        + "; ".join(f"{step} {_mean([r['steps'][step] for r in runs], 0)}" for step in runs[0]["steps"])
-        + ".",
+        rest("the turn of each seed", f"{markdown(TURN, [_turn(run) for run in runs])}\n\nSeconds: {seconds}."),
     ]
     curve = [(n, _share(made)) for run in runs for n, made in run["curve"].items()]
     if curve:

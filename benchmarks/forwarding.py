@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.pages import markdown
+from benchmarks.pages import markdown, rest
 from hardcase_edge.base.change import Change
 from hardcase_edge.more.drift.promise import ALPHA, Promise
 from hardcase_edge.more.drift.reaction import ALLOWED, DOUBLING, PROBE
@@ -128,9 +128,7 @@ def section(measured: list[dict[str, Any]], is_whole: bool) -> str:
         f"{CASES:,} cases from the break on (four weeks), of whose answers alone {SHARE:.1%} are audited.\n"
         "*Old* forwards the least sure quarter of the answers, and a quarter more at each break; *new*: answers rest "
         f"until f0 agrees, and {PROBE:.0%} of the rest are probes ([how](../drift.md)).\n"
-        "The rule was designed on the first policy; *agreement* is f0's with what was answered alone, *right* is by "
-        "the table's label, *itself* is the share answered alone without the rule.\n"
-        "A row has all sizes of a drift, from the least to the most; `--all` has each.\n\n"
+        "The rule was designed on the first policy; *itself* is the share answered alone without the rule.\n\n"
     )
     lines, policies = [], list(dict.fromkeys(x["policy"] for x in measured))
     for name in policies:
@@ -171,7 +169,8 @@ def section(measured: list[dict[str, Any]], is_whole: bool) -> str:
         x["policy"] + way(x): [y for y in measured if (y["policy"], way(y)) == (x["policy"], way(x))] for x in measured
     }
     some = [[x] for x in measured] if is_whole else ways.values()
-    return text + markdown(head, [_line(x, is_whole) for x in some]) + "\n"
+    about = "*Agreement* is f0's with what was answered alone, *right* is by the table's label.\n\n"
+    return text + rest("the rule by each drift", about + markdown(head, [_line(x, is_whole) for x in some]))
 
 
 def way(found: dict[str, Any]) -> str:

@@ -21,7 +21,7 @@ import numpy as np
 
 from benchmarks.learning_cases import CASES, Case, problem_of, split_of
 from benchmarks.learning_page import draw_all, picked_runs, table, text_of
-from benchmarks.pages import ROOT, provenance
+from benchmarks.pages import ROOT, provenance, unmarked
 from hardcase_train.sweep.train import learn
 
 RESULTS = ROOT / "benchmarks" / "results"
@@ -81,7 +81,7 @@ def run(args: Any) -> dict[str, Any]:
                 made.setdefault("with", {}).update(dict.fromkeys(missing, provenance()))
                 args.save(results)
                 print(f"{name}, seed {seed}, {' '.join(missing)}: {time.monotonic() - began:.0f} s", flush=True)
-        print(table(CASES[name], picked_runs(CASES[name], runs)), flush=True)
+        print(unmarked(table(CASES[name], picked_runs(CASES[name], runs))), flush=True)
     save_splits([c for c in CASES if c in results], args.seeds, RESULTS / "splits.npz")
     return results
 

@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from benchmarks.pages import ROOT, markdown
+from benchmarks.pages import ROOT, markdown, rest
 from tests.helpers.machine.cuts import cut_power
 from tests.helpers.machine.life import live
 from tests.helpers.machine.releases import CUTS as RELEASE_CUTS
@@ -93,8 +93,7 @@ def page(figures: dict[str, Any]) -> str:
         + markdown(("offered", "seconds"), steps)
         + "\n"
         + RELEASE_CUTS_TEXT
-        + markdown(("cut when", "ran after it"), list(figures["releases"]["cuts"].items()))
-        + "\n"
+        + rest("cuts of these updates", markdown(("cut when", "ran after it"), list(figures["releases"]["cuts"].items())))
         + CUTS
         + markdown(("", "number"), [(what, str(n)) for what, n in counts])
         + "\n"

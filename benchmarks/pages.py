@@ -6,10 +6,11 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -25,13 +26,17 @@ __all__ = [
     "provenance",
     "pyplot",
     "read",
+    "rest",
     "results_of",
     "save",
+    "shortened",
+    "unmarked",
 ]
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS, PAGES = ROOT / "benchmarks" / "results", ROOT / "docs" / "benchmarks"
 MADE = "made_with"
+REST = re.compile(r"<!-- rest: (.*?) -->\n(.*?)<!-- /rest -->\n?", re.S)
 
 
 class RefusedError(SystemExit):
@@ -67,16 +72,48 @@ def read(name: str) -> Any:
     return results_of(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
 
 
-def markdown(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table.
+def markdown(
+    titles: Sequence[str], rows: Iterable[Sequence[str]], left: Callable[[Sequence[str]], bool] | None = None,
+    what: str = "",
+) -> str:
+    """A table; rows of which ``left`` is true are ``rest``, and ``what`` says what they are.
 
     >>> print(markdown(("sensor", "cost"), [("light", "3")]))
     | sensor | cost |
     |---|---|
     | light | 3 |
     """
-    lines = ["| " + " | ".join(cells) + " |" for cells in (titles, *rows)]
-    return "\n".join([lines[0], "|" + "---|" * len(titles), *lines[1:]])
+    lines = ["| " + " | ".join(titles) + " |\n|" + "---|" * len(titles) + "\n"]
+    for cells in rows:
+        line = "| " + " | ".join(cells) + " |\n"
+        lines.append(rest(what, line) if left and left(cells) else line)
+    return "".join(lines).rstrip("\n") if not left else "".join(lines)
+
+
+def rest(what: str, text: str) -> str:
+    """Text that is not on the page: ``render NAME --all`` prints it, and the page's last line says so."""
+    return f"<!-- rest: {what} -->\n{text.rstrip()}\n<!-- /rest -->\n"
+
+
+def shortened(text: str, name: str) -> str:
+    """A page without what is ``rest``.
+
+    >>> print(shortened("a\\n" + rest("rows of b", "b\\n"), "x"))
+    a
+    <BLANKLINE>
+    `python -m benchmarks render x --all` also prints rows of b.
+    <BLANKLINE>
+    """
+    whats = dict.fromkeys(found[1] for found in REST.finditer(text))
+    if not whats:
+        return text
+    kept = re.sub(r"\n{3,}", "\n\n", REST.sub("", text)).rstrip()
+    return f"{kept}\n\n`python -m benchmarks render {name} --all` also prints {'; '.join(whats)}.\n"
+
+
+def unmarked(text: str) -> str:
+    """The same with all of it."""
+    return REST.sub(lambda found: found[2], text)
 
 
 def provenance() -> dict[str, Any]:

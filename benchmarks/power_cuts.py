@@ -24,7 +24,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from benchmarks.pages import markdown
+from benchmarks.pages import markdown, rest
 from tests.helpers.edge import store_lives
 from tests.helpers.edge.cut_runs import Cuts
 from tests.helpers.edge.identity_cuts import identity_runs, without_openssl
@@ -75,8 +75,8 @@ next bundle; the start after each cut is cut, too,
 
 """
 MIDDLE = """
-Without one call that the code makes, the same cuts find a wrong state, but for the calls in the last column \
-([why](#what-is-not-found)):
+Without one call that the code makes, the same cuts find a wrong state, but for calls of which the last column counts \
+the others ([why](#what-is-not-found)).
 
 """
 LIVES = """
@@ -204,9 +204,9 @@ def page(measured: dict[str, Any]) -> str:
         missing.append((name.partition(":")[0], *(", ".join(some) for some in by.values())))
     total = {key: sum(row[key] for row in measured["rows"].values()) for key in ("states", "wrong", "seconds")}
     top = markdown(("routine", "runs", "states", "wrong", "s", "missing calls found"), rows)
-    below = markdown(("routine", "left out, and found", "not found"), missing)
+    below = rest("the calls left out", markdown(("routine", "left out, and found", "not found"), missing))
     return (
-        HEAD.format(**measured, **total) + top + "\n" + MIDDLE + below + "\n" + page_of_lives(measured["lives"]) + TAIL
+        HEAD.format(**measured, **total) + top + "\n" + MIDDLE + below + page_of_lives(measured["lives"]) + TAIL
     )
 
 

@@ -82,8 +82,7 @@ def peer_section(measured: dict[str, Any]) -> str:
         "A forwarded case is an abstention to it; *answered alone* is a share of all cases, none where nothing is "
         "promised.\n"
         f"MAPIE answers more alone by a point or more on: {', '.join(behind) or 'none'}.\n\n"
-        + markdown(head, rows)
-        + "\n"
+        + markdown(head, rows, lambda row: row[0] not in behind, "populations on which MAPIE does not")
     )
 
 

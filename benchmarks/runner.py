@@ -7,7 +7,8 @@ its results: a dictionary or a list, or an exit status where it keeps none. It m
 - ``arguments(parser)`` adds flags, and ``SEEDS`` is the default of ``--seeds``;
 - ``page(results)`` is the text of docs/benchmarks/NAME.md below its line ``FIGURES``, or all of it without such a line;
   the page is left as it is where that is empty;
-- ``whole(results)`` is the page with rows that it leaves out, for ``render NAME --all``;
+- ``whole(results)`` is the page with rows that it leaves out, for ``render NAME --all``, which also prints what the
+  page has as ``pages.rest``;
 - ``draw(results)`` writes the page's pictures;
 - ``problems(results)`` has a line for each thing that is not as it should be; then the command ends with status 1.
 
@@ -34,7 +35,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from benchmarks.pages import MADE, PAGES, RESULTS, ROOT, provenance, read, results_of
+from benchmarks.pages import MADE, PAGES, RESULTS, ROOT, provenance, read, results_of, shortened, unmarked
 
 __all__ = ["Record", "described", "load", "names", "page_of", "render", "run", "show", "whole"]
 
@@ -169,13 +170,13 @@ def page_of(name: str, module: ModuleType, results: Any) -> str:
     """The whole page: above ``FIGURES``, where the page has that line, it is written by hand."""
     text, path = module.page(results) if hasattr(module, "page") else "", PAGES / f"{name}.md"
     above, mark, _ = path.read_text(encoding="utf-8").partition(FIGURES) if path.exists() else ("", "", "")
-    return f"{above}{mark}{text}" if text and mark else text
+    return shortened(f"{above}{mark}{text}" if text and mark else text, name)
 
 
 def whole(name: str) -> str:
     """The page of the kept results with every row."""
     module = load(name)
-    return str(getattr(module, "whole", module.page)(read(name)))
+    return unmarked(str(getattr(module, "whole", module.page)(read(name))))
 
 
 def render(name: str) -> int:

@@ -200,7 +200,7 @@ def _beyond(device: dict[str, Any]) -> bool:
 
 
 def page(measured: dict[str, Any], is_whole: bool = False) -> str:
-    """The Markdown page; ``is_whole``: with a row for each failure of a sensor that is not watched."""
+    """The Markdown page; ``is_whole``: with a row for each failure."""
     text = (
         "# Sensors that fail slowly\n\n"
         + ("It falls short of its goal for a decision's time.\n\n" if _beyond(measured["device"]) else "")
@@ -208,19 +208,19 @@ def page(measured: dict[str, Any], is_whole: bool = False) -> str:
         f"The rig's pick buys {len(measured['bought'])} of {len(measured['sensors'])} sensors and is right on "
         f"{measured['accuracy']:.1%} of the test rows alone; others predict {', '.join(measured['watched']) or 'none'} "
         "well enough to suspect them: whoever reads one sensor alone cannot tell that it fails.\n"
-        f"*named* says in how many of {SEEDS} runs of {MOST:,} decisions the right sensor was suspected first, *after* "
-        "how many decisions (median), and *another* in how many another one was.\n*accuracy* is the program's with a "
-        "failure of *size* standard deviations, *rule* with `--drift act`, and *dead* without that sensor; where "
-        "failures share a row, all of them lie between the two shares.\n\n"
+        f"*named* says in how many of {SEEDS} runs of {MOST:,} decisions of each failure the right sensor was suspected "
+        "first, *after* how many decisions (median), and *another* in how many another one was.\n*accuracy* is the "
+        "program's with a failure, such as a bias of three standard deviations, *rule* with `--drift act`, and *dead* "
+        "without that sensor; all failures of a row lie between the two shares, and `--all` has a row for each.\n\n"
     )
     rows = []
     for key, some in groupby(measured["failures"], lambda f: f["sensor"]):
         failures = list(some)
-        if key in measured["watched"] or is_whole or any(f["named"] or f["wrong"] for f in failures):
-            rows += [_row([f], f["kind"], f"{f['size']:g}" if f["size"] else "") for f in failures]
+        if is_whole:
+            rows += [_row([f], f"{f['kind']} {f['size']:g}" if f["size"] else f["kind"]) for f in failures]
         else:
-            rows.append(_row(failures, f"{len(failures)} failures", ""))
-    head = ("sensor", "failure", "size", "named", "after", "another", "accuracy", "rule", "dead")
+            rows.append(_row(failures, f"{len(failures)} failures"))
+    head = ("sensor", "failure", "named", "after", "another", "accuracy", "rule", "dead")
     text += markdown(head, rows)
     found = [f for f in measured["failures"] if f["named"] or f["wrong"]]
     named, acted = sum(len(f["named"]) + len(f["wrong"]) for f in found), sum(f["acted"] for f in found)
@@ -241,16 +241,16 @@ def whole(measured: dict[str, Any]) -> str:
     return page(measured, is_whole=True)
 
 
-def _row(failures: list[dict[str, Any]], kind: str, size: str) -> list[str]:
-    """Of one failure, or of some of a sensor that nobody suspected."""
+def _row(failures: list[dict[str, Any]], kind: str) -> list[str]:
+    """Of one failure, or of all of a sensor."""
     named, wrong = (sum(len(f[key]) for f in failures) for key in ("named", "wrong"))
-    after = f"{np.median(failures[0]['named']):,.0f}" if failures[0]["named"] else ""
+    medians = [float(np.median(f["named"])) for f in failures if f["named"]]
+    after = " to ".join(dict.fromkeys(f"{end(medians):,.0f}" for end in (min, max))) if medians else ""
     ends = [[f"{end(f[key] for f in failures):.1%}" for end in (min, max)] for key in
             ("accuracy", "with_rule", "without_sensor")]  # fmt: skip
     return [
         failures[0]["sensor"],
         kind,
-        size,
         str(named),
         after,
         str(wrong),

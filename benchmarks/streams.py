@@ -20,7 +20,7 @@ import numpy as np
 from scipy import stats
 
 from benchmarks.learning_cases import data
-from benchmarks.pages import ROOT, markdown
+from benchmarks.pages import ROOT, markdown, rest
 from hardcase.training.build import configure
 from hardcase_edge.more.batch.choices import margins_of
 from hardcase_edge.program.definition import MARGIN, MICRO, Branch, Costs, Feature, Sensor, Slice, Uplink
@@ -48,6 +48,7 @@ SHARES, PERIODS = (0.12, 0.17, 0.23, 0.3, 0.4, 0.5, 0.65), (2, 3, 4, 5, 7, 10, 1
 KIND = "forest"
 CHEAP, DEAR = 0, 1  # sensors
 DESIGNS = ("alone", "corrected")  # of the answers of ``held``
+SECOND = "Trees that know the label held before gained over the readings alone (paired):\n\n"
 METHODS = {
     "held": "`held`",
     "alone": "its answers by readings alone",
@@ -236,10 +237,7 @@ Every window bought: accuracy {always.mean():.3f} (folds {always.min():.3f} to {
 
 {verdicts(runs)}
 
-The second design of the answer, trees that know the label held before, gained over the readings alone (paired):
-
-{designs(runs)}
-
+{rest("what a second design of the answer gained", SECOND + designs(runs))}
 ## An occupied room
 
 The example of `examples/streams`, every third minute of two weeks (UCI Occupancy Detection, CC BY 4.0); one recording \

@@ -14,12 +14,14 @@ from benchmarks.budgeted.cases import BUDGETS, HARD_CASES
 from benchmarks.budgeted.problem import HARD
 from benchmarks.pages import markdown
 
-__all__ = ["beside", "cell", "hard_part", "interval", "shortfall"]
+__all__ = ["OTHER_PEERS", "beside", "cell", "hard_part", "interval", "most", "shortfall"]
 
 OURS, RIVALS = "hardcase", ("AACO", "GDFS order")  # those of the goal
 OTHERS = ("LightGBM CEGB", "static")
 AHEAD, LEVEL, BEHIND = "ahead", "level", "behind"
 NEEDED = 2  # of a set's three budgets
+TOLD = ("router by hand", "posterior by hand")
+OTHER_PEERS = "peers that are at no budget the best one"
 Runs = dict[str, Any]
 
 FIRST = """## Hard budgets
@@ -158,7 +160,15 @@ def _set(name: str, methods: Runs) -> str:
         some = f" ({counted(len(runs))})" if len(runs) < len(case.seeds) else ""
         rows.append([method + some, *cells, seconds])
     head = ["accuracy", *(f"at most {w.split()[1]}" for w in asked), "CPU s"]
-    return f"### {case.title}\n\n{markdown(head, rows)}\n"
+    found = [{m: list(a.values()) for m in methods if (a := accuracies(methods, m, w))} for w in asked]
+    kept = tuple(m for m in case.methods if m in {OURS, *(best for each in found for best in most(each))})
+    return f"### {case.title}\n\n{markdown(head, rows, lambda row: not row[0].startswith(kept), OTHER_PEERS)}\n"
+
+
+def most(found: dict[str, list[float]]) -> set[str]:
+    """The peer whose mean is largest, and that of those that are told nothing."""
+    peers = sorted((m for m in found if m != OURS), key=lambda m: -float(np.mean(found[m])))
+    return {*peers[:1], *[m for m in peers if m not in TOLD][:1]}
 
 
 def beside(name: str, methods: Runs, own: str) -> str:

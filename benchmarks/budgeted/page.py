@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.budgeted.cases import CASES, FIVE_TABLES, HARD_CASES, STREAMS
-from benchmarks.budgeted.hard_page import cell, hard_part, shortfall
+from benchmarks.budgeted.hard_page import OTHER_PEERS, cell, hard_part, most, shortfall
 from benchmarks.budgeted.speed import TITLES
 from benchmarks.budgeted.streams import page as stream_page
-from benchmarks.pages import markdown
+from benchmarks.pages import markdown, rest
 
 __all__ = ["CORES", "LONG", "cost_at", "page", "whole"]
 
@@ -71,7 +71,10 @@ def _page(results: dict[str, Runs], apart: Iterable[str], is_whole: bool) -> str
         _why(results),
     ]
     apart = {*HARD_CASES, *STREAMS, *apart}
-    parts += [_case(name, results[name]) for name in CASES if name in results and name not in apart]
+    lost = {what.partition(": accuracy")[0] for what, *_, met in asked if met != "reached"}
+    for name in (name for name in CASES if name in results and name not in apart):
+        text = _case(name, results[name])
+        parts.append(text if CASES[name].title in lost else rest("sets of mean budgets without a missed goal", text))
     parts += [_tables(results), stream_page.about(results)]
     parts += [_case(name, results[name]) for name in STREAMS if name in results]
     parts += [_speed(results), _durations(results)]
@@ -225,11 +228,11 @@ def _case(name: str, methods: dict[str, Runs]) -> str:
     """Accuracy and mean cost of each method for each wish."""
     case, results = CASES[name], {name: methods}
     wishes = _wishes(results, name)
-    lines, most = [], max(len(_runs(results, name, m)) for m in methods)
+    lines, n_seeds = [], max(len(_runs(results, name, m)) for m in methods)
     for method in [m for m in case.methods if m in methods]:
         runs = _runs(results, name, method)
         efforts = sorted({r["effort"] for r in runs if "effort" in r})
-        some = f" ({_seeds(len(runs))})" if len(runs) < most else ""
+        some = f" ({_seeds(len(runs))})" if len(runs) < n_seeds else ""
         title = f"{method}{f', {efforts[0]}' if efforts else ''}{some}"
         cells = [_cell([r["wishes"][w] for r in runs if w in r["wishes"]], w) for w in wishes]
         lines.append((title, *cells, f"{np.mean([r['seconds'] for r in runs]):.0f}"))
@@ -240,7 +243,19 @@ def _case(name: str, methods: dict[str, Runs]) -> str:
     head = ("accuracy @ mean cost, by budget", *columns, "CPU s")
     first = next(iter(_runs(results, name, m) for m in methods))[0]
     n = next(iter(first["wishes"].values()))["n"]
-    return f"### {case.title}\n\n{_seeds(most)} of {n:,} test rows.\n\n" + markdown(head, lines) + "\n"
+    kept = tuple(m for m in case.methods if m in {OURS, *(m for w in wishes for m in _best(results, name, w))})
+    table = markdown(head, lines, lambda row: not row[0].startswith(kept) and "(not run)" not in row[0], OTHER_PEERS)
+    return f"### {case.title}\n\n{_seeds(n_seeds)} of {n:,} test rows.\n\n{table}\n"
+
+
+def _best(results: dict[str, Runs], case: str, wish: str) -> set[str]:
+    """The most accurate peers within a budget."""
+    found = {}
+    for method in results[case]:
+        runs = [r["wishes"][wish] for r in _runs(results, case, method) if wish in r["wishes"]]
+        if runs and np.mean([r["cost"] for r in runs]) <= OVER * float(wish.split()[1]):
+            found[method] = [r["accuracy"] for r in runs]
+    return most(found)
 
 
 def _seeds(n: int) -> str:

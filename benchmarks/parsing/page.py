@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.pages import PAGES, markdown, pyplot, save
+from benchmarks.pages import PAGES, markdown, pyplot, rest, save
 
 __all__ = ["SHARES", "draw", "page", "whole"]
 
 SHARES = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7)
 SHOWN = (0.05, 0.1, 0.2, 0.5)
+NAMED = ("myopic", "margin", "one-shot simple", "gap", "one-shot complex", "anytime")
 DRAWN = ("uniform words", "uniform sentences", "myopic", "margin", "one-shot simple", "one-shot complex")
 
 
@@ -109,7 +110,8 @@ def _curves(p: dict[str, Any], tags: str) -> list[str]:
     return [
         f"## Which words, {tags}", "",
         "UAS by the share of words with costly templates, without a dictionary; "
-        f"with tags alone {p['tags']:.4f}, with all features {p['all']:.4f}.", "", markdown(titles, rows), "",
+        f"with tags alone {p['tags']:.4f}, with all features {p['all']:.4f}.", "",
+        markdown(titles, rows, lambda row: row[0] not in NAMED, "the other policies"), "",
     ]  # fmt: skip
 
 
@@ -142,9 +144,10 @@ def _speed(rows: list[dict[str, Any]], tags: str, is_whole: bool, is_first: bool
         *([left] if len(rows) < n else []),
         "",
     ]
+    table = markdown(("system", *dictionaries), cells)
     return [
         f"## Total time, {tags}", "", *(about if is_first else []),
-        markdown(("system", *dictionaries), cells), "", *what_adds, "",
+        table if is_first else rest("total time on our own tags", table), "", *what_adds, "",
     ]  # fmt: skip
 
 
@@ -239,7 +242,7 @@ def page(results: dict[str, Any], is_whole: bool = False) -> str:
     if "variants" in results:
         rows = [(k, f"{v:.4f}") for k, v in results["variants"].items()]
         about = "MIRA under random states, gold tags."
-        lines += ["## The parser", "", about, "", markdown(("what", "UAS"), rows), ""]
+        lines.append(rest("variants of the parser", f"## The parser\n\n{about}\n\n{markdown(('what', 'UAS'), rows)}\n"))
     if "supertags" in results:
         lines += _supertags(results)
     kinds = (("gold tags", _parts(results, "")), ("our own tags", _parts(results, "own/")))
@@ -254,8 +257,8 @@ def page(results: dict[str, Any], is_whole: bool = False) -> str:
     if "decoders" in results:
         columns = ("words", "ours", "ours, single root", "ufal", "eisner")
         rows = [tuple(f"{row[k]:.3g}" for k in columns) for row in results["decoders"]]
-        lines += ["## Decoders", "", "Microseconds a word on random scores, by words of a sentence.", "",
-                  markdown(columns, rows), ""]  # fmt: skip
+        about = "Microseconds a word on random scores, by words of a sentence."
+        lines.append(rest("times of the decoders", f"## Decoders\n\n{about}\n\n{markdown(columns, rows)}\n"))
     lines += _beside_udpipe(results)
     return "\n".join(lines).rstrip() + "\n"
 
