@@ -56,13 +56,14 @@ def example_bundle() -> bytes:
     return pack_bundle(Bundle(manifest.to_json(), example_program(), (case,)))
 
 
-def dump(data: bytes) -> str:
-    """Sixteen bytes a line: offset, hex, and what is printable."""
+def dump(data: bytes, text: slice = slice(0, 0)) -> str:
+    """Thirty-two bytes a line, offset and hex; where ``text`` is, 96 characters a line."""
+    parts = ((0, text.start, 32), (text.start, text.stop, 96), (text.stop, len(data), 32))
     lines = []
-    for at in range(0, len(data), 16):
-        row = data[at : at + 16]
-        text = "".join(chr(b) if 32 <= b < 127 and b != 96 else "." for b in row)
-        lines.append(f"{at:04x}  {row.hex(' '):47}  {text}".rstrip())
+    for start, stop, width in parts:
+        for at in range(start, stop, width):
+            row = data[at : min(at + width, stop)]
+            lines.append(f"{at:04x}  {row.decode('ascii') if width > 32 else row.hex(' ', -4)}".rstrip())
     return "\n".join(lines)
 
 
@@ -80,7 +81,7 @@ def examples() -> dict[str, str]:
     return {
         "program words": "\n".join(rows),
         "program pools": "\n".join(pools),
-        "bundle": dump(example_bundle()),
+        "bundle": dump(example_bundle(), slice(8, 8 + int.from_bytes(example_bundle()[:8], "little"))),
         "request": dump(request),
         "reply": dump(pack_reply(Reply(ID, HPC, OK, 3, 9000))),
     }
