@@ -319,22 +319,18 @@ def compiled(code: str, n_features: int, body: str) -> tuple[Labels, int]:
 
 def page(results: dict[str, Any]) -> str:
     """docs/benchmarks/import.md."""
-    found, n_rows = results["rows"], results.get("n_rows", N_ROWS)
-    names = ("emlearn", "emlearn_float", "m2cgen")
+    found, names = results["rows"], ("emlearn", "emlearn_float", "m2cgen")
     peers = " and ".join(f"{name} {number}" for name, number in results["peers"].items())
     lines = [
         "# Imported models compared with emlearn and m2cgen",
         "",
-        f"`make bench NAME=import` counts labels that differ from the source model's, of {n_rows:,} rows at "
-        "thresholds, one beside them and between them, with whole readings; *any* is the same for numbers of "
-        "the source's own type.",
+        f"`make bench NAME=import` counts labels that differ from the model's, of {results.get('n_rows', N_ROWS):,} rows "
+        "at thresholds, beside and between them, with whole readings; *any*: numbers of the source's own type.",
         "After a plus: where the source's two best scores are nearer than the rounding of its own sums.",
         f"The peers, which read live models, are {peers}; a cell is "
         "empty if one does not support the model, or its C is larger than 0.5 MB.",
-        "emlearn writes `x < (int)threshold` where scikit-learn means `x <= threshold`, and keeps the threshold with "
-        '`dtype="float"`.',
-        "Ways that agree in all but seconds share a line.",
-        "Where a row is missing, no label differs and no peer knows the model.",
+        'emlearn writes `x < (int)threshold` for `x <= threshold`, and keeps the threshold with `dtype="float"`.',
+        "Ways that agree share a line; of models that are not here no label differs, and no peer has them.",
         "",
     ]
     first = [
@@ -343,16 +339,11 @@ def page(results: dict[str, Any]) -> str:
          *(f"{r[k]:,}" if (k := f"{n}_differ") in r else "" for n in names))
         for r in found
     ]  # fmt: skip
-    lines += [
-        markdown(
-            ("data", "source", "way", "leaves", "ours", "any", "emlearn", "emlearn, float", "m2cgen"), merged(first),
-            lambda row: {*row[4:]} <= {"0", ""} and not any(row[6:]), "models of which no label differs",
-        ),
-    ]  # fmt: skip
+    heads = ("data", "source", "way", "leaves", "ours", "any", "emlearn", "emlearn, float", "m2cgen")
+    lines.append(markdown(heads, merged(first), is_same, "models of which no label differs"))
     below = [
         "Accuracy on test rows in percent, bytes (theirs: code and data at -Os on x86-64; ours: the program's data, in "
-        "brackets with leaves of 16 bits where the labels needed 31), and CPU seconds of a whole conversion:",
-        "",
+        "brackets with leaves of 16 bits where the labels needed 31), and CPU seconds of a whole conversion:\n",
     ]
     second = []
     for r in found:
@@ -364,7 +355,13 @@ def page(results: dict[str, Any]) -> str:
         ))  # fmt: skip
     titles = ("data", "source", "way", "accuracy: source", "ours", "emlearn", "emlearn, float", "m2cgen", "bytes: ours",
               "emlearn", "emlearn, float", "m2cgen", "seconds")  # fmt: skip
-    return "\n".join([*lines, rest("accuracies, bytes and seconds", "\n".join([*below, markdown(titles, merged(second, 1))]))])
+    second_table = "\n".join([*below, markdown(titles, merged(second, 1))])
+    return "\n".join([*lines, rest("accuracies, bytes and seconds", second_table)])
+
+
+def is_same(row: tuple[str, ...]) -> bool:
+    """No label differs, and no peer has the model."""
+    return {*row[4:]} <= {"0", ""} and not any(row[6:])
 
 
 def merged(rows: list[tuple[str, ...]], n_own: int = 0) -> list[tuple[str, ...]]:

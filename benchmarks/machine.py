@@ -93,7 +93,9 @@ def page(figures: dict[str, Any]) -> str:
         + markdown(("offered", "seconds"), steps)
         + "\n"
         + RELEASE_CUTS_TEXT
-        + rest("cuts of these updates", markdown(("cut when", "ran after it"), list(figures["releases"]["cuts"].items())))
+        + rest(
+            "cuts of these updates", markdown(("cut when", "ran after it"), list(figures["releases"]["cuts"].items()))
+        )
         + CUTS
         + markdown(("", "number"), [(what, str(n)) for what, n in counts])
         + "\n"

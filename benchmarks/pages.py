@@ -73,7 +73,9 @@ def read(name: str) -> Any:
 
 
 def markdown(
-    titles: Sequence[str], rows: Iterable[Sequence[str]], left: Callable[[Sequence[str]], bool] | None = None,
+    titles: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    left: Callable[[Sequence[str]], bool] | None = None,
     what: str = "",
 ) -> str:
     """A table; rows of which ``left`` is true are ``rest``, and ``what`` says what they are.

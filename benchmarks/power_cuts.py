@@ -205,9 +205,7 @@ def page(measured: dict[str, Any]) -> str:
     total = {key: sum(row[key] for row in measured["rows"].values()) for key in ("states", "wrong", "seconds")}
     top = markdown(("routine", "runs", "states", "wrong", "s", "missing calls found"), rows)
     below = rest("the calls left out", markdown(("routine", "left out, and found", "not found"), missing))
-    return (
-        HEAD.format(**measured, **total) + top + "\n" + MIDDLE + below + page_of_lives(measured["lives"]) + TAIL
-    )
+    return HEAD.format(**measured, **total) + top + "\n" + MIDDLE + below + page_of_lives(measured["lives"]) + TAIL
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -208,13 +208,14 @@ def page(measured: dict[str, Any], is_whole: bool = False) -> str:
         f"The rig's pick buys {len(measured['bought'])} of {len(measured['sensors'])} sensors and is right on "
         f"{measured['accuracy']:.1%} of the test rows alone; others predict {', '.join(measured['watched']) or 'none'} "
         "well enough to suspect them: whoever reads one sensor alone cannot tell that it fails.\n"
-        f"*named* says in how many of {SEEDS} runs of {MOST:,} decisions of each failure the right sensor was suspected "
-        "first, *after* how many decisions (median), and *another* in how many another one was.\n*accuracy* is the "
-        "program's with a failure, such as a bias of three standard deviations, *rule* with `--drift act`, and *dead* "
-        "without that sensor; all failures of a row lie between the two shares, and `--all` has a row for each.\n\n"
+        f"*named* says in how many of {SEEDS} runs of {MOST:,} decisions of each failure the right sensor was "
+        "suspected first, *after* how many decisions (median), and *another* in how many another one was.\n"
+        "*accuracy* is the program's with a failure, such as a bias of three standard deviations, *rule* with `--drift "
+        "act`, and *dead* without that sensor; all failures of a row lie between the two shares, and `--all` has a row "
+        "for each.\n\n"
     )
     rows = []
-    for key, some in groupby(measured["failures"], lambda f: f["sensor"]):
+    for _, some in groupby(measured["failures"], lambda f: f["sensor"]):
         failures = list(some)
         if is_whole:
             rows += [_row([f], f"{f['kind']} {f['size']:g}" if f["size"] else f["kind"]) for f in failures]

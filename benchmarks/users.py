@@ -197,7 +197,9 @@ def render(results: list[dict[str, Any]]) -> str:
             f"| {r['mb']:.0f} |"
         )
         is_plain = not r["note"] and not r["warned"] and r not in _beyond(results)
-        lines.append(rest("tables without a note, a warning or a loss beyond the wish", line).rstrip() if is_plain else line)
+        lines.append(
+            rest("tables without a note, a warning or a loss beyond the wish", line).rstrip() if is_plain else line
+        )
     kept = [r for r in results if r["promise"]]
     lines += ["", *_lost(results)]
     lines += ["", f"`export --risk` made a promise for {len(kept)} of the tables, and none was broken."]
