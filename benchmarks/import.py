@@ -324,7 +324,7 @@ def page(results: dict[str, Any]) -> str:
     lines = [
         "# Imported models compared with emlearn and m2cgen",
         "",
-        f"`make bench NAME=import` counts labels that differ from the model's, of {results.get('n_rows', N_ROWS):,} rows "
+        f"`make bench NAME=import` counts labels unlike the model's, of {results.get('n_rows', N_ROWS):,} rows "
         "at thresholds, beside and between them, with whole readings; *any*: numbers of the source's own type.",
         "After a plus: where the source's two best scores are nearer than the rounding of its own sums.",
         f"The peers, which read live models, are {peers}; a cell is "

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.pages import ROOT, markdown
+from benchmarks.pages import ROOT, markdown, rest
 from hardcase_cloud.rollout.waves.quality import STRICTER
 from hardcase_cloud.sim.fleet.scenario import Scenario, parse_scenario, read_scenario
 from hardcase_cloud.sim.replay.toy import N_ROWS, agrees, make_rows, row_number
@@ -217,11 +217,14 @@ def page(figures: dict[str, Any]) -> str:
         HEAD
         + markdown(("figure", "goal", "measured"), rows)
         + f"\n\nThe million is `hardcase fleet replay examples/fleet/chaos.toml --seed {SEED}`: {n:,} decisions ("
-        f"{routes}), {counts['messages']:,} messages, {counts.get('resent', 0):,} requests sent again, "
-        f"{counts['records']:,} records, {million['n_events']:,} events in {million['virtual_s']:,.0f} virtual "
-        "seconds.\n"
-        f"What went wrong: {faults}; some batteries were empty before.\n\n"
-        f"The seeds of [small.toml](../../examples/fleet/small.toml) made {n_small:,} decisions in "
+        f"{routes}) in {million['virtual_s']:,.0f} virtual seconds.\n"
+        + rest(
+            "what went wrong in the million",
+            f"It had {counts['messages']:,} messages, {counts.get('resent', 0):,} requests sent again, "
+            f"{counts['records']:,} records and {million['n_events']:,} events.\n"
+            f"What went wrong: {faults}; some batteries were empty before.",
+        )
+        + f"The seeds of [small.toml](../../examples/fleet/small.toml) made {n_small:,} decisions in "
         f"{sum(run['cpu_s'] for run in small):.0f} s.\n\n"
         "## What a seed finds\n\n"
         "[rollout.toml](../../examples/fleet/rollout.toml) without one safeguard, from seed 0 on until a rule is "
@@ -235,15 +238,14 @@ def page(figures: dict[str, Any]) -> str:
         + f"\n\nThese are exact probabilities within {odds_['good']['most']:,} audits if each audit is a draw; devices "
         "that read the same rows need [a little audited on many](../rollouts.md#roll-outs).\n"
         f"Rules broken in these replays: {len(broken)}.\n\n"
-        + markdown(
+        + rest("how each roll-out ended", markdown(
             ("bundle", "how it ended", "devices touched", "CPU s a seed"),
             [
                 (bundle, ends(runs), f"{min(r['touched'] for r in runs)} to {max(r['touched'] for r in runs)} of "
                  f"{runs[0]['devices']:,}", f"{sum(r['cpu_s'] for r in runs) / len(runs):.1f}")
                 for bundle, runs in rollouts.items()
             ],
-        )
-        + "\n"
+        ))
     )  # fmt: skip
 
 
