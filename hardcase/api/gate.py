@@ -37,7 +37,8 @@ class GateAnswer:
     """One answer of a gate.
 
     label : a class of the gate, or the fallback if every API that was asked failed
-    confidence : probability that the label is right, from 0 to 1; None if nobody measured it without what failed
+    confidence : probability that the label is right, from 0 to 1; None if nobody measured it without what failed, or
+        if the reference gave the label because the promise is broken
     asked : names of the APIs in the order in which they were asked, with those that failed
     failed : names of those that raised, were late, or gave something else than a pair
     price : of the calls in the gate's unit, by the mean prices of the log, or what a call says that is less; a call
@@ -68,6 +69,10 @@ class Gate:
     budget_per_hour : what all requests together may cost, in the gate's unit, as for a device; ``budget.json`` in the
         folder keeps what is left
     audit : share of the requests about which the gate's reference is asked as well, aside, to test what it promises
+    drift : "watch": what has moved since training is told; "act": the policy also does without an API that is
+        suspected, where the export has measured that it does better so
+    on_broken : once the promise is broken, "alarm" tells it; with "forward" the reference answers, but for those
+        answers of which its own show that the policy keeps the promise with them
     note : called with each line that a user should read: a broken promise, a budget that is used up, readings that
         have moved; None: a warning of the log
     coin_seed : of a bundle that mixes two policies by a coin, as for ``hardcase.load``
@@ -90,6 +95,8 @@ class Gate:
         coin_seed: int | None = None,
         budget_per_hour: float | None = None,
         audit: float = 0.0,
+        drift: str = "watch",
+        on_broken: str = "alarm",
         note: Callable[[str], None] | None = None,
     ) -> None:
         if deadline_ms is not None and not 1 <= deadline_ms <= MAX_DEADLINE_MS:  # false of NaN
@@ -105,7 +112,10 @@ class Gate:
         bought = {policy.sensors[s] for node in nodes if isinstance(node, Acquire) for s in node.sensors}
         self._wanted = [name for name in own if name in bought]
         self._deadline_s, self._fallback = None if deadline_ms is None else deadline_ms / 1000, fallback
-        self._companions = Companions(policy._loaded, folder, said, budget_per_hour, audit, note or log.warning)
+        rules = {"drift": drift, "on_broken": on_broken}
+        self._companions = Companions(
+            policy._loaded, folder, said, budget_per_hour, audit, note or log.warning, **rules
+        )
         self._reference = next((api for api in said.apis if api.name == said.reference), None)
         if audit and self._reference is not None and self._reference.name not in self._wanted:
             self._wanted.append(self._reference.name)
@@ -232,7 +242,7 @@ class Gate:
         case = self._companions.begin(budget_of(budget))
         heard, seen = dict[str, Said | None](), dict[int, list[Any] | None]()
         try:
-            session = policy._loaded.machine.session(cloud=False, budget=case.limit)
+            session = policy._loaded.machine.session(cloud=False, budget=case.limit, dead=self._companions.dead)
             draw = 0 if policy._coin is None else policy._toss()
             while isinstance(action := session.next_action(), NeedSensors):
                 names = {s: policy.sensors[s] for s in action.sensors}
@@ -244,13 +254,22 @@ class Gate:
                 readings = {s: self._readings(s, heard.get(name), draw) for s, name in names.items()}
                 session.feed(readings, costs or None)
                 seen |= readings
+            line = policy._lines.line(action, perf_counter() - begun)  # type: ignore[arg-type]
+            own, name = line, "" if self._reference is None else self._reference.name
+            forward = self._companions.forwards(case, action, line)  # type: ignore[arg-type]
+            if forward is not None and name not in heard:
+                asked.append(name)
+                heard |= yield [name]
         except BaseException:  # such as a task that was cancelled
             self._companions.left(case, [policy.sensors.index(name) for name in asked])
             raise
         ms = (perf_counter() - begun) * 1000
-        line = policy._lines.line(action, ms / 1000)  # type: ignore[arg-type]
-        audit = self._companions.end(case, action, line, seen)  # type: ignore[arg-type]
-        known = None if audit is None or self._reference is None else heard.get(self._reference.name)
+        if forward is None:
+            audit = self._companions.end(case, action, line, seen)  # type: ignore[arg-type]
+        else:
+            line = self._companions.forwarded(forward, line, heard[name])
+            audit = self._companions.end(case, action, line, seen, own)  # type: ignore[arg-type]
+        known = None if audit is None else heard.get(name)
         if audit is not None and known is not None:  # the policy has asked the reference itself
             self._companions.heard(self._companions.asked(audit, 0.0), known[0])
             audit = None

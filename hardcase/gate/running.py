@@ -2,7 +2,8 @@
 """What goes along with a gate's decisions, as on devices: a running budget, audits, a promise and drift monitors.
 
 An audit asks the reference, one API of the gate, about a random share of the decisions that nothing failed in; whether
-it gives the same label tests what the gate promises. No answer waits for an audit, and one is open at a time.
+it gives the same label tests what the gate promises. No answer waits for an audit, and one is open at a time. With the
+rule ``FORWARD`` the reference stands where a device has f0: once the promise is broken, it answers for the policy.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
 from hardcase_edge.base.clock import Clock
 from hardcase_edge.bundle.load import Loaded
@@ -21,19 +22,28 @@ from hardcase_edge.more.audits.audits import Audit, Audits
 from hardcase_edge.more.audits.draws import Draws
 from hardcase_edge.more.drift.companion import Memory, Watching
 from hardcase_edge.more.drift.promise import Promise
+from hardcase_edge.more.drift.reaction import Rest, place_of
 from hardcase_edge.more.drift.watch import Watch
 from hardcase_edge.more.servo.companion import budgets_of
-from hardcase_edge.program.cost import evaluate_polynomial, to_unit
-from hardcase_edge.session.actions import LOCAL, Decision
+from hardcase_edge.program.cost import evaluate_polynomial, to_micro, to_unit
+from hardcase_edge.session.actions import CLOUD, DEGRADED, LOCAL, Decision
 from hardcase_edge.settings.config import RunConfig
-from hardcase_edge.settings.values import WATCH
+from hardcase_edge.settings.values import ACT, ALARM, FORWARD, WATCH
 
+from .calls import Said
 from .file import GateFile
 
-__all__ = ["Companions"]
+__all__ = ["Companions", "Forward"]
 
 BUDGET = "budget.json"
 AUDIT_S = 60.0  # for a reference to answer
+
+
+class Forward(NamedTuple):
+    """A decision that the reference is to make: by which rest, and its case there."""
+
+    rest: Rest
+    asked: tuple[int, bool] | None
 
 
 class _Seen:
@@ -53,6 +63,8 @@ class Companions:
     budget_per_hour : in the gate's unit; None: no running budget
     audit : share of the decisions, 0 to 1
     note : called with each line that a user should read
+    drift : ``ACT``: the policy does without APIs that the monitors suspect, where it does better so
+    on_broken : ``FORWARD``: the reference answers while what the policy answers alone does not keep the promise
 
     Raises
     ------
@@ -62,23 +74,33 @@ class Companions:
 
     def __init__(
         self, loaded: Loaded, folder: Path, said: GateFile, budget_per_hour: float | None, audit: float,
-        note: Callable[[str], None],
+        note: Callable[[str], None], *, drift: str = WATCH, on_broken: str = ALARM,
     ) -> None:  # fmt: skip
+        for key, value, words in (("drift", drift, (WATCH, ACT)), ("on_broken", on_broken, (ALARM, FORWARD))):
+            if value not in words:
+                raise InputError(f"{key} is {value!r}; expected {' or '.join(words)}")
+        if on_broken == FORWARD and not audit:
+            raise InputError("on_broken forward needs audit, by which the reference tests the promise")
         if not 0 <= audit <= 1:
             raise InputError(f"audit is {audit}, a share from 0 to 1 is expected")
         if audit and said.reference is None:
             raise InputError(f"the gate in {folder} has no reference for audits; make it again with hardcase gate")
-        config = RunConfig(budget_per_hour=budget_per_hour, budget_file=str(folder / BUDGET), drift=WATCH)
+        config = RunConfig(budget_per_hour=budget_per_hour, budget_file=str(folder / BUDGET), drift=drift)
         self._budgets = budgets_of(config, loaded, Clock(), note)
-        self._worst, self._open = loaded.report.worst_cost, 0
-        promise = Promise(said.agreement, None) if audit and said.agreement is not None else None
+        self._reference = said.reference or ""
+        self._price = sum(to_micro(api.price) for api in said.apis if api.name == said.reference)
+        self._worst, self._open = loaded.report.worst_cost + self._price * (on_broken == FORWARD), 0
+        self._classes = {str(label): label for label in said.classes}
+        promise = Promise(said.agreement, None, on_broken) if audit and said.agreement is not None else None
+        if promise is None and on_broken == FORWARD:
+            note("on_broken forward has no effect: gate.json has no agreement, which audits could test")
         manifest, program = loaded.manifest, loaded.machine.program
         self._program = program
         watch = None if manifest.monitors is None else Watch(manifest.monitors, program, manifest.shipped)
         memory = None if promise is None else Memory(str(folder), said.bundle, promise, note)
         self._seen, self._promise, self._lock = _Seen(), promise, Lock()
         self._watching = Watching(config, loaded, self._seen, None, promise, watch, memory, note)  # type: ignore[arg-type]
-        self._draws, self._audits_share = Draws(), audit
+        self._draws, self._probes, self._audits_share = Draws(), Draws(), audit
         self._audits = Audits(0.0, audit, AUDIT_S, self._draws)
 
     def begin(self, limit: int | None) -> Case:
@@ -92,15 +114,51 @@ class Companions:
                 self._open += case.size
         return case
 
-    def end(self, case: Case, decision: Decision, line: dict[str, Any], readings: Mapping[int, Any]) -> Audit | None:
-        """It is made; an audit, if one is to be made of it."""
+    @property
+    def dead(self) -> frozenset[int]:
+        """The sensors that no decision asks, because they are suspected."""
+        return self._seen.without
+
+    def forwards(self, case: Case, decision: Decision, line: Mapping[str, Any]) -> Forward | None:
+        """Whether the reference is to answer in the policy's place, as the rule wants it and the limit allows it."""
+        with self._lock:
+            rest = None if self._promise is None else self._promise.rest
+            if rest is None or line["route"] != LOCAL:
+                return None
+            price = 0 if self._reference in line["sensors"] else self._price
+            if case.limit is not None and decision.cost + price > case.limit:
+                rest.uncovered += 1
+                return None
+            place = place_of(int(decision.result), line["confidence"], len(line["sensors"]))
+            return Forward(rest, rest.asked) if rest.takes(place, self._probes()) else None
+
+    def forwarded(self, forward: Forward, line: dict[str, Any], said: Said | None) -> dict[str, Any]:
+        """The line of a decision that the reference has made; where it gave no class, the policy's own, degraded."""
+        name, price = self._reference, to_unit(self._price)
+        label = None if said is None or said[0] is None else self._classes.get(said[0])
+        if name not in line["sensors"]:
+            paid = price if said is None or said[2] is None else min(price, said[2])
+            line = line | {"cost": line["cost"] + paid, "sensors": [*line["sensors"], name]}
+        if label is None:
+            failed = line["failed"] if name in line["failed"] else [*line["failed"], name]
+            return line | {"route": DEGRADED, "failed": failed}
+        with self._lock:
+            forward.rest.asked = forward.asked  # others may have been forwarded meanwhile
+            forward.rest.answered(agrees=label == line["label"])
+        return line | {"label": label, "confidence": None, "route": CLOUD}
+
+    def end(
+        self, case: Case, decision: Decision, line: dict[str, Any], readings: Mapping[int, Any],
+        own: dict[str, Any] | None = None,
+    ) -> Audit | None:  # fmt: skip
+        """It is made; an audit, if one is to be made of it. ``own``: what the policy said where the reference spoke."""
         case.record, case.decision = line, decision
         with self._lock:
             if self._budgets is not None:
                 self._open -= case.size
                 self._budgets.end(case)
             self._seen.readings = readings
-            self._watching.decided(line)
+            self._watching.decided(line if own is None else own | {"price": line.get("price")})
             if not self._audits_share:
                 return None
             self._audits.waited(monotonic())

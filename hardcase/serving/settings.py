@@ -53,6 +53,8 @@ class Settings:
     call_ms: float = 5_000.0  # of the calls of one step
     budget_per_hour: float | None = None  # of all requests together
     audit: float = 0.0  # share of the requests about which the gate's reference is asked, too
+    drift: str = "watch"  # or "act"
+    on_broken: str = "alarm"  # or "forward"
     fallback: str = ""  # the label if every API that was asked failed; empty: what the policy says
 
 

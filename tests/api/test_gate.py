@@ -8,10 +8,13 @@ import json
 import shutil
 import threading
 import time
+from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
 import hardcase
@@ -19,8 +22,9 @@ from hardcase.cli import main
 from hardcase.gate import calls
 from hardcase.gate.answers import read_log, write_problem
 from hardcase.gate.file import read_gate_file
+from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.errors import InputError
-from tests.helpers.cli.gates import NAMES, PRICES, made_gate, requests, said
+from tests.helpers.cli.gates import NAMES, PRICES, TRAINING, made_gate, requests, said
 
 DIGITS = Path(__file__).parents[2] / "examples" / "apis" / "digits.csv"
 
@@ -288,6 +292,28 @@ def test_a_log_that_cannot_be_used_is_one_line(tmp_path: Path, capsys, header, l
     err = capsys.readouterr().err
     assert message in err
     assert err.count("\n") == 1
+
+
+def test_a_log_in_parquet_makes_a_gate_with_a_promise_and_one_within_a_loss(tmp_path: Path, capsys) -> None:
+    log, out = tmp_path / "calls.parquet", tmp_path / "gate"
+    pa.parquet.write_table(pa.Table.from_pylist(list(requests())), log)
+    for wish in ("--risk 0.3 --delta 0.2", "--max-loss 0.05"):
+        assert main(["gate", str(log), *wish.split(), "--out", str(out), *TRAINING]) == 0
+        said, claims = json.loads(capsys.readouterr().out), load_bundle(out / "model.hcb").manifest.claims
+        assert said["test"]["cost"] < 15
+        assert ("promise" in claims and claims["promise"]["risk"] == 0.3) is wish.startswith("--risk")
+        assert hardcase.Gate(out, functions()).decide(requests()[0]).label in ("cat", "dog")
+
+
+def test_the_command_of_the_page_needs_no_folder_and_replaces_only_a_gate(made, tmp_path: Path, capsys) -> None:
+    assert made[1]["out"] == "gate"
+    assert (made[0] / "gate.json").is_file()
+    shutil.copy(DIGITS, tmp_path / "calls.csv")
+    (tmp_path / "gate").mkdir()
+    (tmp_path / "gate" / "latch.stl").touch()
+    with chdir(tmp_path):
+        assert main("gate calls.csv --budget 5".split()) == 2
+    assert "gate holds 'latch.stl', which no gate has" in capsys.readouterr().err
 
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path: Path, capsys) -> None:

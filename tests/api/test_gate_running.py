@@ -18,6 +18,7 @@ from hardcase.gate.running import Companions
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.bundle.monitors import Histogram, Monitors
 from hardcase_edge.errors import InputError
+from hardcase_edge.more.drift.watch import Watch
 from tests.helpers.cli.gates import NAMES, made_gate, requests, said
 
 ROWS = requests()
@@ -169,8 +170,52 @@ def test_readings_that_have_moved_since_training_are_told(folder: Path) -> None:
     assert list(companions.facts()["drift"]["moved"]) == ["small_confidence"]
 
 
+def test_while_a_promise_is_broken_the_reference_answers_and_is_paid(folder: Path) -> None:
+    notes: list[str] = []
+    wrong = {"small": lambda row: ("dog", 0.9), "large": lambda row: ("cat", 0.9)}
+    gate = hardcase.Gate(folder, functions(**wrong), audit=1.0, on_broken="forward", note=notes.append, coin_seed=1)
+    while gate.facts().get("promise", {}).get("state") != "broken":
+        gate.decide(ROWS[0])
+        waited(gate)
+    answers = [gate.decide(row) for row in ROWS]
+    given = [answer for answer in answers if answer.confidence is None]  # by the reference; without the rule none
+    assert len(given) > len(answers) / 2
+    assert {(answer.label, answer.price) for answer in given} == {("cat", 10), ("cat", 11)}
+    promise = gate.facts()["promise"]
+    assert (promise["state"], promise["rule"]) == ("broken", "forward")
+    assert sum("f0 answers until it agrees" in note for note in notes) == 1
+    poor = gate.decide(ROWS[0], budget=1)
+    assert (poor.label, poor.price) == ("dog", 1)
+    assert gate.facts()["promise"]["rest"]["uncovered"] == 1
+    gate.asks("large")(lambda row: 1 / 0)
+    alone = gate.decide(ROWS[0])
+    assert (alone.label, alone.failed) == ("dog", ("large",))
+    gate.asks("large")(lambda row: ("dog", 0.9))
+    ends = [gate.decide(row).asked for row in ROWS * 3]
+    assert sum("large" not in asked for asked in ends[-100:]) > 50
+    gate.close()
+
+
+def test_a_suspected_api_is_done_without_where_drift_acts(folder: Path, monkeypatch) -> None:
+    program = load_bundle(folder / "model.hcb").machine.program
+    small = next(program.sensor_of[f] for f in range(len(program.features)) if program.sensor_of[f] >= 0)
+    monkeypatch.setattr(Watch, "dead", property(lambda watch: frozenset({small})))
+    asked = {}
+    for drift in ("watch", "act"):
+        gate = hardcase.Gate(folder, functions(), drift=drift, coin_seed=1)
+        name = gate.apis[small].name
+        asked[drift] = [name in gate.decide(row, budget=15).asked for row in ROWS]
+    assert any(asked["act"][:32])
+    assert any(asked["watch"][32:])
+    assert not any(asked["act"][32:])
+
+
 def test_what_cannot_run_along_is_refused_in_one_line(folder: Path) -> None:
     with pytest.raises(InputError, match="a share from 0 to 1"):
         hardcase.Gate(folder, audit=float("nan"))
     with pytest.raises(InputError, match="budget"):
         hardcase.Gate(folder, budget_per_hour=-1)
+    with pytest.raises(InputError, match="drift is 'never'; expected watch or act"):
+        hardcase.Gate(folder, drift="never")
+    with pytest.raises(InputError, match="on_broken forward needs audit"):
+        hardcase.Gate(folder, on_broken="forward")

@@ -16,13 +16,14 @@ __all__ = ["EXAMPLES", "HELP", "INTERRUPTED", "TERMS", "arguments", "run"]
 
 HELP = "Train who is asked next, and when to stop, from a log of answers of models or APIs."
 EXAMPLES = """\
-hardcase gate calls.csv --budget 5 --out gate        # the best for a mean price of 5 a request
-hardcase gate calls.csv --max-loss 0.01 --out gate   # the cheapest within 0.01 of a model of all answers"""
+hardcase gate calls.csv --budget 5                     # the best for a mean price of 5 a request
+hardcase gate calls.csv --max-loss 0.01 --out cheap    # the cheapest within 0.01 of a model of all answers"""
 TERMS = (
     "f0: here a model of the answers of all APIs, a measure of what could be had, which nobody asks; front: the "
     "policies that no other beats in both accuracy and price"
 )
 INTERRUPTED = "run the same command again"
+OUT = "gate"
 OWN = ("calls.parquet", "hardcase.toml", "build", "model.hcb", "model.hcb.sig", "gate.json")
 
 
@@ -31,7 +32,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     from hardcase_train.settings.config import Config
 
     parser.add_argument("calls", type=Path, metavar="CALLS", help="table with NAME_label, NAME_price, ... and truth")
-    parser.add_argument("--out", type=Path, metavar="FOLDER", required=True, help="folder to write")
+    parser.add_argument("--out", type=Path, default=Path(OUT), metavar="FOLDER", help=f"folder to write ({OUT})")
     add_wish(parser.add_argument_group("which policy (one of them)"))
     add_promise(parser.add_argument_group("a promise (with --risk)"))
     trained = parser.add_argument_group("training")

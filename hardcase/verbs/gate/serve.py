@@ -53,7 +53,8 @@ def run(args: argparse.Namespace) -> int:
     settings = read_settings(args.file)
     gate = Gate(
         settings.folder, deadline_ms=settings.call_ms, fallback=settings.fallback or None, trust=args.trust,
-        budget_per_hour=settings.budget_per_hour, audit=settings.audit,
+        budget_per_hour=settings.budget_per_hour, audit=settings.audit, drift=settings.drift,
+        on_broken=settings.on_broken,
     )  # fmt: skip
     app = make_app(settings, gate, token, version("hardcase"))
     gate.check()

@@ -174,6 +174,19 @@ def test_an_answer_that_nobody_waits_for_counts_for_nothing():
     assert rest.to_json() == before
 
 
+def test_answers_of_several_cases_at_once_each_count_for_their_own_cell():
+    rest = Rest(0.9)
+    for _ in range(64):
+        cases = []
+        for place in (1, 2):
+            assert rest.takes(place, 0.01)
+            cases.append(rest.asked)
+        for agrees, case in zip((True, False), cases, strict=True):
+            rest.asked = case
+            rest.answered(agrees=agrees)
+    assert [rest.takes(place, 0.5) for place in (1, 2)] == [False, True]
+
+
 def test_cells_go_on_over_restarts_as_if_nothing_had_been():
     one, other = Rest(PROMISED), Rest(PROMISED)
     draw, world = random.Random(2), random.Random(3)

@@ -7,7 +7,7 @@ import csv
 import json
 import random
 import tempfile
-from contextlib import redirect_stdout
+from contextlib import chdir, redirect_stdout
 from functools import cache
 from io import StringIO
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any
 
 from hardcase.cli import main
 
-__all__ = ["NAMES", "PRICES", "made_gate", "requests", "said"]
+__all__ = ["NAMES", "PRICES", "TRAINING", "made_gate", "requests", "said"]
 
 NAMES = ("small", "large", "old")
 PRICES = dict(zip(NAMES, (1, 10, 4), strict=True))
@@ -53,6 +53,6 @@ def made_gate() -> tuple[Path, dict[str, Any]]:
         writer = csv.DictWriter(file, list(requests()[0]))
         writer.writeheader()
         writer.writerows(requests())
-    with redirect_stdout(StringIO()) as printed:
-        assert main(["gate", str(folder / "calls.csv"), "--budget", "4", "--out", str(folder / "gate"), *TRAINING]) == 0
+    with redirect_stdout(StringIO()) as printed, chdir(folder):
+        assert main(["gate", "calls.csv", "--budget", "4", *TRAINING]) == 0
     return folder / "gate", json.loads(printed.getvalue())

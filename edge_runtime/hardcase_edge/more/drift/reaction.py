@@ -75,6 +75,9 @@ class Rest:
     wrong_probes : int
     uncovered : int
         Further cases that could not be forwarded, and stand outside the ledger.
+    asked : pair of int and bool, or None
+        The case that was forwarded last: its cell, and whether as a probe. Who has several under way at once keeps it
+        with each, and sets it again before ``answered``.
 
     Examples
     --------
@@ -93,7 +96,7 @@ class Rest:
         self._cells: dict[int, list[int]] = {}  # by place: cases lately, answers of f0, wrong ones, does it answer
         self._total = 0  # cases lately, of all cells
         self._n_answers = 0
-        self._asked: tuple[int, bool] | None = None  # the cell whose case is forwarded, and whether as a probe
+        self.asked: tuple[int, bool] | None = None
         self._owing: set[int] = set()  # cells that answer, and whose probe f0 has not answered
 
     # ------------------------------------------------------------ what happens
@@ -109,21 +112,21 @@ class Rest:
         may_answer = bool(cell[3]) and self.may_answer
         is_probe = may_answer and (place in self._owing or draw < PROBE)
         if may_answer and not is_probe:
-            self._asked = None
+            self.asked = None
             self.alone += 1
             return False
         if is_probe:
             self._owing.add(place)
-        self._asked = (place, is_probe)
+        self.asked = (place, is_probe)
         return True
 
     def answered(self, *, agrees: bool) -> None:
         """F0 has answered the case that was forwarded last; a second answer, or one to no case, counts for nothing."""
-        if self._asked is None:
+        if self.asked is None:
             return
-        (place, is_probe), self._asked = self._asked, None
+        (place, is_probe), self.asked = self.asked, None
         self._owing.discard(place)
-        cell = self._cells[place]
+        cell = self._cells.setdefault(place, [0, 0, 0, 0])
         self.wrong_probes += is_probe and not agrees
         if cell[1] >= self._memory:
             cell[2] -= -(-cell[2] // self._memory)
@@ -136,7 +139,7 @@ class Rest:
 
     def forget(self) -> None:
         """All cells begin anew, at rest; the ledger goes on."""
-        self._cells, self._total, self._asked, self._owing = {}, 0, None, set()
+        self._cells, self._total, self.asked, self._owing = {}, 0, None, set()
 
     # ------------------------------------------------------------ what is known
 
@@ -211,7 +214,7 @@ class Rest:
         if len(cells) < len(rows) or not set(owing) <= cells.keys() or alone + wrong_probes > n:
             return False
         self.n, self.alone, self.wrong_probes, self.uncovered, self._n_answers = state[:5]
-        self._cells, self._owing, self._asked = cells, set(owing), None
+        self._cells, self._owing, self.asked = cells, set(owing), None
         self._total = sum(cell[0] for cell in cells.values())
         return True
 
