@@ -312,7 +312,7 @@ def test_the_command_of_the_page_needs_no_folder_and_replaces_only_a_gate(made, 
     (tmp_path / "gate").mkdir()
     (tmp_path / "gate" / "latch.stl").touch()
     with chdir(tmp_path):
-        assert main("gate calls.csv --budget 5".split()) == 2
+        assert main(["gate", "calls.csv", "--budget", "5"]) == 2
     assert "gate holds 'latch.stl', which no gate has" in capsys.readouterr().err
 
 
