@@ -195,9 +195,9 @@ def walks(folder: Path) -> None:
         read_rows(Namespace(store=store, rows=100, per_device=100, audited=None), [loaded])
     tell("an audit to the rows of a retraining", walk)
     with world():
-        life = Life(0)
-        with Walk() as walk:
-            life.calm()
+        life = Life(folder / "life", 0)
+        with life.disk(), Walk() as walk:
+            life.settle()
     tell("an update", walk)
 
 

@@ -13,33 +13,24 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from unittest.mock import patch
 
 import pytest
 
-from hardcase.flashing import contents
 from hardcase.flashing.boot import FIRST
 from hardcase.flashing.contents import Card
-from hardcase.flashing.rootfs import flash_root, verify_root
 from hardcase.flashing.target import flash_partition, verify_partition
 from hardcase.flashing.volumes import FolderVolume, Volume, open_image
 from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.errors import HardcaseError
-from hardcase_edge.fleet.card.places import RUNTIME
-from hardcase_edge.fleet.release.archive import MANIFEST, zip_of
-from tests.helpers.cards import CLOUD_INIT, RASPBERRY_PI, Disk, boot_image, plain_card
+from hardcase_edge.fleet.release.archive import zip_of
+from tests.helpers.cards import CLOUD_INIT, RASPBERRY_PI, Disk, boot_image
 from tests.helpers.edge.cut_runs import Act, Run, State, Step
 from tests.helpers.edge.power_cuts import read_tree, without_leftovers
 
-__all__ = [
-    "SIZE", "FolderRun", "ImageCuts", "folder_runs", "is_root_right", "opener", "root_flashes", "root_seen",
-    "small_card",
-]  # fmt: skip
+__all__ = ["SIZE", "FolderRun", "ImageCuts", "folder_runs", "opener", "small_card"]
 
 Seen = tuple[frozenset[tuple[str, bytes | None]], frozenset[tuple[str, bytes | None]] | str]
 Opener = Callable[[bool], AbstractContextManager[Volume]]
-FEW = {"hardcase_edge/errors.py": b"# errors", "hardcase_edge/cli.py": b"# cli"}  # in place of the device's program
-ROOT_CARDS = ("one:", "two:")  # by what they run
 SIZE = 2_300_000  # of an image's partition
 
 HOOKS = {"user-data": b"first.sh", "cmdline.txt": b"systemd.run="}  # what starts the script, once the file has this
@@ -144,44 +135,6 @@ class ImageCuts:
     def _is_flush_left_out(self, kind: str) -> bool:
         self.kinds.add(kind)
         return self._is_left_out(kind)
-
-
-def root_flashes(root: Path) -> Iterator[Callable[[], tuple[str, bool]]]:
-    """Two flashes of a mounted root; yields at once and behind each a function that gives what is right then."""
-    with patch.object(contents, "runtime_files", lambda: FEW), patch.object(contents, "paho_files", dict):
-        cards = [plain_card(("--sensors", name)) for name in ROOT_CARDS]
-    yield lambda: ("nothing", True)
-    for name, card in zip(ROOT_CARDS, cards, strict=True):
-        flash_root(root, card, {}, "")
-        yield lambda name=name: (name, True)  # type: ignore[misc]
-
-
-def root_seen(root: Path) -> tuple[str, bool]:
-    """Which card a root has, "nothing" where what is there is refused, and whether a repeat of the flash mends it."""
-    try:
-        name = verify_root(root)["run"][-1]
-    except HardcaseError:
-        name = "nothing"
-    if name == "nothing" and (root / RUNTIME).is_symlink() and not _is_runtime_whole(root / RUNTIME):
-        return "a damaged runtime", False
-    try:
-        *_, last = root_flashes(root)
-        return name, verify_root(root)["run"][-1] == last()[0]
-    except HardcaseError:
-        return name, False
-
-
-def is_root_right(seen: tuple[str, bool], allowed: set[tuple[str, bool]]) -> bool:
-    """Between two flashes a root may be one that ``verify`` refuses and a repeat mends."""
-    return seen in allowed or (len(allowed) > 1 and seen == ("nothing", True))
-
-
-def _is_runtime_whole(runtime: Path) -> bool:
-    try:
-        files = json.loads((runtime / MANIFEST).read_bytes())["files"]
-        return all(sha256((runtime / name).read_bytes()).hex() == digest for name, digest in files.items())
-    except (OSError, ValueError):
-        return False
 
 
 def small_card(name: str) -> Card:

@@ -79,6 +79,7 @@ def test_to_decide_alone_it_loads_no_module_that_it_can_do_without(bundle, tmp_p
     loaded = set(done.stdout.splitlines()[-1].split())
     assert "hardcase_edge.device.device" in loaded
     heavy = {"asyncio", "dataclasses", "hashlib", "inspect", "logging", "paho", "pathlib", "shutil", "socket", "ssl"}
+    heavy |= {"numpy", "cryptography", "urllib.request", "sqlite3"}
     assert not heavy & loaded
     ours = {name.removeprefix("hardcase_edge.") for name in loaded if name.startswith("hardcase_edge.")}
     rooms = {"identity", "outbox", "servo", "drift", "update", "store", "exchange", "diagnosis", "joint", "stream"}
@@ -261,14 +262,8 @@ def test_a_device_that_trusts_a_key_runs_only_what_it_signed(bundle, tmp_path):
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["--broker", "nowhere"], "broker 'nowhere' is not an MQTT URL; use mqtt://host:port or mqtts://host:port"),
         (["--broker", "mqtts://h", "--ca", "/nowhere"], "certificate authority /nowhere cannot be used"),
-        (["--broker", "mqtt://h", "--device-id", "a/b/c"], "device id 'a/b/c' is not 1 to 64 letters"),
-        (["--budget", "-1"], "the budget is -1.0; use 0 to 1e12"),
-        (["--deadline-ms", "0"], "the deadline is 0 ms; use 1"),
-        (["--count", "0"], "the count is 0; use 1 or more"),
         (["--item-size", "9"], "the item size is 9; this bundle supports 1 to 1"),
-        (["--sensor-timeout-ms", "0"], "the sensor timeout is 0 ms; use 1"),
         (["--sensors", "zzz=none"], "names no sensor of this bundle"),
         (["--budget", "much"], "argument --budget: invalid float value: 'much'; see hardcase-edge run --help"),
         (["--colour"], "unrecognized arguments: --colour"),
@@ -302,24 +297,3 @@ def test_a_damaged_bundle_is_told_in_one_line_with_status_2(tmp_path, data, line
     assert (status, records) == (2, [])
     assert line in errors
     assert errors.count("\n") == 1
-
-
-def test_a_broker_that_refuses_does_not_stop_the_decisions(bundle, tmp_path):
-    replay = write_replay(tmp_path / "r.csv", [HARD])
-    words = ["--broker", f"mqtt://127.0.0.1:{free_port()}", "--sensors", f"replay:{replay}"]
-    status, records, errors = edge("run", bundle, *words)
-    assert (status, [r["route"] for r in records]) == (0, ["degraded"])
-    assert "Connection refused; trying again" in errors
-
-
-def test_paho_is_imported_only_when_a_broker_is_named(bundle, tmp_path):
-    replay = write_replay(tmp_path / "r.csv", [EASY, HARD])
-    code = (
-        "import sys; from hardcase_edge.cli import main; status = main(sys.argv[1:]); "
-        "heavy = {'paho', 'numpy', 'ssl', 'asyncio', 'cryptography', 'logging', 'urllib.request'} & set(sys.modules); "
-        "assert not heavy, heavy; sys.exit(status)"
-    )
-    words = [sys.executable, "-c", code, "run", str(bundle), "--sensors", f"replay:{replay}"]
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("COV")}
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, env=environment)
-    assert done.returncode == 0, done.stderr

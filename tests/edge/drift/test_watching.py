@@ -89,22 +89,6 @@ def test_a_run_asks_about_audits_tells_a_broken_promise_and_remembers_it(broker,
     assert "promise is broken" not in capfd.readouterr()[1], "it was told before"
 
 
-def test_a_rule_without_a_test_is_refused_in_one_line(tmp_path, capfd):
-    (tmp_path / "b.hcb").write_bytes(make_bundle_bytes(claims=CLAIM))
-    assert run(tmp_path, str(tmp_path / "b.hcb"), "--on-broken", "forward") == 2
-    assert "--on-broken needs --drift" in capfd.readouterr()[1]
-
-
-@pytest.mark.parametrize("has_broker", [True, False])
-def test_a_rule_that_no_audit_could_start_is_refused_in_one_line(broker, has_broker, tmp_path, capfd):
-    (tmp_path / "b.hcb").write_bytes(make_bundle_bytes(claims=CLAIM))
-    words = ("--broker", broker.url, "--device-id", "pi-q") if has_broker else ()
-    assert run(tmp_path, str(tmp_path / "b.hcb"), "--drift", "watch", "--on-broken", "forward", *words) == 2
-    out, errors = capfd.readouterr()
-    assert out == ""
-    assert "--on-broken forward needs --broker and --audit" in errors.splitlines()[-1]
-
-
 @pytest.mark.parametrize(
     ("manifest", "why"),
     [

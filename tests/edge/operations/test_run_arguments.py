@@ -15,7 +15,7 @@ from hardcase_edge.fleet.store.receive import receive
 from hardcase_edge.sensors.plugin import look_for_function
 from tests.helpers.edge.device import make_bundle_bytes
 
-WRONG = [
+WRONG = [  # each in the words of the whole line, or of its beginning
     ("--sensors bogus:", "sensor source 'bogus:' is not a MODULE:FUNCTION; correct its spelling"),
     ("--sensors bogus", "sensor source 'bogus' is unknown"),
     ("--sensors x=bogus", "sensor source 'bogus' is unknown"),
@@ -23,26 +23,54 @@ WRONG = [
     ("--sensors x=alsa:default@0/level", "the window of capture device"),
     ("--sensors a:b --interval -5", "an interval is negative"),
     ("--sensors a:b --count 0", "the count is 0; use 1 or more"),
+    ("--sensors a:b --budget -1", "the budget is -1.0; use 0 to 1e12"),
+    ("--sensors a:b --deadline-ms 0", "the deadline is 0 ms; use 1 to 3600000"),
     ("--sensors a:b --sensor-timeout-ms 0", "the sensor timeout is 0 ms"),
     ("--sensors a:b --trial-s 0", "the trial's deadline is 0.0 s"),
+    ("--sensors a:b --trial-audit-share 0.5", "--trial-audit-share is '0.5'; give a percentage"),
+    ("--sensors a:b --trial-audits -1", "a trial has -1 audits; use 0 to 1000000"),
     ("--sensors a:b --metered 25:00-1 --broker mqtt://b", "the metered hours '25:00-1' are not two times of a day"),
-    ("--sensors a:b --metered 22:00-06:00", "--metered needs --store and --broker"),
+    ("--sensors a:b --metered 22:00-06:00",
+     "--metered needs --store and --broker: it pauses updates from the one into the other"),
     ("--sensors a:b --outbox-rate 0", "--outbox-rate is 0.0; use 0.1 to 100000"),
-    ("--sensors a:b --publish all", "--publish, --audit and --outbox need a broker"),
-    ("--sensors a:b --broker foo://x", "broker 'foo://x' is not an MQTT URL"),
+    ("--sensors a:b --outbox-rate 5", "--outbox-rate needs --publish, --audit or --outbox, which make the records"),
+    ("--sensors a:b --outbox-days 5", "--outbox-days and --outbox-drop need --outbox, which keeps records"),
+    ("--sensors a:b --outbox-drop sample", "--outbox-days and --outbox-drop need --outbox, which keeps records"),
+    ("--sensors a:b --publish all", "--publish, --audit and --outbox need a broker; name one with --broker"),
+    ("--sensors a:b --publish some --broker mqtt://h", "--publish is 'some'; give a percentage"),
+    ("--sensors a:b --audit 1 --broker mqtt://h", "--audit is '1'; give a percentage"),
+    ("--sensors a:b --outbox 1 --broker mqtt://h", "--outbox is 1; use 64K to 1024G"),
+    ("--sensors a:b --outbox 1M --outbox-rate nan --broker mqtt://h", "--outbox-rate is nan"),
+    ("--sensors a:b --outbox 1M --outbox-days 0 --broker mqtt://h", "--outbox-days is 0.0"),
+    ("--sensors a:b --broker foo://x",
+     "broker 'foo://x' is not an MQTT URL; use mqtt://host:port or mqtts://host:port"),
     ("--sensors a:b --broker mqtt://x --identity id", "certificates are named, but broker 'mqtt://x' is not encrypted"),
     ("--sensors a:b --broker mqtts://x --identity id --cert c", "--identity and --cert both name a certificate"),
-    ("--sensors a:b --device-id //x", "device id '//x' is not"),
-    ("--sensors a:b --home-assistant", "Home Assistant hears of a device from its broker"),
+    ("--sensors a:b --device-id //x", "device id '//x' is not 1 to 64 letters"),
+    ("--sensors a:b --home-assistant", "Home Assistant hears of a device from its broker; name it with --broker"),
     ("--sensors a:b --broker mqtt://x --home-assistant=", "the discovery prefix '' is not a topic"),
+    ("--sensors a:b --broker mqtt://x --home-assistant=+",
+     "the discovery prefix '+' is not a topic; use letters, digits, '_', '-' and '/'"),
     ("--sensors a:b --broker mqtt://x --home-assistant a --home-assistant-remove=", "the discovery prefix '' is not"),
-    ("--sensors a:b --metrics nowhere", "metrics address 'nowhere' is not an IP address and a port"),
-    ("--sensors a:b --metrics-file x", "x does not end with .prom"),
-    ("--sensors a:b --on-broken alarm", "--on-broken needs --drift"),
-    ("--sensors a:b --until 2027-01-01", "--battery and --until need each other"),
+    ("--sensors a:b --metrics nowhere",
+     "metrics address 'nowhere' is not an IP address and a port; use 127.0.0.1:9101"),
+    ("--sensors a:b --metrics-file x",
+     "x does not end with .prom, and node_exporter would not read it; name it so"),
+    ("--sensors a:b --on-broken alarm", "--on-broken needs --drift, which tests the promise"),
+    ("--sensors a:b --drift watch --on-broken forward",
+     "--on-broken forward needs --broker and --audit, by which f0 tests the promise"),
+    ("--sensors a:b --drift watch --on-broken forward --broker mqtt://h",
+     "--on-broken forward needs --broker and --audit"),
+    ("--sensors a:b --until 2099-01-01",
+     "--battery and --until need each other: an energy, and the date until which it is to last"),
+    ("--sensors a:b --battery 5", "--battery and --until need each other"),
+    ("--sensors a:b --battery -1 --until 2099-01-01", "--battery is -1.0"),
     ("--sensors a:b --battery 1 --until never", "--until is 'never'"),
+    ("--sensors a:b --budget-per-hour 0", "--budget-per-hour is 0.0"),
+    ("--sensors a:b --budget-per-hour nan", "--budget-per-hour is nan"),
     ("--sensors a:b --max-forward-rate 0%", "--max-forward-rate is '0%'"),
-]
+    ("--sensors a:b --max-forward-rate 0.1", "--max-forward-rate is '0.1'"),
+]  # fmt: skip
 
 
 def said_by(capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
@@ -86,11 +114,6 @@ def test_a_plug_in_that_changes_the_folder_moves_no_file_of_the_run(
     assert list((tmp_path / "elsewhere").iterdir()) == []
     made = {"o", "b.json"} if named else {"hardcase-outbox", "hardcase-budget.json"}
     assert {*made, "m.prom"} <= {path.name for path in tmp_path.iterdir()}
-
-
-def test_metered_hours_without_a_store_are_refused(capfd: pytest.CaptureFixture[str]) -> None:
-    words = ("run", "b.hcb", "--sensors", "a:b", "--broker", "mqtt://b", "--metered", "22:00-06:00")
-    assert "--metered needs --store and --broker" in said_by(capfd, *words)[1]
 
 
 def test_a_wrong_argument_is_not_blamed_on_the_bundle_on_trial(

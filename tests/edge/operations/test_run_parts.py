@@ -15,7 +15,7 @@ import pytest
 import hardcase_edge
 from hardcase_edge.cli import main, run_config
 from hardcase_edge.errors import InputError
-from hardcase_edge.running.checks import ON_TRIAL, PARTS, check_one_part, check_settings
+from hardcase_edge.running.checks import ON_TRIAL, PARTS, check_one_part
 from hardcase_edge.settings.config import RunConfig
 from hardcase_edge.settings.table import DEFAULTS
 from tests.helpers.edge.device import make_bundle_bytes
@@ -144,35 +144,6 @@ def test_a_hangup_while_a_run_ends_keeps_no_part_from_its_end(
     import hung_up
 
     assert hung_up.told[-2:] == ["ended", "stop"]
-
-
-CONTRADICTIONS = [
-    ("--metered 22:00-06:00", "--metered needs --store and --broker: it pauses updates from the one into the other"),
-    ("--publish all", "--publish, --audit and --outbox need a broker; name one with --broker"),
-    ("--outbox-rate 5", "--outbox-rate needs --publish, --audit or --outbox, which make the records that it limits"),
-    ("--outbox-days 5", "--outbox-days and --outbox-drop need --outbox, which keeps records"),
-    ("--outbox-drop sample", "--outbox-days and --outbox-drop need --outbox, which keeps records"),
-    ("--on-broken alarm", "--on-broken needs --drift, which tests the promise"),
-    (
-        "--drift watch --on-broken forward",
-        "--on-broken forward needs --broker and --audit, by which f0 tests the promise",
-    ),
-    ("--until 2099-01-01", "--battery and --until need each other: an energy, and the date until which it is to last"),
-    ("--home-assistant", "Home Assistant hears of a device from its broker; name it with --broker"),
-    (
-        "--broker mqtt://b --home-assistant=+",
-        "the discovery prefix '+' is not a topic; use letters, digits, '_', '-' and '/'",
-    ),
-    ("--metrics x", "metrics address 'x' is not an IP address and a port; use 127.0.0.1:9101"),
-    ("--metrics-file x", "x does not end with .prom, and node_exporter would not read it; name it so"),
-]
-
-
-@pytest.mark.parametrize(("words", "message"), CONTRADICTIONS)
-def test_what_contradicts_what_is_said_word_for_word(words: str, message: str) -> None:
-    with pytest.raises(InputError) as refused:
-        check_settings(run_config(["run", "b.hcb", "--sensors", "a:b", *words.split()]))
-    assert str(refused.value) == message
 
 
 PACE = "a running budget paces decisions of one part"

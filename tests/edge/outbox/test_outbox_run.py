@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import threading
 import time
 from contextlib import closing
@@ -28,7 +26,6 @@ from hardcase_edge.link.connection import Connection, ConnectionConfig
 from hardcase_edge.link.wire import decision_topic
 from hardcase_edge.more.audits.bank import AuditedBank
 from hardcase_edge.more.audits.companion import make
-from hardcase_edge.running.checks import check_settings
 from hardcase_edge.settings.config import RunConfig
 from hardcase_export.joint.build import export_chain
 from hardcase_export.joint.model import decide_floats
@@ -182,26 +179,6 @@ def test_an_audit_reads_what_the_decision_did_not_buy_and_tells_its_cost():
     assert audited.request_readings() == ([0.10000000149011612, None, None, None, None], 1.0)
 
 
-@pytest.mark.parametrize(
-    ("words", "line"),
-    [
-        (["--publish", "all"], "need a broker"),
-        (["--publish", "some", "--broker", "mqtt://h"], "--publish is 'some'; give a percentage"),
-        (["--outbox", "1", "--broker", "mqtt://h"], "--outbox is 1; use 64K to 1024G"),
-        (["--outbox", "1M", "--outbox-rate", "nan", "--broker", "mqtt://h"], "--outbox-rate is nan"),
-        (["--outbox", "1M", "--outbox-days", "0", "--broker", "mqtt://h"], "--outbox-days is 0.0"),
-        (["--outbox-rate", "0"], "--outbox-rate is 0.0"),
-        (["--outbox-rate", "5"], "--outbox-rate needs --publish, --audit or --outbox"),
-        (["--outbox-days", "5"], "--outbox-days and --outbox-drop need --outbox"),
-        (["--outbox-drop", "sample"], "--outbox-days and --outbox-drop need --outbox"),
-        (["--audit", "1", "--broker", "mqtt://h"], "--audit is '1'; give a percentage"),
-    ],
-)
-def test_a_wrong_flag_is_told_in_one_line(tmp_path, words, line):
-    with pytest.raises(InputError, match=line):
-        check_settings(arguments(tmp_path, *words))
-
-
 def test_a_wrong_share_of_audits_is_told_before_anything_is_opened(tmp_path):
     around = (make_loaded(), FakeBank([]), None, Clock(), print, print, None, None, [])
     with pytest.raises(InputError, match="--audit is '1'; give a percentage"):
@@ -249,14 +226,3 @@ def test_a_disk_that_hangs_delays_one_decision_and_then_none(tmp_path, monkeypat
     outbox.stop()
     facts = outbox.facts()
     assert (facts["dropped"], facts["written"]) == (18, MOST_NEW + 2)
-
-
-def test_without_its_flags_nothing_of_it_is_imported(tmp_path):
-    (tmp_path / "toy.hcb").write_bytes(make_bundle_bytes())
-    (tmp_path / "r.csv").write_text("x\n3\n")
-    argv = ["run", "toy.hcb", "--sensors", "x=replay:r.csv", "--sensors", "vib=none"]
-    code = f"import sys\nfrom hardcase_edge.cli import main\nmain({argv})\nprint(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
-    modules = set(done.stdout.splitlines()[-1].split())
-    assert "hardcase_edge.device.device" in modules
-    assert not {m for m in modules if "sqlite3" in m or "outbox" in m}

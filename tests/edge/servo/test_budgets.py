@@ -332,24 +332,6 @@ def test_the_interval_of_a_battery_that_falls_behind_stretches(tmp_path: Path) -
     assert world.at - began == 5 * 80.0
 
 
-@pytest.mark.parametrize(
-    ("flags", "words"),
-    [
-        ({"budget_per_hour": 0.0}, "--budget-per-hour is 0.0"),
-        ({"budget_per_hour": float("nan")}, "--budget-per-hour is nan"),
-        ({"battery": 5.0}, "need each other"),
-        ({"until": "2099-01-01"}, "need each other"),
-        ({"battery": -1.0, "until": "2099-01-01"}, "--battery is -1.0"),
-        ({"battery": 5.0, "until": "2001-01-01"}, "is past"),
-        ({"battery": 5.0, "until": "soon"}, "--until is 'soon'"),
-        ({"max_forward_rate": "0.1"}, "--max-forward-rate is '0.1'"),
-    ],
-)
-def test_a_flag_that_cannot_be_used_is_named(tmp_path: Path, flags: dict[str, Any], words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        World(tmp_path, **flags)
-
-
 def test_a_battery_needs_costs_in_energy_and_time_is_not_saved(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="costs are in 'cents'"):
         World(tmp_path, {"unit": "cents"}, battery=5.0, until="2099-01-01")

@@ -180,11 +180,3 @@ def test_the_page_of_metrics_counts_audits():
         "hardcase_audits_kept_total 5",
         "hardcase_trial_agreement_promised 0.95",
     ]
-
-
-def test_a_share_or_a_number_out_of_range_is_refused_in_one_line(store, tmp_path, capfd):
-    lines(capfd)
-    assert run(store, tmp_path, 4, "--trial-audit-share", "0.5") == 2
-    assert "--trial-audit-share is '0.5'; give a percentage" in lines(capfd)[1]
-    assert run(store, tmp_path, 4, "--trial-audits", "-1") == 2
-    assert "a trial has -1 audits; use 0 to 1000000" in lines(capfd)[1]

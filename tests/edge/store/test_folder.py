@@ -89,10 +89,6 @@ def test_a_state_that_no_store_writes_is_refused(value: object) -> None:
         slots_from(value)  # type: ignore[arg-type]
 
 
-def test_a_state_is_read_as_it_was_written(store: Store) -> None:
-    assert slots_from(store.slots().to_json()) == store.slots()
-
-
 def test_a_full_disk_leaves_the_store_as_it_was(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     before = store.slots()
     monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_bavail=10, f_frsize=4096))
@@ -160,15 +156,6 @@ def test_puts_at_once_follow_one_another(store: Store) -> None:
         thread.join()
     assert runs(store) in bundles
     assert store.slots()["b"].state == "good"
-
-
-def test_a_trial_that_a_newer_bundle_replaces_cannot_pass_or_fail_any_more(store: Store) -> None:
-    store.put(OLD + NEW)
-    store.start()
-    store.put(NEXT)
-    before = store.slots()
-    assert store.apply(lambda slots: passed(slots, sha256(OLD + NEW).hex())) == before
-    assert runs(store) == NEXT
 
 
 @pytest.mark.parametrize("name", ["lock", "a", "b"])

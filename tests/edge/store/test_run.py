@@ -9,15 +9,11 @@ import pytest
 
 from hardcase_edge import __version__
 from hardcase_edge.base.sha256 import sha256
-from hardcase_edge.bundle.load import load_bytes
-from hardcase_edge.device.device import Device
 from hardcase_edge.errors import InputError
 from hardcase_edge.fleet.store import folder
 from hardcase_edge.fleet.store.folder import Store
 from hardcase_edge.fleet.store.run import Run
 from hardcase_edge.fleet.store.trial import Rules
-from hardcase_edge.sensors.specs import open_bank
-from tests.helpers.edge.device import make_bundle_bytes
 
 RULES = Rules(decisions=2, deadline_s=100)
 
@@ -36,6 +32,10 @@ def start(store: Store, notes: list[str], *, has_broker: bool = True) -> Run:
 def decide(run: Run, now: float = 1, *, is_connected: bool = False, failed: str | None = None) -> bool:
     record = None if failed is None else {"route": "local", "sensors": ["a", "b"], "failed": failed.split()}
     return run.decided(now, is_connected=is_connected, memory_bytes=lambda: 0, record=record)
+
+
+def full(path: Path, data: bytes) -> None:
+    raise InputError("no space left")
 
 
 def test_a_cloud_that_was_seen_once_must_be_seen_in_every_later_trial_with_a_broker(store: Store) -> None:
@@ -89,9 +89,6 @@ def test_a_state_that_cannot_be_written_leaves_a_trial_a_trial_and_the_device_de
     store.put(b"one")
     run = start(store, notes)
 
-    def full(path: Path, data: bytes) -> None:
-        raise InputError("no space left")
-
     with monkeypatch.context() as patch:
         patch.setattr(folder, "_write", full)
         assert all(decide(run) for _ in range(4))
@@ -106,9 +103,6 @@ def test_a_state_that_cannot_be_written_leaves_a_trial_a_trial_and_the_device_de
 def test_a_bundle_that_fails_on_a_full_disk_with_no_other_ends_no_run_for_itself(store, monkeypatch) -> None:
     """Or the device would start it again at once, and for ever."""
 
-    def full(path: Path, data: bytes) -> None:
-        raise InputError("no space left")
-
     store.put(b"one")
     monkeypatch.setattr(folder, "_write", full)
     run = start(store, [])
@@ -118,9 +112,6 @@ def test_a_bundle_that_fails_on_a_full_disk_with_no_other_ends_no_run_for_itself
 
 
 def test_what_has_worked_is_noted_also_if_the_disk_was_full_when_it_started(store, monkeypatch) -> None:
-    def full(path: Path, data: bytes) -> None:
-        raise InputError("no space left")
-
     store.put(b"one")
     with monkeypatch.context() as patch:
         patch.setattr(folder, "_write", full)
@@ -131,14 +122,6 @@ def test_what_has_worked_is_noted_also_if_the_disk_was_full_when_it_started(stor
     assert store.slots().a.state == "ready"
     assert decide(run, failed="")
     assert (store.slots().a.state, store.slots().a.worked) == ("trial", 1)
-
-
-def test_a_devices_facts_have_those_of_its_run(store: Store) -> None:
-    loaded = load_bytes(make_bundle_bytes())
-    with open_bank(["x=none", "vib=none"], loaded.machine.program, loaded.manifest, timeout_s=1) as bank:
-        facts = Device(loaded, bank, facts=lambda: {"store": {"slot": "b"}}).facts()
-        assert Device(loaded, bank).facts() == {k: v for k, v in facts.items() if k != "store"}
-    assert facts["store"] == {"slot": "b"}
 
 
 def test_a_bundle_that_a_newer_one_has_replaced_meanwhile_never_says_that_it_passed(store: Store) -> None:
@@ -238,9 +221,6 @@ def test_broken_sensors_are_noted_when_they_change_and_at_most_every_ten_minutes
 
 def test_a_disk_that_takes_no_note_ends_no_run(store: Store, monkeypatch) -> None:
     good(store, b"one")
-
-    def full(path: Path, data: bytes) -> None:
-        raise InputError("no space left")
 
     monkeypatch.setattr(folder, "_write", full)
     run = start(store, notes := [])

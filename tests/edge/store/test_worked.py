@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from hardcase_edge.base.sha256 import sha256
-from hardcase_edge.errors import NoBundleError
+from hardcase_edge.errors import NoBundleError, StoreError
 from hardcase_edge.fleet.store.folder import Store
 from hardcase_edge.fleet.store.run import Run
 from hardcase_edge.fleet.store.show import describe
@@ -189,6 +189,13 @@ def test_no_number_of_starts_fails_what_nothing_that_worked_stands_behind() -> N
             known = worked(known, A) if k % 2 and slot.worked else known
         assert known.a.starts <= 5
         assert known.a.worked <= MOST_WORKED
+
+
+def test_an_older_release_is_not_taken() -> None:
+    known = Slots(Slot("good", A), current="a", newest=(2, 1))
+    assert offered(known, B, (2, 1)).b.state == "loading"
+    with pytest.raises(StoreError, match=r"has release 1\.9, and the store has had 2\.1"):
+        offered(known, B, (1, 9))
 
 
 def test_a_state_of_before_is_read_and_has_no_bundle_that_has_worked() -> None:

@@ -18,27 +18,23 @@ from .outbox import make_made
 from .power_cuts import Recorder, Tree
 from .sqlite_calls import library, noting
 
-__all__ = ["RUNS", "OutboxRun", "View", "commits", "outbox_runs", "seen_in"]
+__all__ = ["OutboxRun", "outbox_runs"]
 
 View = tuple[int, frozenset[tuple[int, int]], bool]  # the last boot number, the records, whether the next one goes in
 RUNS = 3  # starts of the device in a run
-COMMITS = 60  # of each start, which the log is checkpointed within
 GROUP = 5  # records in a commit
 LIMIT = 1 << 30
 NEXT = (2**52, 1)  # the record that must go in after any cut
 
 
-def commits(folder: Path, lengths: Sequence[int] = (COMMITS,) * RUNS) -> Iterator[Callable[[], View]]:
-    """Start, commit groups of records, and remove those that the cloud acknowledged; behind each step its view.
-
-    ``lengths``: numbers of commits of each start.
-    """
+def commits(folder: Path, lengths: Sequence[int]) -> Iterator[View]:
+    """So many commits of groups of records at each start, which remove what the cloud acknowledged; the views."""
     kept = frozenset[tuple[int, int]]()
-    yield lambda: (0, kept, True)
+    yield 0, kept, True
     for n_commits in lengths:
         boot, is_written = next_boot(folder)
         assert is_written
-        yield _shows(boot, kept)
+        yield boot, kept, True
         file = RecordFile(folder / "outbox.sqlite", LIMIT, OLDEST_FIRST)
         try:
             for k in range(n_commits):
@@ -46,13 +42,9 @@ def commits(folder: Path, lengths: Sequence[int] = (COMMITS,) * RUNS) -> Iterato
                 done = file.after(0, GROUP)[0] if k % 3 == 2 else []
                 file.commit(made, [row.id for row in done])
                 kept = (kept | {(m.boot, m.sequence) for m in made}) - {row.key for row in done}
-                yield _shows(boot, kept)
+                yield boot, kept, True
         finally:
             file.close()
-
-
-def _shows(boot: int, kept: frozenset[tuple[int, int]]) -> Callable[[], View]:
-    return lambda: (boot, kept, True)
 
 
 def seen_in(folder: Path) -> View:
@@ -97,7 +89,7 @@ class OutboxRun(Run):
         def act(recorder: Recorder) -> None:
             with noting(sqlite, recorder):
                 for view in commits(root, [self._rng.randint(1, self._longest) for _ in range(RUNS)]):
-                    recorder.mark(view())
+                    recorder.mark(view)
 
         yield "commits", act
 

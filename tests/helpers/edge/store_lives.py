@@ -13,7 +13,7 @@ import os
 import random
 import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -113,7 +113,7 @@ class Life(Rig, Power):
         What happened.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, **more: object) -> None:
         self.root, self.number = root, 0
         self.bundles: dict[str, bytes] = {}
         self.worked: set[str] = set()  # bundles that have worked here, by their SHA-256
@@ -125,7 +125,7 @@ class Life(Rig, Power):
         self.is_up = self.is_on = False
         self.n_good = 0  # decisions of this start, with readings
         self.run: Run | None = None
-        super().__init__(root, wall=lambda: 0.0, key="key")
+        super().__init__(root, **({"wall": lambda: 0.0, "key": "key"} | more))
 
     def _begin(self, tmp_path: Path) -> None:
         """The folder is empty."""
@@ -213,13 +213,16 @@ class Life(Rig, Power):
         """One event."""
         what, number = event
         self.seen[what] += 1
-        with self.disk():
-            try:
-                getattr(self, f"_{what.replace(' ', '_')}")(number)
-            except PowerCutError:
-                self.seen[CUT] += 1
-                self.die()
+        self.guarded(getattr(self, f"_{what.replace(' ', '_')}"), number)
         self.judge(f"after {what}")
+
+    def guarded(self, part: Callable[..., object], *args: object) -> None:
+        """A part of the device's process, which a power cut may end."""
+        try:
+            part(*args)
+        except PowerCutError:
+            self.seen[CUT] += 1
+            self.die()
 
     def new_bundle(self, number: int) -> bytes:
         """One of some kind; now and then one that was there before."""
@@ -243,6 +246,10 @@ class Life(Rig, Power):
         self.fetched.clear()
         self.offer(self.offer_of(data, signature=b"s" * 64))
         self.feed(data, most)
+        self.take_over()
+
+    def take_over(self) -> None:
+        """What has come over the air runs, if it is ready."""
         if self.updater.is_ready:
             self.seen["taken over the air"] += 1
             if self.run is not None:
@@ -333,12 +340,11 @@ class Life(Rig, Power):
         self.is_full, self.is_up, self.cut_in = False, True, -1
         data = f"good at last {self.number}".encode()
         self.bundles[sha256(data).hex()] = data
-        with self.disk():
-            self.go()
-            self.bring(data)
-            for _ in range(20):
-                if self.run is not None:
-                    self._decide(0)
+        self.go()
+        self.bring(data)
+        for _ in range(20):
+            if self.run is not None:
+                self._decide(0)
         known = self.store.slots()
         return bool(known.current) and known[known.current].sha256 == sha256(data).hex()
 
@@ -352,10 +358,11 @@ def random_events(seed: int) -> list[Event]:
 def live(root: Path, events: list[Event]) -> Life:
     """A life of these events in an empty folder, and its calm end; call it within ``world``."""
     life = Life(root / "life")
-    for event in events:
-        life.do(event)
-    if not life.calm():
-        life.wrong.append(STUCK)
+    with life.disk():
+        for event in events:
+            life.do(event)
+        if not life.calm():
+            life.wrong.append(STUCK)
     shutil.rmtree(root / "life", ignore_errors=True)
     return life
 
