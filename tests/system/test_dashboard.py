@@ -8,11 +8,10 @@ from __future__ import annotations
 import json
 import socket
 import struct
-import threading
 import time
 from base64 import b64encode
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,7 +29,7 @@ from hardcase_cloud.rollout.waves.plan import Plan
 from hardcase_edge.link.address import parse_address
 from tests.edge.outbox.test_evidence import WAV, png
 from tests.helpers.cli.browser import BROWSER, Browser
-from tests.helpers.cloud import dashboard
+from tests.helpers.cloud import brokers, dashboard
 from tests.helpers.cloud.brokers import Broker, running_mosquitto, until
 from tests.helpers.cloud.raw_mqtt import connect, publish
 from tests.helpers.tools import need
@@ -51,18 +50,9 @@ def serving(url: str, *bundles: Known) -> Iterator[str]:
         yield f"http://{host}:{port}/?token={TOKEN}"
 
 
-@contextmanager
-def storing(url: str, broker: Broker) -> Iterator[None]:
+def storing(url: str, broker: Broker) -> AbstractContextManager[None]:
     """The store's process, on a thread."""
-    keeper = Keeper(Database(url), parse_address(broker.url), note=print)
-    keeper.start()
-    thread = threading.Thread(target=keeper.run)
-    thread.start()
-    try:
-        yield
-    finally:
-        keeper.stop()
-        thread.join(10)
+    return brokers.serving(Keeper(Database(url), parse_address(broker.url), note=print))
 
 
 def device(broker: Broker) -> socket.socket:

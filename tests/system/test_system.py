@@ -21,8 +21,8 @@ from hardcase_edge.errors import InputError
 from hardcase_edge.link.link import Link, LinkConfig
 from hardcase_edge.program.readings import request_bytes
 
-from ..helpers.cloud.brokers import free_port, running_mosquitto
-from ..helpers.cloud.requests import DTYPES, command, half_forwarding, wait_until, write_model
+from ..helpers.cloud.brokers import free_port, running_mosquitto, until
+from ..helpers.cloud.requests import DTYPES, command, half_forwarding, write_model
 from ..helpers.edge.device import HARD, Cloud, FakeBank, make_loaded
 
 N_DEVICES, N_ITEMS = 20, 2000
@@ -78,20 +78,20 @@ def test_every_decision_is_answered_once_and_degraded_only_where_the_cloud_was_a
         fleet = Fleet(loaded, rows, broker.url, n_devices=N_DEVICES, config=PACE, resend_every_s=0.25)
         fleet.start()
 
-        wait_until(lambda: len(fleet.outcomes()) > N_ITEMS // 10, "a tenth is decided")
+        until(lambda: len(fleet.outcomes()) > N_ITEMS // 10)
         killed = Outage(time.monotonic())
         os.kill(worker.process.pid, signal.SIGKILL)
         time.sleep(1.5 * DEADLINE_MS / 1000)  # longer than a device waits
         with command(*flags, broker.url) as successor:
             successor.wait_for("ready")
-            wait_until(lambda: all_ask(fleet), "every device has found the new worker")
+            until(lambda: all_ask(fleet))
             killed.ended = time.monotonic()
 
-            wait_until(lambda: len(fleet.outcomes()) > N_ITEMS // 2, "half is decided", 60)
+            until(lambda: len(fleet.outcomes()) > N_ITEMS // 2, 60)
             restarted = Outage(time.monotonic())
             broker.restart(down_s=0.5)
-            wait_until(lambda: is_served(broker.url, loaded), "the cloud answers again")
-            wait_until(lambda: fleet.connected() == N_DEVICES and all_ask(fleet), "all devices are back")
+            until(lambda: is_served(broker.url, loaded))
+            until(lambda: fleet.connected() == N_DEVICES and all_ask(fleet))
             restarted.ended = time.monotonic()
 
             outcomes = fleet.join(60)
@@ -135,12 +135,12 @@ def test_after_an_outage_of_the_broker_a_device_is_back_within_three_seconds(tmp
         assert link.start(5.0)
         thread.start()
         try:
-            wait_until(lambda: len(routes) > 10, "some decisions")
+            until(lambda: len(routes) > 10)
             broker.kill()
             time.sleep(outage_s)
             broker.start()
             back = time.monotonic()
-            wait_until(lambda: routes[-1][1] == "cloud" and routes[-1][0] > back, "the cloud decides again")
+            until(lambda: routes[-1][1] == "cloud" and routes[-1][0] > back)
             assert routes[-1][0] - back < 3.0
             assert {route for _, route in routes} == {"cloud", "degraded"}
         finally:

@@ -22,9 +22,9 @@ from hardcase_edge.device.device import RuntimeConfig
 from hardcase_edge.errors import BundleError, HpcStuckError, HpcTimeoutError, InputError
 from hardcase_edge.link.wire import BUSY, OK, REFUSED, request_topic, unpack_reply
 
-from ...helpers.cloud.brokers import running_mosquitto
+from ...helpers.cloud.brokers import running_mosquitto, until
 from ...helpers.cloud.clients import asking
-from ...helpers.cloud.requests import ask, command, half_forwarding, wait_until
+from ...helpers.cloud.requests import ask, command, half_forwarding
 from ...helpers.train.problems import legacy_columns, legacy_toml, run, write_csv
 
 pytestmark = pytest.mark.usefixtures("brief_effort")
@@ -163,7 +163,7 @@ def test_abandoned_threads_are_bounded_and_those_that_return_make_room(made):
         hpc.answer(ROWS)
     n_threads = threading.active_count()
     module.free.set()
-    wait_until(lambda: threading.active_count() == n_threads - MAX_ABANDONED, "the abandoned threads have ended")
+    until(lambda: threading.active_count() == n_threads - MAX_ABANDONED)
     hpc._limit_s = 20.0
     assert hpc.answer(ROWS) == [(0, 10_000)] * 2
 

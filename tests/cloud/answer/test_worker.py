@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
 from contextlib import contextmanager
 from typing import Any
@@ -24,9 +23,9 @@ from hardcase_edge.errors import LinkError
 from hardcase_edge.link.address import parse_address
 from hardcase_edge.link.wire import OK, other_hpc_in, request_topic, unpack_reply
 
-from ...helpers.cloud.brokers import free_port, running_mosquitto
+from ...helpers.cloud.brokers import free_port, running_mosquitto, serving, until
 from ...helpers.cloud.clients import asking
-from ...helpers.cloud.requests import N_CLASSES, ask, command, wait_until, write_model
+from ...helpers.cloud.requests import N_CLASSES, ask, command, write_model
 
 
 @pytest.fixture(scope="module")
@@ -41,18 +40,11 @@ def mosquitto(tmp_path_factory):
 
 
 @contextmanager
-def working(hpc: Hpc, url: str, count: int | None = None, **knobs: Any):
+def working(hpc: Hpc, url: str, **knobs: Any):
     """A worker that runs in a thread while the block does."""
     worker = Worker(Service(hpc, ServiceConfig(**knobs)), parse_address(url), default_group(hpc.sha256))
-    worker.start()
-    thread = threading.Thread(target=worker.run, args=(count,))
-    thread.start()
-    try:
+    with serving(worker):
         yield worker
-    finally:
-        worker.stop()
-        thread.join(10)
-        assert not thread.is_alive()
 
 
 def reply_of(message: paho.MQTTMessage, hpc: Hpc):
@@ -124,7 +116,7 @@ def test_a_stop_answers_what_has_come_in(mosquitto, hpc):
         with working(hpc, mosquitto.url, linger_ms=5_000, max_batch=1000) as worker:
             for k in range(20):
                 client.publish(request_topic("w-4"), ask(k, (1.0, 4.0), hpc.sha256, 10_000), 1)
-            wait_until(lambda: worker.service.counters.received == 20, "all have come in")
+            until(lambda: worker.service.counters.received == 20)
             assert heard.empty()
         assert len({reply_of(heard.get(timeout=60), hpc).id for _ in range(20)}) == 20
 
@@ -132,7 +124,7 @@ def test_a_stop_answers_what_has_come_in(mosquitto, hpc):
 def test_a_worker_survives_its_brokers_restart(tmp_path, hpc):
     with running_mosquitto(tmp_path) as broker, working(hpc, broker.url) as worker:
         broker.restart()
-        wait_until(lambda: worker.client.connects == 2, "the worker is back")
+        until(lambda: worker.client.connects == 2)
         with asking(broker.url, "w-5") as (client, heard):
             client.publish(request_topic("w-5"), ask(1, (1.0, 4.0), hpc.sha256), 1)
             assert reply_of(heard.get(timeout=60), hpc).status == OK
@@ -247,7 +239,7 @@ def test_a_worker_does_not_outlive_an_up_that_was_killed(hpc):
     with command("cloud", "up", "--bind", "127.0.0.1:0", "--hpc", str(hpc.path), "--json") as run:
         [worker] = run.wait_for("ready")["workers"]
         run.process.kill()
-        wait_until(lambda: not psutil.pid_exists(worker), "the worker has ended")
+        until(lambda: not psutil.pid_exists(worker))
 
 
 def test_up_shows_no_password_in_a_command_line(mosquitto, hpc):
@@ -268,7 +260,7 @@ def test_up_with_a_broker_of_your_own_runs_several_workers(mosquitto, hpc):
 
 def test_up_can_be_stopped_before_it_is_ready(hpc):
     with command("cloud", "up", "--bind", "127.0.0.1:0", "--hpc", str(hpc.path), "--json") as run:
-        wait_until(lambda: psutil.Process(run.process.pid).children(), "the worker has been started")
+        until(lambda: psutil.Process(run.process.pid).children())
         assert run.finish() == 0
         assert [e["event"] for e in run.events if e["event"] == "ready"] == []
 

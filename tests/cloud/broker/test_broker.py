@@ -19,6 +19,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from hardcase_cloud.broker import bounded, embedded, packet_reader
 from hardcase_cloud.broker.embedded import EmbeddedBroker
 from hardcase_cloud.broker.listen import parse_bind
+from hardcase_cloud.mqtt.packets import packet
 from hardcase_edge.errors import InputError
 from hardcase_edge.link.address import parse_address
 from hardcase_edge.link.connection import Connection, ConnectionConfig, Will
@@ -33,8 +34,8 @@ from hardcase_edge.link.wire import (
 )
 from hardcase_edge.program.readings import MAX_REQUEST_BYTES
 
+from ...helpers.cloud.brokers import until
 from ...helpers.cloud.raw_mqtt import Raw, connect, publish, subscribe
-from ...helpers.cloud.requests import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +122,7 @@ def test_a_status_is_retained_and_a_will_is_kept(broker):
         device.connect()
         device.publish(will_topic, b"here", retain=True)
         watcher.connect()
-        wait_until(lambda: will_topic in broker._broker.retained_messages, "the status is retained")
+        until(lambda: will_topic in broker._broker.retained_messages)
         watcher.subscribe(status_topic("+"))
         heard = (message for message in iter(lambda: watcher.heard.get(timeout=60), None) if message[0] == will_topic)
         assert next(heard) == (will_topic, b"here")  # other tests' statuses may be retained, too
@@ -176,7 +177,7 @@ def send(broker: EmbeddedBroker, data: bytes) -> None:
 
 
 def assert_all_gone(broker: EmbeddedBroker) -> None:
-    wait_until(lambda: not broker._clients, "no connection is left")
+    until(lambda: not broker._clients)
 
 
 def raw(broker: EmbeddedBroker, *parts: bytes, patience_s: float = 0.5) -> bytes:
@@ -199,11 +200,6 @@ def raw(broker: EmbeddedBroker, *parts: bytes, patience_s: float = 0.5) -> bytes
 
 def text(value: bytes) -> bytes:
     return struct.pack("!H", len(value)) + value
-
-
-def packet(first: int, body: bytes) -> bytes:
-    assert len(body) < 128
-    return bytes((first, len(body))) + body
 
 
 CONNECT = packet(0x10, text(b"MQTT") + b"\4\2\0\0" + text(b"raw"))
@@ -335,9 +331,9 @@ def test_only_states_and_facts_are_retained_and_their_number_and_length_are_boun
     client.send(publish(reply_topic("s-0"), b"on", retain=True), publish("a/b", b"on", retain=True))
     client.send(publish(decision_topic("s-0"), b"on", retain=True), publish(facts_topic("s-0"), b"on", retain=True))
     client.settle()
-    wait_until(lambda: status_topic("s-1") not in kept, "the empty status has removed its topic")
+    until(lambda: status_topic("s-1") not in kept)
     assert is_alive(broker)
-    wait_until(lambda: facts_topic("s-0") in kept, "the facts have taken its place")
+    until(lambda: facts_topic("s-0") in kept)
     assert {t: bytes(m.data) for t, m in kept.items()} == {
         **{status_topic(f"s-{k}"): b"off" if k == 0 else b"on" for k in (0, 2, 3, 4)},
         facts_topic("s-0"): b"on",
@@ -379,8 +375,8 @@ def test_what_a_client_that_does_not_read_is_owed_is_bounded_and_nobody_waits_fo
         most = max(most, broker._broker._owed.total())
     assert is_alive(broker)
     assert most < 300_000 + 2 * 61_024
-    wait_until(lambda: "deaf" not in broker._ids, "the deaf client is closed")
-    wait_until(lambda: not broker._broker._owed, "nothing is owed to anybody")
+    until(lambda: "deaf" not in broker._ids)
+    until(lambda: not broker._broker._owed)
 
 
 def test_a_flood_of_one_client_waits_for_the_worker_and_others_do_not_wait_for_the_flood(broker, raw_client):

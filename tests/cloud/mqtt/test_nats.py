@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,7 +22,7 @@ from hardcase_edge.fleet.outbox.acks import unpack_acks
 from hardcase_edge.link.address import Address, parse_address
 from hardcase_edge.link.connection import Connection, ConnectionConfig
 from hardcase_edge.link.wire import OK, ack_topic, decision_topic, request_topic, unpack_reply
-from tests.helpers.cloud.brokers import free_port, is_listening, until
+from tests.helpers.cloud.brokers import free_port, is_listening, serving, until
 from tests.helpers.cloud.clients import asking
 from tests.helpers.cloud.requests import N_CLASSES, ask, write_model
 
@@ -54,21 +53,12 @@ def test_a_worker_of_each_tenant_answers_its_devices_whatever_their_names(
     monkeypatch.setattr("hardcase_cloud.answer.worker.LAST_CALL_S", 0.01)
     hpc = Hpc(write_model(tmp_path))
     workers = [Worker(Service(hpc), nats, default_group(hpc.sha256), tenant=tenant) for tenant in ("", "acme")]
-    for worker in workers:
-        worker.start()
-    threads = [threading.Thread(target=worker.run) for worker in workers]
-    for thread in threads:
-        thread.start()
-    try:
+    with serving(*workers):
         for k, name in enumerate(("pump.7-a_b", "acme/pump-7"), 1):
             with asking(nats.url, name, 4) as (client, heard):
                 client.publish(request_topic(name), ask(k, (1.0, 4.0), hpc.sha256), 1)
                 reply = unpack_reply(heard.get(timeout=60).payload, bytes.fromhex(hpc.sha256), N_CLASSES)
                 assert (reply.id, reply.status, reply.result) == (k.to_bytes(16, "big"), OK, 1)
-    finally:
-        for worker, thread in zip(workers, threads, strict=True):
-            worker.stop()
-            thread.join(10)
     assert [(worker.protocol, worker.counters()["served"]) for worker in workers] == [("3.1.1", 1)] * 2
 
 

@@ -177,6 +177,19 @@ def test_three_silences_open_the_circuit_and_a_test_is_sent_once():
     assert sendings(exchange, now + 70_000, now=now + 500) == ([now + 500], now + 60_500)
 
 
+def test_a_reply_in_time_forgets_silences_and_a_late_one_closes_no_circuit():
+    exchange, now = Exchange(1_000, Counter()), 0
+    for k, is_answered in enumerate((False, False, True, False, False, False)):
+        asking(exchange, now=now, deadline_ms=100)
+        if is_answered:
+            exchange.replied(now, EVEN, "right")
+        now += 100
+        exchange.poll(now, 1)
+        assert exchange.can_ask(now) is (k < 5)
+    exchange.replied(now, EVEN, "late")
+    assert not exchange.can_ask(now)
+
+
 def test_a_silence_without_a_connection_is_not_the_clouds():
     exchange = Exchange(1_000, Counter())
     for k in range(4):

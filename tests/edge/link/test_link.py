@@ -20,16 +20,15 @@ from hardcase_edge.link.connection import Connection, ConnectionConfig
 from hardcase_edge.link.link import Link, LinkConfig
 from hardcase_edge.link.wire import (
     BUSY,
-    REFUSED,
     ack_topic,
     facts_topic,
     reply_topic,
     request_topic,
     status_topic,
-    unpack_request,
 )
 from tests.helpers.cloud.brokers import free_port, retained, running_mosquitto, until
-from tests.helpers.edge.device import HPC, REQUEST_BYTES, Cloud, make_manifest, make_program, usual_reply
+from tests.helpers.cloud.certificates import Authority
+from tests.helpers.edge.device import REQUEST_BYTES, Cloud, make_manifest, make_program, usual_reply
 from tests.helpers.server import Server
 
 READINGS = (0.5, 1.0, 2.0, None, 4.0)
@@ -87,13 +86,6 @@ def test_ids_are_never_used_twice(broker):
         assert all(len(r.id) == 16 for r in cloud.requests)
 
 
-def test_silence_ends_at_the_deadline(broker):
-    with Cloud(broker.url, lambda request, device: []), linked(broker.url) as link:
-        began = time.monotonic()
-        assert link.ask(READINGS, 0.3) is None
-        assert 0.29 < time.monotonic() - began < 5.0
-
-
 def test_a_question_is_sent_again_under_its_id_until_the_reply(broker):
     def third_time(request, device):
         return [usual_reply(request)] if len(cloud.requests) >= 3 else []
@@ -106,24 +98,6 @@ def test_a_question_is_sent_again_under_its_id_until_the_reply(broker):
         assert deadlines == sorted(deadlines, reverse=True)
         assert deadlines[2] <= deadlines[0] - 250, "the worker is told the time that is left"
         assert link.counters["resent"] == 2
-
-
-def test_nothing_is_sent_again_that_the_budget_does_not_pay_for(broker):
-    paid = iter([True, False, True, True])
-    with Cloud(broker.url, lambda request, device: []) as cloud, linked(broker.url, resend_every_s=0.05) as link:
-        assert link.ask(READINGS, 0.6, lambda: next(paid)) is None
-        assert len(cloud.requests) == 2
-        assert list(paid) == [True, True], "once the budget said no, it is not asked again"
-
-
-def test_a_refusal_is_a_reply_too(broker):
-    def refuse(request, device):
-        return [usual_reply(request, status=REFUSED, result=0)]
-
-    with Cloud(broker.url, refuse), linked(broker.url) as link:
-        reply = link.ask(READINGS, 5.0)
-        assert reply is not None
-        assert reply.status == REFUSED
 
 
 def test_a_busy_cloud_ends_the_wait_and_is_left_alone(broker):
@@ -375,45 +349,21 @@ class OldBroker(Server):
 # ---------------------------------------------------------------- TLS and addresses
 
 
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory):
-    """A certificate authority, and certificates of localhost and of a device, in one folder."""
-    folder = tmp_path_factory.mktemp("tls")
-
-    def openssl(*words):
-        subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
-
-    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    openssl("req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=test authority")
-    for name, subject in (("server", "localhost"), ("device", "pi-1")):
-        (folder / f"{name}.ext").write_text(f"subjectAltName=DNS:{subject}\n")
-        openssl("req", *key, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={subject}")
-        sign = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", f"{name}.ext", "-days", "2"]
-        openssl("x509", "-req", "-in", f"{name}.csr", *sign, "-out", f"{name}.pem")
-    openssl("req", "-x509", *key, "-keyout", "other.key", "-out", "other.pem", "-subj", "/CN=another authority")
-    for file in folder.iterdir():
-        file.chmod(0o644)
-    return folder
-
-
-def test_with_tls_both_sides_are_checked(tmp_path, certificates):
-    ca, cert, key = (certificates / n for n in ("ca.pem", "device.pem", "device.key"))
-    options = {
-        "cafile": str(ca),
-        "certfile": str(certificates / "server.pem"),
-        "keyfile": str(certificates / "server.key"),
-        "require_certificate": True,
-    }
-    with running_mosquitto(tmp_path, **options) as broker:
+def test_with_tls_both_sides_are_checked(tmp_path):
+    authority, other = Authority(tmp_path / "ca"), Authority(tmp_path / "other", "another authority")
+    server, cert = authority.issue("server", "localhost"), authority.issue("device")
+    pair = {"cert": cert, "key": cert.with_suffix(".key"), "clock": Clock()}
+    options = {"cafile": str(authority.ca), "certfile": str(server), "keyfile": str(server.with_suffix(".key"))}
+    with running_mosquitto(tmp_path, **options, require_certificate=True) as broker:
         by_name = f"mqtts://localhost:{broker.port}"
-        with linked(by_name, ca=ca, cert=cert, key=key, clock=Clock()) as link:
+        with linked(by_name, ca=authority.ca, **pair) as link:
             assert link.is_connected
-        with linked(by_name, ca=certificates / "other.pem", cert=cert, key=key, clock=Clock()) as link:
+        with linked(by_name, ca=other.ca, **pair) as link:
             assert not link.is_connected
             assert "certificate verify failed" in link.trouble
-        with linked(f"mqtts://127.0.0.1:{broker.port}", ca=ca, cert=cert, key=key, clock=Clock()) as link:
+        with linked(f"mqtts://127.0.0.1:{broker.port}", ca=authority.ca, **pair) as link:
             assert not link.is_connected, "the certificate is of localhost, not of 127.0.0.1"
-        with linked(by_name, ca=ca, clock=Clock()) as link:
+        with linked(by_name, ca=authority.ca, clock=Clock()) as link:
             assert not link.is_connected, "the broker wants a certificate of the device"
 
 
@@ -482,17 +432,6 @@ def test_a_url_that_is_none_is_told_in_one_line_without_its_password(url):
 def test_certificates_that_cannot_be_used_are_told_in_one_line(url, files, line):
     with pytest.raises(InputError, match=line):
         tls_context(parse_address(url, **files))
-
-
-def test_a_device_id_that_cannot_stand_in_a_topic_is_refused():
-    with pytest.raises(InputError, match="device id"):
-        LinkConfig.to_broker("mqtt://h", "a/b/c")
-
-
-def test_the_request_of_the_link_is_the_wires(broker):
-    with Cloud(broker.url) as cloud, linked(broker.url) as link:
-        link.ask(READINGS, 5.0)
-        assert unpack_request(cloud.messages[0].payload, ["f32"] * 5, HPC) == cloud.requests[0]
 
 
 def test_a_request_of_an_audit_says_that_it_is_one(broker):

@@ -20,7 +20,7 @@ from hardcase_edge.link.identity import default_id
 from hardcase_edge.link.rivals import Rivals
 from tests.edge.link.test_link import READINGS, OldBroker, linked
 from tests.helpers.cloud.brokers import running_mosquitto, until
-from tests.helpers.edge.device import EASY, REQUEST_BYTES, Cloud, make_bundle_bytes, usual_reply, write_replay
+from tests.helpers.edge.device import EASY, REQUEST_BYTES, Cloud, make_bundle_bytes, write_replay
 
 
 def never():
@@ -69,21 +69,6 @@ def test_a_test_request_that_is_answered_closes_the_circuit(broker, caplog, monk
     assert told == ["the broker takes no request: no matching subscribers", "the cloud answers again"]
 
 
-def test_three_requests_without_a_reply_open_the_circuit_and_a_test_is_sent_once(broker, monkeypatch):
-    monkeypatch.setattr(circuit, "PAUSE_LEAST_MS", 100)
-    with Cloud(broker.url, lambda request, device: []) as cloud, linked(broker.url, resend_every_s=0.02) as link:
-        for is_open in (False, False, True):
-            assert link.can_ask
-            assert link.ask(READINGS, 0.1) is None
-            assert link.can_ask is not is_open
-        until(lambda: link.can_ask)
-        before = len(cloud.requests)
-        assert before > 3
-        assert link.ask(READINGS, 0.3, never) is None
-        assert len(cloud.requests) == before + 1
-        assert not link.can_ask
-
-
 def test_a_new_connection_closes_the_circuit(tmp_path, monkeypatch):
     monkeypatch.setattr(circuit, "PAUSE_LEAST_MS", 60_000)
     monkeypatch.setattr(circuit, "PAUSE_MOST_MS", 60_000)
@@ -94,26 +79,6 @@ def test_a_new_connection_closes_the_circuit(tmp_path, monkeypatch):
         with Cloud(broker.url):
             until(lambda: link.can_ask)
             assert link.ask(READINGS, 5.0) is not None
-
-
-def test_a_reply_in_time_forgets_the_requests_without_one(broker):
-    replies = iter([[], [], None, [], [], None])
-
-    def respond(request, device):
-        return next(replies)
-
-    with Cloud(broker.url, respond), linked(broker.url) as link:
-        assert [link.ask(READINGS, 0.2) is not None for _ in range(6)] == [False, False, True] * 2
-        assert link.can_ask
-
-
-def test_a_stop_or_a_lost_connection_is_no_silence_of_the_cloud(broker):
-    with Cloud(broker.url, lambda request, device: []), linked(broker.url) as link:
-        for _ in range(4):
-            threading.Timer(0.05, link.cancel).start()
-            assert link.ask(READINGS, 30.0) is None
-            link._is_cancelled = False
-        assert link.can_ask
 
 
 def test_tests_grow_rarer_with_the_time_that_the_circuit_is_open():
@@ -259,15 +224,3 @@ def test_without_a_machines_id_the_digits_are_random(tmp_path, text):
 def test_any_hosts_name_gives_an_id_that_can_stand_in_a_topic(tmp_path, host, monkeypatch):
     monkeypatch.setattr(identity.os, "uname", lambda: type("Uname", (), {"nodename": host}))
     assert len(default_id(str(tmp_path / "none"))[0]) <= 64
-
-
-def test_a_late_reply_does_not_close_the_circuit(broker, monkeypatch):
-    monkeypatch.setattr(circuit, "PAUSE_LEAST_MS", 60_000)
-    monkeypatch.setattr(circuit, "PAUSE_MOST_MS", 60_000)
-    with Cloud(broker.url, lambda request, device: []) as cloud, linked(broker.url) as link:
-        for _ in range(3):
-            assert link.ask(READINGS, 0.05) is None
-        assert not link.can_ask
-        cloud.publish("hardcase/v1/dev-1/reply", usual_reply(cloud.requests[0]))
-        until(lambda: link.counters["late"] == 1)
-        assert not link.can_ask

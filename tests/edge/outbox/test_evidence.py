@@ -18,7 +18,7 @@ from hardcase_edge.cli import main
 from hardcase_edge.fleet.outbox.evidence import MAX_EVIDENCE_BYTES, Evidence, from_record, type_of
 from hardcase_edge.fleet.outbox.records import MAX_RECORD_BYTES, Recorder
 from hardcase_edge.link.address import parse_address
-from tests.helpers.cloud.brokers import running_mosquitto, until
+from tests.helpers.cloud.brokers import running_mosquitto, serving, until
 from tests.helpers.edge.device import EASY, make_bundle_bytes
 
 
@@ -122,19 +122,13 @@ def test_a_plugins_picture_of_a_kept_audit_is_in_the_store(tmp_path, monkeypatch
     with running_mosquitto(tmp_path / "b") as broker:
         database = Database(tmp_path / "s.sqlite")
         keeper = Keeper(database, parse_address(broker.url), note=print)
-        keeper.start()
-        thread = threading.Thread(target=keeper.run)
-        thread.start()
         run = ["run", "toy.hcb", "--sensors", "a_plugin_with_pictures:read", "--broker", broker.url, "--device-id", "p"]
-        try:
+        with serving(keeper):
             assert main([*run, "--outbox", "1M", "--audit", "100%", "--count", "2"]) == 0
             assert (tmp_path / "asked").read_text().split() == ["x", "vib"] * 2
             assert main([*run, "--outbox", "1M", "--count", "2"]) == 0
             assert (tmp_path / "asked").read_text().split() == ["x", "vib"] * 2
             until(lambda: keeper.counters["kept"] >= 4)
-        finally:
-            keeper.stop()
-            thread.join()
         rows = database.read("SELECT record FROM records WHERE kind = 'audit'")
         assert [from_record(json.loads(text)) for (text,) in rows] == [{"vib": png()}] * 2
         database.close()

@@ -29,7 +29,7 @@ from hardcase_edge.more.audits.companion import make
 from hardcase_edge.settings.config import RunConfig
 from hardcase_export.joint.build import export_chain
 from hardcase_export.joint.model import decide_floats
-from tests.helpers.cloud.brokers import retained, until
+from tests.helpers.cloud.brokers import retained, serving, until
 from tests.helpers.edge.device import EASY, HARD, Cloud, FakeBank, make_bundle_bytes, make_loaded, make_program
 from tests.helpers.edge.outbox import FakeChannel, make_config, make_made, seconds
 from tests.helpers.export.joint_models import small_chain, small_items
@@ -53,15 +53,9 @@ def kept_by_a_store(broker, path, n: int) -> list[dict]:
     """What a store has when so many records have arrived."""
     database = Database(path)
     keeper = Keeper(database, parse_address(broker.url), note=print)
-    keeper.start()
-    thread = threading.Thread(target=keeper.run)
-    thread.start()
-    try:
+    with serving(keeper):
         yield
         until(lambda: keeper.counters["kept"] >= n)
-    finally:
-        keeper.stop()
-        thread.join()
     yield list(database.rows())
     database.close()
 

@@ -19,13 +19,13 @@ from unittest import mock
 
 import numpy as np
 
+from hardcase_cloud.mqtt.packets import packet
 from hardcase_edge.exchange.circuit import Circuit
 from hardcase_edge.link import rivals
 from hardcase_edge.link.link import Link, LinkConfig
 from hardcase_edge.link.wire import Reply, reply_topic
 from hardcase_edge.sensors.bank import FAILURES, SensorBank, Wanted
 from tests.helpers.attack.outcome import Attack, Outcome
-from tests.helpers.cloud.raw_mqtt import packet
 from tests.helpers.edge.device import HPC, make_manifest, make_program, usual_reply
 from tests.helpers.server import Server
 

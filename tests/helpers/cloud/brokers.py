@@ -9,8 +9,10 @@ import shutil
 import signal
 import socket
 import subprocess
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,7 +20,7 @@ import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
-__all__ = ["Broker", "free_port", "retained", "running_mosquitto", "until"]
+__all__ = ["Broker", "free_port", "retained", "running_mosquitto", "serving", "until"]
 
 START_S = 10.0
 
@@ -144,6 +146,23 @@ def _word(value: str | int | bool) -> str:
 def running_mosquitto(tmp_path: Path, **options: str | int | bool) -> Broker:
     """A broker that runs while the block does. ``options`` are lines of its configuration (after the listener)."""
     return Broker(tmp_path / "mosquitto", dict(options))
+
+
+@contextmanager
+def serving(*services: Any) -> Iterator[None]:
+    """Workers, stores or desks run, each on a thread of its own, while the block does."""
+    for service in services:
+        service.start()
+    threads = [threading.Thread(target=service.run) for service in services]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        for service, thread in zip(services, threads, strict=True):
+            service.stop()
+            thread.join(10)
+            assert not thread.is_alive()
 
 
 def until(is_true: Callable[[], object], seconds: float = 60.0) -> None:

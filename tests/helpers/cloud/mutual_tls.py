@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import signal
 import ssl
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from hardcase_cloud.rollout.enrolment.folder import AuthorityFolder
 from hardcase_cloud.rollout.enrolment.worker import EnrolmentWorker
 from hardcase_edge.link.address import parse_address
 
-from .brokers import Broker, free_port
+from .brokers import Broker, free_port, serving
 from .raw_mqtt import Raw
 
 __all__ = ["Tls", "enrolling", "mutual_tls"]
@@ -80,11 +79,5 @@ def mutual_tls(tmp_path: Path, **users: str) -> Tls:
 def enrolling(broker: Tls) -> Iterator[EnrolmentWorker]:
     """An enrolment worker at the broker, while the block runs."""
     worker = EnrolmentWorker(Desk(broker.authority), parse_address(broker.url_of("enroller"), ca=broker.ca))
-    worker.start()
-    thread = threading.Thread(target=worker.run, daemon=True)
-    thread.start()
-    try:
+    with serving(worker):
         yield worker
-    finally:
-        worker.stop()
-        thread.join()

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from hardcase_cloud.mqtt import packets
 
-__all__ = ["Raw", "connect", "packet", "publish", "subscribe", "text"]
+__all__ = ["Raw", "connect", "publish", "subscribe"]
 
 PINGRESP = 0xD0
 MAX_PACKET_BYTES = 1 << 28  # of MQTT
@@ -23,16 +23,6 @@ def text(value: str) -> bytes:
     return struct.pack(">H", len(data)) + data
 
 
-def packet(first: int, body: bytes) -> bytes:
-    """A packet, with the length of its body in one to four bytes."""
-    length, head = len(body), bytearray([first])
-    while True:
-        length, low = divmod(length, 128)
-        head.append(low | (0x80 if length else 0))
-        if not length:
-            return bytes(head) + body
-
-
 def connect(
     client_id: str, user: str = "", password: str = "", *, clean: bool = True, will: tuple[str, bytes] | None = None
 ) -> bytes:
@@ -42,13 +32,12 @@ def connect(
 
 def publish(topic: str, payload: bytes, *, qos: int = 0, retain: bool = False, packet_id: int = 1) -> bytes:
     """A PUBLISH."""
-    head = text(topic) + (struct.pack(">H", packet_id) if qos else b"")
-    return packet(0x30 | qos << 1 | retain, head + payload)
+    return packets.publish(topic, payload, packet_id if qos else 0, packets.V311, retain=retain)
 
 
 def subscribe(*topics: str, qos: int = 0) -> bytes:
     """A SUBSCRIBE; at QoS 0 nothing has to be acknowledged."""
-    return packet(0x82, b"\0\1" + b"".join(text(topic) + bytes((qos,)) for topic in topics))
+    return packets.packet(0x82, b"\0\1" + b"".join(text(topic) + bytes((qos,)) for topic in topics))
 
 
 class Raw:

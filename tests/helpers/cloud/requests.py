@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -115,25 +115,14 @@ def half_forwarding(sha256: str) -> Loaded:
     return load_bytes(pack_bundle(Bundle(manifest.to_json(), program, ())))
 
 
-def wait_until(is_true: Callable[[], Any], what: str, seconds: float = 60.0) -> None:
-    """Return as soon as it is true; fail when the time is up."""
-    until = time.monotonic() + seconds
-    while not is_true():
-        assert time.monotonic() < until, f"{what}: not within {seconds} s"
-        time.sleep(0.01)
-
-
 class Command:
     """A running ``hardcase`` process whose lines are JSON events."""
 
     def __init__(self, *arguments: str, environment: dict[str, str] | None = None) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "hardcase.cli", *arguments],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, **(environment or {})},
-        )
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **(environment or {})},
+        )  # fmt: skip
         self.events: list[dict[str, Any]] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from contextlib import contextmanager
 from functools import partial
 from socket import SHUT_RDWR
@@ -21,7 +20,7 @@ from hardcase_edge.fleet.outbox.acks import unpack_acks
 from hardcase_edge.link.address import parse_address
 from hardcase_edge.link.connection import Connection, ConnectionConfig
 from hardcase_edge.link.wire import ack_topic, decision_topic, status_topic
-from tests.helpers.cloud.brokers import free_port, until
+from tests.helpers.cloud.brokers import free_port, serving, until
 
 
 @contextmanager
@@ -29,19 +28,15 @@ def keeping(broker, path, notes=None):
     """A store that runs, and a device with its acknowledgements."""
     database = Database(path)
     keeper = Keeper(database, parse_address(broker.url), note=(notes if notes is not None else []).append)
-    keeper.start()
-    thread = threading.Thread(target=keeper.run)
-    thread.start()
     acks: list[tuple[int, int, int]] = []
     config = ConnectionConfig(address=parse_address(broker.url), client_id="pi-1")
     device = Connection(config, subscribe=ack_topic("pi-1"), on_message=lambda m: acks.extend(unpack_acks(m.payload)))
-    assert device.start(5)
     try:
-        yield keeper, device, acks
+        with serving(keeper):
+            assert device.start(5)
+            yield keeper, device, acks
     finally:
         device.stop()
-        keeper.stop()
-        thread.join()
         database.close()
 
 

@@ -30,8 +30,8 @@ from hardcase_edge.device.device import RuntimeConfig
 from hardcase_edge.errors import InputError
 from hardcase_edge.link.address import parse_address
 from hardcase_edge.stream.coin import Toss
-from tests.helpers.cloud.brokers import free_port, running_mosquitto
-from tests.helpers.cloud.requests import half_forwarding, wait_until, write_model
+from tests.helpers.cloud.brokers import free_port, running_mosquitto, serving, until
+from tests.helpers.cloud.requests import half_forwarding, write_model
 from tests.helpers.edge import streams
 from tests.helpers.edge.coins import BELOW, load_mixed
 from tests.helpers.edge.device import HARD
@@ -50,12 +50,8 @@ def served(tmp_path_factory, mosquitto):
     """The SHA-256 of a model that a worker in a thread serves."""
     hpc = Hpc(write_model(tmp_path_factory.mktemp("hpc")))
     worker = Worker(Service(hpc), parse_address(mosquitto.url), default_group(hpc.sha256))
-    worker.start()
-    thread = threading.Thread(target=worker.run)
-    thread.start()
-    yield hpc.sha256
-    worker.stop()
-    thread.join(10)
+    with serving(worker):
+        yield hpc.sha256
 
 
 @pytest.mark.parametrize("version", [pytest.param(5, id="mqtt-5"), pytest.param(4, id="mqtt-3.1.1")])
@@ -114,8 +110,8 @@ def test_devices_that_are_cut_off_come_back(mosquitto, served, monkeypatch):
     fleet = Fleet(half_forwarding(served), np.ones((4, 2)), mosquitto.url, n_devices=5, config=config, seconds=30)
     fleet.start()
     fleet.cut(1.0, 0.1)
-    wait_until(lambda: fleet.connected() == 0, "they are cut off")
-    wait_until(lambda: fleet.connected() == 5, "they are back")
+    until(lambda: fleet.connected() == 0)
+    until(lambda: fleet.connected() == 5)
     fleet.stop()
     assert fleet.reconcile() == []
     assert set(fleet.journal.routes()) == {"local", "cloud", "degraded"}

@@ -19,8 +19,8 @@ from hardcase_cloud.sim.slow_link import link as link_module
 from hardcase_edge.bundle.file import pack_bundle
 from hardcase_edge.device.device import RuntimeConfig
 from hardcase_edge.link.address import parse_address
-from tests.helpers.cloud.brokers import running_mosquitto
-from tests.helpers.cloud.requests import half_forwarding, wait_until
+from tests.helpers.cloud.brokers import running_mosquitto, until
+from tests.helpers.cloud.requests import half_forwarding
 
 SCENARIO = b"[network]\nloss = 0.02\nduplicate = 0.02\nreorder = 0.02\ndelay_ms = 1\njitter_ms = 2\n"
 REFUSED = """
@@ -52,7 +52,7 @@ def test_a_fleet_behind_a_poor_link_decides_everything_and_a_cut_breaks_no_conne
             )  # fmt: skip
             fleet.start()
             assert fleet.connected() == 6
-            wait_until(lambda: len(fleet.journal) >= 30, "they decide", 10)
+            until(lambda: len(fleet.journal) >= 30, 10)
             fleet.cut(0.5, 0.2)
             time.sleep(0.2)
             connected = fleet.connected()
