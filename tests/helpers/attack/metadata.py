@@ -19,7 +19,7 @@ import pytest
 from hardcase_edge.bundle.ed25519 import is_signed
 from hardcase_edge.errors import TrustError
 from hardcase_edge.fleet.store.trust import Trust, first_trust, updated
-from tests.helpers.attack.outcome import Attack, Outcome
+from tests.helpers.attack.outcome import Attack, Outcome, spoilt
 from tests.helpers.edge.repository import NOW, Files, Repository, signed_again, tuf_accepts
 
 BOTH = "of these, accepted by the device and by python-tuf"
@@ -45,7 +45,7 @@ def updates(rng: random.Random) -> Generator[Case, None, None]:
         while True:
             role = rng.choice([*signers])
             old = good.roots[0] if role == "root" else getattr(good, role)
-            envelope = mutate(json.loads(old), rng)
+            envelope = spoilt(rng, json.loads(old), VALUES, NAMES)
             data = json.dumps(envelope).encode()
             if rng.random() < 0.7:  # by a maker who holds the keys and errs
                 try:
@@ -106,24 +106,3 @@ def beyond_tuf(data: bytes, role: str) -> bool:
         if not isinstance(signed.get("consistent_snapshot", False), bool):
             faults.append("consistent_snapshot")
     return bool(faults)
-
-
-def places(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """The way to every value within a JSON value."""
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [at, *[way for key, below in inner for way in places(below, (*at, key))]]
-
-
-def mutate(envelope: Any, rng: random.Random) -> Any:
-    """The envelope with one value replaced, removed, or under another name as well."""
-    way = rng.choice([w for w in places(envelope) if w])
-    holder = envelope
-    for key in way[:-1]:
-        holder = holder[key]
-    if rng.random() < 0.3:
-        del holder[way[-1]]
-    elif rng.random() < 0.2 and isinstance(holder, dict):
-        holder[rng.choice(NAMES)] = holder[way[-1]]
-    else:
-        holder[way[-1]] = rng.choice(VALUES)
-    return envelope

@@ -10,14 +10,15 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
 from tests.helpers.places import ROOT
 
-__all__ = ["Attack", "Outcome", "apart", "calls", "each", "forever", "mutated"]
+__all__ = ["Attack", "Outcome", "apart", "calls", "each", "forever", "mutated", "spoilt"]
 
 PIECES = (b"", b"-", b"85000", b"nan", b"1e308", b"e9", b"0x1", b"null", b"\0", b"\xff", b"\n", b"YES", b"t=", b"[",
           b"]", b",", b"9" * 20, b"9" * 600, b".", b"_")  # fmt: skip
@@ -122,6 +123,25 @@ def mutated(rng: random.Random, data: bytes) -> bytes:
         )
         changed[at : at + (0, 1, 1, 2, len(changed))[int(5 * chance())]] = piece
     return bytes(changed)
+
+
+def spoilt(rng: random.Random, value: Any, values: Sequence[Any], names: Sequence[str]) -> Any:
+    """This JSON value, in which one value anywhere is replaced, removed, or stands under another name as well."""
+
+    def places(holder: Any) -> Iterator[tuple[Any, Any]]:
+        inner = holder.items() if isinstance(holder, dict) else enumerate(holder) if isinstance(holder, list) else ()
+        for key, below in inner:
+            yield holder, key
+            yield from places(below)
+
+    holder, key = rng.choice([*places(value)] or [({}, "")])
+    if rng.random() < 0.3:
+        holder.pop(key, None) if isinstance(holder, dict) else holder.pop(key)
+    elif rng.random() < 0.2 and isinstance(holder, dict) and holder:
+        holder[rng.choice(names)] = holder[key]
+    else:
+        holder[key] = deepcopy(rng.choice(values))
+    return value
 
 
 def each(*attacks: Callable[[float, int], list[Outcome]]) -> Callable[[float, int], list[Outcome]]:

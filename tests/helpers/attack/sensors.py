@@ -16,7 +16,7 @@ from hardcase_edge.drivers.senml import NAME, resolve
 from hardcase_edge.errors import SensorError
 from hardcase_edge.sensors.bank import FAILURES, SensorBank, Wanted
 from hardcase_edge.sensors.driven import Driven
-from tests.helpers.attack.outcome import Attack, each, forever, mutated
+from tests.helpers.attack.outcome import Attack, each, forever, mutated, spoilt
 from tests.helpers.edge.fake_devices import HWMON, IIO, W1, plant
 
 FILES = {  # a spec of each driver, and the files that it reads
@@ -29,6 +29,7 @@ FILES = {  # a spec of each driver, and the files that it reads
 PACK = [{"bn": "a/", "bt": 1.7e9, "bv": 1, "bver": 10, "n": "b", "v": 2.5, "u": "Cel"}, {"n": "c", "vs": "x", "t": -1},
         {"n": "d", "vb": True, "s": 1, "ut": 5}, {"bn": "", "n": "e", "vd": "aGk"}]  # fmt: skip
 VALUES: list[Any] = [None, True, -1, 0, 11, 2**70, 10**400, 1.5, 1e308, "", "x", "a b", "\U0001f600", "\ud83d", [], {}]
+NAMES = ("v", "vs", "vb", "bv", "bn", "x_", "bver")
 MEMORY = "/dev/shm"  # a disk would spend the time on replacing small files
 X = Wanted("x", ("x",), (False,))
 
@@ -67,7 +68,7 @@ def pack(rng: random.Random) -> str:
     """A pack with a value replaced or removed, or with damaged bytes."""
     values = json.loads(json.dumps(PACK))
     for _ in range(rng.choice([1, 1, 2, 5])):
-        change(values, rng)
+        spoilt(rng, values, VALUES, NAMES)
     text = json.dumps(values)
     return mutated(rng, text.encode()).decode(errors="replace") if rng.random() < 0.3 else text
 
@@ -78,18 +79,6 @@ def are_measurements(case: str, found: Any) -> bool:
         return found.reason == "bad_row"
     are_values = (m.value is None or isinstance(m.value, str) or type(m.value) in (int, float) for m in found)
     return all(are_values) and all(NAME.fullmatch(m.name) and isfinite(m.time) for m in found)
-
-
-def change(pack: list[dict[str, Any]], rng: random.Random) -> None:
-    """Replace or remove one value of a pack, or give it another name."""
-    fields = rng.choice(pack)
-    key = rng.choice([*fields, "v"])
-    if rng.random() < 0.3:
-        fields.pop(key, None)
-    elif rng.random() < 0.3 and key in fields:
-        fields[rng.choice(["v", "vs", "vb", "bv", "bn", "x_", "bver"])] = fields[key]
-    else:
-        fields[key] = rng.choice(VALUES)
 
 
 damaged_files = Attack("damaged files of sysfs", planted, lambda case: case[1].read([0])[0], is_reading)

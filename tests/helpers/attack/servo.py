@@ -19,7 +19,7 @@ from hardcase_edge.more.servo.ledger import MOST, read_ledger
 from hardcase_edge.program.cost import to_unit
 from hardcase_edge.session.session import CLOUD, DEGRADED, LOCAL, Decision
 from hardcase_edge.settings.config import RunConfig
-from tests.helpers.attack.outcome import Attack, each, forever, mutated
+from tests.helpers.attack.outcome import Attack, each, forever, mutated, spoilt
 from tests.helpers.edge.device import make_loaded, make_program
 
 __all__ = ["attack"]
@@ -65,27 +65,12 @@ def _life(rng: random.Random, folder: Path, loaded: Any) -> bool:
     return True
 
 
-def _spoil(rng: random.Random, table: dict[str, Any]) -> None:
-    key = rng.choice([*table, "more"])
-    value = table.get(key)
-    if isinstance(value, list) and value and rng.random() < 0.7:
-        k = rng.randrange(len(value))
-        if isinstance(value[k], list) and value[k] and rng.random() < 0.7:
-            value[k][rng.randrange(len(value[k]))] = rng.choice([*ODD, rng.randint(-1000, 1000)])
-        else:
-            value[k] = rng.choice([*ODD, rng.randint(0, 4)])
-    else:
-        table[key] = rng.choice(ODD)
-    if rng.random() < 0.1:
-        table.pop(key, None)
-
-
 def table(rng: random.Random) -> tuple[dict[str, Any], random.Random]:
     """A table with anything in the place of anything, and chance."""
-    spoilt: dict[str, Any] = PRICES.to_json()
+    prices: dict[str, Any] = PRICES.to_json()
     for _ in range(rng.randint(1, 3)):
-        _spoil(rng, spoilt)
-    return spoilt, rng
+        spoilt(rng, prices, [*ODD, rng.randint(-1000, 1000)], ("more",))
+    return prices, rng
 
 
 def stays_within(case: tuple[dict[str, Any], random.Random], prices: Any) -> bool:
