@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import count
+from typing import Any
 
 from hardcase_cloud.answer.service import Outgoing, Service
 from hardcase_cloud.keep.records.database import Database
@@ -21,94 +21,41 @@ from hardcase_edge.exchange.exchange import Exchange
 __all__ = ["FAULTS"]
 
 
-class CountsTwice(Database):
-    """Every record is a new one."""
-
-    def keep(self, records: Sequence[Incoming], received: float) -> int:
-        self.boots = getattr(self, "boots", count(1))
-        return super().keep([Incoming(r.device, next(self.boots), *_rest(r)) for r in records], received)
+def but(base: type, **other: Any) -> Any:
+    """This class with other methods, or other classes to make its parts of."""
+    return type(base.__name__, (base,), {"__slots__": (), **other})
 
 
-def _rest(record: Incoming) -> list[object]:
-    return [getattr(record, name) for name in list(record.__slots__)[2:]]
+def _counts_twice() -> Any:
+    boots = count(1)
+
+    def keep(self: Database, records: list[Incoming], received: float) -> int:
+        fresh = [Incoming(r.device, next(boots), *(getattr(r, n) for n in [*r.__slots__][2:])) for r in records]
+        return Database.keep(self, fresh, received)
+
+    return keep
 
 
-class KeeperWithoutDeduplication(Keeper):
-    make_database = CountsTwice
+def _acknowledges_at_once(self: Service, *args: Any, tag: int = 0, **named: Any) -> Outgoing | None:
+    reply = Service.receive(self, *args, tag=tag, **named)
+    self._release([tag])
+    return reply
 
 
-class WithoutDeduplication(World):
-    make_keeper = KeeperWithoutDeduplication
-
-
-class NoDeadline(Exchange):
-    """A request waits for an hour, whatever is asked."""
-
-    __slots__ = ()
-
-    def ask(self, now, id_, deadline_ms, may_resend=lambda: True):
-        super().ask(now, id_, 3_600_000, may_resend)
-
-
-class PatientDevice(Device):
-    __slots__ = ()
-    make_exchange = NoDeadline
-
-
-class WithoutDeadline(World):
-    make_device = PatientDevice
-
-
-class Hasty(Service):
-    """Every message is acknowledged when it comes."""
-
-    def receive(self, *args, tag=0, **named) -> Outgoing | None:
-        reply = super().receive(*args, tag=tag, **named)
-        self._release([tag])
-        return reply
-
-
-class HastyWorker(Worker):
-    make_service = Hasty
-
-
-class AckBeforeAnswer(World):
-    make_worker = HastyWorker
-
-
-class ForgetfulDisk(Disk):
-    """No folder is ever flushed."""
-
-    def flush_names(self) -> None: ...
-
-
-class CarelessDevice(Device):
-    __slots__ = ()
-    make_disk = ForgetfulDisk
-
-
-class WithoutDirectoryFsync(World):
-    make_device = CarelessDevice
-
-
-class Endless(Rollout):
-    """No state of a device times out."""
-
-    def _let_time_out(self, now: float) -> None: ...
-
-
-class EndlessDirector(Director):
-    make_rollout = Endless
-
-
-class WithoutTimeout(World):
-    make_director = EndlessDirector
+def _waits_for_an_hour(self: Exchange, now: float, id_: bytes, deadline_ms: int, *rest: Any) -> None:
+    Exchange.ask(self, now, id_, 3_600_000, *rest)
 
 
 FAULTS: dict[str, type[World]] = {
-    "de-duplication in the store": WithoutDeduplication,
-    "the deadline": WithoutDeadline,
-    "the ack after the answer": AckBeforeAnswer,
-    "the directory fsync": WithoutDirectoryFsync,
-    "the roll-out's timeout": WithoutTimeout,
+    "de-duplication in the store": but(
+        World, make_keeper=but(Keeper, make_database=but(Database, keep=_counts_twice()))
+    ),
+    "the deadline": but(World, make_device=but(Device, make_exchange=but(Exchange, ask=_waits_for_an_hour))),
+    "the ack after the answer": but(
+        World, make_worker=but(Worker, make_service=but(Service, receive=_acknowledges_at_once))
+    ),
+    "the directory fsync": but(World, make_device=but(Device, make_disk=but(Disk, flush_names=lambda self: None))),
+    "the roll-out's timeout": but(
+        World, make_director=but(Director, make_rollout=but(Rollout, _let_time_out=lambda self, now: None))
+    ),
 }
