@@ -9,16 +9,9 @@ from hardcase_cloud.answer.service import Service, ServiceConfig
 from hardcase_cloud.answer.worker import Worker
 from hardcase_cloud.mqtt.packets import Published
 from hardcase_edge.link.address import parse_address
-from hardcase_edge.link.wire import Request, pack_request, request_topic
+from hardcase_edge.link.wire import request_topic
 
-HPC = "ab" * 32
-
-
-class Quick:
-    sha256, dtypes = HPC, ("f32",)
-
-    def answer(self, rows: list[tuple[float]]) -> list[tuple[int, int]]:
-        return [(1, 9_000) for _ in rows]
+from ...helpers.cloud.requests import FakeModel, ask
 
 
 class Line:
@@ -37,7 +30,7 @@ class Line:
         elif self._turn == 3:
             self.is_up = True
         ids = {1: range(3), 4: range(3, 9)}.get(self._turn, ())
-        return [((1, k), Published(request_topic(f"d{k}"), ask(k), k)) for k in ids]
+        return [((1, k), Published(request_topic(f"d{k}"), ask(k, (21.5,), deadline_ms=8_000), k)) for k in ids]
 
     def publish(self, *message: object) -> bool:
         return True
@@ -46,16 +39,12 @@ class Line:
     def flush(self, wait_s: float = 0.0) -> None: ...
 
 
-def ask(k: int) -> bytes:
-    return pack_request(Request(k.to_bytes(16, "big"), bytes.fromhex(HPC), 8_000, (21.5,)), ["f32"])
-
-
 @pytest.mark.parametrize("knows", [True, False])
 def test_the_time_without_a_connection_is_not_the_models(knows: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not knows:  # as it was: the model seems to take five seconds, and everybody is refused
         monkeypatch.setattr(Service, "interrupted", lambda self: None)
     now = [100.0]
-    service = Service(Quick(), ServiceConfig(max_batch=1, linger_ms=0))
+    service = Service(FakeModel(dtypes=("f32",)), ServiceConfig(max_batch=1, linger_ms=0))
     worker = Worker(service, parse_address("mqtt://h"), "g", clock=lambda: now[0])
     worker.client = Line(now)  # type: ignore[assignment]
     for _ in range(9):

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,7 @@ from hardcase_edge.program.readings import request_bytes
 
 DTYPES = ("f32", "f32")
 N_CLASSES = 3
+FAKE = "ab" * 32  # the digest of a model that is none
 
 
 def tiny_model(
@@ -82,9 +83,28 @@ def write_model(folder: Path) -> Path:
     return path
 
 
-def ask(id_: int, readings: tuple[Reading, ...], sha256: str, deadline_ms: int = 1000) -> bytes:
+def ask(id_: int, readings: tuple[Reading, ...], sha256: str = FAKE, deadline_ms: int = 1000) -> bytes:
     """A request's bytes."""
-    return pack_request(Request(id_.to_bytes(16, "big"), bytes.fromhex(sha256), deadline_ms, readings), DTYPES)
+    request = Request(id_.to_bytes(16, "big"), bytes.fromhex(sha256), deadline_ms, readings)
+    return pack_request(request, DTYPES[: len(readings)])
+
+
+class FakeModel:
+    """Answers every row with class 1, or raises what one of them ``fails`` with; keeps batches and the time it took."""
+
+    def __init__(
+        self, fails: Callable[[Sequence[Any]], Exception | None] = lambda row: None, row_s: float = 0.0,
+        dtypes: tuple[str, ...] = DTYPES,
+    ) -> None:  # fmt: skip
+        self.fails, self.row_s, self.dtypes, self.sha256 = fails, row_s, dtypes, FAKE
+        self.batches, self.now = list[int](), 0.0
+
+    def answer(self, rows: Sequence[Sequence[Any]]) -> list[tuple[int, int]]:
+        self.batches.append(len(rows))
+        for error in filter(None, map(self.fails, rows)):
+            raise error
+        self.now += self.row_s * len(rows)
+        return [(1, 5000)] * len(rows)
 
 
 def half_forwarding(sha256: str) -> Loaded:

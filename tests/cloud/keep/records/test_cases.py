@@ -15,24 +15,16 @@ from hardcase_cloud.keep.records.cases import Cases
 from hardcase_cloud.keep.records.database import Database
 from hardcase_edge.errors import InputError
 from hardcase_edge.link.wire import Request, pack_request, request_topic, unpack_reply
-
-HPC = "ab" * 32
-
-
-class Thermostat:
-    sha256, dtypes = HPC, ("f32",)
-
-    def answer(self, rows: list[tuple[float]]) -> list[tuple[int, int]]:
-        return [(int(row[0] > 20), 9_000) for row in rows]
+from tests.helpers.cloud.requests import FAKE, FakeModel, ask
 
 
 def test_what_a_service_answers_is_kept_once_whoever_answers_it(tmp_path: Path) -> None:
     url = tmp_path / "s.sqlite"
-    payload = pack_request(Request(bytes(range(16)), bytes.fromhex(HPC), 2_000, (21.5,)), ["f32"])
+    payload = ask(1, (21.5,), deadline_ms=2_000)
     for _ in range(2):
-        cases = Cases(lambda: Database(url), HPC, 1.0, now=lambda: 60.0)
+        cases = Cases(lambda: Database(url), FAKE, 1.0, now=lambda: 60.0)
         cases.start()
-        service = Service(Thermostat(), on_answer=cases.add)
+        service = Service(FakeModel(dtypes=("f32",)), on_answer=cases.add)
         for again in range(2):
             service.receive(request_topic("pump-7"), payload, now=float(again) / 10)
         service.run(now=0.5)
@@ -52,12 +44,12 @@ def test_what_a_service_answers_is_kept_once_whoever_answers_it(tmp_path: Path) 
 
 def test_audits_are_answered_and_are_no_cases() -> None:
     kept: list[str] = []
-    service = Service(Thermostat(), on_answer=lambda device, *_: kept.append(device))
+    service = Service(FakeModel(dtypes=("f32",)), on_answer=lambda device, *_: kept.append(device))
     for k, is_audit in enumerate((True, False, True)):
-        request = Request(bytes((k, *[0] * 15)), bytes.fromhex(HPC), 2_000, (21.5,), is_audit)
+        request = Request(bytes((k, *[0] * 15)), bytes.fromhex(FAKE), 2_000, (21.5,), is_audit)
         service.receive(request_topic(f"pump-{k}"), pack_request(request, ["f32"]), now=0.0)
     replies = service.run(now=0.5)
-    assert {unpack_reply(reply.payload, bytes.fromhex(HPC), 2).result for reply in replies} == {1}
+    assert {unpack_reply(reply.payload, bytes.fromhex(FAKE), 2).result for reply in replies} == {1}
     assert (len(replies), kept) == (3, ["pump-1"])
 
 
@@ -66,7 +58,7 @@ def test_a_share_is_kept_by_id_and_a_store_that_is_away_costs_cases_alone(monkey
         raise InputError("the store cannot be used")
 
     monkeypatch.setattr(module, "MOST_WAITING", 3)
-    cases = Cases(away, HPC, 0.5)
+    cases = Cases(away, FAKE, 0.5)
     ids = [bytes(8) + bytes([k]) + bytes(7) for k in range(0, 256, 25)]
     for id_ in ids:
         cases.add("d", id_, (1.0,), 0)
@@ -78,8 +70,8 @@ def test_a_share_is_kept_by_id_and_a_store_that_is_away_costs_cases_alone(monkey
 
 def test_the_flags_of_a_worker_open_a_store_or_are_one_line(tmp_path: Path) -> None:
     url = f"sqlite:{tmp_path / 's.sqlite'}"
-    assert open_cases(None, "100%", HPC) is None
-    cases = open_cases(url, "25%", HPC)
+    assert open_cases(None, "100%", FAKE) is None
+    cases = open_cases(url, "25%", FAKE)
     assert cases is not None
     for k in range(256):
         cases.add("d", bytes((k, *[0] * 7, k, *[0] * 7)), (1.0,), 0)
@@ -87,4 +79,4 @@ def test_the_flags_of_a_worker_open_a_store_or_are_one_line(tmp_path: Path) -> N
     assert cases.figures() == {"cases": 64, "cases_lost": 0}
     for store, share, line in ((url, "0%", "--cases-share is"), (f"sqlite:{tmp_path}/no/s", "5%", "cannot be opened")):
         with pytest.raises(InputError, match=line):
-            open_cases(store, share, HPC)
+            open_cases(store, share, FAKE)

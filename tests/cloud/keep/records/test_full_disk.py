@@ -20,23 +20,16 @@ from hardcase_edge.fleet.outbox.queue import Queue, QueueConfig
 from hardcase_edge.fleet.outbox.records import Made
 from hardcase_edge.link.address import parse_address
 from hardcase_edge.link.connection import Connection, ConnectionConfig
-from hardcase_edge.link.wire import Request, ack_topic, audit_topic, pack_request, request_topic
+from hardcase_edge.link.wire import ack_topic, audit_topic, request_topic
 from tests.helpers.cloud.brokers import running_mosquitto, until
+from tests.helpers.cloud.requests import FAKE, FakeModel, ask
 from tests.helpers.full_disk import full_disk
 
-HPC = "ab" * 32
 N = 40
 
 
 def longest(folder: Path) -> int:
     return max(path.stat().st_size for path in folder.iterdir())
-
-
-class Thermostat:
-    sha256, dtypes = HPC, ("f32",)
-
-    def answer(self, rows: list[tuple[float]]) -> list[tuple[int, int]]:
-        return [(1, 9_000) for _ in rows]
 
 
 def test_store_and_worker_go_on_while_the_disk_is_full_and_keep_all_once_it_is_not(
@@ -70,11 +63,11 @@ def test_store_and_worker_go_on_while_the_disk_is_full_and_keep_all_once_it_is_n
             for sequence in range(2, N):
                 send(sequence)
             until(lambda: keeper.ill_since is not None and keeper.waiting > 0)
-            cases = Cases(lambda: Database(folder / "s.sqlite"), HPC, 1.0)
+            cases = Cases(lambda: Database(folder / "s.sqlite"), FAKE, 1.0)
             cases.start()
-            service = Service(Thermostat(), on_answer=cases.add)
+            service = Service(FakeModel(dtypes=("f32",)), on_answer=cases.add)
             for k in range(1, 60):
-                payload = pack_request(Request(k.to_bytes(16, "big"), bytes.fromhex(HPC), 2_000, (21.5,)), ["f32"])
+                payload = ask(k, (21.5,), deadline_ms=2_000)
                 service.receive(request_topic("d"), payload, now=0.0)
             while service.due(0.0) is not None:
                 service.run(0.1)
