@@ -104,9 +104,7 @@ def test_the_same_id_with_other_readings_is_malformed_whether_it_waits_or_is_ans
     assert service.receive(TOPIC, ask(1, (2.0, 1.0)), 0.0) is None
     assert (len(service.run(0.0)), service.counters.malformed) == (1, 1)
     assert service.receive(TOPIC, ask(1, (2.0, 1.0)), 0.1) is None
-    assert (
-        service.receive(TOPIC, ask(1, (1.0, 1.0), deadline_ms=900), 0.1) is not None
-    )  # sent again
+    assert service.receive(TOPIC, ask(1, (1.0, 1.0), deadline_ms=900), 0.1) is not None  # sent again
     assert (model.batches, service.counters.malformed, service.counters.repeated) == ([1], 2, 1)
 
 
