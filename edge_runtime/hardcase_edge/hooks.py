@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hooks: groups of entry points by which distributions extend hardcase; its own parts are found in the same way.
+"""Hooks: groups of entry points by which distributions extend hardcase, and by which it finds parts of its own.
 
 A group is named ``hardcase.`` and the hook, such as ``hardcase.targets``. An entry point has the name under which a
 user asks for the part, and the object that the hook's page describes. Who installs a distribution runs its code, as
