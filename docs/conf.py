@@ -23,8 +23,8 @@ sys.path.insert(0, str(ROOT))
 from tests.house import architecture  # noqa: E402
 
 NAV = {
-    "Start": ("README", "examples/letters/README", "examples/hydraulic/README", "CHANGELOG"),
-    "Guides": (
+    "Tutorials": ("README", "examples/letters/README", "examples/hydraulic/README"),
+    "How-to": (
         "docs/training",
         "docs/tables",
         "docs/targets",
@@ -32,7 +32,6 @@ NAV = {
         "docs/f0",
         "docs/picking",
         "docs/python",
-        "docs/configuration",
         "docs/reports",
         "docs/playground",
         "docs/gate",
@@ -56,7 +55,6 @@ NAV = {
         "docs/zephyr-arduino",
         "docs/exports",
         "docs/hooks",
-        "docs/maturity",
         "docs/import",
         "docs/cloud",
         "docs/large-models",
@@ -65,9 +63,21 @@ NAV = {
         "docs/rollouts",
         "docs/fleet",
     ),
-    "How it works": (
-        "ARCHITECTURE",
+    "Reference": (
+        "docs/configuration",
+        "docs/maturity",
         "docs/modules",
+        "docs/glossary",
+        "docs/SPEC-program-v1",
+        "docs/SPEC-bundle-v1",
+        "docs/SPEC-joint-v1",
+        "docs/SPEC-image-v1",
+        "docs/SPEC-wire-v1",
+        "docs/SPEC-store-v1",
+        "CHANGELOG",
+    ),
+    "Explanation": (
+        "ARCHITECTURE",
         "docs/math",
         "docs/math-gates",
         "docs/math-trees",
@@ -77,27 +87,18 @@ NAV = {
         "docs/math-labels",
         "docs/math-items",
         "docs/math-drift",
-        "docs/glossary",
+        "docs/THREATS",
+        "docs/benchmarks/README",
+        "docs/decisions/README",
         "docs/style",
     ),
-    "Formats": (
-        "docs/SPEC-program-v1",
-        "docs/SPEC-bundle-v1",
-        "docs/SPEC-joint-v1",
-        "docs/SPEC-image-v1",
-        "docs/SPEC-wire-v1",
-        "docs/SPEC-store-v1",
-    ),
-    "Threats": ("docs/THREATS",),
-    "Benchmarks": ("docs/benchmarks/README",),
-    "Decisions": ("docs/decisions/README",),
 }
 RIG, LIVE = ROOT / "examples" / "hydraulic" / "accumulator.hcb", "rig.html"
 TOUCH = (
     f'\n```{{raw}} html\n<p><a href="../{LIVE}">The policy of the rig</a>, to touch:</p>\n'
     f'<iframe src="../{LIVE}" title="the policy of the rig" loading="lazy" width="100%" height="900"></iframe>\n```\n'
 )
-LISTS = (*NAV["Benchmarks"], *NAV["Decisions"])  # each is followed by all pages of its folder
+LISTS = ("docs/benchmarks/README", "docs/decisions/README")  # each is followed by all pages of its folder
 FOLDER_LINK = re.compile(r"(\]\((?!https?:)[\w./-]*[\w/])(#[\w-]+)?\)")
 
 project = "hardcase"

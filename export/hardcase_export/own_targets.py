@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hardcase_edge.errors import InputError
 
-from .targets import MODELS, Output, Source, Target
+from .targets import EXACT, MODELS, ROUNDED, Output, Source, Target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -184,12 +184,14 @@ ONNX = Target(
     _onnx,
     MODELS,
     of_bundle=True,
+    allowed=EXACT,
     against="its trees compare in float32, and are the same as a device's on the rows that were compared",
 )
 TFLITE = Target(
     "also write gate.tflite and lpc.tflite there",
     _tflite,
     MODELS,
+    allowed={kind: EXACT[kind] for kind in ("linear", "polynomial", "trees", "stack")} | {"opaque": ROUNDED},
     against="it holds gate and model, and not the order in which sensors are read",
 )
 C = Target(
@@ -198,6 +200,7 @@ C = Target(
     "C export",
     {"inline": "write small tree ensembles as code instead of tables"},
     of_bundle=True,
+    allowed=EXACT,
     mixes=True,
     maturity="proven",
     against="it ran on emulated boards and on x86, on no microcontroller",
@@ -207,6 +210,7 @@ JS = Target(
     _js,
     "npm package",
     of_bundle=True,
+    allowed=EXACT,
     against="it asks for sensors and replies; timers, MQTT and stores are the user's",
 )
 MICROPYTHON = Target(
@@ -214,6 +218,7 @@ MICROPYTHON = Target(
     _micropython,
     "MicroPython folder",
     of_bundle=True,
+    allowed=EXACT,
     against="it ran on MicroPython's port for Linux and on an emulated Cortex-M3, on no microcontroller",
 )
 ESPHOME = Target(
@@ -221,6 +226,7 @@ ESPHOME = Target(
     _esphome,
     "ESPHome folder",
     of_bundle=True,
+    allowed=EXACT,
     against="it ran on ESPHome's host platform, on no microcontroller, and with a stand-in of its MQTT client",
 )
 ZEPHYR = Target(
@@ -228,6 +234,7 @@ ZEPHYR = Target(
     _zephyr,
     "Zephyr module",
     of_bundle=True,
+    allowed=EXACT,
     against="its C was compiled and run with stand-ins for Zephyr's headers, never with Zephyr",
 )
 ARDUINO = Target(
@@ -235,5 +242,6 @@ ARDUINO = Target(
     _arduino,
     "Arduino library",
     of_bundle=True,
+    allowed=EXACT,
     against="its C++ was compiled and run with a stand-in for Arduino's core, on no board; an AVR is too small",
 )

@@ -26,6 +26,7 @@ from .hpc_file.replay_rows import as_held
 from .integers.decide import codes_of, readings_of
 from .scorers.parts import ScorerPart, parts_of
 from .scorers.replay import Comparison, compare_scores, expected_scores, feeds_of, onnx_runner, open_onnx, tflite_runner
+from .targets import ROUNDED
 from .to_onnx.scorer import onnx_of
 from .to_tflite.int8 import int8_of
 from .to_tflite.scorer import tflite_of
@@ -35,7 +36,6 @@ __all__ = ["DESCRIPTION", "Models", "golden_rows", "hpc_model", "onnx_models", "
 DESCRIPTION = "models.json"
 HPC_FILE = "hpc.onnx"
 MAX_HPC_BYTES = 2**31 - 1  # the largest protobuf message
-ROUNDED = 0.5  # steps: a user's model gives a float, the program the nearest integer
 
 
 @dataclass

@@ -19,9 +19,11 @@ if TYPE_CHECKING:  # the flags of the command stand before anything heavy is imp
 
     from .integers.point import Build, IntegerPoint
 
-__all__ = ["MODELS", "Built", "Output", "Source", "Target", "targets"]
+__all__ = ["EXACT", "MODELS", "ROUNDED", "Built", "Output", "Source", "Target", "targets"]
 
 MODELS = "folder of models"
+EXACT = dict.fromkeys(("linear", "polynomial", "trees", "stack", "network"), 0.0)  # what ``Target.allowed`` may be
+ROUNDED = 0.5  # steps: a user's model gives a float, the program the nearest integer
 
 HOOK = "targets"
 
@@ -74,6 +76,8 @@ class Target:
     switches : further flags without a value, each with its help
     of_bundle : whether a bundle alone is enough to make it from
     mixes : whether it can hold a policy that mixes two points by a coin
+    allowed : by kind of scorer the largest difference of its scores from the program's, in steps, as docs/exports.md
+        explains both; a target refuses the kinds that it does not name, unless it names none and holds no scores
     maturity, against : as docs/maturity.md has them: one of ``hooks.MATURITY``, and what is known against it, in words
     """
 
@@ -83,6 +87,7 @@ class Target:
     switches: Mapping[str, str] = field(default_factory=dict)
     of_bundle: bool = False
     mixes: bool = False
+    allowed: Mapping[str, float] = field(default_factory=dict)
     maturity: str = "tested"
     against: str = ""
 

@@ -20,6 +20,7 @@ from hardcase_export.drafts.costs import Origins
 from hardcase_export.drafts.front import Front
 from hardcase_export.drafts.rows import Rows as LabelledRows
 from hardcase_export.hpc_file.hpc import is_hpc_head, make_hpc_file
+from hardcase_export.hpc_file.layout import Classes
 from hardcase_export.integers.point import make_integers
 from hardcase_export.publish import check_out
 from hardcase_train.data.dtypes import rounded_to_dtypes
@@ -102,7 +103,7 @@ def export(
     forwards = any(isinstance(node, Forward) for node in program.nodes)
     file, sha256 = b"", ""
     if forwards:
-        file, described = make_hpc_file(model, problem.test.X, problem.n_classes, problem.dtypes)
+        file, described = make_hpc_file(model, problem.test.X, problem.dtypes, Classes(problem.n_classes))
         sha256 = described["sha256"]
     parts = {"valid": problem.valid, "test": problem.test}
     manifest = Manifest(

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from hardcase_edge.errors import InputError
-from hardcase_export.hpc_file.given import open_given, open_given_values
+from hardcase_export.hpc_file.given import open_given
 from hardcase_export.to_tflite.own_process import open_own
 from hardcase_train.data.problem import Rows
 from hardcase_train.methods.baselines.own_model import own_points
@@ -36,15 +36,9 @@ def opener(config: Config) -> Opener | None:
     """What opens the model that the configuration names; None if it names none."""
     if config.model is None:
         return None
-    if config.kind.has_classes:
-        return partial(open_given, named=config.model_classes)
-    if config.model_classes:
+    if config.model_classes and not config.kind.has_classes:
         raise InputError("[hpc] classes is given, but the target has none; remove it")
-
-    def open_values(path: Path, names: Any, dtypes: Any, _classes: Any, X: Any) -> Any:
-        return open_given_values(path, names, dtypes, X)
-
-    return open_values
+    return partial(open_given, named=config.model_classes)
 
 
 def save_given(task: Task, path: Path, data: bytes) -> dict[str, Any]:

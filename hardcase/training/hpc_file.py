@@ -17,7 +17,7 @@ import numpy as np
 from hardcase_edge.bundle.value import Value, steps_for
 from hardcase_edge.errors import InputError
 from hardcase_export.hpc_file.hpc import export_hpc
-from hardcase_export.hpc_file.regressor import export_value_hpc
+from hardcase_export.hpc_file.layout import Classes, Values
 from hardcase_train.data.problem import Problem, Rows
 from hardcase_train.policy.selection import Judge
 from hardcase_train.tasks.task import Task
@@ -34,18 +34,17 @@ def save_hpc(task: Task, folder: Path) -> dict[str, Any]:
     problem, path = task.problem, folder / HPC_FILE
     if task.config.legacy is not None:
         return _declare_legacy(task)
-    value = value_of(task)
+    answers = _answers(task)
     if task.config.model is not None:
-        file = task.hpc.file
-        return save_given(
-            task, path, file(problem.targets) if value is None else file(value.steps, _confidence(problem))
-        )
-    dtypes = [f.dtype for f in problem.features]
+        return save_given(task, path, task.hpc.file(answers))
+    return export_hpc(task.hpc, problem.test.X, [f.dtype for f in problem.features], answers, path)
+
+
+def _answers(task: Task) -> Classes | Values:
+    problem, value = task.problem, value_of(task)
     if value is None:
-        return export_hpc(task.hpc, problem.test.X, problem.n_classes, dtypes, path, problem.targets)
-    y = _truth(problem)
-    span, confidence = float(y.max() - y.min()), _confidence(problem)
-    return export_value_hpc(task.hpc, problem.test.X, dtypes, path, steps=value.steps, span=span, confidence=confidence)
+        return Classes(problem.n_classes, problem.targets)
+    return Values(value.steps, float(np.ptp(_truth(problem))), _confidence(problem))
 
 
 def value_of(task: Task) -> Value | None:

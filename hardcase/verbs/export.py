@@ -47,7 +47,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "build",
         metavar="BUILD",
         nargs="?",
-        help="the folder that hardcase train wrote; with --c or --js, a bundle is also accepted",
+        help=f"the folder that hardcase train wrote; or a bundle, for {', '.join(_of_bundle())}",
     )
     group = parser.add_argument_group("which point (one of them)")
     wish = add_wish(group)
@@ -208,6 +208,11 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _of_bundle() -> list[str]:
+    """The flags of the targets that a bundle alone is enough for, and of their switches."""
+    return [f"--{flag}" for name, t in targets().items() if t.of_bundle for flag in (name, *t.switches)]
+
+
 def _given(args: argparse.Namespace, wished: Wished) -> Source:
     """The bundle that was named in place of a build, which is a point already."""
     from hardcase_edge.base.files import read_bounded
@@ -217,8 +222,8 @@ def _given(args: argparse.Namespace, wished: Wished) -> Source:
 
     is_wished = any(getattr(args, key) is not None for key in ("max_loss", "budget", "hard_budget", "risk", "out"))
     if is_wished or wished.of_build_only or not wished.targets:
-        flags = [f"--{flag}" for name, t in targets().items() if t.of_bundle for flag in (name, *t.switches)]
-        raise InputError(f"{args.build} is a bundle; only {', '.join(flags[:-1])} and {flags[-1]} apply")
+        *flags, last = _of_bundle()
+        raise InputError(f"{args.build} is a bundle; only {', '.join(flags)} and {last} apply")
     data = read_bounded(args.build, MAX_BUNDLE_BYTES, "bundle", remedy="name a bundle that hardcase export wrote")
     path = signature_path(Path(args.build))
     most = MAX_SIGNATURES * SIGNATURE_BYTES

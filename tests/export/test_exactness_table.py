@@ -7,7 +7,10 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,9 +30,11 @@ from hardcase_edge.program.definition import (
 )
 from hardcase_edge.program.readings import normalise
 from hardcase_edge.session.tflite import open_interpreter
+from hardcase_export.drafts.rows import Rows
 from hardcase_export.integers.decide import codes_of
 from hardcase_export.scorers.parts import parts_of
 from hardcase_export.scorers.replay import compare_scores, expected_scores, feeds_of, onnx_runner, tflite_runner
+from hardcase_export.targets import Source, targets
 from hardcase_export.to_onnx.scorer import onnx_of
 from hardcase_export.to_tflite.int8 import int8_of
 from hardcase_export.to_tflite.scorer import tflite_of
@@ -38,12 +43,14 @@ from tests.helpers.places import ROOT
 
 PAGE = ROOT / "docs" / "exports.md"
 SCORERS = ("linear", "polynomial", "trees", "stack", "network", "opaque")
-PROVED, IN_TFLITE = SCORERS[:5], SCORERS[:4]
+PROVED = SCORERS[:5]
+TARGETS = targets()
+MODEL_FILES = {"onnx": onnx_runner, "tflite": tflite_runner}  # of targets that write a file for each part
+MADE = [(name, kind) for name in MODEL_FILES for kind in PROVED if kind in TARGETS[name].allowed]
+ROWS = {"C export": "c", "JavaScript": "js", "MicroPython": "micropython", "ONNX": "onnx", "TFLite": "tflite"}
+AS_C = ("arduino", "esphome", "zephyr")  # they hold what the C export holds, and have no row
 HERE = "export/test_exactness_table.py::"
-EXACT_ONNX, EXACT_TFLITE = (
-    HERE + "test_onnx_gives_the_programs_integers",
-    HERE + "test_tflite_gives_the_programs_integers",
-)
+EXACT_FILES = HERE + "test_a_targets_files_give_the_programs_integers"
 ORACLE = "edge/session/test_scoring.py::test_every_scorer_agrees_with_the_naive_one_and_keeps_its_bounds"
 SESSION, TO_C = "edge/session/test_tflite.py::", "export/to_c/test_folder.py::"
 OWN = "export/to_tflite/test_own_model.py::"
@@ -64,9 +71,9 @@ CELLS = {
     ("JavaScript", "opaque"): ("refused", f"{KERNEL_TESTS}::test_a_model_of_the_users_own_is_refused_by_the_kernel"),
     **{("MicroPython", s): ("exact", TO_MICROPYTHON) for s in PROVED},
     ("MicroPython", "opaque"): ("refused", f"{KERNEL_TESTS}::test_a_model_of_the_users_own_is_refused_by_the_kernel"),
-    **{("ONNX", s): ("exact", EXACT_ONNX) for s in PROVED},
+    **{("ONNX", s): ("exact", EXACT_FILES) for s in PROVED},
     ("ONNX", "opaque"): ("refused", "export/test_runtimes.py::test_a_users_model_is_no_onnx"),
-    **{("TFLite", s): ("exact", EXACT_TFLITE) for s in IN_TFLITE},
+    **{("TFLite", s): ("exact", EXACT_FILES) for s in SCORERS[:4]},
     ("TFLite", "network"): ("refused", HERE + "test_a_network_is_no_tflite"),
     ("TFLite", "opaque"): ("0.5 steps", OWN + "test_the_users_file_is_exported_as_it_is_run"),
     ("TFLite int8", "linear"): ("`allowed`", HERE + "test_int8_is_as_near_as_it_says"),
@@ -74,34 +81,36 @@ CELLS = {
 }  # fmt: skip
 
 
-def check(case: Case, found: np.ndarray) -> int:
+def check(case: Case, found: np.ndarray, allowed: float = 0.0) -> int:
     """The rows on which it was compared."""
     wanted, may_score = expected_scores(case.program, case.part, case.rows)
-    return compare_scores("file", found, wanted, may_score, 0.0).rows
+    return compare_scores("file", found, wanted, may_score, allowed).rows
 
 
-@pytest.mark.parametrize("kind", PROVED)
-def test_onnx_gives_the_programs_integers(kind: str) -> None:
+def file_of(target: str, case: Case) -> bytes:
+    """What a target makes of the part; it compares the file itself on two rows without readings."""
+    program = replace(case.program, nodes=(case.program.nodes[case.part.nodes[0]],))
+    rows = Rows(np.full((2, len(program.features)), np.nan), np.zeros(2), np.zeros(2), np.zeros(2, np.int64))
+    quantised = SimpleNamespace(program=program)
+    point = SimpleNamespace(quantised=quantised, manifest=case.manifest, test=rows, valid=rows)
+    build = SimpleNamespace(front=SimpleNamespace(legacy=True))  # whose f0 is no file
+    built: Any = SimpleNamespace(build=build, point=point)
+    nothing: Any = None
+    files = TARGETS[target].make(Source(b"", nothing, None, built), Path(), frozenset()).files
+    return next(data for name, data in files.items() if "int8" not in name)
+
+
+@pytest.mark.parametrize(("target", "kind"), MADE)
+def test_a_targets_files_give_the_programs_integers(target: str, kind: str) -> None:
     rows = 0
-    for case in cases(kind):
-        data = onnx_of(case.program, case.part, case.manifest)
-        found = onnx_runner(data)(feeds_of(case.part, case.rows))
+    for case in cases(kind)[:45]:
+        found = MODEL_FILES[target](file_of(target, case))(feeds_of(case.part, case.rows))
         assert found.dtype == np.int64
-        rows += check(case, found)
+        rows += check(case, found, TARGETS[target].allowed[kind])
     assert rows > 300
 
 
-@pytest.mark.parametrize("kind", IN_TFLITE)
-def test_tflite_gives_the_programs_integers(kind: str) -> None:
-    rows = 0
-    for case in cases(kind):
-        found = tflite_runner(tflite_of(case.program, case.part))(feeds_of(case.part, case.rows))
-        assert found.dtype == np.int64
-        rows += check(case, found)
-    assert rows > 300
-
-
-@pytest.mark.parametrize("kind", IN_TFLITE)
+@pytest.mark.parametrize("kind", SCORERS[:4])
 def test_tflite_runtime_gives_them_too(kind: str, tmp_path: Path) -> None:
     """The interpreter for 32-bit ARM; beside numpy 2 it cannot be, so a process of its own runs it."""
     runtime = ROOT / "build" / "tflite-runtime"
@@ -215,6 +224,13 @@ def table() -> dict[tuple[str, str], str]:
 def test_the_page_says_what_is_tested_and_nothing_else() -> None:
     said = {key: re.sub(r"\[\^?\d+\]", "", cell).strip() for key, cell in table().items()}
     assert said == {key: word for key, (word, _) in CELLS.items()}
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_a_target_declares_what_its_cells_say(name: str) -> None:
+    (row,) = ["C export"] if name in AS_C else [row for row, target in ROWS.items() if target == name]
+    words = {kind: f"{steps:g} steps" if steps else "exact" for kind, steps in TARGETS[name].allowed.items()}
+    assert {s: words.get(s, "refused") for s in SCORERS} == {s: CELLS[row, s][0] for s in SCORERS}
 
 
 @pytest.mark.parametrize("test", sorted({test for _, test in CELLS.values()}))

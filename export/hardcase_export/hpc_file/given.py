@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -27,10 +27,10 @@ from ..scorers.replay import open_onnx
 from ..sources.source import read_bytes
 from .from_source import READINGS, VALUES, values_of
 from .given_model import GivenModel, read_given, read_onnx
-from .layout import Core, answer_least_cost, laid_out, values_laid_out
+from .layout import Classes, Core, Values, answer_least_cost, laid_out, values_laid_out
 from .replay_rows import punch
 
-__all__ = ["BATCH", "Given", "open_given", "open_given_values"]
+__all__ = ["BATCH", "Given", "open_given"]
 
 SUM_TOLERANCE = 0.02  # of a row's probabilities, for rounding
 BATCH = 10_000  # rows in one run of the model
@@ -38,7 +38,37 @@ MAX_LABELS_APART = 0.05  # share of rows whose label may be another than the mos
 Array = NDArray[np.float64]
 
 
-class Given:
+class _Opened:
+    """A given file as hpc.onnx, and the run of one of its outputs, (n, ``width``), on rows."""
+
+    def __init__(self, name: str, digest: str, data: bytes, output: str, width: int) -> None:
+        self.name, self.file_sha256 = name, digest
+        self._session, self._output, self._width = open_onnx(data), output, width
+        wide = self._session.get_inputs()[0].type == "tensor(double)"
+        self._type: type[np.floating[Any]] = np.float64 if wide else np.float32
+
+    def _run(self, X: Array) -> Array:
+        parts = [self._run_batch(X[k : k + BATCH]) for k in range(0, len(X), BATCH)]
+        return np.concatenate([np.zeros((0, self._width)), *parts])
+
+    def _run_batch(self, X: Array) -> Array:
+        with np.errstate(over="ignore"):
+            rows = X.astype(self._type)
+        try:
+            (found,) = self._session.run([self._output], {"X": rows})
+        except Exception as error:  # onnxruntime has no common base for its own errors
+            raise InputError(
+                f"{self.name} fails on {len(X)} rows ({one_line(error)}); write it for any number of rows"
+            ) from error
+        found = np.asarray(found, dtype=np.float64)
+        if found.shape != (len(X), self._width):
+            raise InputError(
+                f"{self.name} gives {self._output} of shape {found.shape} for {len(X)} rows; write it again"
+            )
+        return found
+
+
+class Given(_Opened):
     """A fitted f0 as an estimator: ``predict_proba`` of rows (n, n_features), and the bytes of its hpc.onnx.
 
     Attributes
@@ -54,16 +84,13 @@ class Given:
     is_numbered = False
 
     def __init__(self, model: GivenModel, data: bytes, n_classes: int) -> None:
-        self.name, self.file_sha256, self.data = model.core.name, model.sha256, data
-        self.sha256 = hashlib.sha256(data).hexdigest()
+        super().__init__(model.core.name, model.sha256, data, "probabilities", n_classes)
+        self.data, self.sha256 = data, hashlib.sha256(data).hexdigest()
         self.classes_ = np.arange(n_classes)
-        self._session = open_onnx(data)
-        wide = self._session.get_inputs()[0].type == "tensor(double)"
-        self._type: type[np.floating[Any]] = np.float64 if wide else np.float32
 
-    def file(self, targets: NDArray[np.float64] | None) -> bytes:
-        """The bytes of hpc.onnx where errors have costs; ``targets``: as of ``export_hpc``."""
-        return self.data if targets is None else answer_least_cost(self.data, targets)
+    def file(self, answers: Classes) -> bytes:
+        """The bytes of hpc.onnx for these answers."""
+        return answer_least_cost(self.data, answers.targets)
 
     def predict_proba(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
         """Probabilities (n, n_classes) of rows, NaN = missing.
@@ -73,9 +100,7 @@ class Given:
         InputError
             The model fails on these rows, or gives something else than probabilities.
         """
-        if len(X) == 0:
-            return np.zeros((0, len(self.classes_)))
-        p = np.concatenate([self._run(X[k : k + BATCH]) for k in range(0, len(X), BATCH)])
+        p = self._run(X)
         total = p.sum(axis=1)
         odd = np.flatnonzero(~((np.abs(total - 1) <= SUM_TOLERANCE) & (p >= -1e-5).all(axis=1)))  # also of NaN
         if len(odd):
@@ -86,19 +111,35 @@ class Given:
             )
         return np.asarray(np.clip(p, 0, 1) / np.clip(p, 0, 1).sum(axis=1, keepdims=True))
 
-    def _run(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
-        with np.errstate(over="ignore"):
-            rows = X.astype(self._type)
-        try:
-            (p,) = self._session.run(["probabilities"], {"X": rows})
-        except Exception as error:  # onnxruntime has no common base for its own errors
+
+class GivenValues(_Opened):
+    """A fitted f0 as an estimator: ``predict`` of rows (n, n_features), and the bytes of its hpc.onnx.
+
+    Attributes
+    ----------
+    name, file_sha256 : of the file
+    file : the bytes of hpc.onnx for ``Values``
+    """
+
+    def __init__(self, name: str, digest: str, file: Callable[[Values], bytes]) -> None:
+        super().__init__(name, digest, file(Values(0, 1.0)), VALUE.output, 1)
+        self.file = file
+
+    def predict(self, X: Array) -> Array:
+        """Values (n,) of rows, NaN = missing, in the target's unit.
+
+        Raises
+        ------
+        InputError
+            The model fails on these rows, or does not give one finite number for each.
+        """
+        values = self._run(X)[:, 0]
+        if not np.isfinite(values).all():
             raise InputError(
-                f"{self.name} fails on {len(X)} rows ({one_line(error)}); write it for any number of rows"
-            ) from error
-        p = np.asarray(p, dtype=np.float64)
-        if p.shape != (len(X), len(self.classes_)):
-            raise InputError(f"{self.name} gives probabilities of shape {p.shape} for {len(X)} rows; write it again")
-        return p
+                f"{self.name} does not give one finite number for each row; take a regressor of one value, "
+                "and put an imputer before it if readings may be missing"
+            )
+        return values
 
 
 def open_given(
@@ -106,24 +147,26 @@ def open_given(
     features: Sequence[str],
     dtypes: Sequence[str],
     classes: Sequence[Any],
-    X: NDArray[np.float64],
+    X: Array,
     named: Sequence[Any] = (),
-) -> Given:
+) -> Given | GivenValues:
     """Open a fitted model for a table.
 
     Parameters
     ----------
     path : an .onnx, .skops, LightGBM text, XGBoost or EBM JSON file
     features, dtypes : names and types of the table's columns, in order
-    classes : the table's labels, in order
+    classes : the table's labels, in order; empty: the model answers values
     X : (n, n_features) training rows, whose medians stand for missing readings if the model takes none
     named : the table's labels in the order of the model's columns; empty: the labels that the file has
 
     Raises
     ------
     InputError
-        The file cannot be read, or the model has other classes or features, or gives no probabilities.
+        The file cannot be read, or the model has other classes or features, or gives no probabilities or values.
     """
+    if not len(classes):
+        return _open_values(Path(path), features, dtypes, X[:BATCH])
     found = read_given(Path(path), len(features))
     core, name = found.core, found.core.name
     order = feature_order(name, found.features, core.n_features, features)
@@ -134,12 +177,11 @@ def open_given(
         given = Given(found, read_bytes(str(path)), len(classes))
         _compare(found, given, X[:BATCH], order, places)
         return given  # by its own build, in whose order of labels it is
-    given = Given(found, laid_out(core, dtypes, places, len(classes), order=order), len(classes))
-    rows = X[:BATCH]
-    if not _takes_missing(given, rows):
-        median = np.array([np.median(x[~np.isnan(x)]) if (~np.isnan(x)).any() else 0.0 for x in X.T])
-        given = Given(found, laid_out(core, dtypes, places, len(classes), order=order, fill=median), len(classes))
-        rows = np.where(np.isnan(rows), median, rows)
+
+    def made(fill: Array | None) -> Given:
+        return Given(found, laid_out(core, dtypes, places, len(classes), order=order, fill=fill), len(classes))
+
+    given, rows = _filled(made, Given.predict_proba, X[:BATCH])
     _compare(found, given, rows, order, places)
     given.is_numbered = bool(named) or set(map(str, found.classes)) != set(map(str, classes))
     return given
@@ -153,12 +195,33 @@ def _is_hpc_of(model: Any, dtypes: Sequence[str], n_classes: int) -> bool:
     return wanted.items() <= said.items() and names == [{"X"}, {"label", "probabilities"}]
 
 
-def _takes_missing(given: Given, X: NDArray[np.float64]) -> bool:
+def _open_values(path: Path, features: Sequence[str], dtypes: Sequence[str], X: Array) -> GivenValues:
+    core, own, centre, digest = _read_values(path, len(features))
+    order = feature_order(core.name, own, core.n_features, features)
+
+    def made(fill: Array | None) -> GivenValues:
+        def file(answers: Values) -> bytes:
+            return values_laid_out(core, dtypes, answers=answers, centre=centre, order=order, fill=fill)
+
+        return GivenValues(core.name, digest, file)
+
+    given, rows = _filled(made, GivenValues.predict, X)
+    given.predict(rows)
+    return given
+
+
+def _filled(made: Callable[[Array | None], Any], ask: Callable[[Any, Array], Array], X: Array) -> tuple[Any, Array]:
+    """The model as it is if it takes missing readings, else with medians in their place; and the rows as it has them.
+
+    ``made``: the model with these substitutes, (n_features,) or None; ``ask``: its answers to rows
+    """
+    given = made(None)
     try:
-        given.predict_proba(punch(X))
+        ask(given, punch(X))
     except InputError:
-        return False
-    return True
+        median = np.array([np.median(x[~np.isnan(x)]) if (~np.isnan(x)).any() else 0.0 for x in X.T])
+        return made(median), np.where(np.isnan(X), median, X)
+    return given, X
 
 
 # ---------------------------------------------------------------- the table's features and classes
@@ -212,98 +275,7 @@ def _compare(
         )
 
 
-# ---------------------------------------------------------------- of values
-# A regressor that was fitted elsewhere as f0: read from its file, laid out as hpc.onnx, and run on rows.
-#
-# Files are those that ``given`` takes, of models that answer one value; an ONNX file has one output of numbers, (n,
-# 1) or (n,).
-
-
-class GivenValues:
-    """A fitted f0 as an estimator: ``predict`` of rows (n, n_features), and the bytes of its hpc.onnx.
-
-    Attributes
-    ----------
-    name, file_sha256 : of the file
-    """
-
-    def __init__(
-        self, core: Core, centre: float, digest: str, dtypes: Sequence[str], order: list[int] | None, fill: Array | None
-    ) -> None:
-        self.name, self.file_sha256 = core.name, digest
-        self._core, self._centre, self._dtypes, self._order, self._fill = core, centre, dtypes, order, fill
-        self._session = open_onnx(self.file(0, 0))
-        wide = self._session.get_inputs()[0].type == "tensor(double)"
-        self._type: type[np.floating[Any]] = np.float64 if wide else np.float32
-
-    def file(self, steps: int, confidence: int) -> bytes:
-        """The bytes of hpc.onnx.
-
-        Parameters
-        ----------
-        steps : a reply is the value times 2^steps, rounded
-        confidence : of every reply, in basis points
-        """
-        return values_laid_out(
-            self._core, self._dtypes, centre=self._centre, steps=steps, confidence=confidence, order=self._order,
-            fill=self._fill,
-        )  # fmt: skip
-
-    def predict(self, X: Array) -> Array:
-        """Values (n,) of rows, NaN = missing, in the target's unit.
-
-        Raises
-        ------
-        InputError
-            The model fails on these rows, or does not give one finite number for each.
-        """
-        parts = [self._run(X[k : k + BATCH]) for k in range(0, len(X), BATCH)]
-        return np.concatenate([np.zeros(0), *parts])
-
-    def _run(self, X: Array) -> Array:
-        try:
-            with np.errstate(over="ignore"):
-                (values,) = self._session.run([VALUE.output], {"X": X.astype(self._type)})
-        except Exception as error:  # onnxruntime has no common base for its own errors
-            raise InputError(
-                f"{self.name} fails on {len(X)} rows ({one_line(error)}); write it for any number of rows"
-            ) from error
-        values = np.asarray(values, dtype=np.float64)
-        if values.shape != (len(X), 1) or not np.isfinite(values).all():
-            raise InputError(
-                f"{self.name} does not give one finite number for each row; take a regressor of one value, "
-                "and put an imputer before it if readings may be missing"
-            )
-        return values[:, 0]
-
-
-def open_given_values(path: str | Path, features: Sequence[str], dtypes: Sequence[str], X: Array) -> GivenValues:
-    """Open a fitted regressor for a table.
-
-    Parameters
-    ----------
-    path : an .onnx, .skops, LightGBM text, XGBoost or EBM JSON file
-    features, dtypes : names and types of the table's columns, in order
-    X : (n, n_features) training rows, whose medians stand for missing readings if the model takes none
-
-    Raises
-    ------
-    InputError
-        The file cannot be read, or the model has other features, or does not answer one value.
-    """
-    core, own, centre, digest = _read(Path(path), len(features))
-    order = feature_order(core.name, own, core.n_features, features)
-    opened = GivenValues(core, centre, digest, dtypes, order, None)
-    try:
-        opened.predict(punch(X[:BATCH]))
-    except InputError:
-        median = np.array([np.median(x[~np.isnan(x)]) if (~np.isnan(x)).any() else 0.0 for x in X.T])
-        opened = GivenValues(core, centre, digest, dtypes, order, median)
-        opened.predict(punch(X[:BATCH]))
-    return opened
-
-
-def _read(path: Path, n_features: int) -> tuple[Core, tuple[str, ...], float, str]:
+def _read_values(path: Path, n_features: int) -> tuple[Core, tuple[str, ...], float, str]:
     """The model, the names of its features (maybe empty), what to add to its output, and the file's SHA-256."""
     data = read_bytes(str(path))
     digest = sha256(data).hexdigest()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The HPC as an ONNX file: converted, and compared with the estimator before anything is written.
 
-``from_sklearn.convert_hpc`` builds the file; this module checks the estimator and compares the two on test rows.
+``from_sklearn`` and ``regressor`` convert; this module compares file and estimator on test rows.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from hardcase_edge.base.files import write_whole
 from hardcase_edge.errors import InputError, one_line
 
 from .from_sklearn import REMEDY, convert_hpc, name_of
-from .layout import answer_least_cost
-from .replay_rows import as_held, check_rows, feed, punch, runner
+from .layout import Classes, Values, answer_least_cost
+from .regressor import convert_value_hpc, own_rounding, value_gap
+from .replay_rows import check_rows, feed, runner, twice
 
 __all__ = ["MAX_APART", "export_hpc", "is_hpc_head", "make_hpc_file"]
 
@@ -30,66 +31,67 @@ MAX_APART = 0.002  # share of labels that may differ from scikit-learn's
 
 
 def export_hpc(
-    estimator: Any,
-    X_test: NDArray[np.float64],
-    n_classes: int,
-    dtypes: Sequence[str],
-    path: str | Path,
-    targets: NDArray[np.float64] | None = None,
+    estimator: Any, X_test: NDArray[np.float64], dtypes: Sequence[str], answers: Classes | Values, path: str | Path
 ) -> dict[str, Any]:
     """Write f0 to a path, whole or not at all; its description, and all else, as for ``make_hpc_file``."""
-    data, description = make_hpc_file(estimator, X_test, n_classes, dtypes, targets)
+    data, description = make_hpc_file(estimator, X_test, dtypes, answers)
     write_whole(path, data)
     return description
 
 
 def make_hpc_file(
-    estimator: Any,
-    X_test: NDArray[np.float64],
-    n_classes: int,
-    dtypes: Sequence[str],
-    targets: NDArray[np.float64] | None = None,
+    estimator: Any, X_test: NDArray[np.float64], dtypes: Sequence[str], answers: Classes | Values
 ) -> tuple[bytes, dict[str, Any]]:
-    """Convert a fitted classifier, and replay it on the test rows with and without missing values.
+    """Convert a fitted estimator, and replay it on the test rows with and without missing values.
 
     Parameters
     ----------
-    estimator : fitted scikit-learn classifier or Pipeline that takes NaN; its ``classes_`` are among 0 to
-        n_classes - 1, and classes that it has not seen get probability 0
+    estimator : fitted classifier, regressor or Pipeline that takes NaN; a classifier's ``classes_`` are among 0 to
+        n - 1, and classes that it has not seen get probability 0
     X_test : (n, n_features) float64, NaN = missing
-    n_classes : int
     dtypes : "i32", "f32" or "f64" per feature
-    targets : (n_classes, n_classes) what each answer is worth to a case of each class (``least_cost``); None: the
-        likeliest class is the answer
+    answers : the number of classes, or the scale of values
 
     Returns
     -------
     bytes, dict
-        The file; and ``sha256``, ``bytes``, ``rows``, ``apart`` and ``apart_missing`` (labels that differ),
-        ``probability_gap`` (largest difference of a probability, both replays).
+        The file; and ``sha256``, ``bytes`` and ``rows``. Of classes ``apart`` and ``apart_missing`` (labels that
+        differ) and ``probability_gap`` (largest difference of a probability, both replays); of values ``gap`` and
+        ``gap_missing`` (largest difference of a value, as a share of the span).
 
     Raises
     ------
     InputError
-        The estimator cannot be converted, or more than ``MAX_APART`` of its labels come out differently.
+        The estimator cannot be converted; more than ``MAX_APART`` of its labels come out differently; or a value
+        differs by more than ``regressor.MAX_GAP`` of the span and what the library's own sums in float32 lose.
     """
-    _check(estimator, X_test, n_classes, dtypes)
-    data = convert_hpc(estimator, n_classes, dtypes)
-    run = runner(data, estimator)
-    held = as_held(X_test, dtypes)
-    apart, gap = _replay(estimator, run, held, n_classes, "")
-    apart_missing, gap_missing = _replay(estimator, run, punch(held), n_classes, " with missing values")
-    if max(gap, gap_missing) > 0.05:
-        logger.warning("the HPC's probabilities differ from scikit-learn's by up to %.3f", max(gap, gap_missing))
-    data = data if targets is None else answer_least_cost(data, targets)
-    return data, {
-        "sha256": hashlib.sha256(data).hexdigest(),
-        "bytes": len(data),
-        "rows": len(held),
-        "apart": apart,
-        "apart_missing": apart_missing,
-        "probability_gap": max(gap, gap_missing),
-    }
+    check_rows(estimator, X_test, dtypes)
+    make = _of_values if isinstance(answers, Values) else _of_classes
+    data, figures = make(estimator, X_test, dtypes, answers)
+    return data, {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data), "rows": len(X_test), **figures}
+
+
+def _of_values(
+    estimator: Any, X: NDArray[np.float64], dtypes: Sequence[str], answers: Values
+) -> tuple[bytes, dict[str, Any]]:
+    data = convert_value_hpc(estimator, X, dtypes, answers)
+    session, lost = runner(data, estimator), own_rounding(estimator)
+    gaps = [value_gap(estimator, session, rows, answers.span, lost, kind) for rows, kind in twice(X, dtypes)]
+    return data, dict(zip(("gap", "gap_missing"), gaps, strict=True))
+
+
+def _of_classes(
+    estimator: Any, X: NDArray[np.float64], dtypes: Sequence[str], answers: Classes
+) -> tuple[bytes, dict[str, Any]]:
+    _check_classes(estimator, answers.n)
+    data = convert_hpc(estimator, answers.n, dtypes)
+    session = runner(data, estimator)
+    replays = [_replay(estimator, session, rows, answers.n, kind) for rows, kind in twice(X, dtypes)]
+    (apart, apart_missing), gaps = zip(*replays, strict=True)
+    if max(gaps) > 0.05:
+        logger.warning("the HPC's probabilities differ from scikit-learn's by up to %.3f", max(gaps))
+    figures = {"apart": apart, "apart_missing": apart_missing, "probability_gap": max(gaps)}
+    return answer_least_cost(data, answers.targets), figures
 
 
 def is_hpc_head(head: bytes) -> bool:
@@ -97,10 +99,7 @@ def is_hpc_head(head: bytes) -> bool:
     return head[:1] == b"\x08" and head[2:12] == b"\x12\x08hardcase"  # the ONNX version, then the producer's name
 
 
-# ---------------------------------------------------------------- arguments
-
-
-def _check(estimator: Any, X: NDArray[np.float64], n_classes: int, dtypes: Sequence[str]) -> None:
+def _check_classes(estimator: Any, n_classes: int) -> None:
     name = name_of(estimator)
     if not hasattr(estimator, "predict_proba"):
         raise InputError(f"{name} has no predict_proba, and an HPC must give probabilities; {REMEDY}")
@@ -108,10 +107,6 @@ def _check(estimator: Any, X: NDArray[np.float64], n_classes: int, dtypes: Seque
     if len(classes) < 2 or not set(classes.tolist()) <= set(range(n_classes)):
         shown = str(classes.tolist())[:100]
         raise InputError(f"{name} was fitted to the classes {shown}, 0 to {n_classes - 1} are expected; fit it again")
-    check_rows(estimator, X, dtypes)
-
-
-# ---------------------------------------------------------------- replay
 
 
 def _replay(estimator: Any, session: Any, X: NDArray[np.float64], n_classes: int, kind: str) -> tuple[int, float]:

@@ -22,11 +22,36 @@ from numpy.typing import NDArray
 from hardcase_edge.errors import InputError, one_line
 from hardcase_edge.program.kinds import VALUE
 
-__all__ = ["IR_VERSION", "Core", "answer_least_cost", "describe", "laid_out", "rename", "values_laid_out"]
+__all__ = [
+    "IR_VERSION", "Classes", "Core", "Values", "answer_least_cost", "describe", "laid_out", "rename", "values_laid_out",
+]  # fmt: skip
 
 ONNX_TYPES = {"f32": "FLOAT", "f64": "DOUBLE"}
 OPSET, OLDEST_OPSET = 18, 9  # of the standard operators: for a model that names none, and the first with all used here
 IR_VERSION = 8
+
+
+@dataclass(frozen=True)
+class Classes:
+    """An f0 that answers one of ``n`` classes: the likeliest, or by ``targets`` that of the least cost.
+
+    ``targets``: (n, n) what each answer (columns) is worth to a case of each class, or None
+    """
+
+    n: int
+    targets: NDArray[np.float64] | None = None
+
+
+@dataclass(frozen=True)
+class Values:
+    """An f0 that answers values, each times 2^``steps`` and rounded (``hardcase_edge.bundle.value``).
+
+    ``span``: the target's highest value minus its lowest, above 0; ``confidence``: of every reply, in basis points
+    """
+
+    steps: int
+    span: float
+    confidence: int = 0
 
 
 @dataclass(frozen=True)
@@ -89,9 +114,8 @@ def values_laid_out(
     core: Core,
     dtypes: Sequence[str],
     *,
+    answers: Values,
     centre: float,
-    steps: int,
-    confidence: int,
     factor: float = 1.0,
     order: Sequence[int] | None = None,
     fill: NDArray[np.float64] | None = None,
@@ -119,8 +143,8 @@ def values_laid_out(
         after.node("Add", [column, after.const(np.full((1, 1), centre))], VALUE.output)
         after.output(VALUE.output, TensorProto.DOUBLE, [None, 1])
 
-    metadata = {"task": VALUE.name, "dtypes": ",".join(dtypes), "steps": str(steps), "confidence": str(confidence)}
-    return _built(core, dtypes, head, metadata, order, fill)
+    scale = {"steps": str(answers.steps), "confidence": str(answers.confidence)}
+    return _built(core, dtypes, head, {"task": VALUE.name, "dtypes": ",".join(dtypes), **scale}, order, fill)
 
 
 def _built(
@@ -244,13 +268,13 @@ def rename(graph: Any, names: dict[str, str]) -> None:
 # Gives f0's ONNX file the label of least expected cost of errors in place of the likeliest label.
 
 
-def answer_least_cost(data: bytes, targets: NDArray[np.float64]) -> bytes:
-    """The same model, whose ``label`` is the class with the most of ``probabilities @ targets``, the first of equals.
+def answer_least_cost(data: bytes, targets: NDArray[np.float64] | None) -> bytes:
+    """A model whose ``label`` is the class with the most of ``probabilities @ targets``, the first of equals.
 
-    Parameters
-    ----------
-    targets : (n_classes, n_classes) what each answer (columns) is worth to a case of each class
+    ``targets``: as of ``Classes``; None: the model as it is
     """
+    if targets is None:
+        return data
     import onnx
     from onnx import helper, numpy_helper
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The HPC of a policy of values as an ONNX file: a regressor converted, and compared before the file is written.
+"""The HPC of a policy of values as an ONNX file: a regressor converted, and how far the file is from it.
 
 It may be one of scikit-learn, LightGBM, XGBoost or CatBoost, or a Pipeline that ends in one. It computes in float32
 around a centre, which the graph adds in float64, so that a target far from 0 loses no digits.
@@ -8,9 +8,7 @@ around a centre, which the graph adds in float64, so that a target far from 0 lo
 from __future__ import annotations
 
 import copy
-import hashlib
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +20,6 @@ from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import Pipeline
 from sklearn.svm import SVR
 
-from hardcase_edge.base.files import write_whole
 from hardcase_edge.errors import InputError, one_line
 from hardcase_edge.program.kinds import VALUE
 
@@ -30,10 +27,10 @@ from ..importing.agreement import float_bound
 from ..sources.from_estimator import from_estimator
 from .from_sklearn import LIBRARIES, REMEDY, convert, in_float32, last_step, library_of, name_of
 from .from_source import READINGS, VALUES, values_of
-from .layout import Core, values_laid_out
-from .replay_rows import as_held, check_rows, feed, punch, runner
+from .layout import Core, Values, values_laid_out
+from .replay_rows import feed
 
-__all__ = ["MAX_GAP", "convert_value_hpc", "export_value_hpc"]
+__all__ = ["MAX_GAP", "convert_value_hpc", "own_rounding", "value_gap"]
 
 POLYNOMIAL = ("poly", "polynomial")  # kernel
 STRAIGHT = 1e-9  # relative: how far a transformation of the target may be from a straight line
@@ -42,57 +39,7 @@ MAX_GAP = 1e-5  # share of the target's range by which a value may differ from t
 Array = NDArray[np.float64]
 
 
-def export_value_hpc(
-    estimator: Any,
-    X_test: Array,
-    dtypes: Sequence[str],
-    path: str | Path,
-    *,
-    steps: int,
-    span: float,
-    confidence: int = 0,
-) -> dict[str, Any]:
-    """Convert a fitted regressor, replay it on the test rows with and without missing values, and write the file.
-
-    Parameters
-    ----------
-    estimator : fitted regressor or Pipeline that takes NaN
-    X_test : (n, n_features) float64, NaN = missing
-    dtypes : "i32", "f32" or "f64" per feature
-    path : where the ONNX file goes; it is written whole or not at all
-    steps : a reply is the value times 2^steps, rounded (``hardcase_edge.bundle.value``)
-    span : the range of the target, above 0: its highest value minus its lowest
-    confidence : of every reply, in basis points
-
-    Returns
-    -------
-    dict
-        ``sha256``, ``bytes``, ``rows``, ``gap`` and ``gap_missing`` (largest difference of a value, as a share of the
-        span).
-
-    Raises
-    ------
-    InputError
-        The estimator cannot be converted, or a value differs by more than ``MAX_GAP`` of the span and what the
-        library's own sums in float32 lose.
-    """
-    check_rows(estimator, X_test, dtypes)
-    data = convert_value_hpc(estimator, X_test, dtypes, steps, confidence)
-    session = runner(data, estimator)
-    held, lost = as_held(X_test, dtypes), _own_rounding(estimator)
-    gap = _gap(estimator, session, held, span, lost, "")
-    gap_missing = _gap(estimator, session, punch(held), span, lost, " with missing values")
-    write_whole(path, data)
-    return {
-        "sha256": hashlib.sha256(data).hexdigest(),
-        "bytes": len(data),
-        "rows": len(held),
-        "gap": gap,
-        "gap_missing": gap_missing,
-    }
-
-
-def convert_value_hpc(estimator: Any, X: Array, dtypes: Sequence[str], steps: int, confidence: int) -> bytes:
+def convert_value_hpc(estimator: Any, X: Array, dtypes: Sequence[str], answers: Values) -> bytes:
     """The bytes of the ONNX file, not yet compared with the estimator; ``X``: rows on which its centre is found.
 
     Raises
@@ -104,7 +51,7 @@ def convert_value_hpc(estimator: Any, X: Array, dtypes: Sequence[str], steps: in
     if library_of(estimator) in LIBRARIES:
         model, centre = values_of(from_estimator(estimator))
         core = Core(name, model, READINGS, "f32", n, VALUES, 1)
-        return values_laid_out(core, dtypes, centre=centre, steps=steps, confidence=confidence)
+        return values_laid_out(core, dtypes, answers=answers, centre=centre)
     plain, factor, offset = _untransformed(in_float32(estimator, dtypes), X)
     centred, centre = _centred(with_last_step(plain, _known(last_step(plain))), X)
     try:
@@ -115,7 +62,7 @@ def convert_value_hpc(estimator: Any, X: Array, dtypes: Sequence[str], steps: in
     if len(outputs) != 1:
         raise InputError(f"{name} converts to the outputs {outputs}, but one of values is needed; {REMEDY}")
     core, added = Core(name, model, "X", "f32", n, outputs[0], 1), factor * centre + offset
-    return values_laid_out(core, dtypes, centre=added, steps=steps, confidence=confidence, factor=factor)
+    return values_laid_out(core, dtypes, answers=answers, centre=added, factor=factor)
 
 
 # ---------------------------------------------------------------- what skl2onnx does not know
@@ -232,7 +179,7 @@ def _predict(estimator: Any, X: Array, kind: str) -> Array:
     return values.ravel()
 
 
-def _own_rounding(estimator: Any) -> float:
+def own_rounding(estimator: Any) -> float:
     """How far the library's predictions can be from its own trees' exact sums, in the target's unit."""
     if library_of(estimator) not in LIBRARIES:
         return 0.0
@@ -240,8 +187,14 @@ def _own_rounding(estimator: Any) -> float:
     return float_bound(source, np.zeros((1, len(source.features)))) / source.unit
 
 
-def _gap(estimator: Any, session: Any, X: Array, span: float, lost: float, kind: str) -> float:
-    """The largest difference of a value, as a share of the span."""
+def value_gap(estimator: Any, session: Any, X: Array, span: float, lost: float, kind: str) -> float:
+    """The largest difference of a value, as a share of the span; ``lost``: as of ``own_rounding``.
+
+    Raises
+    ------
+    InputError
+        It is more than ``MAX_GAP`` and what is lost, or the file gives no finite numbers.
+    """
     name = name_of(estimator)
     values = _predict(estimator, X, kind)
     (output,) = feed(session, X, [VALUE.output], f"{name}'s ONNX file", kind)

@@ -15,7 +15,7 @@ from hardcase_edge.program.readings import DTYPES
 from ..scorers.replay import open_onnx
 from .from_sklearn import REMEDY, name_of
 
-__all__ = ["as_held", "check_rows", "feed", "punch", "runner"]
+__all__ = ["as_held", "check_rows", "feed", "punch", "runner", "twice"]
 
 PUNCHED, PUNCH_SEED = 0.1, 20_170  # share of cells made missing in the second replay
 
@@ -54,6 +54,12 @@ def as_held(X: NDArray[np.float64], dtypes: Sequence[str]) -> NDArray[np.float64
     with np.errstate(over="ignore"):
         held[:, narrow] = held[:, narrow].astype(np.float32)
     return np.where(np.isfinite(held), held, np.nan)
+
+
+def twice(X: NDArray[np.float64], dtypes: Sequence[str]) -> list[tuple[NDArray[np.float64], str]]:
+    """The rows ``as_held`` and with some values missing, each with what messages add to say which they are."""
+    held = as_held(X, dtypes)
+    return [(held, ""), (punch(held), " with missing values")]
 
 
 def punch(X: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -31,6 +31,7 @@ from hardcase_edge.errors import InputError
 from hardcase_export.hpc_file.from_sklearn import convert_hpc
 from hardcase_export.hpc_file.given import open_given
 from hardcase_export.hpc_file.hpc import export_hpc
+from hardcase_export.hpc_file.layout import Classes
 from hardcase_export.hpc_file.replay_rows import punch
 
 NAMES, F32 = ("a", "b", "c", "d"), ["f32"] * 4
@@ -71,7 +72,7 @@ def test_other_libraries_convert_exactly_with_and_without_missing_readings(
 ) -> None:
     X, y = rows(n_classes)
     model = fit(OTHERS[name](), punch(X) if missing else X, y)
-    report = export_hpc(model, rows(n_classes, 1)[0], n_classes, F32, tmp_path / "hpc.onnx")
+    report = export_hpc(model, rows(n_classes, 1)[0], F32, Classes(n_classes), tmp_path / "hpc.onnx")
     assert (report["apart"], report["apart_missing"]) == (0, 0)
     assert report["probability_gap"] < 1e-6
     assert convert_hpc(model, n_classes, F32) == (tmp_path / "hpc.onnx").read_bytes()
@@ -82,7 +83,7 @@ def test_other_libraries_convert_exactly_with_and_without_missing_readings(
 def test_a_class_that_f0_has_not_seen_has_no_probability(tmp_path: Path) -> None:
     X, y = rows()
     model = fit(lightgbm.LGBMClassifier(**LGBM), X, np.where(y == 1, 2, y))
-    export_hpc(model, X, 3, ["f64", "i32", "f32", "f32"], tmp_path / "hpc.onnx")
+    export_hpc(model, X, ["f64", "i32", "f32", "f32"], Classes(3), tmp_path / "hpc.onnx")
     hpc = Hpc(tmp_path / "hpc.onnx")
     assert (hpc.n_classes, hpc.dtypes) == (3, ("f64", "i32", "f32", "f32"))
     assert {label for label, _ in hpc.answer(X.tolist())} == {0, 2}
@@ -169,11 +170,11 @@ def test_where_errors_have_costs_the_label_is_the_cheapest_answer(tmp_path: Path
     X, y = rows()
     given = open_given(written("tensor", fit(MODELS["logistic"](), X, y), tmp_path), NAMES, F32, [0, 1, 2], X)
     targets = np.array([[1.0, 0.0, 0.0], [0.0, 9.0, 0.0], [0.0, 0.0, 1.0]])
-    (tmp_path / "hpc.onnx").write_bytes(given.file(targets))
+    (tmp_path / "hpc.onnx").write_bytes(given.file(Classes(3, targets)))
     said = [label for label, _ in Hpc(tmp_path / "hpc.onnx").answer(X.tolist())]
     p = given.predict_proba(X)
     assert said == (p @ targets).argmax(axis=1).tolist() != p.argmax(axis=1).tolist()
-    assert given.file(None) == given.data
+    assert given.file(Classes(3)) == given.data
 
 
 # ---------------------------------------------------------------- ONNX of other writers

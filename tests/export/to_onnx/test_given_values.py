@@ -15,7 +15,7 @@ from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from hardcase_edge.errors import InputError
-from hardcase_export.hpc_file.given import open_given_values
+from hardcase_export.hpc_file.given import open_given
 from hardcase_export.hpc_file.replay_rows import punch
 
 NAMES, F32 = ("a", "b", "c"), ["f32"] * 3
@@ -46,7 +46,7 @@ def test_values_of_a_given_model_are_its_own(way: str, tmp_path: Path) -> None:
     else:
         model, names = FOREST.fit(X, y), NAMES
         _ = onnx_of(model, path) if way == "onnx" else skops.io.dump(model, path)
-    given = open_given_values(path, names, F32, X)
+    given = open_given(path, names, F32, (), X)
     assert given.predict(X) == pytest.approx(model.predict(X), rel=1e-6)
     assert given.name == path.name
     assert np.isfinite(given.predict(punch(X))).all()  # a model that takes no NaN gets the training medians
@@ -57,7 +57,7 @@ def test_columns_are_found_by_name_whatever_their_order(tmp_path: Path) -> None:
     X, y = rows()
     model = lightgbm.LGBMRegressor(n_estimators=5, verbose=-1, n_jobs=1).fit(X, y, feature_name=list("abc"))
     model.booster_.save_model(str(tmp_path / "f0.txt"))
-    given = open_given_values(tmp_path / "f0.txt", ("c", "a", "b"), F32, X[:, [2, 0, 1]])
+    given = open_given(tmp_path / "f0.txt", ("c", "a", "b"), F32, (), X[:, [2, 0, 1]])
     assert given.predict(X[:, [2, 0, 1]]) == pytest.approx(model.booster_.predict(X), rel=1e-6)
 
 
@@ -65,11 +65,11 @@ def test_a_model_of_classes_is_refused_in_one_line(tmp_path: Path) -> None:
     X, y = rows()
     path = onnx_of(LogisticRegression().fit(X, y > 1004), tmp_path / "f0.onnx")
     with pytest.raises(InputError, match="answers classes, but values are asked for"):
-        open_given_values(path, NAMES, F32, X)
+        open_given(path, NAMES, F32, (), X)
 
 
 def test_a_model_of_other_features_is_refused_in_one_line(tmp_path: Path) -> None:
     X, y = rows()
     path = onnx_of(LinearRegression().fit(X, y), tmp_path / "f0.onnx")
     with pytest.raises(InputError, match="reads 3 features, but the table has 2"):
-        open_given_values(path, NAMES[:2], F32[:2], X[:, :2])
+        open_given(path, NAMES[:2], F32[:2], (), X[:, :2])

@@ -39,6 +39,7 @@ from hardcase_cloud.answer.onnx_model import Hpc
 from hardcase_edge.errors import InputError
 from hardcase_export.hpc_file.from_sklearn import convert_hpc
 from hardcase_export.hpc_file.hpc import MAX_APART, export_hpc
+from hardcase_export.hpc_file.layout import Classes
 from hardcase_export.hpc_file.replay_rows import punch
 from tests.helpers.places import ROOT
 
@@ -88,7 +89,7 @@ def fit(estimator, n_classes, *, imputed=True):
 
 
 def export(estimator, n_classes, path, dtypes=("f32",) * N_FEATURES):
-    return export_hpc(estimator, rows(500, n_classes, 2)[0], n_classes, dtypes, path)
+    return export_hpc(estimator, rows(500, n_classes, 2)[0], dtypes, Classes(n_classes), path)
 
 
 TABLE = [(name, 3) for name in CLASSIFIERS] + [
@@ -115,7 +116,7 @@ def test_a_reading_at_a_threshold_of_hist_boosting_takes_the_same_branch(wrap, t
     y = rng.integers(0, 5, 400)
     model = wrap(HistGradientBoostingClassifier(random_state=0, max_iter=20)).fit(X[:200], y[:200])
     every = np.arange(2000).repeat(2).reshape(-1, 2) / 1000
-    assert export_hpc(model, every, 5, ["f32", "f32"], tmp_path / "hpc.onnx")["probability_gap"] < 1e-5
+    assert export_hpc(model, every, ["f32", "f32"], Classes(5), tmp_path / "hpc.onnx")["probability_gap"] < 1e-5
 
 
 def test_hist_boosting_takes_missing_values_by_itself(tmp_path):
@@ -144,7 +145,7 @@ def test_a_column_without_any_reading_is_kept(tmp_path):
     X[:, 2] = np.nan
     imputer = SimpleImputer(strategy="median", keep_empty_features=True)
     model = Pipeline([("impute", imputer), ("model", CLASSIFIERS["logistic"])]).fit(X, y)
-    assert export_hpc(model, X, 3, ["f32"] * N_FEATURES, tmp_path / "hpc.onnx")["apart"] == 0
+    assert export_hpc(model, X, ["f32"] * N_FEATURES, Classes(3), tmp_path / "hpc.onnx")["apart"] == 0
 
 
 @pytest.mark.parametrize("name", ["forest", "hist-boosting", "logistic", "neighbours"])
@@ -212,7 +213,7 @@ def test_a_tie_of_votes_goes_to_the_first_class_as_in_scikit_learn(tmp_path):
     tied = rows[probabilities[:, 0] == probabilities[:, 1]].astype(np.float64)
     assert len(tied) > 100
     model = Pipeline([("impute", SimpleImputer(strategy="median").fit(X)), ("model", forest)])
-    report = export_hpc(model, tied, 2, ["f32"] * N_FEATURES, tmp_path / "hpc.onnx")
+    report = export_hpc(model, tied, ["f32"] * N_FEATURES, Classes(2), tmp_path / "hpc.onnx")
     assert report["apart"] == 0
 
 

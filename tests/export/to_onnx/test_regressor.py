@@ -32,7 +32,9 @@ from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils import all_estimators
 
 from hardcase_edge.errors import InputError
-from hardcase_export.hpc_file.regressor import MAX_GAP, convert_value_hpc, export_value_hpc
+from hardcase_export.hpc_file.hpc import export_hpc
+from hardcase_export.hpc_file.layout import Values
+from hardcase_export.hpc_file.regressor import MAX_GAP, convert_value_hpc
 
 N_FEATURES = 6
 F32 = ["f32"] * N_FEATURES
@@ -69,9 +71,9 @@ def fit(name: str, offset: float) -> Any:
         return (model if takes_missing else Pipeline(steps)).fit(*rows(300, offset, 1))
 
 
-def export(model: Any, path: Path, offset: float = 0.0, dtypes: Any = F32, **more: Any) -> dict[str, Any]:
+def export(model: Any, path: Path, offset: float = 0.0, dtypes: Any = F32) -> dict[str, Any]:
     X, y = rows(200, offset, 2)
-    return export_value_hpc(model, X, dtypes, path, steps=10, span=float(np.ptp(y)), **more)
+    return export_hpc(model, X, dtypes, Values(10, float(np.ptp(y))), path)
 
 
 @pytest.mark.parametrize("offset", [0.0, -20_000.0])
@@ -163,7 +165,7 @@ def test_what_has_no_onnx_form_is_refused_in_one_line(base: Any, tmp_path: Path)
 
 def test_the_same_regressor_gives_the_same_bytes(tmp_path: Path) -> None:
     export(fit("forest", 0.0), tmp_path / "hpc.onnx")
-    again = convert_value_hpc(fit("forest", 0.0), rows(200, 0.0, 2)[0], F32, 10, 0)
+    again = convert_value_hpc(fit("forest", 0.0), rows(200, 0.0, 2)[0], F32, Values(10, 1.0))
     assert again == (tmp_path / "hpc.onnx").read_bytes()
 
 
@@ -198,5 +200,5 @@ def test_a_regressor_that_cannot_be_converted_is_refused_and_no_file_is_written(
 def test_a_value_further_off_than_allowed_is_refused(tmp_path: Path) -> None:
     X, _ = rows(200, 0.0, 2)
     with pytest.raises(InputError, match=r"Ridge in ONNX gives a value that differs from its own by"):
-        export_value_hpc(fit("ridge", 0.0), X, F32, tmp_path / "hpc.onnx", steps=10, span=1e-6)
+        export_hpc(fit("ridge", 0.0), X, F32, Values(10, 1e-6), tmp_path / "hpc.onnx")
     assert not (tmp_path / "hpc.onnx").exists()

@@ -42,6 +42,7 @@ from hardcase_edge.program.definition import (
 from hardcase_edge.program.readings import request_bytes
 from hardcase_edge.session.session import CLOUD, Decision
 from hardcase_export.hpc_file.hpc import export_hpc
+from hardcase_export.hpc_file.layout import Classes
 from hardcase_export.integers.decide import decisions, figures
 
 N_FEATURES, N_CLASSES = 6, 3
@@ -187,7 +188,7 @@ def make_build(folder: Path) -> Path:
     estimator = problem()[0]
     (folder / "policies").mkdir(parents=True)
     path = folder / "hpc.onnx"
-    export_hpc(estimator, make_rows(300, 3)[0], N_CLASSES, ["f32"] * N_FEATURES, path)
+    export_hpc(estimator, make_rows(300, 3)[0], ["f32"] * N_FEATURES, Classes(N_CLASSES), path)
     splits = {name: save_rows(folder / f"{name}.npz", path, 300, seed) for name, seed in (("valid", 2), ("test", 3))}
     points = [
         {

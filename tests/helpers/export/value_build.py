@@ -40,7 +40,8 @@ from hardcase_edge.program.definition import (
     Uplink,
 )
 from hardcase_edge.program.readings import request_bytes
-from hardcase_export.hpc_file.regressor import export_value_hpc
+from hardcase_export.hpc_file.hpc import export_hpc
+from hardcase_export.hpc_file.layout import Values
 from hardcase_export.integers.decide import decisions, figures
 from tests.helpers.export.builds import as_ensemble
 
@@ -147,8 +148,7 @@ def make_value_build(folder: Path) -> Path:
     """A build folder: f0, rows, two drafts and the front."""
     (folder / "policies").mkdir(parents=True)
     X, y = make_rows(300, 5)
-    span = float(np.ptp(y))
-    hpc = export_value_hpc(f0(), X, ["f32"] * N, folder / "hpc.onnx", steps=STEPS, span=span, confidence=6_800)
+    hpc = export_hpc(f0(), X, ["f32"] * N, Values(STEPS, float(np.ptp(y)), 6_800), folder / "hpc.onnx")
     parts = {
         name: make_rows(n, seed) for name, n, seed in (("valid", 300, 3), ("calibration", 600, 4), ("test", 300, 5))
     }
