@@ -14,7 +14,7 @@ import json
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,7 @@ SUM_TOLERANCE = 0.02  # of a row's probabilities, for rounding
 BATCH = 10_000  # rows in one run of the model
 MAX_LABELS_APART = 0.05  # share of rows whose label may be another than the most probable class, as of Platt's scaling
 Array = NDArray[np.float64]
+M = TypeVar("M", "Given", "GivenValues")
 
 
 class _Opened:
@@ -210,7 +211,7 @@ def _open_values(path: Path, features: Sequence[str], dtypes: Sequence[str], X: 
     return given
 
 
-def _filled(made: Callable[[Array | None], Any], ask: Callable[[Any, Array], Array], X: Array) -> tuple[Any, Array]:
+def _filled(made: Callable[[Array | None], M], ask: Callable[[M, Array], Array], X: Array) -> tuple[M, Array]:
     """The model as it is if it takes missing readings, else with medians in their place; and the rows as it has them.
 
     ``made``: the model with these substitutes, (n_features,) or None; ``ask``: its answers to rows

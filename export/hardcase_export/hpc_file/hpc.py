@@ -66,8 +66,10 @@ def make_hpc_file(
         differs by more than ``regressor.MAX_GAP`` of the span and what the library's own sums in float32 lose.
     """
     check_rows(estimator, X_test, dtypes)
-    make = _of_values if isinstance(answers, Values) else _of_classes
-    data, figures = make(estimator, X_test, dtypes, answers)
+    if isinstance(answers, Values):
+        data, figures = _of_values(estimator, X_test, dtypes, answers)
+    else:
+        data, figures = _of_classes(estimator, X_test, dtypes, answers)
     return data, {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data), "rows": len(X_test), **figures}
 
 
