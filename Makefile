@@ -1,4 +1,4 @@
-# make demo · make test · make venv · make check · make docs · make wheels · make golden · make freeze · make bench NAME=edge ·
+# make demo · make test · make venv · make check · make docs · make wheels · make golden · make mutants · make bench NAME=edge ·
 # make toolchains · make machine · make clean
 #
 # Everything lives in .venv. What only a system package can give (mosquitto, for the system tests) is installed by apt
@@ -13,7 +13,7 @@ DOCS_READY := .venv/.docs-ready
 PACKAGES := edge_runtime train export cloud_stub .
 SOURCES := hardcase edge_runtime train export cloud_stub tests benchmarks docs
 
-.PHONY: demo test venv check docs wheels golden freeze bench toolchains machine clean
+.PHONY: demo test venv check docs wheels golden mutants bench toolchains machine clean
 
 demo: $(READY)
 	@$(BIN)/hardcase demo
@@ -52,18 +52,23 @@ wheels: $(READY)
 
 # What is made of the code and stored: the words of an image (hc_layout.h and the tables of docs/SPEC-image-v1.md, of
 # kernel/layout.py; make golden ONLY=layout), and the files of tests/golden.
+# What the program writes, before and after a change that must change none of it: make golden SAVE=FOLDER, and later
+# make golden COMPARE=FOLDER.
 golden: $(READY)
+ifneq ($(SAVE)$(COMPARE),)
+	@$(BIN)/python -m tests.golden.freeze $(if $(COMPARE),--compare "$(COMPARE)",--save "$(SAVE)") $(if $(ONLY),--only $(ONLY))
+else
 	@$(BIN)/python -m tests.golden.make_layout
 	@[ "$(ONLY)" = layout ] || $(BIN)/python tests/golden/make_golden.py
+endif
 
-# What the program writes, before and after a change that must change none of it: make freeze SAVE=FOLDER, and later
-# make freeze COMPARE=FOLDER; some five minutes each.
-freeze: $(READY)
-	@$(BIN)/python -m tests.golden.freeze $(if $(COMPARE),--compare "$(COMPARE)",--save "$(SAVE)") $(if $(ONLY),--only $(ONLY))
-
-# A benchmark of docs/benchmarks/README.md, by the name of its script: make bench NAME=mutants ARGS='--count 20 --seed 1'
+# A benchmark of docs/benchmarks/README.md, by the name of its script: make bench NAME=rig
 bench: $(READY)
 	@sh benchmarks/run.sh "$(NAME)" $(ARGS)
+
+# 100 changes of the learners at random, and which of them no test notices; ARGS='--core' for those of the device.
+mutants: NAME = mutants
+mutants: bench
 
 # Compilers, emulators and other tools of the tests; some of them are built below build/.
 toolchains:

@@ -55,9 +55,11 @@ def _rig(results: Any) -> tuple[str, str, str]:
     share = [t["rows"]["hardcase"]["cost"] / t["rows"]["cascade"]["cost"] for t in targets]
     cut = [1 - t["rows"]["hardcase"]["cost"] / t["rows"]["f0"]["cost"] for t in targets]
     splits = len(next(iter(targets))["runs"])
+    beyond = [t["rows"]["hardcase"]["loss"] for t in targets if t["rows"]["hardcase"]["loss"] > results["max_loss"]]
     return (
         f"{100 * np.mean(cut):.1f} % of f0's cost cut at `--max-loss {results['max_loss']}`",
-        f"{100 * min(cut):.1f} to {100 * max(cut):.1f} % over {len(cut)} targets, {splits} splits",
+        f"{100 * min(cut):.1f} to {100 * max(cut):.1f} % over {len(cut)} targets, {splits} splits; "
+        f"{len(beyond)} of them loses more{', ' if beyond else ''}{', '.join(f'{x:.4f}' for x in beyond)}",
         f"{np.exp(np.mean(np.log(share))):.2f} of the cascade's cost ({min(share):.2f} to {max(share):.2f})",
     )
 
@@ -73,11 +75,13 @@ def _promise(results: Any) -> tuple[str, str, str]:
 
 
 def _import(results: Any) -> tuple[str, str, str]:
-    rows = [r for r in results["rows"] if r["known"] == "every row"]
+    rows = results["rows"]
+    trees, linear = ([r["differ"] for r in rows if r["kind"] == kind] for kind in ("trees", "linear"))
+    ties = max(r["ties"] for r in rows)
     other = [r["emlearn_differ"] for r in rows if r.get("emlearn_differ") is not None]
     return (
-        f"{sum(r['differ'] for r in rows)} of all labels differ",
-        f"{len(rows)} models",
+        f"{sum(trees)} of 100,000 labels differ, trees; logistic regression: at most {max(linear)}",
+        f"{len(trees)} and {len(linear)} models, and up to {ties} ties of the source's own rounding",
         f"emlearn: {max(other):,} labels of one model" if other else "",
     )
 

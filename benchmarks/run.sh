@@ -18,7 +18,7 @@ fi
     exec $PYTHON -m benchmarks list
 }
 case "$name" in
-ed25519 | edge | import | mcu | micropython | promise | synthetic)
+budgeted | ed25519 | edge | import | mcu | micropython | promise | synthetic)
     $PYTHON -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
     ;;
 attack) sh tests/helpers/toolchains.sh mosquitto ;;

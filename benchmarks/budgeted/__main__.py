@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run cases of the benchmark of budgets; what has been run stands in the JSON and is not run again.
 
-HARDCASE_DATA=FOLDER python -m benchmarks run budgeted --out mine.json    # one seed of each case but the longest
+HARDCASE_DATA=FOLDER make bench NAME=budgeted ARGS='--out mine.json'       # one seed of each case but the longest
 HARDCASE_DATA=FOLDER python -m benchmarks run budgeted --whole            # every seed of every case
 HARDCASE_DATA=FOLDER python -m benchmarks run budgeted rafdb letters      # every seed of these cases
 HARDCASE_DATA=FOLDER python -m benchmarks run budgeted letters --method hardcase --again   # replace its record
@@ -15,6 +15,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from typing import Any
 
 from benchmarks.budgeted import speed
@@ -65,6 +66,9 @@ def measure(names: list[str], args: Any) -> None:
     for name in names:
         if name in speed.CASES and (args.again or name not in args.known()):
             record(args, name, "ratio", "0", speed.CASES[name]())
+    methods = args.method or {method for name in names if name in CASES for method in CASES[name].methods}
+    if "EBM" in " ".join(methods) and find_spec("interpret") is None:
+        sys.exit("the methods EBM need interpret; make bench NAME=budgeted installs it, or choose others by --method")
     known = {} if args.again else args.known()
     asked = [r for r in plan(names, args.method, args.seeds) if str(r[1]) not in known.get(r[0], {}).get(r[2], {})]
 

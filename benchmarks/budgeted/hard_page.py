@@ -37,6 +37,8 @@ The protocol of AFABench (2508.14734) written anew: five instances of each set, 
 tests), and hard budgets as numbers of purchases, or as costs.
 CUBE has 800 training rows, ten features that tell and ten that do not; with unequal costs a second block says the \
 same at twice the cost.
+AFABench's own budgets are 5, 10 and 15 purchases on CUBE, 3, 5, 7, 10 and 14 on CUBE-NM, and 10, 20 and 30 on \
+MNIST; its other sets, Bank and PhysioNet among them, are not here.
 CUBE-NM has 800, a context and five blocks of ten sensors, of which the context names the one that tells; MNIST is cut \
 into 49 patches, and Letters are N to Z against A to M, both with 1,000.
 The peers are written from the papers, each with the best of naive Bayes, a masked network and LightGBM: **AACO** \

@@ -170,7 +170,7 @@ def _text(out: Path, front: dict[str, Any]) -> list[str]:
             lines.append(
                 f"  in {n} of the {rows} rows f0 used features that it never used in training; requests lack them"
             )
-    lines += _left_out(front["points"])
+    lines += _left_out(out, front["points"])
     lines += _picked(front["picked"], front["quality"], unit)
     lines += front["warnings"]
     lines.append(f"report: {out / 'report.html'}")
@@ -203,14 +203,16 @@ def _lines_of_items(out: Path, front: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _left_out(points: Sequence[Mapping[str, Any]]) -> list[str]:
+def _left_out(out: Path, points: Sequence[Mapping[str, Any]]) -> list[str]:
     """A line where policies were left out as files."""
+    from hardcase_export.drafts.files import MAX_BUILD_BYTES
+
     n = sum(p.get("program") is None and p["method"] != "hpc" for p in points)
     if not n:
         return []
-    return [
-        f"{n} of these policies are kept as figures only, so that the folder stays within 20 MB; wishes pick others"
-    ]
+    size = sum(path.stat().st_size for path in out.iterdir() if path.is_file())
+    why = "stays within 20 MB" if size <= MAX_BUILD_BYTES else f"has no more than {size / 1e6:.0f} MB, most of it f0"
+    return [f"{n} of these policies are kept as figures only, so that the folder {why}; wishes pick others"]
 
 
 def _picked(picked: Mapping[str, Any] | None, quality: str, unit: str) -> list[str]:
