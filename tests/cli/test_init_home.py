@@ -168,7 +168,7 @@ def other_database(path: Path) -> None:
 
 
 def lacks_a_column(path: Path) -> None:
-    HomeDatabase(path).base.executescript("ALTER TABLE states DROP COLUMN attributes_id")
+    HomeDatabase(path).base.executescript("ALTER TABLE states RENAME COLUMN attributes_id TO other")
 
 
 def a_view_that_never_ends(path: Path) -> None:

@@ -11,8 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import paho.mqtt.client as paho
 import pytest
+from paho.mqtt.enums import CallbackAPIVersion
 
+from hardcase_edge.link.wire import install_topic
 from tests.helpers.cloud.brokers import Broker, until
 from tests.helpers.cloud.homeassistant import HomeAssistant
 from tests.helpers.edge.device import EASY, HARD
@@ -176,6 +179,32 @@ def test_a_device_that_is_removed_is_gone_from_home_assistant(home: Home, broker
     names = [d["name"] for d in home.assistant.ask("config/device_registry/list")]
     assert "pump.3" not in names
     assert "pump-1" in names
+
+
+def test_install_raises_without_an_update_and_never_reaches_a_device_that_is_away(
+    home: Home, broker: Broker, tmp_path: Path
+) -> None:
+    with pytest.raises(AssertionError, match="install: 500"):
+        home.assistant.do("update.install", entity_id="update.pump_1_bundle")
+    with Rig(tmp_path, broker, "pump-4").running("--home-assistant", "--interval", 0.5):
+        until(lambda: home.assistant.state("update.pump_4_bundle") == "off")
+    until(lambda: home.assistant.state("update.pump_4_bundle") == "unavailable")
+    asked: list[bytes] = []
+    client = paho.Client(CallbackAPIVersion.VERSION2)
+    client.on_message = lambda _c, _u, message: asked.append(message.payload)
+    client.on_subscribe = lambda *_: asked.append(b"subscribed")
+    client.connect(broker.host, broker.port)
+    client.subscribe(install_topic("pump-4"))
+    client.loop_start()
+    try:
+        until(lambda: asked)
+        home.assistant.do("update.install", entity_id="update.pump_4_bundle")
+        home.assistant.do("mqtt.publish", topic=install_topic("pump-4"), payload="last")
+        until(lambda: len(asked) > 1)
+    finally:
+        client.disconnect()
+        client.loop_stop()
+    assert asked == [b"subscribed", b"last"]
 
 
 def test_home_assistant_finds_no_fault_in_what_devices_say(home: Home) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The add-on of Home Assistant: its script beside a false Supervisor, its page below ingress, and its files."""
+"""The add-on of Home Assistant: its script beside a false Supervisor, its page and files, and the quality scale."""
 
 from __future__ import annotations
 
@@ -26,6 +26,19 @@ from tests.helpers.edge.device import EASY, make_bundle_bytes, write_replay
 from tests.helpers.places import ROOT
 
 ADDON = ROOT / "examples" / "homeassistant" / "addon" / "hardcase"
+SCALE = {  # of script/hassfest/quality_scale.py, 2026
+    "bronze": "action-setup appropriate-polling brands common-modules config-flow config-flow-test-coverage "
+    "dependency-transparency docs-actions docs-conditions docs-high-level-description docs-installation-instructions "
+    "docs-removal-instructions docs-triggers entity-event-setup entity-unique-id has-entity-name runtime-data "
+    "test-before-configure test-before-setup unique-config-entry",
+    "silver": "action-exceptions config-entry-unloading docs-configuration-parameters docs-installation-parameters "
+    "entity-unavailable integration-owner log-when-unavailable parallel-updates reauthentication-flow test-coverage",
+    "gold": "devices diagnostics discovery discovery-update-info docs-data-update docs-examples docs-known-limitations "
+    "docs-supported-devices docs-supported-functions docs-troubleshooting docs-use-cases dynamic-devices "
+    "entity-category entity-device-class entity-disabled-by-default entity-translations exception-translations "
+    "icon-translations reconfiguration-flow repair-issues stale-devices",
+    "platinum": "async-dependency inject-websession strict-typing",
+}
 PREFIX = "/api/hassio_ingress/a-token/"
 LINK = re.compile(r'(?:href|src)="([^"]+)"')
 
@@ -178,6 +191,24 @@ def test_the_add_ons_settings_keep_the_rules_of_the_supervisors_documents() -> N
     for language in ("en", "de"):
         assert read(f"translations/{language}.yaml")["configuration"].keys() == config["schema"].keys()
     assert {"name", "url", "maintainer"} == yaml.safe_load((ADDON.parent / "repository.yaml").read_text()).keys()
+    assert (ADDON / "icon.png").read_bytes()[16:24] == bytes([0, 0, 0, 128] * 2)
     run = (ADDON / "run.py").read_text()
     assert str(config["ingress_port"]) in run
     assert {f'"{name}"' for name in config["options"]} <= set(re.findall(r'"\w+"', run))
+
+
+def test_every_rule_of_the_quality_scale_stands_once_and_what_is_done_is_there() -> None:
+    text = (ADDON.parents[1] / "quality_scale.yaml").read_text()
+    rules = yaml.safe_load(text)["rules"]
+    names = [name for tier in SCALE.values() for name in tier.split()]
+    assert re.findall(r"^  ([a-z-]+):", text, re.M) == names
+    assert [name for name in names if rules[name] == "todo"] == ["entity-disabled-by-default"]  # silver is reached
+    for name in set(names) - {"entity-disabled-by-default"}:
+        assert rules[name].keys() == {"status", "comment"}
+        assert rules[name]["status"] in ("done", "exempt")
+        places = re.findall(r"[\w/]+\.(?:py|md)(?:(?:::|#)[\w-]+)?", rules[name]["comment"])
+        assert bool(places) == (rules[name]["status"] == "done"), name
+        for path, _, part in (re.split("(::|#)", place + "#")[:3] for place in places):
+            said = (ROOT / path).read_text()
+            headings = {h.lower().replace(" ", "-") for h in re.findall("^#+ (.+)$", said, re.M)}
+            assert not part or f"\ndef {part}(" in said or part in headings, (path, part)

@@ -11,16 +11,29 @@ from collections.abc import Iterable
 from pathlib import Path
 
 SCHEMA = """
+CREATE TABLE schema_changes (
+    change_id INTEGER NOT NULL PRIMARY KEY, schema_version INTEGER, changed DATETIME NOT NULL
+);
+INSERT INTO schema_changes (schema_version, changed) VALUES (53, '2026-11-04 20:00:00');
 CREATE TABLE states_meta (metadata_id INTEGER NOT NULL PRIMARY KEY, entity_id VARCHAR(255));
+CREATE UNIQUE INDEX ix_states_meta_entity_id ON states_meta (entity_id);
 CREATE TABLE state_attributes (attributes_id INTEGER NOT NULL PRIMARY KEY, hash BIGINT, shared_attrs TEXT);
+CREATE INDEX ix_state_attributes_hash ON state_attributes (hash);
 CREATE TABLE states (
     state_id INTEGER NOT NULL PRIMARY KEY, entity_id CHAR(0), state VARCHAR(255), attributes CHAR(0), event_id SMALLINT,
     last_changed CHAR(0), last_changed_ts FLOAT, last_reported_ts FLOAT, last_updated CHAR(0), last_updated_ts FLOAT,
-    old_state_id INTEGER, attributes_id INTEGER, context_id CHAR(0), origin_idx SMALLINT, metadata_id INTEGER
+    old_state_id INTEGER REFERENCES states (state_id),
+    attributes_id INTEGER REFERENCES state_attributes (attributes_id),
+    context_id CHAR(0), context_user_id CHAR(0), context_parent_id CHAR(0), origin_idx SMALLINT,
+    context_id_bin BLOB, context_user_id_bin BLOB, context_parent_id_bin BLOB,
+    metadata_id INTEGER REFERENCES states_meta (metadata_id)
 );
 CREATE INDEX ix_states_metadata_id_last_updated_ts ON states (metadata_id, last_updated_ts);
+CREATE INDEX ix_states_context_id_bin ON states (context_id_bin);
 CREATE INDEX ix_states_last_updated_ts ON states (last_updated_ts);
-"""
+CREATE INDEX ix_states_old_state_id ON states (old_state_id);
+CREATE INDEX ix_states_attributes_id ON states (attributes_id);
+"""  # of states in schema 53, which Home Assistant 2026.11.0 makes (components/recorder/db_schema.py)
 DAY = 86_400.0
 States = Iterable[tuple[float, object]]
 
