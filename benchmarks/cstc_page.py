@@ -73,7 +73,8 @@ def _section(results: dict[str, Any], data: str, n_splits: int, is_whole: bool) 
             lines.append(line if is_named else rest("the other methods of each table", line).rstrip())
     if stopped:
         lines += ["", f"{len(stopped)} methods with fewer splits are printed by `--all`."]
-    lines += ["", *goals(results, data), "", *against(results, data), *(_one_price(results, data) if is_whole else [])]
+    shown_of = [*goals(results, data), "", *against(results, data, budgets)]
+    lines += ["", *shown_of, *(_one_price(results, data) if is_whole else [])]
     pictures = [
         f"![Figure {k} of the paper, redrawn](cstc-figure-{k}.svg)".replace("4-graphs of the paper", OF_GRAPHS, 1)
         for k, (d, _) in FIGURES.items()

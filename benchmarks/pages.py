@@ -94,7 +94,7 @@ def markdown(
 
 def rest(what: str, text: str) -> str:
     """Text that is not on the page: ``render NAME --all`` prints it, and the page's last line says so."""
-    return f"<!-- rest: {what} -->\n{text.rstrip()}\n<!-- /rest -->\n"
+    return f"<!-- rest: {what} -->\n{unmarked(text).rstrip()}\n<!-- /rest -->\n"
 
 
 def shortened(text: str, name: str) -> str:

@@ -151,8 +151,8 @@ def _times(times: dict[str, Any]) -> list[str]:
         "CPU microseconds a letter, from pixels to labels, of split 0's test words, medians: "
         f"without HOG {whole['cheap']:.2f}, with HOG everywhere {whole['all']:.2f}.", "",
         rest("total time by share", markdown(("system", *(f"{s:.0%}" for s in SHOWN)), rows)), "",
-        "The pieces, for each letter that they are done for: "
-        f"{'; '.join(f'{k} {v:.2f}' for k, v in times['pieces'].items())}.", "",
+        rest("times of the pieces", "The pieces, for each letter that they are done for: "
+             f"{'; '.join(f'{k} {v:.2f}' for k, v in times['pieces'].items())}."),
         "![Letter accuracy and total time, figure 3 of the paper redrawn](words-figure-3.svg)", "",
     ]  # fmt: skip
 
@@ -197,7 +197,7 @@ def page(results: dict[str, Any]) -> str:
     if "speed" in results:
         about = "Pixels alone, 40 epochs; training in CPU seconds, times in microseconds a letter: "
         said = "; ".join(f"{k} {v:.3f}" for k, v in results["speed"].items())
-        lines += ["## Beside python-crfsuite", "", f"{about}{said}.", ""]
+        lines.append(rest("each figure beside python-crfsuite", f"## Beside python-crfsuite\n\n{about}{said}."))
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -247,7 +247,8 @@ def page(results: dict[str, Any], is_whole: bool = False) -> str:
         lines += _supertags(results)
     kinds = (("gold tags", _parts(results, "")), ("our own tags", _parts(results, "own/")))
     for tags, found in (kind for kind in kinds if "policies" in kind[1]):
-        lines += _curves(found["policies"], tags)
+        text = "\n".join(_curves(found["policies"], tags))
+        lines.append(text if tags == kinds[0][0] else rest("policies on our own tags", text))
     if "policies" in results:
         lines += [*WORDS, "![Depth of words in gold trees, figure 4 of the paper redrawn](parsing-depth.svg)", ""]
     for tags, found in (kind for kind in kinds if "speed" in kind[1]):

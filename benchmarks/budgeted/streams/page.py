@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.budgeted.cases import STREAMS
-from benchmarks.budgeted.hard_page import AHEAD, BEHIND, OURS, difference
+from benchmarks.budgeted.hard_page import AHEAD, BEHIND, OURS, accuracies, cell, difference
+from benchmarks.pages import markdown
 
 __all__ = ["about", "shortfall", "verdicts"]
 
@@ -65,7 +66,22 @@ def verdicts(results: dict[str, Any]) -> str:
 def about(results: dict[str, Any]) -> str:
     """Verdicts first, then how it was done."""
     title, _, rest = ABOUT.partition("\n\n")
-    return f"{title}\n\n{verdicts(results)}\n{rest}"
+    return f"{title}\n\n{verdicts(results)}\n{rest}\n{_each(results)}"
+
+
+def _each(results: dict[str, Any]) -> str:
+    """A row for each stream: accuracies at its budgets, and by how much these are ahead of the first two peers."""
+    rows = []
+    for name, case in STREAMS.items():
+        methods = results.get(name, {})
+        if not methods.get(OURS):
+            continue
+        asked = sorted(next(iter(methods[OURS].values()))["wishes"], key=lambda wish: float(wish.split()[1]))
+        own = [cell(list(accuracies(methods, OURS, wish).values())) for wish in asked]
+        gaps = [[difference(methods, peer, wish)[1] or "not run" for wish in asked] for peer in PEERS[:2]]
+        rows.append([case.title, ", ".join(w.split()[1] for w in asked), *("; ".join(x) for x in (own, *gaps))])
+    heads = ["stream", "mean cost at most", OURS, *(f"ahead of {peer} by" for peer in PEERS[:2])]
+    return markdown(heads, rows) + "\n"
 
 
 def shortfall(results: dict[str, Any]) -> str:
