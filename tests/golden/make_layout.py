@@ -95,8 +95,9 @@ def _words_table(record: Record) -> str:
     for (field, doc), code in zip(record.docs.items(), record.codes, strict=True):
         at = record.at[field] // record.unit
         place = f"{at}, {at + 1}" if code == "q" and not is_bytes else f"{at}"
-        rows.append(f"| {place} | {record.prefix}_{field.upper()} | {TYPES[code] + ': ' if is_bytes else ''}{doc} |")
-    return "\n".join([f"| {'byte' if is_bytes else 'word'} | name | meaning |", "|---|---|---|", *rows, ""])
+        rows.append(f"| {place} | {field.upper()} | {TYPES[code] + ': ' if is_bytes else ''}{doc} |")
+    head = f"| {'byte' if is_bytes else 'word'} | {record.prefix}_... | meaning |"
+    return "\n".join([head, "|---|---|---|", *rows, ""])
 
 
 if __name__ == "__main__":
