@@ -24,7 +24,7 @@ import numpy as np
 
 from benchmarks.forwarding import Answers, Drift, followed, section
 from benchmarks.monitoring import beside_mapie, monitoring_section
-from benchmarks.pages import ROOT, command, markdown
+from benchmarks.pages import ROOT, command, markdown, rest
 from hardcase_cloud.answer.onnx_model import Hpc
 from hardcase_edge.base.change import Change, stake_at, stakes
 from hardcase_edge.bundle.load import Loaded, load_bundle
@@ -293,15 +293,18 @@ def _small_page(small: list[dict[str, Any]]) -> str:
         for x in small
     ]  # fmt: skip
     names = [(f"after, {times:g} times", "most", "bound") for times in MORE]
+    heads = ("promised", *(n for some in names for n in some), "false")
+    about = "*most* is the largest number of decisions, *bound* the most on average:"
+    few = [[row[0], row[1], row[4], row[-1]] for row in rows]
     return (
         "\n## Small promised shares\n\n"
         f"A bundle promises that at most a share of the cases is forwarded, and half of it is for {EARLIER:,} "
         f"decisions; then it is {MORE[0]:g} or {MORE[1]:g} times the promised share.\n"
-        f"*after* is the mean number of decisions until the device notices in {SMALL_LIVES} lives, *most* the largest, "
-        f"*bound* the most on average; *false* counts, of {SOUND_LIVES} lives of {SOUND:,} decisions with exactly the "
-        "promised share, those that call it broken.\n\n"
-        + markdown(("promised", *(n for some in names for n in some), "false"), rows)
+        f"*after* is the mean number of decisions until the device notices in {SMALL_LIVES} lives; *false* counts, of "
+        f"{SOUND_LIVES} lives of {SOUND:,} decisions with exactly the promised share, those that call it broken.\n\n"
+        + markdown(("promised", *(some[0] for some in names), "false"), few)
         + "\n"
+        + rest("the most and the bound of small shares", f"{about}\n\n{markdown(heads, rows)}")
     )
 
 
