@@ -208,12 +208,12 @@ def _best(results: dict[str, Any], data: str, names: Sequence[str], budget: floa
     return best
 
 
-def against(results: dict[str, Any], data: str, budgets: Sequence[float]) -> list[str]:
+def against(results: dict[str, Any], data: str, budgets: Sequence[float] = ()) -> list[str]:
     """At each budget, the best tree of classifiers beside the best policy over sets."""
     if len(_common(results, data)) < 2:
         return []
     cells = {}
-    for budget in budgets:
+    for budget in budgets or BUDGETS[data]:
         pair = [_best(results, data, FAMILIES[family], budget) for family in ("cstc", "sets")]
         if pair[0] is not None and pair[1] is not None:
             (_, tree, a, _), (_, other, b, _) = pair
