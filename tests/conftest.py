@@ -13,6 +13,7 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -37,6 +38,21 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.enable()
         gc.freeze()
+
+
+class Examples:
+    """A module without an example, as six of seven are, is neither imported nor searched for one."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collect_file(self, file_path: Path) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+        """Of a file of tests its tests remain."""
+        found = yield
+        return found if b">>>" in file_path.read_bytes() else [one for one in found if type(one) is pytest.Module]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """As a plug-in, because modules of the packages are not below this file's folder."""
+    config.pluginmanager.register(Examples())
 
 
 def pytest_collection_finish() -> None:

@@ -59,7 +59,7 @@ KERNEL = f"{KERNEL_TESTS}::test_golden_and_random_programs_decide_as_the_oracle_
 BOARDS = "system/test_machines.py::test_random_programs_decide_as_in_python"
 # target and scorer: what the page says, and the test that shows it
 TO_JS = "export/to_js/test_js.py::test_node_decides_as_python_and_c"
-TO_MICROPYTHON = "export/to_micropython/test_micropython.py::test_the_port_for_linux_decides_as_python_and_c"
+TO_MICROPYTHON = "frameworks/micropython/test_micropython.py::test_the_port_for_linux_decides_as_python_and_c"
 CELLS = {
     **{("Python", s): ("exact", ORACLE) for s in PROVED},
     ("Python", "opaque"): ("rounded", SESSION + "test_a_real_model_gives_integers_within_what_is_declared"),

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs what tests need from the system, by apt as root; otherwise names it in one line, and ends with status 2.
 #
-#     sh tests/helpers/toolchains.sh tools             compilers, emulators and the other tools
+#     sh tests/helpers/toolchains.sh packages          compilers, emulators and the other tools, by apt
+#     sh tests/helpers/toolchains.sh tools             these, and what is built or unpacked below build/
 #     sh tests/helpers/toolchains.sh mosquitto         the broker of the system tests
 #     sh tests/helpers/toolchains.sh tflite-runtime    after make venv: the TFLite interpreter for 32-bit ARM
 set -eu
@@ -31,14 +32,19 @@ aside() {
     { [ -d "build/$1" ] || sh "tests/helpers/$2" "build/$1" || echo "$3"; } &
 }
 
-case "${1:-}" in
-tools)
+packages() {
     if have node npm; then # a Node from elsewhere brings an npm beside which apt cannot install Debian's
         TOOLCHAINS=$(echo "$TOOLCHAINS" | sed "s/ nodejs npm//")
     fi
     # shellcheck disable=SC2086
     { have $COMMANDS && ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; } || install $TOOLCHAINS ||
         { echo "needed: sudo apt install $TOOLCHAINS; then make toolchains again"; exit 2; }
+}
+
+case "${1:-}" in
+packages) packages ;;
+tools)
+    packages
     sh tests/helpers/edge/debian_python.sh arm64 build/python-arm64
     sh tests/helpers/edge/debian_python.sh armhf build/python-armhf
     sh tests/helpers/edge/debian_micropython.sh build/micropython
@@ -60,7 +66,7 @@ tflite-runtime) # it needs numpy 1, so tests run it in a process of its own
         echo "tflite-runtime has no wheel for this Python: its tests are left out"
     ;;
 *)
-    echo "usage: sh tests/helpers/toolchains.sh tools | mosquitto | tflite-runtime"
+    echo "usage: sh tests/helpers/toolchains.sh packages | tools | mosquitto | tflite-runtime"
     exit 2
     ;;
 esac

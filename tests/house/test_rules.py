@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,13 @@ def test_a_module_s_first_line_can_stand_alone(package: str) -> None:
     docs = {names(p): ast.get_docstring(parsed(p)) or "" for p in modules(package)}
     first = {name: doc.partition("\n")[0] for name, doc in docs.items()}
     assert not {name: line for name, line in first.items() if not line.endswith((".", "?")) or len(line) > 116}
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_module_can_be_imported(package: str) -> None:
+    for path in modules(package):
+        if path.stem not in ("__init__", "__main__"):
+            import_module(".".join(path.relative_to((ROOT / package).parent).with_suffix("").parts))
 
 
 @pytest.mark.parametrize("package", PACKAGES)

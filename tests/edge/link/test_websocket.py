@@ -20,7 +20,7 @@ from hardcase_edge.errors import InputError, LinkError
 from hardcase_edge.framing.websocket import FRAMES, Frames
 from hardcase_edge.link.address import parse_address
 from tests.edge.link.test_link import PROTOCOLS, READINGS, linked
-from tests.helpers.cloud.brokers import free_port, running_mosquitto, until
+from tests.helpers.cloud.brokers import free_port, is_listening, running_mosquitto, until
 from tests.helpers.cloud.certificates import Authority
 from tests.helpers.edge.device import Cloud
 from tests.helpers.server import Server
@@ -41,6 +41,7 @@ def broker(tmp_path_factory):
     }
     with running_mosquitto(folder, **options) as running:
         running.ws, running.wss, running.ca = f"ws://127.0.0.1:{plain}", f"wss://127.0.0.1:{encrypted}", authority.ca
+        until(lambda: is_listening(plain) and is_listening(encrypted))
         yield running
 
 
@@ -65,7 +66,8 @@ def test_a_client_of_the_cloud_goes_over_a_websocket_too(broker, listener):
     url, ca = getattr(broker, listener), broker.ca if listener == "wss" else None
     client = Client(ClientConfig(address=parse_address(url, ca=ca), topics=["t"]))
     client.open(5.0)
-    sent = [random.Random(n).randbytes(n) for n in (0, 1, 100, 125, 126, 65_000, 65_535, 70_000, 500_000)]
+    sizes = (0, 1, 125, 126, 5_000, 70_000)  # of which mosquitto reads 4 KB in a tenth of a second
+    sent = [random.Random(n).randbytes(n) for n in sizes]
     for payload in sent:
         assert client.publish("t", payload, qos=1)
     heard: list[bytes] = []

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The emulated machine, with the packages that it needs; make machine calls it.
 #
+#     sh tests/helpers/machine/machine.sh packages            what apt installs for all of these
 #     sh tests/helpers/machine/machine.sh card                a card with Debian, to be flashed: build/machine/card.img;
 #                                                             some three minutes the first time
 #     sh tests/helpers/machine/machine.sh boot CARD           boots a flashed copy, and shows its journal until Ctrl-C
@@ -15,7 +16,7 @@ have() {
     for tool; do command -v "$tool" >/dev/null || return 1; done
 }
 
-card() {
+packages() {
     [ "$(id -u)" = 0 ] && have apt-get ||
         { echo "the emulated machine needs root, on a Debian: as root, make machine"; exit 2; }
     # shellcheck disable=SC2086
@@ -23,6 +24,10 @@ card() {
         { apt-get update -qq && apt-get install -y -qq --no-install-recommends $PACKAGES >/dev/null; } ||
         { echo "needed: apt install $PACKAGES"; exit 2; }
     sh tests/helpers/toolchains.sh mosquitto
+}
+
+card() {
+    packages
     sh tests/helpers/machine/base.sh build/machine
     ls -l build/machine/card.img
 }
@@ -30,6 +35,7 @@ card() {
 what=${1:-}
 [ $# = 0 ] || shift
 case "$what" in
+packages) packages ;;
 card) card ;;
 boot)
     [ -f "${1:-}" ] && [ -f build/machine/vmlinuz ] || {
