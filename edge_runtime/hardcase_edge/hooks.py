@@ -8,6 +8,8 @@ with any package; nothing is loaded before it is asked for.
 
 from __future__ import annotations
 
+import sys
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
@@ -22,6 +24,12 @@ MATURITY = {  # what a method, a driver or a target says of itself
 }
 
 
+@cache
+def _installed(path: tuple[str, ...]) -> Any:
+    """What the distributions on a search path offer: their files are read once in a process."""
+    return entry_points()
+
+
 def hooked(hook: str) -> dict[str, EntryPoint]:
     """What is installed for a hook, by name in alphabetical order; nothing of it is imported.
 
@@ -31,7 +39,7 @@ def hooked(hook: str) -> dict[str, EntryPoint]:
         Two distributions offer the same name.
     """
     found: dict[str, EntryPoint] = {}
-    for point in sorted(entry_points(group=f"hardcase.{hook}"), key=lambda p: p.name):
+    for point in sorted(_installed(tuple(sys.path)).select(group=f"hardcase.{hook}"), key=lambda p: p.name):
         other = found.setdefault(point.name, point)
         if other.value != point.value:
             raise InputError(

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from functools import cache
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parents[2]
@@ -31,6 +32,7 @@ def first_line(path: Path) -> str:
     return text.partition("\n")[0]
 
 
+@cache
 def tables() -> str:
     """Markdown: for each distribution its rooms from the lowest floor up, for each room its modules."""
     lines = []

@@ -48,6 +48,7 @@ def name(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
+@cache
 def text_of(path: Path) -> str:
     return path.read_text(encoding="utf-8")
 
@@ -109,10 +110,15 @@ def commands(source: str) -> Iterator[list[str]]:
             yield [words[0].rpartition("/")[2], *words[1:]]
 
 
+@cache
+def parser_of(program: str) -> argparse.ArgumentParser:
+    return PARSERS[program]()
+
+
 @pytest.mark.parametrize("source", blocks("sh", "console"))
 def test_a_shown_command_parses(source: str) -> None:
     for program, *arguments in commands(source):
-        PARSERS[program]().parse_args(arguments)  # ends with SystemExit where it does not
+        parser_of(program).parse_args(arguments)  # ends with SystemExit where it does not
 
 
 def test_the_commands_are_found() -> None:
@@ -128,11 +134,6 @@ def test_a_page_that_shows_a_wrong_flag_would_be_seen(capsys: pytest.CaptureFixt
         PARSERS["hardcase"]().parse_args(["train", "hardcase.toml", "--out", "build", "--oot"])
     said = capsys.readouterr().err
     assert said == "hardcase: unrecognized arguments: --oot (did you mean '--out'?); see hardcase train --help\n"
-
-
-@cache
-def parser_of(program: str) -> argparse.ArgumentParser:
-    return PARSERS[program]()
 
 
 def unknown(program: str, *words: str) -> list[str]:

@@ -48,7 +48,7 @@ from hardcase_edge.session.session import CLOUD, Decision, Machine
 from tests.helpers.edge.strategies import as_draft, programs, random_program, random_readings, seeds
 from tests.helpers.edge.worlds import paying
 
-many = settings(max_examples=400)
+many = settings(max_examples=150)
 
 
 def rows_of(program: Program, seed: int, n: int = 12) -> list[list[Reading]]:

@@ -113,7 +113,7 @@ def test_one_damaged_byte_anywhere_is_refused() -> None:
 
 
 @given(st.binary(max_size=300))
-@settings(max_examples=300)
+@settings(max_examples=120)
 def test_any_bytes_are_refused(data: bytes) -> None:
     with pytest.raises(BundleError):
         unpack_bundle(data)

@@ -49,7 +49,7 @@ def verified(program: Program) -> bool:
 
 @needs_kernel
 @given(programs(4), seeds)
-@settings(max_examples=300)
+@settings(max_examples=120)
 def test_what_the_verifier_proves_has_an_image_that_the_kernel_runs(program: Program, seed: int) -> None:
     changed = mutate(program, random.Random(seed))
     if verified(changed):
@@ -57,7 +57,7 @@ def test_what_the_verifier_proves_has_an_image_that_the_kernel_runs(program: Pro
 
 
 @given(programs(4), seeds)
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_a_session_takes_no_more_memory_than_was_proved(program: Program, seed: int) -> None:
     changed = mutate(program, random.Random(seed))
     if verified(changed):

@@ -190,7 +190,7 @@ def open_image(image: bytes, p: Program) -> Any:
 
 
 @needs_kernel
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(st.integers(0, 2**20), st.integers(1, 255))
 def test_a_cut_image_is_refused_and_a_damaged_one_at_least_harmless(at: int, flip: int) -> None:
     p = golden_program()

@@ -36,7 +36,7 @@ DTYPES = ("i32", "f32", "f64")
 REQUEST = pack_request(Request(ID, HPC, 1500, (7, 0.5, -2.25)), DTYPES)
 REPLY = pack_reply(Reply(ID, HPC, OK, 3, 9000))
 
-many = settings(max_examples=300)
+many = settings(max_examples=120)
 readings = {
     "i32": st.none() | st.integers(-(2**31) + 1, 2**31 - 1),
     "f32": st.none() | st.floats(width=32, allow_nan=False, allow_infinity=False),

@@ -38,7 +38,7 @@ from hardcase_edge.program.format import POOLS, RULES
 from hardcase_edge.verifier.verify import verify
 from tests.helpers.edge.strategies import as_draft, programs, random_program, seeds
 
-many = settings(max_examples=300)
+many = settings(max_examples=120)
 
 
 @given(programs(5, with_opaque=True))
@@ -242,7 +242,7 @@ def test_a_few_bits_do_not_make_a_table_beyond_the_bound_on_work() -> None:
 
 
 @given(programs(3), seeds)
-@settings(max_examples=600)
+@settings(max_examples=250)
 def test_damaged_tensors_are_refused_or_read_never_worse(program: Program, seed: int) -> None:
     rng = random.Random(seed)
     tensors = {name: values[:] for name, values in encode(program).items()}

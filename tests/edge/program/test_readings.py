@@ -38,7 +38,7 @@ from tests.helpers.edge.evaluators import needs_kernel
 from tests.helpers.edge.oracle import affine_code, held, key, rank_code
 from tests.helpers.edge.strategies import random_reading, round_f32
 
-many = settings(max_examples=500)
+many = settings(max_examples=200)
 f32 = st.floats(width=32, allow_nan=False)
 f64 = st.floats(allow_nan=False)
 TINY32, HUGE32 = 2.0**-149, 3.4028234663852886e38
@@ -129,7 +129,7 @@ def test_integers_near_a_tie_are_the_nearest_that_the_type_holds(n: int, shift: 
 
 @needs_kernel
 @given(st.integers(2**23, 2**24), st.integers(30, 105), st.integers(-1, 1))
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_the_kernel_sends_the_nearest_float_of_an_integer(n: int, shift: int, away: int) -> None:
     value = ((2 * n + 1) << shift) + away
     uplink = Uplink(request_bytes=60, features=(0,))
@@ -244,7 +244,7 @@ affine = st.builds(
 
 
 @given(affine, f64.filter(math.isfinite) | st.integers(-(2**31) + 1, 2**31 - 1))
-@settings(max_examples=1000)
+@settings(max_examples=300)
 def test_an_affine_code_is_exact_integer_arithmetic(rule: Affine, x: float) -> None:
     code = make_coder(Column(0, rule))(x)
     assert code == affine_code(rule, x)

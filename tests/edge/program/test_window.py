@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from hardcase_edge.program.window import WINDOW_FEATURES, window_features
 
-many = settings(max_examples=300)
+many = settings(max_examples=120)
 windows = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=200)
 
 

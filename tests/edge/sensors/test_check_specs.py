@@ -61,7 +61,7 @@ def passes(specs: list[str], here: Path) -> bool:
     return True
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(specs=SPECS)
 @example(specs=["thermal:", "mine_to_check:read"])
 @example(specs=["mine_to_check:read", "thermal:"])

@@ -252,7 +252,7 @@ def test_any_words_behind_a_kind_are_a_device_or_one_line(text: str) -> None:
 
 
 @given(st.binary(max_size=60))
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_any_bytes_in_a_file_are_a_number_or_a_failure(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     path = tmp_path_factory.getbasetemp() / "any"
     path.write_bytes(data)

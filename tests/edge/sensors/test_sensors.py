@@ -158,7 +158,7 @@ def test_a_sensor_that_raises_has_failed_and_the_device_goes_on(error):
     ),
     st.sampled_from([X, PAIR, VIB]),
 )
-@settings(max_examples=300)
+@settings(max_examples=120)
 def test_no_value_gets_through_that_is_not_features(value, wanted):
     features, failures = read_one(lambda sensor: value, wanted)
     if features is None:
@@ -504,7 +504,7 @@ def test_a_header_that_lacks_something_is_told_in_one_line(tmp_path: Path, text,
 
 
 @given(st.binary(max_size=300))
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_any_bytes_are_a_replay_or_one_clear_error(tmp_path_factory, data):
     file = tmp_path_factory.getbasetemp() / "any.csv"
     file.write_bytes(b"x\n" + data)

@@ -36,7 +36,7 @@ from tests.helpers.edge.evaluators import evaluator  # noqa: F401
 from tests.helpers.edge.oracle import scores_of
 from tests.helpers.edge.strategies import programs, seeds
 
-many = settings(max_examples=150)
+many = settings(max_examples=80)
 
 
 def random_codes(rng: random.Random, program: Program, extreme: bool = False) -> list[int]:

@@ -45,7 +45,7 @@ def type_name(value: object) -> str:
     return type(value).__name__
 
 
-many = settings(max_examples=400)
+many = settings(max_examples=150)
 
 
 class Driver:
@@ -153,7 +153,7 @@ def test_a_healthy_decision_costs_at_least_the_best_and_at_most_the_worst(progra
 
 
 @given(programs(5), seeds, st.sampled_from([0.0, 0.2]))
-@settings(max_examples=600)
+@settings(max_examples=250)
 def test_the_session_decides_as_the_specification_read_literally(program: Program, seed: int, garbage: float) -> None:
     world = Driver(program, seed, garbage)
     world.rng = random.Random(10)  # its first draws send nothing twice

@@ -125,7 +125,7 @@ def answering(scorer, width):
     return program([scorer], [Acquire((0,), 1, 1), Answer(Slice(0, 0, width))], n_classes=max(width, 2))
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(ensembles(), st.lists(codes_of_rows, min_size=1, max_size=5))
 def test_an_ensemble_keeps_its_scores_within_half_a_step_per_tree(trees, rows):
     draft = answering(trees, len(trees.base))
@@ -139,7 +139,7 @@ def test_an_ensemble_keeps_its_scores_within_half_a_step_per_tree(trees, rows):
         assert np.all(np.abs(found - exact) <= slack)
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(ensembles(), codes_of_rows)
 def test_a_quantised_ensemble_picks_the_class_of_its_draft_wherever_rounding_cannot_reach(trees, codes):
     width = len(trees.base)
@@ -152,7 +152,7 @@ def test_a_quantised_ensemble_picks_the_class_of_its_draft_wherever_rounding_can
         assert found.index(max(found)) == exact.index(best)
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(ensembles())
 def test_a_leaf_uses_the_bits_it_has(trees):
     made = quantise(answering(trees, len(trees.base)))
@@ -164,7 +164,7 @@ def test_a_leaf_uses_the_bits_it_has(trees):
         assert largest > CODE_MAX // 2 - 1 or reach > 2**29
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(polynomials(), st.lists(codes_of_rows, min_size=1, max_size=5))
 def test_a_polynomial_keeps_its_scores_within_half_a_step_per_weight(scorer, rows):
     draft = answering(scorer, len(scorer.bias))
@@ -356,7 +356,7 @@ def test_weights_of_the_wrong_shape_are_refused():
         quantise(answering(scorer, 1))
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(st.integers(0, 4), seeds)
 def test_every_kind_of_program_is_quantised_and_keeps_all_that_was_integer(size, seed):
     draft = as_draft(random_program(seed, size, False), random.Random(seed))

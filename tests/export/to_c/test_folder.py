@@ -93,7 +93,7 @@ def make(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @given(st.lists(st.text(max_size=60) | st.sampled_from(HOSTILE), max_size=8))
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_identifiers_are_c_and_all_different(names: list[str]) -> None:
     made = identifiers("x_", names)
     assert all(re.fullmatch(r"x_[A-Za-z0-9_]{1,60}", m, re.ASCII) for m in made)
@@ -101,7 +101,7 @@ def test_identifiers_are_c_and_all_different(names: list[str]) -> None:
 
 
 @given(st.text() | st.sampled_from(HOSTILE))
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_a_literal_holds_its_text_and_nothing_that_a_compiler_could_read(text: str) -> None:
     made = literal(text)
     assert re.fullmatch(r'"([^"\\?\x00-\x1f\x7f-\U0010ffff]|\\[0-7]{3})*"', made)

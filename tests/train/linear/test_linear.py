@@ -51,7 +51,7 @@ RULES = st.builds(
 
 @given(rule=RULES, x=st.lists(NUMBERS, min_size=1, max_size=20))
 @example(rule=Affine(-64, 1, 0, 0), x=[-5e-324, 5e-324, 0.0, -1.7e308, 1.7e308])
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_codes_of_many_readings_are_the_devices_own(rule, x):
     code = make_coder(Column(0, rule))
     assert affine_codes(rule, np.array(x)).tolist() == [code(v) for v in x]
@@ -62,7 +62,7 @@ def test_codes_of_many_readings_are_the_devices_own(rule, x):
     deviation=st.floats(1e-3, 1e9),
     away=st.lists(st.floats(-20, 20), min_size=1, max_size=20),
 )
-@settings(max_examples=300)
+@settings(max_examples=120)
 def test_a_code_is_the_distance_from_the_mean_in_2048ths_of_a_deviation(mean, deviation, away):
     if abs(mean) > 2**12 * deviation:
         deviation = abs(mean) / 2**12
@@ -74,7 +74,7 @@ def test_a_code_is_the_distance_from_the_mean_in_2048ths_of_a_deviation(mean, de
 
 
 @given(mean=NUMBERS, deviation=NUMBERS)
-@settings(max_examples=300)
+@settings(max_examples=120)
 def test_whatever_the_mean_the_rule_is_none_or_one_that_a_device_accepts(mean, deviation):
     rule = affine_rule(mean, deviation)
     if rule is not None:

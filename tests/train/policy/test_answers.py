@@ -27,7 +27,7 @@ from tests.helpers.train.problems import make_problem
         st.tuples(st.sampled_from([0.0, 0.1, 0.25, 1.0, 3.5]) | st.floats(0, 10), st.booleans()), max_size=200
     )
 )
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_a_table_rises_strictly_in_margin_and_never_falls_in_confidence(rows):
     margins, right = np.array([m for m, _ in rows]), np.array([r for _, r in rows], dtype=bool)
     thresholds, confidences = confidence_table(margins, right)

@@ -18,7 +18,7 @@ from hardcase_train.stages.subset_search import SubsetSearch
 from tests.helpers.train.problems import make_problem
 
 SURE = 1 - 1 / np.e
-many = settings(max_examples=150)
+many = settings(max_examples=80)
 
 
 @st.composite

@@ -62,7 +62,7 @@ def test_beta_is_the_best_of_a_grid(seed):
 
 
 @given(a=LOSSES, b=LOSSES, p_full=st.floats(1e-6, 1.0))
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_the_bound_holds_as_an_inequality_and_beta_is_never_negative(a, b, p_full):
     n = min(len(a), len(b))
     a, b = np.array(a[:n]), np.array(b[:n])

@@ -31,7 +31,7 @@ def cost(u, excess, g, stiffness):
 @example(excess=2.6, g=0.0, stiffness=0.125)  # about where a second minimum appears
 @example(excess=20.0, g=16.0, stiffness=0.5)  # two minima, nearly as good
 @example(excess=0.0, g=3.0, stiffness=1.0)
-@settings(max_examples=300)
+@settings(max_examples=120)
 def test_no_log_odds_are_better_than_the_nearest(excess, g, stiffness):
     found = nearest_log_odds(np.array([excess]), np.array([g]), stiffness)[0]
     reach = abs(excess) / (8 * stiffness)  # the sigmoid is nowhere steeper than a quarter
@@ -76,7 +76,7 @@ def jumps(excess, g, weight, beta):
     g=st.lists(SIZES, min_size=1, max_size=30),
     p_full=st.floats(1e-6, 1.0),
 )
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_the_bound_holds_as_an_inequality_and_beta_is_never_negative(excess, g, p_full):
     n = min(len(excess), len(g))
     excess, g = np.array(excess[:n]), np.array(g[:n])

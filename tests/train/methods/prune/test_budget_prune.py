@@ -36,7 +36,7 @@ def small_needs(draw):
     return Needs(np.array(parent), start, reading, n_readings), gains, np.cumsum(steps, axis=0)
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(small_needs())
 def test_what_is_kept_is_the_smallest_of_the_best_sets_while_prices_rise(case):
     needs, gains, series = case
