@@ -21,13 +21,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-from hardcase.cli import make_parser
-from hardcase_edge.cli import make_parser as make_edge_parser
 from hardcase_train.methods import AUTO, METHODS
 from hardcase_train.settings.effort import EFFORTS
 from tests.helpers.places import ROOT
 from tests.helpers.train.problems import BRIEF
 from tests.house import architecture, configuration, maturity
+from tests.house.commands import PARSERS, PLACE, leaves, listing
 
 PAGES = sorted(
     [ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CHANGELOG.md"]
@@ -37,7 +36,6 @@ GUIDES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("[a-z]*.md"))]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 SENTENCE = re.compile(r"`((?:hardcase|hardcase-edge) [a-z][^`\n]*)`")
-PARSERS = {"hardcase": make_parser, "hardcase-edge": make_edge_parser}
 
 
 MOST_WORDS = 2_500  # of a guide
@@ -163,18 +161,8 @@ def test_a_command_in_a_sentence_has_the_flags_that_it_names() -> None:
 # ---------------------------------------------------------------- nothing is left out
 
 
-def leaves(parser: argparse.ArgumentParser, words: str) -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    """Every command that can be typed, such as "hardcase cloud up", with its parser."""
-    below = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
-    if not below:
-        yield words, parser
-    for action in below:
-        for verb, sub in action.choices.items():
-            yield from leaves(sub, f"{words} {verb}")
-
-
 COMMANDS = [leaf for program, make in PARSERS.items() for leaf in leaves(make(), program)]
-FLAGS = sorted({(words, f) for words, p in COMMANDS for a in p._actions for f in a.option_strings if f[:2] == "--"})
+LISTING = {part.partition("\n")[0]: part for part in re.split(r"^## ", listing(), flags=re.M)}
 
 
 @pytest.mark.parametrize("words", [words for words, _ in COMMANDS])
@@ -182,10 +170,16 @@ def test_every_command_is_in_a_page(words: str) -> None:
     assert any(re.search(rf"{words}\b", text_of(page)) for page in GUIDES)
 
 
-@pytest.mark.parametrize(("words", "flag"), [f for f in FLAGS if f[1] != "--help"])
-def test_every_flag_is_on_a_page_that_shows_its_command(words: str, flag: str) -> None:
-    pages = [text_of(page) for page in GUIDES if re.search(rf"{words}\b", text_of(page))]
-    assert any(re.search(rf"(?<![\w-]){flag}(?![\w-])", page) for page in pages), f"{words} {flag}"
+@pytest.mark.parametrize(("words", "parser"), COMMANDS, ids=[words for words, _ in COMMANDS])
+def test_the_sites_page_of_commands_explains_every_flag(words: str, parser: argparse.ArgumentParser) -> None:
+    flags = [action for action in parser._actions if action.help != argparse.SUPPRESS]
+    assert [action.dest for action in flags if not re.match(r"\S+( \S+)*$", action.help or "")] == []
+    help_of = LISTING[words]
+    assert [f for action in flags for f in action.option_strings if not re.search(rf"^  .*{f}\b", help_of, re.M)] == []
+
+
+def test_the_sites_page_of_commands_has_its_place() -> None:
+    assert PLACE in text_of(ROOT / "docs" / "commands.md")
 
 
 def test_the_table_of_keys_says_what_is_stated_of_each_setting() -> None:
@@ -200,7 +194,6 @@ def test_each_method_driver_and_target_says_how_mature_it_is_and_what_is_known_a
 def test_every_method_is_named_and_explained() -> None:
     for method in (AUTO, *METHODS):
         assert f"- `{method}`:" in text_of(ROOT / "docs" / "methods.md")
-        assert f"\n| `{method}` |" in text_of(ROOT / "docs" / "glossary.md")
 
 
 def test_the_architecture_has_the_floors_of_the_plan_on_a_page_that_one_reads_whole() -> None:

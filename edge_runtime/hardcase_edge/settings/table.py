@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of a run's settings, beside their types in ``config.py``: help, words, check and page of each key.
+"""The table of a run's settings, beside their types in ``config.py``: help, words and check of each key.
 
-The flags of the command line, the keys of ``run.toml`` and the check of each value are made from it; the tables of
-flags in docs/ are compared with it. What two keys ask of each other is checked by the part that they belong to.
+The flags of the command line, the keys of ``run.toml`` and the check of each value are made from it. What two keys ask
+of each other is checked by the part that they belong to.
 """
 
 from __future__ import annotations
@@ -41,13 +41,12 @@ __all__ = [
 RUN_TOML = "/etc/hardcase/run.toml"  # where flashing puts it
 DEFAULTS = RunConfig()
 TYPES = {"int": int, "float": float, "str": str, "bool": bool, "tuple[str, ...]": list}
-DEVICES, CLOUD, BUDGETS, DRIFT = "devices.md", "device-cloud.md", "budgets.md", "drift.md"
 READ, WRITTEN = "read", "written"
 
 
 @record(frozen=True, slots=True)
 class Setting:
-    """One key of a run: ``help`` may name the ``{default}``, and ``page`` of docs/ has its flag in a table."""
+    """One key of a run: ``help`` may name the ``{default}``."""
 
     key: str
     help: str
@@ -55,7 +54,6 @@ class Setting:
     words: tuple[str, ...] = ()  # those that it takes; none: any
     alone: str | None = None  # the value of its flag without one; None: the flag needs one
     check: Callable[[Any, str], object] | None = None  # called with the value and the flag
-    page: str = DEVICES
     names: str = ""  # a file or folder that the run reads or writes: READ or WRITTEN
 
     @property
@@ -115,52 +113,47 @@ GROUPS: Mapping[str, tuple[Setting, ...]] = {
             "publish",
             "send decisions to the broker: all, changes (of the answer or of failed sensors), or a sample such as 1% "
             "(default: none; with --outbox, all)",
-            "WHICH", check=parse_which, page=CLOUD,
+            "WHICH", check=parse_which,
         ),
         Setting(
             "audit", "send the readings of this share of local decisions to be checked, such as 1%", "SHARE",
-            check=parse_share, page=CLOUD,
+            check=parse_share,
         ),
-        Setting(
-            "outbox", "keep what is not stored yet on the disk, such as 64M", "BYTES", check=parse_bytes, page=CLOUD
-        ),
+        Setting("outbox", "keep what is not stored yet on the disk, such as 64M", "BYTES", check=parse_bytes),
         Setting(
             "outbox_folder", f"where (default: outbox in the folder of --store, otherwise {OUTBOX_FOLDER})", "FOLDER",
-            page=CLOUD, names=WRITTEN,
+            names=WRITTEN,
         ),
         Setting(
             "outbox_drop",
             "which records to drop when it is full: the oldest, or all but an even sample (default {default})",
-            words=(OLDEST_FIRST, SAMPLE), page=CLOUD,
+            words=(OLDEST_FIRST, SAMPLE),
         ),
         Setting(
             "outbox_days", "after which a record is dropped unsent (default {default})", "DAYS", check=check_days,
-            page=CLOUD,
         ),
-        Setting("outbox_rate", "most records sent in a second (default {default})", "N", check=check_rate, page=CLOUD),
+        Setting("outbox_rate", "most records sent in a second (default {default})", "N", check=check_rate),
     ),
     "running budgets": (
         Setting(
             "budget_per_hour",
             "what decisions may cost in an hour, in the bundle's unit; the bundle's thresholds move to keep to it",
-            "COST", check=check_hourly, page=BUDGETS,
+            "COST", check=check_hourly,
         ),
         Setting(
             "battery", "energy for decisions until --until; --interval stretches where it falls behind", "MWH",
-            check=check_energy, page=BUDGETS,
+            check=check_energy,
         ),
-        Setting(
-            "until", "date, or date and time in UTC, such as 2027-03-31T06:00", "DATE", check=parse_date, page=BUDGETS
-        ),
+        Setting("until", "date, or date and time in UTC, such as 2027-03-31T06:00", "DATE", check=parse_date),
         Setting(
             "max_forward_rate", "the highest share of decisions that ask the cloud, such as 5%", "SHARE",
-            check=parse_share, page=BUDGETS,
+            check=parse_share,
         ),
         Setting(
             "budget_file",
             "what is left, kept over restarts (default: budget.json in the folder of --store, otherwise "
             f"{BUDGET_FILE})",
-            "FILE", page=BUDGETS, names=WRITTEN,
+            "FILE", names=WRITTEN,
         ),
     ),
     "the decisions": (
@@ -178,13 +171,13 @@ GROUPS: Mapping[str, tuple[Setting, ...]] = {
             "drift",
             "test the bundle's promise with each audit, watch readings for drift and for sensors that fail slowly; "
             "act: also do without such a sensor where that is better (default: neither)",
-            words=(WATCH, ACT), page=DRIFT,
+            words=(WATCH, ACT),
         ),
         Setting(
             "on_broken",
             "what to do when audits show that the bundle's promise is broken: report it, or also forward more "
             f"(default {ALARM})",
-            words=(ALARM, FORWARD), page=DRIFT,
+            words=(ALARM, FORWARD),
         ),
     ),
     "who watches": (
