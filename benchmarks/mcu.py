@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import boosted
+from benchmarks.pages import rest
 from hardcase_edge.bundle.file import Bundle, pack_bundle
 from hardcase_edge.bundle.load import load_bytes
 from hardcase_edge.bundle.manifest import Manifest
@@ -211,17 +212,16 @@ def text_of(rows: list[Row], forms: list[dict[str, Any]], compiler: str) -> str:
     ]
     for row in rows:
         figures = [row.scores, row.decision, row.flash, row.code]
-        lines.append(f"| {row.core} | {row.form} | {row.level} | " + " | ".join(f"{x:,.0f}" for x in figures) + " |")
+        line = f"| {row.core} | {row.form} | {row.level} | " + " | ".join(f"{x:,.0f}" for x in figures) + " |"
+        lines.append(line if row.level == "-O2" else rest("figures at -Os", line).rstrip())
     lines += ["", "| goal | at most | measured |", "|---|---|---|"]
     lines += [f"| {name} | {most:,} | {is_:,}{'' if is_ <= most else ': more'} |" for name, is_, most in verdicts(rows)]
     lines += [
         "",
-        "Ways to unroll the same trees on the Cortex-M4F (scores, and flash at -O2):",
-        "",
-        "| form | scores, -O2 | scores, -Os | flash, bytes |",
-        "|---|---|---|---|",
+        "Ways to unroll the same trees on the Cortex-M4F (scores at -O2 and -Os, and flash at -O2): "
+        + "; ".join(f"{f['form']}: {f['-O2']:,}, {f['-Os']:,}, {f['flash']:,} bytes" for f in forms)
+        + ".",
     ]
-    lines += [f"| {f['form']} | {f['-O2']:,} | {f['-Os']:,} | {f['flash']:,} |" for f in forms]
     return "\n".join(lines) + "\n"
 
 
