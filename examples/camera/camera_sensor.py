@@ -23,19 +23,23 @@ _camera: Any = None
 
 def read(sensor: str) -> list[float]:
     """Mean brightness and mean change, from 0 to 1."""
+    first = frame()
+    time.sleep(APART_S)
+    return features(first, frame())
+
+
+def frame() -> Any:
+    """The camera's next frame: a numpy array of bytes, ``(height, width)`` of brightness."""
     global _camera
     try:
         if _camera is None:
             _camera = _open()
-        first = _camera.frame()
-        time.sleep(APART_S)
-        second = _camera.frame()
+        return _camera.frame()
     except Exception:
         if _camera is not None:
             _camera.close()
         _camera = None
         raise
-    return features(first, second)
 
 
 def features(first: Any, second: Any) -> list[float]:

@@ -5,21 +5,42 @@
 
 The folder gets ``sounds.tflite``, and ``sounds.hcb``, whose one scorer is that network. A sound is a second of a
 microphone, and its readings are decibels: how loud each band of frequencies is in each sixteenth of that second.
+Then it listens for a second at ALSA's default microphone (apt install alsa-utils), or in a WAV file of one channel, 16
+bits and 4,096 samples a second that the variable SOUND names:
+
+    cd examples/networks
+    SOUND=machine.wav hardcase-edge run FOLDER/sounds.hcb --sensors sound_network:read --count 1
 """
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
+import wave
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from small_network import make
 
 RATE, FRAMES, BANDS = 4_096, 16, 8  # samples a second; frames a second; bands of 256 Hz
 CLASSES = ("off", "running", "starting", "stopping", "knocking")
 MOST = 20  # dB
 Sound = NDArray[np.float64]
+LISTEN = f"arecord -q -t raw -f S16_LE -c 1 -r {RATE} -d 1".split()
+
+
+def read(sensor: str) -> list[float]:
+    """The 128 readings of the next second, band by band of each sixteenth."""
+    path = os.environ.get("SOUND")
+    if path is None:
+        data = subprocess.run(LISTEN, stdout=subprocess.PIPE, check=True, timeout=5).stdout
+    else:
+        with wave.open(path) as file:
+            if (file.getnchannels(), file.getsampwidth(), file.getframerate()) != (1, 2, RATE):
+                raise ValueError(f"{path} has not one channel of 16 bits at {RATE} samples a second")
+            data = file.readframes(RATE)
+    return spectrogram(np.frombuffer(data, "<i2", RATE).astype(float)).ravel().tolist()
 
 
 def machine(kind: str, rng: np.random.Generator) -> Sound:
@@ -48,6 +69,8 @@ def spectrogram(sound: Sound) -> NDArray[np.float64]:
 
 def main(folder: Path, epochs: int = 12, n: int = 2_000) -> None:
     """Make both files of n sounds."""
+    from small_network import make
+
     rng = np.random.default_rng(0)
     y = rng.integers(len(CLASSES), size=n)
     X = np.array([spectrogram(machine(CLASSES[k], rng)) for k in y])
