@@ -6,7 +6,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import subprocess
-from base64 import b64encode
 from pathlib import Path
 
 import pytest
@@ -18,10 +17,9 @@ from hardcase_export.to_js.wasm import wasm_kernel
 from tests.golden.make_golden import GOLDEN, golden_program
 from tests.helpers.cli.browser import BROWSER, Browser
 from tests.helpers.edge.evaluators import needs_kernel
-from tests.helpers.export.js_cases import write_js_cases
+from tests.helpers.export.js_cases import REPLAY, replayed_in, write_js_cases
 from tests.helpers.tools import need
 
-HERE = Path(__file__).parent
 COUNT = 100  # random programs; benchmarks/wasm.py takes 10,000
 FORGED = 400
 
@@ -72,7 +70,7 @@ def test_the_kernel_as_webassembly_imports_nothing(package: Path) -> None:
 @needs_kernel
 def test_node_decides_as_python_and_c(package: Path, cases: tuple[Path, int]) -> None:
     path, n = cases
-    assert node(HERE / "replay.mjs", package, path) == f"{n}\n"
+    assert node(REPLAY, package, path) == f"{n}\n"
 
 
 def test_a_decision_that_differs_would_be_seen(package: Path, cases: tuple[Path, int], tmp_path: Path) -> None:
@@ -80,31 +78,15 @@ def test_a_decision_that_differs_would_be_seen(package: Path, cases: tuple[Path,
     first["cases"][7]["expected"]["cost"] += "0"
     (tmp_path / "one.jsonl").write_text(json.dumps(first) + "\n")
     with pytest.raises(AssertionError, match="is not"):
-        node(HERE / "replay.mjs", package, tmp_path / "one.jsonl")
+        node(REPLAY, package, tmp_path / "one.jsonl")
 
 
 @needs_kernel
 def test_chromium_decides_as_python_and_c(package: Path, cases: tuple[Path, int], tmp_path: Path) -> None:
     need(BROWSER)
     path, n = cases
-    sources = {name: b64encode((package / name).read_bytes()).decode() for name in ("hardcase.js", "hardcase.wasm")}
-    replayed = b64encode((HERE / "replay.mjs").read_bytes()).decode()
-    (tmp_path / "page.html").write_text(
-        f"""<!doctype html><meta charset="utf-8"><script type="module">
-        import {{ Kernel }} from "data:text/javascript;base64,{sources["hardcase.js"].replace("+", "%2B")}";
-        import {{ replay }} from "data:text/javascript;base64,{replayed.replace("+", "%2B")}";
-        const wasm = Uint8Array.from(atob("{sources["hardcase.wasm"]}"), (c) => c.charCodeAt(0));
-        try {{
-          const kernel = new Kernel(await WebAssembly.compile(wasm));
-          const lines = atob("{b64encode(path.read_bytes()).decode()}").trim().split("\\n");
-          document.title = `made ${{await replay(kernel, lines)}}`;
-        }} catch (error) {{ document.title = `made ${{error}}`; }}
-        </script>"""
-    )
     with Browser(tmp_path) as browser:
-        browser.open((tmp_path / "page.html").as_uri())
-        browser.until("document.title.startsWith('made')")
-        assert browser.evaluate("document.title") == f"made {n}"
+        assert replayed_in(browser, package, path.read_text().splitlines(), tmp_path / "page.html") == str(n)
 
 
 def test_forged_images_are_refused_in_one_line_or_decide(package: Path, tmp_path: Path) -> None:

@@ -18,12 +18,15 @@ from hardcase_edge.kernel.image import make_image
 from hardcase_edge.kernel.machine import EVALUATORS, open_machine
 from hardcase_edge.program.definition import Program
 from hardcase_edge.program.readings import DTYPES
+from tests.helpers.cli.browser import Browser
 from tests.helpers.edge.kernel_cases import programs
 from tests.helpers.edge.oracle import Case
 from tests.helpers.edge.worlds import play
+from tests.helpers.places import ROOT
 
-__all__ = ["write_js_cases"]
+__all__ = ["REPLAY", "replayed_in", "write_js_cases"]
 
+REPLAY = ROOT / "tests" / "export" / "to_js" / "replay.mjs"
 STRANGE = (
     0.5,
     -0.0,
@@ -50,6 +53,30 @@ def write_js_cases(path: Path, count: int) -> int:
             file.write(json.dumps({"image": image, "types": types, "cases": entries}, allow_nan=False) + "\n")
             n += len(entries)
     return n
+
+
+def replayed_in(browser: Browser, package: Path, lines: list[str], page: Path) -> str:
+    """What a browser says of such lines with the kernel of a package: the number of decisions, or what differs.
+
+    ``page`` is the file that it opens.
+    """
+    data = [*(package / name for name in ("hardcase.js", "hardcase.wasm")), REPLAY]
+    wrapper, wasm, replay = (base64.b64encode(path.read_bytes()).decode() for path in data)
+    told = base64.b64encode("\n".join(lines).encode()).decode()
+    page.write_text(
+        f"""<!doctype html><meta charset="utf-8"><script type="module">
+        import {{ Kernel }} from "data:text/javascript;base64,{wrapper.replace("+", "%2B")}";
+        import {{ replay }} from "data:text/javascript;base64,{replay.replace("+", "%2B")}";
+        const wasm = Uint8Array.from(atob("{wasm}"), (c) => c.charCodeAt(0));
+        try {{
+          const kernel = new Kernel(await WebAssembly.compile(wasm));
+          document.title = `made ${{await replay(kernel, atob("{told}").split("\\n"))}}`;
+        }} catch (error) {{ document.title = `made ${{error}}`; }}
+        </script>"""
+    )
+    browser.open(page.as_uri())
+    browser.until("document.title.startsWith('made')")
+    return str(browser.evaluate("document.title")).removeprefix("made ")
 
 
 def _strange(rng: random.Random, readings: Any) -> list[Any]:
