@@ -6,10 +6,13 @@ from __future__ import annotations
 import json
 import random
 import re
+import runpy
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -368,3 +371,16 @@ def test_what_cannot_be_written_is_one_line(
     assert main(["playground", str(GOLDEN), *words]) == 2
     assert capsys.readouterr().err == f"hardcase playground: {line}\n"
     assert (tmp_path / "mine.html").read_text() == "mine"
+
+
+def test_the_site_has_the_rigs_page_live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sphinx = ModuleType("sphinx.application")
+    monkeypatch.setattr(sphinx, "Sphinx", object, raising=False)
+    monkeypatch.setitem(sys.modules, "sphinx.application", sphinx)
+    site = runpy.run_path(str(ROOT / "docs" / "conf.py"))
+    source = [(ROOT / "docs" / "playground.md").read_text(encoding="utf-8")]
+    site["complete"](None, "docs/playground", source)
+    site["write_live"](SimpleNamespace(outdir=tmp_path), None)
+    (live,) = re.findall(r'<iframe src="([^"]+)"', source[0])
+    rig = load_bundle(ROOT / "examples" / "hydraulic" / "accumulator.hcb")
+    assert (tmp_path / "docs" / live).resolve().read_text(encoding="utf-8") == playground_page(rig)
