@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from ..errors import SensorError
 from .channel import Channel, Device
-from .sysfs import folders, no_such, read_number, text_or_empty
+from .sysfs import find_folder, folders, read_number, text_or_empty
 
 __all__ = ["AGAINST", "MATURITY", "NOUN", "find"]
 
@@ -44,15 +44,8 @@ def find(name: str, root: str) -> Device:
         There is no such monitor.
     """
     parent = f"{root}/sys/class/hwmon"
-    monitors: dict[str, str] = {}
-    names = folders(parent, lambda entry: entry.startswith("hwmon"))
-    for file in ("", "label", "name"):
-        for folder in names:
-            path = f"{parent}/{folder}"
-            monitors.setdefault((text_or_empty(f"{path}/{file}") if file else folder) or folder, path)
-    if name not in monitors:
-        raise no_such(NOUN, name, sorted(monitors))
-    return Device(name, _channels(monitors[name]))
+    path = find_folder(NOUN, name, parent, lambda entry: entry.startswith("hwmon"), "label", "name")
+    return Device(name, _channels(path))
 
 
 def _channels(folder: str) -> dict[str, Channel]:

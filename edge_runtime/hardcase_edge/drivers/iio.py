@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable
 
 from .channel import Channel, Device
-from .sysfs import folders, no_such, read_number, text_or_empty
+from .sysfs import find_folder, folders, read_number, text_or_empty
 
 __all__ = ["AGAINST", "MATURITY", "NOUN", "find"]
 
@@ -51,17 +51,9 @@ def find(name: str, root: str) -> Device:
     InputError
         There is no such device.
     """
-    parent = f"{root}/sys/bus/iio/devices"
-    devices: dict[str, str] = {}
-    names = folders(parent, lambda entry: entry.startswith("iio:device"))
-    for folder in names:
-        devices[folder] = devices[folder.removeprefix("iio:device")] = f"{parent}/{folder}"
-    for file in ("label", "name"):
-        for folder in names:
-            devices.setdefault(text_or_empty(f"{parent}/{folder}/{file}") or folder, f"{parent}/{folder}")
-    if name not in devices:
-        raise no_such(NOUN, name, sorted(devices))
-    return Device(name, _channels(devices[name]))
+    parent, number = f"{root}/sys/bus/iio/devices", "iio:device"
+    path = find_folder(NOUN, name, parent, lambda entry: entry.startswith(number), "label", "name", before=number)
+    return Device(name, _channels(path))
 
 
 def _channels(folder: str) -> dict[str, Channel]:

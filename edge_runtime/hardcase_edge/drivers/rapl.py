@@ -11,7 +11,7 @@ from collections.abc import Callable
 from os.path import exists
 
 from .channel import Channel, Device
-from .sysfs import folders, no_such, read_number, text_or_empty
+from .sysfs import find_folder, read_number
 
 __all__ = ["AGAINST", "MATURITY", "NOUN", "find"]
 
@@ -28,13 +28,12 @@ def find(name: str, root: str) -> Device:
         There is no such zone.
     """
     parent = f"{root}/sys/class/powercap"
-    names = folders(parent, lambda entry: entry.startswith("intel-rapl"))
-    zones = {folder: f"{parent}/{folder}" for folder in names if exists(f"{parent}/{folder}/energy_uj")}
-    for folder, path in list(zones.items()):
-        zones.setdefault(text_or_empty(f"{path}/name") or folder, path)
-    if name not in zones:
-        raise no_such(NOUN, name, sorted(zones))
-    return Device(name, {"energy": Channel("J", _counter(zones[name]))})
+
+    def counts(entry: str) -> bool:
+        return entry.startswith("intel-rapl") and exists(f"{parent}/{entry}/energy_uj")
+
+    path = find_folder(NOUN, name, parent, counts, "name")
+    return Device(name, {"energy": Channel("J", _counter(path))})
 
 
 def _counter(folder: str) -> Callable[[], float]:

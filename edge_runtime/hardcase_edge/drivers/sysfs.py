@@ -16,7 +16,7 @@ from itertools import islice
 
 from ..errors import InputError, SensorError
 
-__all__ = ["folders", "no_such", "number", "read_number", "read_text", "text_or_empty"]
+__all__ = ["find_folder", "folders", "number", "read_number", "read_text", "text_or_empty"]
 
 MAX_TEXT = 512  # bytes of a file; two lines of a 1-Wire sensor have 80
 MAX_NAMES = 4096  # entries of a folder that are looked at
@@ -86,6 +86,22 @@ def folders(parent: str, is_ours: Callable[[str], bool]) -> list[str]:
         return []
 
 
-def no_such(noun: str, name: str, there: list[str]) -> InputError:
-    """The error that says which devices of a kind this machine has."""
-    return InputError(f"there is no {noun} {name[:80]!r}; this machine has: {(', '.join(there) or 'none')[:200]}")
+def find_folder(
+    noun: str, name: str, parent: str, is_ours: Callable[[str], bool], *files: str, before: str = ""
+) -> str:
+    """The path of one of our folders, by its name, by what follows ``before`` in it, or by the text of a file in it.
+
+    Raises
+    ------
+    InputError
+        There is none of this name; it says which devices of the kind this machine has.
+    """
+    paths = {folder: f"{parent}/{folder}" for folder in folders(parent, is_ours)}
+    known = paths | ({folder.removeprefix(before): path for folder, path in paths.items()} if before else {})
+    for file in files:
+        for folder, path in paths.items():
+            known.setdefault(text_or_empty(f"{path}/{file}") or folder, path)  # of several alike, the first
+    if name not in known:
+        there = ", ".join(sorted(known)) or "none"
+        raise InputError(f"there is no {noun} {name[:80]!r}; this machine has: {there[:200]}")
+    return known[name]

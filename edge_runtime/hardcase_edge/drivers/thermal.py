@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from .channel import Channel, Device
-from .sysfs import folders, no_such, read_number, text_or_empty
+from .sysfs import find_folder, read_number
 
 __all__ = ["AGAINST", "MATURITY", "NOUN", "find"]
 
@@ -20,14 +20,6 @@ def find(name: str, root: str) -> Device:
     InputError
         There is no such zone.
     """
-    parent = f"{root}/sys/class/thermal"
-    zones: dict[str, str] = {}
-    names = folders(parent, lambda entry: entry.startswith("thermal_zone"))
-    for folder in names:
-        zones[folder] = zones[folder.removeprefix("thermal_zone")] = f"{parent}/{folder}"
-    for folder in names:
-        zones.setdefault(text_or_empty(f"{parent}/{folder}/type") or folder, f"{parent}/{folder}")
-    if name not in zones:
-        raise no_such(NOUN, name, sorted(zones))
-    path = f"{zones[name]}/temp"
+    parent, number = f"{root}/sys/class/thermal", "thermal_zone"
+    path = find_folder(NOUN, name, parent, lambda entry: entry.startswith(number), "type", before=number) + "/temp"
     return Device(name, {"temp": Channel("Cel", lambda: read_number(path) / 1000)})

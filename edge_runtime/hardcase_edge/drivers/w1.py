@@ -14,7 +14,7 @@ import re
 
 from ..errors import SensorError
 from .channel import Channel, Device
-from .sysfs import folders, no_such, number, read_text
+from .sysfs import find_folder, number, read_text
 
 __all__ = ["AGAINST", "MATURITY", "NOUN", "find"]
 
@@ -40,11 +40,8 @@ def find(name: str, root: str) -> Device:
     InputError
         There is no such sensor.
     """
-    parent = f"{root}/sys/bus/w1/devices"
-    names = folders(parent, lambda entry: ADDRESS.fullmatch(entry) is not None)
-    if name not in names:
-        raise no_such(NOUN, name, names)
-    return Device(name, {"temperature": Channel("Cel", lambda: _temperature(f"{parent}/{name}", name[:2]))})
+    path = find_folder(NOUN, name, f"{root}/sys/bus/w1/devices", lambda entry: ADDRESS.fullmatch(entry) is not None)
+    return Device(name, {"temperature": Channel("Cel", lambda: _temperature(path, name[:2]))})
 
 
 def _temperature(folder: str, family: str) -> float:
