@@ -5,14 +5,8 @@
 #   build/micropython/run script.py
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
-mkdir -p "$(dirname "$1")"
-out=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
-
-[ -x "$out/run" ] && exit 0
-rm -rf "$out"
-new=$(mktemp -d "$out.XXXXXX")
-trap 'rm -rf "$new"' EXIT
-cd "$new"
+. "$here/new_folder.sh"
+begin "$1" run
 . "$here/debian_13.sh"
 get --yes --download-only --no-install-recommends install micropython
 for deb in apt/cache/archives/*.deb; do dpkg-deb -x "$deb" .; done
@@ -24,6 +18,5 @@ here=$(cd "$(dirname "$0")" && pwd)
 lib=$(dirname "$(ls "$here"/usr/lib/*/libc.so.6)")
 exec "$(ls "$lib"/ld-linux*.so.*)" --library-path "$lib" "$here/usr/bin/micropython" "$@"
 RUN
-chmod 755 run "$new"
-mv "$new" "$out"
-trap - EXIT
+chmod 755 run
+finish

@@ -5,14 +5,9 @@
 #   qemu-aarch64 -L build/python-arm64 build/python-arm64/usr/bin/python3 --version
 set -eu
 processor=$1
-mkdir -p "$(dirname "$2")"
-out=$(cd "$(dirname "$2")" && pwd)/$(basename "$2")
-
-[ -e "$out/usr/include" ] && exit 0
-rm -rf "$out"
-new=$(mktemp -d "$out.XXXXXX")
-trap 'rm -rf "$new"' EXIT
-cd "$new"
+here=$(cd "$(dirname "$0")" && pwd)
+. "$here/new_folder.sh"
+begin "$2" usr/include
 mkdir -p apt/lists/partial apt/cache/archives/partial
 : > apt/status
 get() { # apt with lists of its own, so that the machine's learn nothing of another processor
@@ -26,6 +21,4 @@ get download "lib$(readlink usr/bin/python3)-dev"
 dpkg-deb --fsys-tarfile ./*.deb | tar -x ./usr/include
 rm ./*.deb
 rm -rf apt
-chmod 755 "$new"
-mv "$new" "$out"
-trap - EXIT
+finish

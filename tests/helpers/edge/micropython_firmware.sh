@@ -5,14 +5,8 @@
 #   qemu-system-arm -M mps2-an385 -kernel build/micropython-source/firmware.elf
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
-mkdir -p "$(dirname "$1")"
-out=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
-
-[ -e "$out/firmware.elf" ] && exit 0
-rm -rf "$out"
-new=$(mktemp -d "$out.XXXXXX")
-trap 'rm -rf "$new"' EXIT
-cd "$new"
+. "$here/new_folder.sh"
+begin "$1" firmware.elf
 . "$here/debian_13.sh"
 get source --download-only micropython
 tar -xf micropython_*.orig.tar.xz --strip-components=1
@@ -20,6 +14,4 @@ rm -rf apt micropython_*
 make -s -C mpy-cross >/dev/null
 make -s -C ports/qemu BOARD=MPS2_AN385 FROZEN_MANIFEST= -j2 >/dev/null
 cp ports/qemu/build-MPS2_AN385/firmware.elf .
-chmod 755 "$new"
-mv "$new" "$out"
-trap - EXIT
+finish
