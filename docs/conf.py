@@ -51,6 +51,7 @@ NAV = {
         "docs/over-the-air",
         "docs/microcontrollers",
         "docs/micropython",
+        "docs/esphome",
         "docs/boards",
         "docs/exports",
         "docs/hooks",
