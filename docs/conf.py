@@ -3,8 +3,8 @@
 
 The source folder is the repository, so a link is right on the site if it is right in the repository. The pages stay
 plain Markdown: the navigation is NAV below, and the build adds it to docs/index.md and to the two lists of pages. It
-writes the lists of all modules and of all commands into docs/modules.md and docs/commands.md, which have only a place
-for them, and the page of the rig's policy.
+writes the lists of all modules, commands and keys into docs/modules.md, docs/commands.md and docs/configuration.md,
+which have only a place for them, and the page of the rig's policy.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hardcase_edge.bundle.load import load_bundle
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tests.house import architecture, commands  # noqa: E402
+from tests.house import architecture, commands, configuration  # noqa: E402
 
 NAV = {
     "Tutorials": ("README", "examples/letters/README", "examples/hydraulic/README"),
@@ -135,6 +135,8 @@ def complete(app: Sphinx, docname: str, source: list[str]) -> None:
     text = FOLDER_LINK.sub(to_readme, source[0])
     if docname == "docs/modules":
         text = text.replace(architecture.PLACE, architecture.tables())
+    if docname == "docs/configuration":
+        text = text.replace(configuration.PLACE, configuration.table())
     if docname == "docs/commands":
         text = text.replace(commands.PLACE, commands.listing())
     if docname == "docs/playground":

@@ -65,12 +65,27 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     home.add_argument(
         "--table", metavar="FILE", type=Path, help="table to write, .csv or .parquet (--out's name, .csv)"
     )
+    parser.add_argument("--keys", action="store_true", help="print all keys of hardcase.toml, and write nothing")
     add_force(parser)
     add_json(parser)
 
 
+def _keys() -> str:
+    """What is stated of each key of hardcase.toml."""
+    from hardcase_train.settings.toml import STATED
+
+    return "\n\n".join(
+        "\n".join([f"[{table}]", *(f"  {key:<16}{one.sentence} ({one.absence})" for key, (_, one) in known.items())])
+        for table, known in STATED.items()
+    )
+
+
 def run(args: argparse.Namespace) -> int:
     """Write the file and report on every column."""
+    if args.keys:
+        print(_keys())
+        return 0
+
     from hardcase_edge.base.files import check_replaceable, write_whole
     from hardcase_edge.program.kinds import kind_named
     from hardcase_train.data.table import read_table

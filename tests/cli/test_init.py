@@ -21,11 +21,20 @@ from hardcase_edge.sensors.specs import open_bank
 from hardcase_train.data.table import read_table
 from hardcase_train.hpc.fit import imputed
 from hardcase_train.settings.config import Config
-from hardcase_train.settings.toml import read_config
+from hardcase_train.settings.toml import STATED, read_config
 from hardcase_train.tasks.task import make_task
 from tests.helpers.train.problems import run, write_csv
 
 pytestmark = pytest.mark.usefixtures("brief_effort")
+
+
+def test_all_keys_are_printed_with_what_is_stated_of_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["init", "--keys"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    wanted = [f"  {key:<16}{one.sentence}" for known in STATED.values() for key, (_, one) in known.items()]
+    assert [line for line in wanted if not any(other.startswith(line) for other in lines)] == []
+    assert "[cost.uplink]" in lines
+    assert "  task            what the target is: a class, a value, or a rank within its group (class)" in lines
 
 
 def init(capsys: pytest.CaptureFixture[str], data: Path, *flags: object) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -182,8 +182,12 @@ def test_the_sites_page_of_commands_has_its_place() -> None:
     assert PLACE in text_of(ROOT / "docs" / "commands.md")
 
 
-def test_the_table_of_keys_says_what_is_stated_of_each_setting() -> None:
-    assert text_of(configuration.PAGE) == configuration.page(), "run python tests/house/configuration.py"
+def test_the_sites_table_of_keys_has_its_place_and_its_links_lead_somewhere() -> None:
+    assert configuration.PLACE in text_of(ROOT / "docs" / "configuration.md")
+    for link in LINK.findall(configuration.table()):
+        page, _, anchor = link.partition("#")
+        assert not anchor or anchor in anchors(ROOT / "docs" / page), f"{link} names no heading"
+        assert (ROOT / "docs" / page).exists(), f"{link} leads nowhere"
 
 
 def test_each_method_driver_and_target_says_how_mature_it_is_and_what_is_known_against_it() -> None:

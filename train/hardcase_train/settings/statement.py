@@ -54,6 +54,19 @@ class Statement(msgspec.Struct, frozen=True):
     page: str
     absent: str
 
+    @property
+    def absence(self) -> str:
+        """What holds where the key is absent, in words."""
+        if self.absent or self.default is REQUIRED:
+            return self.absent or "needed"
+        if isinstance(self.default, tuple) and self.default:
+            return ", ".join(f"{value}" for value in self.default)
+        if isinstance(self.default, bool):
+            return str(self.default).lower()
+        if isinstance(self.default, int | float):
+            return f"{self.default:g}"
+        return str(self.default) if self.default not in (None, "", (), {}) else "none"
+
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """A record of settings: every value is checked against its statement, whoever gives it.
