@@ -56,7 +56,7 @@ SESSION, TO_C = "edge/session/test_tflite.py::", "export/to_c/test_folder.py::"
 OWN = "export/to_tflite/test_own_model.py::"
 KERNEL_TESTS = "edge/kernel/test_kernel.py"
 KERNEL = f"{KERNEL_TESTS}::test_golden_and_random_programs_decide_as_the_oracle_under_sanitizers"
-BOARDS = "system/test_machines.py::test_random_programs_decide_as_in_python"
+BOARDS = "frameworks/test_machines.py::test_random_programs_decide_as_in_python"
 # target and scorer: what the page says, and the test that shows it
 TO_JS = "export/to_js/test_js.py::test_node_decides_as_python_and_c"
 TO_MICROPYTHON = "frameworks/micropython/test_micropython.py::test_the_port_for_linux_decides_as_python_and_c"
