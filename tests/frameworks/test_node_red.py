@@ -152,11 +152,5 @@ def test_the_worker_answers_by_the_page_of_the_wire(worker: subprocess.Popen[str
     until(lambda: worker.poll() is not None, 20)
     said = json.loads(worker.stdout.read().splitlines()[-1])
     assert said == {
-        "event": "stopped",
-        "served": 4,
-        "repeated": 1,
-        "refused": 1,
-        "malformed": 6,
-        "oversized": 1,
-        "other_hpc": 1,
-    }
+        "event": "stopped", "served": 4, "repeated": 1, "refused": 1, "malformed": 6, "oversized": 1, "other_hpc": 1,
+    }  # fmt: skip

@@ -17,24 +17,12 @@ _AARCH64 = "gcc-aarch64-linux-gnu libc6-dev-arm64-cross"
 _ARMHF = "gcc-arm-linux-gnueabihf libc6-dev-armhf-cross"
 _CORTEX = "gcc-arm-none-eabi libnewlib-arm-none-eabi"
 PACKAGES = {
-    "cc": "gcc libc6-dev",
-    "g++": "g++ libc6-dev",
-    "make": "make",
-    "aarch64-linux-gnu-gcc": _AARCH64,
-    "arm-linux-gnueabihf-gcc": _ARMHF,
-    "arm-none-eabi-gcc": _CORTEX,
-    "qemu-aarch64": "qemu-user",
-    "qemu-arm": "qemu-user",
-    "qemu-system-arm": "qemu-system-arm",
-    "chromium": "chromium",
-    "node": "nodejs",
-    "mkfs.vfat": "dosfstools",
-    "fsck.vfat": "dosfstools",
-    "mcopy": "mtools",
-    "mtype": "mtools",
-    "sfdisk": "fdisk",
+    "cc": "gcc libc6-dev", "g++": "g++ libc6-dev", "make": "make", "aarch64-linux-gnu-gcc": _AARCH64,
+    "arm-linux-gnueabihf-gcc": _ARMHF, "arm-none-eabi-gcc": _CORTEX, "qemu-aarch64": "qemu-user",
+    "qemu-arm": "qemu-user", "qemu-system-arm": "qemu-system-arm", "chromium": "chromium", "node": "nodejs",
+    "mkfs.vfat": "dosfstools", "fsck.vfat": "dosfstools", "mcopy": "mtools", "mtype": "mtools", "sfdisk": "fdisk",
     "sshd": "openssh-server",
-}
+}  # fmt: skip
 
 
 def with_sbin() -> str:

@@ -38,13 +38,8 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def browse(path: Path, folder: Path, *flags: str) -> str:
     """What the browser prints for a page."""
     command = [
-        BROWSER,
-        *FLAGS,
-        "--virtual-time-budget=2000",
-        f"--user-data-dir={folder / 'profile'}",
-        *flags,
-        path.as_uri(),
-    ]
+        BROWSER, *FLAGS, "--virtual-time-budget=2000", f"--user-data-dir={folder / 'profile'}", *flags, path.as_uri(),
+    ]  # fmt: skip
     made = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=folder)
     assert made.returncode == 0, made.stderr[-500:]
     return made.stdout

@@ -133,12 +133,9 @@ def test_only_the_owner_reads_passwords_and_nobody_else_reads_hashes(tmp_path):
     write_acl(tmp_path, ["pi-1"])
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
     assert modes == {
-        "hardcase.passwords": 0o600,
-        "hardcase.devices": 0o640,
-        "hardcase.workers": 0o640,
-        "hardcase.acl": 0o640,
+        "hardcase.passwords": 0o600, "hardcase.devices": 0o640, "hardcase.workers": 0o640, "hardcase.acl": 0o640,
         "hardcase.conf": 0o644,
-    }
+    }  # fmt: skip
 
 
 def test_runs_at_once_lose_no_user_and_no_password(tmp_path):

@@ -27,18 +27,10 @@ def test_the_separator_is_the_most_frequent_one_of_the_header(header: str, separ
 @pytest.mark.parametrize(
     ("cell", "separator", "number"),
     [
-        ("1.5", ",", 1.5),
-        (" -2 ", ",", -2.0),
-        ("1e3", ",", 1000.0),
-        ("1,5", ";", 1.5),
-        ("1.5", "\t", 1.5),
-        ("true", ",", 1.0),
-        (" FALSE", ";", 0.0),
-        ("", ",", None),
-        (" ? ", ",", None),
-        ("NA", ",", None),
+        ("1.5", ",", 1.5), (" -2 ", ",", -2.0), ("1e3", ",", 1000.0), ("1,5", ";", 1.5), ("1.5", "\t", 1.5),
+        ("true", ",", 1.0), (" FALSE", ";", 0.0), ("", ",", None), (" ? ", ",", None), ("NA", ",", None),
     ],
-)
+)  # fmt: skip
 def test_a_cell_is_a_number_or_missing(cell: str, separator: str, number: float | None) -> None:
     assert number_in(cell, separator) == number
 

@@ -14,16 +14,9 @@ from hardcase_edge.base.parcel import pack, unpack
 
 def test_what_is_packed_comes_as_it_was() -> None:
     value = [
-        None,
-        True,
-        2**70,
-        1e-300,
-        "\u00e9",
-        b"\x00\xff",
-        (1, [2, ()]),
-        {},
+        None, True, 2**70, 1e-300, "\u00e9", b"\x00\xff", (1, [2, ()]), {},
         {1: {"a": [b"", bytes(3)]}, (2, "b"): -0.0},
-    ]
+    ]  # fmt: skip
     assert repr(unpack(pack(value))) == repr(value)
     assert math.isnan(unpack(pack(float("nan"))))
 

@@ -88,22 +88,10 @@ def test_an_archive_cut_anywhere_is_refused() -> None:
         (zipped({"a": bytes(99)}, zipfile.ZIP_LZMA).replace(b"\x5d\0\0", b"\xff\0\0"), "of another compression"),
     ],
     ids=[
-        "up",
-        "absolute",
-        "dot",
-        "many",
-        "bomb",
-        "none",
-        "list",
-        "newer",
-        "unlisted",
-        "missing",
-        "identity",
-        "run",
-        "files",
-        "lzma",
+        "up", "absolute", "dot", "many", "bomb", "none", "list", "newer", "unlisted", "missing", "identity", "run",
+        "files", "lzma",
     ],
-)
+)  # fmt: skip
 def test_what_is_not_an_archive_is_refused_in_one_line(data: bytes, message: str) -> None:
     with pytest.raises(InputError) as error:
         read_archive(data, "card.pyz")

@@ -49,16 +49,9 @@ def test_an_easy_case_is_answered_here():
     link = FakeLink()
     (record,) = make_device([EASY], link).run()
     assert record == {
-        "t": 1000.0,
-        "label": "high",
-        "confidence": 0.95,
-        "route": "local",
-        "cost": 1.0,
-        "sensors": ["x"],
-        "failed": [],
-        "out_of_range": [],
-        "latency_ms": 0.0,
-    }
+        "t": 1000.0, "label": "high", "confidence": 0.95, "route": "local", "cost": 1.0, "sensors": ["x"],
+        "failed": [], "out_of_range": [], "latency_ms": 0.0,
+    }  # fmt: skip
     assert json.loads(json.dumps(record)) == record
     assert not link.asked
 

@@ -58,11 +58,8 @@ def test_without_a_broker_it_decides_alone(bundle, tmp_path):
     status, records, errors = edge("run", bundle, "--sensors", f"replay:{replay}")
     assert (status, errors) == (0, "hardcase-edge: sensor x fails: cell 'broken' is not a number\n")
     assert [(r["route"], r["label"], r["cost"]) for r in records] == [
-        ("local", "high", 1.0),
-        ("degraded", "high", 1.0),
-        ("local", "low", 1.0),
-        ("degraded", "low", 1.0),
-    ]
+        ("local", "high", 1.0), ("degraded", "high", 1.0), ("local", "low", 1.0), ("degraded", "low", 1.0),
+    ]  # fmt: skip
     assert [r["failed"] for r in records] == [[], [], [], ["x"]]
     assert all(set(r) == KEYS for r in records)
     assert all(abs(r["t"] - time.time()) < 60 for r in records)

@@ -205,14 +205,8 @@ def mutate(path: list[Any], value: Any) -> dict[str, Any]:
         (
             ["features", 0, 1],
             [
-                [],
-                [0.0, 0.0, 1.0],
-                [1.0, 0.0, 2.0],
-                [0.0, float("nan"), 1.0],
-                [0.0] * 9,
-                [0.0, 1.0, 2**53 + 1],
-                [10**400],
-                "abc",
+                [], [0.0, 0.0, 1.0], [1.0, 0.0, 2.0], [0.0, float("nan"), 1.0], [0.0] * 9, [0.0, 1.0, 2**53 + 1],
+                [10**400], "abc",
             ],
         ),
         (["features", 0, 2], [[10] * 3, [10, 10, 10, 0], [10, 10, 10, -1], [10, 10, 10, 10**12], [10, 10, 10, 1.0]]),
@@ -231,7 +225,7 @@ def mutate(path: list[Any], value: Any) -> dict[str, Any]:
         (["treat_as_dead"], [[2, 0], [0, 0], [3], [-1], None]),
         (["more"], [1]),
     ],
-)
+)  # fmt: skip
 def test_damaged_monitors_are_refused_in_one_line(path, values):
     assert monitors_of(MONITORS.to_json(), PROGRAM) == MONITORS
     for value in values:

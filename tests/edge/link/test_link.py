@@ -18,14 +18,7 @@ from hardcase_edge.errors import InputError
 from hardcase_edge.link.address import parse_address, tls_context
 from hardcase_edge.link.connection import Connection, ConnectionConfig
 from hardcase_edge.link.link import Link, LinkConfig
-from hardcase_edge.link.wire import (
-    BUSY,
-    ack_topic,
-    facts_topic,
-    reply_topic,
-    request_topic,
-    status_topic,
-)
+from hardcase_edge.link.wire import BUSY, ack_topic, facts_topic, reply_topic, request_topic, status_topic
 from tests.helpers.cloud.brokers import free_port, retained, running_mosquitto, until
 from tests.helpers.cloud.certificates import Authority
 from tests.helpers.edge.device import REQUEST_BYTES, Cloud, make_manifest, make_program, usual_reply
@@ -386,31 +379,13 @@ def test_an_address_has_a_host_a_port_and_perhaps_a_user():
 @pytest.mark.parametrize(
     "url",
     [
-        "",
-        "localhost",
-        "localhost:1883",
-        "http://localhost",
-        "mqtt://",
-        "mqtt://:1883",
-        "mqtt://host:port",
-        "mqtt://host:0",
-        "mqtt://host:99999",
-        "mqtt://ho st",
-        " mqtt://host",
-        "mqtt://host\n",
-        "mqtt://ho\tst",
-        "mqtt://host/topic",
-        "mqtt://host?x=1",
-        "mqtt://[::1",
-        "mqtt://host-",
-        "mqtt://:secret@host",
-        "mqtt://" + "u" * 600 + "@host",
-        "mqtt://" + "h" * 2000,
-        "mqtt://broker..example",
-        "mqtt://" + "h" * 64 + ".example",
-        "mqtt://" + "h." * 126 + "hh",
+        "", "localhost", "localhost:1883", "http://localhost", "mqtt://", "mqtt://:1883", "mqtt://host:port",
+        "mqtt://host:0", "mqtt://host:99999", "mqtt://ho st", " mqtt://host", "mqtt://host\n", "mqtt://ho\tst",
+        "mqtt://host/topic", "mqtt://host?x=1", "mqtt://[::1", "mqtt://host-", "mqtt://:secret@host",
+        "mqtt://" + "u" * 600 + "@host", "mqtt://" + "h" * 2000, "mqtt://broker..example",
+        "mqtt://" + "h" * 64 + ".example", "mqtt://" + "h." * 126 + "hh",
     ],
-)
+)  # fmt: skip
 def test_a_url_that_is_none_is_told_in_one_line_without_its_password(url):
     with pytest.raises(InputError) as error:
         parse_address(url, environment={})

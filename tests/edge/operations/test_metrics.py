@@ -24,18 +24,9 @@ NAME = r"[a-z][a-z0-9_]*"
 LABEL = rf'{NAME}="(?:[^"\\\n]|\\[\\n"])*"'
 SAMPLE = re.compile(rf"({NAME})(?:\{{({LABEL}(?:,{LABEL})*)\}})? (-?[0-9.e+-]+|\+Inf|NaN)")
 UNITS = (
-    "_seconds",
-    "_bytes",
-    "_info",
-    "_total",
-    "_records",
-    "_connected",
-    "_number",
-    "_ratio",
-    "_price",
-    "_per_hour",
+    "_seconds", "_bytes", "_info", "_total", "_records", "_connected", "_number", "_ratio", "_price", "_per_hour",
     "_ahead",
-)
+)  # fmt: skip
 
 
 def read(text):

@@ -83,23 +83,12 @@ def test_keys_of_floats_order_as_the_floats(a: float, b: float) -> None:
 @pytest.mark.parametrize(
     ("value", "dtype", "expected"),
     [
-        (0.5, "f32", True),
-        (0.1, "f32", False),
-        (0.1, "f64", True),
-        (TINY32, "f32", True),
-        (TINY32 / 2, "f32", False),
-        (1e39, "f32", False),
-        (2**53 + 1, "f64", False),
-        (10**400, "f64", False),
-        (3, "i32", True),
-        (2.5, "i32", False),
-        (2**31 - 1, "i32", True),
-        (2**31, "i32", False),
-        (-(2**31), "i32", False),
-        (math.inf, "i32", False),
-        (math.nan, "f64", False),
+        (0.5, "f32", True), (0.1, "f32", False), (0.1, "f64", True), (TINY32, "f32", True),
+        (TINY32 / 2, "f32", False), (1e39, "f32", False), (2**53 + 1, "f64", False), (10**400, "f64", False),
+        (3, "i32", True), (2.5, "i32", False), (2**31 - 1, "i32", True), (2**31, "i32", False),
+        (-(2**31), "i32", False), (math.inf, "i32", False), (math.nan, "f64", False),
     ],
-)
+)  # fmt: skip
 def test_a_type_holds_a_number_or_it_does_not(value: Any, dtype: str, expected: bool) -> None:
     assert are_held([value], dtype) is expected
     assert are_held([0, value, 1], dtype) is expected

@@ -201,10 +201,7 @@ def test_the_signature_covers_what_the_page_says() -> None:
 
 @pytest.mark.parametrize(
     ("heading", "layout_", "n"),
-    [
-        ("## 2. Request: 56 bytes and the values", wire._REQUEST, 56),
-        ("## 3. Reply: 64 bytes", wire._REPLY, 64),
-    ],
+    [("## 2. Request: 56 bytes and the values", wire._REQUEST, 56), ("## 3. Reply: 64 bytes", wire._REPLY, 64)],
 )
 def test_a_messages_table_has_its_offsets_and_sizes(heading: str, layout_: struct.Struct, n: int) -> None:
     table = [row for row in rows(section(WIRE, heading)) if row[1].isdigit()]

@@ -85,20 +85,10 @@ def reads(bank: SensorBank, n: int) -> list[object]:
         ("print('a' * nth())\nos.write(1, b'b')\nos.close(1)\nreturn 7", [7, None, None], {"raised": 2}),
     ],
     ids=[
-        "fine",
-        "raises",
-        "text",
-        "shape",
-        "segfault",
-        "exit",
-        "empty",
-        "claims",
-        "forks",
-        "is told to end",
-        "starts",
+        "fine", "raises", "text", "shape", "segfault", "exit", "empty", "claims", "forks", "is told to end", "starts",
         "closes",
     ],
-)
+)  # fmt: skip
 def test_what_a_plug_in_does_to_its_process_costs_one_sensor(
     open_isolated: Open, body: str, seen: list[object], counters: dict[str, int]
 ) -> None:

@@ -317,24 +317,11 @@ def test_a_sensor_without_a_source_is_dead():
 @pytest.mark.parametrize(
     ("reading", "code"),
     [
-        ("rain", 2.0),
-        (" dry ", 0.0),
-        ("1", 1.0),
-        (np.str_("rain"), 2.0),
-        ("Rain", None),
-        ("", None),
-        ("2", None),
-        (1, None),
-        (2.0, None),
-        (True, None),
-        (float("nan"), None),
-        (10**400, None),
-        (b"dry", None),
-        (None, None),
-        ([0], None),
-        (object(), None),
+        ("rain", 2.0), (" dry ", 0.0), ("1", 1.0), (np.str_("rain"), 2.0), ("Rain", None), ("", None), ("2", None),
+        (1, None), (2.0, None), (True, None), (float("nan"), None), (10**400, None), (b"dry", None), (None, None),
+        ([0], None), (object(), None),
     ],
-)
+)  # fmt: skip
 def test_a_category_takes_its_texts_and_all_else_is_missing(reading: object, code: float | None):
     assert read_one(lambda _: (reading, 21.5), WEATHER) == ([code, 21.5], {})
     assert read_one(lambda _: (reading,), SKY_ALONE) == ([code], {})
@@ -539,15 +526,10 @@ def make_zones(root: Path) -> Path:
 @pytest.mark.parametrize(
     ("spec", "reading"),
     [
-        ("x=thermal:0", [45.123]),
-        ("x=thermal:thermal_zone0", [45.123]),
-        ("x=thermal:cpu-thermal", [45.123]),
-        ("x=thermal:gpu", None),
-        ("x=thermal:", [-2.5]),
-        ("thermal:", [-2.5]),
-        ("thermal", [-2.5]),
+        ("x=thermal:0", [45.123]), ("x=thermal:thermal_zone0", [45.123]), ("x=thermal:cpu-thermal", [45.123]),
+        ("x=thermal:gpu", None), ("x=thermal:", [-2.5]), ("thermal:", [-2.5]), ("thermal", [-2.5]),
     ],
-)
+)  # fmt: skip
 def test_a_thermal_zone_reads_in_degrees(tmp_path: Path, spec, reading):
     with open_bank([spec], make_program(), make_manifest(), root=make_zones(tmp_path)) as bank:
         assert bank.next_item()

@@ -221,10 +221,7 @@ def test_a_missing_column_is_its_substitute() -> None:
 # ---------------------------------------------------------------- one score read as two
 
 
-@pytest.mark.parametrize(
-    ("s", "result", "confidence"),
-    [(7, 1, 3), (1, 1, 2), (0, 0, 1), (-1, 0, 2), (-7, 0, 3)],
-)
+@pytest.mark.parametrize(("s", "result", "confidence"), [(7, 1, 3), (1, 1, 2), (0, 0, 1), (-1, 0, 2), (-7, 0, 3)])
 def test_a_slice_of_width_one_is_read_as_the_pair_zero_and_s(s: int, result: int, confidence: int) -> None:
     scorer = Polynomial((), (), 1, ((0,),), ((0,),), (s,))
     part = Slice(0, 0, 1)

@@ -14,17 +14,7 @@ from hardcase_edge.errors import ImageError, ProgramError, SessionError
 from hardcase_edge.kernel.image import Image, make_image
 from hardcase_edge.kernel.machine import KERNEL, PYTHON, decide, open_machine
 from hardcase_edge.program.decode import decode
-from hardcase_edge.program.definition import (
-    Acquire,
-    Answer,
-    Branch,
-    Node,
-    Number,
-    Program,
-    Slice,
-    Stack,
-    Trees,
-)
+from hardcase_edge.program.definition import Acquire, Answer, Branch, Node, Number, Program, Slice, Stack, Trees
 from hardcase_edge.program.encode import encode
 from hardcase_edge.program.reads import indices_of, read_by_scorers, readers_of, shared_trees
 from hardcase_edge.session import scoring

@@ -55,13 +55,7 @@ def lives(seeds: range) -> tuple[list[str], Counter[str]]:
 def test_a_bundle_that_has_worked_is_never_lost() -> None:
     wrong, seen = lives(range(LIVES))
     assert wrong == []
-    for what in (
-        "worked",
-        "rolled back",
-        "no bundle",
-        "taken over the air",
-        CUT,
-    ):
+    for what in ("worked", "rolled back", "no bundle", "taken over the air", CUT):
         assert seen[what] > 2, (what, seen)
 
 

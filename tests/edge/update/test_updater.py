@@ -19,11 +19,7 @@ from hardcase_edge.fleet.store.folder import Store
 from hardcase_edge.fleet.store.receive import begin_trust
 from hardcase_edge.fleet.store.slots import failed
 from hardcase_edge.fleet.update.incoming import MOST_TRIES, Incoming
-from hardcase_edge.fleet.update.messages import (
-    Chunk,
-    name_of,
-    pack_chunk,
-)
+from hardcase_edge.fleet.update.messages import Chunk, name_of, pack_chunk
 from hardcase_edge.fleet.update.metered import Metered
 from tests.helpers.edge.device import FEATURES, make_bundle_bytes
 from tests.helpers.edge.repository import NOW, Repository

@@ -131,9 +131,7 @@ def costly(p: Program) -> Program:
 def wide_sensor(p: Program) -> Program:
     n = 32_769
     return replace(
-        p,
-        features=p.features + (Feature("f64"),) * n,
-        sensors=(*p.sensors, Sensor(tuple(range(3, 3 + n)), (0,))),
+        p, features=p.features + (Feature("f64"),) * n, sensors=(*p.sensors, Sensor(tuple(range(3, 3 + n)), (0,)))
     )
 
 

@@ -82,12 +82,9 @@ def _linked(port: int, problems: list[str]) -> Iterator[Link]:
                 problems.append(f"logged: {record.getMessage()}")
 
     knobs = {
-        "retry_first_s": 0.002,
-        "retry_most_s": 0.004,
-        "refused_retry_s": 0.004,
-        "connect_timeout_s": 0.1,
+        "retry_first_s": 0.002, "retry_most_s": 0.004, "refused_retry_s": 0.004, "connect_timeout_s": 0.1,
         "protocol": 5,
-    }
+    }  # fmt: skip
     config = LinkConfig.to_broker(f"mqtt://127.0.0.1:{port}", "dev-1", **knobs)
     config = LinkConfig(connection=config.connection, stop_wait_s=0.05)
     link = Link(config, make_program(), make_manifest())

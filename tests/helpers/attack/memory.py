@@ -27,26 +27,12 @@ NAMES = (
     "memory.change.memory.held", "memory.change.tilt", "memory.since.", "memory", "memory.held ", "tilt", "",
 )  # fmt: skip
 TYPES = (
-    Feature("i32"),
-    Feature("f32"),
-    Feature("i32", nullable=True),
-    Feature("f32", nullable=True),
+    Feature("i32"), Feature("f32"), Feature("i32", nullable=True), Feature("f32", nullable=True),
     Feature("f64", True),
-)
+)  # fmt: skip
 ODD: tuple[Any, ...] = (
-    None,
-    float("nan"),
-    float("inf"),
-    -0.0,
-    1e308,
-    2**31 - 1,
-    -(2**31),
-    2**80,
-    True,
-    "3",
-    [],
-    object(),
-)
+    None, float("nan"), float("inf"), -0.0, 1e308, 2**31 - 1, -(2**31), 2**80, True, "3", [], object(),
+)  # fmt: skip
 
 
 @dataclass

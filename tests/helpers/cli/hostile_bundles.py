@@ -21,14 +21,8 @@ def hostile_bundle(k: int) -> Loaded:
     """The golden bundle with names that would be markup, script or the end of a block."""
     rng = random.Random(k)
     parts = [
-        *HOSTILE,
-        "</script><script>document.title='owned'</script>",
-        "<!--",
-        "]]>",
-        "\u2028'",
-        "__proto__",
-        "${1}",
-    ]
+        *HOSTILE, "</script><script>document.title='owned'</script>", "<!--", "]]>", "\u2028'", "__proto__", "${1}",
+    ]  # fmt: skip
 
     def name(n: int) -> str:
         return "".join(rng.choice(parts) for _ in range(2)) + str(n)

@@ -27,18 +27,9 @@ class Cluster:
         self.url = f"postgresql://postgres@/postgres?host={folder}"
         self._pg_ctl = _find("pg_ctl")
         self._run(
-            _find("initdb"),
-            "-D",
-            str(folder / "data"),
-            "-U",
-            "postgres",
-            "-A",
-            "trust",
-            "-N",
-            "-E",
-            "UTF8",
+            _find("initdb"), "-D", str(folder / "data"), "-U", "postgres", "-A", "trust", "-N", "-E", "UTF8",
             "--locale=C",
-        )
+        )  # fmt: skip
 
     def start(self) -> None:
         """Start, and return once it takes connections."""

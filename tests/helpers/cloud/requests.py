@@ -120,15 +120,12 @@ def half_forwarding(sha256: str) -> Loaded:
             Polynomial((), (), 1, ((0,),), ((0,), (0,), (1,)), (0, 0, 0)),  # always class 2
         ),
         nodes=(
-            Acquire((0,), 1, 2),
-            Branch(Slice(0, 0, 1), ARGMAX, (2, 3)),
-            Answer(Slice(1, 0, 3)),
-            Forward((1,), 4),
+            Acquire((0,), 1, 2), Branch(Slice(0, 0, 1), ARGMAX, (2, 3)), Answer(Slice(1, 0, 3)), Forward((1,), 4),
             Answer(Slice(1, 0, 3)),
         ),
         n_classes=N_CLASSES,
         costs=Costs(100_000_000, 20_000),
-    )
+    )  # fmt: skip
     manifest = Manifest(
         name="half", unit="mJ", features=("x0", "x1"), sensors=("a", "b"), classes=("red", "green", "blue"), hpc=sha256
     )

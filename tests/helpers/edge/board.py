@@ -35,16 +35,9 @@ class Board:
 
     def __init__(self, firmware: Path, *flags: str) -> None:
         command = [
-            "qemu-system-arm",
-            "-M",
-            "mps2-an385",
-            "-nographic",
-            "-monitor",
-            "null",
-            "-serial",
-            "stdio",
+            "qemu-system-arm", "-M", "mps2-an385", "-nographic", "-monitor", "null", "-serial", "stdio",
             "-semihosting",
-        ]
+        ]  # fmt: skip
         self._is_mounted = False
         self._process = subprocess.Popen(
             [*command, *flags, "-kernel", str(firmware)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0

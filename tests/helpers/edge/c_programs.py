@@ -96,11 +96,6 @@ def whole_numbers(seed: int) -> Program:
     one_way = tuple(replace(t, missing_left=(True,) * len(t.splits)) for t in trees)
     base = Trees((0, 1, 2, 3), (7,), one_way)
     return Program(
-        features=(Feature("i32"),) * 5,
-        sensors=(Sensor((4, 0, 3, 2, 1), (5,)),),
-        uplink=Uplink(),
-        columns=columns,
-        scorers=(base,),
-        nodes=(Acquire((0,), 1, 1), Answer(Slice(0, 0, 1), "value")),
-        n_classes=0,
-    )
+        features=(Feature("i32"),) * 5, sensors=(Sensor((4, 0, 3, 2, 1), (5,)),), uplink=Uplink(), columns=columns,
+        scorers=(base,), nodes=(Acquire((0,), 1, 1), Answer(Slice(0, 0, 1), "value")), n_classes=0,
+    )  # fmt: skip

@@ -36,18 +36,9 @@ from hardcase_edge.program.definition import (
 from hardcase_edge.program.readings import request_bytes
 
 __all__ = [
-    "LONG_DECISIONS",
-    "LONG_PROOFS",
-    "affine_columns",
-    "branch_bomb",
-    "empty_ensembles",
-    "many_scorers",
-    "select_chain",
-    "shared_margins",
-    "stacked",
-    "unread_outputs",
-    "wide_branch",
-]
+    "LONG_DECISIONS", "LONG_PROOFS", "affine_columns", "branch_bomb", "empty_ensembles", "many_scorers",
+    "select_chain", "shared_margins", "stacked", "unread_outputs", "wide_branch",
+]  # fmt: skip
 
 CONSTANT = Polynomial((), (), 1, ((0,),), ((0,),), (0,))
 END = Answer(Slice(0, 0, 1), "value")

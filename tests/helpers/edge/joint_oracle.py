@@ -223,19 +223,10 @@ def _released(
     for p in sorted(wants):
         first, second = sorted(rows[p])[::-1][:2]
         given[p] = [
-            gaps[p],
-            gaps[max(0, p - 1)],
-            gaps[min(p + 1, len(rows) - 1)],
-            sum(free) // len(free),
-            min(free),
-            min(TOP, first - second),
-            min(TOP, first - rows[p][labels[p]]),
-            1 if p == 0 else 0,
-            1 if p + 1 == len(rows) else 0,
-            len(rows),
-            p,
-            before,
-        ]
+            gaps[p], gaps[max(0, p - 1)], gaps[min(p + 1, len(rows) - 1)], sum(free) // len(free), min(free),
+            min(TOP, first - second), min(TOP, first - rows[p][labels[p]]), 1 if p == 0 else 0,
+            1 if p + 1 == len(rows) else 0, len(rows), p, before,
+        ]  # fmt: skip
         (sensor,) = item.parts[p].program.nodes[wants[p]].sensors
         given[p] = given[p][: len(item.parts[p].program.sensors[sensor].features)]
         policy = waits[wants[p]].policy

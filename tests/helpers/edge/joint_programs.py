@@ -67,11 +67,8 @@ def _with_barriers(rng: random.Random, base: Program) -> tuple[Program, Joint]:
     n_features, n_columns, k = len(base.features), len(base.columns), base.n_classes
     levels = rng.choice([1, 1, 2])
     features, sensors, columns, scorers = (
-        list(base.features),
-        list(base.sensors),
-        list(base.columns),
-        list(base.scorers),
-    )
+        list(base.features), list(base.sensors), list(base.columns), list(base.scorers),
+    )  # fmt: skip
     policies = []
     for _ in range(levels):
         first, count = len(features), rng.choice(COUNTS)

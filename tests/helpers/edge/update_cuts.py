@@ -70,10 +70,7 @@ class UpdateRun(Run):
     def steps(self, root: Path) -> Iterator[tuple[str, Act]]:
         """All as one step, which promises how many chunks are on the disk."""
         plan, data = self._plan, self._data
-        with (
-            patch.object(os, "posix_fallocate", lambda *args: None),
-            patch.object(metadata, "is_signed", verdict_of),
-        ):
+        with patch.object(os, "posix_fallocate", lambda *args: None), patch.object(metadata, "is_signed", verdict_of):
             rig = Rig(root, self._repository)
             if plan.is_after_another:
                 other = bundle_of(plan.n_chunks + 1)

@@ -160,14 +160,9 @@ def linear_draft(weight_bits: int = 16) -> Program:
     rng = np.random.default_rng(5)
     weights = tuple(tuple(float(w) for w in row) for row in rng.normal(size=(N_CLASSES, 5)) * 1e-3)
     scorer = Polynomial(
-        columns=(0, 1, 2, 3),
-        substitutes=(0,) * 4,
-        constant=1024,
-        terms=tuple((k,) for k in range(5)),
-        weights=weights,
-        bias=tuple(float(b) for b in rng.normal(size=N_CLASSES)),
-        weight_bits=weight_bits,
-    )
+        columns=(0, 1, 2, 3), substitutes=(0,) * 4, constant=1024, terms=tuple((k,) for k in range(5)),
+        weights=weights, bias=tuple(float(b) for b in rng.normal(size=N_CLASSES)), weight_bits=weight_bits,
+    )  # fmt: skip
     nodes = (Acquire((0, 1), 1, 1), Answer(Slice(0, 0, N_CLASSES)))
     return Program(FEATURES, SENSORS, UPLINK, columns, (scorer,), nodes, N_CLASSES, costs=COSTS)
 
@@ -218,14 +213,9 @@ def save_rows(path: Path, hpc: Path, n: int, seed: int) -> Rows:
     answers = np.array(Hpc(hpc).answer([[None if x != x else x for x in row] for row in X.tolist()]))
     rows = Rows(X, y, answers[:, 0], answers[:, 1])
     np.savez(
-        path,
-        X=X,
-        y=y,
-        feature_names=np.array(MANIFEST.features),
-        hpc=rows.hpc,
-        hpc_confidence=rows.confidence,
+        path, X=X, y=y, feature_names=np.array(MANIFEST.features), hpc=rows.hpc, hpc_confidence=rows.confidence,
         index=np.arange(n),
-    )
+    )  # fmt: skip
     return rows
 
 

@@ -154,15 +154,9 @@ def make_value_build(folder: Path) -> Path:
     }
     for name, (X, y) in parts.items():
         np.savez(
-            folder / f"{name}.npz",
-            X=X,
-            y=y,
-            feature_names=np.array(MANIFEST.features),
-            hpc=f0().predict(X),
-            hpc_confidence=np.full(len(y), 6_800),
-            hpc_sha256=np.array(hpc["sha256"]),
-            index=np.arange(len(y)),
-        )
+            folder / f"{name}.npz", X=X, y=y, feature_names=np.array(MANIFEST.features), hpc=f0().predict(X),
+            hpc_confidence=np.full(len(y), 6_800), hpc_sha256=np.array(hpc["sha256"]), index=np.arange(len(y)),
+        )  # fmt: skip
     f0_figures = {
         name: {"quality": R2(y, f0().predict(X)), "cost": 150.0, "forward_rate": 1.0} for name, (X, y) in parts.items()
     }

@@ -76,15 +76,9 @@ def live_on_releases(base: Path, folder: Path, n_cuts: int, seed: int) -> dict[s
         hangs = {"hardcase_edge/errors.py": "\nimport time\ntime.sleep(1e6)\n"}
         step("a runtime that hangs", "hangs", runtime("9.0.3", hangs), 2, "9.0.1", "was not done in 60 s")
         words = [
-            "--sensors",
-            "good_sensors:read",
-            "--interval",
-            "0.25",
-            "--broker",
-            "mqtt://10.0.2.2:9",
-            "--trial-s",
+            "--sensors", "good_sensors:read", "--interval", "0.25", "--broker", "mqtt://10.0.2.2:9", "--trial-s",
             "30",
-        ]
+        ]  # fmt: skip
         settings = make_release(None, words, None)
         step("settings with another broker", "settings", settings, 2, "9.0.1", "no connection to the cloud")
         old, seen = "9.0.1", {}

@@ -86,13 +86,9 @@ def _polynomial(rng: np.random.Generator, state: tuple[int, ...], n_outputs: int
     terms = tuple((a, b) for a in range(n + 1) for b in range(a, n + 1))
     weights = rng.normal(size=(n_outputs, len(terms)))
     return Polynomial(
-        columns=state,
-        substitutes=(0,) * n,
-        constant=32,
-        terms=terms,
-        weights=tuple(map(tuple, weights.tolist())),
+        columns=state, substitutes=(0,) * n, constant=32, terms=terms, weights=tuple(map(tuple, weights.tolist())),
         bias=tuple(rng.normal(size=n_outputs).tolist()),
-    )
+    )  # fmt: skip
 
 
 def steered(program: Program, order: Sequence[int]) -> Program:

@@ -8,16 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from hardcase_edge.program.cost import evaluate_polynomial
-from hardcase_edge.program.definition import (
-    Answer,
-    Feature,
-    Node,
-    Program,
-    Sensor,
-    Slice,
-    Trees,
-    Uplink,
-)
+from hardcase_edge.program.definition import Answer, Feature, Node, Program, Sensor, Slice, Trees, Uplink
 from hardcase_train.methods.polydom.index import Index, Set
 from hardcase_train.methods.polydom.plan import Shipped
 from hardcase_train.methods.polydom.search import Searched
@@ -138,11 +129,6 @@ def program_of(
     nodes = make(Shipped(tuple(sets), costs), [Answer(Slice(k, 0, max(n, 3))) for k in range(n)])  # type: ignore[arg-type]
     return Program(
         features=tuple(Feature("f32") for _ in of.polynomials),
-        sensors=tuple(Sensor((k,), p) for k, p in enumerate(of.polynomials)),
-        uplink=Uplink(),
-        columns=(),
-        scorers=scorers,
-        nodes=nodes,
-        n_classes=max(n, 3),
-        max_item_size=of.largest,
-    )
+        sensors=tuple(Sensor((k,), p) for k, p in enumerate(of.polynomials)), uplink=Uplink(), columns=(),
+        scorers=scorers, nodes=nodes, n_classes=max(n, 3), max_item_size=of.largest,
+    )  # fmt: skip

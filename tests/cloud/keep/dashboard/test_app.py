@@ -29,19 +29,9 @@ TOKEN = "a-token-of-24-characters"
 NOW = 1_800_000_000.0
 BUNDLE = {"sha256": "cd" * 32, "name": "one", "bytes": 5, "root": 1, "targets": 2, "manifest": "{}"}
 PATHS = [
-    "/",
-    "/events",
-    "/devices",
-    "/device?id=a",
-    "/metrics",
-    "/file/page.js",
-    "/nothing",
-    "/rollouts/1/stop",
-    "/label",
-    "/label/next",
-    "/label/give",
-    "/?token=wrong",
-]
+    "/", "/events", "/devices", "/device?id=a", "/metrics", "/file/page.js", "/nothing", "/rollouts/1/stop", "/label",
+    "/label/next", "/label/give", "/?token=wrong",
+]  # fmt: skip
 Answer = tuple[int, dict[str, str], bytes]
 
 

@@ -86,17 +86,10 @@ def test_a_page_that_lies_gives_no_numbers() -> None:
 @pytest.mark.parametrize(
     "url",
     [
-        "https://h/",
-        "http://",
-        "file:///etc/passwd",
-        "http://u:p@h/",
-        "http://h:x/",
-        "http://h/?q",
-        "http://h..h/",
-        f"http://{'h' * 64}/",
-        "http://h/\xe4",
+        "https://h/", "http://", "file:///etc/passwd", "http://u:p@h/", "http://h:x/", "http://h/?q", "http://h..h/",
+        f"http://{'h' * 64}/", "http://h/\xe4",
     ],
-)
+)  # fmt: skip
 def test_a_url_that_is_not_a_workers_page_is_one_line(url: str) -> None:
     with pytest.raises(InputError, match="http://host:port/metrics"):
         Workers([url])

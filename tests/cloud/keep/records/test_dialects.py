@@ -59,16 +59,9 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Databas
 def decision(device: str, sequence: int, label: str = "x", **more: object) -> Incoming:
     fields = {"bundle": "b1", "route": "local", "cost": 2.0, "label": label, **more}
     return Incoming(
-        device,
-        1,
-        sequence,
-        "decision",
-        json.dumps(fields),
-        "b1",
-        str(fields["route"]),
-        label,
+        device, 1, sequence, "decision", json.dumps(fields), "b1", str(fields["route"]), label,
         float(str(fields["cost"])),
-    )
+    )  # fmt: skip
 
 
 def audit(device: str, sequence: int, label: object, bundle: object = "b1", **more: object) -> Incoming:
@@ -78,11 +71,8 @@ def audit(device: str, sequence: int, label: object, bundle: object = "b1", **mo
 
 def test_a_record_is_kept_once_in_order_and_summed_up_once(database: Database) -> None:
     batch = [
-        decision("Z", 1),
-        decision("a", 1, route="cloud"),
-        decision("a", 1, "y"),
-        decision("a", 2, route="degraded"),
-    ]
+        decision("Z", 1), decision("a", 1, route="cloud"), decision("a", 1, "y"), decision("a", 2, route="degraded"),
+    ]  # fmt: skip
     assert database.keep(batch, 61.0) == 3
     assert database.keep([*batch, decision("b", 1, cost=0.5)], 62.0) == 1
     assert database.keep([], 63.0) == 0

@@ -28,14 +28,7 @@ def test_a_record_is_kept_as_it_came():
 
 @pytest.mark.parametrize(
     ("labels", "label"),
-    [
-        (["V", 7], "V7"),
-        (["on", "off"], "on off"),
-        (None, ""),
-        ([["V"]], ""),
-        (["V"] * 100, ""),
-        (["\n"], ""),
-    ],
+    [(["V", 7], "V7"), (["on", "off"], "on off"), (None, ""), ([["V"]], ""), (["V"] * 100, ""), (["\n"], "")],
 )
 def test_the_labels_of_an_item_are_one_word(labels: object, label: str) -> None:
     record = {key: value for key, value in GOOD.items() if key != "label"}
@@ -45,35 +38,16 @@ def test_the_labels_of_an_item_are_one_word(labels: object, label: str) -> None:
 @pytest.mark.parametrize(
     ("topic", "payload"),
     [
-        (TOPIC, b""),
-        (TOPIC, b"[]"),
-        (TOPIC, b"{}"),
-        (TOPIC, b"\xff{}"),
-        (TOPIC, pack()[:-1]),
-        (TOPIC, b"[" * 60_000),
-        (TOPIC, b'{"a":' * 10_000),
-        (TOPIC, pack(device="pi-2")),
-        (TOPIC, pack(kind="audit")),
-        (TOPIC, pack(boot=0)),
-        (TOPIC, pack(boot=True)),
-        (TOPIC, pack(boot=1.0)),
-        (TOPIC, pack(boot="3")),
-        (TOPIC, pack(sequence=-1)),
-        (TOPIC, pack(sequence=2**53)),
-        (TOPIC, pack(sequence=None)),
-        (TOPIC, pack().replace(b"7", b"9" * 5000)),
-        (TOPIC, pack(cost=float("nan"))),
-        (TOPIC, pack(cost=float("inf"))),
-        (TOPIC, pack() + b"\0"),
-        (audit_topic("pi-1"), pack()),
-        (ack_topic("pi-1"), pack()),
-        (decision_topic("+"), pack(device="+")),
-        ("hardcase/v1/pi-1/decision/x", pack()),
-        ("hardcase/v1//decision", pack(device="")),
-        ("x/v1/pi-1/decision", pack()),
-        ("", pack()),
+        (TOPIC, b""), (TOPIC, b"[]"), (TOPIC, b"{}"), (TOPIC, b"\xff{}"), (TOPIC, pack()[:-1]),
+        (TOPIC, b"[" * 60_000), (TOPIC, b'{"a":' * 10_000), (TOPIC, pack(device="pi-2")), (TOPIC, pack(kind="audit")),
+        (TOPIC, pack(boot=0)), (TOPIC, pack(boot=True)), (TOPIC, pack(boot=1.0)), (TOPIC, pack(boot="3")),
+        (TOPIC, pack(sequence=-1)), (TOPIC, pack(sequence=2**53)), (TOPIC, pack(sequence=None)),
+        (TOPIC, pack().replace(b"7", b"9" * 5000)), (TOPIC, pack(cost=float("nan"))),
+        (TOPIC, pack(cost=float("inf"))), (TOPIC, pack() + b"\0"), (audit_topic("pi-1"), pack()),
+        (ack_topic("pi-1"), pack()), (decision_topic("+"), pack(device="+")), ("hardcase/v1/pi-1/decision/x", pack()),
+        ("hardcase/v1//decision", pack(device="")), ("x/v1/pi-1/decision", pack()), ("", pack()),
     ],
-)
+)  # fmt: skip
 def test_what_breaks_a_rule_is_malformed(topic, payload):
     with pytest.raises(WireError) as caught:
         parse_record(topic, payload)

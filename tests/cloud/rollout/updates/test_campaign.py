@@ -9,13 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hardcase_cloud.rollout.updates.campaign import (
-    COPIES,
-    FIRST_PAUSE_S,
-    LEAST_CHUNKS,
-    MOST_PAUSE_S,
-    Campaign,
-)
+from hardcase_cloud.rollout.updates.campaign import COPIES, FIRST_PAUSE_S, LEAST_CHUNKS, MOST_PAUSE_S, Campaign
 from hardcase_cloud.rollout.updates.offer import CHUNK_BYTES, make_offer
 from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.errors import InputError, TrustError

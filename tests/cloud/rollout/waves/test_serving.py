@@ -25,15 +25,8 @@ SHA = sha256(DATA).hex()
 OFFER = Offer(size=len(DATA), sha256=sha256(DATA), chunk_bytes=4_096, digests=digests_of(DATA, 4_096))
 BUNDLE = {"sha256": SHA, "name": "b", "bytes": 5, "root": 0, "targets": 0, "manifest": "{}"}
 HOSTILE = [
-    "\ud800 boom",
-    "zero \0 byte",
-    "\x1b[31m" + "\udfff" * 300,
-    10**400,
-    {"\0": ["\ud800"]},
-    [[]] * 50,
-    None,
-    1e308,
-]
+    "\ud800 boom", "zero \0 byte", "\x1b[31m" + "\udfff" * 300, 10**400, {"\0": ["\ud800"]}, [[]] * 50, None, 1e308,
+]  # fmt: skip
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
