@@ -16,33 +16,8 @@ from hardcase_edge.more.batch.codes import affine_codes, codes_of
 from hardcase_edge.more.batch.evaluate import Batch, Outcome
 from hardcase_edge.more.batch.polynomials import products, score_products
 from hardcase_edge.more.batch.scores import score_codes, scores_of
+from hardcase_edge.program import definition as d
 from hardcase_edge.program.cost import Meter, to_unit
-from hardcase_edge.program.definition import (
-    ARGMAX,
-    MARGIN,
-    MISSING,
-    THRESHOLD,
-    TOURNAMENT,
-    Acquire,
-    Affine,
-    Answer,
-    Branch,
-    Column,
-    Costs,
-    Feature,
-    Forward,
-    Network,
-    Opaque,
-    Polynomial,
-    Program,
-    Select,
-    Sensor,
-    Slice,
-    Stack,
-    Tree,
-    Trees,
-    Uplink,
-)
 from hardcase_edge.program.readings import Reading, make_coder
 from hardcase_edge.session.session import CLOUD, Decision, Machine
 from tests.helpers.edge.strategies import as_draft, programs, random_program, random_readings, seeds
@@ -51,31 +26,31 @@ from tests.helpers.edge.worlds import paying
 many = settings(max_examples=150)
 
 
-def rows_of(program: Program, seed: int, n: int = 12) -> list[list[Reading]]:
+def rows_of(program: d.Program, seed: int, n: int = 12) -> list[list[Reading]]:
     """Rows as the declared types hold them; any reading may be missing, so that sensors fail."""
     rng = random.Random(seed)
     rows = [random_readings(rng, program) for _ in range(n)]
     return [[None if x is None or x != x or rng.random() < 0.1 else x for x in row] for row in rows]
 
 
-def table(program: Program, rows: list[list[Reading]]) -> np.ndarray:
+def table(program: d.Program, rows: list[list[Reading]]) -> np.ndarray:
     """The same rows, NaN for missing."""
     cells = [[np.nan if x is None else float(x) for x in row] for row in rows]
     return np.array(cells, dtype=np.float64).reshape(len(rows), len(program.features))
 
 
-def alone(program: Program, rows: list[list[Reading]], said: np.ndarray) -> list[Decision]:
+def alone(program: d.Program, rows: list[list[Reading]], said: np.ndarray) -> list[Decision]:
     """The session's decision of each row, its requests answered as ``said``."""
     machine = open_machine(program, PYTHON)
     return [decide(machine, row, (int(k), 0)) for row, k in zip(rows, said, strict=True)]
 
 
-def together(program: Program, rows: list[list[Reading]], said: np.ndarray) -> tuple[Outcome, np.ndarray]:
+def together(program: d.Program, rows: list[list[Reading]], said: np.ndarray) -> tuple[Outcome, np.ndarray]:
     """The room's outcome and the sensors that each row bought."""
     return Batch(program, table(program, rows)).walk(said)
 
 
-def replies(program: Program, seed: int, n: int) -> np.ndarray:
+def replies(program: d.Program, seed: int, n: int) -> np.ndarray:
     """What the cloud answers, (n,)."""
     return np.random.default_rng(seed).integers(0, program.n_classes or 9, n)
 
@@ -85,7 +60,7 @@ def replies(program: Program, seed: int, n: int) -> np.ndarray:
 
 @given(programs(5), seeds)
 @many
-def test_a_program_decides_as_in_the_session(program: Program, seed: int) -> None:
+def test_a_program_decides_as_in_the_session(program: d.Program, seed: int) -> None:
     rows = rows_of(program, seed)
     said = replies(program, seed, len(rows))
     outcome, bought = together(program, rows, said)
@@ -100,7 +75,7 @@ def test_a_program_decides_as_in_the_session(program: Program, seed: int) -> Non
 
 @given(programs(5), seeds)
 @settings(max_examples=40)
-def test_items_of_any_size_and_budgets_are_priced_as_in_the_session(program: Program, seed: int) -> None:
+def test_items_of_any_size_and_budgets_are_priced_as_in_the_session(program: d.Program, seed: int) -> None:
     rng, rows = random.Random(seed), rows_of(program, seed)
     program = replace(program, max_item_size=max(program.max_item_size, 5))
     said, machine = replies(program, seed, len(rows)), open_machine(program, PYTHON)
@@ -116,7 +91,7 @@ def test_items_of_any_size_and_budgets_are_priced_as_in_the_session(program: Pro
 
 @given(programs(5), seeds)
 @many
-def test_a_draft_decides_as_in_the_session(program: Program, seed: int) -> None:
+def test_a_draft_decides_as_in_the_session(program: d.Program, seed: int) -> None:
     draft = as_draft(program, random.Random(seed))
     rows = rows_of(draft, seed)
     said = replies(draft, seed, len(rows))
@@ -138,25 +113,36 @@ def test_every_kind_of_node_rule_and_end_was_met_in_those_comparisons() -> None:
             for k, after in zip(one.trace, (*one.trace[1:], None), strict=True):
                 node = program.nodes[k]
                 met.add(type(node))
-                if isinstance(node, Branch):
+                if isinstance(node, d.Branch):
                     met |= {node.rule, type(program.scorers[node.scores.scorer])}
-                elif isinstance(node, Answer):
+                elif isinstance(node, d.Answer):
                     met.add(node.kind)
-                elif isinstance(node, Acquire) and node.then != node.otherwise:
-                    met.add((Acquire, after == node.then))
-    nodes = {Acquire, Branch, Select, Answer, Forward, (Acquire, True), (Acquire, False)}
-    assert met >= nodes | {THRESHOLD, MARGIN, ARGMAX, TOURNAMENT, Polynomial, Trees, Stack, "class", "value", CLOUD}
+                elif isinstance(node, d.Acquire) and node.then != node.otherwise:
+                    met.add((d.Acquire, after == node.then))
+    nodes = {d.Acquire, d.Branch, d.Select, d.Answer, d.Forward, (d.Acquire, True), (d.Acquire, False)}
+    assert met >= nodes | {
+        d.THRESHOLD,
+        d.MARGIN,
+        d.ARGMAX,
+        d.TOURNAMENT,
+        d.Polynomial,
+        d.Trees,
+        d.Stack,
+        "class",
+        "value",
+        CLOUD,
+    }
 
 
-def two_sensors(*nodes: Branch | Answer | Acquire | Forward) -> Program:
+def two_sensors(*nodes: d.Branch | d.Answer | d.Acquire | d.Forward) -> d.Program:
     """Two sensors of a reading each, costs 1 and 2, a request 4; three classes by three weights each."""
-    polynomial = Polynomial((0, 1), (0, 0), 1, ((0,), (1,)), ((1, 0), (0, 1), (-1, -1)), (0, 0, 5))
-    return Program(
-        features=(Feature("i32"), Feature("i32")),
-        sensors=(Sensor((0,), (1_000_000,)), Sensor((1,), (2_000_000,))),
-        uplink=Uplink(features=(0, 1)),
-        costs=Costs(4_000_000),
-        columns=(Column(0, Affine(0, 1, 0, 0)), Column(1, Affine(0, 1, 0, 0))),
+    polynomial = d.Polynomial((0, 1), (0, 0), 1, ((0,), (1,)), ((1, 0), (0, 1), (-1, -1)), (0, 0, 5))
+    return d.Program(
+        features=(d.Feature("i32"), d.Feature("i32")),
+        sensors=(d.Sensor((0,), (1_000_000,)), d.Sensor((1,), (2_000_000,))),
+        uplink=d.Uplink(features=(0, 1)),
+        costs=d.Costs(4_000_000),
+        columns=(d.Column(0, d.Affine(0, 1, 0, 0)), d.Column(1, d.Affine(0, 1, 0, 0))),
         scorers=(polynomial,),
         nodes=nodes,
         n_classes=3,
@@ -164,13 +150,13 @@ def two_sensors(*nodes: Branch | Answer | Acquire | Forward) -> Program:
 
 
 def test_a_failed_sensor_is_paid_for_once_and_its_targets_are_passed_over() -> None:
-    part = Slice(0, 0, 3)
+    part = d.Slice(0, 0, 3)
     program = two_sensors(
-        Acquire((0,), 1, 1),
-        Branch(part, ARGMAX, (2, 3, 4)),  # class 0 buys sensor 0 again, class 1 forwards, class 2 answers
-        Acquire((0, 1), 4, 4),
-        Forward((1,), 4),
-        Answer(part),
+        d.Acquire((0,), 1, 1),
+        d.Branch(part, d.ARGMAX, (2, 3, 4)),  # class 0 buys sensor 0 again, class 1 forwards, class 2 answers
+        d.Acquire((0, 1), 4, 4),
+        d.Forward((1,), 4),
+        d.Answer(part),
     )
     rows = np.array([[9.0, 0.0], [np.nan, 0.0], [-9.0, 0.0], [2.0, np.nan]])
     outcome, bought = Batch(program, rows).walk(np.array([1, 1, 1, 1]))
@@ -181,17 +167,17 @@ def test_a_failed_sensor_is_paid_for_once_and_its_targets_are_passed_over() -> N
 
 
 def test_other_nodes_walk_over_the_same_scores() -> None:
-    part = Slice(0, 0, 3)
-    batch = Batch(two_sensors(Acquire((0, 1), 1, 1), Answer(part)), np.array([[9.0, 1.0], [1.0, 9.0]]))
+    part = d.Slice(0, 0, 3)
+    batch = Batch(two_sensors(d.Acquire((0, 1), 1, 1), d.Answer(part)), np.array([[9.0, 1.0], [1.0, 9.0]]))
     assert batch.run(np.zeros(2)).label.tolist() == [0, 1]
-    forwards = batch.run(np.array([2, 0]), [Forward((1,), 1), Answer(part)])
+    forwards = batch.run(np.array([2, 0]), [d.Forward((1,), 1), d.Answer(part)])
     assert forwards.label.tolist() == [2, 0]
     assert forwards.cost.tolist() == [6.0, 6.0]
     assert np.isnan(forwards.margin).all()
 
 
 def test_no_rows_have_no_outcome() -> None:
-    outcome, bought = Batch(two_sensors(Acquire((0,), 1, 1), Answer(Slice(0, 0, 3))), np.empty((0, 2))).walk(
+    outcome, bought = Batch(two_sensors(d.Acquire((0,), 1, 1), d.Answer(d.Slice(0, 0, 3))), np.empty((0, 2))).walk(
         np.empty(0)
     )
     assert len(outcome.label) == len(outcome.cost) == 0
@@ -203,25 +189,25 @@ def test_no_rows_have_no_outcome() -> None:
 
 @given(programs(4), seeds)
 @many
-def test_codes_are_those_of_single_readings(program: Program, seed: int) -> None:
+def test_codes_are_those_of_single_readings(program: d.Program, seed: int) -> None:
     rows = rows_of(program, seed)
     codes = codes_of(program.columns, table(program, rows))
     for column, row_codes in zip(program.columns, codes.tolist(), strict=True):
         code = make_coder(column)
         readings = [row[column.feature] for row in rows]
-        assert row_codes == [MISSING if x is None else code(x) for x in readings]
+        assert row_codes == [d.MISSING if x is None else code(x) for x in readings]
 
 
 def test_a_reading_that_vanishes_when_it_is_scaled_is_still_below_zero() -> None:
-    rule = Affine(-64, 1, 0, 0)
+    rule = d.Affine(-64, 1, 0, 0)
     x = [-5e-324, 5e-324, -1e300, 1e300, -0.5, 0.0]
-    code = make_coder(Column(0, rule))
+    code = make_coder(d.Column(0, rule))
     assert affine_codes(rule, np.array(x)).tolist() == [code(v) for v in x] == [-1, 0, -32767, 32767, -1, 0]
 
 
 @given(programs(4), seeds)
 @many
-def test_scores_of_integers_are_the_sessions_own(program: Program, seed: int) -> None:
+def test_scores_of_integers_are_the_sessions_own(program: d.Program, seed: int) -> None:
     rows = rows_of(program, seed)
     X = table(program, rows)
     codes = codes_of(program.columns, X)
@@ -229,61 +215,63 @@ def test_scores_of_integers_are_the_sessions_own(program: Program, seed: int) ->
     for k, scorer in enumerate(program.scorers):
         scores = scores_of(program, k, X)
         assert scores.dtype == np.int64
-        pairs = zip(scorer.columns, scorer.substitutes, strict=True) if isinstance(scorer, Polynomial | Network) else ()
-        can = (codes[[c for c, substitute in pairs if substitute is None]] != MISSING).all(axis=0)
+        pairs = (
+            zip(scorer.columns, scorer.substitutes, strict=True) if isinstance(scorer, d.Polynomial | d.Network) else ()
+        )
+        can = (codes[[c for c, substitute in pairs if substitute is None]] != d.MISSING).all(axis=0)
         for j in np.flatnonzero(can).tolist():
-            twice = [x for c in codes[:, j].tolist() for x in (c, -MISSING - 1 if c == MISSING else c)]
+            twice = [x for c in codes[:, j].tolist() for x in (c, -d.MISSING - 1 if c == d.MISSING else c)]
             assert scores[j].tolist() == machine.score[k](twice)
 
 
 @given(programs(4), seeds)
 @many
-def test_scores_of_floats_are_floats_near_the_sessions(program: Program, seed: int) -> None:
+def test_scores_of_floats_are_floats_near_the_sessions(program: d.Program, seed: int) -> None:
     draft = as_draft(program, random.Random(seed))
     codes = np.random.default_rng(seed).integers(-99, 99, (len(draft.columns), 5)).astype(np.int32)
     machine = Machine(draft)
     for k, scorer in enumerate(draft.scorers):
         scores = score_codes(draft.scorers, k, codes)
-        assert scores.dtype == (np.int64 if isinstance(scorer, Network) else np.float64)
+        assert scores.dtype == (np.int64 if isinstance(scorer, d.Network) else np.float64)
         wanted = [machine.score[k](np.repeat(row, 2).tolist()) for row in codes.T]
         np.testing.assert_allclose(scores, np.array(wanted, dtype=float), rtol=1e-9, atol=1e-3)
 
 
 def test_trees_of_one_shape_add_up() -> None:
-    first = Tree(0, 1, (0,), (3,), (True,), (), (10, 20))
+    first = d.Tree(0, 1, (0,), (3,), (True,), (), (10, 20))
     trees = (
         first,
         replace(first, leaves=(1, 2)),
         replace(first, output=1, leaves=(5, 6)),
-        Tree(1, 1, (), (), (), (), (7,)),
+        d.Tree(1, 1, (), (), (), (), (7,)),
     )
-    whole = Trees((0,), (100, 200), trees)
+    whole = d.Trees((0,), (100, 200), trees)
     floats = replace(whole, trees=tuple(replace(t, leaves=tuple(v + 0.5 for v in t.leaves)) for t in trees))
-    codes = np.array([[3, 4, MISSING]], dtype=np.int32)
+    codes = np.array([[3, 4, d.MISSING]], dtype=np.int32)
     assert score_codes((whole,), 0, codes).tolist() == [[111, 212], [122, 213], [111, 212]]
     assert score_codes((floats,), 0, codes).tolist() == [[112.0, 213.0], [123.0, 214.0], [112.0, 213.0]]
 
 
 @given(programs(4), seeds)
 @many
-def test_scores_by_their_terms_are_the_same(program: Program, seed: int) -> None:
+def test_scores_by_their_terms_are_the_same(program: d.Program, seed: int) -> None:
     codes = np.random.default_rng(seed).integers(-99, 99, (len(program.columns), 5)).astype(np.int32)
     for s in program.scorers:
-        if isinstance(s, Polynomial):
+        if isinstance(s, d.Polynomial):
             values = products(s, codes)
             assert values.shape == (5, len(s.terms))
             np.testing.assert_allclose(score_products(s, values), score_codes((s,), 0, codes), rtol=1e-9, atol=1.0)
 
 
 def test_a_model_of_another_runtime_needs_its_scores() -> None:
-    opaque = Opaque((0,), b"", (0, 0, 0), (9, 9, 9))
+    opaque = d.Opaque((0,), b"", (0, 0, 0), (9, 9, 9))
     program = replace(
-        two_sensors(Acquire((0,), 1, 2), Answer(Slice(0, 0, 3)), Answer(Slice(1, 0, 3))), scorers=(opaque,)
+        two_sensors(d.Acquire((0,), 1, 2), d.Answer(d.Slice(0, 0, 3)), d.Answer(d.Slice(1, 0, 3))), scorers=(opaque,)
     )
     X = np.array([[1.0, 0.0], [np.nan, 0.0]])
     with pytest.raises(ValueError, match="scorer 0 is a TFLite model"):
         Batch(program, X).run(np.zeros(2))
-    constant = Trees((), (3, 2, 1), ())
+    constant = d.Trees((), (3, 2, 1), ())
     batch = Batch(replace(program, scorers=(opaque, constant)), X, [np.array([[0, 9, 0], [0, 0, 9]])])
     assert batch.run(np.zeros(2)).label.tolist() == [1, 0]
 
@@ -301,9 +289,9 @@ def test_the_first_of_equals_is_the_class() -> None:
     assert classes_of(np.array([[0], [1], [-1]])).tolist() == [0, 1, 0]
 
 
-@pytest.mark.parametrize("rule", [THRESHOLD, MARGIN, ARGMAX, TOURNAMENT])
+@pytest.mark.parametrize("rule", [d.THRESHOLD, d.MARGIN, d.ARGMAX, d.TOURNAMENT])
 def test_where_no_target_can_be_had_the_rule_has_its_way(rule: str) -> None:
-    node = Branch(Slice(0, 0, 1), rule, (5, 6), 0, ((0, 1),) if rule == TOURNAMENT else ())
+    node = d.Branch(d.Slice(0, 0, 1), rule, (5, 6), 0, ((0, 1),) if rule == d.TOURNAMENT else ())
     scores = np.array([[4], [4], [4], [4]])
     can = np.array([[True, True, False, False], [True, False, True, False]])
     assert choose(node, scores, can).tolist() == [1, 0, 1, 1]

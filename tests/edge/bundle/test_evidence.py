@@ -13,19 +13,7 @@ from hardcase_edge.bundle.file import Bundle, pack_bundle
 from hardcase_edge.bundle.load import load_bytes
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import BundleError
-from hardcase_edge.program.definition import (
-    THRESHOLD,
-    Acquire,
-    Answer,
-    Branch,
-    Candidate,
-    Feature,
-    Forward,
-    Select,
-    Sensor,
-    Slice,
-    Uplink,
-)
+from hardcase_edge.program import definition as d
 from hardcase_edge.program.kinds import CLASS
 from hardcase_edge.program.reads import indices_of, read_by_scorers
 from hardcase_edge.session.session import Decision
@@ -133,19 +121,19 @@ def test_a_sensor_that_was_too_dear_counts_where_the_confidence_does_not_hold_wi
 
 
 def test_an_unpaid_sensor_counts_at_answers_that_read_it_and_all_do_where_branches_sort_cases() -> None:
-    part, other = Slice(0, 0, 1), Slice(1, 0, 1)
-    answers = [Answer(p, CLASS.answer, (), (9_000,)) for p in (part, other, part, other)]
+    part, other = d.Slice(0, 0, 1), d.Slice(1, 0, 1)
+    answers = [d.Answer(p, CLASS.answer, (), (9_000,)) for p in (part, other, part, other)]
     nodes = (
-        Select((Candidate(1, (5,), 1),), 7), Acquire((0,), 2, 5), Branch(part, THRESHOLD, (3, 4), 0),
-        Acquire((1,), 6, 7), *answers,
+        d.Select((d.Candidate(1, (5,), 1),), 7), d.Acquire((0,), 2, 5), d.Branch(part, d.THRESHOLD, (3, 4), 0),
+        d.Acquire((1,), 6, 7), *answers,
     )  # fmt: skip
     program = replace(PROGRAM, nodes=nodes)
     own = frozenset(indices_of(read_by_scorers(program)[1]))
     assert own < ALL
     assert unpaid_that_count(program) == {4: ALL, 5: own, 6: ALL, 7: own}, "5 and 7 are for what the budget allowed"
     behind = (
-        Branch(part, THRESHOLD, (1, 2), 0), Select((Candidate(1, (5,), 4),), 5), Acquire((1,), 3, 7), Forward((), 6),
-        *[Answer(other, CLASS.answer, (), (9_000,))] * 4,
+        d.Branch(part, d.THRESHOLD, (1, 2), 0), d.Select((d.Candidate(1, (5,), 4),), 5), d.Acquire((1,), 3, 7),
+        d.Forward((), 6), *[d.Answer(other, CLASS.answer, (), (9_000,))] * 4,
     )  # fmt: skip
     assert unpaid_that_count(replace(PROGRAM, nodes=behind)) == {4: ALL, 5: ALL, 6: ALL, 7: own}
 
@@ -160,13 +148,13 @@ def test_an_unpaid_sensor_counts_at_answers_that_read_it_and_all_do_where_branch
 def test_a_decision_was_above_the_threshold_of_the_last_branch_that_counts(
     trace: Any, branches: Any, expected: bool | None
 ) -> None:
-    part = Slice(0, 0, 1)
-    answers = [Answer(part, CLASS.answer, (), (9_000,))] * 2
-    nodes = (Branch(part, THRESHOLD, (1, 2), 0), Branch(part, THRESHOLD, (2, 3), 0), *answers)
+    part = d.Slice(0, 0, 1)
+    answers = [d.Answer(part, CLASS.answer, (), (9_000,))] * 2
+    nodes = (d.Branch(part, d.THRESHOLD, (1, 2), 0), d.Branch(part, d.THRESHOLD, (2, 3), 0), *answers)
     assert is_above(trace, replace(PROGRAM, nodes=nodes), branches) is expected
 
 
 def test_a_request_carries_the_sensors_of_its_features() -> None:
-    features, sensors = (Feature("f32"),) * 4, (Sensor((0, 2), (0,)), Sensor((1,), (0,)), Sensor((3,), (0,)))
-    uplink = Uplink(features=(2, 3))
+    features, sensors = (d.Feature("f32"),) * 4, (d.Sensor((0, 2), (0,)), d.Sensor((1,), (0,)), d.Sensor((3,), (0,)))
+    uplink = d.Uplink(features=(2, 3))
     assert sensors_sent(replace(PROGRAM, features=features, sensors=sensors, uplink=uplink)) == {0, 2}

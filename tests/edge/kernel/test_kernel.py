@@ -24,23 +24,7 @@ from hardcase_edge.kernel import machine as evaluator
 from hardcase_edge.kernel.image import make_image
 from hardcase_edge.kernel.machine import KERNEL, PYTHON, VARIABLE, decide, name_of, open_machine
 from hardcase_edge.kernel.sources import CONFIG, EXTENSION, FIRMWARE, FOLDER, SERVO
-from hardcase_edge.program.definition import (
-    CODE_MAX,
-    Acquire,
-    Answer,
-    Column,
-    Costs,
-    Feature,
-    Forward,
-    Opaque,
-    Program,
-    Rank,
-    Sensor,
-    Slice,
-    Tree,
-    Trees,
-    Uplink,
-)
+from hardcase_edge.program import definition as d
 from hardcase_edge.program.readings import DTYPES, request_bytes
 from hardcase_edge.verifier.verify import verify
 from tests.golden.make_golden import golden_program
@@ -139,23 +123,23 @@ def test_it_uses_no_memory_of_its_own_and_no_floating_point(name: str) -> None:
 # ---------------------------------------------------------------- images
 
 
-def boosted(n_trees: int, depth: int, n_features: int = 52, seed: int = 0) -> Program:
+def boosted(n_trees: int, depth: int, n_features: int = 52, seed: int = 0) -> d.Program:
     """Complete trees over whole-numbered readings, as a booster on digits gives them."""
     rng = random.Random(seed)
     n = 2**depth - 1
     trees = tuple(
-        Tree(
+        d.Tree(
             0, 1, tuple(rng.randrange(n_features) for _ in range(n)),
-            tuple(rng.randrange(12) - CODE_MAX for _ in range(n)), (True,) * n, (),
-            tuple(rng.randint(-CODE_MAX, CODE_MAX) for _ in range(n + 1)),
+            tuple(rng.randrange(12) - d.CODE_MAX for _ in range(n)), (True,) * n, (),
+            tuple(rng.randint(-d.CODE_MAX, d.CODE_MAX) for _ in range(n + 1)),
         )
         for _ in range(n_trees)
     )  # fmt: skip
-    columns = tuple(Column(f, Rank(tuple(range(2, 14)))) for f in range(n_features))
-    features = (Feature("i32"),) * n_features
-    nodes = (Acquire((0,), 1, 1), Answer(Slice(0, 0, 1)))
-    scorers = (Trees(tuple(range(n_features)), (0,), trees),)
-    return Program(features, (Sensor(tuple(range(n_features)), (0,)),), Uplink(), columns, scorers, nodes, 2)
+    columns = tuple(d.Column(f, d.Rank(tuple(range(2, 14)))) for f in range(n_features))
+    features = (d.Feature("i32"),) * n_features
+    nodes = (d.Acquire((0,), 1, 1), d.Answer(d.Slice(0, 0, 1)))
+    scorers = (d.Trees(tuple(range(n_features)), (0,), trees),)
+    return d.Program(features, (d.Sensor(tuple(range(n_features)), (0,)),), d.Uplink(), columns, scorers, nodes, 2)
 
 
 @pytest.mark.parametrize(("n_trees", "depth", "most"), [(100, 4, 8_000), (300, 5, 48_000)])
@@ -173,12 +157,21 @@ def test_layouts_differ_in_nothing_but_speed(growth: float, monkeypatch: pytest.
         machine = open_machine(p, KERNEL)
         readings = random_readings(rng, p)
         held = [None if isinstance(x, float) and x != x else x for x in readings]
-        d = decide(machine, readings)
-        d_all = (d.result, d.confidence, d.route, d.cost, d.sensors, d.trace, d.failed, d.unpaid)
+        made = decide(machine, readings)
+        d_all = (
+            made.result,
+            made.confidence,
+            made.route,
+            made.cost,
+            made.sensors,
+            made.trace,
+            made.failed,
+            made.unpaid,
+        )
         assert d_all == oracle_decide(Case(p, held))
 
 
-def open_image(image: bytes, p: Program) -> Any:
+def open_image(image: bytes, p: d.Program) -> Any:
     """The extension's own object, of bytes that claim to be this program's image."""
     from hardcase_edge.kernel import _kernel
 
@@ -231,9 +224,9 @@ def test_a_draft_has_no_image() -> None:
 # ---------------------------------------------------------------- which evaluator serves
 
 
-def opaque_program() -> Program:
+def opaque_program() -> d.Program:
     p = golden_program()
-    blob = Opaque((0,), b"TFL3", (-5,), (5,))
+    blob = d.Opaque((0,), b"TFL3", (-5,), (5,))
     return replace(p, scorers=(*p.scorers, blob))
 
 
@@ -293,10 +286,10 @@ REPLIES = [
 @pytest.mark.parametrize("name", [PYTHON, pytest.param(KERNEL, marks=needs_kernel)])
 @pytest.mark.parametrize(("reply", "error"), REPLIES, ids=map(str, range(len(REPLIES))))
 def test_a_reply_of_any_shape_is_taken_or_refused_in_one_line(name: str, reply: Any, error: type | None) -> None:
-    sensor, up = Sensor((0,), (1,)), Uplink(request_bytes(["f32"]), (0,))
-    program = Program(
-        (Feature("f32"),), (sensor,), up, (), (Trees((), (0, 0), ()),), (Forward((0,), 1), Answer(Slice(0, 0, 2))), 2,
-        costs=Costs(1),
+    sensor, up = d.Sensor((0,), (1,)), d.Uplink(request_bytes(["f32"]), (0,))
+    program = d.Program(
+        (d.Feature("f32"),), (sensor,), up, (), (d.Trees((), (0, 0), ()),),
+        (d.Forward((0,), 1), d.Answer(d.Slice(0, 0, 2))), 2, costs=d.Costs(1),
     )  # fmt: skip
     machine = open_machine(program, name)
     for answer in [lambda: decide(machine, [1.0], reply), lambda: step(machine, reply)]:

@@ -15,24 +15,8 @@ from hypothesis import strategies as st
 from hardcase_edge.bundle.file import Bundle, pack_bundle, unpack_bundle
 from hardcase_edge.errors import BundleError, BundleVersionError, ProgramError
 from hardcase_edge.program import decode as decode_module
+from hardcase_edge.program import definition as d
 from hardcase_edge.program.decode import MAX_NUMBERS, decode
-from hardcase_edge.program.definition import (
-    Affine,
-    Answer,
-    Branch,
-    Column,
-    Feature,
-    Forward,
-    Node,
-    Polynomial,
-    Program,
-    Rank,
-    Scorer,
-    Select,
-    Slice,
-    Stack,
-    Trees,
-)
 from hardcase_edge.program.encode import encode
 from hardcase_edge.program.format import POOLS, RULES
 from hardcase_edge.verifier.verify import verify
@@ -43,7 +27,7 @@ many = settings(max_examples=120)
 
 @given(programs(5, with_opaque=True))
 @many
-def test_the_verifier_accepts_what_the_strategies_make(program: Program) -> None:
+def test_the_verifier_accepts_what_the_strategies_make(program: d.Program) -> None:
     report = verify(program)
     assert 0 <= report.best_cost <= report.worst_cost
     assert report.is_exact
@@ -53,13 +37,13 @@ def test_the_verifier_accepts_what_the_strategies_make(program: Program) -> None
 
 @given(programs(5, with_opaque=True))
 @many
-def test_a_program_survives_its_encoding(program: Program) -> None:
+def test_a_program_survives_its_encoding(program: d.Program) -> None:
     assert decode(encode(program)) == (program, False)
 
 
 @given(programs(5))
 @many
-def test_every_feature_has_the_sensor_that_names_it(program: Program) -> None:
+def test_every_feature_has_the_sensor_that_names_it(program: d.Program) -> None:
     before = replace(program)
     assert len(program.sensor_of) == len(program.features)
     assert all(f in program.sensors[s].features for f, s in enumerate(program.sensor_of))
@@ -70,7 +54,7 @@ def test_every_feature_has_the_sensor_that_names_it(program: Program) -> None:
 
 @given(programs(5), seeds)
 @many
-def test_a_draft_survives_its_encoding(program: Program, seed: int) -> None:
+def test_a_draft_survives_its_encoding(program: d.Program, seed: int) -> None:
     draft = as_draft(program, random.Random(seed))
     assert decode(encode(draft, is_draft=True)) == (draft, True)
 
@@ -80,7 +64,7 @@ json_values = st.text() | st.integers() | st.floats(allow_nan=False, allow_infin
 
 @given(programs(3), st.dictionaries(st.text(max_size=9), json_values))
 @many
-def test_a_bundle_survives_its_bytes_and_the_same_bundle_is_the_same_bytes(program: Program, manifest: dict) -> None:
+def test_a_bundle_survives_its_bytes_and_the_same_bundle_is_the_same_bytes(program: d.Program, manifest: dict) -> None:
     data = pack_bundle(Bundle(manifest, program, ()))
     back = unpack_bundle(data)
     assert (back.program, back.manifest, back.golden, back.is_draft) == (program, manifest, (), False)
@@ -92,18 +76,18 @@ def test_the_strategies_reach_every_part_of_the_language() -> None:
     for seed in range(300):
         program = random_program(seed, 4)
         seen |= {type(x).__name__ for x in (*program.nodes, *program.scorers)}
-        seen |= {n.rule for n in program.nodes if isinstance(n, Branch)}
+        seen |= {n.rule for n in program.nodes if isinstance(n, d.Branch)}
         seen |= {(type(c.rule).__name__, program.features[c.feature].dtype) for c in program.columns}
-        seen |= {bool(t.children) for s in program.scorers if isinstance(s, Trees) for t in s.trees if t.splits}
+        seen |= {bool(t.children) for s in program.scorers if isinstance(s, d.Trees) for t in s.trees if t.splits}
         seen |= {"joins"} if _has_join(program) else set()
-    wanted = {kind.__name__ for kind in (*get_args(Node), *get_args(Scorer))} - {"Opaque"} | {True, False, "joins"}
+    wanted = {kind.__name__ for kind in (*get_args(d.Node), *get_args(d.Scorer))} - {"Opaque"} | {True, False, "joins"}
     wanted |= set(RULES)
     wanted |= {(rule, dtype) for rule in ("Affine", "Rank") for dtype in ("i32", "f32", "f64")}
     assert seen == wanted
 
 
-def _has_join(program: Program) -> bool:
-    led_to = [t for n in program.nodes if isinstance(n, Branch) for t in set(n.targets)]
+def _has_join(program: d.Program) -> bool:
+    led_to = [t for n in program.nodes if isinstance(n, d.Branch) for t in set(n.targets)]
     return len(set(led_to)) < len(led_to)
 
 
@@ -116,14 +100,14 @@ def _has_join(program: Program) -> bool:
 )
 def test_a_threshold_that_its_type_cannot_hold_is_refused(dtype: str, threshold: float) -> None:
     program = random_program(0, 0)
-    features = (Feature(dtype), *program.features[1:])
-    program = replace(program, features=features, columns=(Column(0, Rank((threshold,))),))
+    features = (d.Feature(dtype), *program.features[1:])
+    program = replace(program, features=features, columns=(d.Column(0, d.Rank((threshold,))),))
     with pytest.raises(ProgramError, match="threshold"):
         encode(program)
 
 
 def test_a_draft_cannot_be_written_as_a_program() -> None:
-    program = next(p for p in map(random_program, range(99)) if any(isinstance(s, Stack) for s in p.scorers))
+    program = next(p for p in map(random_program, range(99)) if any(isinstance(s, d.Stack) for s in p.scorers))
     with pytest.raises(ProgramError, match="quantise"):
         encode(as_draft(program, random.Random(0)))
 
@@ -131,16 +115,16 @@ def test_a_draft_cannot_be_written_as_a_program() -> None:
 # ---------------------------------------------------------------- packed polynomials
 
 
-def square(weights: tuple[tuple[int, ...], ...], bits: int = 8, n_columns: int = 3) -> Program:
+def square(weights: tuple[tuple[int, ...], ...], bits: int = 8, n_columns: int = 3) -> d.Program:
     """A program of one polynomial of degree 2 with these weights."""
     terms = tuple((k % n_columns, n_columns) for k in range(len(weights[0])))
-    features = tuple(Feature("i32") for _ in range(n_columns))
-    columns = tuple(Column(k, Affine(0, 1, 0, 0, -127, 127)) for k in range(n_columns))
-    scorer = Polynomial(
+    features = tuple(d.Feature("i32") for _ in range(n_columns))
+    columns = tuple(d.Column(k, d.Affine(0, 1, 0, 0, -127, 127)) for k in range(n_columns))
+    scorer = d.Polynomial(
         tuple(range(n_columns)), (0,) * n_columns, 7, terms, weights, (1,) * len(weights), weight_bits=bits
     )
-    nodes = (Answer(Slice(0, 0, len(weights))),)
-    return Program(features, (), random_program(0).uplink, columns, (scorer,), nodes, max(2, len(weights)))
+    nodes = (d.Answer(d.Slice(0, 0, len(weights))),)
+    return d.Program(features, (), random_program(0).uplink, columns, (scorer,), nodes, max(2, len(weights)))
 
 
 def scorer_words(tensors: dict[str, Any]) -> int:
@@ -199,7 +183,7 @@ def test_a_packed_polynomial_that_makes_no_sense_is_refused(word: int, value: in
 
 def test_a_shift_is_kept_in_programs_and_drafts() -> None:
     program = replace(square(((1,),)), n_classes=0)
-    node = Answer(Slice(0, 0, 1), "value", shift=-3)
+    node = d.Answer(d.Slice(0, 0, 1), "value", shift=-3)
     shifting = replace(program, nodes=(*program.nodes[:-1], node))
     assert decode(encode(shifting)) == (shifting, False)
     draft, is_draft = decode(encode(shifting, is_draft=True))
@@ -243,7 +227,7 @@ def test_a_few_bits_do_not_make_a_table_beyond_the_bound_on_work() -> None:
 
 @given(programs(3), seeds)
 @settings(max_examples=250)
-def test_damaged_tensors_are_refused_or_read_never_worse(program: Program, seed: int) -> None:
+def test_damaged_tensors_are_refused_or_read_never_worse(program: d.Program, seed: int) -> None:
     rng = random.Random(seed)
     tensors = {name: values[:] for name, values in encode(program).items()}
     for _ in range(rng.randint(1, 3)):
@@ -311,7 +295,7 @@ def test_rows_without_numbers_are_counted_before_they_are_made() -> None:
 
 
 def test_minus_zero_has_no_key_of_its_own() -> None:
-    program = Program((Feature("f64"),), (), random_program(0).uplink, (Column(0, Rank((-0.0,))),), (), (), 0)
+    program = d.Program((d.Feature("f64"),), (), random_program(0).uplink, (d.Column(0, d.Rank((-0.0,))),), (), (), 0)
     tensors = encode(program)
     assert tensors["i64"][-1] == 0
     tensors["i64"][-1] = -1
@@ -338,4 +322,4 @@ def test_pools_are_named_for_their_widths() -> None:
 
 def test_the_random_programs_use_stacks_selects_and_requests() -> None:
     kinds = [type(x) for seed in range(50) for p in [random_program(seed, 4)] for x in (*p.nodes, *p.scorers)]
-    assert min(kinds.count(k) for k in (Stack, Select, Forward)) >= 5
+    assert min(kinds.count(k) for k in (d.Stack, d.Select, d.Forward)) >= 5

@@ -17,20 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hardcase_edge.kernel.machine import KERNEL, open_machine
-from hardcase_edge.program.definition import (
-    CODE_MAX,
-    Affine,
-    Answer,
-    Column,
-    Feature,
-    Forward,
-    Polynomial,
-    Program,
-    Rank,
-    Sensor,
-    Slice,
-    Uplink,
-)
+from hardcase_edge.program import definition as d
 from hardcase_edge.program.format import are_held, from_keys, to_key
 from hardcase_edge.program.readings import fixed, make_coder, normalise
 from hardcase_edge.session.session import NeedReply, NeedSensors
@@ -121,10 +108,10 @@ def test_integers_near_a_tie_are_the_nearest_that_the_type_holds(n: int, shift: 
 @settings(max_examples=100)
 def test_the_kernel_sends_the_nearest_float_of_an_integer(n: int, shift: int, away: int) -> None:
     value = ((2 * n + 1) << shift) + away
-    uplink = Uplink(request_bytes=60, features=(0,))
-    end = Polynomial((), (), 1, ((0,),), ((0,),), (0,))
-    nodes = (Forward((0,), 1), Answer(Slice(0, 0, 1), "value"))
-    program = Program((Feature("f32"),), (Sensor((0,), (0,)),), uplink, (), (end,), nodes, 0)
+    uplink = d.Uplink(request_bytes=60, features=(0,))
+    end = d.Polynomial((), (), 1, ((0,),), ((0,),), (0,))
+    nodes = (d.Forward((0,), 1), d.Answer(d.Slice(0, 0, 1), "value"))
+    program = d.Program((d.Feature("f32"),), (d.Sensor((0,), (0,)),), uplink, (), (end,), nodes, 0)
     session = open_machine(program, KERNEL).session()
     assert session.next_action() == NeedSensors((0,))
     session.feed({0: [value]})
@@ -208,34 +195,34 @@ def test_f32_readings_round_to_nearest_even_as_the_hardware_does(x: float) -> No
 def test_a_rank_counts_the_thresholds_strictly_below(dtype: str, seed: int) -> None:
     rng = random.Random(seed)
     thresholds = tuple(sorted({random_reading(rng, dtype) for _ in range(rng.randint(0, 40))}))
-    column = Column(0, Rank(thresholds))
+    column = d.Column(0, d.Rank(thresholds))
     code = make_coder(column)
     for x in [*thresholds, *[random_reading(rng, dtype) for _ in range(50)]]:
-        assert code(x) == sum(t < x for t in thresholds) - CODE_MAX == rank_code(column, x, dtype)
+        assert code(x) == sum(t < x for t in thresholds) - d.CODE_MAX == rank_code(column, x, dtype)
 
 
 def test_ranks_fill_the_codes_from_end_to_end() -> None:
-    code = make_coder(Column(0, Rank(tuple(range(65_534)))))
+    code = make_coder(d.Column(0, d.Rank(tuple(range(65_534)))))
     assert (code(-1), code(0), code(1), code(2**31 - 1)) == (-32767, -32767, -32766, 32767)
 
 
 # ---------------------------------------------------------------- affine
 
 affine = st.builds(
-    lambda frac, mul, add, shift, a, b: Affine(frac, mul, add, shift, min(a, b), max(a, b)),
+    lambda frac, mul, add, shift, a, b: d.Affine(frac, mul, add, shift, min(a, b), max(a, b)),
     st.integers(-64, 64),
     st.integers(-(2**31) + 1, 2**31 - 1),
     st.integers(-(2**62) + 1, 2**62 - 1),
     st.integers(0, 62),
-    st.integers(-CODE_MAX, CODE_MAX),
-    st.integers(-CODE_MAX, CODE_MAX),
+    st.integers(-d.CODE_MAX, d.CODE_MAX),
+    st.integers(-d.CODE_MAX, d.CODE_MAX),
 )
 
 
 @given(affine, f64.filter(math.isfinite) | st.integers(-(2**31) + 1, 2**31 - 1))
 @settings(max_examples=300)
-def test_an_affine_code_is_exact_integer_arithmetic(rule: Affine, x: float) -> None:
-    code = make_coder(Column(0, rule))(x)
+def test_an_affine_code_is_exact_integer_arithmetic(rule: d.Affine, x: float) -> None:
+    code = make_coder(d.Column(0, rule))(x)
     assert code == affine_code(rule, x)
     assert rule.low <= code <= rule.high
 
@@ -250,7 +237,7 @@ def test_a_fixed_point_number_rounds_down_and_stays_in_32_bits(x: float, frac: i
 
 @given(affine)
 @many
-def test_no_step_of_an_affine_rule_leaves_64_bits(rule: Affine) -> None:
+def test_no_step_of_an_affine_rule_leaves_64_bits(rule: d.Affine) -> None:
     for x in (-(2**31), 2**31 - 1):
         assert abs(x * rule.mul) < 2**63
         assert abs(x * rule.mul + rule.add) < 2**63
@@ -259,18 +246,18 @@ def test_no_step_of_an_affine_rule_leaves_64_bits(rule: Affine) -> None:
 @pytest.mark.parametrize(
     ("rule", "x", "expected"),
     [
-        (Affine(8, 1, 0, 0), 1.5, 384),
-        (Affine(8, 1, 0, 0), -1.501953125, -385),
-        (Affine(0, 3, 10, 1), 7, 15),
-        (Affine(0, 3, 10, 1), -7, -6),
-        (Affine(16, 1, 1 << 15, 16, -127, 127), 2.5, 3),
-        (Affine(16, 1, 1 << 15, 16, -127, 127), 1e9, 127),
-        (Affine(-64, 1, 0, 0), 1.7976931348623157e308, 32767),
-        (Affine(64, 1, 0, 62, -5, 5), -1e-300, -1),
+        (d.Affine(8, 1, 0, 0), 1.5, 384),
+        (d.Affine(8, 1, 0, 0), -1.501953125, -385),
+        (d.Affine(0, 3, 10, 1), 7, 15),
+        (d.Affine(0, 3, 10, 1), -7, -6),
+        (d.Affine(16, 1, 1 << 15, 16, -127, 127), 2.5, 3),
+        (d.Affine(16, 1, 1 << 15, 16, -127, 127), 1e9, 127),
+        (d.Affine(-64, 1, 0, 0), 1.7976931348623157e308, 32767),
+        (d.Affine(64, 1, 0, 62, -5, 5), -1e-300, -1),
     ],
 )
-def test_worked_examples_of_affine_codes(rule: Affine, x: float, expected: int) -> None:
-    assert make_coder(Column(0, rule))(x) == expected
+def test_worked_examples_of_affine_codes(rule: d.Affine, x: float, expected: int) -> None:
+    assert make_coder(d.Column(0, rule))(x) == expected
 
 
 def test_the_helper_rounds_as_the_edge_does() -> None:

@@ -14,43 +14,30 @@ from hardcase_edge.bundle.file import Bundle, pack_bundle, unpack_bundle
 from hardcase_edge.errors import ProgramError
 from hardcase_edge.kernel.image import make_image
 from hardcase_edge.kernel.machine import PYTHON, decide, has_kernel, open_machine
+from hardcase_edge.program import definition as d
 from hardcase_edge.program import stored_trees as stored
 from hardcase_edge.program.decode import decode
-from hardcase_edge.program.definition import (
-    Acquire,
-    Affine,
-    Answer,
-    Column,
-    Feature,
-    Program,
-    Sensor,
-    Slice,
-    Stack,
-    Tree,
-    Trees,
-    Uplink,
-)
 from hardcase_edge.program.encode import encode
 from hardcase_edge.program.format import TREE
 from hardcase_edge.program.stored_trees import StoredTrees, children_of, depth_of, longest_way
 from hardcase_edge.verifier.tree_shapes import Shape, outline_of
 from hardcase_edge.verifier.verify import verify
 
-HEAP = Tree(0, 2, (0, 1, 0), (5, -7, 9), (True, False, True), (), (1, 2, 3, 4, 5, 6, 7, 8))
-CHAIN = Tree(1, 1, (1, 0), (3, 4), (False, True), ((-1, 1), (-2, -3)), (10, 20, 30))
-LEAF = Tree(0, 1, (), (), (), (), (11,))
+HEAP = d.Tree(0, 2, (0, 1, 0), (5, -7, 9), (True, False, True), (), (1, 2, 3, 4, 5, 6, 7, 8))
+CHAIN = d.Tree(1, 1, (1, 0), (3, 4), (False, True), ((-1, 1), (-2, -3)), (10, 20, 30))
+LEAF = d.Tree(0, 1, (), (), (), (), (11,))
 TREES = (HEAP, CHAIN, LEAF)
 OUTPUT, WIDTH, NODES, HAS_CHILDREN, SLOTS, THRESHOLDS, CHILDREN, LEAVES = range(TREE)
 
 
 def program_of(trees=TREES):
-    return Program(
-        features=(Feature("i32"), Feature("f32")),
-        sensors=(Sensor((0, 1), (1_000_000,)),),
-        uplink=Uplink(),
-        columns=(Column(0, Affine(0, 1, 0, 0)), Column(1, Affine(0, 1, 0, 0))),
-        scorers=(Trees((0, 1), (0, 0), trees), Stack(0, (1, 2), ((2, -3), (1, 1)), (0, 5))),
-        nodes=(Acquire((0,), 1, 1), Answer(Slice(0, 0, 2))),
+    return d.Program(
+        features=(d.Feature("i32"), d.Feature("f32")),
+        sensors=(d.Sensor((0, 1), (1_000_000,)),),
+        uplink=d.Uplink(),
+        columns=(d.Column(0, d.Affine(0, 1, 0, 0)), d.Column(1, d.Affine(0, 1, 0, 0))),
+        scorers=(d.Trees((0, 1), (0, 0), trees), d.Stack(0, (1, 2), ((2, -3), (1, 1)), (0, 5))),
+        nodes=(d.Acquire((0,), 1, 1), d.Answer(d.Slice(0, 0, 2))),
         n_classes=2,
     )
 
@@ -128,7 +115,7 @@ def test_a_node_that_leads_back_has_no_depth(children):
 
 
 def test_no_tree_of_a_bundle_is_kept(monkeypatch):
-    many = Tree(0, 1, (0,) * 255, tuple(range(255)), (True,) * 255, (), tuple(range(1000, 1256)))
+    many = d.Tree(0, 1, (0,) * 255, tuple(range(255)), (True,) * 255, (), tuple(range(1000, 1256)))
     trees = tuple(replace(many, thresholds=tuple(range(k, k + 255))) for k in range(1000, 1200))
     data = pack_bundle(Bundle({}, program_of((CHAIN, LEAF, *trees)), ()))
     tracemalloc.start()
@@ -140,7 +127,7 @@ def test_no_tree_of_a_bundle_is_kept(monkeypatch):
     assert len(data) > 100_000
     assert held < 40_000, "trees have become objects"
     made = []
-    monkeypatch.setattr(stored, "Tree", lambda *values: made.append(values) or Tree(*values))
+    monkeypatch.setattr(stored, "Tree", lambda *values: made.append(values) or d.Tree(*values))
     outlines = verify(bundle.program).outlines
     assert len(made) <= len(trees) + 8, "the verifier goes over them once"
     make_image(bundle.program, outlines)

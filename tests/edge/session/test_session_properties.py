@@ -15,22 +15,8 @@ from hypothesis import strategies as st
 
 from hardcase_edge.errors import SessionError
 from hardcase_edge.kernel.machine import open_machine
+from hardcase_edge.program import definition as d
 from hardcase_edge.program.cost import Meter
-from hardcase_edge.program.definition import (
-    Acquire,
-    Affine,
-    Answer,
-    Branch,
-    Column,
-    Costs,
-    Feature,
-    Forward,
-    Polynomial,
-    Program,
-    Sensor,
-    Slice,
-    Uplink,
-)
 from hardcase_edge.program.readings import request_bytes
 from hardcase_edge.session.drive import drive
 from hardcase_edge.session.session import Decision, NeedReply, NeedSensors, Session
@@ -51,7 +37,7 @@ many = settings(max_examples=150)
 class Driver:
     """Plays a session to its end, in a random world, and checks each promise as it goes."""
 
-    def __init__(self, program: Program, seed: int, garbage: float = 0.0) -> None:
+    def __init__(self, program: d.Program, seed: int, garbage: float = 0.0) -> None:
         rng = random.Random(seed)
         n = len(program.sensors)
         self.program, self.rng, self.report = program, rng, verify(program)
@@ -105,7 +91,7 @@ class Driver:
 
 @given(programs(5), seeds)
 @many
-def test_every_session_ends_within_its_budget_and_its_report(program: Program, seed: int) -> None:
+def test_every_session_ends_within_its_budget_and_its_report(program: d.Program, seed: int) -> None:
     world = Driver(program, seed, garbage=0.05)
     decision = world.run()
     meter = Meter(program, world.size)
@@ -122,14 +108,14 @@ def test_every_session_ends_within_its_budget_and_its_report(program: Program, s
 
 @given(programs(5), seeds)
 @many
-def test_the_route_says_what_happened(program: Program, seed: int) -> None:
+def test_the_route_says_what_happened(program: d.Program, seed: int) -> None:
     world = Driver(program, seed)
     decision = world.run()
-    met_forward = any(isinstance(program.nodes[k], Forward) for k in decision.trace)
+    met_forward = any(isinstance(program.nodes[k], d.Forward) for k in decision.trace)
     if decision.route == "cloud":
         assert world.requests >= 1
         assert (decision.result, decision.confidence) == world.reply
-        assert isinstance(program.nodes[decision.trace[-1]], Forward)
+        assert isinstance(program.nodes[decision.trace[-1]], d.Forward)
     elif decision.route == "degraded":
         assert met_forward
         assert not world.cloud or (world.requests >= 1 and world.reply is None)
@@ -141,7 +127,7 @@ def test_the_route_says_what_happened(program: Program, seed: int) -> None:
 
 @given(programs(5), seeds)
 @many
-def test_a_healthy_decision_costs_at_least_the_best_and_at_most_the_worst(program: Program, seed: int) -> None:
+def test_a_healthy_decision_costs_at_least_the_best_and_at_most_the_worst(program: d.Program, seed: int) -> None:
     world = Driver(program, seed)
     world.failing = world.dead = frozenset()
     world.budget, world.cloud = None, True
@@ -154,7 +140,7 @@ def test_a_healthy_decision_costs_at_least_the_best_and_at_most_the_worst(progra
 
 @given(programs(5), seeds, st.sampled_from([0.0, 0.2]))
 @settings(max_examples=250)
-def test_the_session_decides_as_the_specification_read_literally(program: Program, seed: int, garbage: float) -> None:
+def test_the_session_decides_as_the_specification_read_literally(program: d.Program, seed: int, garbage: float) -> None:
     world = Driver(program, seed, garbage)
     world.rng = random.Random(10)  # its first draws send nothing twice
     readings = [None if not isinstance(x, int | float) else x for x in world.readings]
@@ -169,7 +155,7 @@ def test_the_session_decides_as_the_specification_read_literally(program: Progra
 
 
 @given(programs(4), seeds)
-def test_one_machine_serves_sessions_that_run_side_by_side(program: Program, seed: int) -> None:
+def test_one_machine_serves_sessions_that_run_side_by_side(program: d.Program, seed: int) -> None:
     machine = open_machine(program)
     worlds = [Driver(program, seed + k) for k in range(3)]
     alone = [Driver(program, seed + k).run() for k in range(3)]
@@ -192,15 +178,15 @@ def test_one_machine_serves_sessions_that_run_side_by_side(program: Program, see
 
 def small(nullable: bool = False) -> Any:
     """Sensor 0 (10) is tried; with it a request (100) may follow, with its sensor 1 (5); else the answer is class 0."""
-    answer = Polynomial((), (), 1, ((0,),), ((1,), (0,)), (0, 0))
-    program = Program(
-        features=(Feature("f64", nullable), Feature("i32")),
-        sensors=(Sensor((0,), (10,)), Sensor((1,), (5,))),
-        uplink=Uplink(request_bytes(["f64", "i32"]), (0, 1)),
-        costs=Costs(100),
+    answer = d.Polynomial((), (), 1, ((0,),), ((1,), (0,)), (0, 0))
+    program = d.Program(
+        features=(d.Feature("f64", nullable), d.Feature("i32")),
+        sensors=(d.Sensor((0,), (10,)), d.Sensor((1,), (5,))),
+        uplink=d.Uplink(request_bytes(["f64", "i32"]), (0, 1)),
+        costs=d.Costs(100),
         columns=(),
         scorers=(answer,),
-        nodes=(Acquire((0,), 1, 2), Forward((0, 1), 2), Answer(Slice(0, 0, 2), confidences=(9,))),
+        nodes=(d.Acquire((0,), 1, 2), d.Forward((0, 1), 2), d.Answer(d.Slice(0, 0, 2), confidences=(9,))),
         n_classes=2,
     )
     verify(program)
@@ -346,9 +332,9 @@ def test_an_item_size_outside_the_programs_is_refused(size: int) -> None:
 
 
 def test_a_cost_polynomial_follows_the_item_size() -> None:
-    nodes = (Acquire((0,), 1, 1), Answer(Slice(0, 0, 2)))
-    scorer = Polynomial((), (), 1, ((0,),), ((1,), (0,)), (0, 0))
-    program = Program((), (Sensor((), (7, 2, 3)),), Uplink(), (), (scorer,), nodes, 2, max_item_size=10)
+    nodes = (d.Acquire((0,), 1, 1), d.Answer(d.Slice(0, 0, 2)))
+    scorer = d.Polynomial((), (), 1, ((0,),), ((1,), (0,)), (0, 0))
+    program = d.Program((), (d.Sensor((), (7, 2, 3)),), d.Uplink(), (), (scorer,), nodes, 2, max_item_size=10)
     assert verify(program).worst_cost == 7 + 2 * 10 + 3 * 100
     assert verify(program).best_cost == 7 + 2 + 3
     session = open_machine(program).session(item_size=5)
@@ -360,16 +346,16 @@ def test_a_cost_polynomial_follows_the_item_size() -> None:
 # ---------------------------------------------------------------- rules at their edges
 
 
-def constants(*scores: int) -> Polynomial:
-    return Polynomial((), (), 1, ((0,),), ((0,),) * len(scores), scores)
+def constants(*scores: int) -> d.Polynomial:
+    return d.Polynomial((), (), 1, ((0,),), ((0,),) * len(scores), scores)
 
 
 def chosen(scores: tuple[int, ...], rule: str, n: int, threshold: int = 0, bracket: Any = ()) -> int:
     """Which of n targets, each an answer of its own confidence, a rule chooses."""
-    part = Slice(0, 0, len(scores))
-    answers = tuple(Answer(Slice(1, 0, 2), confidences=(k,)) for k in range(n))
-    branch = Branch(part, rule, tuple(range(1, n + 1)), threshold, bracket)
-    program = Program((), (), Uplink(), (), (constants(*scores), constants(0, 0)), (branch, *answers), 2)
+    part = d.Slice(0, 0, len(scores))
+    answers = tuple(d.Answer(d.Slice(1, 0, 2), confidences=(k,)) for k in range(n))
+    branch = d.Branch(part, rule, tuple(range(1, n + 1)), threshold, bracket)
+    program = d.Program((), (), d.Uplink(), (), (constants(*scores), constants(0, 0)), (branch, *answers), 2)
     verify(program)
     decision = open_machine(program).session().next_action()
     assert isinstance(decision, Decision)
@@ -410,14 +396,14 @@ def test_a_rule_at_its_edge(scores: Any, rule: str, n: int, threshold: int, brac
     ],
 )
 def test_targets_that_cannot_be_had_are_passed_over(dead: Any, budget: int | None, expected: int) -> None:
-    sensors = (Sensor((), (1,)), Sensor((), (10,)), Sensor((), (20,)))
+    sensors = (d.Sensor((), (1,)), d.Sensor((), (10,)), d.Sensor((), (20,)))
     for rule, scores, bracket in (("argmax", (1, 2, 3), ()), ("tournament", (1, 1), ((0, 1), (3, 2)))):
         nodes = (
-            Branch(Slice(0, 0, len(scores)), rule, (1, 2, 3), bracket=bracket),
-            *[Acquire((k,), 4, 4) for k in range(3)],
-            Answer(Slice(1, 0, 2)),
+            d.Branch(d.Slice(0, 0, len(scores)), rule, (1, 2, 3), bracket=bracket),
+            *[d.Acquire((k,), 4, 4) for k in range(3)],
+            d.Answer(d.Slice(1, 0, 2)),
         )
-        program = Program((), sensors, Uplink(), (), (constants(*scores), constants(0, 0)), nodes, 2)
+        program = d.Program((), sensors, d.Uplink(), (), (constants(*scores), constants(0, 0)), nodes, 2)
         verify(program)
         session = open_machine(program).session(dead=dead, budget=budget)
         while not isinstance(action := session.next_action(), Decision):
@@ -426,16 +412,16 @@ def test_targets_that_cannot_be_had_are_passed_over(dead: Any, budget: int | Non
 
 
 def test_a_score_is_computed_again_when_its_sensor_is_bought_after_all() -> None:
-    scorer = Polynomial((0,), (-1,), 1, ((0,),), ((1,),), (0,))
+    scorer = d.Polynomial((0,), (-1,), 1, ((0,),), ((1,),), (0,))
     nodes = (
-        Acquire((0, 1), 1, 1),  # sensor 1 is dead: buys nothing, sensor 0 counts as tried
-        Branch(Slice(0, 0, 1), "threshold", (2, 3)),
-        Acquire((0,), 3, 3),
-        Answer(Slice(0, 0, 1), "value"),
+        d.Acquire((0, 1), 1, 1),  # sensor 1 is dead: buys nothing, sensor 0 counts as tried
+        d.Branch(d.Slice(0, 0, 1), "threshold", (2, 3)),
+        d.Acquire((0,), 3, 3),
+        d.Answer(d.Slice(0, 0, 1), "value"),
     )
-    column = Column(0, Affine(0, 1, 0, 0))
-    sensors = (Sensor((0,), (1,)), Sensor((), (1,)))
-    program = Program((Feature("i32"),), sensors, Uplink(), (column,), (scorer,), nodes, 0)
+    column = d.Column(0, d.Affine(0, 1, 0, 0))
+    sensors = (d.Sensor((0,), (1,)), d.Sensor((), (1,)))
+    program = d.Program((d.Feature("i32"),), sensors, d.Uplink(), (column,), (scorer,), nodes, 0)
     verify(program)
     session = open_machine(program).session(dead=[1])
     assert session.next_action() == NeedSensors((0,))
@@ -445,10 +431,10 @@ def test_a_score_is_computed_again_when_its_sensor_is_bought_after_all() -> None
 
 @pytest.mark.parametrize("shift", [-62, -3, -2, -1, 0, 1, 40])
 def test_a_value_is_rounded_to_its_scale_with_halves_up(shift: int) -> None:
-    scorer = Polynomial((0,), (0,), 1, ((0,),), ((1,),), (0,))
-    nodes = (Acquire((0,), 1, 1), Answer(Slice(0, 0, 1), "value", (3,), (1, 2), shift))
-    column = Column(0, Affine(0, 1, 0, 0, -20, 20))
-    program = Program((Feature("i32"),), (Sensor((0,), (1,)),), Uplink(), (column,), (scorer,), nodes, 0)
+    scorer = d.Polynomial((0,), (0,), 1, ((0,),), ((1,),), (0,))
+    nodes = (d.Acquire((0,), 1, 1), d.Answer(d.Slice(0, 0, 1), "value", (3,), (1, 2), shift))
+    column = d.Column(0, d.Affine(0, 1, 0, 0, -20, 20))
+    program = d.Program((d.Feature("i32"),), (d.Sensor((0,), (1,)),), d.Uplink(), (column,), (scorer,), nodes, 0)
     verify(program)
     machine = open_machine(program)
     for x in range(-13, 14):

@@ -12,17 +12,7 @@ from hardcase_edge.bundle.file import Bundle, pack_bundle
 from hardcase_edge.bundle.load import load_bytes
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import BundleError
-from hardcase_edge.program.definition import (
-    Acquire,
-    Answer,
-    Feature,
-    Opaque,
-    Polynomial,
-    Program,
-    Sensor,
-    Slice,
-    Uplink,
-)
+from hardcase_edge.program import definition as d
 from hardcase_edge.session import tflite
 from hardcase_edge.session.drive import drive
 from hardcase_edge.session.tflite import prepare_opaque
@@ -75,18 +65,18 @@ def author(weights=WEIGHTS, bias=BIAS, input_shape=None, input_type="FLOAT32", i
     return bytes(builder.Output())
 
 
-def scorer(blob=None, n=2, low=(-1000,) * 3, high=(1000,) * 3) -> Opaque:
-    return Opaque(tuple(range(n)), author() if blob is None else blob, low, high)
+def scorer(blob=None, n=2, low=(-1000,) * 3, high=(1000,) * 3) -> d.Opaque:
+    return d.Opaque(tuple(range(n)), author() if blob is None else blob, low, high)
 
 
-def make_loaded(opaque: Opaque):
-    program = Program(
-        features=(Feature("f32"), Feature("f32")),
-        sensors=(Sensor((0, 1), (1,)),),
-        uplink=Uplink(),
+def make_loaded(opaque: d.Opaque):
+    program = d.Program(
+        features=(d.Feature("f32"), d.Feature("f32")),
+        sensors=(d.Sensor((0, 1), (1,)),),
+        uplink=d.Uplink(),
         columns=(),
-        scorers=(opaque, Polynomial((), (), 1, ((0,),), ((0,),) * 3, (0, 0, 1))),
-        nodes=(Acquire((0,), 1, 2), Answer(Slice(0, 0, 3)), Answer(Slice(1, 0, 3))),
+        scorers=(opaque, d.Polynomial((), (), 1, ((0,),), ((0,),) * 3, (0, 0, 1))),
+        nodes=(d.Acquire((0,), 1, 2), d.Answer(d.Slice(0, 0, 3)), d.Answer(d.Slice(1, 0, 3))),
         n_classes=3,
     )
     manifest = Manifest(name="t", unit="mJ", features=("a", "b"), sensors=("s",), classes=("x", "y", "z"))

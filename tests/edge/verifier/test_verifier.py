@@ -13,31 +13,8 @@ import pytest
 from hypothesis import given, settings
 
 from hardcase_edge.errors import ProgramError
+from hardcase_edge.program import definition as d
 from hardcase_edge.program.decode import decode
-from hardcase_edge.program.definition import (
-    Acquire,
-    Affine,
-    Answer,
-    Branch,
-    Candidate,
-    Column,
-    Costs,
-    Feature,
-    Forward,
-    Layer,
-    Network,
-    Opaque,
-    Polynomial,
-    Program,
-    Rank,
-    Select,
-    Sensor,
-    Slice,
-    Stack,
-    Tree,
-    Trees,
-    Uplink,
-)
 from hardcase_edge.program.encode import encode
 from hardcase_edge.verifier.scorers import prove_scorer
 from hardcase_edge.verifier.verify import verify
@@ -51,34 +28,34 @@ SPEC = ROOT / "docs" / "SPEC-program-v1.md"
 SAFE = 2**62
 
 
-def good() -> Program:
+def good() -> d.Program:
     """A small program that has everything once."""
-    heap = Tree(0, 1, (0,), (5,), (True,), (), (10, -10))
-    pointers = Tree(1, 1, (1, 2), (0, 1), (False, True), ((1, -1), (-2, -3)), (1, 2, 3))
-    return Program(
-        features=(Feature("f64"), Feature("f32", nullable=True), Feature("i32")),
-        sensors=(Sensor((0,), (10, 2)), Sensor((1,), (20,)), Sensor((2,), (30,))),
-        uplink=Uplink(56 + 8 + 4 + 4, (0, 1, 2)),
-        costs=Costs(100, 1, 5),
-        columns=(Column(0, Affine(8, 3, 0, 4)), Column(1, Rank((0.5, 1.5))), Column(2, Rank((1, 2, 3)))),
+    heap = d.Tree(0, 1, (0,), (5,), (True,), (), (10, -10))
+    pointers = d.Tree(1, 1, (1, 2), (0, 1), (False, True), ((1, -1), (-2, -3)), (1, 2, 3))
+    return d.Program(
+        features=(d.Feature("f64"), d.Feature("f32", nullable=True), d.Feature("i32")),
+        sensors=(d.Sensor((0,), (10, 2)), d.Sensor((1,), (20,)), d.Sensor((2,), (30,))),
+        uplink=d.Uplink(56 + 8 + 4 + 4, (0, 1, 2)),
+        costs=d.Costs(100, 1, 5),
+        columns=(d.Column(0, d.Affine(8, 3, 0, 4)), d.Column(1, d.Rank((0.5, 1.5))), d.Column(2, d.Rank((1, 2, 3)))),
         scorers=(
-            Polynomial((0, 1), (None, 5), 1, ((0,), (1,), (2,)), ((1, 2, 3), (4, 5, 6)), (7, 8)),
-            Trees((0, 1, 2), (0, 0), (heap, pointers)),
-            Stack(1, (0, 1), ((1, 2), (3, 4)), (5, 6)),
-            Opaque((0,), b"model", (0,), (9,)),
-            Polynomial((), (), 1, ((0,),), ((1,), (0,)), (0, 0)),
+            d.Polynomial((0, 1), (None, 5), 1, ((0,), (1,), (2,)), ((1, 2, 3), (4, 5, 6)), (7, 8)),
+            d.Trees((0, 1, 2), (0, 0), (heap, pointers)),
+            d.Stack(1, (0, 1), ((1, 2), (3, 4)), (5, 6)),
+            d.Opaque((0,), b"model", (0,), (9,)),
+            d.Polynomial((), (), 1, ((0,),), ((1,), (0,)), (0, 0)),
         ),
         nodes=(
-            Acquire((0, 1), 1, 9),
-            Branch(Slice(0, 0, 1), "threshold", (2, 3), 4),
-            Answer(Slice(0, 0, 2), margins=(1, 2), confidences=(1, 2, 3)),
-            Acquire((1, 2), 4, 4),
-            Branch(Slice(1, 0, 2), "argmax", (5, 6)),
-            Branch(Slice(2, 0, 2), "tournament", (6, 7, 8), bracket=((0, 1), (3, 2))),
-            Forward((1,), 9),
-            Select((Candidate(5, (1, 1), 8),), 9),
-            Answer(Slice(3, 0, 1)),
-            Answer(Slice(4, 0, 2)),
+            d.Acquire((0, 1), 1, 9),
+            d.Branch(d.Slice(0, 0, 1), "threshold", (2, 3), 4),
+            d.Answer(d.Slice(0, 0, 2), margins=(1, 2), confidences=(1, 2, 3)),
+            d.Acquire((1, 2), 4, 4),
+            d.Branch(d.Slice(1, 0, 2), "argmax", (5, 6)),
+            d.Branch(d.Slice(2, 0, 2), "tournament", (6, 7, 8), bracket=((0, 1), (3, 2))),
+            d.Forward((1,), 9),
+            d.Select((d.Candidate(5, (1, 1), 8),), 9),
+            d.Answer(d.Slice(3, 0, 1)),
+            d.Answer(d.Slice(4, 0, 2)),
         ),
         n_classes=2,
         max_item_size=10,
@@ -101,70 +78,70 @@ def test_the_widest_range_of_an_opaque_scorer_is_good() -> None:
 
 
 def test_trees_may_read_what_only_some_paths_have_bought() -> None:
-    verify(change(good(), "nodes[9].scores", Slice(1, 0, 2)))
+    verify(change(good(), "nodes[9].scores", d.Slice(1, 0, 2)))
 
 
-def many_sensors(p: Program) -> Program:
-    return replace(p, sensors=p.sensors + (Sensor((), (0,)),) * 8_190)
+def many_sensors(p: d.Program) -> d.Program:
+    return replace(p, sensors=p.sensors + (d.Sensor((), (0,)),) * 8_190)
 
 
-def wide_request(p: Program) -> Program:
+def wide_request(p: d.Program) -> d.Program:
     n = 8_186
-    extra = (Feature("f64"),) * n
-    sensor = Sensor(tuple(range(3, 3 + n)), (0,))
+    extra = (d.Feature("f64"),) * n
+    sensor = d.Sensor(tuple(range(3, 3 + n)), (0,))
     uplink = replace(p.uplink, features=tuple(range(3, 3 + n)), request_bytes=56 + 8 * n)
     return replace(p, features=p.features + extra, sensors=(*p.sensors, sensor), uplink=uplink)
 
 
-def hasty(p: Program) -> Program:
-    line = Polynomial((1, 2), (5, 5), 1, ((0,), (1,), (2,)), ((1, 2, 3), (4, 5, 6)), (7, 8))
-    return change(replace(p, scorers=(*p.scorers, line)), "nodes[9].scores", Slice(5, 0, 2))
+def hasty(p: d.Program) -> d.Program:
+    line = d.Polynomial((1, 2), (5, 5), 1, ((0,), (1,), (2,)), ((1, 2, 3), (4, 5, 6)), (7, 8))
+    return change(replace(p, scorers=(*p.scorers, line)), "nodes[9].scores", d.Slice(5, 0, 2))
 
 
-def costly(p: Program) -> Program:
+def costly(p: d.Program) -> d.Program:
     n = 2000
-    big = Polynomial((0,) * n, (0,) * n, 1, tuple((k,) for k in range(n)), ((0,) * n,) * n, (0,) * n)
-    nodes = (Acquire((0,), 1, 1), Branch(Slice(5, 0, 1), "threshold", (2, 2)), Answer(Slice(5, 0, 2)))
+    big = d.Polynomial((0,) * n, (0,) * n, 1, tuple((k,) for k in range(n)), ((0,) * n,) * n, (0,) * n)
+    nodes = (d.Acquire((0,), 1, 1), d.Branch(d.Slice(5, 0, 1), "threshold", (2, 2)), d.Answer(d.Slice(5, 0, 2)))
     return replace(p, scorers=(*p.scorers, big), nodes=nodes)
 
 
-def wide_sensor(p: Program) -> Program:
+def wide_sensor(p: d.Program) -> d.Program:
     n = 32_769
     return replace(
-        p, features=p.features + (Feature("f64"),) * n, sensors=(*p.sensors, Sensor(tuple(range(3, 3 + n)), (0,)))
+        p, features=p.features + (d.Feature("f64"),) * n, sensors=(*p.sensors, d.Sensor(tuple(range(3, 3 + n)), (0,)))
     )
 
 
-def many_cells(p: Program) -> Program:
+def many_cells(p: d.Program) -> d.Program:
     n = 65_535
-    flat = Polynomial(tuple(range(3, 3 + n)), (0,) * n, 1, (), ((),), (0,))
-    return replace(p, columns=p.columns + (Column(2, Rank(())),) * n, scorers=(*p.scorers, flat))
+    flat = d.Polynomial(tuple(range(3, 3 + n)), (0,) * n, 1, (), ((),), (0,))
+    return replace(p, columns=p.columns + (d.Column(2, d.Rank(())),) * n, scorers=(*p.scorers, flat))
 
 
-def second_forward(p: Program) -> Program:
-    constant = Slice(4, 0, 1)
-    nodes = (Forward((0,), 1), Branch(constant, "threshold", (2, 3)), Forward((), 3), Answer(constant))
+def second_forward(p: d.Program) -> d.Program:
+    constant = d.Slice(4, 0, 1)
+    nodes = (d.Forward((0,), 1), d.Branch(constant, "threshold", (2, 3)), d.Forward((), 3), d.Answer(constant))
     return replace(p, nodes=nodes)
 
 
-LAYER = Layer("conv", (2, 2), (1, 1), (0, 0), (1, 1, 2), 0, -128, 127, (1,) * 8, (0, 0), (1, 1), (31, 31))
-POOL = Layer("max", (2, 2), (1, 1), (1, 1), (1, 1, 1), 0, -128, 127)
-WIDE = Layer("conv", (1000, 600), (1, 1), (0, 0), (2, 2, 1), 0, 0, 9, (1,) * 600_000, (0,), (1,), (31,))
+LAYER = d.Layer("conv", (2, 2), (1, 1), (0, 0), (1, 1, 2), 0, -128, 127, (1,) * 8, (0, 0), (1, 1), (31, 31))
+POOL = d.Layer("max", (2, 2), (1, 1), (1, 1), (1, 1, 1), 0, -128, 127)
+WIDE = d.Layer("conv", (1000, 600), (1, 1), (0, 0), (2, 2, 1), 0, 0, 9, (1,) * 600_000, (0,), (1,), (31,))
 
 
-def networked(**parts: Any) -> Callable[[Program], Program]:
+def networked(**parts: Any) -> Callable[[d.Program], d.Program]:
     """Adds a network over a nullable feature of int8 codes, with these parts of its own."""
     layers = LAYER, replace(POOL, shape=(1, 1, 2))
     plain = {"columns": (3,) * 4, "substitutes": (7,) * 4, "shape": (2, 2, 1), "zero_point": 0, "layers": layers}
 
-    def add(p: Program) -> Program:
-        column = Column(1, Affine(0, 1, 0, 0, -128, 127))
-        return replace(p, columns=(*p.columns, column), scorers=(*p.scorers, Network(**plain | parts)))
+    def add(p: d.Program) -> d.Program:
+        column = d.Column(1, d.Affine(0, 1, 0, 0, -128, 127))
+        return replace(p, columns=(*p.columns, column), scorers=(*p.scorers, d.Network(**plain | parts)))
 
     return add
 
 
-def layered(**parts: Any) -> Callable[[Program], Program]:
+def layered(**parts: Any) -> Callable[[d.Program], d.Program]:
     """The same with two layers, the first with these parts of its own."""
     return networked(layers=(replace(LAYER, **parts), replace(POOL, shape=(1, 1, 2))))
 
@@ -199,7 +176,7 @@ RULES: list[tuple[str, str, Any, str]] = [
     ("V6-unknown", "uplink.features", (0, 1, 3), "uplink feature 3 is named, but there are 3"),
     ("V6-twice", "uplink.features", (0, 1, 1), "carries a feature twice"),
     ("V7-length", "uplink.request_bytes", 71, "has 72 bytes, the program says 71"),
-    ("V7-no-feature", "uplink", Uplink(request_bytes=56), "has 0 bytes, the program says 56"),
+    ("V7-no-feature", "uplink", d.Uplink(request_bytes=56), "has 0 bytes, the program says 56"),
     ("V7-too-long", "", wide_request, "a request has 65544 bytes, at most 65536"),
     ("V8-unknown", "columns[1].feature", 3, "column 1: feature 3 is named"),
     ("V8-negative", "columns[1].feature", -1, "column 1: feature -1 is named"),
@@ -210,7 +187,7 @@ RULES: list[tuple[str, str, Any, str]] = [
     ("V9-minus-shift", "columns[0].rule.shift", -1, "column 0: the affine rule"),
     ("V9-low", "columns[0].rule.low", -32768, "column 0: the affine rule"),
     ("V9-high", "columns[0].rule.high", 32768, "column 0: the affine rule"),
-    ("V9-crossed", "columns[0].rule", Affine(0, 1, 0, 0, 5, 4), "column 0: the affine rule"),
+    ("V9-crossed", "columns[0].rule", d.Affine(0, 1, 0, 0, 5, 4), "column 0: the affine rule"),
     ("V9-float", "columns[0].rule.mul", 1.5, "column 0: an affine number is 1.5"),
     ("V10-many", "columns[2].rule.thresholds", tuple(range(65_535)), "column 2 has 65535 thresholds, at most 65534"),
     ("V10-nan", "columns[1].rule.thresholds", (float("nan"),), "not finite"),
@@ -222,8 +199,8 @@ RULES: list[tuple[str, str, Any, str]] = [
     ("V11-column", "scorers[0].columns", (0, 3), "scorer 0: column 3 is named"),
     ("V11-tree-column", "scorers[1].columns", (0, 1, -1), "scorer 1: column -1 is named"),
     ("V11-feature", "scorers[3].features", (3,), "scorer 3: feature 3 is named"),
-    ("V11-no-output", "scorers[0]", Polynomial((), (), 1, (), (), ()), "scorer 0 has no output"),
-    ("V11-opaque-no-output", "scorers[3]", Opaque((0,), b"", (), ()), "scorer 3 has no output"),
+    ("V11-no-output", "scorers[0]", d.Polynomial((), (), 1, (), (), ()), "scorer 0 has no output"),
+    ("V11-opaque-no-output", "scorers[3]", d.Opaque((0,), b"", (), ()), "scorer 3 has no output"),
     ("V12-substitutes", "scorers[0].substitutes", (0,), "one substitute per column"),
     ("V12-degrees", "scorers[0].terms[1]", (1, 1), "terms do not all have one degree"),
     ("V12-degree", "scorers[0].terms", ((0,) * 4,) * 3, "terms do not all have one degree of 1 to 3"),
@@ -268,7 +245,7 @@ RULES: list[tuple[str, str, Any, str]] = [
     (
         "V17-nodes",
         "scorers[1].trees[0]",
-        Tree(0, 1, (0,) * 65_535, (0,) * 65_535, (True,) * 65_535, (), (0,) * 65_536),
+        d.Tree(0, 1, (0,) * 65_535, (0,) * 65_535, (True,) * 65_535, (), (0,) * 65_536),
         "65535 nodes, at most 32767",
     ),
     ("V18-sum", "scorers[1].base", (2**31 - 10, 0), "scorer 1: a sum may reach 2147483648"),
@@ -291,7 +268,7 @@ RULES: list[tuple[str, str, Any, str]] = [
     ("V22-forward-sensor", "nodes[6].sensors", (-1,), "node 6: sensor -1 is named"),
     ("V22-twice", "nodes[3].sensors", (1, 2, 1), "node 3 names a sensor twice"),
     ("V22-nothing", "nodes[3].sensors", (), "node 3 buys nothing"),
-    ("V23-nothing-to-say", "uplink", Uplink(), "node 6 forwards, but the uplink carries no feature"),
+    ("V23-nothing-to-say", "uplink", d.Uplink(), "node 6 forwards, but the uplink carries no feature"),
     ("V23-again", "", second_forward, "node 0: its fallback forwards again"),
     ("V24-scorer", "nodes[4].scores.scorer", 5, "node 4: scorer 5 is named"),
     ("V24-stop", "nodes[4].scores.stop", 3, "node 4: outputs 0 to 3 of 2"),
@@ -299,7 +276,7 @@ RULES: list[tuple[str, str, Any, str]] = [
     ("V24-start", "nodes[4].scores.start", -1, "node 4: outputs -1 to 2 of 2"),
     ("V25-rule", "nodes[4].rule", "coin", "rule coin"),
     ("V25-threshold", "nodes[1].scores.stop", 2, "rule threshold with 2 scores"),
-    ("V25-margin", "nodes[1]", Branch(Slice(0, 0, 2), "margin", (2, 3, 3), 4), "rule margin with 2 scores, 3 targets"),
+    ("V25-margin", "nodes[1]", d.Branch(d.Slice(0, 0, 2), "margin", (2, 3, 3), 4), "rule margin with 2 scores, 3 targets"),
     ("V25-argmax", "nodes[4].targets", (5, 6, 6), "rule argmax with 2 scores, 3 targets"),
     ("V25-tournament", "nodes[5].targets", (6, 7, 8, 8), "rule tournament with 2 scores, 4 targets"),
     ("V25-matches", "nodes[5].bracket", ((0, 1),), "3 targets and 1 matches"),
@@ -321,11 +298,11 @@ RULES: list[tuple[str, str, Any, str]] = [
     ("V27-cost", "nodes[7].candidates[0].cost", (-1,), "node 7: the cost of a candidate has the coefficient -1"),
     ("V27-no-cost", "nodes[7].candidates[0].cost", (), "node 7: the cost of a candidate has 0 coefficients"),
     ("V28-not-tried", "", hasty, "node 9: scorer 5 reads sensor 2, which some path to it has not tried"),
-    ("V28-trees", "nodes[2].scores", Slice(1, 0, 2), "node 2: scorer 1 reads sensor 2, which no path to it has tried"),
-    ("V28-stack", "nodes[2].scores", Slice(2, 0, 2), "node 2: scorer 2 reads sensor 2, which no path to it has tried"),
+    ("V28-trees", "nodes[2].scores", d.Slice(1, 0, 2), "node 2: scorer 1 reads sensor 2, which no path to it has tried"),
+    ("V28-stack", "nodes[2].scores", d.Slice(2, 0, 2), "node 2: scorer 2 reads sensor 2, which no path to it has tried"),
     ("V28-at-once", "nodes[3].sensors", (1,), "node 4: scorer 1 reads sensor 2, which no path to it has tried"),
     ("V29-may-have-failed", "nodes[0].otherwise", 1, "node 1: scorer 0 reads sensor 0, which some path to it may"),
-    ("V29-opaque", "nodes[9].scores", Slice(3, 0, 1), "node 9: scorer 3 reads sensor 0, which some path to it may"),
+    ("V29-opaque", "nodes[9].scores", d.Slice(3, 0, 1), "node 9: scorer 3 reads sensor 0, which some path to it may"),
     ("V1-scorers", "scorers", lambda s: s * 13_108, "65540 scorers, at most 65535"),
     ("V3-bytes", "", wide_sensor, "sensor 3 gives 262152 bytes, at most 262144"),
     ("V25-targets", "", lambda _: wide_branch(16_385), "node 0 has 16385 targets, at most 16384"),
@@ -387,7 +364,7 @@ def test_every_rule_of_the_specification_is_broken_here_and_no_other() -> None:
 
 @given(programs(4), seeds)
 @settings(max_examples=300)
-def test_one_thing_changed_is_refused_or_still_runs_safely(program: Program, seed: int) -> None:
+def test_one_thing_changed_is_refused_or_still_runs_safely(program: d.Program, seed: int) -> None:
     rng = random.Random(seed)
     changed = mutate(program, rng)
     try:
@@ -418,15 +395,15 @@ def test_the_mutations_both_break_and_keep_programs() -> None:
 # ---------------------------------------------------------------- what the report says
 
 
-def chain(n: int, width: int = 1) -> Program:
+def chain(n: int, width: int = 1) -> d.Program:
     """Every sensor may be bought or not: 2 to the n sets of sensors reach the end."""
-    sensors = tuple(Sensor((), (2**k % 1_000_003,)) for k in range(n))
+    sensors = tuple(d.Sensor((), (2**k % 1_000_003,)) for k in range(n))
     nodes: list[Any] = []
     for k in range(n):
-        nodes.append(Branch(Slice(0, 0, 1), "threshold", (2 * k + 1, 2 * k + 2)))
-        nodes.append(Acquire((k,), 2 * k + 2, 2 * k + 2))
-    scorer = Polynomial((), (), 1, ((0,),), ((0,),), (0,))
-    return Program((), sensors, Uplink(), (), (scorer,), (*nodes, Answer(Slice(0, 0, 1), "value")), 0)
+        nodes.append(d.Branch(d.Slice(0, 0, 1), "threshold", (2 * k + 1, 2 * k + 2)))
+        nodes.append(d.Acquire((k,), 2 * k + 2, 2 * k + 2))
+    scorer = d.Polynomial((), (), 1, ((0,),), ((0,),), (0,))
+    return d.Program((), sensors, d.Uplink(), (), (scorer,), (*nodes, d.Answer(d.Slice(0, 0, 1), "value")), 0)
 
 
 def test_the_costs_of_a_small_program_are_exact() -> None:
@@ -443,10 +420,10 @@ def test_too_many_paths_give_a_bound_that_says_so() -> None:
 
 
 def test_a_worst_case_is_reached_and_not_passed() -> None:
-    column = Column(0, Affine(0, 1, 0, 0))
-    cube = Polynomial((0,), (0,), 1, ((0, 0, 0),) * 2, ((32767, 32767),), (0,))
-    program = Program((Feature("i32"),), (Sensor((0,), (1,)),), Uplink(), (column,), (cube,), (), 0)
-    nodes = (Acquire((0,), 1, 1), Answer(Slice(0, 0, 1), "value"))
+    column = d.Column(0, d.Affine(0, 1, 0, 0))
+    cube = d.Polynomial((0,), (0,), 1, ((0, 0, 0),) * 2, ((32767, 32767),), (0,))
+    program = d.Program((d.Feature("i32"),), (d.Sensor((0,), (1,)),), d.Uplink(), (column,), (cube,), (), 0)
+    nodes = (d.Acquire((0,), 1, 1), d.Answer(d.Slice(0, 0, 1), "value"))
     assert SAFE > 2 * 32767 * 32767**3
     program = replace(program, nodes=nodes)
     verify(program)
@@ -475,43 +452,43 @@ def test_the_shift_of_a_value_is_in_range_and_keeps_it_in_64_bits() -> None:
 # ---------------------------------------------------------------- proving is bounded, too
 
 
-def many_stacks() -> Program:
-    tree = Tree(0, 1, (0,) * 32_767, (0,) * 32_767, (True,) * 32_767, (), (1,) * 32_768)
-    trees = Trees((0,), (0,), (tree,) * 20)
-    stack = Stack(0, tuple(range(20)), ((1,) * 20,), (0,))
-    base = Program((Feature("f64"),), (Sensor((0,), (1,)),), Uplink(), (Column(0, Rank(())),), (), (), 0)
-    nodes = (Acquire((0,), 1, 1), Answer(Slice(1, 0, 1), "value"))
+def many_stacks() -> d.Program:
+    tree = d.Tree(0, 1, (0,) * 32_767, (0,) * 32_767, (True,) * 32_767, (), (1,) * 32_768)
+    trees = d.Trees((0,), (0,), (tree,) * 20)
+    stack = d.Stack(0, tuple(range(20)), ((1,) * 20,), (0,))
+    base = d.Program((d.Feature("f64"),), (d.Sensor((0,), (1,)),), d.Uplink(), (d.Column(0, d.Rank(())),), (), (), 0)
+    nodes = (d.Acquire((0,), 1, 1), d.Answer(d.Slice(1, 0, 1), "value"))
     return replace(base, scorers=(trees, *[stack] * 3000), nodes=nodes)
 
 
-def wide_and_long() -> Program:
-    scorer = Polynomial((), (), 1, ((0,),), ((0,),), (0,))
+def wide_and_long() -> d.Program:
+    scorer = d.Polynomial((), (), 1, ((0,),), ((0,),), (0,))
     everything = tuple(range(8_192))
-    nodes = [Acquire(everything, k + 1, k + 1) for k in range(300)]
-    sensors = (Sensor((), (1,)),) * 8_192
-    return Program((), sensors, Uplink(), (), (scorer,), (*nodes, Answer(Slice(0, 0, 1), "value")), 0)
+    nodes = [d.Acquire(everything, k + 1, k + 1) for k in range(300)]
+    sensors = (d.Sensor((), (1,)),) * 8_192
+    return d.Program((), sensors, d.Uplink(), (), (scorer,), (*nodes, d.Answer(d.Slice(0, 0, 1), "value")), 0)
 
 
-def one_big_scorer_read_often() -> Program:
-    columns = tuple(Column(f, Affine(0, 1, 0, 0)) for f in range(8_000))
-    trees = Trees(tuple(range(8_000)), (0,), ())
-    sensor = Sensor(tuple(range(8_000)), (1,))
-    nodes = [Branch(Slice(0, 0, 1), "threshold", (k + 1, k + 1)) for k in range(1, 16_000)]
+def one_big_scorer_read_often() -> d.Program:
+    columns = tuple(d.Column(f, d.Affine(0, 1, 0, 0)) for f in range(8_000))
+    trees = d.Trees(tuple(range(8_000)), (0,), ())
+    sensor = d.Sensor(tuple(range(8_000)), (1,))
+    nodes = [d.Branch(d.Slice(0, 0, 1), "threshold", (k + 1, k + 1)) for k in range(1, 16_000)]
     scorers = (trees,)
-    return Program(
-        (Feature("f32"),) * 8_000, (sensor,), Uplink(), columns, scorers,
-        (Acquire((0,), 1, 1), *nodes, Answer(Slice(0, 0, 1), "value")), 0,
+    return d.Program(
+        (d.Feature("f32"),) * 8_000, (sensor,), d.Uplink(), columns, scorers,
+        (d.Acquire((0,), 1, 1), *nodes, d.Answer(d.Slice(0, 0, 1), "value")), 0,
     )  # fmt: skip
 
 
 def test_an_opaque_scorer_counts_a_column_once_and_an_output_twice() -> None:
-    opaque = Opaque((0,), b"model", (0, 0, 0), (9, 9, 9))
+    opaque = d.Opaque((0,), b"model", (0, 0, 0), (9, 9, 9))
     proved = prove_scorer(replace(good(), scorers=(opaque,)), 0, ())
     assert (proved.operations, proved.work) == (0, 1 + 2 * 3)
 
 
 @pytest.mark.parametrize("make", [many_stacks, wide_and_long, one_big_scorer_read_often, lambda: chain(4000)])
-def test_no_program_keeps_the_verifier_busy(make: Callable[[], Program]) -> None:
+def test_no_program_keeps_the_verifier_busy(make: Callable[[], d.Program]) -> None:
     program = make()
     started = time.process_time()
     verify(program)

@@ -22,22 +22,7 @@ from hardcase_edge.bundle.file import Bundle, pack_bundle
 from hardcase_edge.bundle.load import Loaded, load_bytes
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.link.wire import Reading, Request, pack_request
-from hardcase_edge.program.definition import (
-    ARGMAX,
-    Acquire,
-    Affine,
-    Answer,
-    Branch,
-    Column,
-    Costs,
-    Feature,
-    Forward,
-    Polynomial,
-    Program,
-    Sensor,
-    Slice,
-    Uplink,
-)
+from hardcase_edge.program import definition as d
 from hardcase_edge.program.readings import request_bytes
 
 DTYPES = ("f32", "f32")
@@ -109,22 +94,22 @@ class FakeModel:
 
 def half_forwarding(sha256: str) -> Loaded:
     """A bundle that reads sensor a; where it is above 0 it forwards (sensor b too), else answers class 2."""
-    uplink = Uplink(request_bytes(DTYPES), (0, 1))
-    program = Program(
-        features=(Feature("f32"), Feature("f32")),
-        sensors=(Sensor((0,), (1_000_000,)), Sensor((1,), (2_000_000,))),
+    uplink = d.Uplink(request_bytes(DTYPES), (0, 1))
+    program = d.Program(
+        features=(d.Feature("f32"), d.Feature("f32")),
+        sensors=(d.Sensor((0,), (1_000_000,)), d.Sensor((1,), (2_000_000,))),
         uplink=uplink,
-        columns=(Column(0, Affine(8, 1, 0, 0)),),
+        columns=(d.Column(0, d.Affine(8, 1, 0, 0)),),
         scorers=(
-            Polynomial((0,), (0,), 1, ((0,),), ((1,),), (0,)),  # code of a
-            Polynomial((), (), 1, ((0,),), ((0,), (0,), (1,)), (0, 0, 0)),  # always class 2
+            d.Polynomial((0,), (0,), 1, ((0,),), ((1,),), (0,)),  # code of a
+            d.Polynomial((), (), 1, ((0,),), ((0,), (0,), (1,)), (0, 0, 0)),  # always class 2
         ),
         nodes=(
-            Acquire((0,), 1, 2), Branch(Slice(0, 0, 1), ARGMAX, (2, 3)), Answer(Slice(1, 0, 3)), Forward((1,), 4),
-            Answer(Slice(1, 0, 3)),
+            d.Acquire((0,), 1, 2), d.Branch(d.Slice(0, 0, 1), d.ARGMAX, (2, 3)), d.Answer(d.Slice(1, 0, 3)),
+            d.Forward((1,), 4), d.Answer(d.Slice(1, 0, 3)),
         ),
         n_classes=N_CLASSES,
-        costs=Costs(100_000_000, 20_000),
+        costs=d.Costs(100_000_000, 20_000),
     )  # fmt: skip
     manifest = Manifest(
         name="half", unit="mJ", features=("x0", "x1"), sensors=("a", "b"), classes=("red", "green", "blue"), hpc=sha256

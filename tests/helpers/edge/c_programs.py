@@ -11,18 +11,7 @@ from pathlib import Path
 from hardcase_edge.bundle.golden import GoldenCase, run_case
 from hardcase_edge.kernel.image import Image
 from hardcase_edge.kernel.sources import FOLDER
-from hardcase_edge.program.definition import (
-    Acquire,
-    Answer,
-    Column,
-    Feature,
-    Program,
-    Rank,
-    Sensor,
-    Slice,
-    Trees,
-    Uplink,
-)
+from hardcase_edge.program import definition as d
 from hardcase_edge.session.session import Decision, Machine
 from hardcase_edge.verifier.verify import verify
 from hardcase_export.to_c.folder import golden_tables
@@ -50,7 +39,7 @@ int main(void)
 """
 
 
-def random_cases(program: Program, seed: int, count: int) -> tuple[GoldenCase, ...]:
+def random_cases(program: d.Program, seed: int, count: int) -> tuple[GoldenCase, ...]:
     """Sessions in random worlds, with what the Python evaluator decides there."""
     rng, machine, worst = random.Random(seed), Machine(program), verify(program).worst_cost
     cases = []
@@ -69,7 +58,7 @@ def random_cases(program: Program, seed: int, count: int) -> tuple[GoldenCase, .
 
 
 def write_programs(
-    folder: Path, programs: Sequence[tuple[Program, Sequence[GoldenCase]]], inlined: Sequence[int] = ()
+    folder: Path, programs: Sequence[tuple[d.Program, Sequence[GoldenCase]]], inlined: Sequence[int] = ()
 ) -> list[Path]:
     """Sources of one executable that replays all these cases and prints how many came out right, program by program."""
     parts = ['#include "hardcase.h"\n#include "replay.h"\n']
@@ -88,14 +77,15 @@ def write_programs(
     return [source, FOLDER / "hardcase.c"]
 
 
-def whole_numbers(seed: int) -> Program:
+def whole_numbers(seed: int) -> d.Program:
     """One sensor of whole numbers, thresholds close together: the kernel's short way from readings to codes."""
     rng = random.Random(seed)
-    columns = tuple(Column(f, Rank(tuple(range(rng.randint(-9, 0), rng.randint(1, 9))))) for f in (0, 1, 3, 4))
+    columns = tuple(d.Column(f, d.Rank(tuple(range(rng.randint(-9, 0), rng.randint(1, 9))))) for f in (0, 1, 3, 4))
     trees = [_tree(rng, 4, 1) for _ in range(30)]
     one_way = tuple(replace(t, missing_left=(True,) * len(t.splits)) for t in trees)
-    base = Trees((0, 1, 2, 3), (7,), one_way)
-    return Program(
-        features=(Feature("i32"),) * 5, sensors=(Sensor((4, 0, 3, 2, 1), (5,)),), uplink=Uplink(), columns=columns,
-        scorers=(base,), nodes=(Acquire((0,), 1, 1), Answer(Slice(0, 0, 1), "value")), n_classes=0,
+    base = d.Trees((0, 1, 2, 3), (7,), one_way)
+    return d.Program(
+        features=(d.Feature("i32"),) * 5, sensors=(d.Sensor((4, 0, 3, 2, 1), (5,)),), uplink=d.Uplink(),
+        columns=columns, scorers=(base,), nodes=(d.Acquire((0,), 1, 1), d.Answer(d.Slice(0, 0, 1), "value")),
+        n_classes=0,
     )  # fmt: skip

@@ -17,19 +17,7 @@ from hardcase_edge.joint.golden import JointCase, outer_features, run_item
 from hardcase_edge.joint.machine import open_joint
 from hardcase_edge.joint.prove import verify_joint
 from hardcase_edge.joint.session import JointDecision, JointMachine
-from hardcase_edge.program.definition import (
-    Acquire,
-    Affine,
-    Answer,
-    Branch,
-    Column,
-    Feature,
-    Node,
-    Polynomial,
-    Program,
-    Sensor,
-    Slice,
-)
+from hardcase_edge.program import definition as d
 
 from .strategies import random_program, random_readings
 from .worlds import paying
@@ -37,7 +25,7 @@ from .worlds import paying
 __all__ = ["JointWorld", "case_of", "joint_bundle", "play", "random_chain", "random_joint", "random_world"]
 
 
-def random_joint(seed: int, size: int = 3) -> tuple[Program, Joint]:
+def random_joint(seed: int, size: int = 3) -> tuple[d.Program, Joint]:
     """A part program with barriers at random nodes, and a random chain."""
     for attempt in range(1000):
         rng = random.Random(f"joint {seed} {attempt}")
@@ -63,7 +51,7 @@ def random_chain(rng: random.Random, k: int, span: int | None = None) -> Chain:
     return Chain(k, draw(k * k), draw(k), draw(k))
 
 
-def _with_barriers(rng: random.Random, base: Program) -> tuple[Program, Joint]:
+def _with_barriers(rng: random.Random, base: d.Program) -> tuple[d.Program, Joint]:
     n_features, n_columns, k = len(base.features), len(base.columns), base.n_classes
     levels = rng.choice([1, 1, 2])
     features, sensors, columns, scorers = (
@@ -72,21 +60,21 @@ def _with_barriers(rng: random.Random, base: Program) -> tuple[Program, Joint]:
     policies = []
     for _ in range(levels):
         first, count = len(features), rng.choice(COUNTS)
-        features += [Feature("i32")] * count
-        sensors.append(Sensor(tuple(range(first, len(features))), (0,)))
+        features += [d.Feature("i32")] * count
+        sensors.append(d.Sensor(tuple(range(first, len(features))), (0,)))
         place = len(columns)
         columns += [
-            Column(first + f, Affine(0, 1, rng.randint(-9, 9), rng.choice([0, 0, 4, 20]))) for f in range(count)
+            d.Column(first + f, d.Affine(0, 1, rng.randint(-9, 9), rng.choice([0, 0, 4, 20]))) for f in range(count)
         ]
         weights = tuple(rng.randint(-127, 127) for _ in range(count))
         policies.append(len(scorers))
         inner = tuple(range(place, len(columns)))
         substitutes = tuple(rng.choice([None, rng.randint(-99, 99)]) for _ in inner)
         terms = tuple((t,) for t in range(len(inner)))
-        scorers.append(Polynomial(inner, substitutes, 1, terms, (weights,), (rng.randint(-(10**6), 10**6),)))
+        scorers.append(d.Polynomial(inner, substitutes, 1, terms, (weights,), (rng.randint(-(10**6), 10**6),)))
     release = rng.choice([ONE_SHOT, ANYTIME])
-    constant = Slice(0, 0, k)
-    nodes: list[Node] = []
+    constant = d.Slice(0, 0, k)
+    nodes: list[d.Node] = []
     moved: dict[int, int] = {}
     waits = []
     at_barrier = {n: rng.randrange(levels) for n in range(len(base.nodes)) if rng.random() < 0.4}
@@ -98,13 +86,13 @@ def _with_barriers(rng: random.Random, base: Program) -> tuple[Program, Joint]:
     for n, node in enumerate(base.nodes):
         if n in at_barrier:
             level, at = at_barrier[n], len(nodes)
-            scores = node.scores if isinstance(node, Answer) else constant
-            policy = Slice(policies[level], 0, 1)
+            scores = node.scores if isinstance(node, d.Answer) else constant
+            policy = d.Slice(policies[level], 0, 1)
             waits.append(Wait(at, scores, policy if release == ANYTIME else None))
-            nodes.append(Acquire((len(base.sensors) + level,), at + 1, last))
-            nodes.append(Branch(policy, "threshold", (last, at + 2), rng.randint(-(10**5), 10**5)))
+            nodes.append(d.Acquire((len(base.sensors) + level,), at + 1, last))
+            nodes.append(d.Branch(policy, "threshold", (last, at + 2), rng.randint(-(10**5), 10**5)))
         nodes.append(_moved(node, moved))
-    nodes.append(Answer(constant))
+    nodes.append(d.Answer(constant))
     part = replace(
         base, features=tuple(features), sensors=tuple(sensors), columns=tuple(columns), scorers=tuple(scorers),
         nodes=tuple(nodes),
@@ -119,14 +107,14 @@ def _with_barriers(rng: random.Random, base: Program) -> tuple[Program, Joint]:
 
 
 def _moved(node: Any, to: Mapping[int, int]) -> Any:
-    if isinstance(node, Acquire):
+    if isinstance(node, d.Acquire):
         return replace(node, then=to[node.then], otherwise=to[node.otherwise])
-    if isinstance(node, Branch):
+    if isinstance(node, d.Branch):
         return replace(node, targets=tuple(to[t] for t in node.targets))
     if hasattr(node, "candidates"):
         candidates = tuple(replace(c, target=to[c.target]) for c in node.candidates)
         return replace(node, candidates=candidates, otherwise=to[node.otherwise])
-    return node if isinstance(node, Answer) else replace(node, fallback=to[node.fallback])
+    return node if isinstance(node, d.Answer) else replace(node, fallback=to[node.fallback])
 
 
 @dataclass
@@ -142,7 +130,7 @@ class JointWorld:
     replies: dict[int, tuple[int, int]]
 
 
-def random_world(rng: random.Random, part: Program, joint: Joint, worst: int) -> JointWorld:
+def random_world(rng: random.Random, part: d.Program, joint: Joint, worst: int) -> JointWorld:
     """An item of random length with random readings, failures, budget, cloud and replies."""
     n = rng.randint(1, joint.max_parts)
     inner = joint.inner(part)

@@ -15,21 +15,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from hardcase_edge.program.definition import (
-    Acquire,
-    Affine,
-    Answer,
-    Branch,
-    Column,
-    Forward,
-    Network,
-    Polynomial,
-    Program,
-    Select,
-    Stack,
-    Tree,
-    Trees,
-)
+from hardcase_edge.program import definition as d
 
 __all__ = ["Case", "affine_code", "decide", "held", "key", "rank_code", "scores_of", "walk_tree"]
 
@@ -71,13 +57,13 @@ def key(value: Any, dtype: str) -> int:
     return -(raw - top) - 1 if raw & top and raw != top else raw % top  # negative numbers order backwards
 
 
-def affine_code(rule: Affine, x: Any) -> int:
+def affine_code(rule: d.Affine, x: Any) -> int:
     """The affine rule in exact fractions."""
     held_in_32 = max(-(2**31), min(2**31 - 1, math.floor(Fraction(x) * Fraction(2) ** rule.frac)))
     return max(rule.low, min(rule.high, math.floor(Fraction(held_in_32 * rule.mul + rule.add, 2**rule.shift))))
 
 
-def rank_code(column: Column, x: Any, dtype: str) -> int:
+def rank_code(column: d.Column, x: Any, dtype: str) -> int:
     """Thresholds strictly below, counted one by one on integer keys."""
     return sum(key(t, dtype) < key(x, dtype) for t in column.rule.thresholds) - 32767
 
@@ -85,7 +71,7 @@ def rank_code(column: Column, x: Any, dtype: str) -> int:
 # ---------------------------------------------------------------- section 4: scorers
 
 
-def walk_tree(tree: Tree, columns: Sequence[int], codes: Sequence[int]) -> list[int]:
+def walk_tree(tree: d.Tree, columns: Sequence[int], codes: Sequence[int]) -> list[int]:
     """The values of the leaf that these codes reach."""
     node = 0
     n = len(tree.splits)
@@ -98,31 +84,31 @@ def walk_tree(tree: Tree, columns: Sequence[int], codes: Sequence[int]) -> list[
     return list(tree.leaves[leaf * tree.width : (leaf + 1) * tree.width])
 
 
-def scores_of(program: Program, index: int, codes: Sequence[int]) -> list[int]:
+def scores_of(program: d.Program, index: int, codes: Sequence[int]) -> list[int]:
     """All outputs of a scorer."""
     s = program.scorers[index]
-    if isinstance(s, Polynomial):
+    if isinstance(s, d.Polynomial):
         x = [sub if codes[c] == MISSING else codes[c] for c, sub in zip(s.columns, s.substitutes, strict=True)]
         x.append(s.constant)
         return [
             b + sum(w * math.prod(x[k] for k in term) for w, term in zip(row, s.terms, strict=True))
             for row, b in zip(s.weights, s.bias, strict=True)
         ]
-    if isinstance(s, Trees):
+    if isinstance(s, d.Trees):
         out = list(s.base)
         for tree in s.trees:
             for j, value in enumerate(walk_tree(tree, s.columns, codes)):
                 out[tree.output + j] += value
         return out
-    if isinstance(s, Network):
+    if isinstance(s, d.Network):
         return _network(s, codes)
-    assert isinstance(s, Stack)
+    assert isinstance(s, d.Stack)
     below = program.scorers[s.trees]
     z = [walk_tree(below.trees[m], below.columns, codes)[0] for m in s.members]
     return [b + sum(w * q for w, q in zip(row, z, strict=True)) for row, b in zip(s.weights, s.bias, strict=True)]
 
 
-def _network(s: Network, codes: Sequence[int]) -> list[int]:
+def _network(s: d.Network, codes: Sequence[int]) -> list[int]:
     """Every place of every window is looked at, and left out if it lies outside."""
     given = [sub if codes[c] == MISSING else codes[c] for c, sub in zip(s.columns, s.substitutes, strict=True)]
     shape, zero = s.shape, s.zero_point
@@ -163,7 +149,7 @@ def _network(s: Network, codes: Sequence[int]) -> list[int]:
 class Case:
     """Everything one decision depends on, and what it has done so far."""
 
-    program: Program
+    program: d.Program
     readings: Sequence[Any]  # raw, one per feature
     failing: frozenset[int] = frozenset()
     dead: frozenset[int] = frozenset()
@@ -227,7 +213,7 @@ class Case:
                 if column.feature in features and (x := values[features.index(column.feature)]) is not None:
                     dtype = p.features[column.feature].dtype
                     rule = column.rule
-                    self.codes[c] = affine_code(rule, x) if isinstance(rule, Affine) else rank_code(column, x, dtype)
+                    self.codes[c] = affine_code(rule, x) if isinstance(rule, d.Affine) else rank_code(column, x, dtype)
 
 
 Decided = tuple[int, int, str, int, tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]
@@ -237,7 +223,7 @@ def decide(case: Case, at: int = 0) -> Decided:
     """Result, confidence, route, cost, sensors, trace, the sensors that it wanted in vain, and those unpaid."""
     case.trace.append(at)
     node = case.program.nodes[at]
-    if isinstance(node, Acquire):
+    if isinstance(node, d.Acquire):
         new = [s for s in node.sensors if s not in case.bought]
         is_bought = not set(node.sensors) & case.failed and case.can_buy(new)
         case.owed |= set() if case.can_buy(new) else set(new)
@@ -247,20 +233,20 @@ def decide(case: Case, at: int = 0) -> Decided:
         if not is_bought:
             return decide(case, node.otherwise)
         return decide(case, node.otherwise if set(node.sensors) & case.failed else node.then)
-    if isinstance(node, Select):
+    if isinstance(node, d.Select):
         for c in node.candidates:
             if case.size <= c.max_size and case.fits(case.price(c.cost)):
                 return decide(case, c.target)
         return decide(case, node.otherwise)
-    if isinstance(node, Forward):
+    if isinstance(node, d.Forward):
         return _forward(case, node)
     scores = scores_of(case.program, node.scores.scorer, case.codes)[node.scores.start : node.scores.stop]
-    if isinstance(node, Branch):
+    if isinstance(node, d.Branch):
         had_none_failed = case.program.nodes[_choose(case, node, scores, frozenset())]
-        if isinstance(had_none_failed, Acquire):
+        if isinstance(had_none_failed, d.Acquire):
             case.wanted |= set(had_none_failed.sensors) & case.failed
         liked = case.program.nodes[_choose(case, node, scores, None)]
-        if isinstance(liked, Acquire):
+        if isinstance(liked, d.Acquire):
             new = [s for s in liked.sensors if s not in case.bought]
             case.owed |= set() if case.can_buy(new) else set(new)
         return decide(case, _choose(case, node, scores, frozenset(case.failed)))
@@ -273,7 +259,7 @@ def _end(case: Case, result: int, confidence: int, route: str) -> Any:
     return result, confidence, route, case.spent, tuple(sorted(case.bought)), tuple(case.trace), in_vain, unpaid
 
 
-def _forward(case: Case, node: Forward) -> Any:
+def _forward(case: Case, node: d.Forward) -> Any:
     new = [s for s in node.sensors if s not in case.bought and s not in case.failed]
     if not case.cloud:
         case.degraded = True
@@ -288,7 +274,7 @@ def _forward(case: Case, node: Forward) -> Any:
     return decide(case, node.fallback)
 
 
-def _answer(case: Case, node: Answer, scores: list[int]) -> Any:
+def _answer(case: Case, node: d.Answer, scores: list[int]) -> Any:
     result = margin = scores[0]
     if node.kind == "class":
         pair = scores if len(scores) > 1 else [0, scores[0]]
@@ -304,15 +290,15 @@ def _answer(case: Case, node: Answer, scores: list[int]) -> Any:
     return _end(case, result, node.confidences[said], "degraded" if case.degraded else "local")
 
 
-def _choose(case: Case, node: Branch, scores: list[int], failed: frozenset[int] | None) -> int:
+def _choose(case: Case, node: d.Branch, scores: list[int], failed: frozenset[int] | None) -> int:
     """The rule's choice among what can be had without these sensors; None: among everything."""
 
     def can(k: int) -> bool:
         target = case.program.nodes[node.targets[k]]
-        if isinstance(target, Acquire) and failed is not None:
+        if isinstance(target, d.Acquire) and failed is not None:
             new = [s for s in target.sensors if s not in case.bought]
             return not set(target.sensors) & failed and case.can_buy(new)
-        if isinstance(target, Forward) and failed is not None:
+        if isinstance(target, d.Forward) and failed is not None:
             new = [s for s in target.sensors if s not in case.bought and s not in case.failed]
             return case.fits(case.cost_of(new) + case.request())
         return True
@@ -331,7 +317,7 @@ def _choose(case: Case, node: Branch, scores: list[int], failed: frozenset[int] 
     return node.targets[next((k for k in [*wanted, *able] if k in able), wanted[0])]
 
 
-def _champion(node: Branch, scores: list[int], able: list[int]) -> int:
+def _champion(node: d.Branch, scores: list[int], able: list[int]) -> int:
     n = len(node.targets)
 
     def winner(entrant: int) -> int | None:

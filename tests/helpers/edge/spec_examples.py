@@ -10,19 +10,7 @@ from hardcase_edge.bundle.file import Bundle, pack_bundle
 from hardcase_edge.bundle.golden import GoldenCase
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.link.wire import OK, Reply, Request, pack_reply, pack_request
-from hardcase_edge.program.definition import (
-    Acquire,
-    Answer,
-    Column,
-    Feature,
-    Program,
-    Rank,
-    Sensor,
-    Slice,
-    Tree,
-    Trees,
-    Uplink,
-)
+from hardcase_edge.program import definition as d
 from hardcase_edge.program.encode import encode
 from hardcase_edge.program.format import COLUMN, FEATURE, HEADER, NODE, POOLS, SCORER, SENSOR
 from hardcase_edge.session.session import Decision
@@ -35,16 +23,16 @@ BLOCK = re.compile(r"(<!-- example: ([a-z ]+) -->\n)(?:\n?```text\n(.*?)```\n)?"
 HPC, ID = bytes(range(32)), bytes(range(0xA0, 0xB0))
 
 
-def example_program() -> Program:
+def example_program() -> d.Program:
     """One sensor, one reading, one tree of one node, two classes."""
-    tree = Tree(0, 1, (0,), (-32767,), (True,), (), (-3, 4))
-    return Program(
-        features=(Feature("f32"),),
-        sensors=(Sensor((0,), (2_500_000,)),),
-        uplink=Uplink(),
-        columns=(Column(0, Rank((0.5, 1.5))),),
-        scorers=(Trees((0,), (0,), (tree,)),),
-        nodes=(Acquire((0,), 1, 1), Answer(Slice(0, 0, 1), margins=(4,), confidences=(6000, 9000))),
+    tree = d.Tree(0, 1, (0,), (-32767,), (True,), (), (-3, 4))
+    return d.Program(
+        features=(d.Feature("f32"),),
+        sensors=(d.Sensor((0,), (2_500_000,)),),
+        uplink=d.Uplink(),
+        columns=(d.Column(0, d.Rank((0.5, 1.5))),),
+        scorers=(d.Trees((0,), (0,), (tree,)),),
+        nodes=(d.Acquire((0,), 1, 1), d.Answer(d.Slice(0, 0, 1), margins=(4,), confidences=(6000, 9000))),
         n_classes=2,
     )
 

@@ -11,23 +11,7 @@ import numpy as np
 from hardcase_edge.bundle.file import Bundle, pack_bundle
 from hardcase_edge.bundle.load import Loaded, load_bytes
 from hardcase_edge.bundle.manifest import Manifest
-from hardcase_edge.program.definition import (
-    CODE_MAX,
-    MICRO,
-    THRESHOLD,
-    Acquire,
-    Answer,
-    Branch,
-    Column,
-    Feature,
-    Program,
-    Rank,
-    Sensor,
-    Slice,
-    Tree,
-    Trees,
-    Uplink,
-)
+from hardcase_edge.program import definition as d
 from hardcase_edge.program.readings import normalise
 from hardcase_edge.session.drive import drive
 from hardcase_edge.session.session import Decision, Machine
@@ -42,38 +26,38 @@ MEMORY = 2
 CLASSES = ("sit", "walk", "run")
 
 
-def make_program(oldest: int = 6) -> Program:
+def make_program(oldest: int = 6) -> d.Program:
     """Watch ``tilt`` (1 mJ); buy ``gyro`` (10 mJ) if the label is old, or has probably changed."""
-    low = -CODE_MAX
-    pick = Tree(0, 3, (0, 0), (low, low + 1), (False, False), ((-1, 1), (-2, -3)), (9, 0, 0, 0, 9, 0, 0, 0, 9))
-    old = Tree(0, 1, (0,), (low,), (False,), ((-1, -2),), (-5, 5))
+    low = -d.CODE_MAX
+    pick = d.Tree(0, 3, (0, 0), (low, low + 1), (False, False), ((-1, 1), (-2, -3)), (9, 0, 0, 0, 9, 0, 0, 0, 9))
+    old = d.Tree(0, 1, (0,), (low,), (False,), ((-1, -2),), (-5, 5))
     moved = [
-        Tree(0, 1, (0, 0), (low, low + 1), (False, False), ((-1, 1), (-2, -3)), (3, -3, 3)),
-        Tree(0, 1, (1,), (low,), (True,), ((-1, -2),), (0, 4)),
+        d.Tree(0, 1, (0, 0), (low, low + 1), (False, False), ((-1, 1), (-2, -3)), (3, -3, 3)),
+        d.Tree(0, 1, (1,), (low,), (True,), ((-1, -2),), (0, 4)),
     ]
-    return Program(
+    return d.Program(
         features=(
-            Feature("f32"), Feature("i32", nullable=True), Feature("f32"), Feature("i32", nullable=True),
-            Feature("i32", nullable=True), Feature("f32", nullable=True), Feature("i32", nullable=True),
+            d.Feature("f32"), d.Feature("i32", nullable=True), d.Feature("f32"), d.Feature("i32", nullable=True),
+            d.Feature("i32", nullable=True), d.Feature("f32", nullable=True), d.Feature("i32", nullable=True),
         ),
-        sensors=(Sensor((0, 1), (MICRO,)), Sensor((2,), (10 * MICRO,)), Sensor((3, 4, 5, 6), (0,))),
-        uplink=Uplink(),
+        sensors=(d.Sensor((0, 1), (d.MICRO,)), d.Sensor((2,), (10 * d.MICRO,)), d.Sensor((3, 4, 5, 6), (0,))),
+        uplink=d.Uplink(),
         columns=(
-            Column(2, Rank((-0.5, 0.5))), Column(3, Rank((0, 1))), Column(4, Rank((oldest,))),
-            Column(5, Rank((-1.0, 1.0))), Column(6, Rank((2,))),
+            d.Column(2, d.Rank((-0.5, 0.5))), d.Column(3, d.Rank((0, 1))), d.Column(4, d.Rank((oldest,))),
+            d.Column(5, d.Rank((-1.0, 1.0))), d.Column(6, d.Rank((2,))),
         ),
         scorers=(
-            Trees((0,), (0, 0, 0), (pick,)), Trees((1,), (0, 0, 0), (pick,)), Trees((2,), (0,), (old,)),
-            Trees((3, 4), (0,), tuple(moved)),
+            d.Trees((0,), (0, 0, 0), (pick,)), d.Trees((1,), (0, 0, 0), (pick,)), d.Trees((2,), (0,), (old,)),
+            d.Trees((3, 4), (0,), tuple(moved)),
         ),
         nodes=(
-            Acquire((0,), 1, 1),
-            Acquire((2,), 2, 5),
-            Branch(Slice(2, 0, 1), THRESHOLD, (3, 5)),
-            Branch(Slice(3, 0, 1), THRESHOLD, (4, 5)),
-            Answer(Slice(1, 0, 3), confidences=(8_000,)),
-            Acquire((1,), 6, 6),
-            Answer(Slice(0, 0, 3), confidences=(9_000,)),
+            d.Acquire((0,), 1, 1),
+            d.Acquire((2,), 2, 5),
+            d.Branch(d.Slice(2, 0, 1), d.THRESHOLD, (3, 5)),
+            d.Branch(d.Slice(3, 0, 1), d.THRESHOLD, (4, 5)),
+            d.Answer(d.Slice(1, 0, 3), confidences=(8_000,)),
+            d.Acquire((1,), 6, 6),
+            d.Answer(d.Slice(0, 0, 3), confidences=(9_000,)),
         ),
         n_classes=3,
     )  # fmt: skip
@@ -86,14 +70,14 @@ def make_manifest(**more: Any) -> Manifest:
     )
 
 
-def layout(program: Program | None = None) -> Layout:
+def layout(program: d.Program | None = None) -> Layout:
     """The layout of its memory."""
     found = layout_of(program or make_program(), FEATURES, SENSORS)
     assert found is not None
     return found
 
 
-def loaded(program: Program | None = None, **more: Any) -> Loaded:
+def loaded(program: d.Program | None = None, **more: Any) -> Loaded:
     """The bundle, loaded."""
     return load_bytes(pack_bundle(Bundle(make_manifest(**more).to_json(), program or make_program(), ())))
 
@@ -112,7 +96,7 @@ def streams(seed: int, n: int = 60, n_streams: int = 3) -> tuple[np.ndarray, np.
 
 
 def in_turn(
-    program: Program, X: np.ndarray, sequence: np.ndarray, budget: int | None = None, dead: Sequence[int] = ()
+    program: d.Program, X: np.ndarray, sequence: np.ndarray, budget: int | None = None, dead: Sequence[int] = ()
 ) -> tuple[np.ndarray, list[Decision]]:
     """The rows with what the memory says of each, and their decisions, by a session and a memory for each window."""
     X, machine, decisions = X.copy(), Machine(program), [None] * len(X)
@@ -125,7 +109,7 @@ def in_turn(
 
 
 def _window(
-    program: Program, machine: Machine, memory: Memory, X: np.ndarray, k: int, budget: int | None, dead: Sequence[int]
+    program: d.Program, machine: Machine, memory: Memory, X: np.ndarray, k: int, budget: int | None, dead: Sequence[int]
 ) -> Decision:
     row = normalise(X[k].tolist(), [f.dtype for f in program.features])
     memory.begin()

@@ -18,27 +18,7 @@ from sklearn.tree import DecisionTreeRegressor
 from hardcase_cloud.answer.onnx_model import Hpc
 from hardcase_edge.bundle.file import Bundle, pack_bundle
 from hardcase_edge.bundle.manifest import Manifest
-from hardcase_edge.program.definition import (
-    CODE_MAX,
-    MARGIN,
-    MICRO,
-    Acquire,
-    Affine,
-    Answer,
-    Branch,
-    Column,
-    Costs,
-    Feature,
-    Forward,
-    Polynomial,
-    Program,
-    Rank,
-    Sensor,
-    Slice,
-    Tree,
-    Trees,
-    Uplink,
-)
+from hardcase_edge.program import definition as d
 from hardcase_edge.program.readings import request_bytes
 from hardcase_edge.session.session import CLOUD, Decision
 from hardcase_export.hpc_file.hpc import export_hpc
@@ -46,10 +26,10 @@ from hardcase_export.hpc_file.layout import Classes
 from hardcase_export.integers.decide import decisions, figures
 
 N_FEATURES, N_CLASSES = 6, 3
-FEATURES = tuple(Feature("f32", nullable=k == 5) for k in range(N_FEATURES))
-SENSORS = (Sensor((0, 1), (10 * MICRO,)), Sensor((2, 3), (20 * MICRO,)), Sensor((4, 5), (40 * MICRO,)))
-COSTS = Costs(100 * MICRO, MICRO // 50)
-UPLINK = Uplink(request_bytes(["f32"] * N_FEATURES), tuple(range(N_FEATURES)))
+FEATURES = tuple(d.Feature("f32", nullable=k == 5) for k in range(N_FEATURES))
+SENSORS = (d.Sensor((0, 1), (10 * d.MICRO,)), d.Sensor((2, 3), (20 * d.MICRO,)), d.Sensor((4, 5), (40 * d.MICRO,)))
+COSTS = d.Costs(100 * d.MICRO, d.MICRO // 50)
+UPLINK = d.Uplink(request_bytes(["f32"] * N_FEATURES), tuple(range(N_FEATURES)))
 MANIFEST = Manifest(
     name="three blobs",
     unit="mJ",
@@ -87,7 +67,7 @@ def problem() -> tuple[Any, np.ndarray, np.ndarray]:
 
 
 @cache
-def trees_over(features: tuple[int, ...], n_trees: int = 12) -> tuple[tuple[Column, ...], Trees]:
+def trees_over(features: tuple[int, ...], n_trees: int = 12) -> tuple[tuple[d.Column, ...], d.Trees]:
     """Columns and an ensemble of float vector leaves, by scikit-learn's trees boosted by hand."""
     _, X, y = problem()
     wanted = np.eye(N_CLASSES)[y]
@@ -104,27 +84,27 @@ def trees_over(features: tuple[int, ...], n_trees: int = 12) -> tuple[tuple[Colu
 
 def as_ensemble(
     features: tuple[int, ...], base: tuple[float, ...], fitted: list[tuple[int, Any]]
-) -> tuple[tuple[Column, ...], Trees]:
+) -> tuple[tuple[d.Column, ...], d.Trees]:
     """Columns and an ensemble of scikit-learn's trees, each with the first output that it adds to."""
     ranks: list[list[float]] = [
         sorted({float(np.float32(t)) for _, f in fitted for t in f.threshold[f.feature == j]})
         for j in range(len(features))
     ]
-    columns = tuple(Column(f, Rank(tuple(r))) for f, r in zip(features, ranks, strict=True))
+    columns = tuple(d.Column(f, d.Rank(tuple(r))) for f, r in zip(features, ranks, strict=True))
     trees = tuple(_tree(output, f, ranks) for output, f in fitted)
-    return columns, Trees(tuple(range(len(features))), base, trees)
+    return columns, d.Trees(tuple(range(len(features))), base, trees)
 
 
-def _tree(output: int, fitted: Any, ranks: list[list[float]]) -> Tree:
+def _tree(output: int, fitted: Any, ranks: list[list[float]]) -> d.Tree:
     inner = [i for i in range(fitted.node_count) if fitted.children_left[i] >= 0]
     leaves = [i for i in range(fitted.node_count) if fitted.children_left[i] < 0]
     place = {i: k for k, i in enumerate(inner)} | {i: -1 - k for k, i in enumerate(leaves)}
-    return Tree(
+    return d.Tree(
         output=output,
         width=fitted.value.shape[1],
         splits=tuple(int(fitted.feature[i]) for i in inner),
         thresholds=tuple(
-            ranks[fitted.feature[i]].index(float(np.float32(fitted.threshold[i]))) - CODE_MAX for i in inner
+            ranks[fitted.feature[i]].index(float(np.float32(fitted.threshold[i]))) - d.CODE_MAX for i in inner
         ),
         missing_left=(True,) * len(inner),
         children=tuple((place[fitted.children_left[i]], place[fitted.children_right[i]]) for i in inner),
@@ -132,50 +112,50 @@ def _tree(output: int, fitted: Any, ranks: list[list[float]]) -> Tree:
     )
 
 
-def cascade_draft(threshold: float = 0.35) -> Program:
+def cascade_draft(threshold: float = 0.35) -> d.Program:
     """Buy two sensors; answer if sure, else forward with the third."""
     columns, trees = trees_over((0, 1, 2, 3))
-    part = Slice(0, 0, N_CLASSES)
+    part = d.Slice(0, 0, N_CLASSES)
     nodes = (
-        Acquire((0,), 1, 1),
-        Acquire((1,), 2, 2),
-        Branch(part, MARGIN, (3, 4), threshold),
-        Forward((0, 1, 2), 4),
-        Answer(part, margins=(0.1, 0.2, 0.4), confidences=(5000, 7000, 8000, 9500)),
+        d.Acquire((0,), 1, 1),
+        d.Acquire((1,), 2, 2),
+        d.Branch(part, d.MARGIN, (3, 4), threshold),
+        d.Forward((0, 1, 2), 4),
+        d.Answer(part, margins=(0.1, 0.2, 0.4), confidences=(5000, 7000, 8000, 9500)),
     )
-    return Program(FEATURES, SENSORS, UPLINK, columns, (trees,), nodes, N_CLASSES, costs=COSTS)
+    return d.Program(FEATURES, SENSORS, UPLINK, columns, (trees,), nodes, N_CLASSES, costs=COSTS)
 
 
-def static_draft(sensors: tuple[int, ...] = (2,)) -> Program:
+def static_draft(sensors: tuple[int, ...] = (2,)) -> d.Program:
     """Buy a set and answer."""
     features = tuple(f for s in sensors for f in SENSORS[s].features)
     columns, trees = trees_over(features, 8)
-    nodes = (Acquire(sensors, 1, 1), Answer(Slice(0, 0, N_CLASSES)))
-    return Program(FEATURES, SENSORS, UPLINK, columns, (trees,), nodes, N_CLASSES, costs=COSTS)
+    nodes = (d.Acquire(sensors, 1, 1), d.Answer(d.Slice(0, 0, N_CLASSES)))
+    return d.Program(FEATURES, SENSORS, UPLINK, columns, (trees,), nodes, N_CLASSES, costs=COSTS)
 
 
-def linear_draft(weight_bits: int = 16) -> Program:
+def linear_draft(weight_bits: int = 16) -> d.Program:
     """Two sensors, a linear scorer of random weights over affine columns."""
-    columns = tuple(Column(k, Affine(frac=10, mul=1, add=0, shift=0)) for k in range(4))
+    columns = tuple(d.Column(k, d.Affine(frac=10, mul=1, add=0, shift=0)) for k in range(4))
     rng = np.random.default_rng(5)
     weights = tuple(tuple(float(w) for w in row) for row in rng.normal(size=(N_CLASSES, 5)) * 1e-3)
-    scorer = Polynomial(
+    scorer = d.Polynomial(
         columns=(0, 1, 2, 3), substitutes=(0,) * 4, constant=1024, terms=tuple((k,) for k in range(5)),
         weights=weights, bias=tuple(float(b) for b in rng.normal(size=N_CLASSES)), weight_bits=weight_bits,
     )  # fmt: skip
-    nodes = (Acquire((0, 1), 1, 1), Answer(Slice(0, 0, N_CLASSES)))
-    return Program(FEATURES, SENSORS, UPLINK, columns, (scorer,), nodes, N_CLASSES, costs=COSTS)
+    nodes = (d.Acquire((0, 1), 1, 1), d.Answer(d.Slice(0, 0, N_CLASSES)))
+    return d.Program(FEATURES, SENSORS, UPLINK, columns, (scorer,), nodes, N_CLASSES, costs=COSTS)
 
 
-def square_draft() -> Program:
+def square_draft() -> d.Program:
     """Two sensors, a polynomial of degree 2 of weights at random over columns of a byte."""
-    columns = tuple(Column(k, Affine(frac=5, mul=1, add=0, shift=0, low=-127, high=127)) for k in range(4))
+    columns = tuple(d.Column(k, d.Affine(frac=5, mul=1, add=0, shift=0, low=-127, high=127)) for k in range(4))
     terms = tuple((a, b) for a in range(5) for b in range(a, 5))
     rng = np.random.default_rng(6)
     weights = tuple(tuple(row) for row in rng.normal(size=(N_CLASSES, len(terms))).tolist())
-    scorer = Polynomial((0, 1, 2, 3), (0,) * 4, 32, terms, weights, (0.0,) * N_CLASSES)
-    nodes = (Acquire((0, 1), 1, 1), Answer(Slice(0, 0, N_CLASSES)))
-    return Program(FEATURES, SENSORS, UPLINK, columns, (scorer,), nodes, N_CLASSES, costs=COSTS)
+    scorer = d.Polynomial((0, 1, 2, 3), (0,) * 4, 32, terms, weights, (0.0,) * N_CLASSES)
+    nodes = (d.Acquire((0, 1), 1, 1), d.Answer(d.Slice(0, 0, N_CLASSES)))
+    return d.Program(FEATURES, SENSORS, UPLINK, columns, (scorer,), nodes, N_CLASSES, costs=COSTS)
 
 
 def make_build(folder: Path) -> Path:
@@ -221,13 +201,13 @@ def save_rows(path: Path, hpc: Path, n: int, seed: int) -> Rows:
 
 def local_figures(made: list[Decision], rows: Rows) -> dict[str, float]:
     """What training says of the rows that are answered locally."""
-    local = np.array([d.route != CLOUD for d in made])
-    right, f0 = (np.array([d.result for d in made]) == rows.y)[local], (rows.hpc == rows.y)[local]
+    local = np.array([one.route != CLOUD for one in made])
+    right, f0 = (np.array([one.result for one in made]) == rows.y)[local], (rows.hpc == rows.y)[local]
     shares = {"local_error": ~right, "local_worse": f0 & ~right, "local_better": right & ~f0}
     return {name: float(which.mean()) for name, which in shares.items()}
 
 
-def save_draft(folder: Path, name: str, draft: Program, splits: dict[str, Rows]) -> dict[str, Any]:
+def save_draft(folder: Path, name: str, draft: d.Program, splits: dict[str, Rows]) -> dict[str, Any]:
     """Write one draft; its part of a front's point."""
     place = f"policies/{name}.safetensors"
     (folder / place).write_bytes(pack_bundle(Bundle(MANIFEST.to_json(), draft, (), is_draft=True)))

@@ -13,22 +13,7 @@ from typing import Any
 
 from hardcase_edge.bundle.golden import GoldenCase
 from hardcase_edge.kernel.image import Image
-from hardcase_edge.program.definition import (
-    CODE_MAX,
-    Acquire,
-    Answer,
-    Candidate,
-    Column,
-    Feature,
-    Program,
-    Rank,
-    Select,
-    Sensor,
-    Slice,
-    Stack,
-    Trees,
-    Uplink,
-)
+from hardcase_edge.program import definition as d
 from hardcase_edge.program.format import from_keys, to_key
 from hardcase_edge.program.readings import DTYPES
 from hardcase_edge.verifier.verify import verify
@@ -72,44 +57,46 @@ FLOATS = {"f32": (2.0**-149, 3.4028234663852886e38), "f64": (5e-324, 1.797693134
 # ---------------------------------------------------------------- programs
 
 
-def random_ensembles(seed: int, count: int) -> Program:
+def random_ensembles(seed: int, count: int) -> d.Program:
     """Many random ensembles, whose trees often ask the same question; the item's size says which output answers."""
     rng = random.Random(seed)
     shells = (random_program(rng.randrange(2**32), 6) for _ in range(1000))
     shell = next(p for p in shells if len(p.columns) >= 6)
     free = tuple(replace(s, cost=(0,)) for s in shell.sensors)
-    return _scored(rng, replace(shell, sensors=free, uplink=Uplink()), count)
+    return _scored(rng, replace(shell, sensors=free, uplink=d.Uplink()), count)
 
 
-def plain_ensembles(seed: int, *dtypes: str) -> Program:
+def plain_ensembles(seed: int, *dtypes: str) -> d.Program:
     """The same over sensors of many readings of one type, none of which may be missing: the kernel's short way."""
     rng, n = random.Random(seed), 21
-    features = tuple(Feature(dtype) for dtype in dtypes for _ in range(n))
-    columns = tuple(Column(f, _rank(rng, feature.dtype)) for f, feature in enumerate(features))
-    sensors = tuple(Sensor(tuple(rng.sample(range(k, k + n), n)), (0,)) for k in range(0, len(features), n))
-    return _scored(rng, Program(features, sensors, Uplink(), columns, (), (), 0), 8)
+    features = tuple(d.Feature(dtype) for dtype in dtypes for _ in range(n))
+    columns = tuple(d.Column(f, _rank(rng, feature.dtype)) for f, feature in enumerate(features))
+    sensors = tuple(d.Sensor(tuple(rng.sample(range(k, k + n), n)), (0,)) for k in range(0, len(features), n))
+    return _scored(rng, d.Program(features, sensors, d.Uplink(), columns, (), (), 0), 8)
 
 
-def _scored(rng: random.Random, shell: Program, count: int) -> Program:
+def _scored(rng: random.Random, shell: d.Program, count: int) -> d.Program:
     n = min(len(shell.columns), 8)
     read = [tuple(rng.sample(range(len(shell.columns)), rng.choice([3, n]))) for _ in range(count)]
     scorers = [_near(rng, _trees(rng, columns)) for columns in read]
-    outputs = [Slice(k, o, o + 1) for k, s in enumerate(scorers) for o in range(len(s.base))]
-    candidates = [Candidate(size, (0,), 1 + size) for size in range(1, len(outputs) + 1)]
+    outputs = [d.Slice(k, o, o + 1) for k, s in enumerate(scorers) for o in range(len(s.base))]
+    candidates = [d.Candidate(size, (0,), 1 + size) for size in range(1, len(outputs) + 1)]
     nodes = (
-        Acquire(tuple(range(len(shell.sensors))), 1, 1),
-        Select(tuple(candidates[:-1]), len(outputs) + 1),
-        *[Answer(s, "value") for s in outputs],
+        d.Acquire(tuple(range(len(shell.sensors))), 1, 1),
+        d.Select(tuple(candidates[:-1]), len(outputs) + 1),
+        *[d.Answer(s, "value") for s in outputs],
     )
     return replace(shell, scorers=tuple(scorers), nodes=nodes, n_classes=0, max_item_size=len(outputs))
 
 
-def _near(rng: random.Random, scorer: Trees) -> Trees:
+def _near(rng: random.Random, scorer: d.Trees) -> d.Trees:
     """The same ensemble with thresholds among a column's first and last ranks, and beyond all."""
 
     def threshold(missing_left: bool) -> int:
-        beyond = CODE_MAX - (not missing_left)  # the last is only for trees in which missing goes left
-        return rng.choice([rng.randint(-CODE_MAX, -CODE_MAX + 8), rng.randint(-CODE_MAX, -CODE_MAX + 3), beyond])
+        beyond = d.CODE_MAX - (not missing_left)  # the last is only for trees in which missing goes left
+        return rng.choice(
+            [rng.randint(-d.CODE_MAX, -d.CODE_MAX + 8), rng.randint(-d.CODE_MAX, -d.CODE_MAX + 3), beyond]
+        )
 
     trees = (replace(t, thresholds=tuple(map(threshold, t.missing_left))) for t in scorer.trees)
     return replace(scorer, trees=tuple(trees))
@@ -118,13 +105,13 @@ def _near(rng: random.Random, scorer: Trees) -> Trees:
 # ---------------------------------------------------------------- readings
 
 
-def edge_rows(rng: random.Random, program: Program, count: int) -> list[list[Any]]:
+def edge_rows(rng: random.Random, program: d.Program, count: int) -> list[list[Any]]:
     """Readings on thresholds and right beside them, extremes, both zeros, denormals, and all that counts as missing."""
     rows = []
     for _ in range(count):
         row: list[Any] = [random_reading(rng, f.dtype) for f in program.features]
         for column in program.columns:
-            if isinstance(column.rule, Rank) and column.rule.thresholds and rng.random() < 0.6:
+            if isinstance(column.rule, d.Rank) and column.rule.thresholds and rng.random() < 0.6:
                 dtype = program.features[column.feature].dtype
                 row[column.feature] = _beside(rng, rng.choice(column.rule.thresholds), dtype)
         often = rng.choice([0.0, 0.1])
@@ -156,7 +143,7 @@ def _missing(rng: random.Random, dtype: str) -> Any:
     return None if dtype == "i32" else rng.choice([None, math.nan, math.inf, -math.inf, -math.nan])
 
 
-def pack_raw(program: Program, row: Sequence[Any]) -> bytes:
+def pack_raw(program: d.Program, row: Sequence[Any]) -> bytes:
     """Readings as a driver may leave them: with minus zero, infinities and every sign of a NaN."""
     held = [DTYPES[f.dtype].missing if x is None else x for x, f in zip(row, program.features, strict=True)]
     return b"".join(struct.pack(_layout(program, s), *[held[f] for f in s.features]) for s in program.sensors)
@@ -165,7 +152,7 @@ def pack_raw(program: Program, row: Sequence[Any]) -> bytes:
 # ---------------------------------------------------------------- executables
 
 
-def write_unrolled(folder: Path, program: Program, rows: Sequence[Sequence[Any]], seed: int = 0) -> list[Path]:
+def write_unrolled(folder: Path, program: d.Program, rows: Sequence[Sequence[Any]], seed: int = 0) -> list[Path]:
     """Sources of one executable that compares every score of unrolled ensembles on these rows with the oracle's.
 
     In one row of three sensors fail, at random.
@@ -193,10 +180,10 @@ def write_unrolled(folder: Path, program: Program, rows: Sequence[Sequence[Any]]
     return [folder / "unrolled.c", *_write_kernel(folder, image)]
 
 
-def write_inlined(folder: Path, program: Program, cases: Sequence[GoldenCase]) -> tuple[list[Path], tuple[int, ...]]:
+def write_inlined(folder: Path, program: d.Program, cases: Sequence[GoldenCase]) -> tuple[list[Path], tuple[int, ...]]:
     """Sources of one executable that replays these cases with every ensemble as code that can be; which those are."""
-    stood_on = {s.trees for s in program.scorers if isinstance(s, Stack)}
-    inlined = tuple(k for k, s in enumerate(program.scorers) if isinstance(s, Trees) and k not in stood_on)
+    stood_on = {s.trees for s in program.scorers if isinstance(s, d.Stack)}
+    inlined = tuple(k for k, s in enumerate(program.scorers) if isinstance(s, d.Trees) and k not in stood_on)
     image = Image(program, inlined)
     source, _ = write_programs(folder, [(program, cases)], inlined)
     image.pack()
@@ -210,7 +197,7 @@ def _write_kernel(folder: Path, image: Image) -> list[Path]:
     return [folder / "inline.c", write_kernel(folder, config_header(image))]
 
 
-def scores_on(program: Program, row: Sequence[Any], failing: set[int]) -> list[int]:
+def scores_on(program: d.Program, row: Sequence[Any], failing: set[int]) -> list[int]:
     """Every output of every scorer, by the oracle."""
     world = Case(program, row, frozenset(failing))
     world.buy(range(len(program.sensors)))

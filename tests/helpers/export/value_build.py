@@ -20,25 +20,7 @@ from hardcase_edge.bundle.file import Bundle, pack_bundle
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.bundle.value import Value, steps_for
 from hardcase_edge.more.batch.quality import Quality
-from hardcase_edge.program.definition import (
-    MICRO,
-    THRESHOLD,
-    Acquire,
-    Affine,
-    Answer,
-    Branch,
-    Column,
-    Costs,
-    Feature,
-    Forward,
-    Polynomial,
-    Program,
-    Sensor,
-    Slice,
-    Stack,
-    Trees,
-    Uplink,
-)
+from hardcase_edge.program import definition as d
 from hardcase_edge.program.readings import request_bytes
 from hardcase_export.hpc_file.hpc import export_hpc
 from hardcase_export.hpc_file.layout import Values
@@ -46,10 +28,10 @@ from hardcase_export.integers.decide import decisions, figures
 from tests.helpers.export.builds import as_ensemble
 
 N = 4
-FEATURES = tuple(Feature("f32", nullable=k == 3) for k in range(N))
-SENSORS = (Sensor((0, 1), (10 * MICRO,)), Sensor((2, 3), (40 * MICRO,)))
-COSTS = Costs(100 * MICRO)
-UPLINK = Uplink(request_bytes(["f32"] * N), tuple(range(N)))
+FEATURES = tuple(d.Feature("f32", nullable=k == 3) for k in range(N))
+SENSORS = (d.Sensor((0, 1), (10 * d.MICRO,)), d.Sensor((2, 3), (40 * d.MICRO,)))
+COSTS = d.Costs(100 * d.MICRO)
+UPLINK = d.Uplink(request_bytes(["f32"] * N), tuple(range(N)))
 OFFSET = 300.0
 STEPS = steps_for(OFFSET + 40)
 R2 = Quality("r2", "R2")
@@ -76,7 +58,7 @@ def f0() -> Any:
 
 
 @cache
-def trees_on(features: tuple[int, ...], is_uncertain: bool = True) -> tuple[tuple[Column, ...], Trees]:
+def trees_on(features: tuple[int, ...], is_uncertain: bool = True) -> tuple[tuple[d.Column, ...], d.Trees]:
     """Columns and boosted trees of one output; with a second one for the logarithm of squared errors."""
     X, y = make_rows(800, 2)
     X = np.nan_to_num(X)[:, features]
@@ -95,50 +77,50 @@ def trees_on(features: tuple[int, ...], is_uncertain: bool = True) -> tuple[tupl
     return as_ensemble(features, tuple(base), [(output, f.tree_) for output, f in fitted])
 
 
-def cascade_draft(threshold: float = 1.0) -> Program:
+def cascade_draft(threshold: float = 1.0) -> d.Program:
     """Buy the near sensor; where the answer is unsure, forward with both; without the cloud, answer all the same."""
     columns, trees = trees_on((0, 1))
-    value, unsure = Slice(0, 0, 1), Slice(0, 1, 2)
+    value, unsure = d.Slice(0, 0, 1), d.Slice(0, 1, 2)
     nodes = (
-        Acquire((0,), 1, 1),
-        Branch(unsure, THRESHOLD, (2, 3), threshold),
-        Answer(value, "value", (290.0, 310.0), (5_000, 7_000, 6_000)),
-        Forward((0, 1), 4),
-        Answer(value, "value", (), (2_000,)),
+        d.Acquire((0,), 1, 1),
+        d.Branch(unsure, d.THRESHOLD, (2, 3), threshold),
+        d.Answer(value, "value", (290.0, 310.0), (5_000, 7_000, 6_000)),
+        d.Forward((0, 1), 4),
+        d.Answer(value, "value", (), (2_000,)),
     )
-    return Program(FEATURES, SENSORS, UPLINK, columns, (trees,), nodes, 0, costs=COSTS)
+    return d.Program(FEATURES, SENSORS, UPLINK, columns, (trees,), nodes, 0, costs=COSTS)
 
 
 @cache
-def linear_on(features: tuple[int, ...], constant: int = 1024) -> tuple[tuple[Column, ...], Polynomial]:
+def linear_on(features: tuple[int, ...], constant: int = 1024) -> tuple[tuple[d.Column, ...], d.Polynomial]:
     """Columns of codes in steps of 1/1024, and a linear scorer with the offset on its constant."""
     X, y = make_rows(800, 2)
     fitted = Ridge().fit(np.nan_to_num(X)[:, features], y)
-    columns = tuple(Column(f, Affine(frac=10, mul=1, add=0, shift=0)) for f in features)
+    columns = tuple(d.Column(f, d.Affine(frac=10, mul=1, add=0, shift=0)) for f in features)
     weights = (*(float(w) / 1024 for w in fitted.coef_), 0.0)
     n = len(features)
     terms = tuple((k,) for k in range(n + 1))
-    return columns, Polynomial(tuple(range(n)), (0,) * n, constant, terms, (weights,), (float(fitted.intercept_),))
+    return columns, d.Polynomial(tuple(range(n)), (0,) * n, constant, terms, (weights,), (float(fitted.intercept_),))
 
 
-def mixed_draft() -> Program:
+def mixed_draft() -> d.Program:
     """Trees on the near sensor answer where they are sure; elsewhere a linear scorer of both, or a stack."""
     near, trees = trees_on((0, 1))
     linear_columns, linear = linear_on((0, 1, 2, 3))
     linear = replace(linear, columns=tuple(c + len(near) for c in linear.columns))
     first = tuple(k for k, t in enumerate(trees.trees) if t.output == 0)
-    whole = Trees(trees.columns, (0.0,), tuple(trees.trees[k] for k in first))
-    stack = Stack(2, tuple(range(len(first))), ((1.0,) * len(first),), (trees.base[0],))
+    whole = d.Trees(trees.columns, (0.0,), tuple(trees.trees[k] for k in first))
+    stack = d.Stack(2, tuple(range(len(first))), ((1.0,) * len(first),), (trees.base[0],))
     nodes = (
-        Acquire((0,), 1, 1),
-        Branch(Slice(0, 1, 2), THRESHOLD, (2, 3), 0.5),
-        Answer(Slice(0, 0, 1), "value"),
-        Acquire((1,), 4, 5),
-        Answer(Slice(1, 0, 1), "value", confidences=(9_000,)),
-        Answer(Slice(3, 0, 1), "value"),
+        d.Acquire((0,), 1, 1),
+        d.Branch(d.Slice(0, 1, 2), d.THRESHOLD, (2, 3), 0.5),
+        d.Answer(d.Slice(0, 0, 1), "value"),
+        d.Acquire((1,), 4, 5),
+        d.Answer(d.Slice(1, 0, 1), "value", confidences=(9_000,)),
+        d.Answer(d.Slice(3, 0, 1), "value"),
     )
     scorers = (trees, linear, whole, stack)
-    return Program(FEATURES, SENSORS, UPLINK, near + linear_columns, scorers, nodes, 0, costs=COSTS)
+    return d.Program(FEATURES, SENSORS, UPLINK, near + linear_columns, scorers, nodes, 0, costs=COSTS)
 
 
 DRAFTS = {"cascade": cascade_draft, "mixed": mixed_draft}

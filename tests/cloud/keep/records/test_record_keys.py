@@ -30,18 +30,7 @@ from hardcase_edge.device.device import Device, RuntimeConfig
 from hardcase_edge.fleet.outbox.records import ANSWER, Recorder
 from hardcase_edge.joint.definition import ONE_SHOT
 from hardcase_edge.link.wire import audit_topic, decision_topic
-from hardcase_edge.program.definition import (
-    MARGIN,
-    THRESHOLD,
-    Acquire,
-    Answer,
-    Branch,
-    Forward,
-    Node,
-    Slice,
-    Tree,
-    Trees,
-)
+from hardcase_edge.program import definition as d
 from hardcase_edge.record_keys import AUDIT, COLUMNS, COPIED, KEYS, LINE, OF_ONE, OF_PARTS, RECORD, STORE
 from hardcase_edge.sensors.items import Item
 from tests.edge.device.test_joint_device import ASKING, ITEMS, device_of, write_csv
@@ -71,7 +60,7 @@ TYPES = {
 BY_SENSOR, LISTS = {"failed", "unpaid", "atypical"}, (dict, list)  # of an item of several parts: by sensor, or parts
 
 
-GATE, UNLIKE = Slice(0, 0, 1), Slice(1, 0, 1)
+GATE, UNLIKE = d.Slice(0, 0, 1), d.Slice(1, 0, 1)
 
 
 class Turns(FakeBank):
@@ -85,16 +74,16 @@ class Turns(FakeBank):
         return self.read(sensors)
 
 
-def doubtful(*nodes: Node, **manifest: Any) -> bytes:
+def doubtful(*nodes: d.Node, **manifest: Any) -> bytes:
     """The toy with trees that say how unlike training a case is, and nodes of its own."""
-    unlike = Trees((0,), (0,), (Tree(0, 1, (0,), (0,), (False,), (), (3, -3)),))
+    unlike = d.Trees((0,), (0,), (d.Tree(0, 1, (0,), (0,), (False,), (), (3, -3)),))
     program = replace(make_program(), scorers=(*make_program().scorers, unlike), nodes=nodes)
     return pack_bundle(Bundle(make_manifest(**manifest).to_json(), program, ()))
 
 
 def value_bundle() -> Loaded:
     """The toy, which answers a value."""
-    nodes = tuple(replace(n, kind="value") if isinstance(n, Answer) else n for n in make_program().nodes)
+    nodes = tuple(replace(n, kind="value") if isinstance(n, d.Answer) else n for n in make_program().nodes)
     program = replace(make_program(), nodes=nodes, n_classes=0)
     manifest = make_manifest(classes=(), value=Value("kWh", 10, {}))
     return load_bytes(pack_bundle(Bundle(manifest.to_json(), program, ())))
@@ -111,8 +100,8 @@ def lines(tmp_path: Path, capfd: Any, monkeypatch: pytest.MonkeyPatch) -> Lines:
     one += Device(load_mixed(), FakeBank([HARD]), FakeLink(), RuntimeConfig(coin_seed=1)).run()
     one += Device(value_bundle(), FakeBank([EASY]), None).run()
     nodes = (
-        Acquire((0,), 1, 4), Branch(UNLIKE, THRESHOLD, (2, 3)), Branch(GATE, MARGIN, (3, 5), threshold=256),
-        Forward((0, 1), 4), Answer(GATE, confidences=(6_000,)), Answer(GATE, confidences=(9_500,)),
+        d.Acquire((0,), 1, 4), d.Branch(UNLIKE, d.THRESHOLD, (2, 3)), d.Branch(GATE, d.MARGIN, (3, 5), threshold=256),
+        d.Forward((0, 1), 4), d.Answer(GATE, confidences=(6_000,)), d.Answer(GATE, confidences=(9_500,)),
     )  # fmt: skip
     by_clock = load_bytes(doubtful(*nodes, unit="ms", clock=True, atypical=(1,)))
     one += Device(by_clock, Turns([EASY, HARD]), FakeLink(), RuntimeConfig()).run()
@@ -201,8 +190,8 @@ def test_simulated_devices_and_the_dashboard_name_keys_that_are_kept() -> None:
 
 
 def test_a_program_that_loads_a_bundle_hears_of_unpaid_sensors_what_a_device_says(tmp_path: Path) -> None:
-    answers = Answer(GATE, confidences=(6_000,)), Answer(GATE, confidences=(9_500,))
-    nodes = (Acquire((0,), 1, 3), Acquire((1,), 2, 2), Branch(UNLIKE, THRESHOLD, (3, 4)), *answers)
+    answers = d.Answer(GATE, confidences=(6_000,)), d.Answer(GATE, confidences=(9_500,))
+    nodes = (d.Acquire((0,), 1, 3), d.Acquire((1,), 2, 2), d.Branch(UNLIKE, d.THRESHOLD, (3, 4)), *answers)
     data = doubtful(*nodes, atypical=(2,))
     (tmp_path / "b.hcb").write_bytes(data)
     (line,) = Device(load_bytes(data), FakeBank([HARD]), None, RuntimeConfig(budget=1.0)).run()
