@@ -363,24 +363,6 @@ def test_a_request_for_another_hpc_is_told_which_one_answers_here_within_bounds(
     assert service.receive(TOPIC, ask(99, (1.0, 2.0), "cd" * 32), 20.0, b"c" * 9_999) is None
 
 
-@pytest.mark.parametrize("cut", range(len(GOOD)))
-def test_a_request_cut_anywhere_is_dropped(cut):
-    service, _ = make()
-    service.receive(TOPIC, GOOD[:cut], 0.0)
-    assert (service.counters.malformed, service.due(0.0)) == (1, None)
-
-
-@given(at=st.integers(0, len(GOOD) - 1), flip=st.integers(1, 255))
-def test_a_flipped_byte_never_raises_and_is_answered_or_counted(at, flip):
-    service, _ = make()
-    bad = bytearray(GOOD)
-    bad[at] ^= flip
-    service.receive(TOPIC, bytes(bad), 0.0)
-    served = len(service.run(0.0))
-    c = service.counters
-    assert served + c.malformed + c.other_hpc + c.oversized + c.expired == 1
-
-
 def test_a_full_queue_says_that_it_is_busy_and_one_device_cannot_fill_it():
     service, _ = make(max_waiting=10, max_waiting_per_device=4)
     replies = [service.receive(TOPIC, ask(k, (1.0, 1.0)), 0.0, b"c%d" % k, tag=k + 1) for k in range(20)]

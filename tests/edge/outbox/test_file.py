@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import random
 import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -150,38 +151,37 @@ def test_any_damaged_byte_is_a_damaged_file_or_a_damaged_row_or_harmless(path, t
     assert ends == {"file", "row", "harmless"}
 
 
-@pytest.mark.parametrize("data", [b"SQLite format 3\0", b"not a database at all" * 500, bytes(4096)])
-def test_a_file_that_is_not_an_outbox_is_damaged(path, data):
-    path.write_bytes(data)
-    with pytest.raises(DamagedError):
-        RecordFile(path, LIMIT, OLDEST_FIRST)
-
-
 @pytest.mark.parametrize(
-    "statement",
+    ("damage", "said"),
     [
-        "CREATE TRIGGER t AFTER INSERT ON records BEGIN DELETE FROM records; END",
-        "CREATE VIEW v AS SELECT 1",
-        "ALTER TABLE records ADD COLUMN more",
+        (lambda data: b"SQLite format 3\0", "."),
+        (lambda data: b"not a database at all" * 500, "."),
+        (lambda data: bytes(4096), "."),
+        (lambda data: data.replace(b"CREATE TABLE", b"CRE\xf0TE TABLE"), "."),
+        (lambda data: data.replace(b"CREATE TABLE", b"CREATE \xb8ABLE"), "."),
+        ("CREATE TRIGGER t AFTER INSERT ON records BEGIN DELETE FROM records; END", "not an outbox's"),
+        ("CREATE VIEW v AS SELECT 1", "not an outbox's"),
+        ("ALTER TABLE records ADD COLUMN more", "not an outbox's"),
+        ("UPDATE records SET id = 9223372036854775807", "."),
     ],
 )
-def test_a_schema_with_anything_else_in_it_is_damaged(path, statement):
-    RecordFile(path, LIMIT, OLDEST_FIRST).close()
-    with sqlite3.connect(path) as db:
+def test_a_file_that_is_not_an_outbox_is_damaged(path, damage, said):
+    file = RecordFile(path, LIMIT, OLDEST_FIRST)
+    file.commit([make_made(1)], [])
+    file.close()
+    if isinstance(damage, str):
+        execute(path, damage)
+    else:
+        good = path.read_bytes()
+        path.write_bytes(damage(good))
+        assert path.read_bytes() != good
+    with pytest.raises(DamagedError, match=said):
+        RecordFile(path, LIMIT, OLDEST_FIRST)
+
+
+def execute(path, statement):
+    with closing(sqlite3.connect(path)) as db, db:
         db.execute(statement)
-    db.close()
-    with pytest.raises(DamagedError, match="not an outbox's"):
-        RecordFile(path, LIMIT, OLDEST_FIRST)
-
-
-@pytest.mark.parametrize("damage", [b"CRE\xf0TE TABLE", b"CREATE \xb8ABLE"])
-def test_a_schema_that_is_no_text_is_damaged(path, damage):
-    RecordFile(path, LIMIT, OLDEST_FIRST).close()
-    data = path.read_bytes()
-    assert b"CREATE TABLE" in data
-    path.write_bytes(data.replace(b"CREATE TABLE", damage))
-    with pytest.raises(DamagedError):
-        RecordFile(path, LIMIT, OLDEST_FIRST)
 
 
 @pytest.mark.parametrize("column", ["boot", "sequence", "made", "payload"])
@@ -189,23 +189,10 @@ def test_a_row_with_a_text_that_is_none_is_damaged_and_the_others_go(path, colum
     file = RecordFile(path, LIMIT, OLDEST_FIRST)
     file.commit([make_made(k) for k in (1, 2, 3)], [])
     file.close()
-    with sqlite3.connect(path) as db:
-        db.execute(f"UPDATE records SET {column} = CAST(x'ff00fe' AS TEXT) WHERE id = 2")
-    db.close()
+    execute(path, f"UPDATE records SET {column} = CAST(x'ff00fe' AS TEXT) WHERE id = 2")
     file = RecordFile(path, LIMIT, OLDEST_FIRST)
     rows, bad = file.after(0, 10)
     if column == "made":  # no checksum covers the time
         assert [(row.id, row.record.made is None) for row in rows if row.id == 2] == [(2, True)]
     else:
         assert ([row.id for row in rows], bad) == ([1, 3], [2])
-
-
-def test_a_file_whose_ids_are_at_their_end_is_damaged(path):
-    file = RecordFile(path, LIMIT, OLDEST_FIRST)
-    file.commit([make_made(1)], [])
-    file.close()
-    with sqlite3.connect(path) as db:
-        db.execute("UPDATE records SET id = 9223372036854775807")
-    db.close()
-    with pytest.raises(DamagedError):
-        RecordFile(path, LIMIT, OLDEST_FIRST)
