@@ -141,17 +141,12 @@ class Late:
         return reply if self._reply_s <= deadline_s else None
 
 
-class TurnBank(FakeBank):
-    def read_in_turn(self, sensors: Any, until: float) -> Any:
-        return self.read(sensors)
-
-
 def ask_in(budget: float, reply_s: float, n: int = 1) -> tuple[list[dict[str, Any]], Late]:
     link = FakeLink([Reply(bytes(16), bytes(range(32)), OK, 0, 9_000)] * n)
     clock = Late(link, reply_s)
     loaded = load_bytes(make_bundle_bytes(unit="ms", clock=True))
     device = Device(
-        loaded, TurnBank([HARD] * n), link, RuntimeConfig(budget=budget), now=clock.now, monotonic=clock.now,
+        loaded, FakeBank([HARD] * n), link, RuntimeConfig(budget=budget), now=clock.now, monotonic=clock.now,
         wait=lambda s: None,
     )  # fmt: skip
     return list(device.run()), clock
@@ -185,7 +180,7 @@ def test_a_cloud_that_was_too_slow_each_time_is_not_asked_until_that_is_forgotte
 def test_a_cloud_that_takes_longer_than_an_item_has_buys_it_no_sensor_until_that_is_forgotten() -> None:
     link = FakeLink([Reply(bytes(16), bytes(range(32)), OK, 0, 9_000)] * 12)
     clock = Late(link, 0.2)
-    bank = TurnBank([HARD] * 12)
+    bank = FakeBank([HARD] * 12)
     budgets = iter([500.0] * 4 + [190.0] * 2 + [500.0])
     device = Device(
         load_bytes(make_bundle_bytes(unit="ms", clock=True)), bank, link, RuntimeConfig(),
@@ -374,12 +369,8 @@ def test_an_audit_costs_what_its_own_item_costs() -> None:
     program, data = sized()
     loaded = load_bytes(data)
 
-    class Sized(TurnBank):
-        item = Item(9, None)
-
     asking = replace(program, uplink=replace(program.uplink, features=(0,), request_bytes=request_bytes(["f32"])))
-    bank = Sized([3.0])
-    bank.item = Item(9, None)  # type: ignore[assignment]
+    bank = FakeBank([3.0], item=Item(9, None))
     bank.next_item()
     audited = AuditedBank(bank, asking, 1)
     cost = sum(c * 9**k for k, c in enumerate(program.sensors[0].cost)) / MICRO

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import csv
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -15,35 +14,19 @@ from hardcase_edge.errors import InputError
 from hardcase_edge.more.batch.streams import walk
 from hardcase_edge.sensors.items import Item
 from hardcase_edge.sensors.specs import open_bank
+from tests.helpers.edge.device import FakeBank
 from tests.helpers.edge.streams import CLASSES, layout, loaded, make_manifest, make_program, streams
 
 STILL = {0: [0.0, 0], 1: [0.0]}  # nothing moves
 
 
-class Bank:
-    """The same readings in every window; ``items`` say what each window is."""
+class Bank(FakeBank):
+    """The same readings in every window."""
 
-    dead: frozenset[int] = frozenset()
-    pause_s = 0.0
-    busy: frozenset[int] = frozenset()
-
-    def __init__(self, items: list[Item | None] | None = None) -> None:
-        self.counters: Counter[str] = Counter()
-        self._items = items
-        self.stream: object = None
-
-    def next_item(self) -> bool:
-        return True
-
-    @property
-    def item(self) -> Item | None:
-        return self._items.pop(0) if self._items else None
+    stream: object = None
 
     def read(self, sensors):
         return {s: STILL[s] for s in sensors}
-
-    def read_in_turn(self, sensors, until):
-        return self.read(sensors)
 
 
 class Clocks:
@@ -66,7 +49,7 @@ def buys(record: dict) -> bool:
 
 
 def test_the_first_window_buys_and_a_restart_forgets() -> None:
-    bank, clocks = Bank(), Clocks()
+    bank, clocks = Bank([]), Clocks()
     first = device(bank, clocks)
     assert [buys(first.decide()) for _ in range(9)] == [True, *[False] * 6, True, False]
     assert buys(device(bank, clocks).decide()), "the memory was in the process that ended"
@@ -75,7 +58,7 @@ def test_the_first_window_buys_and_a_restart_forgets() -> None:
 @pytest.mark.parametrize("clock", ["monotonic_s", "wall_s"])
 def test_windows_that_were_missed_have_passed(clock: str) -> None:
     clocks = Clocks()
-    one = device(Bank(), clocks, interval_s=10.0)
+    one = device(Bank([]), clocks, interval_s=10.0)
 
     def decided_after(seconds: float, wall: str = "") -> bool:
         clocks.wait(seconds)
@@ -95,10 +78,12 @@ def test_windows_that_were_missed_have_passed(clock: str) -> None:
 
 
 def test_another_stream_and_an_item_that_cannot_be_used() -> None:
-    bank = Bank([None, None, Item(None, None, fault="its size is odd"), None, None])
+    bank = Bank([])
     one = device(bank, Clocks())
     assert [buys(one.decide()) for _ in range(2)] == [True, False]
+    bank.item = Item(None, None, fault="its size is odd")
     assert one.decide()["failed"], "nothing was read"
+    bank.item = None
     assert not buys(one.decide()), "what was held before is still held"
     bank.stream = "another"
     assert [buys(one.decide()) for _ in range(2)] == [True, False]

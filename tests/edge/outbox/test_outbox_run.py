@@ -145,20 +145,7 @@ def test_without_an_outbox_a_flood_of_decisions_leaves_places_for_requests():
 
 
 def test_an_audit_reads_what_the_decision_did_not_buy_and_tells_its_cost():
-    class Bank:
-        counters, dead, pause_s, item = {}, frozenset(), 0.0, None
-
-        def __init__(self):
-            self.asked = []
-
-        def next_item(self):
-            return True
-
-        def read(self, sensors):
-            self.asked.append(list(sensors))
-            return {s: [0.1] if s == 0 else [1.0, 2.0, float("inf"), None] for s in sensors}
-
-    bank = Bank()
+    bank = FakeBank([0.1] * 9, vib=[1.0, 2.0, float("inf"), None])
     audited = AuditedBank(bank, make_program(), 1)
     audited.next_item()
     audited.read([0])

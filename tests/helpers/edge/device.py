@@ -33,6 +33,7 @@ from hardcase_edge.link.wire import (
 )
 from hardcase_edge.program.definition import MICRO, Costs, Feature, Program, Sensor, Uplink
 from hardcase_edge.program.readings import Reading, request_bytes
+from hardcase_edge.sensors.items import Item
 
 HPC = bytes(range(32))
 FEATURES = ("x", "vib_mean", "vib_deviation", "vib_slope", "vib_roughness")
@@ -151,13 +152,17 @@ class FakeLink:
 class FakeBank:
     """Items from a list: x, or None where that sensor fails; vib works unless it is ``broken``."""
 
-    def __init__(self, xs: Sequence[float | None], *, dead: Sequence[int] = (), broken: Sequence[int] = ()) -> None:
+    def __init__(
+        self, xs: Sequence[float | None], *, dead: Sequence[int] = (), broken: Sequence[int] = (),
+        vib: Sequence[Reading] = (1.0, 2.0, 3.0, 4.0), item: Item | None = None,
+    ) -> None:  # fmt: skip
+        self.asked: list[list[int]] = []
         self.dead = frozenset(dead)
         self._broken = broken
         self.counters: Counter[str] = Counter()
         self.pause_s = 0.0
         self.busy: frozenset[int] = frozenset()
-        self.item = None
+        self.item, self._vib = item, list(vib)
         self._xs = list(xs)
         self._at = -1
 
@@ -167,8 +172,12 @@ class FakeBank:
 
     def read(self, sensors: Sequence[int]) -> dict[int, Sequence[Reading] | None]:
         x = self._xs[self._at]
-        everything: dict[int, Sequence[Reading] | None] = {0: None if x is None else [x], 1: [1.0, 2.0, 3.0, 4.0]}
+        self.asked.append(list(sensors))
+        everything: dict[int, Sequence[Reading] | None] = {0: None if x is None else [x], 1: self._vib}
         return {k: None if k in self._broken else everything[k] for k in sensors}
+
+    def read_in_turn(self, sensors: Sequence[int], until: float) -> dict[int, Sequence[Reading] | None]:
+        return self.read(sensors)
 
 
 def write_replay(path: Path, xs: Sequence[float | str]) -> Path:

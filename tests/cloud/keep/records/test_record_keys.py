@@ -63,17 +63,6 @@ BY_SENSOR, LISTS = {"failed", "unpaid", "atypical"}, (dict, list)  # of an item 
 GATE, UNLIKE = d.Slice(0, 0, 1), d.Slice(1, 0, 1)
 
 
-class Turns(FakeBank):
-    """Items of size 1 whose budget allows x alone, read by the clock."""
-
-    def __init__(self, xs: list[float]) -> None:
-        super().__init__(xs)
-        self.item = Item(1, 5_000_000)  # type: ignore[assignment]
-
-    def read_in_turn(self, sensors: Any, until: float) -> Any:
-        return self.read(sensors)
-
-
 def doubtful(*nodes: d.Node, **manifest: Any) -> bytes:
     """The toy with trees that say how unlike training a case is, and nodes of its own."""
     unlike = d.Trees((0,), (0,), (d.Tree(0, 1, (0,), (0,), (False,), (), (3, -3)),))
@@ -104,7 +93,7 @@ def lines(tmp_path: Path, capfd: Any, monkeypatch: pytest.MonkeyPatch) -> Lines:
         d.Forward((0, 1), 4), d.Answer(GATE, confidences=(6_000,)), d.Answer(GATE, confidences=(9_500,)),
     )  # fmt: skip
     by_clock = load_bytes(doubtful(*nodes, unit="ms", clock=True, atypical=(1,)))
-    one += Device(by_clock, Turns([EASY, HARD]), FakeLink(), RuntimeConfig()).run()
+    one += Device(by_clock, FakeBank([EASY, HARD], item=Item(1, 5_000_000)), FakeLink(), RuntimeConfig()).run()
     one += Device(make_loaded(), FakeBank([EASY]), None, RuntimeConfig(budget=0.5)).run()
     path = write_csv(tmp_path / "refused.csv", [np.concatenate([ITEMS[0]] * 8), ITEMS[1]], ["1"] * 2)
     parts = list(device_of(load_bytes(ASKING, allow_joint=True), [f"replay:{path}"]).run())
