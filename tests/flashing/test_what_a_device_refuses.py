@@ -262,10 +262,10 @@ def test_metadata_that_the_device_would_refuse_are_refused_before_a_byte_is_writ
     late = Repository()
     late.timestamp_expires = 1.7e9
     folders = {
-        "good": write_repository(tmp_path / "good", ours, BUNDLE.read_bytes()),
-        "unlisted": write_repository(tmp_path / "unlisted", ours, b"another"),
-        "expired": write_repository(tmp_path / "expired", late, BUNDLE.read_bytes()),
-        "theirs": write_repository(tmp_path / "theirs", theirs, BUNDLE.read_bytes()),
+        "good": ours.write(tmp_path / "good", BUNDLE.read_bytes()),
+        "unlisted": ours.write(tmp_path / "unlisted", b"another"),
+        "expired": late.write(tmp_path / "expired", BUNDLE.read_bytes()),
+        "theirs": theirs.write(tmp_path / "theirs", BUNDLE.read_bytes()),
     }
     root = folders["good"] / "1.root.json"
     cases = {
@@ -284,15 +284,6 @@ def test_metadata_that_the_device_would_refuse_are_refused_before_a_byte_is_writ
     assert read_tree(boot) == before
     words = ["--root", root, "--metadata", folders["good"], "--run", "--sensors thermal:"]
     assert flash(capsys, BUNDLE, boot, *words)[0] == 0
-
-
-def write_repository(folder: Path, repository: Repository, bundle: bytes) -> Path:
-    folder.mkdir()
-    files = repository.publish(bundle)
-    (folder / "1.root.json").write_bytes(repository.roots[0])
-    for role in ("timestamp", "snapshot", "targets"):
-        (folder / f"{role}.json").write_bytes(getattr(files, role))
-    return folder
 
 
 def test_what_is_put_beside_the_runtime_is_found_there(

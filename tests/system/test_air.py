@@ -44,17 +44,6 @@ def n_here(part: Path, campaign: Campaign) -> int:
     return sum(offer.is_right(k, part) for k, part in enumerate(parts))
 
 
-def write_metadata(folder: Path, repository: Repository, *bundles: bytes) -> Path:
-    """A repository's newest metadata as files."""
-    files = repository.publish(*bundles)
-    folder.mkdir(exist_ok=True)
-    for k, root in enumerate(repository.roots, 1):
-        (folder / f"{k}.root.json").write_bytes(root)
-    for name in ("timestamp", "snapshot", "targets"):
-        (folder / f"{name}.json").write_bytes(getattr(files, name))
-    return folder
-
-
 class Rig:
     """One device's store, the fleet's metadata, and what is run on them."""
 
@@ -74,7 +63,7 @@ class Rig:
         """``hardcase cloud offer`` as a process."""
         path = self.tmp_path / "next.hcb"
         path.write_bytes(data)
-        folder = write_metadata(self.tmp_path / "metadata", self.repository, data)
+        folder = self.repository.write(self.tmp_path / "metadata", data)
         words = ["offer", path, "--metadata", folder, "--device", self.device, "--broker", self.broker.url, "--json"]
         return subprocess.Popen(
             [sys.executable, "-m", "hardcase.cli", "cloud", *map(str, words), *more],
@@ -85,9 +74,7 @@ class Rig:
         """The arguments of a campaign."""
         path = self.tmp_path / "next.hcb"
         path.write_bytes(data)
-        return make_offer(
-            path, write_metadata(self.tmp_path / "metadata", self.repository, data), now=NOW, replaces=replaces
-        )
+        return make_offer(path, self.repository.write(self.tmp_path / "metadata", data), now=NOW, replaces=replaces)
 
     @contextmanager
     def running(self, *more: object, plug_in: str = "") -> Iterator[subprocess.Popen[bytes]]:

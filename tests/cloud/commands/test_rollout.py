@@ -133,10 +133,7 @@ class Fleet:
         self.bundle = self.folder / "next.hcb"
         self.bundle.write_bytes(data)
         self.target = sha256(data).hex()
-        files = self.repository.publish(data)
-        (self.folder / "1.root.json").write_bytes(self.repository.roots[0])
-        for name in ("timestamp", "snapshot", "targets"):
-            (self.folder / f"{name}.json").write_bytes(getattr(files, name))
+        self.repository.write(self.folder, data)
 
     def run(self, *words: str) -> int:
         return main(["cloud", "rollout", *words])

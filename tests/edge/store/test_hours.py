@@ -88,9 +88,7 @@ def test_what_was_noted_makes_metadata_expire_for_a_device_without_a_clock(
     repository = Repository()
     repository.timestamp_expires = NOW + 100
     (tmp_path / "bundle.hcb").write_bytes(make_bundle_bytes(name="other"))
-    files = repository.publish((tmp_path / "bundle.hcb").read_bytes())
-    for name in ("timestamp", "snapshot", "targets"):
-        (tmp_path / f"{name}.json").write_bytes(getattr(files, name))
+    repository.write(tmp_path, (tmp_path / "bundle.hcb").read_bytes())
     store.write_trust(first_trust(repository.roots[0]).to_bytes())
     monkeypatch.setattr("hardcase_edge.base.clock.time", lambda: 0.0)
     store.note_time(int(NOW) + 100)

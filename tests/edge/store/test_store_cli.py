@@ -284,16 +284,6 @@ def test_a_store_that_cannot_even_be_looked_at_is_a_fault(tmp_path, monkeypatch)
     assert "cannot look at the store: Permission denied" in str(fault)
 
 
-def write_metadata(folder: Path, repository: Repository, *bundles: Path) -> Path:
-    files = repository.publish(*[path.read_bytes() for path in bundles])
-    folder.mkdir(exist_ok=True)
-    for version, root in enumerate(files.roots, start=2):
-        (folder / f"{version}.root.json").write_bytes(root)
-    for role in ("timestamp", "snapshot", "targets"):
-        (folder / f"{role}.json").write_bytes(getattr(files, role))
-    return folder
-
-
 def test_a_store_with_a_root_takes_only_what_signed_targets_list(tmp_path, store, capfd):
     repository = Repository()
     first, second = write_bundle(tmp_path, "first"), write_bundle(tmp_path, "second")
@@ -303,11 +293,11 @@ def test_a_store_with_a_root_takes_only_what_signed_targets_list(tmp_path, store
     assert "trusts a root already" in edge(capfd, *trust)[2]
     put = ("store", "put", store.folder)
     assert "has a root and no targets yet" in edge(capfd, *put, first)[2]
-    metadata = write_metadata(tmp_path / "tuf", repository, first)
+    metadata = repository.write(tmp_path / "tuf", first.read_bytes())
     assert edge(capfd, *put, first, "--metadata", metadata)[0] == 0
     assert "do not list the bundle" in edge(capfd, *put, second)[2]
     repository.rotate("targets")
-    write_metadata(tmp_path / "tuf", repository, second)
+    repository.write(tmp_path / "tuf", second.read_bytes())
     assert edge(capfd, *put, second, "--metadata", metadata)[0] == 0
     status, (report,), _ = edge(capfd, "store", "show", store.folder, "--json")
     digest = sha256(second.read_bytes()).hex()
@@ -319,7 +309,7 @@ def test_a_store_with_a_root_takes_only_what_signed_targets_list(tmp_path, store
 
 def test_metadata_need_a_root_first_and_a_lost_trust_file_is_noticed(tmp_path, store, capfd):
     repository, first = Repository(), write_bundle(tmp_path, "first")
-    metadata = write_metadata(tmp_path / "tuf", repository, first)
+    metadata = repository.write(tmp_path / "tuf", first.read_bytes())
     put = ("store", "put", store.folder, first)
     assert "trusts no root" in edge(capfd, *put, "--metadata", metadata)[2]
     (tmp_path / "root.json").write_bytes(repository.roots[0])
@@ -334,10 +324,10 @@ def test_older_metadata_put_back_beside_a_newer_state_are_refused(tmp_path, stor
     first, second = write_bundle(tmp_path, "first"), write_bundle(tmp_path, "second")
     (tmp_path / "root.json").write_bytes(repository.roots[0])
     edge(capfd, "store", "trust", store.folder, tmp_path / "root.json")
-    old = write_metadata(tmp_path / "old", repository, first)
+    old = repository.write(tmp_path / "old", first.read_bytes())
     assert edge(capfd, "store", "put", store.folder, first, "--metadata", old)[0] == 0
     trust = (store.folder / "trust").read_bytes()
-    new = write_metadata(tmp_path / "new", repository, second)
+    new = repository.write(tmp_path / "new", second.read_bytes())
     assert edge(capfd, "store", "put", store.folder, second, "--metadata", new)[0] == 0
     (store.folder / "trust").write_bytes(trust)
     before = store.slots()

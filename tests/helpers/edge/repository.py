@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from securesystemslib.signer import CryptoSigner
@@ -81,6 +82,19 @@ class Repository:
             unrecognized_fields=extra,
         )
         return Files(self.roots[1:], self.sign(timestamp, self.keys["timestamp"]), snapshot, targets)
+
+    def named(self, *bundles: bytes) -> dict[str, bytes]:
+        """The next version by the names of its files, all roots among them."""
+        _, *newest = self.publish(*bundles)
+        roots = {f"{k}.root.json": root for k, root in enumerate(self.roots, 1)}
+        return roots | dict(zip(("timestamp.json", "snapshot.json", "targets.json"), newest, strict=True))
+
+    def write(self, folder: Path, *bundles: bytes) -> Path:
+        """The next version as files of a folder."""
+        folder.mkdir(exist_ok=True)
+        for name, data in self.named(*bundles).items():
+            (folder / name).write_bytes(data)
+        return folder
 
     def rotate(self, role: str = "timestamp") -> None:
         """A next root with a new key for the role, or, for "root", in place of the first root key."""

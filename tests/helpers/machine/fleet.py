@@ -40,7 +40,7 @@ class Fleet:
             for release in range(2, n_releases + 2):
                 data = make_bundle_bytes(name=f"release-{release}")
                 archive.writestr(f"{release}/model.hcb", data)
-                for name, text in self._files(data).items():
+                for name, text in self._repository.named(data).items():
                     archive.writestr(f"{release}/{name}", text)
         (folder / "releases.zip").write_bytes(releases.getvalue())
 
@@ -49,10 +49,7 @@ class Fleet:
         folder = self.folder / name
         folder.mkdir()
         (folder / "model.hcb").write_bytes(data)
-        (folder / "metadata").mkdir()
-        for file, text in self._files(data).items():
-            (folder / "metadata" / file).write_bytes(text)
-        return folder / "model.hcb", folder / "metadata"
+        return folder / "model.hcb", self._repository.write(folder / "metadata", data)
 
     def flash(self, card: Path, broker_port: int, module: str = "card_sensors") -> None:
         """``hardcase flash`` of the first bundle, with this module of sensors.
@@ -70,8 +67,3 @@ class Fleet:
         words += ["--file", GUEST / f"{module}.py", "--file", GUEST / "card_writer.py"]
         words += ["--file", self.folder / "releases.zip", "--run", run]
         subprocess.run([sys.executable, "-m", "hardcase.cli", *map(str, words)], check=True)
-
-    def _files(self, data: bytes) -> dict[str, bytes]:
-        files = self._repository.publish(data)
-        roles = {f"{role}.json": getattr(files, role) for role in ("timestamp", "snapshot", "targets")}
-        return {"1.root.json": self._repository.roots[0], **roles}

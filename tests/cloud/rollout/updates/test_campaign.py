@@ -153,19 +153,10 @@ def test_only_named_devices_are_served_unless_all_are() -> None:
     assert CHUNK != OFFER
 
 
-def files(folder: Path, *bundles: bytes) -> Path:
-    repository = Repository()
-    newest = repository.publish(*bundles)
-    (folder / "1.root.json").write_bytes(repository.roots[0])
-    for name in ("timestamp", "snapshot", "targets"):
-        (folder / f"{name}.json").write_bytes(getattr(newest, name))
-    return folder
-
-
 def test_an_offer_has_what_a_device_asks_for(tmp_path: Path) -> None:
     path = tmp_path / "x.hcb"
     path.write_bytes(make_bundle_bytes())
-    data, offer, release = make_offer(path, files(tmp_path, path.read_bytes()), now=NOW)
+    data, offer, release = make_offer(path, Repository().write(tmp_path, path.read_bytes()), now=NOW)
     assert (data, release) == (path.read_bytes(), (1, 1))
     assert (offer.size, offer.chunk_bytes, offer.signature, len(offer.roots)) == (len(data), CHUNK_BYTES, b"", 0)
 
@@ -175,7 +166,7 @@ def test_an_offer_has_what_a_device_asks_for(tmp_path: Path) -> None:
     [
         (lambda folder, data: None, InputError, "unsigned"),
         (lambda folder, data: folder, TrustError, "no 1.root.json"),
-        (lambda folder, data: files(folder, b"another"), TrustError, "do not list"),
+        (lambda folder, data: Repository().write(folder, b"another"), TrustError, "do not list"),
     ],
 )
 def test_what_no_device_would_take_is_not_offered(tmp_path: Path, prepare, error, words) -> None:
@@ -190,4 +181,4 @@ def test_an_offer_that_no_device_could_read_is_not_made(tmp_path: Path, monkeypa
     path.write_bytes(make_bundle_bytes())
     monkeypatch.setattr("hardcase_cloud.rollout.updates.offer.MAX_MESSAGE_BYTES", 1_000)
     with pytest.raises(InputError, match="bytes of metadata"):
-        make_offer(path, files(tmp_path, path.read_bytes()), now=NOW)
+        make_offer(path, Repository().write(tmp_path, path.read_bytes()), now=NOW)
