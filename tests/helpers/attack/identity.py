@@ -92,7 +92,7 @@ def is_own(case: tuple[Exchange, bytes], _: object) -> bool:
 attack = each(
     Attack(
         "requests for certificates", desk_cases, lambda case: case[0].receive(enrol_topic(case[2]), *case[6:]), is_due,
-        is_timed=False,
+        is_timed=False, least=21,
     ),
     Attack("replies with certificates", device_cases, lambda case: case[0].receive(case[1]), is_own, is_timed=False),
 )  # fmt: skip
