@@ -533,7 +533,7 @@ def test_a_target_that_is_none_is_one_line(
 
 def test_an_offer_over_mqtts_shows_the_certificate_that_the_broker_asks_for(tmp_path: Path) -> None:
     authority = Authority(tmp_path / "tls")
-    server, ours = authority.issue("broker"), authority.issue("desk")
+    server, ours = authority.issue("broker"), authority.issue("desk", purpose="client")
     signed = shutil.copy(BUNDLE, tmp_path)
     Path(f"{signed}.sig").write_bytes(sign(BUNDLE.read_bytes(), make_keys()[0]))
     options = {"cafile": authority.ca, "certfile": server, "keyfile": server.with_suffix(".key")}

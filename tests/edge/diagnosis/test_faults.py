@@ -251,7 +251,7 @@ def test_tls_certificates_and_passwords_are_told_apart(tmp_path):
 
 def test_the_certificate_of_an_identity_is_the_one_that_is_shown(folder, tmp_path, capfd):
     authority = Authority(tmp_path / "ca")
-    cert, own = authority.issue("server"), authority.issue("pi-1", days=300)
+    cert, own = authority.issue("server"), authority.issue("pi-1", purpose="client", days=300)
     files = own.with_suffix(".key").read_bytes(), own.read_bytes(), authority.ca.read_bytes()
     options = {"certfile": str(cert), "keyfile": str(cert.with_suffix(".key")), "cafile": str(authority.ca)}
     with running_mosquitto(tmp_path, require_certificate=True, **options) as broker:
@@ -283,7 +283,7 @@ def test_a_broker_s_certificate_outside_its_time_is_told(tmp_path, begin_days, w
 def test_a_device_s_own_certificate_that_ends_is_told(tmp_path):
     authority = Authority(tmp_path / "ca")
     for days, word in ((-1, "has ended"), (3, "ends within 14 days"), (400, None)):
-        cert = authority.issue("device", begin_days=-30, days=30 + days)
+        cert = authority.issue("device", purpose="client", begin_days=-30, days=30 + days)
         cert.with_suffix(".key").chmod(0o600)
         address = parse_address("mqtts://no.invalid", cert=cert, key=cert.with_suffix(".key"), environment={})
         lines = [str(fault) for fault in examine_broker(address)]
@@ -292,7 +292,9 @@ def test_a_device_s_own_certificate_that_ends_is_told(tmp_path):
 
 
 def test_the_end_of_a_certificate_is_what_openssl_says_and_damage_is_nobody_s_date(tmp_path):
-    path = Authority(tmp_path).issue("device", days=30_000)  # beyond 2049 the date has four digits of a year
+    path = Authority(tmp_path).issue(
+        "device", purpose="client", days=30_000
+    )  # beyond 2049 the date has four digits of a year
     words = ["openssl", "x509", "-in", str(path), "-noout", "-enddate", "-dateopt", "iso_8601"]
     text = subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
     assert time.strftime("notAfter=%Y-%m-%d %H:%M:%SZ", time.gmtime(end_of(path))) == text

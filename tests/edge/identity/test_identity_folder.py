@@ -160,7 +160,7 @@ def test_a_device_takes_its_name_from_its_certificate(folder):
 
 def test_a_device_says_when_its_certificate_ends_as_far_as_it_can_be_read(tmp_path):
     authority = Authority(tmp_path / "ca")
-    cert = authority.issue("pi-1", days=3)
+    cert = authority.issue("pi-1", purpose="client", days=3)
     own = {"ca": authority.ca, "cert": cert, "key": cert.with_suffix(".key")}
     link = Link(LinkConfig.to_broker("mqtts://127.0.0.1:1", "pi-1", **own), None, None)
     facts = own_facts(link)

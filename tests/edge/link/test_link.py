@@ -344,7 +344,7 @@ class OldBroker(Server):
 
 def test_with_tls_both_sides_are_checked(tmp_path):
     authority, other = Authority(tmp_path / "ca"), Authority(tmp_path / "other", "another authority")
-    server, cert = authority.issue("server", "localhost"), authority.issue("device")
+    server, cert = authority.issue("server", "localhost"), authority.issue("device", purpose="client")
     pair = {"cert": cert, "key": cert.with_suffix(".key"), "clock": Clock()}
     options = {"cafile": str(authority.ca), "certfile": str(server), "keyfile": str(server.with_suffix(".key"))}
     with running_mosquitto(tmp_path, **options, require_certificate=True) as broker:
