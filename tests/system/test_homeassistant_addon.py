@@ -9,11 +9,9 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin
@@ -22,6 +20,7 @@ import yaml
 
 from hardcase_edge.cli import main as edge
 from tests.helpers.cloud.brokers import free_port, running_mosquitto, until
+from tests.helpers.cloud.json_server import Answer, serving
 from tests.helpers.edge.device import EASY, make_bundle_bytes, write_replay
 from tests.helpers.places import ROOT
 
@@ -43,66 +42,38 @@ PREFIX = "/api/hassio_ingress/a-token/"
 LINK = re.compile(r'(?:href|src)="([^"]+)"')
 
 
-@contextmanager
-def serving(answer: type[BaseHTTPRequestHandler]) -> Iterator[str]:
-    """A server of HTTP on loopback."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), answer)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
-def supervisor(mqtt: dict[str, Any] | None) -> type[BaseHTTPRequestHandler]:
+def supervisor(mqtt: dict[str, Any] | None) -> Answer:
     """The Supervisor, as far as the add-on asks it."""
 
-    class Supervisor(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            is_right = self.path == "/services/mqtt" and self.headers["Authorization"] == "Bearer s3cret"
-            self.send_response(200 if is_right and mqtt else 400)
-            self.end_headers()
-            self.wfile.write(json.dumps({"result": "ok", "data": mqtt}).encode())
+    def answer(path: str, headers: Any, _: Any) -> tuple[int, bytes]:
+        is_right = path == "/services/mqtt" and headers["Authorization"] == "Bearer s3cret"
+        return 200 if is_right and mqtt else 400, json.dumps({"result": "ok", "data": mqtt}).encode()
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    return Supervisor
+    return answer
 
 
-def ingress(port: int) -> type[BaseHTTPRequestHandler]:
+def ingress(port: int) -> Answer:
     """Home Assistant's way to an add-on: a path of its own, which the add-on does not see."""
 
-    class Ingress(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            if not self.path.startswith(PREFIX):
-                self.send_response(404)
-                self.end_headers()
-                return
-            asked = urllib.request.Request(f"http://127.0.0.1:{port}/{self.path.removeprefix(PREFIX)}")
-            asked.add_header("X-Ingress-Path", PREFIX.rstrip("/"))
-            with urllib.request.urlopen(asked) as answer:
-                self.send_response(answer.status)
-                self.send_header("Content-Security-Policy", answer.headers["Content-Security-Policy"] or "")
-                self.end_headers()
-                self.wfile.write(answer.read())
+    def answer(path: str, *_: Any) -> tuple[Any, ...]:
+        if not path.startswith(PREFIX):
+            return 404, b""
+        asked = urllib.request.Request(f"http://127.0.0.1:{port}/{path.removeprefix(PREFIX)}")
+        asked.add_header("X-Ingress-Path", PREFIX.rstrip("/"))
+        with urllib.request.urlopen(asked) as got:
+            policy = got.headers["Content-Security-Policy"] or ""
+            return got.status, got.read(), {"Content-Security-Policy": policy}
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    return Ingress
+    return answer
 
 
 @contextmanager
-def started(folder: Path, supervisor_url: str, port: int, **options: object) -> Iterator[subprocess.Popen[bytes]]:
+def started(folder: Path, supervisor_port: int, port: int, **options: object) -> Iterator[subprocess.Popen[bytes]]:
     """The add-on's script with the environment that a container would have."""
     (folder / "options.json").write_text(json.dumps({"keep": "90d", "hpc": "", "bundles": [], **options}))
     more = {
-        "SUPERVISOR_URL": supervisor_url, "SUPERVISOR_TOKEN": "s3cret", "DATA_FOLDER": str(folder),
-        "CONFIG_FOLDER": str(folder), "INGRESS_ADDRESS": "127.0.0.1", "INGRESS_BIND": f"127.0.0.1:{port}",
+        "SUPERVISOR_URL": f"http://127.0.0.1:{supervisor_port}", "SUPERVISOR_TOKEN": "s3cret",
+        "DATA_FOLDER": str(folder), "CONFIG_FOLDER": str(folder), "INGRESS_ADDRESS": "127.0.0.1", "INGRESS_BIND": f"127.0.0.1:{port}",
     }  # fmt: skip
     with (folder / "said").open("wb") as said:
         words = [sys.executable, str(ADDON / "run.py")]
@@ -127,13 +98,13 @@ def test_the_add_on_shows_what_a_device_decided_below_the_path_of_ingress(tmp_pa
     port = free_port()
     with running_mosquitto(tmp_path) as broker:
         mqtt = {"host": broker.host, "port": broker.port, "username": "", "password": "", "ssl": False}
-        with serving(supervisor(mqtt)) as url, started(tmp_path, url, port, bundles=["toy.hcb"]) as addon:
+        with serving(supervisor(mqtt)) as asked, started(tmp_path, asked, port, bundles=["toy.hcb"]) as addon:
             until(lambda: is_up(port))
             replay = write_replay(tmp_path / "r.csv", [EASY] * 3)
             words = ["run", str(tmp_path / "toy.hcb"), "--sensors", f"replay:{replay}", "--broker", broker.url]
             assert edge([*words, "--device-id", "hall", "--publish", "all"]) == 0
             with serving(ingress(port)) as home:
-                page = urljoin(home, PREFIX)
+                page = urljoin(f"http://127.0.0.1:{home}", PREFIX)
                 with urllib.request.urlopen(page) as answer:
                     assert answer.headers["Content-Security-Policy"].endswith("frame-ancestors 'self'")
                     text = answer.read().decode()
@@ -153,12 +124,12 @@ def test_the_add_on_shows_what_a_device_decided_below_the_path_of_ingress(tmp_pa
 
 def test_the_add_on_ends_when_a_part_ends_and_says_why_without_a_broker(tmp_path: Path) -> None:
     port = free_port()
-    with serving(supervisor(None)) as url, started(tmp_path, url, port) as addon:
+    with serving(supervisor(None)) as asked, started(tmp_path, asked, port) as addon:
         assert addon.wait(30) == 1
     assert "Home Assistant names no broker" in (tmp_path / "said").read_text()
     with running_mosquitto(tmp_path) as broker:
         mqtt = {"host": broker.host, "port": broker.port, "username": "", "password": ""}
-        with serving(supervisor(mqtt)) as url, started(tmp_path, url, port, hpc="nothing.onnx") as addon:
+        with serving(supervisor(mqtt)) as asked, started(tmp_path, asked, port, hpc="nothing.onnx") as addon:
             assert addon.wait(60) == 1
     assert "nothing.onnx" in (tmp_path / "said").read_text()
 

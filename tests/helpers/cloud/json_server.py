@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-__all__ = ["ChatServer", "reply", "serving"]
+__all__ = ["Answer", "ChatServer", "reply", "serving"]
 
 Answer = Callable[[str, Any, Any], Any]  # of path, headers and body
 
