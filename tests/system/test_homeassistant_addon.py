@@ -73,7 +73,8 @@ def started(folder: Path, supervisor_port: int, port: int, **options: object) ->
     (folder / "options.json").write_text(json.dumps({"keep": "90d", "hpc": "", "bundles": [], **options}))
     more = {
         "SUPERVISOR_URL": f"http://127.0.0.1:{supervisor_port}", "SUPERVISOR_TOKEN": "s3cret",
-        "DATA_FOLDER": str(folder), "CONFIG_FOLDER": str(folder), "INGRESS_ADDRESS": "127.0.0.1", "INGRESS_BIND": f"127.0.0.1:{port}",
+        "DATA_FOLDER": str(folder), "CONFIG_FOLDER": str(folder), "INGRESS_ADDRESS": "127.0.0.1",
+        "INGRESS_BIND": f"127.0.0.1:{port}",
     }  # fmt: skip
     with (folder / "said").open("wb") as said:
         words = [sys.executable, str(ADDON / "run.py")]
