@@ -11,13 +11,13 @@ from pathlib import Path
 from struct import pack
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hardcase_edge.drivers import sysfs
 from hardcase_edge.drivers.alsa import level_dbfs
 from hardcase_edge.drivers.channel import DRIVERS, choose
-from hardcase_edge.errors import InputError, SensorError
+from hardcase_edge.errors import InputError
 from hardcase_edge.sensors.bank import SensorBank, Wanted
 from hardcase_edge.sensors.driven import Driven
 from tests.helpers.edge.fake_devices import ENDLESS, GOOD_W1, HWMON, IIO, RAPL, W1, own_children, plant, plant_arecord
@@ -249,18 +249,6 @@ def test_any_words_behind_a_kind_are_a_device_or_one_line(text: str) -> None:
         said = Driven(kind, text, "/nowhere").lacks(HEAT)
         assert said
         assert "\n" not in said
-
-
-@given(st.binary(max_size=60))
-@settings(max_examples=100)
-def test_any_bytes_in_a_file_are_a_number_or_a_failure(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
-    path = tmp_path_factory.getbasetemp() / "any"
-    path.write_bytes(data)
-    try:
-        value = sysfs.read_number(str(path))
-    except SensorError as error:
-        value = error.reason
-    assert value == "not_a_number" or isinstance(value, float)
 
 
 # ---------------------------------------------------------------- sound
