@@ -18,6 +18,7 @@ from .surroundings import Case
 
 if TYPE_CHECKING:
     from ..sensors.items import Item
+    from .surroundings import Companion, Inner
 
 __all__ = ["REFUSED", "JointDecider"]
 
@@ -43,19 +44,21 @@ class JointDecider(Decider):
         parts: int = 0,
         dead: frozenset[int] = NONE,
         can_ask: bool = False,
-        *alone: Any,
+        inner: Sequence[Inner] = (),
+        companions: Sequence[Companion] = (),
+        is_by_clock: bool = False,
     ) -> Deciding:
-        """Decide one item of so many parts; ``alone``: what only decisions of one part have."""
-        item = self._checked(item)
-        case = Case(item, self._limit_of(item), can_ask)
-        case.began, case.size = now, self._size_of(item)
-        case.fault = "" if item is None else item.fault
+        """Decide one item of so many parts, which no inner sensor and no clock belong to."""
+        case = self._case(now, item, can_ask)
         if not case.fault and not 1 <= parts <= self._machine.joint.max_parts:
             most = self._machine.joint.max_parts
             case.fault = f"an item has {parts} parts; this bundle decides 1 to {most}"
         if case.fault:
             return case
-        session = self._machine.session(parts, budget=case.limit, item_size=case.size, dead=dead, cloud=can_ask)
+        case.accompany(companions)
+        case.session = session = self._machine.session(
+            parts, budget=case.limit, item_size=case.size, dead=dead, cloud=case.can_ask
+        )
         self.counters["asked"] += 1
         while not isinstance(action := session.next_action(), JointDecision):
             if isinstance(action, NeedParts):
@@ -69,18 +72,6 @@ class JointDecider(Decider):
                     session.reply(part, *answer)
         case.decision = action
         return case
-
-    def finish(self, case: Case, now: float, wall: float) -> Record:
-        """The record of one item, ready for JSON; ``record_keys`` lists its keys."""
-        elapsed_s, t = now - case.began, round(wall, 3)
-        record = self._refused(case.fault, t) if case.fault else self._record_of_item(case, t, elapsed_s)
-        self.counters[record["route"]] += 1
-        return record
-
-    def _refused(self, why: str, t: float) -> Record:
-        self._tell(f"{why} (the item is refused)")
-        nothing = {"cost": 0.0, "failed": {}, "latency_ms": 0.0}
-        return {"t": t, "labels": None, "confidence": None, "route": REFUSED, "why": why, **nothing}
 
     def _read_parts(
         self, asked: Sequence[tuple[int, int]], outside: list[str]
@@ -96,7 +87,11 @@ class JointDecider(Decider):
             readings |= {(part, s): v for s, v in values.items()}
         return readings
 
-    def _record_of_item(self, case: Case, t: float, elapsed_s: float) -> Record:
+    def _line(self, case: Case, elapsed_s: float) -> Record:
+        if case.fault:
+            self._tell(f"{case.fault} (the item is refused)")
+            nothing = {"cost": 0.0, "failed": {}, "latency_ms": 0.0}
+            return {"labels": None, "confidence": None, "route": REFUSED, "why": case.fault, **nothing}
         d: Any = case.decision
         manifest = self._loaded.manifest
         routes, confidences = zip(*[self._reported(p) for p in d.parts], strict=True)
@@ -104,7 +99,6 @@ class JointDecider(Decider):
         above = [is_above(p.trace, self._machine.program, manifest.atypical) for p in d.parts]
         confidence = min([d.confidence, *[self._confidence(p) for p, a in zip(d.parts, above, strict=True) if a]])
         return {
-            "t": t,
             "labels": [manifest.classes[label] for label in d.labels],
             "confidence": None if None in confidences else confidence / 10_000,
             "confidences": list(confidences),

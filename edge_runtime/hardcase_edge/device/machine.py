@@ -189,18 +189,14 @@ class Decider:
         companions : who else goes along with the case, in this order
         is_by_clock : whether the bundle's unit is the time that passes, and each sensor is read until then
         """
-        config, trips, item = self._config, self._trips, self._checked(item)
-        case = Case(item, self._limit_of(item), can_ask)
-        case.began, case.size = now, self._size_of(item)
-        case.budget, case.is_by_clock = case.limit, is_by_clock
-        if item is not None and item.fault:
-            self._tell(f"{item.fault} (its sensors are not read)")
+        config, trips, case = self._config, self._trips, self._case(now, item, can_ask)
+        case.is_by_clock = is_by_clock
+        if case.fault:
+            self._tell(f"{case.fault} (its sensors are not read)")
             case.can_ask, dead = False, frozenset(range(len(self._loaded.manifest.sensors)))
         until = now + case.budget / NS if is_by_clock and case.budget is not None else inf
         is_slow = is_by_clock and trips.expected_s > until - now
-        case.along = (*inner, *companions) if inner else companions
-        for companion in case.along:
-            companion.begin(case)
+        case.accompany((*inner, *companions) if inner else companions)
         case.session = session = self._loaded.machine.session(
             budget=case.limit, item_size=case.size, dead=dead, cloud=case.can_ask and not is_slow
         )
@@ -247,16 +243,7 @@ class Decider:
 
         ``wall`` is wall time in seconds, which is only reported.
         """
-        elapsed_s, budget, item = now - case.began, case.budget, case.item
-        line = self.lines.line(case.decision, elapsed_s, case.outside, case.session)
-        record = case.record = {"t": round(wall, 3), **line}
-        if item is not None or case.is_by_clock:
-            is_usable = item is None or not item.fault
-            record["item_size"] = case.size if is_usable else None
-            record["budget"] = None if budget is None else to_unit(budget)
-            self._tell_if_too_small(budget, case.size, case.decision)
-        if case.is_by_clock:
-            record["late"] = budget is not None and elapsed_s > budget / NS
+        case.record = {"t": round(wall, 3), **self._line(case, now - case.began)}
         for companion in case.along:
             companion.end(case)
         self.counters[case.record["route"]] += 1
@@ -264,8 +251,24 @@ class Decider:
 
     # ------------------------------------------------------------ parts
 
-    def _limit_of(self, item: Item | None) -> int | None:
-        return self._budget if item is None or item.budget is None else item.budget
+    def _case(self, now: float, item: Item | None, can_ask: bool) -> Case:
+        """The case that an item begins."""
+        item = self._checked(item)
+        case = Case(item, self._budget if item is None or item.budget is None else item.budget, can_ask)
+        case.began, case.size = now, self._config.item_size if item is None or item.size is None else item.size
+        case.fault = "" if item is None else item.fault
+        return case
+
+    def _line(self, case: Case, elapsed_s: float) -> Record:
+        """Its record, but for its time."""
+        line, budget = self.lines.line(case.decision, elapsed_s, case.outside, case.session), case.budget
+        if case.item is not None or case.is_by_clock:
+            line["item_size"] = None if case.fault else case.size
+            line["budget"] = None if budget is None else to_unit(budget)
+            self._tell_if_too_small(budget, case.size, case.decision)
+        if case.is_by_clock:
+            line["late"] = budget is not None and elapsed_s > budget / NS
+        return line
 
     def _checked(self, item: Item | None) -> Item | None:
         """The item; with a fault, if its own budget does not pay for the start of a decision."""
@@ -274,9 +277,6 @@ class Decider:
             return item
         why = f"budget {to_unit(item.budget):g} of an item is less than the start of a decision costs"
         return Item(item.size, None, f"{why}, {to_unit(start):g}; raise it")
-
-    def _size_of(self, item: Item | None) -> int:
-        return self._config.item_size if item is None or item.size is None else item.size
 
     def _tell_if_too_small(self, budget: int | None, size: int, decision: Decision) -> None:
         """Say so if the budget of an item is too small for anything."""

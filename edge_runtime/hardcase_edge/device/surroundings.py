@@ -106,7 +106,7 @@ class Case:
         Names of features whose readings lie outside the ranges of training.
     decision, session, record : set before companions are told of the end; ``record`` is what the device yields
     fault : str
-        Why an item of several parts is refused; empty if it is not.
+        Why its sensors are not read, or why an item of several parts is refused; empty if nothing is wrong with it.
     has_asked : bool
         Whether the cloud was asked.
     stretch : float
@@ -128,6 +128,12 @@ class Case:
         self.fault = ""
         self.outside: list[str] = []
         self.along: Sequence[Companion] = ()
+
+    def accompany(self, companions: Sequence[Companion]) -> None:
+        """It begins: tell these, who are told of its end, too."""
+        self.along = companions
+        for companion in companions:
+            companion.begin(self)
 
     def spent(self, now: float) -> int:
         """Micro-units of time since it began."""

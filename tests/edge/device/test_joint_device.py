@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from hardcase_edge.bundle.load import Loaded, load_bytes
 from hardcase_edge.cli import main
 from hardcase_edge.device.device import Device, RuntimeConfig
 from hardcase_edge.device.parts import open_part_bank
+from hardcase_edge.device.surroundings import Case, Companion
 from hardcase_edge.link.wire import OK, Reply
 from hardcase_edge.program.definition import MICRO, Costs
 from hardcase_export.joint.build import export_chain
@@ -43,10 +45,13 @@ def write_csv(path: Path, items: list[np.ndarray], budgets: list[str] | None = N
     return path
 
 
-def device_of(loaded: Loaded, specs: list[str], *, link: Any = None, items: str | None = None, **config: Any) -> Device:
+def device_of(
+    loaded: Loaded, specs: list[str], *, link: Any = None, items: str | None = None,
+    companions: Sequence[Companion] = (), **config: Any,
+) -> Device:  # fmt: skip
     assert loaded.joint is not None
     bank = open_part_bank(specs, loaded.machine.program, loaded.manifest, loaded.joint.inner, items=items)
-    return Device(loaded, bank, link, RuntimeConfig(**config))
+    return Device(loaded, bank, link, RuntimeConfig(**config), companions=companions)
 
 
 def test_a_replay_is_decided_item_by_item(tmp_path: Path) -> None:
@@ -74,6 +79,30 @@ def test_an_item_of_too_many_parts_is_refused_and_counted_and_the_next_is_decide
     assert len(first["labels"]) == len(ITEMS[1])
     assert len(last["labels"]) == len(ITEMS[2])
     assert (device.counters["asked"], device.counters["refused"], device.counters["local"]) == (2, 1, 2)
+
+
+class Halving:
+    """A companion that halves what each item may cost, and counts."""
+
+    told: tuple[str, ...] = ()
+
+    def begin(self, case: Case) -> None:
+        self.told += ("begin",)
+        case.limit = None if case.limit is None else case.limit // 2
+
+    def end(self, case: Case) -> None:
+        self.told += ("end",)
+        case.record["halved"] = case.decision.cost <= case.limit
+
+
+def test_a_companion_goes_along_with_an_item_that_is_not_refused(tmp_path: Path) -> None:
+    item = next(i for i in ITEMS if decide_floats(MODEL, i).bought.sum() >= 2)
+    n = len(item)
+    path = write_csv(tmp_path / "items.csv", [item, np.concatenate([ITEMS[0]] * 8)], [str(2 * n + 8.0), ""])
+    device = device_of(load_bytes(PLAIN, allow_joint=True), [f"replay:{path}"], companions=[halving := Halving()])
+    decided, refused = device.run()
+    assert (len(decided["bought"]["hog"]), decided["cost"], decided["halved"]) == (1, n + 4.0, True)
+    assert (halving.told, refused["route"]) == (("begin", "end"), "refused")
 
 
 def test_a_broken_row_is_a_part_whose_sensors_fail_and_its_neighbours_decide_it(tmp_path: Path) -> None:
