@@ -42,6 +42,7 @@ MAY_IMPORT = {
 }  # fmt: skip
 # what single modules of the cloud may import, each of an extra
 CLOUD_EXTRAS = {
+    "answer/nats_client.py": {"nats"},
     "keep/dashboard/app.py": {"starlette"},
     "keep/dashboard/server.py": {"starlette", "uvicorn"},
     "keep/records/dialects.py": {"psycopg"},

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The worker: takes requests from a broker, lets the service answer them, and sends the replies.
 
-All of it is one loop on one thread. On MQTT 5, the workers of one HPC share a subscription and thereby the work; on
-3.1.1 there can be only one worker. A request is acknowledged when it is answered, refused or dropped, not when it has
-come: so the broker keeps what is more than ``MAX_UNANSWERED``, lets it expire, and some brokers give the requests of a
-worker that has died to another one. The service refuses what it cannot answer in time, so that little waits there.
+All of it is one loop on one thread. On MQTT 5, the workers of one HPC share a subscription and thereby the work, and by
+NATS's own protocol (``nats_client.py``) a queue; on 3.1.1 there can be only one worker. A request is acknowledged when
+it is answered, refused or dropped, not when it has come: so the broker keeps what is more than ``MAX_UNANSWERED``, lets
+it expire, and some brokers give the requests of a worker that has died to another one. The service refuses what it
+cannot answer in time, so that little waits there.
 """
 
 from __future__ import annotations
@@ -13,13 +14,16 @@ import hmac
 import threading
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from hardcase_edge.link.address import Address
 from hardcase_edge.link.wire import devices_of, reply_topic, request_topic
 
 from ..mqtt.client import Client, ClientConfig, Token
-from ..mqtt.packets import V5
 from .service import Outgoing, Service
+
+if TYPE_CHECKING:
+    from .nats_client import NatsClient
 
 __all__ = ["Worker", "default_group"]
 
@@ -61,10 +65,11 @@ class Worker:
     on_step : called often while the loop of ``run`` goes on
     clock : function that returns monotonic seconds
     tenant : whose devices are answered; "": those without one
+    is_nats : whether the address is one of NATS's own protocol
 
     Attributes
     ----------
-    client : Client
+    client : Client or NatsClient
         The connection.
     """
 
@@ -77,27 +82,37 @@ class Worker:
         on_step: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
         tenant: str = "",
+        is_nats: bool = False,
     ) -> None:
         self.service = service
         self._on_step = on_step
         self._clock = clock
         self._stop = threading.Event()
-        config = ClientConfig(
-            address=address,
-            topics=[f"$share/{group}/{request_topic(devices_of(tenant))}"],
-            name="hardcase-worker",
-            max_packet_bytes=MAX_PACKET_BYTES,
-            receive_maximum=MAX_UNANSWERED,
-        )
-        self.client = Client(config, is_stopping=self._stop.is_set, clock=clock)
+        topic = request_topic(devices_of(tenant))
+        self.client: Client | NatsClient
+        if is_nats:
+            from .nats_client import NatsClient
+
+            self.client = NatsClient(
+                address, topic, group, max_bytes=MAX_PACKET_BYTES, is_stopping=self._stop.is_set, clock=clock
+            )
+        else:
+            config = ClientConfig(
+                address=address,
+                topics=[f"$share/{group}/{topic}"],
+                name="hardcase-worker",
+                max_packet_bytes=MAX_PACKET_BYTES,
+                receive_maximum=MAX_UNANSWERED,
+            )
+            self.client = Client(config, is_stopping=self._stop.is_set, clock=clock)
         self._tokens: dict[int, Token] = {}  # of messages that are not acknowledged, by the service's tag
         self._tag = 0
         self._looked_at = clock()
 
     @property
     def protocol(self) -> str:
-        """The MQTT version in use, "5" or "3.1.1"."""
-        return "5" if self.client.version == V5 else "3.1.1"
+        """What the connection speaks: "5" or "3.1.1" of MQTT, or "NATS"."""
+        return self.client.protocol
 
     def start(self) -> None:
         """Connect and subscribe; from then on ``run`` connects again whenever the connection breaks.

@@ -26,20 +26,21 @@ if TYPE_CHECKING:
     from ..answer.asking import Answerer
 
 __all__ = [
-    "broker_argument", "broker_of", "log_lines", "number", "on_stop_signals", "open_model", "parse_time", "positive",
-    "say", "store_argument", "tenant_argument", "tls_arguments", "warn", "without_attempts",
+    "broker_argument", "broker_of", "is_nats", "log_lines", "number", "on_stop_signals", "open_model", "parse_time",
+    "positive", "say", "store_argument", "tenant_argument", "tls_arguments", "warn", "without_attempts",
 ]  # fmt: skip
 
 UNITS_S = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 _TIME = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([smhd])", re.ASCII)
-NATS = ("nats://", "natss://")  # which workers took before
+NATS = ("nats://", "natss://")  # its own protocol, of workers
+NATS_PORT = 4222
 
 
 def broker_argument(parser: argparse.ArgumentParser) -> None:
     """Declare ``--broker``."""
     parser.add_argument(
-        "--broker", required=True, metavar="URL", help="mqtt[s]://host:port; user and password may be given by the "
-        "environment variables HARDCASE_MQTT_USER and HARDCASE_MQTT_PASSWORD",
+        "--broker", required=True, metavar="URL", help="mqtt[s]://host:port, for a worker also nats[s]://; user and "
+        "password may be given by the environment variables HARDCASE_MQTT_USER and HARDCASE_MQTT_PASSWORD",
     )  # fmt: skip
 
 
@@ -118,22 +119,35 @@ def parse_time(text: str, flag: str) -> float:
 # ---------------------------------------------------------------- what flags name
 
 
-def broker_of(args: argparse.Namespace) -> Address:
-    """The broker that ``--broker`` and the flags of TLS name.
+def broker_of(args: argparse.Namespace) -> tuple[Address, str]:
+    """The broker, or NATS server, of a worker that ``--broker`` and the flags of TLS name, and its URL for messages.
 
     Raises
     ------
     InputError
-        ``--broker`` is not a URL of MQTT.
+        ``--broker`` is no such URL.
     """
+    from dataclasses import replace
+    from urllib.parse import urlsplit
+
     from hardcase_edge.link.address import parse_address
 
-    if args.broker.lower().startswith(NATS):
-        raise InputError(
-            "a worker has no client for nats:// any more; give --broker the MQTT port of the NATS server, "
-            "mqtt://host:1883 or mqtts://host:8883, with one worker for each --tenant"
-        )
-    return parse_address(args.broker, ca=args.ca, cert=args.cert, key=args.key)
+    url = args.broker
+    if not is_nats(url):
+        address = parse_address(url, ca=args.ca, cert=args.cert, key=args.key)
+        return address, address.url
+    try:
+        address = parse_address(f"mqtt{url[len('nats') :]}", ca=args.ca, cert=args.cert, key=args.key)
+    except InputError as error:
+        raise InputError(str(error).replace("mqtt", "nats")) from error
+    if urlsplit(url).port is None:
+        address = replace(address, port=NATS_PORT)
+    return address, address.url.replace("mqtt", "nats", 1)
+
+
+def is_nats(url: str) -> bool:
+    """Whether a URL names a server of NATS's own protocol."""
+    return url.lower().startswith(NATS)
 
 
 def open_model(hpc: str, bundle: str, *, limit_s: float | None = None, threads: int = 1) -> Answerer:

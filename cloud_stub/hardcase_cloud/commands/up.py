@@ -46,8 +46,8 @@ def run(args: argparse.Namespace) -> int:
     stop = threading.Event()
     on_stop_signals(stop.set)
     if args.broker is not None:
-        address = broker_of(args)
-        return _supervise(args, address.url, _secret(address.user, address.password), stop)
+        address, url = broker_of(args)
+        return _supervise(args, url, _secret(address.user, address.password), stop)
     if args.ca or args.cert or args.key or args.tenant:
         raise InputError(
             "--ca, --cert, --key and --tenant require --broker; the embedded broker has neither TLS nor tenants"

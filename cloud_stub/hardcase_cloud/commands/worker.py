@@ -15,6 +15,7 @@ from hardcase_edge.errors import InputError
 from .shared import (
     broker_argument,
     broker_of,
+    is_nats,
     log_lines,
     number,
     on_stop_signals,
@@ -118,14 +119,14 @@ def run(args: argparse.Namespace) -> int:
     from ..answer.worker import Worker, default_group
     from ..keep.metrics.families import worker_text
 
-    address = broker_of(args)
+    address, url = broker_of(args)
     hpc = _open_hpc(args)
     cases = open_cases(args.cases, args.cases_share, hpc.sha256)
     config = ServiceConfig(max_batch=args.max_batch, linger_ms=args.linger_ms)
     service = Service(hpc, config, on_answer=None if cases is None else cases.add)
     watchdog = Watchdog(_standstill_s(args))
     group = args.group or default_group(hpc.sha256, address.password)
-    worker = Worker(service, address, group, on_step=watchdog.feed, tenant=args.tenant)
+    worker = Worker(service, address, group, on_step=watchdog.feed, tenant=args.tenant, is_nats=is_nats(args.broker))
     on_stop_signals(worker.stop)
     if args.until_stdin_closes:
         threading.Thread(target=_when_stdin_closes, args=(worker.stop,), daemon=True).start()
@@ -139,7 +140,7 @@ def run(args: argparse.Namespace) -> int:
     page = None if args.metrics is None else Page(args.metrics, lambda: worker_text(counters()))
     worker.start()
     log_lines()
-    ready = {"broker": address.url, "mqtt": worker.protocol, "hpc": hpc.sha256, "pid": os.getpid()}
+    ready = {"broker": url, "mqtt": worker.protocol, "hpc": hpc.sha256, "pid": os.getpid()}
     say(args.json, "ready", ready)
     worker.run(args.count)
     watchdog.close()

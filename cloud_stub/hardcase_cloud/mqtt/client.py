@@ -105,6 +105,11 @@ class Client:
         self._heard_at = self._said_at = 0.0
 
     @property
+    def protocol(self) -> str:
+        """The version of MQTT in use, "5" or "3.1.1"."""
+        return "5" if self.version == V5 else "3.1.1"
+
+    @property
     def is_up(self) -> bool:
         """Whether the connection is made and its subscriptions granted."""
         return self._machine.is_up
@@ -286,7 +291,7 @@ class Client:
         self._attempts.came_up()
         self.connects += 1
         self._heard_at = self._said_at = self._clock()
-        logger.info("connected to %s, MQTT %s", self.config.address.url, "5" if self.version == V5 else "3.1.1")
+        logger.info("connected to %s, MQTT %s", self.config.address.url, self.protocol)
 
     def _refused(self, refused: Refused) -> None:
         """Drop the connection; a broker that does not speak MQTT 5 is asked again at once."""

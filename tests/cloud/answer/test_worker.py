@@ -188,8 +188,10 @@ def test_a_worker_without_a_broker_ends_with_one_line(hpc):
     ("flags", "message"),
     [
         pytest.param(["worker", "--broker", "http://x"], "MQTT URL", id="no-mqtt-url"),
-        pytest.param(["worker", "--broker", "nats://u:p@x"], "the MQTT port of the NATS server", id="nats-worker"),
-        pytest.param(["up", "--broker", "natss://x,y"], "mqtts://host:8883", id="nats-up"),
+        pytest.param(
+            ["worker", "--broker", "nats://x", "--ca", "c"], "broker 'nats://x' is not encrypted", id="nats-worker"
+        ),
+        pytest.param(["up", "--broker", "natss://x,y"], "is not an MQTT URL", id="nats-up"),
         pytest.param(["up", "--bind", "127.0.0.1"], "is not host:port", id="no-bind"),
         pytest.param(["up", "--bind", "0.0.0.0:0"], "run mosquitto or EMQX there", id="open-to-the-world"),
         pytest.param(["up", "--bind", "127.0.0.1:0", "--workers", "2"], "cannot share requests", id="two-workers"),
