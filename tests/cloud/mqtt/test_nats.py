@@ -33,7 +33,7 @@ from hardcase_edge.link.wire import OK, ack_topic, decision_topic, request_topic
 from tests.helpers.cloud.brokers import free_port, is_listening, serving, until
 from tests.helpers.cloud.certificates import Authority
 from tests.helpers.cloud.clients import asking
-from tests.helpers.cloud.requests import N_CLASSES, ask, command, half_forwarding, wait_until, write_model
+from tests.helpers.cloud.requests import N_CLASSES, ask, command, half_forwarding, write_model
 
 
 class Server(NamedTuple):
@@ -149,11 +149,11 @@ def test_two_workers_share_a_fleet_and_one_that_is_killed_loses_nothing(server: 
         config, loaded = RuntimeConfig(interval_s=0.1, deadline_ms=5_000), half_forwarding(hpc.sha256)
         fleet = Fleet(loaded, rows, server.mqtt.url, n_devices=20, version=4, config=config, seconds=30)
         fleet.start()
-        wait_until(lambda: len(fleet.journal) >= 100, "they decide")
+        until(lambda: len(fleet.journal) >= 100)
         before = stays.service.counters.served
         dies.process.kill()
         n_before = len(fleet.journal)
-        wait_until(lambda: len(fleet.journal) >= n_before + 100, "they go on")
+        until(lambda: len(fleet.journal) >= n_before + 100)
         fleet.stop()
     assert fleet.reconcile() == []
     assert {outcome.route for outcome in fleet.journal.outcomes()} == {"cloud"}
@@ -165,11 +165,11 @@ def test_a_worker_survives_its_servers_restart_and_answers_what_has_come_before_
 ) -> None:
     with working(hpc, server.own) as worker:
         server.restart()
-        wait_until(lambda: worker.client.connects == 2, "the worker is back")
+        until(lambda: worker.client.connects == 2)
         with asking(server.mqtt.url, "pump.7-a_b", 4) as (client, heard):
             for k in range(20):
                 client.publish(request_topic("pump.7-a_b"), ask(k, (1.0, 4.0), hpc.sha256, 10_000), 1)
-            wait_until(lambda: worker.service.counters.received == 20, "all have come in")
+            until(lambda: worker.service.counters.received == 20)
             worker.stop()
             assert len({heard.get(timeout=60).payload for _ in range(20)}) == 20
 
@@ -204,12 +204,12 @@ def test_what_is_hostile_is_dropped_and_the_worker_goes_on(
     with working(hpc, server.own) as worker, asking(server.mqtt.url, "pump-7", 4) as (client, heard):
         for payload in (b"", good[:-1], b"x" * 70_000):
             client.publish(request_topic("pump-7"), payload, 1)
-        wait_until(lambda: worker.service.counters.received == 3, "all have come in")
+        until(lambda: worker.service.counters.received == 3)
         with socket.create_connection((server.own.host, server.own.port)) as native:
             lines = [b"PUB %b %d\r\n%b\r\n" % (subject, len(good), good) for subject in HOSTILE]
             native.sendall(b"CONNECT {}\r\n" + b"".join(lines) + b"PING\r\n")
             until(lambda: b"PONG" in native.recv(4096))
-        wait_until(lambda: worker.client.connects == 2, "the connection that could not be read is made anew")
+        until(lambda: worker.client.connects == 2)
         client.publish(request_topic("pump-7"), good, 1)
         assert unpack_reply(heard.get(timeout=60).payload, bytes.fromhex(hpc.sha256), N_CLASSES).status == OK
         counted = {k: n for k, n in worker.counters().items() if n}
