@@ -21,17 +21,9 @@ from hardcase_cloud.broker.embedded import EmbeddedBroker
 from hardcase_cloud.broker.listen import parse_bind
 from hardcase_cloud.mqtt.packets import packet
 from hardcase_edge.errors import InputError
+from hardcase_edge.link import wire
 from hardcase_edge.link.address import parse_address
 from hardcase_edge.link.connection import Connection, ConnectionConfig, Will
-from hardcase_edge.link.wire import (
-    ack_topic,
-    audit_topic,
-    decision_topic,
-    facts_topic,
-    reply_topic,
-    request_topic,
-    status_topic,
-)
 from hardcase_edge.program.readings import MAX_REQUEST_BYTES
 
 from ...helpers.cloud.brokers import until
@@ -96,9 +88,9 @@ def is_alive(broker: EmbeddedBroker) -> bool:
     """Whether a message still goes round."""
     with Client(broker) as client:
         assert client.connect() == "Success"
-        assert client.subscribe(request_topic("+")) == [False]
-        client.publish(request_topic("pi-9"), b"ping")
-        return client.heard.get(timeout=60) == (request_topic("pi-9"), b"ping")
+        assert client.subscribe(wire.request_topic("+")) == [False]
+        client.publish(wire.request_topic("pi-9"), b"ping")
+        return client.heard.get(timeout=60) == (wire.request_topic("pi-9"), b"ping")
 
 
 # ---------------------------------------------------------------- what it is for
@@ -107,23 +99,23 @@ def is_alive(broker: EmbeddedBroker) -> bool:
 def test_a_request_and_its_reply_go_round(broker):
     with Client(broker) as device, Client(broker) as worker:
         assert (device.connect(), worker.connect()) == ("Success", "Success")
-        device.subscribe(reply_topic("pi-1"))
-        worker.subscribe(request_topic("+"))
-        device.publish(request_topic("pi-1"), b"q" * MAX_REQUEST_BYTES)  # the longest there is
-        assert worker.heard.get(timeout=60) == (request_topic("pi-1"), b"q" * MAX_REQUEST_BYTES)
-        worker.publish(reply_topic("pi-1"), b"a")
-        assert device.heard.get(timeout=60) == (reply_topic("pi-1"), b"a")
+        device.subscribe(wire.reply_topic("pi-1"))
+        worker.subscribe(wire.request_topic("+"))
+        device.publish(wire.request_topic("pi-1"), b"q" * MAX_REQUEST_BYTES)  # the longest there is
+        assert worker.heard.get(timeout=60) == (wire.request_topic("pi-1"), b"q" * MAX_REQUEST_BYTES)
+        worker.publish(wire.reply_topic("pi-1"), b"a")
+        assert device.heard.get(timeout=60) == (wire.reply_topic("pi-1"), b"a")
 
 
 def test_a_status_is_retained_and_a_will_is_kept(broker):
-    will_topic = status_topic("pi-3")
+    will_topic = wire.status_topic("pi-3")
     with Client(broker) as device, Client(broker) as watcher:
         device.paho.will_set(will_topic, b"gone", qos=1, retain=True)
         device.connect()
         device.publish(will_topic, b"here", retain=True)
         watcher.connect()
         until(lambda: will_topic in broker._broker.retained_messages)
-        watcher.subscribe(status_topic("+"))
+        watcher.subscribe(wire.status_topic("+"))
         heard = (message for message in iter(lambda: watcher.heard.get(timeout=60), None) if message[0] == will_topic)
         assert next(heard) == (will_topic, b"here")  # other tests' statuses may be retained, too
         device.paho.socket().shutdown(socket.SHUT_RDWR)
@@ -133,14 +125,14 @@ def test_a_status_is_retained_and_a_will_is_kept(broker):
 def test_a_retained_status_goes_to_nobody_who_has_not_asked(broker):
     with Client(broker) as device, Client(broker) as watcher, Client(broker) as stranger:
         device.connect()
-        device.publish(status_topic("pi-4"), b"here", retain=True)
+        device.publish(wire.status_topic("pi-4"), b"here", retain=True)
         watcher.connect()
-        watcher.subscribe(status_topic("pi-4"))
-        assert watcher.heard.get(timeout=60) == (status_topic("pi-4"), b"here")
+        watcher.subscribe(wire.status_topic("pi-4"))
+        assert watcher.heard.get(timeout=60) == (wire.status_topic("pi-4"), b"here")
         stranger.connect()
-        stranger.subscribe(reply_topic("pi-5"))
-        device.publish(reply_topic("pi-5"), b"for the stranger")
-        assert stranger.heard.get(timeout=60) == (reply_topic("pi-5"), b"for the stranger")
+        stranger.subscribe(wire.reply_topic("pi-5"))
+        device.publish(wire.reply_topic("pi-5"), b"for the stranger")
+        assert stranger.heard.get(timeout=60) == (wire.reply_topic("pi-5"), b"for the stranger")
 
 
 def test_a_client_of_mqtt_5_is_told_so(broker):
@@ -150,8 +142,8 @@ def test_a_client_of_mqtt_5_is_told_so(broker):
 
 def test_a_device_that_tries_mqtt_5_first_is_soon_connected(broker):
     config = ConnectionConfig(address=parse_address(broker.url), client_id="pi-6")
-    will = Will(status_topic("pi-6"), b"gone")
-    device = Connection(config, subscribe=reply_topic("pi-6"), on_message=lambda message: None, will=will)
+    will = Will(wire.status_topic("pi-6"), b"gone")
+    device = Connection(config, subscribe=wire.reply_topic("pi-6"), on_message=lambda message: None, will=will)
     try:
         assert device.start(5), device.trouble
         assert device._client.protocol == 4
@@ -165,7 +157,7 @@ def test_a_device_that_tries_mqtt_5_first_is_soon_connected(broker):
 def test_a_packet_beyond_the_limit_closes_its_connection_before_it_is_read(broker):
     with Client(broker) as client:
         client.connect()
-        client.publish(request_topic("pi-1"), b"x" * (MAX_REQUEST_BYTES + 2000))
+        client.publish(wire.request_topic("pi-1"), b"x" * (MAX_REQUEST_BYTES + 2000))
         assert client.gone.wait(5)
     assert is_alive(broker)
 
@@ -203,7 +195,7 @@ def text(value: bytes) -> bytes:
 
 
 CONNECT = packet(0x10, text(b"MQTT") + b"\4\2\0\0" + text(b"raw"))
-TOPIC = text(request_topic("a").encode())
+TOPIC = text(wire.request_topic("a").encode())
 
 
 @pytest.mark.parametrize(
@@ -248,10 +240,10 @@ def test_bytes_that_are_not_a_connect_are_hung_up_on(broker, parts):
 def test_a_malformed_packet_harms_no_other_client(broker, packets):
     with Client(broker) as device:
         assert device.connect() == "Success"
-        assert device.subscribe(reply_topic("pi-1")) == [False]
+        assert device.subscribe(wire.reply_topic("pi-1")) == [False]
         raw(broker, packets)
-        device.publish(reply_topic("pi-1"), b"still here")
-        assert device.heard.get(timeout=60) == (reply_topic("pi-1"), b"still here")
+        device.publish(wire.reply_topic("pi-1"), b"still here")
+        assert device.heard.get(timeout=60) == (wire.reply_topic("pi-1"), b"still here")
     assert_all_gone(broker)
 
 
@@ -294,11 +286,11 @@ def test_more_connections_than_allowed_are_closed_at_once(monkeypatch):
         "hardcase/v1/#",
         "+/+/+/+",
         "$SYS/#",
-        request_topic("pi-1"),
-        reply_topic("+"),
+        wire.request_topic("pi-1"),
+        wire.reply_topic("+"),
         "hardcase/v1/-a/reply",
         "a",
-        ack_topic("+"),
+        wire.ack_topic("+"),
     ],
 )
 def test_nothing_is_subscribed_to_but_what_a_role_needs(broker, wanted):
@@ -306,17 +298,17 @@ def test_nothing_is_subscribed_to_but_what_a_role_needs(broker, wanted):
         client.connect()
         assert client.subscribe(wanted) == [True]
         for granted in (
-            reply_topic("pi-1"), request_topic("+"), status_topic("+"), status_topic("pi-1"), facts_topic("+"),
-            decision_topic("+"), audit_topic("+"), ack_topic("pi-1"),
+            wire.reply_topic("pi-1"), wire.request_topic("+"), wire.status_topic("+"), wire.status_topic("pi-1"),
+            wire.facts_topic("+"), wire.decision_topic("+"), wire.audit_topic("+"), wire.ack_topic("pi-1"),
         ):  # fmt: skip
             assert client.subscribe(granted) == [False]
 
 
 def test_subscriptions_of_a_connection_are_counted(broker, raw_client):
     client = raw_client("many")
-    client.send(*[subscribe(reply_topic(f"pi-{k}")) for k in range(packet_reader.MAX_SUBSCRIBES)])
+    client.send(*[subscribe(wire.reply_topic(f"pi-{k}")) for k in range(packet_reader.MAX_SUBSCRIBES)])
     assert client.settle()
-    client.send(subscribe(reply_topic("one-more")))
+    client.send(subscribe(wire.reply_topic("one-more")))
     assert not client.settle()
 
 
@@ -325,32 +317,36 @@ def test_only_states_and_facts_are_retained_and_their_number_and_length_are_boun
     kept = broker._broker.retained_messages
     kept.clear()
     client = raw_client("loud")
-    client.send(*[publish(status_topic(f"s-{k}"), b"on", retain=True) for k in range(8)])
-    client.send(publish(status_topic("s-0"), b"off", retain=True), publish(status_topic("s-1"), b"", retain=True))
-    client.send(publish(status_topic("s-2"), b"x" * (bounded.MAX_STATUS_BYTES + 1), retain=True))
-    client.send(publish(reply_topic("s-0"), b"on", retain=True), publish("a/b", b"on", retain=True))
-    client.send(publish(decision_topic("s-0"), b"on", retain=True), publish(facts_topic("s-0"), b"on", retain=True))
+    client.send(*[publish(wire.status_topic(f"s-{k}"), b"on", retain=True) for k in range(8)])
+    client.send(
+        publish(wire.status_topic("s-0"), b"off", retain=True), publish(wire.status_topic("s-1"), b"", retain=True)
+    )
+    client.send(publish(wire.status_topic("s-2"), b"x" * (bounded.MAX_STATUS_BYTES + 1), retain=True))
+    client.send(publish(wire.reply_topic("s-0"), b"on", retain=True), publish("a/b", b"on", retain=True))
+    client.send(
+        publish(wire.decision_topic("s-0"), b"on", retain=True), publish(wire.facts_topic("s-0"), b"on", retain=True)
+    )
     client.settle()
-    until(lambda: status_topic("s-1") not in kept)
+    until(lambda: wire.status_topic("s-1") not in kept)
     assert is_alive(broker)
-    until(lambda: facts_topic("s-0") in kept)
+    until(lambda: wire.facts_topic("s-0") in kept)
     assert {t: bytes(m.data) for t, m in kept.items()} == {
-        **{status_topic(f"s-{k}"): b"off" if k == 0 else b"on" for k in (0, 2, 3, 4)},
-        facts_topic("s-0"): b"on",
+        **{wire.status_topic(f"s-{k}"): b"off" if k == 0 else b"on" for k in (0, 2, 3, 4)},
+        wire.facts_topic("s-0"): b"on",
     }
 
 
 def test_a_client_id_that_is_connected_is_refused_and_its_owner_stays(broker, monkeypatch, raw_client):
     monkeypatch.setattr(embedded, "CLAIM_S", 0.05)
     owner = raw_client("pi-1")
-    owner.send(subscribe(reply_topic("pi-1")))
+    owner.send(subscribe(wire.reply_topic("pi-1")))
     assert owner.settle()
     for _ in range(20):
         thief = raw_client("pi-1")
         assert not thief.is_connected
     with Client(broker) as worker:
         worker.connect()
-        worker.publish(reply_topic("pi-1"), b"for the owner")
+        worker.publish(wire.reply_topic("pi-1"), b"for the owner")
         owner.wait_for(b"for the owner")
     owner.close()
     monkeypatch.setattr(embedded, "CLAIM_S", 5.0)
@@ -367,11 +363,11 @@ def test_what_a_client_that_does_not_read_is_owed_is_bounded_and_nobody_waits_fo
     monkeypatch.setattr(bounded, "MAX_OWED", 300_000)
     monkeypatch.setattr(bounded, "STALL_S", 0.5)
     deaf, loud = raw_client("deaf"), raw_client("loud")
-    deaf.send(subscribe(status_topic("+")))
+    deaf.send(subscribe(wire.status_topic("+")))
     assert deaf.settle()
     most, payload = 0, b"x" * 60_000
     for _ in range(200):  # more than the system buffers of a connection hold
-        loud.send(publish(status_topic("loud"), payload))
+        loud.send(publish(wire.status_topic("loud"), payload))
         most = max(most, broker._broker._owed.total())
     assert is_alive(broker)
     assert most < 300_000 + 2 * 61_024
@@ -381,11 +377,11 @@ def test_what_a_client_that_does_not_read_is_owed_is_bounded_and_nobody_waits_fo
 
 def test_a_flood_of_one_client_waits_for_the_worker_and_others_do_not_wait_for_the_flood(broker, raw_client):
     worker, loud, quiet = (raw_client(name) for name in ("worker", "loud", "quiet"))
-    worker.send(subscribe(request_topic("+"), qos=1))  # and acknowledges nothing
+    worker.send(subscribe(wire.request_topic("+"), qos=1))  # and acknowledges nothing
     assert worker.settle()
-    loud.send(*[publish(request_topic("loud"), b"x") for _ in range(1000)])
+    loud.send(*[publish(wire.request_topic("loud"), b"x") for _ in range(1000)])
     worker.wait_for(b"x", bounded.MAX_WAITING)
-    quiet.send(publish(request_topic("quiet"), b"mine"))
+    quiet.send(publish(wire.request_topic("quiet"), b"mine"))
     worker.wait_for(b"mine")
     n_before = [payload for _, payload in worker.heard].index(b"mine")
     assert n_before <= bounded.MAX_WAITING + 2  # amqtt takes them one by one from its own queue, and counts after that

@@ -11,33 +11,27 @@ from math import exp, log, sqrt
 
 import pytest
 
+from hardcase_edge.more.drift import reaction
 from hardcase_edge.more.drift.companion import MAX_BYTES
-from hardcase_edge.more.drift.reaction import (
-    ALLOWED,
-    CAUTION,
-    DELTA,
-    DOUBLING,
-    FADE,
-    GRID,
-    LOOK,
-    ONE,
-    PLACES,
-    PROBE,
-    Rest,
-    most_wrong,
-    place_of,
-)
 
 PROMISED = 0.98
 LIVES = 10
 BEYOND = 3  # lives of them outside a bound of 5 %: more have a probability of 0.1 %
-Errs = Callable[[Rest, int, int, random.Random], bool]  # whether f0 differs at a case: cells, which case, place, draws
+Errs = Callable[
+    [reaction.Rest, int, int, random.Random], bool
+]  # whether f0 differs at a case: cells, which case, place, draws
 
 
 def live(errs: Errs, n: int, seed: int, *, n_cells: int = 6, lost: float = 0.0, promised: float = PROMISED
-         ) -> tuple[Rest, bool, int]:  # fmt: skip
+         ) -> tuple[reaction.Rest, bool, int]:  # fmt: skip
     """The cells after n cases, whether wrong answers alone ever were beyond the bound, and how many there are."""
-    draw, world, rest, wrong, is_beyond = random.Random(seed), random.Random(seed + 1_000), Rest(promised), 0, False
+    draw, world, rest, wrong, is_beyond = (
+        random.Random(seed),
+        random.Random(seed + 1_000),
+        reaction.Rest(promised),
+        0,
+        False,
+    )
     for k in range(n):
         place = world.randrange(n_cells)
         is_wrong = errs(rest, k, place, world)
@@ -46,12 +40,12 @@ def live(errs: Errs, n: int, seed: int, *, n_cells: int = 6, lost: float = 0.0, 
                 rest.answered(agrees=not is_wrong)
         else:
             wrong += is_wrong
-            bound = (1 - promised) * rest.alone + ALLOWED * (1 + (rest.n // DOUBLING).bit_length())
+            bound = (1 - promised) * rest.alone + reaction.ALLOWED * (1 + (rest.n // reaction.DOUBLING).bit_length())
             is_beyond = is_beyond or wrong > bound
     return rest, is_beyond, wrong
 
 
-def answers(rest: Rest, place: int) -> bool:
+def answers(rest: reaction.Rest, place: int) -> bool:
     """Whether the cell answers but for a probe: all that an adversary could know."""
     return place in rest._cells and bool(rest._cells[place][3]) and rest.may_answer
 
@@ -67,22 +61,22 @@ STREAMS: dict[str, Errs] = {
     "one cell after the other": lambda rest, k, place, world: (k // 500) % 6 == place and answers(rest, place),
     "once there is credit": lambda rest, k, place, world: answers(rest, place) and rest.alone > 5_000,
     "as long as it may": lambda rest, k, place, world: (
-        answers(rest, place) and most_wrong(rest.wrong_probes) < rest.allowance - 30
+        answers(rest, place) and reaction.most_wrong(rest.wrong_probes) < rest.allowance - 30
     ),
 }
 
 
-@pytest.mark.parametrize(("weight", "price"), GRID)
+@pytest.mark.parametrize(("weight", "price"), reaction.GRID)
 def test_a_wrong_answer_multiplies_no_bet_on_average(weight, price):
     """The supermartingale, exactly: alone it is not seen, and as a probe it costs its price."""
-    assert (1 - PROBE) * exp(weight) + PROBE * exp(-price) == pytest.approx(1)
+    assert (1 - reaction.PROBE) * exp(weight) + reaction.PROBE * exp(-price) == pytest.approx(1)
 
 
 @pytest.mark.parametrize("stream", STREAMS)
 def test_wrong_answers_stay_within_the_ledgers_bound_whatever_the_cases_are(stream):
     lives = [live(STREAMS[stream], 12_000, seed) for seed in range(LIVES)]
     assert sum(is_beyond for _, is_beyond, _ in lives) <= BEYOND
-    assert sum(wrong > most_wrong(rest.wrong_probes) for rest, _, wrong in lives) <= BEYOND
+    assert sum(wrong > reaction.most_wrong(rest.wrong_probes) for rest, _, wrong in lives) <= BEYOND
 
 
 @pytest.mark.parametrize("stream", ["as promised", "some cells", "worse and worse"])
@@ -92,20 +86,20 @@ def test_replies_that_are_lost_at_random_leave_the_bound_as_it_is(stream):
 
 def first_cases(promised: float) -> int:
     """Cases of a new cell in which f0 agrees until it is looked at and good enough: (n + 1/2) CAUTION m >= 1/2."""
-    return round(0.5 / (CAUTION * (1 - promised)) + LOOK)
+    return round(0.5 / (reaction.CAUTION * (1 - promised)) + reaction.LOOK)
 
 
 def until_clean(promised: float) -> float:
     """Cases until all errors of a cell's memory count too little, at most, and the next look."""
     memory = round(1 / (1 - promised))
-    return memory * log(memory / (CAUTION * (1 - promised) * (memory + 0.5) - 0.5)) + LOOK
+    return memory * log(memory / (reaction.CAUTION * (1 - promised) * (memory + 0.5) - 0.5)) + reaction.LOOK
 
 
 @pytest.mark.parametrize("promised", [0.8, 0.95, 0.98, 0.995])
 def test_a_cell_in_which_f0_always_agrees_answers_all_but_probes(promised):
     rest, _, wrong = live(lambda *_: False, n := 6_000, 1, n_cells=1, promised=promised)
     covered = n - first_cases(promised)
-    assert rest.alone >= (1 - PROBE) * covered - 5 * sqrt(PROBE * covered)
+    assert rest.alone >= (1 - reaction.PROBE) * covered - 5 * sqrt(reaction.PROBE * covered)
     assert wrong == 0
 
 
@@ -115,7 +109,7 @@ def test_a_cell_that_is_good_again_answers_as_soon_as_its_memory_is_clean(promis
     bad, good = 3_000, 9_000
     rest, is_beyond, _ = live(lambda rest, k, *_: k < bad, bad + good, seed, n_cells=1, promised=promised)
     covered = good - until_clean(promised)
-    assert rest.alone >= (1 - PROBE) * covered - 5 * sqrt(PROBE * covered)
+    assert rest.alone >= (1 - reaction.PROBE) * covered - 5 * sqrt(reaction.PROBE * covered)
     assert not is_beyond
 
 
@@ -125,13 +119,13 @@ def test_cells_that_are_good_answer_while_bad_ones_rest():
 
     n = 12_000
     rest, _, wrong = live(errs, n, 3)
-    n_good = n / 2 - 5 * sqrt(n) / 2 - 3 * first_cases(PROMISED) - FADE / 6  # until a look finds all three
-    assert rest.alone >= (1 - PROBE) * n_good - 5 * sqrt(PROBE * n_good)
+    n_good = n / 2 - 5 * sqrt(n) / 2 - 3 * first_cases(PROMISED) - reaction.FADE / 6  # until a look finds all three
+    assert rest.alone >= (1 - reaction.PROBE) * n_good - 5 * sqrt(reaction.PROBE * n_good)
     assert wrong <= (1 - PROMISED) * rest.alone
 
 
 def test_a_ledger_that_is_used_up_stops_all_answers_until_the_cases_have_doubled():
-    rest, draw, until = Rest(PROMISED), random.Random(5), 2 * DOUBLING
+    rest, draw, until = reaction.Rest(PROMISED), random.Random(5), 2 * reaction.DOUBLING
 
     def case(agrees: bool) -> bool:
         is_forwarded = rest.takes(0, draw.random())
@@ -139,7 +133,7 @@ def test_a_ledger_that_is_used_up_stops_all_answers_until_the_cases_have_doubled
             rest.answered(agrees=agrees)
         return is_forwarded
 
-    while rest.n < DOUBLING or rest.may_answer:
+    while rest.n < reaction.DOUBLING or rest.may_answer:
         case(agrees=rest.may_answer is False or not answers(rest, 0))
         assert rest.n < until, "an adversary who errs whenever the cell answers is stopped"
     stopped = rest.alone
@@ -152,8 +146,8 @@ def test_a_ledger_that_is_used_up_stops_all_answers_until_the_cases_have_doubled
 
 
 def test_a_probe_without_an_answer_has_its_cell_rest_until_f0_has_answered():
-    rest = Rest(PROMISED)
-    for _ in range(first_cases(PROMISED) + LOOK):
+    rest = reaction.Rest(PROMISED)
+    for _ in range(first_cases(PROMISED) + reaction.LOOK):
         if rest.takes(0, 0.5):
             rest.answered(agrees=True)
     assert not rest.takes(0, 0.5)
@@ -164,7 +158,7 @@ def test_a_probe_without_an_answer_has_its_cell_rest_until_f0_has_answered():
 
 
 def test_an_answer_that_nobody_waits_for_counts_for_nothing():
-    rest = Rest(PROMISED)
+    rest = reaction.Rest(PROMISED)
     rest.answered(agrees=False)
     assert rest.takes(0, 0.5)
     rest.answered(agrees=True)
@@ -175,7 +169,7 @@ def test_an_answer_that_nobody_waits_for_counts_for_nothing():
 
 
 def test_answers_of_several_cases_at_once_each_count_for_their_own_cell():
-    rest = Rest(0.9)
+    rest = reaction.Rest(0.9)
     for _ in range(64):
         cases = []
         for place in (1, 2):
@@ -188,7 +182,7 @@ def test_answers_of_several_cases_at_once_each_count_for_their_own_cell():
 
 
 def test_cells_go_on_over_restarts_as_if_nothing_had_been():
-    one, other = Rest(PROMISED), Rest(PROMISED)
+    one, other = reaction.Rest(PROMISED), reaction.Rest(PROMISED)
     draw, world = random.Random(2), random.Random(3)
     for k in range(5_000):
         place, number, agrees = world.randrange(40), draw.random(), world.random() < 0.99
@@ -199,19 +193,19 @@ def test_cells_go_on_over_restarts_as_if_nothing_had_been():
             other.answered(agrees=agrees)
         if k % 97 == 0:
             state = json.loads(json.dumps(other.to_json()))
-            other = Rest(PROMISED)
+            other = reaction.Rest(PROMISED)
             assert other.restore(state)
     assert one.to_json() == other.to_json()
     assert one.alone > 0
 
 
-GOOD = [9, 4, 1, 0, 5, [7], [[3, 5, 2, 0, 0], [7, 4, 3, ONE, 1]]]
+GOOD = [9, 4, 1, 0, 5, [7], [[3, 5, 2, 0, 0], [7, 4, 3, reaction.ONE, 1]]]
 
 
 @pytest.mark.parametrize("at", range(8))
 @pytest.mark.parametrize("value", [None, -1, 2**60, 0.5, "x", True, [1, [2]], {}, float("nan")])
 def test_a_damaged_table_is_refused_and_changes_nothing(at, value):
-    rest = Rest(PROMISED)
+    rest = reaction.Rest(PROMISED)
     assert rest.restore(GOOD)
     before = rest.to_json()
     assert before == GOOD
@@ -225,23 +219,25 @@ def test_a_damaged_table_is_refused_and_changes_nothing(at, value):
 
 
 def test_the_table_stays_small_whatever_the_answers_are():
-    rest, world = Rest(0.9999), random.Random(1)
+    rest, world = reaction.Rest(0.9999), random.Random(1)
     for _ in range(20_000):
-        place = place_of(
+        place = reaction.place_of(
             world.randrange(70_000), world.choice([None, world.random(), float("nan")]), world.randrange(99)
         )
-        assert 0 <= place < PLACES
+        assert 0 <= place < reaction.PLACES
         if rest.takes(place, world.random()):
             rest.answered(agrees=world.random() < 0.5)
-    assert len(rest.to_json()[-1]) <= PLACES
-    cells = [[place, FADE, rest._memory, ONE * (rest._memory + 1), 1] for place in range(PLACES)]
-    largest = [2**53, 2**52, 2**52, 2**53, 2**53, list(range(PLACES)), cells]
-    assert Rest(0.9999).restore(largest)
+    assert len(rest.to_json()[-1]) <= reaction.PLACES
+    cells = [
+        [place, reaction.FADE, rest._memory, reaction.ONE * (rest._memory + 1), 1] for place in range(reaction.PLACES)
+    ]
+    largest = [2**53, 2**52, 2**52, 2**53, 2**53, list(range(reaction.PLACES)), cells]
+    assert reaction.Rest(0.9999).restore(largest)
     assert len(json.dumps(largest, separators=(",", ":"))) < MAX_BYTES - 2_000
 
 
 def test_the_bound_rises_with_each_wrong_probe_and_ever_less():
-    steps = [most_wrong(k + 1) - most_wrong(k) for k in range(2_000)]
-    assert all(a >= b - 1e-9 > (1 - PROBE) / PROBE - 1e-9 for a, b in pairwise(steps))
-    assert most_wrong(0) == pytest.approx(log(len(GRID) / DELTA) / GRID[0][0])
-    assert most_wrong(1) < ALLOWED, "one wrong probe at the beginning does not stop all answers"
+    steps = [reaction.most_wrong(k + 1) - reaction.most_wrong(k) for k in range(2_000)]
+    assert all(a >= b - 1e-9 > (1 - reaction.PROBE) / reaction.PROBE - 1e-9 for a, b in pairwise(steps))
+    assert reaction.most_wrong(0) == pytest.approx(log(len(reaction.GRID) / reaction.DELTA) / reaction.GRID[0][0])
+    assert reaction.most_wrong(1) < reaction.ALLOWED, "one wrong probe at the beginning does not stop all answers"

@@ -12,29 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hardcase_edge.errors import InputError, WireError
-from hardcase_edge.link.wire import (
-    BUSY,
-    MAX_DEADLINE_MS,
-    OK,
-    REFUSED,
-    Reply,
-    Request,
-    check_device_id,
-    device_of_topic,
-    pack_reply,
-    pack_request,
-    reply_topic,
-    request_topic,
-    status_topic,
-    unpack_reply,
-    unpack_request,
-)
+from hardcase_edge.link import wire
 from hardcase_edge.program.readings import MAX_REQUEST_BYTES, request_bytes
 
 HPC, OTHER, ID = bytes(range(32)), bytes(32), bytes(range(100, 116))
 DTYPES = ("i32", "f32", "f64")
-REQUEST = pack_request(Request(ID, HPC, 1500, (7, 0.5, -2.25)), DTYPES)
-REPLY = pack_reply(Reply(ID, HPC, OK, 3, 9000))
+REQUEST = wire.pack_request(wire.Request(ID, HPC, 1500, (7, 0.5, -2.25)), DTYPES)
+REPLY = wire.pack_reply(wire.Reply(ID, HPC, wire.OK, 3, 9000))
 
 many = settings(max_examples=120)
 readings = {
@@ -57,14 +41,14 @@ def reason(call: Any, *args: Any) -> str:
 # ---------------------------------------------------------------- requests
 
 
-@given(lists_of_readings, st.binary(min_size=16, max_size=16), st.integers(1, MAX_DEADLINE_MS), st.booleans())
+@given(lists_of_readings, st.binary(min_size=16, max_size=16), st.integers(1, wire.MAX_DEADLINE_MS), st.booleans())
 @many
 def test_a_request_survives_the_wire(typed: tuple[Any, Any], id_: bytes, deadline_ms: int, is_audit: bool) -> None:
     dtypes, values = typed
-    request = Request(id_, HPC, deadline_ms, values, is_audit)
-    payload = pack_request(request, dtypes)
+    request = wire.Request(id_, HPC, deadline_ms, values, is_audit)
+    payload = wire.pack_request(request, dtypes)
     assert (len(payload), payload[1]) == (request_bytes(dtypes), 6 if is_audit else 1)
-    assert unpack_request(payload, dtypes, HPC) == request
+    assert wire.unpack_request(payload, dtypes, HPC) == request
 
 
 def test_a_request_has_the_layout_of_the_specification() -> None:
@@ -75,13 +59,13 @@ def test_a_request_has_the_layout_of_the_specification() -> None:
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
 def test_what_is_not_finite_is_missing(value: float) -> None:
     payload = REQUEST[:56] + struct.pack("<ifd", -(2**31), value, value)
-    assert unpack_request(payload, DTYPES, HPC).readings == (None, None, None)
+    assert wire.unpack_request(payload, DTYPES, HPC).readings == (None, None, None)
 
 
 def test_a_request_cut_or_lengthened_is_dropped() -> None:
     for cut in range(len(REQUEST)):
-        assert reason(unpack_request, REQUEST[:cut], DTYPES, HPC) == "malformed"
-    assert reason(unpack_request, REQUEST + b"\0", DTYPES, HPC) == "malformed"
+        assert reason(wire.unpack_request, REQUEST[:cut], DTYPES, HPC) == "malformed"
+    assert reason(wire.unpack_request, REQUEST + b"\0", DTYPES, HPC) == "malformed"
 
 
 @pytest.mark.parametrize(
@@ -100,7 +84,7 @@ def test_a_request_cut_or_lengthened_is_dropped() -> None:
     ],
 )
 def test_a_request_that_is_not_ours_is_counted_by_its_reason(payload: bytes, expected: str) -> None:
-    assert reason(unpack_request, payload, DTYPES, HPC) == expected
+    assert reason(wire.unpack_request, payload, DTYPES, HPC) == expected
 
 
 def test_flipped_bytes_of_a_request_change_readings_or_are_dropped() -> None:
@@ -109,7 +93,7 @@ def test_flipped_bytes_of_a_request_change_readings_or_are_dropped() -> None:
             bad = bytearray(REQUEST)
             bad[at] ^= 1 << bit
             try:
-                request = unpack_request(bytes(bad), DTYPES, HPC)
+                request = wire.unpack_request(bytes(bad), DTYPES, HPC)
             except WireError as error:
                 assert error.reason in ("malformed", "other_hpc")  # noqa: PT017
                 assert at < 8 or 24 <= at < 56
@@ -123,7 +107,7 @@ def test_flipped_bytes_of_a_request_change_readings_or_are_dropped() -> None:
 def test_any_bytes_are_a_request_or_dropped(payload: bytes, dtypes: list[str]) -> None:
     for candidate in (payload, REQUEST[:24] + HPC + payload):
         try:
-            request = unpack_request(candidate, dtypes, HPC)
+            request = wire.unpack_request(candidate, dtypes, HPC)
         except WireError as error:
             assert error.reason in ("malformed", "oversized", "other_hpc")  # noqa: PT017
         else:
@@ -135,15 +119,15 @@ def test_any_bytes_are_a_request_or_dropped(payload: bytes, dtypes: list[str]) -
 
 @given(
     st.binary(min_size=16, max_size=16),
-    st.sampled_from([OK, REFUSED]),
+    st.sampled_from([wire.OK, wire.REFUSED]),
     st.integers(-(2**63), 2**63 - 1),
     st.integers(0, 10_000),
 )
 @many
 def test_a_reply_survives_the_wire(id_: bytes, status: int, result: int, confidence: int) -> None:
-    reply = Reply(id_, HPC, status, result, confidence)
-    assert len(pack_reply(reply)) == 64
-    assert unpack_reply(pack_reply(reply), HPC, 0) == reply
+    reply = wire.Reply(id_, HPC, status, result, confidence)
+    assert len(wire.pack_reply(reply)) == 64
+    assert wire.unpack_reply(wire.pack_reply(reply), HPC, 0) == reply
 
 
 def test_a_reply_has_the_layout_of_the_specification() -> None:
@@ -152,8 +136,8 @@ def test_a_reply_has_the_layout_of_the_specification() -> None:
 
 def test_a_reply_cut_is_malformed_and_one_too_long_is_oversized() -> None:
     for cut in range(len(REPLY)):
-        assert reason(unpack_reply, REPLY[:cut], HPC, 4) == "malformed"
-    assert reason(unpack_reply, REPLY + b"\0", HPC, 4) == "oversized"
+        assert reason(wire.unpack_reply, REPLY[:cut], HPC, 4) == "malformed"
+    assert reason(wire.unpack_reply, REPLY + b"\0", HPC, 4) == "oversized"
 
 
 @pytest.mark.parametrize(
@@ -162,26 +146,28 @@ def test_a_reply_cut_is_malformed_and_one_too_long_is_oversized() -> None:
         pytest.param(b"\x02" + REPLY[1:], "malformed", id="newer"),
         pytest.param(REPLY[:1] + b"\x01" + REPLY[2:], "malformed", id="a-requests-kind"),
         pytest.param(REPLY[:2] + b"\x03" + REPLY[3:], "malformed", id="unknown-status"),
-        pytest.param(pack_reply(Reply(ID, HPC, BUSY, 0, 0)), "malformed", id="busy-for-no-time"),
-        pytest.param(pack_reply(Reply(ID, HPC, BUSY, 60_001, 0)), "malformed", id="busy-for-longer-than-a-minute"),
-        pytest.param(pack_reply(Reply(ID, HPC, BUSY, 5, 1)), "malformed", id="busy-and-sure"),
+        pytest.param(wire.pack_reply(wire.Reply(ID, HPC, wire.BUSY, 0, 0)), "malformed", id="busy-for-no-time"),
+        pytest.param(
+            wire.pack_reply(wire.Reply(ID, HPC, wire.BUSY, 60_001, 0)), "malformed", id="busy-for-longer-than-a-minute"
+        ),
+        pytest.param(wire.pack_reply(wire.Reply(ID, HPC, wire.BUSY, 5, 1)), "malformed", id="busy-and-sure"),
         pytest.param(REPLY[:3] + b"\x01" + REPLY[4:], "malformed", id="reserved"),
         pytest.param(REPLY[:6] + b"\x00\x01" + REPLY[8:], "malformed", id="reserved-too"),
-        pytest.param(pack_reply(Reply(ID, HPC, OK, 3, 10_001)), "malformed", id="more-than-sure"),
-        pytest.param(pack_reply(Reply(ID, HPC, OK, 4, 0)), "malformed", id="class-beyond"),
-        pytest.param(pack_reply(Reply(ID, HPC, OK, -1, 0)), "malformed", id="class-below"),
-        pytest.param(pack_reply(Reply(ID, OTHER, OK, 3, 0)), "other_hpc", id="other-hpc"),
+        pytest.param(wire.pack_reply(wire.Reply(ID, HPC, wire.OK, 3, 10_001)), "malformed", id="more-than-sure"),
+        pytest.param(wire.pack_reply(wire.Reply(ID, HPC, wire.OK, 4, 0)), "malformed", id="class-beyond"),
+        pytest.param(wire.pack_reply(wire.Reply(ID, HPC, wire.OK, -1, 0)), "malformed", id="class-below"),
+        pytest.param(wire.pack_reply(wire.Reply(ID, OTHER, wire.OK, 3, 0)), "other_hpc", id="other-hpc"),
         pytest.param(REQUEST[:64], "malformed", id="a-request"),
         pytest.param(bytes(10**6), "oversized", id="oversized"),
     ],
 )
 def test_a_reply_that_is_not_ours_is_counted_by_its_reason(payload: bytes, expected: str) -> None:
-    assert reason(unpack_reply, payload, HPC, 4) == expected
+    assert reason(wire.unpack_reply, payload, HPC, 4) == expected
 
 
-@pytest.mark.parametrize("reply", [Reply(ID, HPC, REFUSED, -1, 0), Reply(ID, HPC, BUSY, 60_000, 0)])
-def test_a_refusal_carries_no_class(reply: Reply) -> None:
-    assert unpack_reply(pack_reply(reply), HPC, 4) == reply
+@pytest.mark.parametrize("reply", [wire.Reply(ID, HPC, wire.REFUSED, -1, 0), wire.Reply(ID, HPC, wire.BUSY, 60_000, 0)])
+def test_a_refusal_carries_no_class(reply: wire.Reply) -> None:
+    assert wire.unpack_reply(wire.pack_reply(reply), HPC, 4) == reply
 
 
 def test_random_replies_are_classes_of_ours_or_dropped() -> None:
@@ -190,10 +176,10 @@ def test_random_replies_are_classes_of_ours_or_dropped() -> None:
         bad = bytearray(REPLY)
         bad[rng.randrange(64)] = rng.randrange(256)
         try:
-            reply = unpack_reply(bytes(bad), HPC, 4)
+            reply = wire.unpack_reply(bytes(bad), HPC, 4)
         except WireError:
             continue
-        assert reply.status == REFUSED or 0 <= reply.result < 4
+        assert reply.status == wire.REFUSED or 0 <= reply.result < 4
         assert 0 <= reply.confidence <= 10_000
 
 
@@ -208,18 +194,18 @@ BAD_NAMES = [
 
 @pytest.mark.parametrize("device", GOOD_NAMES)
 def test_a_devices_topics_name_it(device: str) -> None:
-    assert check_device_id(device) == device
-    assert request_topic(device) == f"hardcase/v1/{device}/request"
-    assert reply_topic(device) == f"hardcase/v1/{device}/reply"
-    assert status_topic(device) == f"hardcase/v1/{device}/status"
-    assert device_of_topic(request_topic(device)) == device
+    assert wire.check_device_id(device) == device
+    assert wire.request_topic(device) == f"hardcase/v1/{device}/request"
+    assert wire.reply_topic(device) == f"hardcase/v1/{device}/reply"
+    assert wire.status_topic(device) == f"hardcase/v1/{device}/status"
+    assert wire.device_of_topic(wire.request_topic(device)) == device
 
 
 @pytest.mark.parametrize("device", BAD_NAMES, ids=ascii)
 def test_a_name_that_could_reach_beyond_its_topic_is_refused(device: str) -> None:
     with pytest.raises(InputError, match="choose another"):
-        check_device_id(device)
-    assert reason(device_of_topic, f"hardcase/v1/{device}/request") == "malformed"
+        wire.check_device_id(device)
+    assert reason(wire.device_of_topic, f"hardcase/v1/{device}/request") == "malformed"
 
 
 @pytest.mark.parametrize(
@@ -230,4 +216,4 @@ def test_a_name_that_could_reach_beyond_its_topic_is_refused(device: str) -> Non
      "/".join("x" * 999)],
 )  # fmt: skip
 def test_another_topic_is_dropped(topic: str) -> None:
-    assert reason(device_of_topic, topic) == "malformed"
+    assert reason(wire.device_of_topic, topic) == "malformed"

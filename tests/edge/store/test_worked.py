@@ -14,24 +14,10 @@ from hypothesis import strategies as st
 
 from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.errors import NoBundleError, StoreError
+from hardcase_edge.fleet.store import slots
 from hardcase_edge.fleet.store.folder import Store
 from hardcase_edge.fleet.store.run import Run
 from hardcase_edge.fleet.store.show import describe
-from hardcase_edge.fleet.store.slots import (
-    EMPTY,
-    MOST_WORKED,
-    Slot,
-    Slots,
-    broken,
-    failed,
-    offered,
-    passed,
-    received,
-    slots_from,
-    started,
-    stopped,
-    worked,
-)
 from hardcase_edge.fleet.store.trial import Rules
 from tests.helpers.edge.store_cuts import MEMORY
 from tests.helpers.edge.store_lives import CUT, EVENTS, WORSE, Event, live, random_events, world, worse
@@ -91,112 +77,112 @@ def test_a_store_that_loses_it_would_be_found(name: str, seed: int) -> None:
 A, B, NEW = ("aa" * 32, "bb" * 32, "cc" * 32)
 
 
-def pairs() -> dict[str, Slots]:
+def pairs() -> dict[str, slots.Slots]:
     """Every pair of slots that can stand, without a good slot that is current."""
     kinds = {
-        "nothing": EMPTY,
-        "bad": Slot("bad", A, reason="x"),
-        "loading": Slot("loading", A),
-        "new": Slot("ready", A),
-        "trial": Slot("trial", A, starts=1),
-        "trial, worked": Slot("trial", A, worked=1),
-        "behind": Slot("ready", A, starts=1),
-        "behind, worked": Slot("ready", A, starts=1, worked=2),
+        "nothing": slots.EMPTY,
+        "bad": slots.Slot("bad", A, reason="x"),
+        "loading": slots.Slot("loading", A),
+        "new": slots.Slot("ready", A),
+        "trial": slots.Slot("trial", A, starts=1),
+        "trial, worked": slots.Slot("trial", A, worked=1),
+        "behind": slots.Slot("ready", A, starts=1),
+        "behind, worked": slots.Slot("ready", A, starts=1, worked=2),
     }
     made = {}
     for (x, a), (y, b) in product(kinds.items(), repeat=2):
         once = {"trial", "trial, worked"}, {"behind", "behind, worked"}, {"new"}
         if any(x in some and y in some for some in once):
             continue
-        other = EMPTY if b is EMPTY else Slot(b.state, B, b.release, b.starts, b.reason, b.worked)
-        made[f"{x} and {y}"] = Slots(a, other)
+        other = slots.EMPTY if b is slots.EMPTY else slots.Slot(b.state, B, b.release, b.starts, b.reason, b.worked)
+        made[f"{x} and {y}"] = slots.Slots(a, other)
     return made
 
 
-def has(known: Slots) -> set[str]:
+def has(known: slots.Slots) -> set[str]:
     return {known[n].sha256 for n in ("a", "b") if known[n].has_worked}
 
 
 @pytest.mark.parametrize("known", pairs().values(), ids=pairs())
-def test_no_event_gives_up_the_only_one_that_has_worked(known: Slots) -> None:
+def test_no_event_gives_up_the_only_one_that_has_worked(known: slots.Slots) -> None:
     before = has(known)
-    after = [received(offered(known, NEW), NEW), offered(known, NEW)]
+    after = [slots.received(slots.offered(known, NEW), NEW), slots.offered(known, NEW)]
     for digest in (A, B):
         after += [
-            failed(known, digest, "x"), failed(known, digest, "x", is_useless=True), passed(known, digest),
-            stopped(known, digest), stopped(known, digest, has_worked=True), worked(known, digest),
+            slots.failed(known, digest, "x"), slots.failed(known, digest, "x", is_useless=True),
+            slots.passed(known, digest), slots.stopped(known, digest), slots.stopped(known, digest, has_worked=True), slots.worked(known, digest),
         ]  # fmt: skip
     for one in after:
         try:
-            next_ = started(one)
+            next_ = slots.started(one)
         except NoBundleError:
             next_ = one
             assert not before
         names = [name for name in (next_.runs, next_.behind, next_.current) if name]
         assert not before or {next_[name].sha256 for name in names} & before
         assert [next_[name].state for name in ("a", "b")].count("trial") <= 1
-        assert slots_from(one.to_json()) == one
+        assert slots.slots_from(one.to_json()) == one
 
 
 @pytest.mark.parametrize("known", pairs().values(), ids=pairs())
-def test_whatever_stands_there_a_good_one_passes_and_a_broken_one_leaves_the_other(known: Slots) -> None:
-    after = started(received(offered(known, NEW), NEW))
+def test_whatever_stands_there_a_good_one_passes_and_a_broken_one_leaves_the_other(known: slots.Slots) -> None:
+    after = slots.started(slots.received(slots.offered(known, NEW), NEW))
     assert (after.runs, after[after.runs].sha256) == (known.idle, NEW)
-    good = passed(after, NEW)
+    good = slots.passed(after, NEW)
     assert (good.current, good.runs, good.ready) == (known.idle, known.idle, "")
-    assert started(good) == good
+    assert slots.started(good) == good
     if other := good.behind:
-        assert started(broken(good, good.current, "damaged")).runs == other
+        assert slots.started(slots.broken(good, good.current, "damaged")).runs == other
 
 
 # ---------------------------------------------------------------- starts
 
 
 def test_three_cuts_fail_a_trial_that_has_not_worked_and_five_one_that_has() -> None:
-    good = Slots(Slot("good", A), Slot("ready", B), "a")
+    good = slots.Slots(slots.Slot("good", A), slots.Slot("ready", B), "a")
     for has_worked, n in ((False, 3), (True, 5)):
-        known = started(good)
+        known = slots.started(good)
         if has_worked:
-            known = started(stopped(worked(known, B), B, has_worked=True))
+            known = slots.started(slots.stopped(slots.worked(known, B), B, has_worked=True))
         for _ in range(n - 1):
-            known = started(known)
+            known = slots.started(known)
             assert known.runs == "b"
-        known = started(known)
+        known = slots.started(known)
         assert (known.runs, known.b.state) == ("a", "bad")
         assert known.b.reason == f"{n + has_worked} starts did not end well"
 
 
 def test_starts_that_made_good_decisions_count_a_third_and_a_bundle_that_always_crashes_later_makes_way() -> None:
-    known, n = started(Slots(Slot("good", A), Slot("ready", B), "a")), 0
+    known, n = slots.started(slots.Slots(slots.Slot("good", A), slots.Slot("ready", B), "a")), 0
     while known.runs == "b":
-        known, n = started(worked(known, B)), n + 1
-    assert n == MOST_WORKED
+        known, n = slots.started(slots.worked(known, B)), n + 1
+    assert n == slots.MOST_WORKED
     assert (known.a.state, known.b.reason) == ("good", f"{n} starts did not end well")
 
 
 def test_no_number_of_starts_fails_what_nothing_that_worked_stands_behind() -> None:
-    for slot in (Slot("ready", A), Slot("trial", A, worked=1)):
-        known = Slots(slot)
+    for slot in (slots.Slot("ready", A), slots.Slot("trial", A, worked=1)):
+        known = slots.Slots(slot)
         for k in range(100):
-            known = started(known)
+            known = slots.started(known)
             assert known.a.state == "trial"
-            known = worked(known, A) if k % 2 and slot.worked else known
+            known = slots.worked(known, A) if k % 2 and slot.worked else known
         assert known.a.starts <= 5
-        assert known.a.worked <= MOST_WORKED
+        assert known.a.worked <= slots.MOST_WORKED
 
 
 def test_an_older_release_is_not_taken() -> None:
-    known = Slots(Slot("good", A), current="a", newest=(2, 1))
-    assert offered(known, B, (2, 1)).b.state == "loading"
+    known = slots.Slots(slots.Slot("good", A), current="a", newest=(2, 1))
+    assert slots.offered(known, B, (2, 1)).b.state == "loading"
     with pytest.raises(StoreError, match=r"has release 1\.9, and the store has had 2\.1"):
-        offered(known, B, (1, 9))
+        slots.offered(known, B, (1, 9))
 
 
 def test_a_state_of_before_is_read_and_has_no_bundle_that_has_worked() -> None:
-    value = Slots(Slot("trial", A, starts=2)).to_json()
+    value = slots.Slots(slots.Slot("trial", A, starts=2)).to_json()
     for name in ("a", "b"):
         del value[name]["worked"]
-    assert slots_from(value) == Slots(Slot("trial", A, starts=2))
+    assert slots.slots_from(value) == slots.Slots(slots.Slot("trial", A, starts=2))
 
 
 # ---------------------------------------------------------------- runs
@@ -230,7 +216,7 @@ def test_a_store_shows_what_stands_behind_a_trial_and_what_has_worked(tmp_path: 
     digests = [sha256(bundle).hex() for bundle in (b"one", b"two")]
     store.put(b"one")
     store.start()
-    store.apply(lambda known: worked(known, digests[0]))
+    store.apply(lambda known: slots.worked(known, digests[0]))
     assert describe(store)["slot_a"] == f"trial {digests[0]} (has worked)"
     store.put(b"two")
     store.start()

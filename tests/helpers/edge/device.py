@@ -19,18 +19,9 @@ from hardcase_cloud.sim.replay import toy
 from hardcase_edge.bundle.file import Bundle, pack_bundle
 from hardcase_edge.bundle.load import Loaded, load_bytes
 from hardcase_edge.bundle.manifest import Manifest
+from hardcase_edge.link import wire
 from hardcase_edge.link.address import parse_address
 from hardcase_edge.link.connection import Connection, ConnectionConfig, Message
-from hardcase_edge.link.wire import (
-    OK,
-    Reply,
-    Request,
-    device_of_topic,
-    pack_reply,
-    reply_topic,
-    request_topic,
-    unpack_request,
-)
 from hardcase_edge.program.definition import MICRO, Costs, Feature, Program, Sensor, Uplink
 from hardcase_edge.program.readings import Reading, request_bytes
 from hardcase_edge.sensors.items import Item
@@ -86,28 +77,28 @@ class Cloud(AbstractContextManager["Cloud"]):
     def __init__(
         self,
         url: str,
-        respond: Callable[[Request, str], Sequence[bytes] | None] | None = None,
+        respond: Callable[[wire.Request, str], Sequence[bytes] | None] | None = None,
         *,
         retry_first_s: float = 0.1,
     ) -> None:
-        self.requests: list[Request] = []
+        self.requests: list[wire.Request] = []
         self.messages: list[Message] = []
         self._respond = respond
         self._connection = Connection(
             ConnectionConfig(address=parse_address(url), client_id="worker", retry_first_s=retry_first_s),
-            subscribe=request_topic("+"),
+            subscribe=wire.request_topic("+"),
             on_message=self._on_message,
         )
         assert self._connection.start(5.0)
 
     def _on_message(self, message: Message) -> None:
-        request = unpack_request(message.payload, ["f32"] * 5, HPC)
-        device = device_of_topic(message.topic)
+        request = wire.unpack_request(message.payload, ["f32"] * 5, HPC)
+        device = wire.device_of_topic(message.topic)
         self.messages.append(message)
         self.requests.append(request)
         payloads = self._respond(request, device) if self._respond else None
         for payload in [usual_reply(request)] if payloads is None else payloads:
-            self.publish(reply_topic(device), payload, message.correlation)
+            self.publish(wire.reply_topic(device), payload, message.correlation)
 
     def publish(self, topic: str, payload: bytes, correlation: bytes | None = None) -> None:
         """Anything, to anyone."""
@@ -117,16 +108,16 @@ class Cloud(AbstractContextManager["Cloud"]):
         self._connection.stop()
 
 
-def usual_reply(request: Request, **changes: Any) -> bytes:
+def usual_reply(request: wire.Request, **changes: Any) -> bytes:
     """Class 1 at 90 %, with these fields changed."""
-    fields = {"id": request.id, "hpc": HPC, "status": OK, "result": 1, "confidence": 9_000, **changes}
-    return pack_reply(Reply(**fields))
+    fields = {"id": request.id, "hpc": HPC, "status": wire.OK, "result": 1, "confidence": 9_000, **changes}
+    return wire.pack_reply(wire.Reply(**fields))
 
 
 class FakeLink:
     """A link without a network: gives these replies in turn, None for silence."""
 
-    def __init__(self, replies: Sequence[Reply | None] = (), *, can_ask: bool = True, resends: int = 0) -> None:
+    def __init__(self, replies: Sequence[wire.Reply | None] = (), *, can_ask: bool = True, resends: int = 0) -> None:
         self.can_ask = can_ask
         self.counters: Counter[str] = Counter()
         self.asked: list[tuple[Sequence[Reading], float]] = []
@@ -135,7 +126,7 @@ class FakeLink:
         self._replies = list(replies)
         self._resends = resends
 
-    def ask(self, readings: Sequence[Reading], deadline_s: float, may_resend: Callable[[], bool]) -> Reply | None:
+    def ask(self, readings: Sequence[Reading], deadline_s: float, may_resend: Callable[[], bool]) -> wire.Reply | None:
         self.asked.append((readings, deadline_s))
         for _ in range(self._resends):
             self.counters["resent"] += may_resend()

@@ -16,18 +16,8 @@ from hardcase_cloud.rollout.enrolment.folder import AuthorityFolder
 from hardcase_cloud.rollout.enrolment.journal import Journal
 from hardcase_cloud.rollout.enrolment.worker import MOST_OF_ONE, EnrolmentWorker
 from hardcase_edge.errors import InputError
+from hardcase_edge.fleet.identity import messages
 from hardcase_edge.fleet.identity.der import read_certificate
-from hardcase_edge.fleet.identity.messages import (
-    BAD_CLAIM,
-    BAD_NAME,
-    ISSUED,
-    MAX_REQUEST_BYTES,
-    REVOKED,
-    Enrolled,
-    enrol_topic,
-    pack_enrol,
-    unpack_enrolled,
-)
 from hardcase_edge.link.address import parse_address
 from hardcase_edge.link.connection import Message
 from tests.helpers.cloud.enrolment import DAY, NOW, key, request
@@ -43,18 +33,18 @@ def claim(authority, tmp_path):
     return authority.claim(tmp_path / "claim", now=NOW).name
 
 
-def ask(desk: Desk, sender: str, der: bytes, now: int = NOW) -> Enrolled | None:
-    reply = desk.receive(enrol_topic(sender), pack_enrol(der), now)
+def ask(desk: Desk, sender: str, der: bytes, now: int = NOW) -> messages.Enrolled | None:
+    reply = desk.receive(messages.enrol_topic(sender), messages.pack_enrol(der), now)
     if reply is None:
         return None
     assert reply[0] == sender
-    return unpack_enrolled(reply[1])
+    return messages.unpack_enrolled(reply[1])
 
 
 def test_a_request_gets_a_certificate_for_its_key_and_its_name_and_for_nothing_that_it_wishes(authority, claim):
     reply = ask(Desk(authority), claim, request("pi-1", extensions=True))
     assert reply is not None
-    assert reply.status == ISSUED
+    assert reply.status == messages.ISSUED
     certificate = x509.load_der_x509_certificate(reply.certificate)
     facts = read_certificate(reply.certificate)
     assert (facts.name, facts.begins, facts.ends) == ("pi-1", NOW - SKEW_S, NOW + 365 * DAY)
@@ -67,9 +57,9 @@ def test_a_request_gets_a_certificate_for_its_key_and_its_name_and_for_nothing_t
 
 
 def test_a_claim_used_twice_is_refused_also_by_another_worker_after_a_restart(authority, claim):
-    assert ask(Desk(authority), claim, request("pi-1")).status == ISSUED
+    assert ask(Desk(authority), claim, request("pi-1")).status == messages.ISSUED
     other = Desk(AuthorityFolder(authority.folder))
-    assert ask(other, claim, request("pi-2", key(1))).status == BAD_CLAIM
+    assert ask(other, claim, request("pi-2", key(1))).status == messages.BAD_CLAIM
 
 
 def test_the_same_request_again_gets_the_same_certificate_and_so_does_the_same_key_signed_anew(authority, claim):
@@ -84,10 +74,10 @@ def test_the_same_request_again_gets_the_same_certificate_and_so_does_the_same_k
 def test_a_device_renews_its_own_name_only_and_not_once_it_is_revoked(authority, tmp_path):
     authority.device("pi-1", tmp_path / "pi-1", now=NOW)
     desk = Desk(authority)
-    assert ask(desk, "pi-1", request("pi-2")).status == BAD_NAME
-    assert ask(desk, "pi-1", request("pi-1")).status == ISSUED
+    assert ask(desk, "pi-1", request("pi-2")).status == messages.BAD_NAME
+    assert ask(desk, "pi-1", request("pi-1")).status == messages.ISSUED
     authority.revoke("pi-1", now=NOW)
-    assert ask(desk, "pi-1", request("pi-1")).status == REVOKED
+    assert ask(desk, "pi-1", request("pi-1")).status == messages.REVOKED
 
 
 @pytest.mark.parametrize(
@@ -101,19 +91,19 @@ def test_a_device_renews_its_own_name_only_and_not_once_it_is_revoked(authority,
         pytest.param(request("pi-1", key(kind="Ed25519")), id="Ed25519"),
         pytest.param(request(["pi-1", "pi-2"]), id="two names"),
         pytest.param(request([]), id="no name"),
-        pytest.param(bytes(MAX_REQUEST_BYTES + 1), id="oversized"),
+        pytest.param(bytes(messages.MAX_REQUEST_BYTES + 1), id="oversized"),
     ],
 )
 def test_what_is_not_a_request_is_dropped_and_uses_up_nothing(authority, claim, der):
     desk = Desk(authority)
     assert ask(desk, claim, der) is None
     assert desk.counters["malformed"] + desk.counters["oversized"] == 1
-    assert ask(desk, claim, request("pi-1")).status == ISSUED
+    assert ask(desk, claim, request("pi-1")).status == messages.ISSUED
 
 
 @pytest.mark.parametrize("topic", ["hardcase/v1//enrol", "hardcase/v1/a/b/enrol", "hardcase/v1/+/enrol", "enrol", "x"])
 def test_a_topic_that_names_no_sender_is_dropped(authority, topic):
-    assert Desk(authority).receive(topic, pack_enrol(request("pi-1")), NOW) is None
+    assert Desk(authority).receive(topic, messages.pack_enrol(request("pi-1")), NOW) is None
 
 
 # ---------------------------------------------------------------- the journal
@@ -130,13 +120,13 @@ def test_nobody_gets_a_certificate_that_is_not_on_the_disk(authority, claim, mon
         with pytest.raises(InputError, match="No space left"):
             ask(desk, claim, request("pi-1"))
     assert (authority.folder / "issued.jsonl").read_bytes() == before
-    assert ask(desk, claim, request("pi-2", key(1))).status == ISSUED
+    assert ask(desk, claim, request("pi-2", key(1))).status == messages.ISSUED
 
 
 def test_a_journal_cut_anywhere_in_its_last_line_is_the_journal_without_it(authority, claim):
     path = authority.folder / "issued.jsonl"
     short = path.read_bytes()
-    assert ask(Desk(authority), claim, request("pi-1")).status == ISSUED
+    assert ask(Desk(authority), claim, request("pi-1")).status == messages.ISSUED
     whole = path.read_bytes()
     for end in random.Random(1).sample(range(len(short), len(whole)), 20):
         path.write_bytes(whole[:end])
@@ -155,9 +145,9 @@ def test_a_damaged_line_of_the_journal_is_refused_and_named(authority, claim):
 
 def test_two_who_share_a_journal_see_each_others_entries(authority, claim):
     other = AuthorityFolder(authority.folder)
-    assert ask(Desk(other), claim, request("pi-1")).status == ISSUED
+    assert ask(Desk(other), claim, request("pi-1")).status == messages.ISSUED
     assert authority.revoke("pi-1", now=NOW) == 1
-    assert ask(Desk(other), "pi-1", request("pi-1")).status == REVOKED
+    assert ask(Desk(other), "pi-1", request("pi-1")).status == messages.REVOKED
 
 
 def test_an_authority_that_is_over_issues_nothing(authority, claim):
@@ -197,8 +187,8 @@ def test_a_worker_whose_disk_is_full_goes_on_and_keeps_a_bounded_number_of_reque
     said: list[str] = []
     worker = EnrolmentWorker(Desk(authority), parse_address("mqtt://127.0.0.1", environment={}), said.append)
     for k in range(MOST_OF_ONE + 3):
-        worker._take(Message(enrol_topic(claim), pack_enrol(request(f"pi-{k}", key(k)))))
-    worker._take(Message(enrol_topic("pi-9"), b"garbage"))
+        worker._take(Message(messages.enrol_topic(claim), messages.pack_enrol(request(f"pi-{k}", key(k)))))
+    worker._take(Message(messages.enrol_topic("pi-9"), b"garbage"))
     assert worker.lost == 3
 
     def full(path):
@@ -211,7 +201,7 @@ def test_a_worker_whose_disk_is_full_goes_on_and_keeps_a_bounded_number_of_reque
         worker._step()
     assert worker.counters() == {"failed": 1, "issued": 1, "refused": MOST_OF_ONE - 2, "malformed": 1, "lost": 3}
     assert said[0] == "no room"
-    worker._take(Message(enrol_topic(claim), b"garbage"))
+    worker._take(Message(messages.enrol_topic(claim), b"garbage"))
     assert worker.lost == 3
     worker.stop()
     worker.run()

@@ -9,37 +9,22 @@ import random
 
 import pytest
 
-from hardcase_cloud.rollout.waves.machine import (
-    ABORTED,
-    AWAY,
-    DONE,
-    GOOD,
-    INCOMPLETE,
-    PAUSED,
-    ROLLED_BACK,
-    RUNNING,
-    STATES,
-    STOPPED,
-    SUPERSEDED,
-    TIMED_OUT,
-    WAITING,
-    Rollout,
-)
+from hardcase_cloud.rollout.waves import machine
 from hardcase_cloud.rollout.waves.plan import Plan
 from hardcase_edge.errors import InputError
 
 TARGET = "ab" * 32
 
 
-def rollout(n: int = 30, **plan: object) -> Rollout:
-    return Rollout(Plan(**{"canary": 4, "factor": 3.0, **plan}), TARGET, [f"d{k}" for k in range(n)], 0.0)  # type: ignore[arg-type]
+def rollout(n: int = 30, **plan: object) -> machine.Rollout:
+    return machine.Rollout(Plan(**{"canary": 4, "factor": 3.0, **plan}), TARGET, [f"d{k}" for k in range(n)], 0.0)  # type: ignore[arg-type]
 
 
-def through(it: Rollout, now: float, devices: list[str], end: str = GOOD) -> None:
+def through(it: machine.Rollout, now: float, devices: list[str], end: str = machine.GOOD) -> None:
     for device in devices:
         it.presence(device, True)
         for state in ("offered", "loading 1/2", "trial", end):
-            it.observe(now, device, state, "why" if end != GOOD else "")
+            it.observe(now, device, state, "why" if end != machine.GOOD else "")
 
 
 def test_a_good_bundle_goes_out_in_waves_and_is_done_when_all_run_it() -> None:
@@ -50,7 +35,7 @@ def test_a_good_bundle_goes_out_in_waves_and_is_done_when_all_run_it() -> None:
             assert it.tick(now + 4.9) == []
             through(it, now, wave)
         now += 5
-    assert (waves, it.state, it.counts[GOOD], it.ended) == ([4, 8, 18], DONE, 30, 15.0)
+    assert (waves, it.state, it.counts[machine.GOOD], it.ended) == ([4, 8, 18], machine.DONE, 30, 15.0)
 
 
 def test_no_wave_begins_before_the_last_one_has_ended() -> None:
@@ -60,7 +45,7 @@ def test_no_wave_begins_before_the_last_one_has_ended() -> None:
     it.presence(first[0], True)
     it.observe(1, first[0], "trial")
     assert it.tick(2) == []
-    it.observe(3, first[0], GOOD)
+    it.observe(3, first[0], machine.GOOD)
     assert len(it.tick(3)) == 8
 
 
@@ -75,15 +60,15 @@ def test_what_a_trial_waits_for_is_kept_and_its_time_runs_on() -> None:
     }
     it.observe(3, first, "trial", "waits for 30 answers of f0, has 0")
     assert it.take_changes() == {}
-    it.observe(4, first, GOOD)
+    it.observe(4, first, machine.GOOD)
     assert it.instance(first).reason == ""
 
 
 def test_a_bundle_that_crashes_touches_the_canary_only() -> None:
     it = rollout(1000, canary=10, abort_above=0.05, abort_after=5)
-    through(it, 1, it.tick(0), ROLLED_BACK)
+    through(it, 1, it.tick(0), machine.ROLLED_BACK)
     assert it.tick(2) == []
-    assert (it.state, it.n_released, it.reason) == (ABORTED, 10, "10 of 10 devices failed, allowed are 5.0%")
+    assert (it.state, it.n_released, it.reason) == (machine.ABORTED, 10, "10 of 10 devices failed, allowed are 5.0%")
     assert not any(it.may_have(device) for device in it.order)
 
 
@@ -91,11 +76,11 @@ def test_few_failures_are_allowed_and_then_it_is_not_done() -> None:
     it, now = rollout(200, canary=100, abort_above=0.05, abort_after=10), 0.0
     wave = it.tick(0)
     through(it, now, wave[:-2])
-    through(it, now, wave[-2:], ROLLED_BACK)
+    through(it, now, wave[-2:], machine.ROLLED_BACK)
     while not it.is_over:
         through(it, now, it.tick(now))
         now += 1
-    assert (it.state, it.reason) == (INCOMPLETE, "2 devices do not run it")
+    assert (it.state, it.reason) == (machine.INCOMPLETE, "2 devices do not run it")
 
 
 @pytest.mark.parametrize(
@@ -110,7 +95,7 @@ def test_every_state_times_out(state: str, after: float, reason: str) -> None:
     it.tick(after - 0.5)
     assert not it.is_over
     it.tick(after)
-    assert (it.state, it.counts[TIMED_OUT]) == (INCOMPLETE, 4)
+    assert (it.state, it.counts[machine.TIMED_OUT]) == (machine.INCOMPLETE, 4)
     assert it.instance("d0").reason == f"it stayed {reason}"  # type: ignore[union-attr]
 
 
@@ -119,7 +104,7 @@ def test_a_device_that_is_not_there_has_not_failed_and_nobody_waits_for_it_twice
     first = it.tick(0)
     through(it, 0, first[1:])
     second = it.tick(3600)
-    assert (it.counts[AWAY], len(second)) == (1, 8)
+    assert (it.counts[machine.AWAY], len(second)) == (1, 8)
     it.presence(first[0], True)
     it.observe(3601, first[0], "loading 1/2")
     through(it, 3602, second)
@@ -127,10 +112,10 @@ def test_a_device_that_is_not_there_has_not_failed_and_nobody_waits_for_it_twice
     assert len(third) == 4
     through(it, 3604, third)
     it.tick(3605)
-    assert it.state == RUNNING, "one device is loading"
-    it.observe(3606, first[0], GOOD)
+    assert it.state == machine.RUNNING, "one device is loading"
+    it.observe(3606, first[0], machine.GOOD)
     it.tick(3606)
-    assert it.state == DONE
+    assert it.state == machine.DONE
 
 
 def test_a_device_that_is_good_late_or_no_longer_counts_as_what_it_is() -> None:
@@ -139,18 +124,18 @@ def test_a_device_that_is_good_late_or_no_longer_counts_as_what_it_is() -> None:
     through(it, 0, first[1:])
     it.presence(first[0], True)
     it.tick(10)
-    assert it.instance(first[0]).state == TIMED_OUT  # type: ignore[union-attr]
-    it.observe(11, first[0], GOOD)
+    assert it.instance(first[0]).state == machine.TIMED_OUT  # type: ignore[union-attr]
+    it.observe(11, first[0], machine.GOOD)
     it.observe(12, first[1], "unknown")
-    assert [it.instance(d).state for d in first[:2]] == [GOOD, ROLLED_BACK]  # type: ignore[union-attr]
+    assert [it.instance(d).state for d in first[:2]] == [machine.GOOD, machine.ROLLED_BACK]  # type: ignore[union-attr]
 
 
 def test_devices_that_run_it_already_are_not_released() -> None:
     it = rollout(4, canary=2)
     for device in it.order:
-        it.observe(0, device, GOOD)
+        it.observe(0, device, machine.GOOD)
     assert it.tick(0) == []
-    assert it.state == DONE
+    assert it.state == machine.DONE
 
 
 def test_pause_resume_stop_and_supersede() -> None:
@@ -158,21 +143,21 @@ def test_pause_resume_stop_and_supersede() -> None:
     first = it.tick(0)
     it.pause()
     through(it, 1, first)
-    assert (it.tick(2), it.state) == ([], PAUSED)
+    assert (it.tick(2), it.state) == ([], machine.PAUSED)
     it.resume()
     second = it.tick(3)
     assert len(second) == 8
     assert it.may_have(second[0])
     it.stop(4)
     it.resume()
-    it.observe(5, second[0], GOOD)
-    assert (it.state, it.ended, it.tick(6), it.may_have(second[0])) == (STOPPED, 4, [], False)
+    it.observe(5, second[0], machine.GOOD)
+    assert (it.state, it.ended, it.tick(6), it.may_have(second[0])) == (machine.STOPPED, 4, [], False)
     other = rollout()
-    other.stop(1, "roll-out 2 has a newer bundle", SUPERSEDED)
-    assert (other.state, other.is_over) == (SUPERSEDED, True)
+    other.stop(1, "roll-out 2 has a newer bundle", machine.SUPERSEDED)
+    assert (other.state, other.is_over) == (machine.SUPERSEDED, True)
 
 
-def audits(it: Rollout, rng: random.Random, agreement: float, now: float) -> None:
+def audits(it: machine.Rollout, rng: random.Random, agreement: float, now: float) -> None:
     """Audits of the canary until the roll-out has an opinion, at most 4,000."""
     first = it.tick(now)
     through(it, now, first)
@@ -189,14 +174,14 @@ def test_a_bundle_that_is_worse_by_three_points_stays_in_the_canary() -> None:
         audits(it, random.Random(seed), 0.92, 0)
         it.tick(8 * 86_400)
         outcomes.append((it.state, it.n_released))
-    assert outcomes == [(ABORTED, 10)] * 4
+    assert outcomes == [(machine.ABORTED, 10)] * 4
 
 
 def test_a_bundle_that_keeps_its_promise_leaves_the_canary() -> None:
     for seed in range(4):
         it = rollout(100, canary=10, agreement=0.95)
         audits(it, random.Random(seed), 0.96, 0)
-        assert (it.state, it.n_released) == (RUNNING, 30)
+        assert (it.state, it.n_released) == (machine.RUNNING, 30)
 
 
 def test_audits_of_devices_that_do_not_run_it_say_nothing_of_it() -> None:
@@ -207,11 +192,11 @@ def test_audits_of_devices_that_do_not_run_it_say_nothing_of_it() -> None:
         it.audited("d99", False)
         it.spent(first[0], 1.0)
     it.tick(0)
-    assert (it.state, it.quality.criteria["agreement"].n) == (RUNNING, 0)
+    assert (it.state, it.quality.criteria["agreement"].n) == (machine.RUNNING, 0)
 
 
 def test_a_bundle_that_costs_more_than_its_budget_is_stopped_and_one_within_is_not() -> None:
-    for mean, state in ((0.6, ABORTED), (0.48, RUNNING)):
+    for mean, state in ((0.6, machine.ABORTED), (0.48, machine.RUNNING)):
         it, rng = rollout(budget=5.0, cost_limit=10.0, tolerance=0.03), random.Random(3)
         first = it.tick(0)
         through(it, 0, first)
@@ -226,7 +211,7 @@ def test_quality_that_is_never_certain_ends_it() -> None:
     it = rollout(agreement=0.95, quality_s=100.0)
     through(it, 5, it.tick(0))
     it.tick(105)
-    assert (it.state, it.reason) == (ABORTED, "the quality is not certain in time: no audits and no costs")
+    assert (it.state, it.reason) == (machine.ABORTED, "the quality is not certain in time: no audits and no costs")
 
 
 def test_it_goes_on_after_a_restart_as_if_nothing_had_happened() -> None:
@@ -235,7 +220,7 @@ def test_it_goes_on_after_a_restart_as_if_nothing_had_happened() -> None:
         while not it.is_over and now < 1e5:
             if restarts:
                 states = {d: (i.state, i.since, i.reason) for d in it.order if (i := it.instance(d))}
-                again = Rollout.restored(json.loads(json.dumps(it.to_json())), states)
+                again = machine.Rollout.restored(json.loads(json.dumps(it.to_json())), states)
                 for d in it.order:
                     again.presence(d, it.instance(d).is_online)  # type: ignore[union-attr]
                 it = again
@@ -254,7 +239,18 @@ def test_it_goes_on_after_a_restart_as_if_nothing_had_happened() -> None:
 
 def test_whatever_devices_say_counts_add_up_and_done_means_good() -> None:
     rng = random.Random(11)
-    words = ["unknown", "offered", "loading 1/3", "paused 0/3", "trial", GOOD, ROLLED_BACK, "refused", "x", ""]
+    words = [
+        "unknown",
+        "offered",
+        "loading 1/3",
+        "paused 0/3",
+        "trial",
+        machine.GOOD,
+        machine.ROLLED_BACK,
+        "refused",
+        "x",
+        "",
+    ]
     outcomes = set()
     for _ in range(60):
         it, now, share = (
@@ -266,18 +262,18 @@ def test_whatever_devices_say_counts_add_up_and_done_means_good() -> None:
             it.tick(now)
             for _ in range(rng.randrange(6)):
                 device = rng.choice([*it.order, "stranger"])
-                it.observe(now, device, GOOD if rng.random() < share else rng.choice(words))
+                it.observe(now, device, machine.GOOD if rng.random() < share else rng.choice(words))
                 it.presence(device, rng.random() < 0.8)
             assert sum(it.counts.values()) == 12
             assert min(it.counts.values()) >= 0
-            assert set(it.counts) <= set(STATES)
+            assert set(it.counts) <= set(machine.STATES)
             assert now < 1e5
             now += rng.choice([0.1, 5])
         outcomes.add(it.state)
-        if it.state == DONE:
-            assert all(it.instance(d).state == GOOD for d in it.order)  # type: ignore[union-attr]
-    assert outcomes >= {DONE, ABORTED, INCOMPLETE}
-    assert it.counts[WAITING] >= 0
+        if it.state == machine.DONE:
+            assert all(it.instance(d).state == machine.GOOD for d in it.order)  # type: ignore[union-attr]
+    assert outcomes >= {machine.DONE, machine.ABORTED, machine.INCOMPLETE}
+    assert it.counts[machine.WAITING] >= 0
 
 
 @pytest.mark.parametrize(
