@@ -26,7 +26,5 @@ def test_a_crash_at_any_call_leaves_what_was_or_what_was_to_be_and_the_next_run_
 @needs_shim
 def test_a_routine_that_is_not_whole_is_found() -> None:
     assert [(o.what, o.wrong > 0) for o in attack_on_the_unsound()] == [
-        ("in_place", True),
-        ("unflushed", True),
-        ("between", True),
-    ]
+        ("in_place", True), ("unflushed", True), ("between", True),
+    ]  # fmt: skip

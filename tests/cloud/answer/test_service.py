@@ -516,10 +516,8 @@ def test_time_that_a_request_has_waited_at_the_broker_counts():
         request = ask(1, (1.0, 1.0), deadline_ms=3_000)
         assert service.receive(request_topic(device), request, model.now, expiry_s=expiry_s) is None
     assert [(out.device, round(out.expires_s)) for _ in range(3) for out in service.run(0.0)] == [
-        ("old", 2),
-        ("fresh", 3),
-        ("of-today", 3),
-    ], "of 3 s at least one has passed where 1 is left"
+        ("old", 2), ("fresh", 3), ("of-today", 3),
+    ], "of 3 s at least one has passed where 1 is left"  # fmt: skip
 
 
 def test_what_a_device_sends_beyond_its_rate_is_dropped_unread_and_acknowledged():

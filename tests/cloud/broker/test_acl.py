@@ -109,10 +109,8 @@ def test_users_keep_their_passwords_and_those_who_are_gone_lose_them(tmp_path):
     assert write_acl(tmp_path, ["pi-2", "pi-3"]) == acl.Written(("pi-3",), 2, 1)
     after = passwords_in(tmp_path)
     assert (list(after), after["pi-2"], after["worker"]) == (
-        ["pi-2", "pi-3", "worker"],
-        before["pi-2"],
-        before["worker"],
-    )
+        ["pi-2", "pi-3", "worker"], before["pi-2"], before["worker"],
+    )  # fmt: skip
     assert list(parse_lines((tmp_path / "hardcase.devices").read_text(), ":")) == ["pi-2", "pi-3"]
 
 

@@ -121,17 +121,8 @@ def test_every_kind_of_node_rule_and_end_was_met_in_those_comparisons() -> None:
                     met.add((d.Acquire, after == node.then))
     nodes = {d.Acquire, d.Branch, d.Select, d.Answer, d.Forward, (d.Acquire, True), (d.Acquire, False)}
     assert met >= nodes | {
-        d.THRESHOLD,
-        d.MARGIN,
-        d.ARGMAX,
-        d.TOURNAMENT,
-        d.Polynomial,
-        d.Trees,
-        d.Stack,
-        "class",
-        "value",
-        CLOUD,
-    }
+        d.THRESHOLD, d.MARGIN, d.ARGMAX, d.TOURNAMENT, d.Polynomial, d.Trees, d.Stack, "class", "value", CLOUD,
+    }  # fmt: skip
 
 
 def two_sensors(*nodes: d.Branch | d.Answer | d.Acquire | d.Forward) -> d.Program:
@@ -240,11 +231,9 @@ def test_scores_of_floats_are_floats_near_the_sessions(program: d.Program, seed:
 def test_trees_of_one_shape_add_up() -> None:
     first = d.Tree(0, 1, (0,), (3,), (True,), (), (10, 20))
     trees = (
-        first,
-        replace(first, leaves=(1, 2)),
-        replace(first, output=1, leaves=(5, 6)),
+        first, replace(first, leaves=(1, 2)), replace(first, output=1, leaves=(5, 6)),
         d.Tree(1, 1, (), (), (), (), (7,)),
-    )
+    )  # fmt: skip
     whole = d.Trees((0,), (100, 200), trees)
     floats = replace(whole, trees=tuple(replace(t, leaves=tuple(v + 0.5 for v in t.leaves)) for t in trees))
     codes = np.array([[3, 4, d.MISSING]], dtype=np.int32)

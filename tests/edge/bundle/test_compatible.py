@@ -23,14 +23,11 @@ WITHOUT_WINDOW: dict[str, Any] = {"windows": {}}
 @pytest.mark.parametrize(
     "more",
     [
-        {"name": "another build"},
-        {"hpc": bytes(reversed(HPC)).hex()},
-        {"claims": {"accuracy": {"test": 0.5}}},
-        {"classes": ("high", "low")},
-        {"ranges": ((0.0, 1.0), None, None, None, None)},
+        {"name": "another build"}, {"hpc": bytes(reversed(HPC)).hex()}, {"claims": {"accuracy": {"test": 0.5}}},
+        {"classes": ("high", "low")}, {"ranges": ((0.0, 1.0), None, None, None, None)},
     ],
     ids=["build", "f0", "claims", "order of classes", "ranges"],
-)
+)  # fmt: skip
 def test_what_breaks_no_device_is_no_difference(more: dict[str, Any]) -> None:
     assert differences(toy(**more), toy()) == differences_told(toy(**more), toy().told()) == ()
 
@@ -74,14 +71,10 @@ def test_a_sensor_that_is_dropped_or_never_bought_is_no_difference() -> None:
 @pytest.mark.parametrize(
     ("new", "old", "differs"),
     [
-        ("number", "whole number", False),
-        ("whole number", "number", True),
-        ("text", "number", True),
-        ("text", "whole number", True),
-        ("number", "text", True),
-        ("text", "text", False),
+        ("number", "whole number", False), ("whole number", "number", True), ("text", "number", True),
+        ("text", "whole number", True), ("number", "text", True), ("text", "text", False),
     ],
-)
+)  # fmt: skip
 def test_a_reading_must_still_be_what_the_bundle_takes(new: str, old: str, *, differs: bool) -> None:
     one, two = (replaced(toy(), sensors={"x": (("x", kind),)}, needed=("x",)) for kind in (new, old))
     assert bool(differences(one, two)) == differs

@@ -42,10 +42,8 @@ def test_a_key_is_there_only_for_a_value_and_is_read_as_it_was_written(more: dic
 
 def test_confidences_are_written_in_order() -> None:
     assert replace(GOLDEN_MANIFEST, without=WITHOUT).to_json()["without"] == [
-        [[0], [A, 9_000, None], [B, 0, 10_000]],
-        [[0, 1, 2], [B, None, 5_000]],
-        [[2], [A, 1, 1]],
-    ]
+        [[0], [A, 9_000, None], [B, 0, 10_000]], [[0, 1, 2], [B, None, 5_000]], [[2], [A, 1, 1]],
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -26,12 +26,8 @@ def live(errs: Errs, n: int, seed: int, *, n_cells: int = 6, lost: float = 0.0, 
          ) -> tuple[reaction.Rest, bool, int]:  # fmt: skip
     """The cells after n cases, whether wrong answers alone ever were beyond the bound, and how many there are."""
     draw, world, rest, wrong, is_beyond = (
-        random.Random(seed),
-        random.Random(seed + 1_000),
-        reaction.Rest(promised),
-        0,
-        False,
-    )
+        random.Random(seed), random.Random(seed + 1_000), reaction.Rest(promised), 0, False,
+    )  # fmt: skip
     for k in range(n):
         place = world.randrange(n_cells)
         is_wrong = errs(rest, k, place, world)

@@ -73,12 +73,9 @@ def fuzz(seconds: float, seed: int, keep: Path, optimise: str = "-O1", seeds: in
         keep.rmdir()
     figures = {name: int(n) for name, n in re.findall(r"stat::(\w+): +(\d+)", done.stdout)}
     return Run(
-        figures.get("number_of_executed_units", 0),
-        figures.get("accepted_images", 0),
-        done.returncode != 0,
-        figures.get("slowest_unit_time_sec", 0),
-        done.stdout,
-    )
+        figures.get("number_of_executed_units", 0), figures.get("accepted_images", 0), done.returncode != 0,
+        figures.get("slowest_unit_time_sec", 0), done.stdout,
+    )  # fmt: skip
 
 
 def main() -> int:

@@ -159,15 +159,8 @@ def test_layouts_differ_in_nothing_but_speed(growth: float, monkeypatch: pytest.
         held = [None if isinstance(x, float) and x != x else x for x in readings]
         made = decide(machine, readings)
         d_all = (
-            made.result,
-            made.confidence,
-            made.route,
-            made.cost,
-            made.sensors,
-            made.trace,
-            made.failed,
-            made.unpaid,
-        )
+            made.result, made.confidence, made.route, made.cost, made.sensors, made.trace, made.failed, made.unpaid,
+        )  # fmt: skip
         assert d_all == oracle_decide(Case(p, held))
 
 

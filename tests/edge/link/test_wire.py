@@ -118,11 +118,9 @@ def test_any_bytes_are_a_request_or_dropped(payload: bytes, dtypes: list[str]) -
 
 
 @given(
-    st.binary(min_size=16, max_size=16),
-    st.sampled_from([wire.OK, wire.REFUSED]),
-    st.integers(-(2**63), 2**63 - 1),
+    st.binary(min_size=16, max_size=16), st.sampled_from([wire.OK, wire.REFUSED]), st.integers(-(2**63), 2**63 - 1),
     st.integers(0, 10_000),
-)
+)  # fmt: skip
 @many
 def test_a_reply_survives_the_wire(id_: bytes, status: int, result: int, confidence: int) -> None:
     reply = wire.Reply(id_, HPC, status, result, confidence)

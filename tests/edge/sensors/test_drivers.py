@@ -168,17 +168,12 @@ def test_85_degrees_are_a_failure_in_either_file(tmp_path: Path, text: str, ok: 
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        ("nan\n", {"not_a_number": 1}),
-        ("1e999\n", {"not_a_number": 1}),
-        ("1_0\n", {"not_a_number": 1}),
-        ("0x10\n", {"not_a_number": 1}),
-        ("21450 21451\n", {"not_a_number": 1}),
-        ("\u0661".encode(), {"not_a_number": 1}),
-        (b"\x00" * 100, {"not_a_number": 1}),
-        ("9" * 500, {"not_a_number": 1}),
-        ("9" * 10_000_000, {"raised": 1}),
+        ("nan\n", {"not_a_number": 1}), ("1e999\n", {"not_a_number": 1}), ("1_0\n", {"not_a_number": 1}),
+        ("0x10\n", {"not_a_number": 1}), ("21450 21451\n", {"not_a_number": 1}),
+        ("\u0661".encode(), {"not_a_number": 1}), (b"\x00" * 100, {"not_a_number": 1}),
+        ("9" * 500, {"not_a_number": 1}), ("9" * 10_000_000, {"raised": 1}),
     ],
-)
+)  # fmt: skip
 def test_garbage_in_a_file_is_a_failed_sensor(tmp_path: Path, content: str | bytes, expected: dict[str, int]) -> None:
     root = plant(tmp_path, {f"{IIO}/iio:device0/name": "a", f"{IIO}/iio:device0/in_temp_input": content})
     source = Driven("iio", "a", root)

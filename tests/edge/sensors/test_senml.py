@@ -103,14 +103,10 @@ def bank_of(path: Path | str, *wanted: Wanted) -> SensorBank:
 
 def test_each_line_is_an_item_and_a_bad_one_fails_alone(tmp_path: Path) -> None:
     lines = [
-        b'[{"bn":"roof/","n":"heat","v":20.5,"t":-9},{"n":"heat","v":21.5},{"n":"heat","v":0,"t":-1}]',
-        b"",
-        b"no JSON",
-        b'[{"n":"other","v":1}]',
-        b"\xff\xfe",
-        b'[{"n":"roof/heat","vs":"21.5"}]',
+        b'[{"bn":"roof/","n":"heat","v":20.5,"t":-9},{"n":"heat","v":21.5},{"n":"heat","v":0,"t":-1}]', b"",
+        b"no JSON", b'[{"n":"other","v":1}]', b"\xff\xfe", b'[{"n":"roof/heat","vs":"21.5"}]',
         b'[{"n":"roof/heat","v":22}]',
-    ]
+    ]  # fmt: skip
     file = tmp_path / "packs"
     file.write_bytes(b"\n".join(lines))
     with bank_of(file, HEAT) as bank:

@@ -42,11 +42,9 @@ def test_another_form_is_refused(change: dict[str, Any]) -> None:
 
 
 @given(
-    st.integers(-MOST_THRESHOLD, MOST_THRESHOLD),
-    st.integers(-MOST_THRESHOLD, MOST_THRESHOLD),
-    st.integers(0, LEVEL - 1),
-    st.integers(0, LEVEL - 1),
-)
+    st.integers(-MOST_THRESHOLD, MOST_THRESHOLD), st.integers(-MOST_THRESHOLD, MOST_THRESHOLD),
+    st.integers(0, LEVEL - 1), st.integers(0, LEVEL - 1),
+)  # fmt: skip
 def test_a_threshold_between_two_levels_lies_between_theirs(a: int, b: int, part: int, other: int) -> None:
     low, high = sorted((part, other))
     table = Prices((1,), ((a,), (b,)), (2.0, 1.0), (0.0, 0.0), 0)

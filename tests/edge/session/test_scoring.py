@@ -232,14 +232,11 @@ def test_scores_are_computed_once_until_one_of_their_sensors_is_read() -> None:
             d.Polynomial((0, 1), (0, 0), 1, ((0,), (1,)), ((1, 1),), (0,)),
         ),
         (
-            d.Acquire((0,), 1, 1),
-            d.Branch(d.Slice(0, 0, 1), "threshold", (2, 2)),
-            d.Acquire((1,), 3, 3),
-            d.Branch(d.Slice(0, 0, 1), "threshold", (4, 4)),
-            d.Answer(d.Slice(1, 0, 1), "value"),
+            d.Acquire((0,), 1, 1), d.Branch(d.Slice(0, 0, 1), "threshold", (2, 2)), d.Acquire((1,), 3, 3),
+            d.Branch(d.Slice(0, 0, 1), "threshold", (4, 4)), d.Answer(d.Slice(1, 0, 1), "value"),
         ),
         0,
-    )
+    )  # fmt: skip
     machine = open_machine(program, PYTHON)
     calls = []
     for k, inner in enumerate(list(machine.score)):

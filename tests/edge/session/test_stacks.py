@@ -39,12 +39,9 @@ def root_first(member: int) -> Program:
     """A root that has bought sensor 0 alone, and stands on one tree of an ensemble that reads sensor 1, too."""
     p = of_both()
     nodes: tuple[Node, ...] = (
-        Acquire((0,), 1, 1),
-        Branch(Slice(2, 0, 1), "threshold", (2, 3), 5),
-        Answer(Slice(2, 0, 1), "value"),
-        Acquire((1,), 4, 4),
-        Answer(Slice(3, 0, 1), "value"),
-    )
+        Acquire((0,), 1, 1), Branch(Slice(2, 0, 1), "threshold", (2, 3), 5), Answer(Slice(2, 0, 1), "value"),
+        Acquire((1,), 4, 4), Answer(Slice(3, 0, 1), "value"),
+    )  # fmt: skip
     root = Stack(1, (member,), ((1,),), (0,))
     return replace(p, scorers=(*p.scorers[:2], root, p.scorers[3]), nodes=nodes)
 

@@ -47,11 +47,9 @@ def author(weights=WEIGHTS, bias=BIAS, input_shape=None, input_type="FLOAT32", i
         layer.builtinOptions = schema.FullyConnectedOptionsT()
     graph = schema.SubGraphT()
     graph.tensors = [
-        tensor("x", input_shape or (1, n), kind=input_type),
-        tensor("w", (m, n), 1),
-        tensor("b", (m,), 2),
+        tensor("x", input_shape or (1, n), kind=input_type), tensor("w", (m, n), 1), tensor("b", (m,), 2),
         tensor("y", (1, m)),
-    ]
+    ]  # fmt: skip
     graph.inputs, graph.outputs, graph.operators = [0], [3, 3] if is_twice else [3], [layer]
     code = schema.OperatorCodeT()
     operator = schema.BuiltinOperator.CAST if is_cast else schema.BuiltinOperator.FULLY_CONNECTED
@@ -86,16 +84,11 @@ def make_loaded(opaque: d.Opaque):
 @pytest.mark.parametrize(
     ("readings", "scores"),
     [
-        ([0.0, 0.0], [0, 0, 0]),
-        ([1.0, 2.0], [5, 10, -2]),
-        ([0.25, 0.0], [0, 3, 0]),
-        ([3, -4], [-5, 30, 4]),
-        ([1e6, 0.0], [1000, 1000, 0]),
-        ([-1e6, 0.0], [-1000, -1000, 0]),
-        ([1e300, 0.0], [1000, 1000, -1000]),
+        ([0.0, 0.0], [0, 0, 0]), ([1.0, 2.0], [5, 10, -2]), ([0.25, 0.0], [0, 3, 0]), ([3, -4], [-5, 30, 4]),
+        ([1e6, 0.0], [1000, 1000, 0]), ([-1e6, 0.0], [-1000, -1000, 0]), ([1e300, 0.0], [1000, 1000, -1000]),
         ([1.0, None], [-1000, -1000, -1000]),
     ],
-)
+)  # fmt: skip
 def test_a_real_model_gives_integers_within_what_is_declared(readings, scores):
     found = prepare_opaque(scorer())(readings)
     assert found == scores

@@ -110,7 +110,8 @@ def test_no_event_gives_up_the_only_one_that_has_worked(known: slots.Slots) -> N
     for digest in (A, B):
         after += [
             slots.failed(known, digest, "x"), slots.failed(known, digest, "x", is_useless=True),
-            slots.passed(known, digest), slots.stopped(known, digest), slots.stopped(known, digest, has_worked=True), slots.worked(known, digest),
+            slots.passed(known, digest), slots.stopped(known, digest), slots.stopped(known, digest, has_worked=True),
+            slots.worked(known, digest),
         ]  # fmt: skip
     for one in after:
         try:

@@ -19,14 +19,10 @@ def of_both() -> d.Program:
     own = [d.Tree(0, 1, (k,), (LOW,), (True,), (), (1, 10)) for k in (0, 1)]
     both = d.Tree(0, 1, (0, 1, 1), (LOW, LOW, LOW), (True, True, False), (), (100, 200, 400, 800))
     nodes: tuple[d.Node, ...] = (
-        d.Acquire((0,), 1, 1),
-        d.Branch(d.Slice(0, 0, 1), "threshold", (3, 2), 32_766),
-        d.Acquire((1,), 3, 3),
-        d.Branch(d.Slice(2, 0, 1), "threshold", (4, 5), 105),
-        d.Answer(d.Slice(2, 0, 1), "value"),
-        d.Acquire((1,), 6, 6),
-        d.Answer(d.Slice(3, 0, 1), "value"),
-    )
+        d.Acquire((0,), 1, 1), d.Branch(d.Slice(0, 0, 1), "threshold", (3, 2), 32_766), d.Acquire((1,), 3, 3),
+        d.Branch(d.Slice(2, 0, 1), "threshold", (4, 5), 105), d.Answer(d.Slice(2, 0, 1), "value"),
+        d.Acquire((1,), 6, 6), d.Answer(d.Slice(3, 0, 1), "value"),
+    )  # fmt: skip
     return d.Program(
         (d.Feature("f32"), d.Feature("f32", nullable=True)),
         (d.Sensor((0,), (1,)), d.Sensor((1,), (2,))),

@@ -286,11 +286,9 @@ class Life(Rig, Power):
             self.n_good += kind not in ("dumb", "fat")
             self.working = sha if self.n_good >= RULES.decisions else ""
             is_on = run.decided(
-                self.now,
-                is_connected=self.is_up,
-                memory_bytes=lambda kind=kind: 5_000 if kind == "fat" else 9,
+                self.now, is_connected=self.is_up, memory_bytes=lambda kind=kind: 5_000 if kind == "fat" else 9,
                 record=record,
-            )
+            )  # fmt: skip
             self.working = ""
             if is_on and self.n_good >= RULES.decisions and not self.is_full:
                 is_broken = kind == "differs" and run._agreement is not None and run._agreement.is_broken

@@ -79,12 +79,9 @@ def _affine(rng: random.Random) -> d.Affine:
     low, high = sorted(rng.choice([rng.randint(-d.CODE_MAX, d.CODE_MAX), -127, 127]) for _ in range(2))
     return d.Affine(
         rng.choice([0, 8, 16, -4, 64, -64, rng.randint(-64, 64)]),
-        rng.choice([1, rng.randint(-(2**31) + 1, 2**31 - 1)]),
-        rng.randint(-(2**40), 2**40),
-        rng.choice([0, 8, 16, 62, rng.randint(0, 62)]),
-        low,
-        high,
-    )
+        rng.choice([1, rng.randint(-(2**31) + 1, 2**31 - 1)]), rng.randint(-(2**40), 2**40),
+        rng.choice([0, 8, 16, 62, rng.randint(0, 62)]), low, high,
+    )  # fmt: skip
 
 
 def _rank(rng: random.Random, dtype: str) -> d.Rank:

@@ -31,13 +31,9 @@ SENSORS = (d.Sensor((0, 1), (10 * d.MICRO,)), d.Sensor((2, 3), (20 * d.MICRO,)),
 COSTS = d.Costs(100 * d.MICRO, d.MICRO // 50)
 UPLINK = d.Uplink(request_bytes(["f32"] * N_FEATURES), tuple(range(N_FEATURES)))
 MANIFEST = Manifest(
-    name="three blobs",
-    unit="mJ",
-    features=tuple(f"x{k}" for k in range(N_FEATURES)),
-    sensors=("near", "middle", "far"),
-    classes=("calm", "busy", "broken"),
-    trained={"seed": 0},
-)
+    name="three blobs", unit="mJ", features=tuple(f"x{k}" for k in range(N_FEATURES)),
+    sensors=("near", "middle", "far"), classes=("calm", "busy", "broken"), trained={"seed": 0},
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -21,19 +21,12 @@ def small_chain(seed: int = 0, release: str = ONE_SHOT, dtype: str = "f32") -> C
     policy[:3], policy[FEATURES.index("distance")], policy[FEATURES.index("first")] = (-1.0, -0.2, -0.1), 0.3, 0.1
     bias = rng.normal(size=(1, K)) / 10
     return ChainModel(
-        labels=tuple("abcd"),
-        cheap=Group("pixels", tuple(f"p{k}" for k in range(CHEAP)), 1.0, dtype),
+        labels=tuple("abcd"), cheap=Group("pixels", tuple(f"p{k}" for k in range(CHEAP)), 1.0, dtype),
         dear=Group("hog", tuple(f"h{k}" for k in range(DEAR)), 4.0, dtype),
-        cheap_weights=np.vstack([truth[:CHEAP], bias]),
-        dear_weights=np.vstack([truth, bias]),
-        transitions=rng.normal(size=(K, K)) * 1.5,
-        start=rng.normal(size=K),
-        stop=rng.normal(size=K),
-        policy=policy,
-        policy_bias=1.5,
-        threshold=0.25,
-        release=release,
-    )
+        cheap_weights=np.vstack([truth[:CHEAP], bias]), dear_weights=np.vstack([truth, bias]),
+        transitions=rng.normal(size=(K, K)) * 1.5, start=rng.normal(size=K), stop=rng.normal(size=K), policy=policy,
+        policy_bias=1.5, threshold=0.25, release=release,
+    )  # fmt: skip
 
 
 def small_items(

@@ -30,12 +30,9 @@ class Case:
     def manifest(self) -> Manifest:
         p = self.program
         return Manifest(
-            name="t",
-            unit="mJ",
-            features=tuple(f"x{k}" for k in range(len(p.features))),
-            sensors=tuple(f"s{k}" for k in range(len(p.sensors))),
-            classes=tuple(range(p.n_classes)),
-        )
+            name="t", unit="mJ", features=tuple(f"x{k}" for k in range(len(p.features))),
+            sensors=tuple(f"s{k}" for k in range(len(p.sensors))), classes=tuple(range(p.n_classes)),
+        )  # fmt: skip
 
 
 @cache

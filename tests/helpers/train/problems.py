@@ -50,14 +50,9 @@ def make_problem(
         features=features,
         sensors=tuple(Sensor((2 * s, 2 * s + 1), (cost * MICRO,)) for s, cost in enumerate((1, 5, 20))),
         uplink=Uplink(request_bytes([f.dtype for f in features]), tuple(range(6))),
-        costs=Costs(30 * MICRO, MICRO // 50, MICRO),
-        n_classes=n_classes,
-        train=parts[0],
-        valid=parts[1],
-        test=parts[2],
-        seed=seed,
-        effort=effort,
-    )
+        costs=Costs(30 * MICRO, MICRO // 50, MICRO), n_classes=n_classes, train=parts[0], valid=parts[1],
+        test=parts[2], seed=seed, effort=effort,
+    )  # fmt: skip
 
 
 def is_front(figures: list[Judged]) -> bool:

@@ -329,10 +329,8 @@ def test_a_proxy_needs_no_token_by_its_address_alone_and_may_frame_the_page(figu
 
     assert answer("127.0.0.1") == (200, "'self'")
     forged = {
-        "X-Forwarded-For": "172.30.32.2",
-        "X-Ingress-Path": "/api/hassio_ingress/x",
-        "Forwarded": "for=172.30.32.2",
-    }
+        "X-Forwarded-For": "172.30.32.2", "X-Ingress-Path": "/api/hassio_ingress/x", "Forwarded": "for=172.30.32.2",
+    }  # fmt: skip
     assert answer("172.30.32.2", **forged) == (401, "'none'")
     assert answer("", **IN) == (200, "'none'")
 

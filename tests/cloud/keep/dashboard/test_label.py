@@ -184,10 +184,8 @@ def test_without_a_bundle_readings_have_numbers_and_the_classes_are_those_that_w
     page.keep(Incoming("d1", 1, 2, "decision", "{}", "ee" * 32, "local", "calm", 1.0))
     case = page.ask("next")["case"]
     assert (case["readings"][0], case["classes"], case["has_names"]) == (
-        ["reading 1", 2.5, None, None],
-        ["calm"],
-        False,
-    )
+        ["reading 1", 2.5, None, None], ["calm"], False,
+    )  # fmt: skip
     page.database.close()
 
 
@@ -261,10 +259,8 @@ def test_a_picture_is_served_alone_by_its_bytes_and_nothing_else_is(page: Page) 
         assert head["content-security-policy"].startswith("default-src 'none'; sandbox")
     one = "device=d1&boot=1&sequence=1"
     others = [
-        "device=d1&boot=x&sequence=1&n=0",
-        "device=d2&boot=0&sequence=0&n=0",
-        "device=d1%00&boot=1&sequence=1&n=0",
-    ]
+        "device=d1&boot=x&sequence=1&n=0", "device=d2&boot=0&sequence=0&n=0", "device=d1%00&boot=1&sequence=1&n=0",
+    ]  # fmt: skip
     for query in ("", f"{one}&n=2", f"{one}&n=-1", *others):
         assert get(query)[0] == 404
     assert get("device=d1&boot=1&sequence=1&n=0", Authorization="Bearer no")[::2] == (401, b"")

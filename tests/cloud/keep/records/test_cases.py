@@ -34,10 +34,8 @@ def test_what_a_service_answers_is_kept_once_whoever_answers_it(tmp_path: Path) 
     assert (device, boot, kind) == ("pump-7", 0, "case")
     fields = json.loads(text)
     assert {key: fields[key] for key in ("readings", "result", "share")} == {
-        "readings": [21.5],
-        "result": 1,
-        "share": 1.0,
-    }
+        "readings": [21.5], "result": 1, "share": 1.0,
+    }  # fmt: skip
     assert database.read("SELECT count(*) FROM minutes") == [(0,)]
     database.close()
 

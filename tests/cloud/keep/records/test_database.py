@@ -186,9 +186,7 @@ def test_the_command_exports_and_says_what_is_wrong(tmp_path, capsys):
     assert main([*words, "--export", str(tmp_path / "x.csv")]) == 2, "a file that is there stays"
     told = capsys.readouterr()
     assert [line.partition(": ")[2].partition(";")[0] for line in told.err.splitlines()] == [
-        f"there is no store {path}",
-        "name either a broker with --broker, or a file with --export",
-        "--max-bytes is 'x'",
-        f"{tmp_path / 'x.csv'} exists",
-    ]
+        f"there is no store {path}", "name either a broker with --broker, or a file with --export",
+        "--max-bytes is 'x'", f"{tmp_path / 'x.csv'} exists",
+    ]  # fmt: skip
     assert (tmp_path / "x.csv").read_text().splitlines()[1].startswith("a,1,1,decision,5.0,")

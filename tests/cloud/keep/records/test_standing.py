@@ -72,10 +72,8 @@ def test_a_bundle_noted_by_an_earlier_version_learns_its_shipped_level(store: La
     promise(store.database, "b1", {"audits": {"at_least": 0.5, "classes": {"x": 0.5, "y": 0.5}}}, 2)
     audit(store, 2, "xy", "00", 101.0, price=9.0)
     assert [(s.label, s.n, s.promised) for s in standings(store.database)] == [
-        ("", 2, 0.9),
-        ("x", 1, 0.8),
-        ("y", 1, 0.95),
-    ]
+        ("", 2, 0.9), ("x", 1, 0.8), ("y", 1, 0.95),
+    ]  # fmt: skip
 
 
 def test_the_test_goes_on_from_one_look_to_the_next_as_in_one(store: Labels, tmp_path: Path) -> None:

@@ -240,17 +240,9 @@ def test_it_goes_on_after_a_restart_as_if_nothing_had_happened() -> None:
 def test_whatever_devices_say_counts_add_up_and_done_means_good() -> None:
     rng = random.Random(11)
     words = [
-        "unknown",
-        "offered",
-        "loading 1/3",
-        "paused 0/3",
-        "trial",
-        machine.GOOD,
-        machine.ROLLED_BACK,
-        "refused",
-        "x",
+        "unknown", "offered", "loading 1/3", "paused 0/3", "trial", machine.GOOD, machine.ROLLED_BACK, "refused", "x",
         "",
-    ]
+    ]  # fmt: skip
     outcomes = set()
     for _ in range(60):
         it, now, share = (
