@@ -57,7 +57,7 @@ wheels: $(READY)
 # What is made of the code and stored: the words of an image (hc_layout.h and the tables of docs/SPEC-image-v1.md, of
 # kernel/layout.py; make golden ONLY=layout), and the files of tests/golden.
 # What the program writes, before and after a change that must change none of it: make golden SAVE=FOLDER, and later
-# make golden COMPARE=FOLDER.
+# make golden COMPARE=FOLDER; some ten minutes each.
 golden: $(READY)
 ifneq ($(SAVE)$(COMPARE),)
 	@$(BIN)/python -m tests.golden.freeze $(if $(COMPARE),--compare "$(COMPARE)",--save "$(SAVE)") $(if $(ONLY),--only $(ONLY))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Freezes what the program writes, and compares it later, byte for byte: for changes that must change nothing.
 
-    python -m tests.golden.freeze --save FOLDER [--only PART]       makes FOLDER, in some five minutes
+    python -m tests.golden.freeze --save FOLDER [--only PART]       makes FOLDER, in some ten minutes
     python -m tests.golden.freeze --compare FOLDER [--only PART]    a line for each file that differs; status 1 if any
 
 PART is ``trainings`` (from shipped tables to builds, bundles and C, with each command's ``--json``), ``replays``
@@ -25,14 +25,17 @@ from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
+from lightgbm import LGBMClassifier
 from pyarrow.csv import write_csv
 from sklearn.datasets import load_wine
+from sklearn.linear_model import LogisticRegression
 
 from hardcase.demo.processes import Process, start_broker, start_worker
 from hardcase_cloud.keep.records.database import Database
 from hardcase_cloud.keep.records.parquet import write_parquet
 from hardcase_cloud.sim.fleet.scenario import read_scenario
 from hardcase_cloud.sim.replay.world import World
+from tests.helpers.export.own_models import dense_file
 
 ROOT = Path(__file__).resolve().parents[2]
 TOLD_BY_CLOCKS = frozenset({
@@ -58,10 +61,26 @@ TRAININGS = {  # by name: the table's settings, flags of its training, and the f
     }),
     "stream": ("streams/hardcase.toml", [], {
         "held": ["--method", "held", "--max-loss", "0.04"], "atypical": ["--method", "cascade", "--atypical", "0.1"],
+        "promise": ["--risk", "0.1"],
     }),
     "values": ("hydraulic/values.toml", ["--effort", "quick"], {"cascade": ["--method", "cascade"]}),
     "codes": ("labels/hardcase.toml", [], {"chain": []}),
+    **{name: (f"{name}.toml", ["--method", "cascade"], {"cascade": ["--method", "cascade"]})
+       for name in ("rank", "groups", "sizes", "legacy", "given")},
+    "own": ("own.toml", ["--method", "static"], {"own": ["--method", "own", "--max-loss", "1"]}),
 }  # fmt: skip
+CASK = 'target = "cultivar", group = "cask"'
+VARIANTS = {  # settings of WINE by name: what stands in place of what
+    "rank": {'target = "cultivar"': f'{CASK}, task = "rank", drop = ["bottles"]', "TreesClassifier": "TreesRegressor"},
+    "groups": {'target = "cultivar"': f'{CASK}, drop = ["bottles"]'},
+    "sizes": {
+        'target = "cultivar"': 'target = "cultivar", item_size = "bottles", drop = ["cask"]',
+        "cost = 60.0": "cost = [20.0, 40.0]",
+    },
+    "legacy": {WINE.splitlines()[2]: 'hpc = {table = "legacy.csv", name = "taster"}'},
+    "given": {WINE.splitlines()[2]: 'hpc = {model = "taster.txt"}'},
+    "own": {"\nsensor = [": '\nlpc = {tflite = "own.tflite", sensors = ["cheap"]}\nsensor = ['},
+}
 
 
 def trainings(folder: Path) -> None:
@@ -72,6 +91,7 @@ def trainings(folder: Path) -> None:
     (folder / "wine.toml").write_text(WINE)
     for example in ("streams", "hydraulic", "labels"):  # here, so that no path tells where the repository is
         shutil.copytree(ROOT / "examples" / example, folder / example)
+    write_variants(folder, wine.data, wine.target)
     write_csv(pq.read_table(folder / "labels/labels.parquet").slice(4400), folder / "codes.csv")
     for name, (settings, training, exports) in TRAININGS.items():
         rows = "codes.csv" if name == "codes" else f"{name}/test.npz"
@@ -82,7 +102,29 @@ def trainings(folder: Path) -> None:
             command(folder, f"{bundle}.inspect.json", "inspect", bundle, "--json")
             command(folder, f"{bundle}.evaluate.json", "evaluate", bundle, rows, "--json")
             command(folder, f"{bundle}.verify.json", "verify", bundle, "--json")
+    command(folder, "import.json", "export", "--model", "taster.txt", "--out", "import.hcb", "--json")
     command(folder, "firmware.json", "export", "wine", "--c", "firmware", "--json", "--method", "cascade")
+
+
+def write_variants(folder: Path, X: np.ndarray, y: np.ndarray) -> None:
+    """Settings of ``VARIANTS``, and what they read: casks and bottles, a taster as table and model, a small network."""
+    text, k = (folder / "wine.csv").read_text().splitlines(), range(len(X))
+    more = ["cask,bottles", *(f"{n % 40},{1 + n % 4}" for n in k)]
+    (folder / "more.csv").write_text("".join(f"{a},{b}\n" for a, b in zip(more, text, strict=True)))
+    told = [y[n - n % 9] for n in k]  # by the legacy system, mostly right: rows are in the order of classes
+    sure = [",".join("0.8" if c == said else "0.1" for c in range(3)) for said in told]
+    legacy = ["p:0,p:1,p:2,used:rest", *(f"{p},{n % 2}" for n, p in enumerate(sure))]
+    (folder / "legacy.csv").write_text("\n".join(legacy) + "\n")
+    taster = LGBMClassifier(n_estimators=10, n_jobs=1, verbose=-1, random_state=0)
+    taster.fit(X, y, feature_name=text[0].split(",")[:-1]).booster_.save_model(folder / "taster.txt")
+    small = LogisticRegression(max_iter=5000).fit(X[:, :5], y)
+    (folder / "own.tflite").write_bytes(dense_file(small.coef_.tolist(), small.intercept_.tolist()))
+    for name, changes in VARIANTS.items():
+        settings = WINE.replace('["auto"]', '["cascade"]')
+        for old, new in changes.items():
+            settings = settings.replace(old, new)
+        file = "more.csv" if name in ("rank", "groups", "sizes") else "wine.csv"
+        (folder / f"{name}.toml").write_text(settings.replace("wine.csv", file))
 
 
 def replays(folder: Path) -> None:

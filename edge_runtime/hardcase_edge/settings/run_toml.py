@@ -53,8 +53,8 @@ def _checked(what: str, setting: Setting, value: Any) -> Any:
         if type(value) is not bool:
             raise _wrong(what, value, "true or false")
         return value
-    if setting.alone is not None and type(value) is bool:
-        return setting.alone if value else None
+    if setting.flag_value is not None and type(value) is bool:
+        return setting.flag_value if value else None
     if setting.type is list:
         values = [value] if type(value) is str else value
         if type(values) is not list or not values or not all(type(v) is str for v in values):

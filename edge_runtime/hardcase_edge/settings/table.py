@@ -52,7 +52,7 @@ class Setting:
     help: str
     metavar: str | None = None
     words: tuple[str, ...] = ()  # those that it takes; none: any
-    alone: str | None = None  # the value of its flag without one; None: the flag needs one
+    flag_value: str | None = None  # the value of its flag without one; None: the flag needs one
     check: Callable[[Any, str], object] | None = None  # called with the value and the flag
     names: str = ""  # a file or folder that the run reads or writes: READ or WRITTEN
 
@@ -222,8 +222,8 @@ def declare(parser: argparse._ActionsContainer, settings: Iterable[Setting], *, 
             about["action"] = "append"
         elif setting.type in (int, float):
             about["type"] = setting.type
-        if setting.alone is not None:
-            about |= {"nargs": "?", "const": setting.alone}
+        if setting.flag_value is not None:
+            about |= {"nargs": "?", "const": setting.flag_value}
         if setting.key == "bundle":
             about["nargs"] = "?"
         parser.add_argument(flag_of(setting.key), **about)

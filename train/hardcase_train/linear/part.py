@@ -116,11 +116,11 @@ def judged(
     """
     part = Linear(standard, coef[:-1], coef[-1])
 
-    def held(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
+    def score_fold(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
         copy = fit(others)
         return np.asarray(Z[rows] @ copy[:-1] + copy[-1])
 
-    return judge.trained(part, part.scores(standard.transform(judge.problem.valid.X)), held)
+    return judge.trained(part, part.scores(standard.transform(judge.problem.valid.X)), score_fold)
 
 
 # ---------------------------------------------------------------- standardised readings as affine columns

@@ -83,21 +83,23 @@ class Judge:
             self.group = np.concatenate([p.group for p in parts if p.group is not None])
             self.fold = group_folds(train.group, strata(train.y, problem.n_classes), problem.seed)
 
-    def trained(self, part: Part, valid: np.ndarray, held: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Trained:
+    def trained(
+        self, part: Part, valid: np.ndarray, score_fold: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    ) -> Trained:
         """A part with its scores on the judged rows.
 
         Parameters
         ----------
         valid : (n_valid, n_outputs) its scores on the validation rows
-        held : function of the row numbers of a fold and of all other training rows; returns the fold's scores from a
-            copy fitted to the others. Not called if only validation rows are judged
+        score_fold : function of the row numbers of a fold and of all other training rows; returns the fold's scores
+            from a copy fitted to the others. Not called if only validation rows are judged
         """
         if not self.is_crossed:
             return Trained(part, valid)
         out_of_fold = np.empty((len(self.fold), valid.shape[1]))
         for k in range(N_FOLDS):
             in_fold = self.fold == k
-            out_of_fold[in_fold] = held(np.flatnonzero(in_fold), np.flatnonzero(~in_fold))
+            out_of_fold[in_fold] = score_fold(np.flatnonzero(in_fold), np.flatnonzero(~in_fold))
         return Trained(part, np.vstack([out_of_fold, valid]))
 
     def right(self, answers: np.ndarray, rows: np.ndarray | slice = slice(None)) -> np.ndarray:

@@ -78,11 +78,11 @@ class LinearBank:
             coef = self._coef(mask)
             part = Linear(self._standard, coef[:-1], coef[-1])
 
-            def held(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
+            def score_fold(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
                 copy = self._coef(mask, int(self._judge.fold[rows[0]]))
                 return np.asarray(self._Z[rows] @ copy[:-1] + copy[-1])
 
-            self._trained[mask] = self._judge.trained(part, part.scores(self._valid), held)
+            self._trained[mask] = self._judge.trained(part, part.scores(self._valid), score_fold)
         return self._trained[mask]
 
     def accuracy(self, mask: int) -> float:
