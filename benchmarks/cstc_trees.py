@@ -53,7 +53,7 @@ def classes_of(problem: Problem) -> Problem:
 
 
 def balanced(problem: Problem) -> Problem:
-    """The same rows with weights at which both classes weigh alike: copies of one class would win by saying it."""
+    """The rows with weights at which both classes weigh alike: copies of one class would win by saying it."""
 
     def alike(rows: Rows) -> Rows:
         return replace(rows, weight=len(rows.y) / 2 / np.bincount(rows.y)[rows.y])

@@ -113,7 +113,7 @@ def small_problem(case: Small, seed: int) -> Problem:
 
 
 def static_points(rows: DagRows, bank: list[Classifier]) -> list[Point]:
-    """The same classifiers, each state bought for every row."""
+    """The points of the bank's classifiers, each state bought for every row."""
     judge, problem = rows.judge, rows.problem
     out = []
     for state, one in zip(rows.graph.states, bank, strict=True):

@@ -127,7 +127,7 @@ def counted(ours_: np.ndarray, theirs: np.ndarray) -> dict[str, int]:
 
 
 def layer_by_layer(network: Int8Network, codes: np.ndarray, kind: OpResolverType) -> dict[str, int]:
-    """The same over each layer alone, summed up."""
+    """How many outputs of each layer alone are equal, one step off, and further, summed up."""
     total = {"equal": 0, "one": 0, "more": 0}
     shape, grid = network.shape, network.grid
     for layer in network.layers:

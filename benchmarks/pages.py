@@ -114,7 +114,7 @@ def shortened(text: str, name: str) -> str:
 
 
 def unmarked(text: str) -> str:
-    """The same with all of it."""
+    """A page with all of what is ``rest``."""
     return REST.sub(lambda found: found[2], text)
 
 

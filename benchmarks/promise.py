@@ -203,7 +203,7 @@ def gates(seed: int = 0) -> Population:
 
 
 def machines(seed: int = 0) -> Population:
-    """The same gate; one machine in five makes five times its share of the errors, and the others none."""
+    """The gate of ``gates``; one machine in five makes five times its share of the errors, and the others none."""
     rng = np.random.default_rng(seed)
     hardness = rng.random(N_CASES)
     errs = np.repeat(rng.random(N_CASES // N_ALIKE) < 0.2, N_ALIKE)

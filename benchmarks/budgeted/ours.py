@@ -72,7 +72,7 @@ def _parts(problem: Problem) -> np.ndarray:
 
 
 def prefixes(problem: Problem) -> Problem:
-    """The same rows, with the prefixes of a window as sensors, each with columns of its own."""
+    """The rows, with the prefixes of a window as sensors, each with columns of its own."""
     own, sensors, cost = list[int](), list[Sensor](), 0.0
     for k, segment in enumerate(problem.sensors):
         columns, cost = problem.columns(range(k + 1)), cost + segment.cost

@@ -67,7 +67,7 @@ class TreeFold:
         return features_of_words(self.scores_in(bought), self.given, True)[:, :NUMBERS]
 
     def features_of(self, items: np.ndarray, parts: np.ndarray, starts: np.ndarray, bought: np.ndarray) -> np.ndarray:
-        """The same of some sentences alone, with m words, which begin at ``starts``."""
+        """(m, NUMBERS) what policies see of some sentences, with m words, which begin at ``starts``."""
         at = offsets_of(self.starts)
         edges = np.concatenate([np.arange(at[s], at[s + 1]) for s in items])
         flat = mixed_scores(self.cheap[edges], self.costly[edges], starts, bought)

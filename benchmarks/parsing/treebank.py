@@ -58,7 +58,7 @@ def load() -> Treebank:
 
 
 def coded(train: list[list[Word]], dev: list[list[Word]]) -> Treebank:
-    """The same in numbers; those of tags are of training, 0 for what is new."""
+    """Sentences in numbers; those of tags are of training, 0 for what is new."""
     fine = {tag: k + 3 for k, tag in enumerate(sorted({w[1] for s in train for w in s}))}
     coarse = {tag: k + 2 for k, tag in enumerate(sorted({w[2] for s in train for w in s}))}
 

@@ -135,7 +135,7 @@ def write_csv(path: Path, rows: list[np.ndarray], codes: list[str]) -> None:
 
 
 def with_dead_letter(out: Path, rows: list[np.ndarray], codes: list[str]) -> Path:
-    """The same file, in which the middle letter of each label has no readings."""
+    """A copy of the file, in which the middle letter of each label has no readings."""
     path = out / "dead.csv"
     write_csv(path, rows, codes)
     lines, at = path.read_text().splitlines(), 1

@@ -210,7 +210,7 @@ def _mixed(parts: Sequence[tuple[float, Measured]], coin: Coin) -> Measured:
 def _measure(
     program: Program, rows: LabelledRows, quality: Quality, steps: int | None, budget: int | None, dead: Sequence[int]
 ) -> Measured:
-    """The same of a program without a coin."""
+    """What is measured of a program without a coin."""
     rows = _in_order(program, rows, budget, dead)
     hpc, confidence = zip(*rows.replies, strict=True) if rows.replies else (None, None)
     decided = decisions(program, rows.X, hpc, confidence, steps=steps, budget=budget, dead=dead, sizes=rows.sizes)

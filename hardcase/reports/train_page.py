@@ -252,7 +252,7 @@ def _front(task: Task, points: Front, picked: Picked | str, entries: Sequence[Ma
 
 
 def _hard_budgets(task: Task, points: Front, entries: Sequence[Mapping[str, Any]]) -> str:
-    """The same points at the most that a decision costs; empty for an older build, which does not say."""
+    """The points at the most that a decision costs; empty for an older build, which does not say."""
     known = [p for p in entries if p.get("worst_cost") is not None]
     if not known:
         return ""

@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run_items(loaded: Loaded, args: argparse.Namespace) -> int:
-    """The same for a bundle of items of several parts, whose data is a CSV file."""
+    """Measure a bundle of items of several parts, whose data is a CSV file."""
     from ..measuring.items import item_lines, measure_items
 
     if args.hpc is not None:

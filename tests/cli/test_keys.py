@@ -31,7 +31,7 @@ Keys = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same signature is checked once."""
+    """An equal signature is checked once."""
     monkeypatch.setattr("hardcase_edge.fleet.store.metadata.is_signed", lru_cache(10_000)(is_signed))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same answers everywhere: random programs and golden cases on every processor that can be emulated here.
+"""Answers that are equal everywhere: random programs and golden cases on every processor that can be emulated here.
 
 The device's Python program and its wheels are in ``test_wheels.py``.
 """

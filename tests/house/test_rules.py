@@ -244,3 +244,26 @@ def test_a_module_that_tells_kinds_apart_is_found(text: str, is_found: bool) -> 
 )
 def test_a_module_that_names_a_kind_is_found(text: str, n: int) -> None:
     assert len(kinds_named(ast.parse(text))) == n
+
+
+NEEDS_ITS_NEIGHBOUR = re.compile(r"^The same\b"), re.compile(r"^test_(?:it|its|they|so_does)_")  # docstrings, tests
+
+
+def test_no_docstring_and_no_name_of_a_test_needs_its_neighbour() -> None:
+    found = [f"{names(p)}: {words}" for p in tracked() if p.suffix == ".py" for words in needy(parsed(p))]
+    assert not found, "; ".join(found) + ": say what it is, not that it is as the one above"
+
+
+def needy(tree: ast.AST) -> list[str]:
+    """Beginnings of docstrings and names of tests that tell nothing to who has not read what stands above them."""
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    nodes = [node for node in ast.walk(tree) if isinstance(node, documented)]
+    docs = [(ast.get_docstring(node) or "").partition("\n")[0] for node in nodes]
+    tests = [node.name for node in nodes if isinstance(node, ast.FunctionDef)]
+    doc, test = NEEDS_ITS_NEIGHBOUR
+    return [words for words in docs if doc.search(words)] + [name for name in tests if test.search(name)]
+
+
+def test_what_needs_its_neighbour_is_found() -> None:
+    source = 'class A:\n    """The same, of text."""\ndef test_it_works():\n    """A test."""\n'
+    assert needy(ast.parse(source)) == ["The same, of text.", "test_it_works"]

@@ -67,7 +67,7 @@ def test_a_script_in_a_page_of_ours_would_not_run(build: Path, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", ["report.html", "policy.svg"])
-def test_it_is_drawn_in_light_and_in_dark(build: Path, tmp_path: Path, name: str) -> None:
+def test_a_report_is_drawn_in_light_and_in_dark(build: Path, tmp_path: Path, name: str) -> None:
     corners = []
     for flags in ((), (DARK,)):
         browse(build / name, tmp_path, f"--screenshot={tmp_path / 'shot.png'}", "--window-size=900,700", *flags)

@@ -48,7 +48,7 @@ def made(n: int, seed: int, moved: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def later(n: int, seed: int, moved: float) -> Rows:
-    """The same as rows that devices read."""
+    """Windows of ``made`` as rows that devices read."""
     X, hot = made(n, seed, moved)
     names = ("near", "far")
     of = np.array([[window_features(window) for window in row] for row in X.tolist()])

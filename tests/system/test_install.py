@@ -65,7 +65,7 @@ def test_nothing_but_paho_comes_along(device: Path) -> None:
     assert {p["name"].lower() for p in json.loads(listed.stdout)} == {"hardcase-edge", "paho-mqtt"}
 
 
-def test_it_verifies_and_decides_there(device: Path, tmp_path: Path) -> None:
+def test_an_installed_device_verifies_and_decides(device: Path, tmp_path: Path) -> None:
     verified = subprocess.run(
         [str(device / "hardcase-edge"), "verify", str(GOLDEN), "--json"], check=True, capture_output=True, timeout=60
     )

@@ -107,13 +107,13 @@ def check(browser: Browser, loaded: Loaded, d: Decision) -> None:
         assert set(shown) <= set(sensors)
 
 
-def test_it_plays_the_golden_cases_and_says_so(browser: Browser, golden: Path) -> None:
+def test_the_page_plays_the_golden_cases_and_says_so(browser: Browser, golden: Path) -> None:
     opened(browser, golden)
     assert text(browser, "checked").startswith("64 of 64 golden cases equal")
     assert golden.stat().st_size < 150_000
 
 
-def test_its_decisions_are_those_of_the_device(browser: Browser, golden: Path) -> None:
+def test_decisions_of_the_page_are_those_of_the_device(browser: Browser, golden: Path) -> None:
     loaded = load_bundle(golden.with_name("model.hcb"))
     opened(browser, golden)
     start, worst = loaded.bundle.program.costs.per_decision, loaded.report.worst_cost
@@ -285,7 +285,7 @@ def test_a_second_page_takes_the_place_of_the_first_and_a_strange_report_stays(
     report.write_text(before, encoding="utf-8")
 
 
-def test_it_is_moved_by_keyboard_and_fits_a_phone(browser: Browser, build: Path) -> None:
+def test_the_page_is_moved_by_keyboard_and_fits_a_phone(browser: Browser, build: Path) -> None:
     opened(browser, build / "playground.html")
     browser.evaluate("document.getElementById('budget').focus()")
     for key, code in (("Home", 36), ("ArrowRight", 39)):
@@ -324,7 +324,7 @@ def test_names_from_outside_stay_text(browser: Browser, tmp_path: Path) -> None:
         assert faults_of(browser, hostile_bundle(k), tmp_path) == []
 
 
-def test_its_policy_lets_no_other_script_run(browser: Browser, golden: Path, tmp_path: Path) -> None:
+def test_the_policy_of_the_page_lets_no_other_script_run(browser: Browser, golden: Path, tmp_path: Path) -> None:
     attack = HOSTILE[0] + '<img src="data:," onerror="document.title = \'owned\'">'
     page = golden.read_text(encoding="utf-8").replace("<main>", f"<main>{attack}")
     (tmp_path / "page.html").write_text(page, encoding="utf-8")
@@ -336,7 +336,7 @@ def test_its_policy_lets_no_other_script_run(browser: Browser, golden: Path, tmp
     assert text(browser, "checked").startswith("This page needs a browser")
 
 
-def test_it_is_drawn_in_light_and_in_dark(golden: Path, browser: Browser, tmp_path: Path) -> None:
+def test_the_page_is_drawn_in_light_and_in_dark(golden: Path, browser: Browser, tmp_path: Path) -> None:
     opened(browser, golden)
     (tmp_path / "light.png").write_bytes(browser.screenshot(900, 700))
     with Browser(tmp_path, DARK) as dark:

@@ -193,7 +193,7 @@ def check_missing_values_are_answered(estimator: PolicyEstimator) -> None:
 
 
 def check_a_refit_gives_the_same_program(estimator: PolicyEstimator) -> None:
-    """The same data and seed give the same program to the last digit, also when a fitted estimator is fitted again."""
+    """Equal data and seeds give the same program to the last digit, also when a fitted estimator is fitted again."""
     X, y = _data(estimator)
     first = _fitted(estimator, X, y)
     again = _fitted(estimator, X, y)

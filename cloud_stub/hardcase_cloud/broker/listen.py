@@ -27,7 +27,7 @@ def parse_bind(bind: str) -> tuple[str, int]:
 
 
 def check_loopback(host: str) -> str:
-    """The same host, if only this machine can reach it.
+    """The host as it is, if only this machine can reach it.
 
     Raises
     ------

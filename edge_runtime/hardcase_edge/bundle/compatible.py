@@ -58,7 +58,7 @@ class Identity:
     needed: tuple[str, ...]
 
     def told(self) -> dict[str, Any]:
-        """The same for a device's facts: name and target, and digests of what they are compared by."""
+        """What a device's facts say of it: name and target, and digests of what they are compared by."""
         digests = [_digest(name, features) for name, features in self.sensors.items()]
         is_told = len(digests) <= MOST_TOLD
         return {

@@ -63,7 +63,7 @@ class ItemBank(Bank, Protocol):
         """What is known of the current item; None if nothing gives items."""
 
     def read_in_turn(self, sensors: Sequence[int], until: float) -> Mapping[int, Sequence[Reading] | None]:
-        """The same one after the other, until this time of the monotonic clock."""
+        """The readings of each of these sensors, one after the other, until this time of the monotonic clock."""
 
 
 class Cloud(Protocol):

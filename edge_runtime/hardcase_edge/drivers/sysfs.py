@@ -44,7 +44,7 @@ def read_text(path: str) -> str:
 
 
 def text_or_empty(path: str) -> str:
-    """The same, or nothing where there is no such file or it cannot be read."""
+    """What ``read_text`` gives, or nothing where there is no such file or it cannot be read."""
     try:
         return read_text(path)
     except OSError:

@@ -42,7 +42,7 @@ ON_TRIAL = frozenset({".more.audits.companion"})  # a bundle on trial asks for i
 
 
 def anchored(config: RunConfig) -> RunConfig:
-    """The same, with absolute names of all files, so that a plug-in that changes the folder moves none of them."""
+    """These settings with absolute names of all files, so that a plug-in that changes the folder moves none of them."""
     names = {name: value for name in FILES if (value := getattr(config, name)) is not None}
     if config.store is None:
         names["outbox_folder"] = config.outbox_folder or OUTBOX_FOLDER

@@ -235,7 +235,7 @@ class SensorBank:
         return self._seen({k: self._finish(k, slow.get(k), until) for k in sensors if k not in self.dead}, sensors)
 
     def read_in_turn(self, sensors: Sequence[int], until: float) -> dict[int, list[Reading] | None]:
-        """The same one after the other, until this time of ``time.monotonic``; what has none by then has failed."""
+        """One reading of each, in turn, until this time of ``time.monotonic``; what has none by then has failed."""
         return self._seen({k: self._read_until(k, until) for k in sensors if k not in self.dead}, sensors)
 
     # ------------------------------------------------------------ parts

@@ -88,7 +88,7 @@ def open_sources(
     function: type[ItemFunction] | None = None,
     tell: Callable[[str], object] = lambda line: None,
 ) -> SensorBank:
-    """The same for sensors that are known without a bundle; see ``open_bank``. ``largest`` is that of items.
+    """The sources of sensors that are known without a bundle, as of ``open_bank``. ``largest`` is that of items.
 
     ``sequence``: the column of a replay that names each row's stream; empty: all rows are one stream.
     ``replay`` and ``function`` open files and functions of items; items of several parts have their own, others those

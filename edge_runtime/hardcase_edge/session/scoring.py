@@ -110,7 +110,7 @@ def _trees(scorer: Trees, roots: Sequence[Any]) -> ScoreFunction:
 
 
 def _padded(node: Any, depth: int) -> Any:
-    """The same tree with all leaves at this depth."""
+    """A tree that answers as this one, with all leaves at this depth."""
     if depth == 0:
         return node
     slot, threshold, left, right = node if node.__class__ is tuple else (0, 0, node, node)

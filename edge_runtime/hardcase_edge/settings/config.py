@@ -75,7 +75,7 @@ class RunConfig:
 
 
 def changed(config: RunConfig, **values: Any) -> RunConfig:
-    """The same settings but for these."""
+    """A copy of the settings with these values."""
     return RunConfig(**{key: getattr(config, key) for key in RunConfig.__annotations__} | values)
 
 

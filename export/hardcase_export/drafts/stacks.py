@@ -16,7 +16,7 @@ __all__ = ["smaller"]
 
 
 def smaller(draft: Program) -> Program:
-    """The same draft with the stacks of each ensemble in the form that takes fewer bytes.
+    """A draft that decides as this one, with the stacks of each ensemble in the form that takes fewer bytes.
 
     Scorers keep their numbers. The draft's indices have been checked (``integers.quantise.check_shape``).
     """

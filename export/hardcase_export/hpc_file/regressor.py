@@ -130,7 +130,7 @@ def _linear(coef: Array, intercept: float) -> LinearRegression:
 
 
 def _centred(estimator: Any, X: Array) -> tuple[Any, float]:
-    """The same regressor around its mean prediction, and that centre; around 0 where its kind cannot be shifted."""
+    """A copy of it around its mean prediction, and that centre; around 0 where its kind cannot be shifted."""
     values = _predict(estimator, X, "")
     centre = float(np.float32(values.mean()))
     shifted = copy.deepcopy(estimator)

@@ -58,7 +58,7 @@ class Parts:
         return cls(tuple(columns), summed.scorers, answer_of(source, summed.scale, len(summed.scorers) - 1))
 
     def behind(self, columns: int, scorers: int) -> Parts:
-        """The same parts, renumbered to follow this many columns and scorers of a program."""
+        """These parts, renumbered to follow this many columns and scorers of a program."""
         scorers_behind: list[Scorer] = []
         for s in self.scorers:
             if isinstance(s, Stack):

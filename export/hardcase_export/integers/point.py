@@ -93,7 +93,7 @@ class Build:
         self._made: dict[tuple[str | None, float], IntegerPoint] = {}
 
     def moved(self, folder: Path) -> Build:
-        """The same build, in the folder that its own has become."""
+        """This build, in the folder that its own has become."""
         self.folder = folder
         return self
 

@@ -30,7 +30,7 @@ class Use:
 
 
 def split(draft: Program) -> Program:
-    """The same program, with each polynomial of products split into runs of outputs that are read together."""
+    """An equal program, with each polynomial of products split into runs of outputs that are read together."""
     scorers: list[Scorer] = []
     places: dict[tuple[int, int], tuple[int, int]] = {}  # (scorer, output) of the draft -> of the result
     for k, s in enumerate(draft.scorers):

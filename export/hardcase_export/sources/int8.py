@@ -38,7 +38,7 @@ class Grid:
     zero_point: int
 
     def check(self, what: str) -> Grid:
-        """The same grid, if it is one that layers of a program can have."""
+        """This grid, if it is one that layers of a program can have."""
         if not (SCALES[0] <= self.scale <= SCALES[1] and -128 <= self.zero_point <= 127):
             raise InputError(
                 f"{what} has the scale {self.scale:g} and zero point {self.zero_point}; quantise the network again, "

@@ -141,7 +141,7 @@ class _Raw:
         return tuple(out)
 
     def _split(self, split: Split) -> Split:
-        """The same split of raw readings; where the steps fall, its intervals come in the opposite order."""
+        """A split as one of raw readings; where the steps fall, its intervals come in the opposite order."""
         f = split.feature
         cuts, sides = [self._cuts[f][c] for c in split.cuts], list(split.sides)
         if self._falls[f]:

@@ -157,7 +157,7 @@ class Source:
 
 
 def check_source(source: Source) -> Source:
-    """The same source, if all its numbers can be used.
+    """The source as it is, if all its numbers can be used.
 
     Raises
     ------

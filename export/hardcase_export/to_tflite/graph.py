@@ -144,11 +144,11 @@ class TfliteGraph:
     # ------------------------------------------------------------ common operators
 
     def cast(self, value: Tensor, dtype: str) -> Tensor:
-        """The same numbers in another type."""
+        """The tensor's numbers in another type."""
         return value if value.dtype == dtype else self.op("CAST", value, dtype=dtype)
 
     def reshape(self, value: Tensor, *shape: int) -> Tensor:
-        """The same numbers in another shape."""
+        """The tensor's numbers in another shape."""
         if value.shape == shape:
             return value
         assert math.prod(shape) == math.prod(value.shape)

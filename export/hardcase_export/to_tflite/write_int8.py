@@ -168,7 +168,7 @@ class _Int8Graph(TfliteGraph):
         return self.reshape(out, 1, *layer.shape)
 
     def reshape(self, value: Tensor, *shape: int) -> Tensor:
-        """The same numbers on the same grid."""
+        """The tensor's numbers in another shape, on its grid."""
         out = super().reshape(value, *shape)
         self._graph.tensors[out.index].quantization = self._graph.tensors[value.index].quantization
         return out

@@ -91,7 +91,7 @@ class Rows:
         }  # fmt: skip
 
     def lines(self) -> list[str]:
-        """The same as text."""
+        """What the terminal says of the rows, as text."""
         f = self.figures()
         lines = [
             f"{f['rows']} labelled rows: {f['audits']} audits, {f['cases']} cases; {f['by_person']} labels are "

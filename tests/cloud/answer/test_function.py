@@ -60,7 +60,7 @@ def returning(expression: str) -> str:
 # ---------------------------------------------------------------- what a function is given and may give
 
 
-def test_it_is_given_readings_in_order_with_nan_for_missing_and_their_names(made):
+def test_a_function_is_given_readings_in_order_with_nan_for_missing_and_their_names(made):
     hpc = made("given = []\ndef answer(X, names):\n    given.append((X, names))\n    return ['red'] * len(X)\n")
     hpc.answer(ROWS)
     ((X, names),) = sys.modules[hpc._name.partition(":")[0]].given

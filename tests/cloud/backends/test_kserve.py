@@ -36,7 +36,7 @@ def by_first(inputs: Any) -> Any:
     return {"outputs": [{"name": "p", "datatype": "FP64", "shape": [n, 3], "data": [x for row in rows for x in row]}]}
 
 
-def test_its_probabilities_are_the_answers_of_the_service(tmp_path):
+def test_probabilities_of_the_model_are_the_answers_of_the_service(tmp_path):
     bundle = tmp_path / "model.hcb"
     bundle.write_bytes(pack_bundle(half_forwarding(SHA).bundle))
     with serving(by_first) as url:

@@ -84,7 +84,7 @@ def served(service: Service, rows: list[tuple[Any, ...]], deadline_ms: int = 5_0
 # ---------------------------------------------------------------- what it is asked
 
 
-def test_it_is_asked_for_one_of_the_classes_with_names_and_values_of_the_readings(tmp_path):
+def test_a_large_model_is_asked_for_one_of_the_classes_with_names_and_values_of_the_readings(tmp_path):
     (tmp_path / "s.toml").write_text('task = "A lamp."\nbody = { temperature = 0 }\n')
     chat = ChatServer(by_sign)
     case = Case(
@@ -254,7 +254,7 @@ def test_what_fails_is_asked_again_while_the_deadline_lasts():
         pytest.param((401, b""), 5_000, 1, id="a-wrong-key"),
     ],
 )
-def test_it_is_asked_no_more_than_that_and_refused_within_the_deadline(says, deadline_ms, most_asked):
+def test_a_large_model_is_asked_no_more_than_the_limit_and_refused_within_the_deadline(says, deadline_ms, most_asked):
     with modelled(lambda case: says) as (model, chat):
         began = time.monotonic()
         assert served(Service(model), [(1.0, 0.0)], deadline_ms) == [REFUSED]

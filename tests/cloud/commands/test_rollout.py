@@ -268,7 +268,7 @@ def test_a_running_roll_out_asks_for_a_worker_again_and_on_its_own_connection(
     assert len(opened) == 3, "two to ask before the first offer, one after the other, and then one for all"
 
 
-def test_it_is_paused_resumed_served_by_another_process_and_stopped(
+def test_a_roll_out_is_paused_resumed_served_by_another_process_and_stopped(
     broker: Broker, fleet: Fleet, devices: Devices, capsys: pytest.CaptureFixture[str]
 ) -> None:
     devices(1, fleet.target)

@@ -33,7 +33,7 @@ def up(version: int = V5, **settings: int) -> Machine:
 
 
 @pytest.mark.parametrize("version", [V5, V311])
-def test_it_is_up_once_all_topics_are_granted(version: int) -> None:
+def test_a_connection_is_up_once_all_topics_are_granted(version: int) -> None:
     machine = Machine(version, TOPICS, 1000)
     assert (machine.feed(CONNECTED[version]), machine.is_up, machine.has_session) == ([], False, True)
     topics = TOPICS if version == V5 else ["a/+", "b"]

@@ -120,7 +120,7 @@ def test_a_store_keeps_and_acknowledges(nats: Address, tmp_path: Path) -> None:
         database.close()
 
 
-def test_it_has_all_that_3_1_1_gives(nats: Address) -> None:
+def test_nats_has_all_that_3_1_1_gives(nats: Address) -> None:
     found = {finding.what: finding.does for finding in check_broker(nats)}
     assert (found.pop("MQTT 5"), set(found.values()), len(found)) == (NO, {YES}, 5)
 

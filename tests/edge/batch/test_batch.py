@@ -34,7 +34,7 @@ def rows_of(program: d.Program, seed: int, n: int = 12) -> list[list[Reading]]:
 
 
 def table(program: d.Program, rows: list[list[Reading]]) -> np.ndarray:
-    """The same rows, NaN for missing."""
+    """The rows as an array, NaN for missing."""
     cells = [[np.nan if x is None else float(x) for x in row] for row in rows]
     return np.array(cells, dtype=np.float64).reshape(len(rows), len(program.features))
 

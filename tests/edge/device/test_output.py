@@ -76,7 +76,7 @@ def test_when_there_is_space_again_it_writes_on_after_the_cut_line_and_says_what
     assert told == f"hardcase-edge: standard output is written again; {lost} decisions were not written\n"
 
 
-def test_it_starts_on_a_new_line_if_the_run_before_it_was_cut(words, tmp_path):
+def test_a_file_of_lines_goes_on_at_a_new_line_if_the_run_before_was_cut(words, tmp_path):
     replay, path = write_replay(tmp_path / "r.csv", [EASY]), tmp_path / "lines"
     for before, separator in [(b'{"t": 1}\n', b""), (b'{"t": 1}\n{"t": 2, "lab', b"\n")]:
         path.write_bytes(before)

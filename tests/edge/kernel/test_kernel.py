@@ -55,7 +55,7 @@ def run(*command: str | Path) -> str:
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 @pytest.mark.parametrize("level", ["-O0", "-O2"])
-def test_it_compiles_without_a_warning(compiler: str, level: str, tmp_path: Path) -> None:
+def test_the_kernel_compiles_without_a_warning(compiler: str, level: str, tmp_path: Path) -> None:
     if shutil.which(compiler) is None:
         pytest.skip(f"{compiler} is needed: apt install {compiler}")
     for source in ("parts.c", "chain.c"):  # the first includes hardcase.c
@@ -82,7 +82,7 @@ def test_the_chain_decodes_as_all_labels_say_under_sanitizers(tmp_path: Path) ->
 
 @needs_gcc
 @pytest.mark.parametrize("left_out", ["HC_INLINE | HC_NETWORKS", "HC_INLINE"])
-def test_its_stack_is_small_and_of_fixed_size(left_out: str, tmp_path: Path) -> None:
+def test_the_kernels_stack_is_small_and_of_fixed_size(left_out: str, tmp_path: Path) -> None:
     for name in FIRMWARE:
         shutil.copy(FOLDER / name, tmp_path)
     (tmp_path / CONFIG).write_text(f"#define HC_PARTS (HC_ALL_PARTS & ~({left_out}))\n")
@@ -99,7 +99,7 @@ def test_its_stack_is_small_and_of_fixed_size(left_out: str, tmp_path: Path) -> 
     assert sum(used.values()) <= STACK_BYTES + NETWORK_STACK_BYTES * ("NETWORKS" not in left_out), used
 
 
-def test_its_files_are_listed() -> None:
+def test_the_kernels_files_are_listed() -> None:
     def included(*names: str) -> set[str]:
         """These files and all that they include of the kernel's folder."""
         known, todo = set[str](), set(names)
@@ -115,7 +115,7 @@ def test_its_files_are_listed() -> None:
 
 
 @pytest.mark.parametrize("name", FIRMWARE)
-def test_it_uses_no_memory_of_its_own_and_no_floating_point(name: str) -> None:
+def test_the_kernel_uses_no_memory_of_its_own_and_no_floating_point(name: str) -> None:
     code = re.sub(r"/\*.*?\*/", "", (FOLDER / name).read_text(), flags=re.S)
     assert not re.search(r"\b(malloc|calloc|free|float|double|goto|static\s+(?!const|inline)\w+\s+\w+\s*[;=])\b", code)
 
@@ -296,7 +296,7 @@ def test_a_reply_of_any_shape_is_taken_or_refused_in_one_line(name: str, reply: 
 
 
 def step(machine: Any, reply: Any) -> Any:
-    """The same, step by step."""
+    """A decision step by step, as ``decide`` makes it at once."""
     session = machine.session()
     session.next_action()
     session.feed({0: [1.0]})

@@ -425,7 +425,7 @@ def test_a_port_nobody_listens_on_fails_fast():
     assert time.monotonic() - began < 10.0
 
 
-def test_its_pauses_leave_the_programs_own_random_numbers_alone():
+def test_pauses_of_the_link_leave_the_programs_own_random_numbers_alone():
     before = random.getstate()
     nowhere = ConnectionConfig(
         address=parse_address(f"mqtt://127.0.0.1:{free_port()}"), client_id="dev-1", retry_first_s=0.01

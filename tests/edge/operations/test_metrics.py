@@ -135,7 +135,7 @@ def ask(port, request):
         return answer
 
 
-def test_it_answers_one_page_and_refuses_the_rest():
+def test_the_metrics_server_answers_one_page_and_refuses_the_rest():
     with serving() as page:
         with urllib.request.urlopen(f"http://127.0.0.1:{page.port}/metrics?a=b", timeout=5) as answer:
             assert (answer.read(), answer.headers["Content-Type"]) == (

@@ -45,7 +45,7 @@ def test_what_is_committed_is_there_again_in_order(path):
     assert again.after(3, 1)[0] == rows[2:]
 
 
-def test_it_flushes_before_a_commit_counts(tmp_path):
+def test_the_outbox_flushes_before_a_commit_counts(tmp_path):
     file = RecordFile(tmp_path / "outbox.sqlite", LIMIT, OLDEST_FIRST)
     settings = [file._db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")]
     assert settings == [b"wal", 2], "2 is FULL; 1, NORMAL, loses commits at a power cut"

@@ -21,7 +21,7 @@ COLUMN = Column(3, Affine(1, 2, 3, 4))
 
 
 def twin_of(made):
-    """The same class as ``dataclasses`` would make it."""
+    """The class as ``dataclasses`` would make it."""
     fields = [(f.name, f.type, dataclasses.field(default=f.default, repr=f.repr)) for f in dataclasses.fields(made)]
     return dataclasses.make_dataclass(type(made).__name__, fields, frozen=True, slots=True)
 
@@ -31,7 +31,7 @@ def twin_of(made):
     [COLUMN, Feature("f64"), Rank((1, 2)), Opaque((0,), b"secret", (1,), (2,)), NeedSensors((1, 2))],
     ids=lambda made: type(made).__name__,
 )
-def test_it_is_what_a_dataclass_would_be(made):
+def test_a_record_is_what_a_dataclass_would_be(made):
     values = [getattr(made, f.name) for f in dataclasses.fields(made)]
     twin = twin_of(made)(*values)
     assert repr(made) == repr(twin)

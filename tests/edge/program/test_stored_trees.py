@@ -50,7 +50,7 @@ def stored_trees():
     return stored_program().scorers[0].trees
 
 
-def test_they_are_a_sequence_of_the_same_trees():
+def test_stored_trees_are_a_sequence_of_the_same_trees():
     trees = stored_trees()
     assert isinstance(trees, StoredTrees)
     assert len(trees) == 3
@@ -61,7 +61,7 @@ def test_they_are_a_sequence_of_the_same_trees():
         trees[3]
 
 
-def test_they_equal_a_tuple_and_hash_and_print_as_one():
+def test_stored_trees_equal_a_tuple_and_hash_and_print_as_one():
     trees = stored_trees()
     assert trees == TREES
     assert TREES == trees == stored_trees()

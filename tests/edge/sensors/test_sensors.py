@@ -58,11 +58,11 @@ class Derived(float):
 
 
 class DerivedOfNumpy(np.float64):
-    """The same, of numpy."""
+    """A number of numpy whose class may do anything."""
 
 
 class DerivedOfText(str):
-    """The same, of text, whose letters are no readings."""
+    """A text whose class may do anything, and whose letters are no readings."""
 
     __slots__ = ()
 

@@ -22,14 +22,14 @@ from tests.helpers.edge.worlds import differences, random_world
 from tests.helpers.places import ROOT
 
 
-def test_it_imports_nothing_of_hardcase() -> None:
+def test_the_evaluator_from_the_pages_imports_nothing_of_hardcase() -> None:
     tree = ast.parse((ROOT / "tests/helpers/edge/from_spec.py").read_text(encoding="utf-8"))
     imported = [n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)]
     imported += [a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names]
     assert {str(name).split(".")[0] for name in imported} <= set(sys.stdlib_module_names) | {"__future__"}
 
 
-def test_it_decides_golden_cases_as_they_say() -> None:
+def test_the_evaluator_from_the_pages_decides_golden_cases_as_they_say() -> None:
     for data in (GOLDEN.read_bytes(), example_bundle()):
         second = read(data)
         cases = golden_of(second)

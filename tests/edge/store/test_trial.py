@@ -17,15 +17,15 @@ def verdicts(trial: Trial, *decisions: tuple[float, bool, int]) -> list[str]:
     return [trial.decided(now, is_connected=up, memory_bytes=memory) for now, up, memory in decisions]
 
 
-def test_it_passes_with_its_last_decision() -> None:
+def test_a_trial_passes_with_its_last_decision() -> None:
     assert verdicts(Trial(RULES, 5), (6, False, 10), (7, False, 10), (104, False, 1_000)) == ["", "", PASSED]
 
 
-def test_it_fails_by_memory() -> None:
+def test_a_trial_fails_by_memory() -> None:
     assert verdicts(Trial(RULES, 5), (6, False, 1_001)) == ["it took 1001 bytes of memory, more than 1000"]
 
 
-def test_it_fails_at_its_deadline() -> None:
+def test_a_trial_fails_at_its_deadline() -> None:
     trial = Trial(RULES, 5)
     assert (trial.waited(104.9), trial.waited(105)) == ("", "after 100 s it had made 0 decisions")
     assert verdicts(trial, (105, True, 0)) == ["after 100 s it had made 1 decisions"]
@@ -40,7 +40,7 @@ def test_where_the_cloud_was_seen_it_must_be_seen_again() -> None:
     assert verdicts(once, (1, True, 0), (2, False, 0), (3, False, 0))[-1] == PASSED
 
 
-def test_it_waits_for_its_audits_and_passes_with_the_last_one() -> None:
+def test_a_trial_waits_for_its_audits_and_passes_with_the_last_one() -> None:
     agreement = Agreement(0.9)
     trial = Trial(AUDITED, 0, agreement=agreement)
     assert verdicts(trial, *[(1, True, 0)] * 5) == [""] * 5
@@ -57,7 +57,7 @@ def test_a_cloud_that_does_not_answer_holds_a_trial_up_for_half_of_its_deadline(
     assert verdicts(trial, *[(k, True, 0) for k in (1, 2, 3, 49.9, 50)]) == ["", "", "", "", PASSED]
 
 
-def test_it_fails_by_answers_with_which_f0_does_not_agree() -> None:
+def test_a_trial_fails_by_answers_with_which_f0_does_not_agree() -> None:
     agreement = Agreement(0.95)
     trial = Trial(AUDITED, 0, agreement=agreement)
     for _ in range(3):

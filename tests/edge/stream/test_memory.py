@@ -22,7 +22,7 @@ def test_the_first_window_remembers_nothing() -> None:
     assert memory.read() == [None] * 4
 
 
-def test_it_counts_windows_and_changes_since_the_purchase() -> None:
+def test_a_memory_counts_windows_and_changes_since_the_purchase() -> None:
     memory = Memory(make_program(), layout())
     memory.begin()
     memory.see({0: [1.5, 3], 1: [0.25]})

@@ -142,7 +142,7 @@ def networked(**parts: Any) -> Callable[[d.Program], d.Program]:
 
 
 def layered(**parts: Any) -> Callable[[d.Program], d.Program]:
-    """The same with two layers, the first with these parts of its own."""
+    """Adds a network of two layers, the first with these parts of its own."""
     return networked(layers=(replace(LAYER, **parts), replace(POOL, shape=(1, 1, 2))))
 
 

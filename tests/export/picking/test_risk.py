@@ -368,7 +368,7 @@ def test_the_same_promise_gives_the_same_bytes_and_other_wishes_make_none(build,
 
 
 def test_a_users_own_table_may_be_the_rows(build, tmp_path, capsys):
-    """The same rows as a .csv give the same counts: f0's answers are computed by the build's own HPC."""
+    """Rows as a .csv give the counts of the build's own file: f0's answers are computed by the build's own HPC."""
     rows = read_rows(build / "calibration.npz", load_manifest(build))
     write_csv(tmp_path / "mine.csv", rows)
     argv = (export, build, "--risk", 0.2, "--excess", "--max-forward", 0.9, "--json", "--out", tmp_path / "m.hcb")

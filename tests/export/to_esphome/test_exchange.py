@@ -86,7 +86,7 @@ class Device:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_it_says_the_same(player: Path, seed: int) -> None:
+def test_the_component_says_what_a_device_says(player: Path, seed: int) -> None:
     rng, device = random.Random(seed), Device()
     now, connection, may, id_ = 0, 1, 3, bytes(16)
     for _ in range(4_000):

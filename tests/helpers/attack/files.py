@@ -58,7 +58,7 @@ def attack(seconds: float, seed: int) -> list[Outcome]:
 
 
 def attack_on_the_unsound() -> list[Outcome]:
-    """The same on routines that are not whole, which must be found: else the attack finds nothing."""
+    """Crashes of routines that are not whole, which must be found: else the attack finds nothing."""
     return _run("unsound", 0, 0)
 
 

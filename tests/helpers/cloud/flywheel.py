@@ -94,7 +94,7 @@ def ask(
 
 
 def ask_here(*words: object, main: Callable[[list[str]], int] = hardcase, may_end_with: Sequence[int] = (0,)) -> Ran:
-    """The same within this process, which need not start."""
+    """Run a command with these words within this process, which need not start."""
     began, out, err = time.monotonic(), io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err):
         status = main([str(word) for word in words])

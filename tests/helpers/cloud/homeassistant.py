@@ -99,7 +99,7 @@ class HomeAssistant:
         return self._call(path, None)
 
     def post(self, path: str, body: object) -> Any:
-        """The same, of a POST of JSON."""
+        """The answer of its REST API to a POST of JSON."""
         return self._call(path, json.dumps(body).encode(), {"Content-Type": "application/json"})
 
     def do(self, action: str, **data: object) -> None:

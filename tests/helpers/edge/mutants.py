@@ -154,7 +154,7 @@ def _value(rng: random.Random, depth: int = 2) -> Any:
 
 
 def _changed(rng: random.Random, value: Any) -> Any:
-    """The same JSON with one thing changed, deep or shallow."""
+    """The JSON value with one thing changed, deep or shallow."""
     if isinstance(value, dict) and value and rng.random() < 0.85:
         name = rng.choice(list(value))
         rest = {k: v for k, v in value.items() if k != name}

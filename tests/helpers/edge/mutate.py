@@ -18,7 +18,7 @@ EXTREMES = [
 
 
 def change(value: Any, place: str, new: Any) -> Any:
-    """The same value with ``new`` at a place such as ``nodes[1].targets[0]``; a function changes what is there."""
+    """The value with ``new`` at a place such as ``nodes[1].targets[0]``; a function changes what is there."""
     return _put(value, [int(s) if s.isdigit() else s for s in re.findall(r"\w+", place)], new)
 
 

@@ -427,7 +427,7 @@ def random_readings(rng: random.Random, p: d.Program, garbage: float = 0.0) -> l
 
 
 def as_draft(p: d.Program, rng: random.Random) -> d.Program:
-    """The same program with floats where a draft has them."""
+    """The program with floats where a draft has them."""
 
     def floats(values: Iterable[Any]) -> tuple[Any, ...]:
         return tuple(float(v) + rng.random() for v in values)

@@ -67,7 +67,7 @@ def random_ensembles(seed: int, count: int) -> d.Program:
 
 
 def plain_ensembles(seed: int, *dtypes: str) -> d.Program:
-    """The same over sensors of many readings of one type, none of which may be missing: the kernel's short way."""
+    """Ensembles over sensors of many readings of one type, none of which may be missing: the kernel's short way."""
     rng, n = random.Random(seed), 21
     features = tuple(d.Feature(dtype) for dtype in dtypes for _ in range(n))
     columns = tuple(d.Column(f, _rank(rng, feature.dtype)) for f, feature in enumerate(features))
@@ -90,7 +90,7 @@ def _scored(rng: random.Random, shell: d.Program, count: int) -> d.Program:
 
 
 def _near(rng: random.Random, scorer: d.Trees) -> d.Trees:
-    """The same ensemble with thresholds among a column's first and last ranks, and beyond all."""
+    """The ensemble with thresholds among a column's first and last ranks, and beyond all."""
 
     def threshold(missing_left: bool) -> int:
         beyond = d.CODE_MAX - (not missing_left)  # the last is only for trees in which missing goes left

@@ -38,7 +38,7 @@ def conv_file(n_classes: int = 3, kind: str = "f4", height: int = SIDE, operator
 
 
 def _shifted(g: Author, x: Tensor, kind: str, scale: float) -> Tensor:
-    """The same numbers as uint8 with zero at 128, from int8, or the other way round."""
+    """The tensor's numbers as uint8 with zero at 128, from int8, or the other way round."""
     out = g.tensor(kind, x.shape, scale)
     shifted = x if kind == "i1" else out
     g._graph.tensors[shifted.index].quantization.zeroPoint = [128]

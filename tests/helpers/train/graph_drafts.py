@@ -77,7 +77,7 @@ def _polynomial(rng: np.random.Generator, state: tuple[int, ...], n_outputs: int
 
 
 def steered(program: d.Program, order: Sequence[int]) -> d.Program:
-    """The same graph of integers, but every row buys these sensors in their order and then stops."""
+    """The graph of integers, but every row buys these sensors in their order and then stops."""
     scorers, most = list(program.scorers), 2**60
     for k in range(len(order) + 1):
         at = next(n for n in program.nodes if isinstance(n, d.Answer) and _reads(program, n) == set(order[:k]))

@@ -70,7 +70,7 @@ def plain(points: list[Point] | None) -> list[tuple[Any, ...]] | None:
 
 
 def weighted(problem: Problem, weight: np.ndarray) -> Problem:
-    """The same problem, its training rows of these weights."""
+    """The problem, its training rows of these weights."""
     return replace(problem, train=replace(problem.train, weight=weight))
 
 

@@ -48,7 +48,7 @@ def parts_of(group, part):
 
 
 def with_groups(problem: Problem, n_groups: int) -> Problem:
-    """The same problem, the rows of each part in groups, with numbers of its own."""
+    """The problem, the rows of each part in groups, with numbers of its own."""
 
     def grouped(rows: Rows, first: int) -> Rows:
         return replace(rows, group=first + np.random.default_rng(first).integers(0, n_groups, len(rows.y)))

@@ -395,7 +395,7 @@ def test_a_file_that_holds_its_reader_up_is_one_line(tmp_path, monkeypatch):
     assert "its reader was stopped after 0.01 s" in read_or_refuse(parquet(tmp_path, {"a": [1.0, 2.0]}))
 
 
-def test_its_reader_imports_nothing_from_the_folder_of_the_file(tmp_path, monkeypatch):
+def test_the_reader_imports_nothing_from_the_folder_of_the_file(tmp_path, monkeypatch):
     (tmp_path / "pyarrow.py").write_text("import os\nos.abort()\n")
     monkeypatch.chdir(tmp_path)
     assert read_table(parquet(tmp_path, {"a": [1.0, 2.0]})).X.tolist() == [[1.0], [2.0]]

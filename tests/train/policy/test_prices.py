@@ -23,7 +23,7 @@ PRICED = {"forward_price", "price", "gamma", "budget", "path_costs"}  # paramete
 
 
 def in_units(problem: Problem, times: int) -> Problem:
-    """The same problem, all costs so many times as large."""
+    """The problem, all costs so many times as large."""
     sensors = tuple(Sensor(s.features, tuple(times * c for c in s.cost)) for s in problem.sensors)
     costs = Costs(*(times * amount for amount in problem.costs.terms.values()))
     return replace(problem, sensors=sensors, costs=costs)

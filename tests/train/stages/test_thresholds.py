@@ -38,7 +38,7 @@ def every_cut(stage):
 
 
 def repeated(c, times):
-    """The same rows, each so many times and of weight one."""
+    """The rows, each so many times and of weight one."""
     stages = [
         Meeting(*(None if a is None else np.repeat(a, times) for a in (s.margin, s.gate, s.wrong, s.cost)))
         for s in c.stages

@@ -217,7 +217,7 @@ class Problem:
         return self.n_classes if self.n_classes > 2 else 1
 
     def with_quality(self, quality: Quality, answers_are_fixed: bool = False) -> Problem:
-        """The same problem, measured so; call it when f0's probabilities on training rows are known.
+        """The problem measured so; call it when f0's probabilities on training rows are known.
 
         Parameters
         ----------
@@ -245,7 +245,7 @@ class Problem:
         return 1 / self.quality.scale if self.quality.kind == "errors" else None
 
     def with_hpc(self, proba: np.ndarray) -> Problem:
-        """The same problem with f0's probabilities ``proba``, (n, n_classes), indexed by row number in the source."""
+        """The problem with f0's probabilities ``proba``, (n, n_classes), indexed by row number in the source."""
         parts = {name: getattr(self, name) for name in PARTS}
         rows = {name: replace(part, hpc=proba[part.index]) for name, part in parts.items() if part is not None}
         return replace(self, **rows)

@@ -107,14 +107,14 @@ class Table:
         return tuple(name for name, kind in self.kinds.items() if kind not in NUMERIC)
 
     def without(self, *columns: str) -> Table:
-        """The same table without these columns as features."""
+        """The table without these columns as features."""
         keep = [k for k, name in enumerate(self.names) if name not in columns]
         names = tuple(self.names[k] for k in keep)
         kinds = {name: kind for name, kind in self.kinds.items() if name not in columns}
         return replace(self, names=names, X=self.X[:, keep], kinds=kinds)
 
     def as_features(self, train: np.ndarray, dates: str = "leave") -> Table:
-        """The same table with every column a feature: texts become codes, and dates their parts.
+        """The table with every column a feature: texts become codes, and dates their parts.
 
         Parameters
         ----------

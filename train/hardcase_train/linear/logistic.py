@@ -106,7 +106,7 @@ class _Loss:
 
 @dataclass(frozen=True)
 class _SoftLoss(_Loss):
-    """The same, where a case of class y is a share ``targets[y, a]`` of each class a."""
+    """The log loss where a case of class y is a share ``targets[y, a]`` of each class a."""
 
     targets: np.ndarray
 

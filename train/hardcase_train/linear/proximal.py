@@ -67,17 +67,17 @@ class Groups:
         return np.asarray(weights * factor[self.of])
 
     def within(self, reach: Sequence[int]) -> Groups:
-        """The same groups, where all except ``reach`` must stay zero."""
+        """These groups, where all except ``reach`` must stay zero."""
         price = np.full(len(self.price), np.inf)
         price[list(reach)] = self.price[list(reach)]
         return Groups(self.of, price)
 
     def freed(self) -> Groups:
-        """The same groups, where those within reach are free."""
+        """These groups, where those within reach are free."""
         return Groups(self.of, np.where(np.isfinite(self.price), 0.0, np.inf))
 
     def only(self, features: np.ndarray) -> Groups:
-        """The same groups over some of the features."""
+        """These groups over some of the features."""
         return Groups(self.of[features], self.price)
 
 

@@ -38,7 +38,7 @@ def bare_answer(problem: Problem, scorer: int) -> Answer:
 
 
 def answer_node(node: Node, margins: np.ndarray, is_right: np.ndarray, weight: np.ndarray) -> Answer:
-    """The same Answer node with a confidence table fitted to these rows, (n,) each; that of values is by the value."""
+    """The Answer node with a confidence table fitted to these rows, (n,) each; that of values is by the value."""
     assert isinstance(node, Answer)
     table = value_table if answers_number(node.kind) else confidence_table
     thresholds, confidences = table(margins, is_right, weight)

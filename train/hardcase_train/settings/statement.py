@@ -87,7 +87,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return f"[{one.table}] {one.key}"
 
     def but(self, **values: Any) -> Self:
-        """The same settings but for these.
+        """A copy of the settings with these values.
 
         Raises
         ------

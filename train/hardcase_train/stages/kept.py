@@ -146,7 +146,7 @@ class Keeper:
 
 
 class BundleKeeper(Keeper):
-    """The same for items of several parts, whose points are bundles of integers already.
+    """A ``Keeper`` for items of several parts, whose points are bundles of integers already.
 
     The budget is of an item, and the bytes are those of the bundle: no kernel and no image decides a whole item.
     """

@@ -193,7 +193,7 @@ def plain(value: Any) -> Any:
 
 
 def in_target_unit(program: Program, unit: tuple[float, float]) -> Program:
-    """The same program, whose values are ``unit[0] + unit[1] * value``.
+    """The program with the values ``unit[0] + unit[1] * value`` in place of its own.
 
     Parameters
     ----------

@@ -116,7 +116,7 @@ class Bundles:
         return " ".join(w for w in words if w)
 
     def title_of(self, digits: str) -> str:
-        """The same, by the first 12 digits."""
+        """A bundle for people, by its first 12 digits."""
         return self.title(next((known for known in self._known if digits and known.startswith(digits)), digits))
 
     def _index(self) -> None:

@@ -282,7 +282,7 @@ class Figures:
         return budgets_by_bundle([(it.bundle, it.budget) for it in devices if it.budget is not None], BUNDLES)
 
     def _plans(self) -> list[dict[str, Any]]:
-        """The same for the page: what is planned, and apart from that where forwards alone are limited."""
+        """Running budgets for the page: what is planned, and apart from that where forwards alone are limited."""
         budgets = [(it.bundle, it.budget) for it in self._devices.values() if it.budget is not None]
         parts = (
             ("plan", [b for b in budgets if b[1].plan_per_hour]),

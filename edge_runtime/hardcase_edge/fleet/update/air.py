@@ -54,7 +54,7 @@ def make(run: Surroundings) -> Air | None:
 
 
 def updates_of(config: RunConfig, store: Store, link: Link, on_news: Callable[[], None]) -> Air:
-    """The same, whether a bundle decides or not."""
+    """What takes bundles from the link into the store, whether a bundle decides or not."""
     air = Air(store, key=config.trust, metered=config.metered, note=note, on_ready=on_news)
     air.listen(link)
     return air

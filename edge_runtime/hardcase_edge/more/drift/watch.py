@@ -125,7 +125,7 @@ class Watch:
         return {name: round(s.index, 3) for name, s in self._named(features) if s.has_moved and s.index is not None}
 
     def moved_for_long(self, features: Sequence[str]) -> dict[str, float]:
-        """The same of the last windows together."""
+        """What the last windows together find spread otherwise than in training; by name, with its index."""
         named = self._named(features)
         return {name: s.lasting for name, s in named if s.has_moved_for_long and s.lasting is not None}
 

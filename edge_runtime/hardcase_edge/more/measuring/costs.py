@@ -74,7 +74,7 @@ def patch_of(path: str, data: bytes, costs: Mapping[str, float]) -> str:
 
 
 def _with_costs(path: str, lines: list[str], costs: Mapping[str, float]) -> list[str]:
-    """The same lines with other costs, where a block of a sensor has its name and its cost on lines of their own."""
+    """The lines with other costs, where a block of a sensor has its name and its cost on lines of their own."""
     new = list(lines)
     name: Any = None
     at: int | None = None

@@ -126,7 +126,7 @@ class Live:
         self._end = threading.Event()
 
     def rounds(self, read: Callable[[], object]) -> list[Times]:
-        """The same as the function, while the power is sampled."""
+        """The times of rounds of reads, while the power is sampled."""
         self._end.clear()
         thread = threading.Thread(target=self._run, name="hardcase-power", daemon=True)
         thread.start()

@@ -56,7 +56,7 @@ class Recorded:
         self._offset = 0.0
 
     def rounds(self, read: Callable[[], object]) -> list[Times]:
-        """The same as the function; before the first, the code is played."""
+        """The times of rounds of reads; before the first of all, the code is played."""
         if self._began is None:
             note("the recording must run by now; the processor plays its code, then sensors are read")
             self._began = play_code()

@@ -52,7 +52,7 @@ def test_nobody_but_its_owner_reads_the_file_whatever_the_umask(tmp_path, was_th
         os.umask(before)
 
 
-def test_it_flushes_before_anything_is_acknowledged(database):
+def test_the_database_flushes_before_anything_is_acknowledged(database):
     settings = [database.dialect.execute(f"PRAGMA {name}")[0][0] for name in ("journal_mode", "synchronous")]
     assert settings == ["wal", 2]
 

@@ -108,7 +108,7 @@ def test_facts_that_are_none_are_dropped(payload: bytes) -> None:
     assert (it.dropped, it.states()["a"][0]) == (1, "unknown")
 
 
-def test_it_says_of_a_device_what_the_device_runs() -> None:
+def test_a_campaign_says_what_a_device_runs() -> None:
     it, failed = campaign("a"), {"sha256": SHA, "release": "1.2", "reason": "slow"}
     for payload, state in (
         (facts(store={"state": "good"}), "unknown"),
@@ -124,7 +124,7 @@ def test_it_says_of_a_device_what_the_device_runs() -> None:
         assert it.is_done == (state in ("good", "refused", "rolled back"))
 
 
-def test_it_says_what_a_trial_waits_for_and_that_both_bundles_of_a_device_failed() -> None:
+def test_a_campaign_says_what_a_trial_waits_for_and_that_both_bundles_of_a_device_failed() -> None:
     it = campaign("a")
     for payload, state in (
         (facts(bundle=SHA, store={"state": "trial"}), ("trial", "")),

@@ -214,7 +214,7 @@ def test_quality_that_is_never_certain_ends_it() -> None:
     assert (it.state, it.reason) == (machine.ABORTED, "the quality is not certain in time: no audits and no costs")
 
 
-def test_it_goes_on_after_a_restart_as_if_nothing_had_happened() -> None:
+def test_a_roll_out_goes_on_after_a_restart_as_if_nothing_had_happened() -> None:
     def run(restarts: bool) -> tuple[object, ...]:
         it, rng, now, log = rollout(200, agreement=0.9, offer_s=50.0), random.Random(7), 0.0, []
         while not it.is_over and now < 1e5:

@@ -83,8 +83,8 @@ def test_a_policy_of_letters_counts_items_by_their_importance_if_it_is_told_to(l
 
 
 @pytest.mark.parametrize("labels", ["helping", "wrong"])
-def test_so_does_a_policy_of_words(labels: str) -> None:
-    """The same with two sentences of two words, of which one has both heads wrong: W = 2 - 0.2, and 0.2 - 0."""
+def test_a_policy_of_words_counts_items_by_their_importance_if_it_is_told_to(labels: str) -> None:
+    """Two sentences of two words look alike, of which one has both heads wrong: W = 2 - 0.2, and 0.2 - 0."""
     x = np.zeros((3, 3))
     first_heads_second, second_heads_first = x.copy(), x.copy()
     first_heads_second[0, 1] = first_heads_second[1, 2] = 1.0

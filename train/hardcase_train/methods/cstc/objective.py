@@ -33,7 +33,7 @@ class Payers:
     cost: np.ndarray
 
     def only(self, columns: np.ndarray) -> Payers:
-        """The same for some of the columns."""
+        """What weights of some of the columns pay for."""
         return Payers(csr_array(self.uses[:, columns]), self.cost)
 
 
@@ -263,7 +263,7 @@ class Objective:
         )
 
     def exact_of(self, scores: np.ndarray, high: np.ndarray, reach: np.ndarray, pays: np.ndarray) -> float:
-        """The same of given scores; ``pays`` (n_nodes, n_payers) says what each node needs."""
+        """The objective (10) of given scores; ``pays`` (n_nodes, n_payers) says what each node needs."""
         value = self._expected(self._losses(scores)[0], high, reach)[0]
         costs = (self.shape.paths @ pays > 0) @ self.payers.cost
         return value + self.rule.price * float(self.share @ self.leaving(high, reach) @ costs)

@@ -88,7 +88,7 @@ def _usual(rows: RouteRows, sensor: int, max_cells: int) -> Cells | None:
 
 
 def _with_best_size(rows: RouteRows, root: Root, max_cells: int) -> Root:
-    """The same first sensor, with the number of cells of the least loss."""
+    """The first sensor, with the number of cells of the least loss."""
     others = [make_cells(rows, root.cells.sensor, n) for n in range(2, max_cells + 1) if n != root.cells.n]
     found = (looked(rows, cells, DEPTH) for cells in others if cells is not None)
     return min((root, *(other for other in found if other.pays)), key=lambda r: r.loss)
