@@ -61,13 +61,14 @@ TRAININGS = {  # by name: the table's settings, flags of its training, and the f
     }),
     "stream": ("streams/hardcase.toml", [], {
         "held": ["--method", "held", "--max-loss", "0.04"], "atypical": ["--method", "cascade", "--atypical", "0.1"],
-        "promise": ["--risk", "0.1"],
     }),
     "values": ("hydraulic/values.toml", ["--effort", "quick"], {"cascade": ["--method", "cascade"]}),
     "codes": ("labels/hardcase.toml", [], {"chain": []}),
     **{name: (f"{name}.toml", ["--method", "cascade"], {"cascade": ["--method", "cascade"]})
        for name in ("rank", "groups", "sizes", "legacy", "given")},
-    "own": ("own.toml", ["--method", "static"], {"own": ["--method", "own", "--max-loss", "1"]}),
+    "own": ("own.toml", ["--method", "static"], {
+        "own": ["--method", "own", "--max-loss", "1"], "promise": ["--risk", "0.3", "--delta", "0.2"],
+    }),
 }  # fmt: skip
 CASK = 'target = "cultivar", group = "cask"'
 VARIANTS = {  # settings of WINE by name: what stands in place of what
