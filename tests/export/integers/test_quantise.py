@@ -331,29 +331,39 @@ def test_a_number_that_is_not_finite_is_named_with_its_scorer(bad, place):
         quantise(draft)
 
 
-def test_a_threshold_that_is_no_number_is_named_with_its_node():
-    with pytest.raises(ProgramError, match="node 1 of the draft compares with NaN"):
-        quantise(gate(THRESHOLD, math.nan, 0.7))
+def stumped(*nodes):
+    return program([Trees((0,), (0.5,), (stump(1.0),))], nodes)
+
+
+BUY = Acquire((0,), 1, 1)
 
 
 @pytest.mark.parametrize(
-    "nodes",
+    ("draft", "said"),
     [
-        pytest.param((Acquire((0,), 1, 1), Answer(Slice(9, 0, 1))), id="no-such-scorer"),
-        pytest.param((Acquire((0,), 1, 1), Answer(Slice(0, 0, 9))), id="no-such-output"),
-        pytest.param((Acquire((7,), 1, 1), Answer(Slice(0, 0, 1))), id="no-such-sensor"),
-        pytest.param((Answer(Slice(0, 0, 1)),), id="reads-what-is-not-bought"),
+        pytest.param(stumped(BUY, Answer(Slice(9, 0, 1))), "scorer 9 is named, but there are 1", id="no-such-scorer"),
+        pytest.param(stumped(BUY, Answer(Slice(0, 0, 9))), "outputs 0 to 9 of 1", id="no-such-output"),
+        pytest.param(
+            stumped(Acquire((7,), 1, 1), Answer(Slice(0, 0, 1))),
+            "sensor 7 is named, but there are 1",
+            id="no-such-sensor",
+        ),
+        pytest.param(
+            stumped(Answer(Slice(0, 0, 1))),
+            "reads sensor 0, which no path to it has tried to buy",
+            id="reads-what-is-not-bought",
+        ),
+        pytest.param(gate(THRESHOLD, math.nan, 0.7), "node 1 of the draft compares with NaN", id="a-threshold-of-nan"),
+        pytest.param(
+            answering(Polynomial((0,), (0,), 0, ((0,),), ((1.0, 2.0),), (0.0,)), 1),
+            "2 weights for 1 terms",
+            id="weights-of-another-shape",
+        ),
     ],
 )
-def test_a_malformed_draft_is_refused_before_it_is_used(nodes):
-    with pytest.raises(ProgramError):
-        quantise(program([Trees((0,), (0.5,), (stump(1.0),))], nodes))
-
-
-def test_weights_of_the_wrong_shape_are_refused():
-    scorer = Polynomial((0,), (0,), 0, ((0,),), ((1.0, 2.0),), (0.0,))
-    with pytest.raises(ProgramError):
-        quantise(answering(scorer, 1))
+def test_a_malformed_draft_is_refused_before_it_is_used(draft, said):
+    with pytest.raises(ProgramError, match=said):
+        quantise(draft)
 
 
 @settings(max_examples=80)

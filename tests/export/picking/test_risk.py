@@ -386,9 +386,16 @@ def load_manifest(build):
     return load_bundle(build / "any.hcb").manifest
 
 
-def test_rows_that_choices_were_made_on_are_refused(build, tmp_path):
-    with pytest.raises(InputError, match=r"valid.npz holds rows that training has seen"):
-        run(export, build, "--risk", 0.2, "--out", tmp_path / "m.hcb", "--calibration", build / "valid.npz")
+@pytest.mark.parametrize(
+    ("flag", "file", "said"),
+    [
+        pytest.param("--calibration", "valid.npz", "valid.npz holds rows that training has seen", id="seen-rows"),
+        pytest.param("--hpc", "hpc.onnx", "--hpc requires --calibration", id="an-hpc-without-rows"),
+    ],
+)
+def test_files_that_cannot_show_a_promise_are_refused(build, tmp_path, flag, file, said):
+    with pytest.raises(InputError, match=said):
+        run(export, build, "--risk", 0.2, "--out", tmp_path / "m.hcb", flag, build / file)
 
 
 def test_a_build_without_calibration_rows_says_how_to_give_some(build, tmp_path):
@@ -402,11 +409,6 @@ def test_a_build_without_calibration_rows_says_how_to_give_some(build, tmp_path)
 def test_terms_without_a_risk_are_refused(build, tmp_path, flag):
     with pytest.raises(InputError, match=f"{flag[0]} requires --risk"):
         run(export, build, "--budget", 20, "--out", tmp_path / "m.hcb", *flag)
-
-
-def test_an_hpc_without_rows_to_answer_is_refused(build, tmp_path):
-    with pytest.raises(InputError, match="--hpc requires --calibration"):
-        run(export, build, "--risk", 0.2, "--out", tmp_path / "m.hcb", "--hpc", build / "hpc.onnx")
 
 
 def test_another_hpc_than_the_builds_does_not_answer(build, tmp_path):

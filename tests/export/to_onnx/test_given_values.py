@@ -61,15 +61,15 @@ def test_columns_are_found_by_name_whatever_their_order(tmp_path: Path) -> None:
     assert given.predict(X[:, [2, 0, 1]]) == pytest.approx(model.booster_.predict(X), rel=1e-6)
 
 
-def test_a_model_of_classes_is_refused_in_one_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("model", "n", "said"),
+    [
+        pytest.param(LogisticRegression(), 3, "answers classes, but values are asked for", id="of-classes"),
+        pytest.param(LinearRegression(), 2, "reads 3 features, but the table has 2", id="of-other-features"),
+    ],
+)
+def test_a_model_of_something_else_is_refused_in_one_line(model: Any, n: int, said: str, tmp_path: Path) -> None:
     X, y = rows()
-    path = onnx_of(LogisticRegression().fit(X, y > 1004), tmp_path / "f0.onnx")
-    with pytest.raises(InputError, match="answers classes, but values are asked for"):
-        open_given(path, NAMES, F32, (), X)
-
-
-def test_a_model_of_other_features_is_refused_in_one_line(tmp_path: Path) -> None:
-    X, y = rows()
-    path = onnx_of(LinearRegression().fit(X, y), tmp_path / "f0.onnx")
-    with pytest.raises(InputError, match="reads 3 features, but the table has 2"):
-        open_given(path, NAMES[:2], F32[:2], (), X[:, :2])
+    path = onnx_of(model.fit(X, y > 1004), tmp_path / "f0.onnx")
+    with pytest.raises(InputError, match=said):
+        open_given(path, NAMES[:n], F32[:n], (), X[:, :n])
