@@ -21,7 +21,7 @@ STILL = {0: [0.0, 0], 1: [0.0]}  # nothing moves
 
 
 class Bank(FakeBank):
-    """The same readings in every window."""
+    """Equal readings in every window."""
 
     stream: object = None
 
