@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The page of ``hardcase playground`` in Chromium: its size, and when its first decision stands there; its picture.
 
-python -m benchmarks run playground
+python -m benchmarks run playground [--build FOLDER]
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from tests.helpers.cli.hostile_bundles import faults_of, hostile_bundle
 RIG = ROOT / "examples" / "hydraulic" / "accumulator.hcb"
 PICTURE = ROOT / "docs" / "pictures" / "playground.png"
 READY = "document.documentElement.dataset.ready"
+WITH_BUILD, FOREST = "the rig's policy with `--build`", "a forest of 150 trees"
 OPENS = 15
 WIDTH, HEIGHT = 1000, 1010
 
@@ -44,9 +45,16 @@ def forest(folder: Path) -> Loaded:
     return load_bundle(folder / "f.hcb")
 
 
-def measured(browser: Browser, page: Path, loaded: Loaded, opens: int) -> dict[str, Any]:
+def trained(build: Path) -> Path:
+    """The rig's build, for cases with their truth, the front and other points of it."""
+    words = ["train", RIG.with_name("hardcase.toml"), "--effort", "quick", "--out", build, "--quiet"]
+    assert main([*map(str, words)]) == 0
+    return build
+
+
+def measured(browser: Browser, page: Path, loaded: Loaded, opens: int, build: Path | None) -> dict[str, Any]:
     """Bytes of the page and of the policy's image, golden cases, and milliseconds from navigation to first decision."""
-    page.write_text(playground_page(loaded), encoding="utf-8")
+    page.write_text(playground_page(loaded, build), encoding="utf-8")
     ms = []
     for _ in range(opens):
         browser.open("about:blank#")
@@ -54,24 +62,28 @@ def measured(browser: Browser, page: Path, loaded: Loaded, opens: int) -> dict[s
         browser.until(READY)
         ms.append(float(browser.evaluate(READY)))
     checked = browser.evaluate("document.getElementById('checked').textContent").split(":")[0]
-    return {"bytes": page.stat().st_size, "image": len(image_of(loaded)), "ms": ms, "checked": checked}
+    points = browser.evaluate("document.getElementById('point')?.options.length ?? 1")
+    size = {"bytes": page.stat().st_size, "image": len(image_of(loaded)), "points": points}
+    return {**size, "ms": ms, "checked": checked}
 
 
 def arguments(parser: Any) -> None:
     """The flags of its own."""
     parser.add_argument("--opens", type=int, default=OPENS)
     parser.add_argument("--hostile", type=int, default=200)
+    parser.add_argument("--build", type=Path, help="of the rig with --effort quick; without it, it is trained first")
 
 
 def run(args: Any) -> dict[str, Any]:
     """Open the page of the rig's policy and that of a large forest."""
     with tempfile.TemporaryDirectory() as name, Browser(Path(name)) as browser:
         folder = Path(name)
-        cases = {"the rig's policy": load_bundle(RIG), "a forest of 150 trees": forest(folder)}
+        build, rig = args.build or trained(folder / "build"), load_bundle(RIG)
+        cases = {"the rig's policy": (rig, None), WITH_BUILD: (rig, build), FOREST: (forest(folder), None)}
         return {
             "pages": {
-                what: measured(browser, folder / f"{k}.html", loaded, args.opens)
-                for k, (what, loaded) in enumerate(cases.items())
+                what: measured(browser, folder / f"{k}.html", loaded, args.opens, with_build)
+                for k, (what, (loaded, with_build)) in enumerate(cases.items())
             },
             "hostile": [faults_of(browser, hostile_bundle(k), folder) for k in range(args.hostile)],
             "browser": browser.call("Browser.getVersion")["product"],
@@ -90,9 +102,23 @@ def draw(_: Any) -> None:
 
 def page(m: dict[str, Any]) -> str:
     """The figures."""
-    head = ("page", "bytes", "bytes of the policy's image", "ms to the first decision: median, most", "checked")
+    head = (
+        "page",
+        "bytes",
+        "policies",
+        "bytes of the first one's image",
+        "ms to the first decision: median, most",
+        "checked",
+    )
     rows = [
-        (what, f"{p['bytes']:,}", f"{p['image']:,}", f"{statistics.median(ms):.0f}, {max(ms):.0f}", p["checked"])
+        (
+            what,
+            f"{p['bytes']:,}",
+            p["points"],
+            f"{p['image']:,}",
+            f"{statistics.median(ms):.0f}, {max(ms):.0f}",
+            p["checked"],
+        )
         for what, p in m["pages"].items()
         for ms in [p["ms"]]
     ]
@@ -100,7 +126,8 @@ def page(m: dict[str, Any]) -> str:
     return (
         f"{markdown(head, rows)}\n\nThe browser is {m['browser'].replace('/', ' ')} without a window, which opened "
         f"each page {n} times from a file.\nTime counts from the start of the navigation; before the first decision "
-        "the page has played all golden cases.\n\n"
+        "the page has played all golden cases.\nThe forest's page has its 150 trees in full, whose learned numbers "
+        "hardly deflate; the build is of `--effort quick`.\n\n"
         f"Of {len(m['hostile'])} bundles whose names are markup, script or the end of a block, "
         f"{sum(map(bool, m['hostile']))} had a name that was more than text on the page.\n"
     )
@@ -108,8 +135,8 @@ def page(m: dict[str, Any]) -> str:
 
 def problems(m: dict[str, Any]) -> list[str]:
     """What misses its goal: 150,000 bytes for the rig, and 300 ms."""
-    rig = m["pages"]["the rig's policy"]
+    rig = max(p["bytes"] for what, p in m["pages"].items() if what != FOREST)
     slow = [what for what, p in m["pages"].items() if statistics.median(p["ms"]) > 300]
     return [*(["a hostile name is more than text"] if any(m["hostile"]) else []),
-            *(["the rig's page has more than 150,000 bytes"] if rig["bytes"] > 150_000 else []),
+            *(["the rig's page has more than 150,000 bytes"] if rig > 150_000 else []),
             *(f"{what}: more than 300 ms" for what in slow)]  # fmt: skip

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from collections.abc import Mapping
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ from .points import Tried, bought, flow_with, front_with, tried_points
 __all__ = ["playground_page"]
 
 SCRIPT = Path(__file__).parent / "playground.js"
+MAX_PAGE = 150_000  # bytes with other points, where the bundle alone takes less
 MAX_ROWS = 40  # real cases of a build
 MAX_CONTROLS = 400  # readings that have one; those of the other sensors stay as in the case
 F32_MAX = 3.4028234663852886e38
@@ -58,12 +60,26 @@ def playground_page(loaded: Loaded, build: Path | None = None) -> str:
     """
     program, manifest = loaded.bundle.program, loaded.manifest
     rows = None if build is None else rows_for(program, manifest, build / "test.npz", None, [build])
-    others: dict[int, Tried] = {}
-    front, number = Markup(""), None
-    if build is not None:
-        others = tried_points(build, loaded)
-        front, number = front_with(build, loaded, list(others))
-    points = [Tried(loaded, flow_with(loaded, rows)), *others.values()]
+    own = Tried(loaded, flow_with(loaded, rows))
+    if build is None or rows is None:
+        return _page(own, {})
+    others, page = tried_points(build, loaded), _page(own, {}, build, rows)
+    if len(page) > MAX_PAGE:
+        return _page(own, others, build, rows)
+    fit: list[int] = []
+    for k in sorted(others, key=lambda k: len(image_of(others[k].loaded))):
+        larger = _page(own, {j: others[j] for j in others if j in (*fit, k)}, build, rows)
+        if len(larger) <= MAX_PAGE:
+            fit, page = [*fit, k], larger
+    return page
+
+
+def _page(own: Tried, others: Mapping[int, Tried], build: Path | None = None, rows: LabelledRows | None = None) -> str:
+    """The page of a bundle and of these points of its build."""
+    loaded = own.loaded
+    program, manifest = loaded.bundle.program, loaded.manifest
+    front, number = ("", None) if build is None else front_with(build, loaded, list(others))
+    points = [own, *others.values()]
     used = {f for point in points for s in bought(point.loaded) for f in program.sensors[s].features}
     cases = _golden_rows(loaded, used) if rows is None or build is None else _build_rows(rows, build, loaded, used)
     if not cases:
@@ -76,6 +92,7 @@ def playground_page(loaded: Loaded, build: Path | None = None) -> str:
         "model": model,
         "rows": cases,
         "ranges": _ranges(loaded, cases),
+        "front": str(front),
         "points": [
             {
                 "name": point.name or "this bundle",
@@ -99,7 +116,7 @@ def playground_page(loaded: Loaded, build: Path | None = None) -> str:
         script=Markup(script),
         packed=Markup(blobs.packed(values)),
         flow=points[0].flow,
-        front=front,
+        has_front=bool(front),
     )
 
 

@@ -219,7 +219,7 @@ function use(number) {
   const cases = point.flow ? "cases decided as by Python" : "golden cases equal";
   $("checked").textContent = equal === all
     ? `${equal} of ${all} ${cases}: this page decides as the device does.` : `Only ${equal} of ${all} ${cases}: do not trust this page.`;
-  const drawn = point.flow ? new DOMParser().parseFromString(point.flow, "text/html").querySelector("svg") : flows[0];
+  const drawn = point.flow ? parsed(point.flow).querySelector("svg") : flows[0];
   document.querySelector("svg.policy").replaceWith(drawn);
   drawn.classList.add("playing");
   refresh.length = 0;
@@ -233,6 +233,8 @@ function use(number) {
   priced();
 }
 
+const parsed = (markup) => new DOMParser().parseFromString(markup, "text/html").body;
+$("front")?.replaceWith(...parsed(data.front).childNodes);
 const flows = [document.querySelector("svg.policy")];
 const named = (row) => (row.truth === null ? "" : `: ${answer(row.truth)}`);
 $("row").append(...data.rows.map((row, k) => element("option", `case ${k + 1}${named(row)}`, { value: k })));

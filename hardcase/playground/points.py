@@ -32,6 +32,7 @@ __all__ = ["Tried", "bought", "flow_with", "front_with", "tried_points"]
 
 MOST_TRIED = 8
 MAX_IMAGES = 96 * 1024  # bytes of all their images, deflated
+MAX_DRAFT = 120 * 1024  # bytes of a packed draft; an image has a third of them or more
 MIN_AGREEMENT = 0.999  # of integers with floats, as of an export
 MAX_FRONT_BYTES = 16 * 1024 * 1024
 
@@ -52,7 +53,7 @@ def bought(loaded: Loaded) -> list[int]:
 
 
 def tried_points(folder: Path, loaded: Loaded) -> dict[int, Tried]:
-    """Points of the front by their number, the cheapest first, spread evenly over it.
+    """Points of the front by their number, the cheapest first, spread evenly over those that are small enough.
 
     Left out are the bundle's own point, those whose names or scale differ from the bundle's, those that no export
     would write, and what makes the page too large.
@@ -61,10 +62,12 @@ def tried_points(folder: Path, loaded: Loaded) -> dict[int, Tried]:
 
     build, model = Build(folder), model_values(loaded)
     points, own = build.front.points, _own(build.front.points, loaded)
-    best = [k for k in staircase([(p.valid.cost, p.valid.quality) for p in points]) if points[k].program and k != own]
+    small = {k for k, p in enumerate(points) if p.program and k != own and _bytes_of(folder / p.program) <= MAX_DRAFT}
+    best = [k for k in staircase([(p.valid.cost, p.valid.quality) for p in points]) if k in small]
     if len(best) < MOST_TRIED:  # a short front leaves room for what lies below it
-        known = [k for k, p in enumerate(points) if p.program and k != own]
-        best = sorted(known, key=lambda k: (k not in best, points[k].valid.cost))[:MOST_TRIED]
+        known = sorted(small, key=lambda k: (k not in best, points[k].valid.cost))
+        unlike = {(points[k].valid.cost, points[k].valid.quality): k for k in reversed(known)}
+        best = sorted(unlike.values(), key=lambda k: (k not in best, points[k].valid.cost))[:MOST_TRIED]
         best.sort(key=lambda k: points[k].valid.cost)
     n, left, found = min(len(best), MOST_TRIED), MAX_IMAGES, dict[int, Tried]()
     for k in dict.fromkeys(best[round(i * (len(best) - 1) / max(n - 1, 1))] for i in range(n)):
@@ -80,6 +83,11 @@ def tried_points(folder: Path, loaded: Loaded) -> dict[int, Tried]:
             left -= size
             found[k] = Tried(other, flow_with(other, rows), _name(points[k], build.front.unit, build.front.quality))
     return found
+
+
+def _bytes_of(draft: Path) -> int:
+    """Of its file; 0 if there is none, which is told where it is read."""
+    return draft.stat().st_size if draft.is_file() else 0
 
 
 def _loaded(build: Build, point: Point) -> Loaded:
