@@ -17,6 +17,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from hardcase.cli import main
+from hardcase.playground import page as module
 from hardcase.playground import points
 from hardcase.playground.page import playground_page
 from hardcase.playground.points import tried_points
@@ -226,6 +227,9 @@ def test_the_point_is_moved_along_the_front_by_name_or_by_a_click_and_decides_as
 
 def test_only_points_that_fit_the_page_can_be_tried(build: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = load_bundle(build / "model.hcb")
+    whole = playground_page(loaded, build)
+    monkeypatch.setattr(module, "MAX_PAGE", len(whole) - 1)
+    assert len(playground_page(loaded, build)) < len(whole)
     monkeypatch.setattr(points, "MAX_IMAGES", 0)
     assert tried_points(build, loaded) == {}
     assert 'id="point"' in playground_page(loaded, build)
