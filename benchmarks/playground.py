@@ -114,7 +114,7 @@ def page(m: dict[str, Any]) -> str:
         (
             what,
             f"{p['bytes']:,}",
-            p["points"],
+            str(p["points"]),
             f"{p['image']:,}",
             f"{statistics.median(ms):.0f}, {max(ms):.0f}",
             p["checked"],

@@ -51,7 +51,8 @@ tools)
     aside homeassistant cloud/homeassistant.sh "pip could not install Home Assistant: its tests are left out"
     aside esphome export/esphome.sh "pip could not install ESPHome: its tests are left out"
     aside umqtt export/umqtt.sh "pip could not load umqtt: MicroPython's tests with a broker are left out"
-    [ -d build/node-red ] || npm install --silent --no-audit --no-fund --prefix build/node-red node-red@4 mqtt@5 axe-core@4 ||
+    [ -d build/node-red/node_modules/typescript ] || npm install --silent --no-audit --no-fund --prefix build/node-red \
+        node-red@4 mqtt@5 axe-core@4 typescript@5 ||
         echo "npm could not install Node-RED: its tests are left out"
     sh tests/helpers/edge/micropython_firmware.sh build/micropython-source
     wait

@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import subprocess
+from base64 import b64encode
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,28 @@ from tests.golden.make_golden import GOLDEN, golden_program
 from tests.helpers.cli.browser import BROWSER, Browser
 from tests.helpers.edge.evaluators import needs_kernel
 from tests.helpers.export.js_cases import REPLAY, replayed_in, write_js_cases
+from tests.helpers.places import ROOT
 from tests.helpers.tools import need
 
+TSC = ROOT / "build" / "node-red" / "node_modules" / "typescript" / "bin" / "tsc"
+USE = """
+import { load, type Decision, type NeedSensors } from "hardcase";
+const image = Uint8Array.from(atob("IMAGE"), (c) => c.charCodeAt(0));
+const policy = (await load()).policy(image);
+const session = policy.session({ budget: 10n ** 12n, dead: [] });
+let action = session.next();
+while (action.need !== null) {
+  if (action.need === "sensors") for (const k of action.sensors) session.feed(k, policy.sensors[k].map(() => null));
+  else session.reply(0, action.request.length);
+  action = session.next();
+}
+const decision: Decision = action;
+// @ts-expect-error: a reading is no text
+if (decision.confidence < 0) policy.decide([["1"]]);
+// @ts-expect-error: a decision needs nothing
+const wanted: NeedSensors = decision;
+console.log(decision.route, typeof decision.exact.cost, typeof wanted);
+"""
 COUNT = 100  # random programs; benchmarks/wasm.py takes 10,000
 FORGED = 400
 
@@ -55,6 +76,16 @@ def test_the_package_has_types_and_no_dependencies(package: Path) -> None:
     assert not {"dependencies", "peerDependencies", "scripts"} & set(described)
     assert len((package / "hardcase.wasm").read_bytes()) <= 25_000
     assert json.loads((package / "model.json").read_text())["sha256"] == load_bundle(GOLDEN).bundle.sha256
+
+
+def test_a_use_in_typescript_is_checked_by_the_types_and_runs(package: Path, tmp_path: Path) -> None:
+    if not TSC.exists():
+        pytest.skip("typescript is needed: make toolchains")
+    (tmp_path / "node_modules").mkdir()
+    (tmp_path / "node_modules" / "hardcase").symlink_to(package)
+    (tmp_path / "use.mts").write_text(USE.replace("IMAGE", b64encode(make_image(golden_program())).decode()))
+    node(TSC, "--strict", "--module", "nodenext", "--target", "es2022", tmp_path / "use.mts")
+    assert node(tmp_path / "use.mjs").split()[1:] == ["bigint", "object"]
 
 
 def test_the_kernel_as_webassembly_imports_nothing(package: Path) -> None:
