@@ -260,6 +260,8 @@ def test_nobody_asks_without_the_token_and_no_page_of_another_site_through_a_bro
         (("PETS_KEY", "NOBODY_S_KEY"), "NOBODY_S_KEY is not set"),
         (('name = "pets"', 'name = "../pets"'), "is none"),
         (("[apis.small]", "[api"), "is not TOML"),
+        (("call_ms = 300", 'drift = "often"'), "drift is 'often'; expected watch or act"),
+        (("call_ms = 300", 'on_broken = "forward"'), "on_broken forward needs audit"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_one_line(tmp_path: Path, capsys, change, message) -> None:
