@@ -38,16 +38,9 @@ class JointDecider(Decider):
         self.counters[REFUSED] = 0
 
     def decide(
-        self,
-        now: float,
-        item: Item | None = None,
-        parts: int = 0,
-        dead: frozenset[int] = NONE,
-        can_ask: bool = False,
-        inner: Sequence[Inner] = (),
-        companions: Sequence[Companion] = (),
-        is_by_clock: bool = False,
-    ) -> Deciding:
+        self, now: float, item: Item | None = None, parts: int = 0, dead: frozenset[int] = NONE, can_ask: bool = False,
+        inner: Sequence[Inner] = (), companions: Sequence[Companion] = (), is_by_clock: bool = False,
+    ) -> Deciding:  # fmt: skip
         """Decide one item of so many parts, which no inner sensor and no clock belong to."""
         case = self._case(now, item, can_ask)
         if not case.fault and not 1 <= parts <= self._machine.joint.max_parts:
