@@ -28,7 +28,7 @@ from hardcase_edge.fleet.store.folder import Store
 from hardcase_edge.fleet.store.receive import begin_trust
 from hardcase_edge.link.wire import facts_topic
 from tests.helpers.cloud.brokers import Broker, retained, running_mosquitto
-from tests.helpers.train.problems import run, toml, write_csv
+from tests.helpers.train.problems import ran, toml, write_csv
 
 Capture = pytest.CaptureFixture[str]
 COSTS = (
@@ -93,8 +93,7 @@ def retrain(world: World, out: Path, *more: object) -> list[object]:
 def test_what_came_back_makes_a_better_bundle_which_a_device_of_the_canary_then_runs(
     world: World, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    status, said, err = run(capsys, *retrain(world, tmp_path / "out"))
-    assert status == 0, err
+    said = ran(capsys, *retrain(world, tmp_path / "out"))
     assert {k: said[k] for k in ("rows", "cases", "by_person", "trained", "is_better")} == {
         "rows": 400, "cases": 100, "by_person": 300, "trained": True, "is_better": True,
     }  # fmt: skip

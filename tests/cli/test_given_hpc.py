@@ -21,7 +21,7 @@ from hardcase.cli import main
 from hardcase_cloud.answer.onnx_model import Hpc
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_train.data.split import random_split
-from tests.helpers.train.problems import legacy_columns, legacy_toml, run, toml, write_csv
+from tests.helpers.train.problems import legacy_columns, legacy_toml, ran, run, toml, write_csv
 
 pytestmark = pytest.mark.usefixtures("brief_effort")
 
@@ -54,16 +54,14 @@ def test_a_given_model_answers_what_a_build_says_that_it_does(tmp_path: Path, ca
     model = write(tmp_path / "given.onnx", LogisticRegression().fit(*drawn(400, 1)))
     build = tmp_path / "build"
     argv = ["train", toml(tmp_path, PRICES), "--hpc", model, "--out", build, "--no-baselines"]
-    status, said, err = run(capsys, *argv)
-    assert status == 0, err
+    said = ran(capsys, *argv)
     hpc = said["front"]["hpc"]
     assert (hpc["model"], hpc["has_seen_rows"]) == ("given.onnx", False)
     assert "has probably seen" not in (build / "report.html").read_text()
     assert 0.6 < hpc["accuracy"]["train"] < 1
     assert hpc["sha256"] == Hpc(build / "hpc.onnx").sha256
     bundle = tmp_path / "m.hcb"
-    status, said, err = run(capsys, "export", build, "--method", "hpc", "--max-loss", 1, "--out", bundle)
-    assert status == 0, err
+    said = ran(capsys, "export", build, "--method", "hpc", "--max-loss", 1, "--out", bundle)
     manifest = load_bundle(bundle).manifest
     assert manifest.hpc == hpc["sha256"]
     assert manifest.trained["hpc"] == {"model": "given.onnx", "sha256": sha256(model.read_bytes()).hexdigest()}
@@ -132,8 +130,7 @@ def test_the_flag_wins_over_the_toml(tmp_path: Path, capsys: Capture) -> None:
     X = np.stack([data[name] for name in "abc"], axis=1).astype(np.float64)
     model = write(tmp_path / "m.onnx", LogisticRegression().fit(X, data["y"]))
     argv = ["train", legacy_toml(tmp_path), "--hpc", model, "--out", tmp_path / "build", "--method", "static"]
-    status, said, err = run(capsys, *argv, "--no-baselines")
-    assert status == 0, err
+    said = ran(capsys, *argv, "--no-baselines")
     assert said["front"]["hpc"]["model"] == "m.onnx"
     assert "beyond" not in said["front"]["hpc"]
 
@@ -195,12 +192,10 @@ def test_a_given_regressor_answers_values(tmp_path: Path, capsys: Capture) -> No
     write_csv(tmp_path / "data.csv", {**dict(zip("abc", X.T.tolist(), strict=True)), "y": y.tolist()})
     model = write(tmp_path / "given.onnx", LinearRegression().fit(X, y))
     build, path = tmp_path / "build", toml(tmp_path, PRICES, data='task = "value"')
-    status, said, err = run(capsys, "train", path, "--hpc", model, "--out", build, "--no-baselines")
-    assert status == 0, err
+    said = ran(capsys, "train", path, "--hpc", model, "--out", build, "--no-baselines")
     hpc = said["front"]["hpc"]
     assert (hpc["model"], hpc["rmse"]["train"] < 1e-3) == ("given.onnx", True)
     bundle = tmp_path / "m.hcb"
-    status, said, err = run(capsys, "export", build, "--method", "hpc", "--max-loss", 1, "--out", bundle)
-    assert status == 0, err
+    said = ran(capsys, "export", build, "--method", "hpc", "--max-loss", 1, "--out", bundle)
     status, on_rows, err = run(capsys, "evaluate", bundle, tmp_path / "data.csv", "--hpc", build / "hpc.onnx")
     assert (status, on_rows["forward_rate"], on_rows["quality"] > 0.999999) == (0, 1.0, True), err

@@ -12,7 +12,7 @@ from hardcase_edge.bundle.file import unpack_bundle
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.errors import InputError
 from hardcase_export.drafts.files import read_draft_bytes
-from tests.helpers.train.problems import run, toml, write_csv
+from tests.helpers.train.problems import ran, run, toml, write_csv
 
 pytestmark = pytest.mark.usefixtures("brief_effort")
 
@@ -54,8 +54,7 @@ def test_a_build_says_which_column_named_its_groups_and_stores_them(folder):
 
 def test_a_promise_counts_groups_and_says_so(folder, tmp_path, capsys):
     argv = ("export", folder / "build", "--risk", 0.2, "--delta", 0.1, "--out", tmp_path / "m.hcb")
-    status, said, err = run(capsys, *argv)
-    assert status == 0, err
+    said = ran(capsys, *argv)
     rows = said["promise"]["rows"]
     assert rows["groups"] == len(set(np.load(folder / "build" / "calibration.npz")["group"].tolist())) == 28
     assert main(["inspect", str(tmp_path / "m.hcb")]) == 0

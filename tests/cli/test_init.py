@@ -23,7 +23,7 @@ from hardcase_train.hpc.fit import imputed
 from hardcase_train.settings.config import Config
 from hardcase_train.settings.toml import STATED, read_config
 from hardcase_train.tasks.task import make_task
-from tests.helpers.train.problems import run, write_csv
+from tests.helpers.train.problems import ran, run, write_csv
 
 pytestmark = pytest.mark.usefixtures("brief_effort")
 
@@ -39,8 +39,7 @@ def test_all_keys_are_printed_with_what_is_stated_of_them(capsys: pytest.Capture
 
 def init(capsys: pytest.CaptureFixture[str], data: Path, *flags: object) -> tuple[dict[str, Any], dict[str, Any]]:
     """What is reported, and the configuration that is written."""
-    status, said, err = run(capsys, "init", data, "--out", data.parent / "h.toml", *flags)
-    assert status == 0, err
+    said = ran(capsys, "init", data, "--out", data.parent / "h.toml", *flags)
     return said, tomllib.loads((data.parent / "h.toml").read_text())
 
 
@@ -122,16 +121,11 @@ def test_a_table_as_it_comes_trains_exports_evaluates_and_replays_without_a_hand
     init(capsys, data, "--target", "state")
     folder, bundle = tmp_path / "build", tmp_path / "m.hcb"
     train = ("train", tmp_path / "h.toml", "--out", folder, "--method", "static", "--no-baselines", "--effort", "quick")
-    status, _, err = run(capsys, *train)
-    assert status == 0, err
-    status, _, err = run(
-        capsys, "export", folder, "--budget", 3, "--no-mix", "--method", "static", "--out", bundle, "--force"
-    )
-    assert status == 0, err
+    ran(capsys, *train)
+    ran(capsys, "export", folder, "--budget", 3, "--no-mix", "--method", "static", "--out", bundle, "--force")
     loaded = load_bundle(bundle)
     assert loaded.manifest.categories["mode"] == ("auto", "manual", "off")
-    status, figures, err = run(capsys, "evaluate", bundle, data)
-    assert status == 0, err
+    figures = ran(capsys, "evaluate", bundle, data)
     with open_bank([f"replay:{data}"], loaded.machine.program, loaded.manifest) as bank:
         labels = [record["label"] for record in Device(loaded, bank).run()]
     assert np.mean([a == b for a, b in zip(labels, runs(90)["state"], strict=True)]) == pytest.approx(

@@ -15,7 +15,7 @@ import pytest
 
 from hardcase.home import recorder as reading
 from tests.helpers.cli.home import DAY, HomeDatabase, make_home
-from tests.helpers.train.problems import run
+from tests.helpers.train.problems import ran, run
 
 pytestmark = pytest.mark.usefixtures("brief_effort")
 
@@ -25,8 +25,7 @@ def init(
 ) -> tuple[dict[str, Any], dict[str, Any], list[dict[str, str]]]:
     """What is reported, the configuration and the rows that are written."""
     out = base.parent / "h.toml"
-    status, said, err = run(capsys, "init", "--from-homeassistant", base, "--out", out, *flags)
-    assert status == 0, err
+    said = ran(capsys, "init", "--from-homeassistant", base, "--out", out, *flags)
     config = tomllib.loads(out.read_text())
     with open(base.parent / config["data"]["file"], newline="") as file:
         return said, config, list(csv.DictReader(file))
@@ -68,8 +67,7 @@ def test_a_homes_history_becomes_rows_and_train_takes_them(tmp_path: Path, capsy
     assert 2_800 < len(rows) <= 2_881
     assert len({row["day"] for row in rows}) >= 10
     train = ("train", tmp_path / "h.toml", "--out", tmp_path / "build", "--method", "static", "--effort", "quick")
-    status, trained, err = run(capsys, *train, "--no-baselines")
-    assert status == 0, err
+    trained = ran(capsys, *train, "--no-baselines")
     assert "placeholder" in json.dumps(trained)
 
 

@@ -33,7 +33,7 @@ from tests.helpers.cli.letters import COLUMNS, write
 from tests.helpers.places import ROOT
 from tests.helpers.train.brute_structures import made_up_words
 from tests.helpers.train.brute_structures import small_chain as word_chain
-from tests.helpers.train.problems import run
+from tests.helpers.train.problems import ran, run
 
 
 @pytest.fixture(scope="module")
@@ -140,8 +140,7 @@ def test_a_hard_budget_is_kept_by_every_item_as_it_is_proved(folder: Path, capsy
     points = json.loads((folder / "build" / "front.json").read_text())["points"][1:]
     least = min(p["worst_cost"] for p in points)
     wish = ["--hard-budget", str(least), "--no-mix", "--out", folder / "hard.hcb", "--key", folder / "no.key"]
-    status, said, err = run(capsys, "export", folder / "build", *wish[:-2])
-    assert status == 0, err
+    said = ran(capsys, "export", folder / "build", *wish[:-2])
     assert said["cost"]["worst"] == least
     assert to_unit(load_bundle(folder / "hard.hcb", allow_joint=True).items.worst_cost) == least
     assert run(capsys, "export", folder / "build", *wish)[0] == 2, "the key is missing"
@@ -305,8 +304,7 @@ def test_a_label_that_is_lost_and_costs_that_nobody_stated_are_told_of_items_too
     cheap["headline"] |= {"sensors": 1, "if_sensors": [0.5, 0.99]}
     (build / "front.json").write_text(json.dumps(front))
     wish = ["--budget", str(cheap["valid"]["cost"] + 0.01), "--method", "static", "--out", tmp_path / "m.hcb"]
-    status, said, err = run(capsys, "export", build, *wish)
-    assert status == 0, err
+    said = ran(capsys, "export", build, *wish)
     lost, placeholder = said["warnings"]
     assert lost.startswith("WARNING: THIS POLICY FINDS 10.0% OF 'b' WHERE f0 FINDS 90.0% (of 40 judged rows")
     assert "--risk" not in lost

@@ -13,7 +13,7 @@ import hardcase
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.errors import InputError
 from tests.helpers.cli.pages import read_page
-from tests.helpers.train.problems import run, toml, write_csv
+from tests.helpers.train.problems import ran, toml, write_csv
 
 pytestmark = pytest.mark.usefixtures("brief_effort")
 
@@ -42,10 +42,8 @@ def test_a_policy_has_one_log_loss_in_front_export_and_evaluate(
     assert front["measure"] == {"kind": "log-loss", "name": "log loss skill", "n_classes": 3}
     bundle = tmp_path / "model.hcb"
     wish = ("--budget", 1e6, "--method", method, "--min-agreement", 0.9)
-    status, exported, err = run(capsys, "export", build, *wish, "--out", bundle)
-    assert status == 0, err
-    status, said, err = run(capsys, "evaluate", bundle, build / "test.npz")
-    assert status == 0, err
+    exported = ran(capsys, "export", build, *wish, "--out", bundle)
+    said = ran(capsys, "evaluate", bundle, build / "test.npz")
     assert load_bundle(bundle).manifest.claims["measure"] == front["measure"]
     assert (said["measure"], said["quality"]) == ("log loss skill", exported["test"]["quality"])
     low, high = said["quality_95"]

@@ -27,7 +27,7 @@ from hardcase_export.bundle import export_bundle
 from hardcase_export.integers.point import Build
 from hardcase_export.picking.pick import mixes_halfway
 from tests.helpers.cli.pages import HOSTILE, Page, Row, hostile_table, hostile_toml, read_page
-from tests.helpers.train.problems import run, toml, write_csv
+from tests.helpers.train.problems import ran, toml, write_csv
 
 pytestmark = pytest.mark.usefixtures("brief_effort")
 
@@ -68,8 +68,7 @@ def page(html: str) -> Page:
 @pytest.fixture
 def said(build: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     """What ``hardcase evaluate`` says of the picked bundle on test rows."""
-    status, values, err = run(capsys, "evaluate", build.parent / "model.hcb", build / "test.npz", "--each-dead")
-    assert status == 0, err
+    values = ran(capsys, "evaluate", build.parent / "model.hcb", build / "test.npz", "--each-dead")
     return values
 
 

@@ -27,7 +27,7 @@ from hardcase_train.data.split import CALIBRATION, random_split
 from hardcase_train.data.table import read_table
 from hardcase_train.hpc.fit import out_of_fold
 from tests.helpers.places import ROOT
-from tests.helpers.train.problems import is_front, run, toml, write_csv
+from tests.helpers.train.problems import is_front, ran, run, toml, write_csv
 
 pytestmark = pytest.mark.usefixtures("brief_effort")
 
@@ -50,8 +50,7 @@ def columns(n=N, n_classes=2, seed=0, **more):
 
 def train(folder, capsys, table, text="", **more):
     write_csv(folder / "data.csv", table)
-    status, said, err = run(capsys, "train", toml(folder, text, **more), "--out", folder / "build")
-    assert status == 0, err
+    said = ran(capsys, "train", toml(folder, text, **more), "--out", folder / "build")
     return said["front"]
 
 
@@ -124,16 +123,13 @@ def test_any_table_of_numbers_with_a_target_trains_exports_and_evaluates(tmp_pat
     assert len(read_front(tmp_path / "build" / "front.json").points) == len(methods)
 
     bundle = tmp_path / "model.hcb"
-    status, said, err = run(
+    said = ran(
         capsys, "export", tmp_path / "build", "--max-loss", 1, "--out", bundle, "--min-agreement", 0.9, "--force"
     )
-    assert status == 0, err
     picked = said["test"]
-    status, said, err = run(capsys, "evaluate", bundle, tmp_path / "build" / "test.npz")
-    assert status == 0, err
+    said = ran(capsys, "evaluate", bundle, tmp_path / "build" / "test.npz")
     assert {k: said[k] for k in picked} == picked
-    status, said, err = run(capsys, "evaluate", bundle, tmp_path / "data.csv", "--hpc", tmp_path / "build" / "hpc.onnx")
-    assert status == 0, err
+    said = ran(capsys, "evaluate", bundle, tmp_path / "data.csv", "--hpc", tmp_path / "build" / "hpc.onnx")
     assert said["n"] == len(table["y"])
 
 
@@ -144,7 +140,7 @@ def test_a_policy_that_forwards_is_judged_on_a_users_table_as_on_test_rows(tmp_p
     table["y"] = np.where(table["y"] == 1, "hot", "cold")
     train(tmp_path, capsys, table, "[cost.uplink]\nper_request = 2\n")
     bundle = tmp_path / "build" / "model.hcb"
-    status, _, err = run(
+    ran(
         capsys,
         "export",
         tmp_path / "build",
@@ -157,7 +153,6 @@ def test_a_policy_that_forwards_is_judged_on_a_users_table_as_on_test_rows(tmp_p
         "--min-agreement",
         0.9,
     )
-    assert status == 0, err
     with np.load(tmp_path / "build" / "test.npz") as test:
         rows = test["index"]
     shuffled = {k: np.asarray(table[k])[rows] for k in ["y", "c", "b", "a"]}
@@ -175,20 +170,11 @@ def test_windows_are_trained_on_exported_and_evaluated(tmp_path, capsys):
     text = (
         '[[sensor]]\nname = "p"\nfeatures = ["p.*"]\ncost = 3\n[[sensor]]\nname = "q"\nfeatures = ["q.*"]\ncost = 1\n'
     )
-    status, _, err = run(
-        capsys, "train", toml(tmp_path, text, file="data.npz", target="v"), "--out", tmp_path / "build"
-    )
-    assert status == 0, err
+    ran(capsys, "train", toml(tmp_path, text, file="data.npz", target="v"), "--out", tmp_path / "build")
     bundle = tmp_path / "build" / "m.hcb"
-    assert (
-        run(capsys, "export", tmp_path / "build", "--max-loss", 1, "--out", bundle, "--min-agreement", 0.9, "--force")[
-            0
-        ]
-        == 0
-    )
+    ran(capsys, "export", tmp_path / "build", "--max-loss", 1, "--out", bundle, "--min-agreement", 0.9, "--force")
     assert set(load_bundle(bundle).manifest.windows.values()) == {12}
-    status, said, err = run(capsys, "evaluate", bundle, tmp_path / "data.npz")
-    assert status == 0, err
+    said = ran(capsys, "evaluate", bundle, tmp_path / "data.npz")
     assert said["n"] == 80
     samples = {f"{name}[{t}]": X[:, k, t] for k, name in enumerate("pq") for t in range(12)}
     path = write_csv(tmp_path / "samples.csv", samples | {"v": y})  # what run --sensors replay: reads
@@ -246,8 +232,7 @@ def test_a_time_split_keeps_row_order_and_classes_that_training_has_not_seen(tmp
     bundle = tmp_path / "build" / "m.hcb"
     argv = ("export", tmp_path / "build", "--budget", 1e6, "--method", "hpc", "--out", bundle)
     assert run(capsys, *argv, "--min-agreement", 0)[0] == 0
-    status, said, err = run(capsys, "evaluate", bundle, tmp_path / "data.csv")  # f0's ONNX has three probabilities
-    assert status == 0, err
+    said = ran(capsys, "evaluate", bundle, tmp_path / "data.csv")  # f0's ONNX has three probabilities
     assert said["forward_rate"] == 1.0
 
 
@@ -299,8 +284,7 @@ def test_calibration_rows_are_drawn_from_all_rows_alike_rare_classes_too():
 def test_a_trained_policy_is_promised_on_its_calibration_rows(tmp_path, capsys):
     train(tmp_path, capsys, columns(n=400), "[policy]\nmethods = ['static', 'cascade']\n")
     argv = ("export", tmp_path / "build", "--min-agreement", 0.9, "--out", tmp_path / "m.hcb")
-    status, said, err = run(capsys, *argv, "--risk", 0.4, "--delta", 0.1)
-    assert status == 0, err
+    said = ran(capsys, *argv, "--risk", 0.4, "--delta", 0.1)
     assert said["promise"]["rows"]["n"] == 40
     status, _, err = run(capsys, *argv, "--risk", 0.001)
     assert status == 2
@@ -414,10 +398,7 @@ def test_a_bad_table_is_one_line_and_nothing_is_written(tmp_path, capsys, table,
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [
-        ("LogisticRegression", "probabilities that are not numbers"),
-        ("RandomForestClassifier", "too large for dtype"),
-    ],
+    [("LogisticRegression", "probabilities that are not numbers"), ("RandomForestClassifier", "too large for dtype")],
 )
 def test_values_that_f0_cannot_hold_are_one_line_and_nothing_is_written(tmp_path, capsys, name, said):
     refused(tmp_path, capsys, said, text=f'[hpc]\nestimator = "{name}"\n', table=columns(big=columns()["a"] * 1e300))

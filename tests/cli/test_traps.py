@@ -21,7 +21,7 @@ from hardcase_edge.more.batch.per_class import FAR, Gap
 from hardcase_edge.program.definition import Costs, Sensor, Uplink
 from hardcase_export.drafts.costs import Origins, costs_of
 from hardcase_train.settings.toml import read_config
-from tests.helpers.train.problems import run, write_csv
+from tests.helpers.train.problems import ran, run, write_csv
 
 pytestmark = pytest.mark.usefixtures("brief_effort")
 
@@ -57,15 +57,13 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_class_that_is_lost_is_named_with_a_wish_that_keeps_it(
     build: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    status, said, err = run(capsys, "export", build, "--max-loss", "0.2", "--out", tmp_path / "m.hcb")
-    assert status == 0, err
+    said = ran(capsys, "export", build, "--max-loss", "0.2", "--out", tmp_path / "m.hcb")
     (line,) = [line for line in said["warnings"] if "WHERE f0 FINDS" in line]
     assert line.startswith("WARNING: THIS POLICY FINDS 0.0% OF 'fault' WHERE f0 FINDS ")
     assert "--risk-per truth" in line
     wish = line.partition("95 %); ")[2].partition(" picks a policy that keeps it")[0].split()
     assert wish[0] in ("--max-loss", "--budget")
-    status, said, err = run(capsys, "export", build, *wish, "--out", tmp_path / "kept.hcb")
-    assert status == 0, err
+    said = ran(capsys, "export", build, *wish, "--out", tmp_path / "kept.hcb")
     assert [line for line in said["warnings"] if "WHERE f0 FINDS" in line] == []
     assert next(c for c in said["classes"] if c["class"] == "fault")["recall"] > 0.8
 

@@ -20,7 +20,7 @@ from tests.helpers.cloud.brokers import Broker, until
 from tests.helpers.cloud.homeassistant import HomeAssistant
 from tests.helpers.edge.device import EASY, HARD
 from tests.helpers.places import ROOT
-from tests.helpers.train.problems import run
+from tests.helpers.train.problems import ran
 from tests.system.test_air import Rig, big_bundle
 
 DEVICES = ("pump-1", "pump-2", "pump.3")
@@ -153,11 +153,10 @@ def test_init_reads_the_history_while_home_assistant_writes_it(
         home.assistant.do(f"input_boolean.turn_{('on', 'off')[k % 2]}", entity_id="input_boolean.people")
         time.sleep(0.1)
     time.sleep(2)  # the recorder writes once in a second
-    status, said, err = run(
+    said = ran(
         capsys, "init", "--from-homeassistant", home.assistant.database, "--every", "change",
         "--entity", "input_number.*", "--out", tmp_path / "h.toml",
     )  # fmt: skip
-    assert status == 0, err
     assert (said["target"], said["sensors"]) == ("input_boolean.people", {"input_number.level": ["input_number.level"]})
     assert len((tmp_path / "h.csv").read_text().splitlines()) > 12
 

@@ -27,7 +27,7 @@ from hardcase_export.to_tflite import own_process
 from hardcase_export.to_tflite.own_model import MAX_MODEL_BYTES, own_bytes
 from hardcase_export.to_tflite.own_process import HELD, LARGEST, open_own
 from tests.helpers.export.own_models import Author, conv_file, conv_scores
-from tests.helpers.train.problems import run, toml, write_csv
+from tests.helpers.train.problems import ran, run, toml, write_csv
 
 pytestmark = pytest.mark.usefixtures("brief_effort")
 
@@ -115,8 +115,7 @@ def test_a_users_model_goes_from_a_file_to_a_bundle_that_forwards_what_it_is_not
     bundle = tmp_path / "model.hcb"
     budget = str(chosen["valid"]["cost"] + chosen["valid"]["cost_se"])
     wish = ("--budget", budget, "--no-mix", "--method", "own")
-    status, said, err = run(capsys, "export", build, *wish, "--out", bundle)
-    assert status == 0, err
+    said = ran(capsys, "export", build, *wish, "--out", bundle)
     assert said["test"]["forward_rate"] == pytest.approx(chosen["test"]["forward_rate"])
     assert said["test"]["quality"] == pytest.approx(chosen["test"]["quality"])
     assert said["agreement"] == {"valid": 1.0, "test": 1.0}
@@ -140,8 +139,7 @@ def test_the_users_file_is_exported_as_it_is_run(
     build: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
-    status, _, err = run(capsys, "export", build, "--budget", 1000, "--method", "own", "--tflite", out)
-    assert status == 0, err
+    ran(capsys, "export", build, "--budget", 1000, "--method", "own", "--tflite", out)
     entries = {e["file"]: e for e in json.loads((out / "models.json").read_text())["models"]}
     mine = entries["lpc-1.tflite"]
     assert mine["inputs"] == {"f32": [f"px{k}" for k in range(N_PIXELS)]}

@@ -21,7 +21,7 @@ from hardcase_train.policy.front import Point
 from hardcase_train.settings.effort import NORMAL, Effort
 
 __all__ = [
-    "BRIEF", "in_streams", "is_front", "legacy_columns", "legacy_toml", "make_problem", "run", "toml", "weighted",
+    "BRIEF", "in_streams", "is_front", "legacy_columns", "legacy_toml", "make_problem", "ran", "run", "toml", "weighted",
     "write_csv",
 ]  # fmt: skip
 
@@ -99,6 +99,13 @@ def run(capsys: pytest.CaptureFixture[str], *argv: object) -> tuple[int, dict[st
     status = main([*map(str, argv), "--json"])
     out, err = capsys.readouterr()
     return status, json.loads(out) if out.strip() else {}, err
+
+
+def ran(capsys: pytest.CaptureFixture[str], *argv: object) -> dict[str, Any]:
+    """The JSON of such a command, which must end well."""
+    status, said, err = run(capsys, *argv)
+    assert status == 0, err
+    return said
 
 
 def legacy_columns(n: int = 120) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -38,7 +38,7 @@ from hardcase_train.sweep.job_cache import JobCache
 from hardcase_train.sweep.sweep import chosen_methods
 from hardcase_train.sweep.train import hpc_point, learn
 from tests.helpers.places import ROOT
-from tests.helpers.train.problems import BRIEF, make_problem, plain, run, toml, write_csv
+from tests.helpers.train.problems import BRIEF, make_problem, plain, ran, run, toml, write_csv
 
 pytestmark = pytest.mark.usefixtures("brief_effort")
 
@@ -425,8 +425,7 @@ def test_the_baselines_stand_beside_a_method_unless_they_are_refused(tmp_path, d
     alone = {"hpc", "greedy-miser"}
     for flags, expected in (((), {*alone, "static", "cascade"}), (("--no-baselines",), alone)):
         argv = ("train", data, "--out", tmp_path / "build", "--method", "greedy-miser", *flags)
-        status, said, err = run(capsys, *argv)
-        assert status == 0, err
+        said = ran(capsys, *argv)
         assert {p["method"] for p in said["front"]["points"]} == expected
         picture = (tmp_path / "build" / "front.svg").read_text()
         assert all(f">{m}<" in picture for m in expected - {"hpc"})

@@ -23,7 +23,7 @@ from hardcase_edge.program.readings import request_bytes
 from hardcase_export.drafts.files import read_draft_bytes
 from hardcase_train.data.table import read_table
 from hardcase_train.hpc.legacy import Legacy, read_legacy
-from tests.helpers.train.problems import legacy_columns, legacy_toml, run, write_csv
+from tests.helpers.train.problems import legacy_columns, legacy_toml, ran, run, write_csv
 
 pytestmark = pytest.mark.usefixtures("brief_effort")
 
@@ -187,8 +187,7 @@ def built(tmp_path_factory):
 def front(built, capsys):
     """The front, trained once."""
     if not (built / "build").exists():
-        status, _, err = run(capsys, "train", legacy_toml(built), "--out", built / "build")
-        assert status == 0, err
+        ran(capsys, "train", legacy_toml(built), "--out", built / "build")
     return json.loads((built / "build" / "front.json").read_text())
 
 
@@ -230,8 +229,7 @@ def test_f0s_answers_and_costs_are_the_tables(built, front):
 
 def test_the_tables_answers_are_judged_as_they_are_without_an_estimator(built, front, capsys, monkeypatch):
     monkeypatch.setattr("hardcase_train.tasks.task.fit_hpc", lambda *_: pytest.fail("f0 was fitted"))
-    status, said, err = run(capsys, "train", legacy_toml(built), "--out", built / "again", "--method", "static")
-    assert status == 0, err
+    said = ran(capsys, "train", legacy_toml(built), "--out", built / "again", "--method", "static")
     f0 = [p["valid"] for p in said["front"]["points"] if p["method"] == "hpc"]
     assert f0 == [p["valid"] for p in front["points"] if p["method"] == "hpc"]
 
@@ -241,8 +239,7 @@ def bundle(built, front, capsys):
     """The bundle that forwards every case."""
     path = built / "build" / "model.hcb"
     argv = ("export", built / "build", "--budget", 1e6, "--method", "hpc", "--out", path)
-    status, _, err = run(capsys, *argv)
-    assert status == 0, err
+    ran(capsys, *argv)
     return path
 
 
@@ -257,10 +254,8 @@ def test_a_policy_that_sometimes_forwards_is_exported_and_measured_as_it_was_tra
     shutil.copytree(built / "build", tmp_path / "build")
     (tmp_path / "build" / "front.json").write_text(json.dumps(only))
     argv = ("export", tmp_path / "build", "--budget", 1e6, "--method", method, "--out", path, "--min-agreement", 0.9)
-    status, exported, err = run(capsys, *argv)
-    assert status == 0, err
-    status, said, err = run(capsys, "evaluate", path, tmp_path / "build" / "test.npz")
-    assert status == 0, err
+    exported = ran(capsys, *argv)
+    said = ran(capsys, "evaluate", path, tmp_path / "build" / "test.npz")
     assert {k: said[k] for k in exported["test"]} == exported["test"]
     assert said["forward_rate"] > 0
 
@@ -300,15 +295,13 @@ def test_the_builds_own_test_rows_hold_f0s_answers_and_other_rows_need_its_funct
     built, bundle, front, capsys, monkeypatch
 ):
     f0 = next(p for p in front["points"] if p["method"] == "hpc")
-    status, said, err = run(capsys, "evaluate", bundle, built / "build" / "test.npz")
-    assert status == 0, err
+    said = ran(capsys, "evaluate", bundle, built / "build" / "test.npz")
     assert (said["quality"], said["cost"], said["forward_rate"]) == (f0["test"]["quality"], 36.0, 1.0)
     status, _, err = run(capsys, "evaluate", bundle, built / "data.csv")
     assert (status, "legacy system 'boiler-1'" in err, "--hpc module:function" in err) == (2, True, True)
     (built / "boiler_evaluated.py").write_text(BOILER)
     monkeypatch.syspath_prepend(built)
-    status, said, err = run(capsys, "evaluate", bundle, built / "data.csv", "--hpc", "boiler_evaluated:answer")
-    assert status == 0, err
+    said = ran(capsys, "evaluate", bundle, built / "data.csv", "--hpc", "boiler_evaluated:answer")
     data, table = legacy_columns()
     assert said["quality"] == np.mean((np.array(table["p:hot"]) > 0.5) == (np.array(data["y"]) == "hot"))
 
