@@ -40,7 +40,7 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.enable()
         gc.freeze()
-        gc.set_threshold(100_000, 20, 100)  # and seldom afterwards, as tests are short
+        gc.set_threshold(20_000, 20, 20)  # and seldom afterwards, as tests are short
 
 
 class Examples:
