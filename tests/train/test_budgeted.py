@@ -218,6 +218,7 @@ def command(monkeypatch: pytest.MonkeyPatch, run: Callable[..., object], **words
     cases = {name: replace(case, draw=lambda seed: seed) for name, case in CASES.items()}
     monkeypatch.setattr(budgeted, "CASES", cases)
     monkeypatch.setattr(budgeted, "run_method", run)
+    monkeypatch.setattr(budgeted, "find_spec", lambda name: name)  # as where all packages are
     monkeypatch.setattr(speed, "CASES", dict.fromkeys(speed.CASES, dict))
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     given = {"cases": [], "method": [], "seeds": None, "whole": False, "effort": None, "again": False, "jobs": 2}
