@@ -21,8 +21,8 @@ from hardcase_train.policy.front import Point
 from hardcase_train.settings.effort import NORMAL, Effort
 
 __all__ = [
-    "BRIEF", "in_streams", "is_front", "legacy_columns", "legacy_toml", "make_problem", "ran", "run", "toml", "weighted",
-    "write_csv",
+    "BRIEF", "in_streams", "is_front", "legacy_columns", "legacy_toml", "make_problem", "ran", "run", "toml",
+    "weighted", "write_csv",
 ]  # fmt: skip
 
 
