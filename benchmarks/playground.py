@@ -24,11 +24,9 @@ from tests.helpers.cli.browser import Browser
 from tests.helpers.cli.hostile_bundles import faults_of, hostile_bundle
 
 RIG = ROOT / "examples" / "hydraulic" / "accumulator.hcb"
-PICTURE = ROOT / "docs" / "pictures" / "playground.png"
 READY = "document.documentElement.dataset.ready"
 WITH_BUILD, FOREST = "the rig's policy with `--build`", "a forest of 150 trees"
 OPENS = 15
-WIDTH, HEIGHT = 1000, 1010
 
 
 def forest(folder: Path) -> Loaded:
@@ -88,16 +86,6 @@ def run(args: Any) -> dict[str, Any]:
             "hostile": [faults_of(browser, hostile_bundle(k), folder) for k in range(args.hostile)],
             "browser": browser.call("Browser.getVersion")["product"],
         }
-
-
-def draw(_: Any) -> None:
-    """The picture of the rig's page, as the docs show it."""
-    with tempfile.TemporaryDirectory() as name, Browser(Path(name)) as browser:
-        page = Path(name) / "rig.html"
-        page.write_text(playground_page(load_bundle(RIG)), encoding="utf-8")
-        browser.open(page.as_uri())
-        browser.until(READY)
-        PICTURE.write_bytes(browser.screenshot(WIDTH, HEIGHT))
 
 
 def page(m: dict[str, Any]) -> str:

@@ -352,6 +352,16 @@ def test_the_page_is_drawn_in_light_and_in_dark(golden: Path, browser: Browser, 
     assert min(n, m) > 60
 
 
+def test_the_docs_show_the_rigs_page_and_without_their_picture_this_makes_it(browser: Browser, tmp_path: Path) -> None:
+    shown, made, page = ROOT / "docs/pictures/playground.png", tmp_path / "made.png", tmp_path / "rig.html"
+    page.write_text(playground_page(load_bundle(ROOT / "examples/hydraulic/accumulator.hcb")), encoding="utf-8")
+    opened(browser, page)
+    made.write_bytes(browser.screenshot(1000, 1010))
+    if not shown.exists():
+        shown.write_bytes(made.read_bytes())
+    assert look_at(made)[0] == look_at(shown)[0]
+
+
 @pytest.mark.parametrize(
     ("words", "line"),
     [
