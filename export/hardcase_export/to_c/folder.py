@@ -32,7 +32,7 @@ from .memory import coin_header, memory_header
 from .names import array, int64
 
 __all__ = [
-    "ExportedC", "golden_header", "golden_tables", "kernel_files", "own_files", "policy_files", "write_c",
+    "ExportedC", "golden_header", "golden_tables", "golden_words", "kernel_files", "own_files", "policy_files", "write_c",
 ]  # fmt: skip
 
 MAX_INLINE_NODES = (
@@ -234,10 +234,15 @@ def golden_tables(program: Program, cases: Sequence[GoldenCase], prefix: str) ->
     readings = b"".join(pack_readings(program, case.readings) for case in cases)
     return TABLES.substitute(
         prefix=prefix,
-        cases=array(int64(w) for w in [len(cases), *(w for case in cases for w in _words(case))]),
+        cases=array(int64(w) for w in golden_words(cases)),
         readings=array(words(readings) or ["0"]),
         offsets=array(str(n) for n in reading_offsets(program)),
     )
+
+
+def golden_words(cases: Sequence[GoldenCase]) -> list[int]:
+    """The number of cases, then each."""
+    return [len(cases), *(w for case in cases for w in _words(case))]
 
 
 def _words(case: GoldenCase) -> list[int]:

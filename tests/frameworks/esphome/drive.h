@@ -27,7 +27,7 @@ inline void show(esphome::hardcase::Hub *hub) {
   const hc_session *s = hub->decision();
   printf("@decided %d %lld %d %lld bought", s->route, (long long) s->result, s->confidence,
          (long long) (s->spent - s->saved));
-  for (int k = 0; hc_readings_bytes(hardcase_image(), k); k++)
+  for (int k = 0; hc_readings_bytes(s->image.bytes, k); k++)
     if (hc_was_bought(s, k))
       printf(" %d", k);
   printf(" trace");
@@ -54,6 +54,8 @@ inline void command(esphome::hardcase::Hub *hub, std::istringstream line) {
     for (size_t k = 0; k < a.size(); k += 2)
       bytes.push_back((char) std::stoi(a.substr(k, 2), nullptr, 16));
     mqtt->on_message(mqtt->topic, bytes);
+  } else if (what == "cost") { /* of the last sensor */
+    hub->set_cost(std::stoll(a));
   } else if (what == "decide") {
     hub->set_budget(a == "-" ? HC_NO_BUDGET : std::stoll(a));
     hub->set_item_size(std::stoi(b));

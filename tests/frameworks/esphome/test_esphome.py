@@ -3,8 +3,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import random
 import shutil
+import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,11 +21,12 @@ from hardcase_edge.bundle.file import Bundle, pack_bundle
 from hardcase_edge.bundle.golden import GoldenCase, run_case
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.link.wire import BUSY, OK, OTHER_HPC, REFUSED, Reply, Request, pack_reply, unpack_request
+from hardcase_edge.program.cost import evaluate_polynomial
 from hardcase_edge.program.definition import Column, Feature, Program, Rank, Sensor, Uplink
 from hardcase_edge.session.recorded import ROUTES
 from hardcase_edge.session.session import Machine
 from tests.golden.make_golden import cases_of, golden_program, manifest_of
-from tests.helpers.export.esphome import Host, compile_host, esphome
+from tests.helpers.export.esphome import COMMAND, Host, compile_host, esphome
 
 HERE = Path(__file__).parent
 TEXTS = tuple(f"mode{k}" for k in range(20))
@@ -205,17 +210,34 @@ def test_the_example_is_valid(exported: Path) -> None:
     assert "cost: 2.5" not in made.stdout  # what sensors cost, the bundle says
 
 
+def elsewhere(exported: Path, name: str = "example.yaml") -> str:
+    """An exported configuration that may lie in another folder."""
+    text = (exported / name).read_text().replace("source: components", f"source: {exported}/components")
+    return text.replace("image: policy", f"image: {exported}/policy").replace("- drive.h", f"- {exported}/drive.h")
+
+
 def test_with_its_own_mqtt_code_for_an_esp32_is_generated(exported: Path, tmp_path: Path) -> None:
     """It is not compiled: there is no compiler for it here."""
-    text = (exported / "example.yaml").read_text().replace("source: components", f"source: {exported}/components/")
     board = "esp32: {board: esp32dev}\nwifi: {ssid: a, password: password}\nmqtt: {broker: broker.local}\n"
-    text = text.replace("\nhost:\n", f"\n{board}").replace("  # cloud:\n  # ", "  cloud:\n  ")
-    own = f"{exported}/components/\n    components: [hardcase]"  # and not the stand-in for mqtt beside it
-    (tmp_path / "board.yaml").write_text(text.replace(f"{exported}/components/", own))
+    text = elsewhere(exported).replace("\nhost:\n", f"\n{board}").replace("  # cloud:\n  # ", "  cloud:\n  ")
+    own = f"{exported}/components\n    components: [hardcase]"  # and not the stand-in for mqtt beside it
+    text = text.replace("source: read_feature_3", "source: read_feature_3\n      cost: 0.5 mJ")
+    (tmp_path / "board.yaml").write_text(text.replace(f"{exported}/components", own))
     made = esphome("compile", "--only-generate", tmp_path / "board.yaml")
     assert made.returncode == 0, made.stdout + made.stderr
-    written = tmp_path / ".esphome" / "build" / "hardcase-example" / "src" / "main.cpp"
-    assert "->set_cloud(\"hardcase-example\", 2000, 1000, {'\\x01', " in written.read_text()
+    written = (tmp_path / ".esphome" / "build" / "hardcase-example" / "src" / "main.cpp").read_text()
+    assert "->set_cloud(\"hardcase-example\", 2000, 1000, {'\\x01', " in written
+    assert written.count("->set_cost(500000);") == 1
+
+
+def test_two_policies_decide_on_one_board(exported: Path, tmp_path: Path) -> None:
+    text = elsewhere(exported)
+    hub, rest = text.split("\nhardcase:\n")[1].split("\nsensor:\n")
+    hubs = "".join(f"  - id: {name}\n    {hub.replace(chr(10), chr(10) + '  ').strip()}\n" for name in ("one", "two"))
+    chosen = rest.replace("platform: hardcase", "platform: hardcase\n    hardcase_id: two")
+    (tmp_path / "two.yaml").write_text(f"{text.split('hardcase:')[0]}\nhardcase:\n{hubs}\nsensor:\n{chosen}")
+    made = esphome("config", tmp_path / "two.yaml")
+    assert made.returncode == 0, made.stdout
 
 
 S2 = '        feature 2:\n          source: s2\n          unit: "°C"\n'
@@ -232,7 +254,12 @@ SENSOR_2 = "    sensor 2:\n      source: s3\n      timeout: 20ms\n"
         ("source: s3", "source: supply", "ID 'supply' of type template_::TemplateSwitch doesn't inherit from"),
         ('unit: "°C"', 'unit: "°F"', "'s2' is in °C, but the policy's 'feature 2' in °F"),
         ("  cloud:", "  budget: 20 kJ\n  cloud:", "the policy's costs are in mJ, not in kJ"),
-        ("  cloud:", "  budget: much\n  cloud:", "a budget is a number and the policy's unit, such as 20 mJ"),
+        ("  cloud:", "  budget: much\n  cloud:", "an amount is a number and the policy's unit, such as 20 mJ"),
+        ("source: s3", "source: s3\n      cost: -1", "an amount is 0 to 4.61169e+12 mJ here, not -1"),
+        ("source: s3", "source: s3\n      cost: .nan", "an amount is a number and the policy's unit, such as 20 mJ"),
+        ("policy.hardcase", "other.hardcase", "Could not find file"),
+        ("policy.hardcase", "esphome.yaml", "esphome.yaml' is no image of a policy"),
+        ("policy.hardcase", "cut.hardcase", "cut.hardcase' is damaged, cut or longer than"),
         ("  cloud:", "  cloud:\n    device: a b", "'a b' is no name of a device"),
         ("mqtt:\n", "", "This option requires component mqtt"),
         ("confidence:", "value:", "this policy answers classes: see text_sensor, decision"),
@@ -242,9 +269,9 @@ SENSOR_2 = "    sensor 2:\n      source: s3\n      timeout: 20ms\n"
 def test_a_configuration_that_cannot_work_is_refused_in_a_line(
     exported: Path, tmp_path: Path, old: str, new: str, line: str
 ) -> None:
-    text = (exported / "esphome.yaml").read_text().replace("source: components", f"source: {exported}/components")
+    (exported / "cut.hardcase").write_bytes((exported / "policy.hardcase").read_bytes()[:-1])
+    text = elsewhere(exported, "esphome.yaml").replace("host:\n", "host:\n\napi:\n", 1)
     text = text.replace("sensor:\n", "sensor:\n  - platform: homeassistant\n    id: far\n    entity_id: a.b\n", 1)
-    text = text.replace("- drive.h", f"- {exported}/drive.h").replace("host:\n", "host:\n\napi:\n", 1)
     assert text.count(old) >= 1
     (tmp_path / "bad.yaml").write_text(text.replace(old, new, 1))
     made = esphome("config", tmp_path / "bad.yaml")
@@ -253,14 +280,81 @@ def test_a_configuration_that_cannot_work_is_refused_in_a_line(
 
 
 def test_a_sensor_that_is_read_unasked_is_warned_of(exported: Path, tmp_path: Path) -> None:
-    text = (exported / "example.yaml").read_text().replace("source: components", f"source: {exported}/components")
+    text = elsewhere(exported)
     (tmp_path / "polled.yaml").write_text(text.replace("    update_interval: never", "    update_interval: 5s", 1))
     made = esphome("config", tmp_path / "polled.yaml")
     assert made.returncode == 0
     assert "'read_feature_0' is also read every 5s, asked or not" in made.stdout + made.stderr
 
 
-def test_a_policy_says_what_it_costs_and_has_no_case_for_the_cloud_if_it_forwards_none(exported: Path) -> None:
-    values = json.loads((exported / "components" / "hardcase" / "policy.json").read_text())
+# ---------------------------------------------------------------- images
+
+READ = """
+import pathlib, sys
+sys.path.insert(0, sys.argv[1])
+import policy
+from voluptuous import Invalid
+for path in sorted(pathlib.Path(sys.argv[2]).iterdir()):
+    try:
+        print(path.name, policy.read_policy(path)["name"])
+    except Invalid as error:
+        print(path.name, error.msg)
+"""
+
+
+def signed(text: bytes) -> bytes:
+    """A file whose checksum is right."""
+    return f"hardcase image 1 {hashlib.sha256(text).hexdigest()}\n".encode() + text
+
+
+def test_a_file_that_is_cut_flipped_or_forged_is_refused_in_a_line(exported: Path, tmp_path: Path) -> None:
+    good = (exported / "policy.hardcase").read_bytes()
+    policy, rng = json.loads(good.partition(b"\n")[2]), random.Random(36)
+    sensors, golden = policy["sensors"], policy["golden"]
+    other = [sensors[0] | {"features": [{"name": "x", "type": "d"}]}, *sensors[1:]]
+    forged = (
+        {"sensors": sensors[1:]}, {"sensors": other}, {"sensors": [sensors[0] | {"cost": -1}, *sensors[1:]]},
+        {"sensors": [sensors[0] | {"cost": float("nan")}, *sensors[1:]]}, {"classes": policy["classes"][1:]},
+        {"image": policy["image"][:-12]}, {"image": ""}, {"image": "?"}, {"readings": ""}, {"golden": []},
+        {"golden": [2**31, *golden[1:]]}, {"golden": [*golden[:7], -9, *golden[8:]]}, {"golden": golden[:-1]},
+        {"golden": [True, *golden]}, {"steps": 2**40}, {"unit": "J" * 64}, {"name": None}, {"more": 1}, {"hpc": "x"},
+        {"uplink": "8"},
+    )  # fmt: skip
+    made = {f"forged{k:02}": signed(json.dumps(policy | other).encode()) for k, other in enumerate(forged)}
+    made |= {"list": signed(b"[]"), "deep": signed(b"[" * 100_000), "empty": b"", "large": good + bytes(2**24)}
+    for k in range(60):
+        made[f"cut{k:02}"] = good[: rng.randrange(len(good))]
+        at = rng.randrange(len(good))
+        made[f"flipped{k:02}"] = good[:at] + bytes([good[at] ^ 1 << rng.randrange(8)]) + good[at + 1 :]
+    (tmp_path / "images").mkdir()
+    for name, data in (made | {"good": good, "right": signed(json.dumps(policy).encode())}).items():
+        (tmp_path / "images" / name).write_bytes(data)
+    words = [COMMAND.with_name("python"), "-B", "-c", READ, exported / "components" / "hardcase", tmp_path / "images"]
+    run = subprocess.run(list(map(str, words)), capture_output=True, text=True, timeout=120, check=False)
+    assert run.returncode == 0, run.stderr[-2000:]
+    said = dict(line.split(" ", 1) for line in run.stdout.splitlines())
+    assert {name for name, text in said.items() if text == policy["name"]} == {"good", "right"}
+    assert set(said) == {*made, "good", "right"}
+    wrong = ("is no image of a policy", "is damaged, cut or longer than", "is no policy that this component can use")
+    assert all(any(text in said[name] for text in wrong) for name in made)
+    assert all(wrong[2] in said[name] for name in made if name.startswith("forged"))
+
+
+def test_a_cost_of_the_yaml_is_what_a_sensor_adds(host: Host) -> None:
+    until(host, "off")
+    host.say("cost 5000000")  # of the last sensor
+    added = Counter[bool]()
+    for case in CASES:
+        if case.budget is None and case.item_size <= 4:
+            is_bought = 2 in case.expected.sensors
+            declared = evaluate_polynomial(PROGRAM.sensors[2].cost, case.item_size)
+            last, _, _ = decide(host, case)
+            assert int(last[4]) == case.expected.cost + (5_000_000 - declared) * is_bought
+            added[is_bought] += 1
+    assert min(added[True], added[False]) >= 3
+
+
+def test_a_policy_says_what_it_costs(exported: Path) -> None:
+    values = json.loads((exported / "policy.hardcase").read_text().partition("\n")[2])
     assert [s["cost"] for s in values["sensors"]] == [1_000_000, 2_500_000, 260_000]
     assert values["sensors"][0]["features"][1]["texts"] == list(TEXTS)

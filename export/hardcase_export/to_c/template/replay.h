@@ -17,7 +17,7 @@ typedef struct hc_golden {
     const uint32_t *offsets;
 } hc_golden;
 
-static int hc_is_in(int64_t wanted, const int64_t *list, int64_t n)
+static inline int hc_is_in(int64_t wanted, const int64_t *list, int64_t n)
 {
     while (n > 0)
         if (list[--n] == wanted) return 1;
@@ -26,7 +26,8 @@ static int hc_is_in(int64_t wanted, const int64_t *list, int64_t n)
 
 /* Drive one case to its end. words: budget (-1: none), item size, cloud, has a reply, its result and confidence, number
  * of failing sensors, those sensors. */
-static void hc_replay_case(const hc_golden *g, hc_session *s, const int64_t *words, const unsigned char *readings)
+static inline void hc_replay_case(const hc_golden *g, hc_session *s, const int64_t *words,
+                                  const unsigned char *readings)
 {
     hc_start(s, g->image, words[0] < 0 ? HC_NO_BUDGET : words[0], (int32_t)words[1], (int)words[2]);
     for (;;) {
@@ -49,7 +50,7 @@ static void hc_replay_case(const hc_golden *g, hc_session *s, const int64_t *wor
 
 /* Is this decision the expected one? expected: route, result, confidence, cost, number of sensors, sensors, number of
  * nodes, nodes. */
-static int hc_is_as(const hc_session *s, int n_sensors, const int64_t *expected)
+static inline int hc_is_as(const hc_session *s, int n_sensors, const int64_t *expected)
 {
     const int64_t *sensors = expected + 4, *trace = sensors + 1 + sensors[0];
     int same = s->route == expected[0] && s->result == expected[1] && s->confidence == expected[2]

@@ -10,6 +10,9 @@
 #ifdef USE_MQTT
 #include "esphome/components/mqtt/mqtt_client.h"
 #endif
+#ifdef USE_HARDCASE_SELF_TEST
+#include "replay.h"
+#endif
 
 namespace esphome::hardcase {
 
@@ -27,21 +30,45 @@ void Hub::set_cloud(const std::string &device, uint32_t deadline_ms, uint32_t re
   this->n_classes_ = n_classes;
 }
 
-void Hub::setup() {
-  this->session_ = hardcase_session();
+/* Whether the image is what the configuration says, can do no harm, and decides here as the exporter did. */
+bool Hub::is_sound_() {
+  size_t most = 0;
+  if (!hc_check(this->image_, this->image_words_ * 8))
+    return false;
+  std::vector<uint32_t> offsets{0};
+  for (size_t k = 0; k < this->sources_.size(); k++) {
+    const size_t bytes = this->sources_[k].bytes;
+    if (hc_readings_bytes(this->image_, k) != bytes)
+      return false;
+    most = std::max(most, bytes);
+    offsets.push_back(offsets.back() + (bytes + 7) / 8 * 8);
+  }
+  this->readings_.resize(most / 8 + 1);
+  this->memory_.resize(hc_session_bytes(this->image_) / 8 + 1);
+  this->session_ = reinterpret_cast<hc_session *>(this->memory_.data());
+  if (hc_start(this->session_, this->image_, HC_NO_BUDGET, 1, HC_NO_CLOUD) != 0)
+    return false;
 #ifdef USE_HARDCASE_SELF_TEST
-  int right;
-  const int all = hardcase_golden(&right);
-  ESP_LOGI(TAG, "%d of %d golden cases are right", right, all);
-  if (right != all) {
-    this->mark_failed(LOG_STR("this machine does not decide as the exporter did"));
-    return;
+  if (this->golden_words_ != 0) {
+    const uint64_t *golden = this->image_ + this->image_words_;
+    const hc_golden cases{this->image_, static_cast<int>(this->sources_.size()),
+                          reinterpret_cast<const int64_t *>(golden), golden + this->golden_words_, offsets.data()};
+    int wrong;
+    const int right = hc_replay(&cases, this->session_, &wrong), all = golden[0];
+    ESP_LOGI(TAG, "%d of %d golden cases are right", right, all);
+    return right == all;
   }
 #endif
-  size_t most = 0;
-  for (size_t k = 0; k < this->sources_.size(); k++) {
-    most = std::max(most, hc_readings_bytes(hardcase_image(), k));
-    for (Feature &feature : this->sources_[k].features) {
+  return true;
+}
+
+void Hub::setup() {
+  if (!this->is_sound_()) {
+    this->mark_failed(LOG_STR("the image is damaged, or this machine does not decide as the exporter did"));
+    return;
+  }
+  for (Source &source : this->sources_) {
+    for (Feature &feature : source.features) {
       bool *is_fresh = &feature.is_fresh;
       if (feature.text != nullptr) {
         feature.text->add_on_state_callback([is_fresh](const std::string &) { *is_fresh = true; });
@@ -50,7 +77,6 @@ void Hub::setup() {
       }
     }
   }
-  this->readings_.resize(most / 8 + 1);
 #ifdef USE_MQTT
   if (!this->reply_topic_.empty()) {
     mqtt::global_mqtt_client->set_on_connect([this](bool) {
@@ -83,7 +109,7 @@ void Hub::update() {
   }
   const uint64_t now = millis_64();
   const int cloud = this->connection_() && this->exchange_.can_ask(now) ? HC_CLOUD : HC_NO_CLOUD;
-  if (hc_start(this->session_, hardcase_image(), this->budget_, this->item_size_, cloud) != 0) {
+  if (hc_start(this->session_, this->image_, this->budget_, this->item_size_, cloud) != 0) {
     ESP_LOGE(TAG, "The budget is less than a decision costs at its start");
     return;
   }
@@ -181,9 +207,13 @@ bool Hub::is_complete_() const {
 
 void Hub::feed_() {
   const bool is_complete = this->is_complete_();
+  const Source &source = this->sources_[this->asked_];
+  const int64_t spent = this->session_->spent;
   if (!is_complete)
-    ESP_LOGW(TAG, "Sensor '%s' has failed", this->sources_[this->asked_].name);
+    ESP_LOGW(TAG, "Sensor '%s' has failed", source.name);
   hc_feed(this->session_, this->asked_, is_complete ? this->pack_() : nullptr);
+  if (source.has_own_cost)
+    hc_elapsed(this->session_, spent + source.cost);
 }
 
 /* The readings as the kernel has them: a struct of C. */
@@ -255,8 +285,10 @@ uint32_t Hub::connection_() const {
 void Hub::publish_() {
   const hc_session *s = this->session_;
   const float confidence = s->confidence / 100.0f, cost = (s->spent - s->saved) / 1e6;
-  ESP_LOGD(TAG, "%s (%.6g), confidence %.2f %%, route %s, cost %.6g", hardcase_label(s->result),
-           hardcase_value(s->result), confidence, ROUTES[s->route], cost);
+  const double value = std::ldexp(static_cast<double>(s->result), -this->steps_);
+  const auto at = static_cast<uint64_t>(s->result);
+  const char *label = at < this->classes_.size() ? this->classes_[at] : "value";
+  ESP_LOGD(TAG, "%s (%.6g), confidence %.2f %%, route %s, cost %.6g", label, value, confidence, ROUTES[s->route], cost);
   if (this->route_text_sensor_ != nullptr)
     this->route_text_sensor_->publish_state(ROUTES[s->route]);
   if (this->confidence_sensor_ != nullptr)
@@ -264,9 +296,9 @@ void Hub::publish_() {
   if (this->cost_sensor_ != nullptr)
     this->cost_sensor_->publish_state(cost);
   if (this->value_sensor_ != nullptr)
-    this->value_sensor_->publish_state(hardcase_value(s->result));
+    this->value_sensor_->publish_state(value);
   if (this->decision_text_sensor_ != nullptr)
-    this->decision_text_sensor_->publish_state(hardcase_label(s->result));
+    this->decision_text_sensor_->publish_state(label);
 }
 
 }  // namespace esphome::hardcase

@@ -14,7 +14,7 @@
 #include "esphome/components/text_sensor/text_sensor.h"
 
 #include "exchange.h"
-#include "policy.h"
+#include "hardcase.h"
 
 namespace esphome::hardcase {
 
@@ -37,17 +37,34 @@ struct Feature {
 struct Source {
   const char *name;
   int64_t cost;
+  size_t bytes;
   uint32_t settle_ms, timeout_ms;
   Supply *supply;
+  bool has_own_cost{false};
   std::vector<Feature> features{};
   std::vector<PollingComponent *> components{};
 };
 
 class Hub : public PollingComponent {
  public:
+  // Words of 64 bits: the image, and golden cases with their readings behind it.
+  void set_image(const uint64_t *table, size_t image, size_t golden) {
+    this->image_ = table;
+    this->image_words_ = image;
+    this->golden_words_ = golden;
+  }
+  void set_results(std::vector<const char *> classes, int steps) {
+    this->classes_ = std::move(classes);
+    this->steps_ = steps;
+  }
   // In the policy's order of sensors, and of features within a sensor.
-  void add_sensor(const char *name, int64_t cost, uint32_t settle_ms, uint32_t timeout_ms, Supply *supply) {
-    this->sources_.push_back({name, cost, settle_ms, timeout_ms, supply});
+  void add_sensor(const char *name, int64_t cost, size_t bytes, uint32_t settle_ms, uint32_t timeout_ms,
+                  Supply *supply) {
+    this->sources_.push_back({name, cost, bytes, settle_ms, timeout_ms, supply});
+  }
+  void set_cost(int64_t micro) {
+    this->sources_.back().cost = micro;
+    this->sources_.back().has_own_cost = true;
   }
   void add_number(char type, sensor::Sensor *number) {
     this->sources_.back().features.push_back({type, number, nullptr, {}});
@@ -84,6 +101,7 @@ class Hub : public PollingComponent {
   void next_(uint64_t now);
   void begin_(uint64_t now, int sensor);
   void read_(uint64_t now);
+  bool is_sound_();
   bool is_complete_() const;
   void feed_();
   const void *pack_();
@@ -94,7 +112,11 @@ class Hub : public PollingComponent {
   uint32_t connection_() const;
 
   std::vector<Source> sources_;
-  std::vector<uint64_t> readings_;
+  std::vector<uint64_t> readings_, memory_;
+  std::vector<const char *> classes_;
+  const uint64_t *image_{nullptr};
+  size_t image_words_{0}, golden_words_{0};
+  int steps_{0};
   hc_session *session_{nullptr};
   Exchange exchange_;
   std::string request_topic_, reply_topic_;
