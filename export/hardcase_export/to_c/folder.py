@@ -32,7 +32,8 @@ from .memory import coin_header, memory_header
 from .names import array, int64
 
 __all__ = [
-    "ExportedC", "golden_header", "golden_tables", "golden_words", "kernel_files", "own_files", "policy_files", "write_c",
+    "ExportedC", "golden_header", "golden_tables", "golden_words", "kernel_files", "own_files", "policy_files",
+    "write_c",
 ]  # fmt: skip
 
 MAX_INLINE_NODES = (
