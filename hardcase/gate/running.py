@@ -15,6 +15,7 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from hardcase_edge.base.clock import Clock
+from hardcase_edge.bundle.agreement import above_shipped
 from hardcase_edge.bundle.load import Loaded
 from hardcase_edge.device.surroundings import Case
 from hardcase_edge.errors import InputError
@@ -95,7 +96,7 @@ class Companions:
         if promise is None and on_broken == FORWARD:
             note("on_broken forward has no effect: gate.json has no agreement, which audits could test")
         manifest, program = loaded.manifest, loaded.machine.program
-        self._program = program
+        self._program, self._shipped = program, manifest.shipped
         watch = None if manifest.monitors is None else Watch(manifest.monitors, program, manifest.shipped)
         memory = None if promise is None else Memory(str(folder), said.bundle, promise, note)
         self._seen, self._promise, self._lock = _Seen(), promise, Lock()
@@ -162,7 +163,8 @@ class Companions:
             if not self._audits_share:
                 return None
             self._audits.waited(monotonic())
-            return Audit(line, (), 0.0, False) if self._audits.drawn(line, can_ask=True)[1] else None
+            can_ask = above_shipped(line, self._shipped) <= 0
+            return Audit(line, (), 0.0, False) if self._audits.drawn(line, can_ask=can_ask)[1] else None
 
     def left(self, case: Case, asked: Sequence[int]) -> None:
         """It was given up after these APIs had been asked, which their declared prices pay."""

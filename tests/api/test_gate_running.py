@@ -4,21 +4,29 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import pytest
 
 import hardcase
+from hardcase.gate.answers import read_log
 from hardcase.gate.file import read_gate_file
 from hardcase.gate.running import Companions
+from hardcase.verbs.gate.figures import agreement_of
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.bundle.monitors import Histogram, Monitors
+from hardcase_edge.bundle.prices import Prices
 from hardcase_edge.errors import InputError
 from hardcase_edge.more.drift.watch import Watch
+from hardcase_export.drafts.rows import read_rows
+from hardcase_export.integers.parity import LocalAnswers
+from hardcase_export.picking.risk_choice import RiskTerms
 from tests.helpers.cli.gates import NAMES, made_gate, requests, said
 
 ROWS = requests()
@@ -77,6 +85,82 @@ def test_a_promise_that_the_world_breaks_is_told_once_and_known_at_the_next_star
     gate.close()
     again = hardcase.Gate(folder, functions(), audit=0.5)
     assert again.facts()["promise"]["state"] == "broken"
+
+
+RISK = 0.1
+
+
+def sure_and_wrong(share: float) -> Any:
+    """A small model that has become sure of itself, and is right this often."""
+    rng = random.Random(5)
+
+    def call(row: dict[str, Any]) -> tuple[str, float]:
+        other = "cat" if row["truth"] == "dog" else "dog"
+        return row["truth"] if rng.random() < share else other, 0.97
+
+    return call
+
+
+def lived(folder: Path, rule: str, rows: Any, **others: Any) -> tuple[list[bool], dict[str, Any]]:
+    """Of each answer whether it is wrong, as only the test knows, and the facts; every decision is audited."""
+
+    def awaited(function: Any) -> Any:
+        async def call(row: dict[str, Any]) -> Any:
+            return function(row)
+
+        return call
+
+    async def go() -> list[bool]:
+        wrong = []
+        for row in rows:
+            wrong.append((await gate.adecide(row)).label != row["truth"])
+            for _ in range(4):  # in which the audit ends
+                await asyncio.sleep(0)
+        return wrong
+
+    calls = {name: awaited(call) for name, call in functions(**others).items()}
+    gate = hardcase.Gate(folder, calls, audit=1.0, on_broken=rule, note=lambda _: None)
+    wrong = asyncio.run(go())
+    gate.close()
+    (folder / "promise.json").unlink()
+    return wrong, gate.facts()
+
+
+def test_audits_by_a_reference_that_errs_test_what_risk_promises_of_the_truth(tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(made_gate(1000, "--risk", str(RISK))[0], tmp_path / "gate"))
+    for seed in (2, 3, 4):  # in none of which the gate sees a label but the models' own
+        wrong, facts = lived(folder, "forward", requests(800, seed))
+        assert mean(wrong) < RISK
+        assert facts["promise"]["state"] == "holds"
+        assert facts["audits"]["differed"] > 10  # the reference errs itself
+    broken = requests(800, 2)
+    for share, audits in ((0.5, 15), (0.7, 100)):
+        wrong, facts = lived(folder, "alarm", broken[:audits], small=sure_and_wrong(share))
+        assert facts["promise"]["state"] == "broken"
+    wrong, facts = lived(folder, "alarm", broken, small=sure_and_wrong(0.7))
+    answered, facts = lived(folder, "forward", broken, small=sure_and_wrong(0.7))
+    assert mean(answered[100:]) < RISK < 0.25 < mean(wrong[100:])
+
+
+def test_a_promise_of_risk_allows_for_what_the_reference_errs_and_for_nothing_where_it_is_the_truth() -> None:
+    folder, log = made_gate()[0], read_log(made_gate()[0].parent / "calls.csv")
+    y = read_rows(folder / "build" / "test.npz", load_bundle(folder / "model.hcb").manifest).y
+    right = LocalAnswers(tuple(range(len(y))), tuple(y.tolist()), (0,) * len(y))
+    measured = agreement_of(folder, log, right, None)[1]
+    assert measured is not None
+    assert agreement_of(folder, log, right, RiskTerms(0.1)) == ("large", pytest.approx(measured - 0.1))
+    assert agreement_of(folder, log, right, RiskTerms(0.1, is_excess=True)) == ("large", measured)
+    assert agreement_of(folder, replace(log, stands_in="old"), right, RiskTerms(0.1)) == ("old", 0.9)
+    assert agreement_of(folder, log, right, RiskTerms(0.99)) == ("large", None)
+
+
+def test_decisions_above_the_shipped_price_are_not_audited_because_nothing_is_promised_of_them(folder: Path) -> None:
+    loaded = load_bundle(folder / "model.hcb")
+    priced = replace(loaded, manifest=replace(loaded.manifest, prices=Prices((4,), ((0,), (0,)), (2.0, 1.0), (0.0, 0.0), 1)))
+    companions = Companions(priced, folder, read_gate_file(folder), None, 1.0, print)
+    line = {"route": "local", "label": "cat", "confidence": 0.5, "failed": [], "cost": 1.0, "sensors": []}
+    audits = [companions.end(companions.begin(None), None, {**line, "price": price}, {}) for price in (0.5, 1.0, 1.5)]
+    assert [audit is not None for audit in audits] == [True, True, False]
 
 
 def test_an_audit_of_coroutines_is_heard_and_one_that_fails_is_not_counted_as_an_answer(folder: Path) -> None:

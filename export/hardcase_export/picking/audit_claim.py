@@ -23,7 +23,7 @@ from ..integers.parity import LocalAnswers
 from ..integers.point import IntegerPoint
 from .risk_test import Counts, certain_bound, forward_bet, p_error
 
-__all__ = ["audit_claim"]
+__all__ = ["at_least", "audit_claim"]
 
 LEVEL = 0.01  # probability at most that the true share is below the bound
 DIGITS = 1e6
@@ -47,10 +47,10 @@ def audit_claim(integers: IntegerPoint, labels: Sequence[Label] = ()) -> dict[st
     if not counts.local:
         return None
     rate = 1 - float(before.mean()) if len(before) else 0.0
-    at_least = _at_least(counts, rate, LEVEL)
-    if at_least is None:
+    bound = at_least(counts, rate)
+    if bound is None:
         return None
-    claim: dict[str, Any] = {"local": counts.local, "agreed": counts.local - counts.errors, "at_least": at_least}
+    claim: dict[str, Any] = {"local": counts.local, "agreed": counts.local - counts.errors, "at_least": bound}
     classes = _by_class(integers, labels, rows, agrees, rate)
     return {**claim, "classes": classes} if classes else claim
 
@@ -65,14 +65,20 @@ def _by_class(
     shares = {}
     for k, label in enumerate(labels):
         is_class = answers == k
-        share = _at_least(_counts(len(test.y), rows[is_class], agrees[is_class], test.group), rate, LEVEL / len(labels))
+        share = at_least(_counts(len(test.y), rows[is_class], agrees[is_class], test.group), rate, LEVEL / len(labels))
         if share is not None:
             shares[str(label)] = share
     return shares
 
 
-def _at_least(counts: Counts, rate: float, level: float) -> float | None:
-    """The share that agrees at least; None if nothing can be said."""
+def at_least(counts: Counts, rate: float = 0.0, level: float = LEVEL) -> float | None:
+    """The share that agrees at least, where errors are counted that do not; None if nothing can be said.
+
+    Parameters
+    ----------
+    rate : share of errors on rows that were seen before, by which groups are tested
+    level : probability at most that the true share is below
+    """
     n = len(counts.groups) or counts.local
 
     def p_value(bound: float) -> float:

@@ -70,8 +70,9 @@ def run(args: argparse.Namespace) -> int:
     exported = make_bundle(made, terms=terms, monitors=True, prices=args.prices, **wish).write(out / BUNDLE)
     values = export_values(exported, made)
     front_points = front_of(front["points"])
-    alone, audits = alone_of(out, log), agreement_of(out, log)
-    write_gate_file(out, GateFile(args.unit, exported.sha256, classes_of(out), log.apis, *audits))
+    alone, (reference, agreement) = alone_of(out, log), agreement_of(out, log, exported.test.local, terms)
+    gate = GateFile(args.unit, exported.sha256, classes_of(out), log.apis, reference, agreement)
+    write_gate_file(out, gate)
     lines = [
         *log.notes,
         "on test rows, each alone:",
@@ -80,9 +81,11 @@ def run(args: argparse.Namespace) -> int:
         *(f"  {p['method']:20s} {p['test']['quality']:.4f}  at {p['test']['cost']:.3f} {args.unit}"
           for p in front_points),
         *export_lines(values, False),
+        *([f"  audits     {reference} agrees with at least {agreement:.4f} of the answers"] if agreement else []),
         f'next: hardcase.Gate("{out}", {{"{log.apis[0].name}": function, ...}}).decide(request)',
     ]  # fmt: skip
-    picked = {**values, "alone": alone, "stands_in": log.stands_in, "notes": list(log.notes)}
+    picked = {**values, "alone": alone, "stands_in": log.stands_in, "reference": reference, "agreement": agreement,
+              "notes": list(log.notes)}
     report(args, {"out": str(out), "front": front_points, **picked}, lines)
     return 0
 

@@ -3,15 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hardcase_edge.base.betting import interval
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_export.drafts.rows import read_rows
+from hardcase_export.integers.parity import LocalAnswers
+from hardcase_export.picking.audit_claim import at_least
+from hardcase_export.picking.risk_choice import RiskTerms
+from hardcase_export.picking.risk_test import Counts
 
-from ...api.loaded import load
 from ...gate.answers import LABEL, Log
 from ...gate.file import BUNDLE
 
@@ -47,29 +49,35 @@ def alone_of(out: Path, log: Log) -> dict[str, dict[str, float]]:
     return found
 
 
-def agreement_of(out: Path, log: Log) -> tuple[str, float | None]:
-    """The API that audits ask, and the share of the test rows on which it agrees with the gate at least.
+def agreement_of(out: Path, log: Log, local: LocalAnswers, terms: RiskTerms | None) -> tuple[str, float | None]:
+    """The API that audits ask, and the share of the gate's answers with which it agrees at least.
 
-    It is the one that stands in for the truth, or the one that is right most often in the log. The share is the lower
-    bound, at 95 %, of an interval that holds however many rows there are; None if that is none.
+    It is the one that stands in for the truth, or the one that is right most often in the log. If the gate promises at
+    most a share of wrong answers, the two can differ by that share, and by the share in which the gate is right and the
+    reference wrong, which is none where it stands in for the truth. If it promises something else, or nothing, the
+    share is that of the test rows. Both are measured as the exporter measures what devices audit.
+
+    Parameters
+    ----------
+    local : what the gate answers to the test rows
     """
     right = {
         name: sum(str(a) == str(b) for a, b in zip(labels, log.truth, strict=True))
         for name, labels in log.labels.items()
     }
-    reference, gate = log.stands_in or max(right, key=lambda name: right[name]), load(out / BUNDLE, coin_seed=0)
-    manifest = load_bundle(out / BUNDLE).manifest
-    texts, names = manifest.categories, list(manifest.features)
-    rows, n, agreed = read_rows(out / "build" / "test.npz", manifest), 0, 0
-    for row in rows.X.tolist():
-        values = dict(zip(names, row, strict=True))
-        given = {
-            f: None if x != x else texts[f][int(x)] if f in texts else x
-            for f, x in values.items()
-            if f.partition(".")[0] not in gate._inner
-        }
-        said = given.get(reference + LABEL)
-        if said is not None:
-            n, agreed = n + 1, agreed + (str(gate.decide(given).label) == said)
-    low = interval(n, agreed)[0] if n else 0.0
-    return reference, float(low) if 0 < low < 1 else None
+    reference, manifest = log.stands_in or max(right, key=lambda name: right[name]), load_bundle(out / BUNDLE).manifest
+    rows, column = read_rows(out / "build" / "test.npz", manifest), manifest.features.index(reference + LABEL)
+    texts, classes = manifest.categories[reference + LABEL], [str(label) for label in manifest.classes]
+    said = [(k, int(answer), rows.X[k, column]) for k, answer in zip(local.rows, local.answers, strict=True)]
+    answers = [(classes[k], texts[int(code)], classes[int(rows.y[row])]) for row, k, code in said if code == code]
+    if terms is None or terms.is_excess:
+        return reference, _share([own != other for own, other, _ in answers])
+    spared = 1.0 if log.stands_in else _share([own == truth != other for own, other, truth in answers])
+    share = None if spared is None else spared - terms.risk
+    return reference, share if share is not None and 0 < share < 1 else None
+
+
+def _share(differs: Sequence[bool]) -> float | None:
+    """How often they do not, at least."""
+    n = len(differs)
+    return at_least(Counts(n, n, sum(differs), sum(differs), 0))

@@ -25,10 +25,10 @@ TRAINING = ("--effort", "quick", "--method", "dag", "--jobs", "1", "--json")
 
 
 @cache
-def requests() -> tuple[dict[str, Any], ...]:
+def requests(n: int = N, seed: int = 1) -> tuple[dict[str, Any], ...]:
     """Of each request the truth, and what each model answers: the small one knows how sure it is."""
-    rng, rows = random.Random(1), []
-    for _ in range(N):
+    rng, rows = random.Random(seed), []
+    for _ in range(n):
         truth, sure = rng.choice(CLASSES), round(rng.random(), 3)
         right = {"small": 0.35 + 0.65 * sure, "large": 0.96, "old": 0.6}
         row: dict[str, Any] = {"truth": truth}
@@ -46,13 +46,13 @@ def said(row: dict[str, Any], name: str) -> tuple[str, float | None]:
 
 
 @cache
-def made_gate() -> tuple[Path, dict[str, Any]]:
+def made_gate(n: int = N, *wish: str) -> tuple[Path, dict[str, Any]]:
     """The folder of the gate, trained once in this process, which nobody may change, and what the command printed."""
-    folder = Path(tempfile.mkdtemp(prefix="hardcase-gate-"))
+    folder, rows = Path(tempfile.mkdtemp(prefix="hardcase-gate-")), requests(n)
     with open(folder / "calls.csv", "w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(requests()[0]))
+        writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
-        writer.writerows(requests())
+        writer.writerows(rows)
     with redirect_stdout(StringIO()) as printed, chdir(folder):
-        assert main(["gate", "calls.csv", "--budget", "4", *TRAINING]) == 0
+        assert main(["gate", "calls.csv", *(wish or ("--budget", "4")), *TRAINING]) == 0
     return folder / "gate", json.loads(printed.getvalue())
