@@ -50,6 +50,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write the table and its configuration, train, export, and write the gate's file."""
     from hardcase_export.bundle import make_bundle
+    from hardcase_export.checked import ExportedCases
     from hardcase_train.methods import BASELINES
 
     from ...exports.said import export_lines, export_values
@@ -68,6 +69,7 @@ def run(args: argparse.Namespace) -> int:
     front, made = build(config, (*config.methods, *BASELINES), out / "build", table=table, **where)[1:]
     wish = {name: getattr(args, name) for name in ("max_loss", "budget", "hard_budget", "key")}
     exported = make_bundle(made, terms=terms, monitors=True, prices=args.prices, **wish).write(out / BUNDLE)
+    assert isinstance(exported, ExportedCases)
     values = export_values(exported, made)
     front_points = front_of(front["points"])
     alone, (reference, agreement) = alone_of(out, log), agreement_of(out, log, exported.test.local, terms)
@@ -84,8 +86,14 @@ def run(args: argparse.Namespace) -> int:
         *([f"  audits     {reference} agrees with at least {agreement:.4f} of the answers"] if agreement else []),
         f'next: hardcase.Gate("{out}", {{"{log.apis[0].name}": function, ...}}).decide(request)',
     ]  # fmt: skip
-    picked = {**values, "alone": alone, "stands_in": log.stands_in, "reference": reference, "agreement": agreement,
-              "notes": list(log.notes)}
+    picked = {
+        **values,
+        "alone": alone,
+        "stands_in": log.stands_in,
+        "reference": reference,
+        "agreement": agreement,
+        "notes": list(log.notes),
+    }
     report(args, {"out": str(out), "front": front_points, **picked}, lines)
     return 0
 

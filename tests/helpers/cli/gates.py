@@ -7,6 +7,7 @@ import csv
 import json
 import random
 import tempfile
+from collections.abc import Callable
 from contextlib import chdir, redirect_stdout
 from functools import cache
 from io import StringIO
@@ -15,7 +16,7 @@ from typing import Any
 
 from hardcase.cli import main
 
-__all__ = ["NAMES", "PRICES", "TRAINING", "made_gate", "requests", "said"]
+__all__ = ["NAMES", "PRICES", "TRAINING", "hard_and_easy", "made_gate", "requests", "said"]
 
 NAMES = ("small", "large", "old")
 PRICES = dict(zip(NAMES, (1, 10, 4), strict=True))
@@ -40,15 +41,32 @@ def requests(n: int = N, seed: int = 1) -> tuple[dict[str, Any], ...]:
     return tuple(rows)
 
 
+@cache
+def hard_and_easy(n: int, seed: int) -> tuple[dict[str, Any], ...]:
+    """As ``requests``, of models that are alike: each is as sure as the request is easy, and a gate asks them all."""
+    rng, rows = random.Random(seed), []
+    for _ in range(n):
+        truth, easy = rng.choice(CLASSES), rng.random()
+        row: dict[str, Any] = {"truth": truth}
+        for name in NAMES:
+            wrong, sure = rng.random() > 0.5 + 0.5 * easy, min(1.0, max(0.0, easy + rng.gauss(0, 0.05)))
+            row[f"{name}_label"] = CLASSES[(CLASSES.index(truth) + wrong) % 2]
+            row |= {f"{name}_confidence": round(sure, 3), f"{name}_price": 1}
+        rows.append(row)
+    return tuple(rows)
+
+
 def said(row: dict[str, Any], name: str) -> tuple[str, float | None]:
     """What a model answers to a request."""
     return row[f"{name}_label"], row.get(f"{name}_confidence")
 
 
 @cache
-def made_gate(n: int = N, *wish: str) -> tuple[Path, dict[str, Any]]:
+def made_gate(
+    n: int = N, *wish: str, draw: Callable[[int, int], tuple[dict[str, Any], ...]] = requests
+) -> tuple[Path, dict[str, Any]]:
     """The folder of the gate, trained once in this process, which nobody may change, and what the command printed."""
-    folder, rows = Path(tempfile.mkdtemp(prefix="hardcase-gate-")), requests(n)
+    folder, rows = Path(tempfile.mkdtemp(prefix="hardcase-gate-")), draw(n, 1)
     with open(folder / "calls.csv", "w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
