@@ -26,7 +26,7 @@ from hardcase_edge.errors import InputError
 from hardcase_export.drafts.rows import read_rows
 from hardcase_export.integers.parity import LocalAnswers
 from hardcase_export.picking.risk_choice import RiskTerms
-from tests.helpers.cli.gates import NAMES, hard_and_easy, made_gate, requests, said
+from tests.helpers.cli.gates import NAMES, contrasts, made_gate, requests, said
 
 ROWS = requests()
 
@@ -279,12 +279,12 @@ def test_while_a_promise_is_broken_the_reference_answers_and_is_paid(folder: Pat
 
 
 def test_an_api_whose_confidence_drifts_is_noticed_and_done_without_where_drift_acts(tmp_path: Path) -> None:
-    made = made_gate(1000, "--max-loss", "0.0", draw=hard_and_easy)[0]
+    made = made_gate(1000, "--hard-budget", "3", draw=contrasts)[0]
     monitors = load_bundle(made / "model.hcb").manifest.monitors
     assert monitors is not None
     dead = [NAMES[s] for s in monitors.treat_as_dead]
     assert dead
-    rows, at = hard_and_easy(800, 9), 400
+    rows, at = contrasts(800, 9), 400
     for drift in ("watch", "act"):
         folder, notes = Path(shutil.copytree(made, tmp_path / drift)), list[str]()
 

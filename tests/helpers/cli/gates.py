@@ -16,7 +16,7 @@ from typing import Any
 
 from hardcase.cli import main
 
-__all__ = ["NAMES", "PRICES", "TRAINING", "hard_and_easy", "made_gate", "requests", "said"]
+__all__ = ["NAMES", "PRICES", "TRAINING", "contrasts", "made_gate", "requests", "said"]
 
 NAMES = ("small", "large", "old")
 PRICES = dict(zip(NAMES, (1, 10, 4), strict=True))
@@ -42,16 +42,14 @@ def requests(n: int = N, seed: int = 1) -> tuple[dict[str, Any], ...]:
 
 
 @cache
-def hard_and_easy(n: int, seed: int) -> tuple[dict[str, Any], ...]:
-    """As ``requests``, of models that are alike: each is as sure as the request is easy, and a gate asks them all."""
+def contrasts(n: int, seed: int) -> tuple[dict[str, Any], ...]:
+    """As ``requests``, but a difference of confidences that rise and fall together is the truth: a gate asks all."""
     rng, rows = random.Random(seed), []
     for _ in range(n):
-        truth, easy = rng.choice(CLASSES), rng.random()
-        row: dict[str, Any] = {"truth": truth}
-        for name in NAMES:
-            wrong, sure = rng.random() > 0.5 + 0.5 * easy, min(1.0, max(0.0, easy + rng.gauss(0, 0.05)))
-            row[f"{name}_label"] = CLASSES[(CLASSES.index(truth) + wrong) % 2]
-            row |= {f"{name}_confidence": round(sure, 3), f"{name}_price": 1}
+        common, own = rng.gauss(0.5, 0.15), [rng.gauss(0, 0.05) for _ in NAMES]
+        row: dict[str, Any] = {"truth": CLASSES[own[0] + own[1] > 2 * own[2]]}
+        for name, part in zip(NAMES, own, strict=True):
+            row |= {f"{name}_label": rng.choice(CLASSES), f"{name}_confidence": common + part, f"{name}_price": 1}
         rows.append(row)
     return tuple(rows)
 
