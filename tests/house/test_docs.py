@@ -21,11 +21,12 @@ from xml.etree import ElementTree
 
 import pytest
 
+from hardcase_edge.record_keys import KEYS, STORE
 from hardcase_train.methods import AUTO, METHODS
 from hardcase_train.settings.effort import EFFORTS
 from tests.helpers.places import ROOT
 from tests.helpers.train.problems import BRIEF
-from tests.house import architecture, configuration, maturity
+from tests.house import architecture, configuration, maturity, record_tables
 from tests.house.commands import PARSERS, PLACE, leaves, listing
 
 PAGES = sorted(
@@ -193,6 +194,18 @@ def test_the_sites_table_of_keys_has_its_place_and_its_links_lead_somewhere() ->
 def test_each_method_driver_and_target_says_how_mature_it_is_and_what_is_known_against_it() -> None:
     assert text_of(maturity.PAGE) == maturity.page(), "run python tests/house/maturity.py"
     assert all(against for rows in maturity.said().values() for _, _, against in rows)
+
+
+@pytest.mark.parametrize("name", record_tables.ORIGINS)
+def test_a_page_explains_the_keys_of_lines_and_records_as_their_table_does(name: str) -> None:
+    assert text_of(ROOT / "docs" / name) == record_tables.page(name), "run python tests/house/record_tables.py"
+    assert record_tables.table(name) in text_of(ROOT / "docs" / name)
+
+
+def test_each_key_of_a_record_says_what_it_means() -> None:
+    assert [key.name for key in KEYS if not key.doc] == []
+    explained = {origin for origins in record_tables.ORIGINS.values() for origin in origins} | {STORE}
+    assert {key.origin for key in KEYS} == explained
 
 
 def test_every_method_is_named_and_explained() -> None:
