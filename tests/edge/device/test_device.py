@@ -13,7 +13,7 @@ import pytest
 from hardcase_edge.device.device import Device, RuntimeConfig
 from hardcase_edge.errors import InputError
 from hardcase_edge.link.wire import OK, REFUSED, Reply
-from tests.helpers.edge.device import EASY, FORWARD_COST, HARD, HPC, FakeBank, FakeLink, make_loaded
+from tests.helpers.edge.device import EASY, EASY_LINE, FORWARD_COST, HARD, HPC, FakeBank, FakeLink, make_loaded
 
 
 class Clock:
@@ -48,10 +48,7 @@ def routes(records):
 def test_an_easy_case_is_answered_here():
     link = FakeLink()
     (record,) = make_device([EASY], link).run()
-    assert record == {
-        "t": 1000.0, "label": "high", "confidence": 0.95, "route": "local", "cost": 1.0, "sensors": ["x"],
-        "failed": [], "out_of_range": [], "latency_ms": 0.0,
-    }  # fmt: skip
+    assert record == EASY_LINE
     assert json.loads(json.dumps(record)) == record
     assert not link.asked
 

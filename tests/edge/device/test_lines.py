@@ -13,7 +13,7 @@ from hardcase_edge.device import lines
 from hardcase_edge.drivers.senml import resolve
 from hardcase_edge.errors import HardcaseError
 from hardcase_edge.link import identity
-from tests.helpers.edge.device import EASY, HARD, make_bundle_bytes, write_replay
+from tests.helpers.edge.device import EASY, EASY_LINE, HARD, make_bundle_bytes, write_replay
 
 
 def test_a_run_writes_a_pack_for_each_decision(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -24,9 +24,9 @@ def test_a_run_writes_a_pack_for_each_decision(tmp_path: Path, capfd: pytest.Cap
     out, _ = capfd.readouterr()
     packs = [{m.name: m.value for m in resolve(line, now=0)} for line in out.splitlines()]
     assert [pack.pop("hardcase/pi-1/latency") > 0 for pack in packs] == [True, True]  # type: ignore[operator]
-    base = {"sensors": 1, "failed": 0, "out_of_range": 0, "cost": 1.0, "label": "high"}
+    own = {k: len(v) if isinstance(v, list) else v for k, v in EASY_LINE.items() if k not in ("t", "latency_ms")}
     routes = [{"confidence": 0.95, "route": "local"}, {"confidence": 0.6, "route": "degraded"}]
-    assert packs == [{f"hardcase/pi-1/{k}": v for k, v in (base | route).items()} for route in routes]
+    assert packs == [{f"hardcase/pi-1/{k}": v for k, v in (own | route).items()} for route in routes]
 
 
 def test_without_an_id_the_machines_own_is_taken_if_it_lasts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,6 +32,10 @@ REQUEST_BYTES = request_bytes(["f32"] * 5)
 FORWARD_COST = 1 + 10 + 100 + REQUEST_BYTES  # mJ
 EASY, HARD = 3.0, 0.25
 LABELS = ("low", "high")
+EASY_LINE = {
+    "t": 1000.0, "label": "high", "confidence": 0.95, "route": "local", "cost": 1.0, "sensors": ["x"], "failed": [],
+    "out_of_range": [], "latency_ms": 0.0,
+}  # fmt: skip  # what a device says of the easy case at that time
 
 
 def make_program() -> Program:
