@@ -38,7 +38,9 @@ class Key:
 
 
 _SCORED = "where the bundle [scores it](drift.md#atypical-cases): "
-_KNOWN = "how often all labels of such items were right on held-out items; null if a part lacked a sensor that it wanted"
+_KNOWN = (
+    "how often all labels of such items were right on held-out items; null if a part lacked a sensor that it wanted"
+)
 KEYS = (
     Key("device", RECORD, TEXT, is_column=True, doc="the DEVICE of the topic"),
     Key("boot", RECORD, INTEGER, is_column=True, doc="number of the device's start, 1 to 2^53 - 1"),
@@ -50,10 +52,10 @@ KEYS = (
         doc="Unix time of the decision, as far as the store can tell"),
     Key("at", RECORD, NUMBER, "s", is_column=True, doc="seconds since the boot, by a clock that only rises"),
     Key("t", RECORD, NUMBER, "s",  # a line has one, too, which is not copied
-        doc="Unix time in seconds; in a record, null where the device's clock shows a time that has passed for certain"),
+        doc="Unix time in seconds; null in a record where the device's clock shows a time that has passed for certain"),
     Key("bundle", RECORD, TEXT, is_column=True, doc="SHA-256 of the bundle that decided"),
     Key("label", OF_ONE, TEXT, is_column=True,
-        doc="the class, as the training table had it; a policy that answers numbers has `value` and `interval` instead"),
+        doc="the class, as the training table had it; a policy that answers numbers has `value` and `interval`"),
     Key("value", OF_ONE, NUMBER, "the target's", is_column=True, doc="the number, in the target's unit"),
     Key("interval", OF_ONE, LIST, "the target's",
         doc="`[low, high]`: the truth lies between them with a probability of 90 %, as measured on calibration rows; "
@@ -107,8 +109,8 @@ KEYS = (
     Key("readings", AUDIT, LIST, is_column=True,
         doc="of an audit: what a request would carry, in the uplink's order, null for missing"),
     Key("evidence", AUDIT, OBJECT,
-        doc="of an audit, where a plug-in gave it: an object of base64 by sensor, each the bytes of a PNG, JPEG or WAV, "
-        "12,288 bytes together at most"),
+        doc="of an audit, where a plug-in gave it: an object of base64 by sensor, each the bytes of a PNG, JPEG or "
+        "WAV, 12,288 bytes together at most"),
 )  # fmt: skip
 COPIED = tuple([key.name for key in KEYS if key.origin in (LINE, OF_ONE, OF_PARTS) and key.is_kept])  # into records
 COLUMNS = tuple([key.name for key in KEYS if key.is_column])

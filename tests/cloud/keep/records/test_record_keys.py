@@ -31,7 +31,7 @@ from hardcase_edge.fleet.outbox.records import ANSWER, Recorder
 from hardcase_edge.joint.definition import ONE_SHOT
 from hardcase_edge.link.wire import audit_topic, decision_topic
 from hardcase_edge.program import definition as d
-from hardcase_edge.record_keys import AUDIT, COLUMNS, COPIED, KEYS, LINE, OF_ONE, OF_PARTS, RECORD, STORE
+from hardcase_edge.record_keys import COLUMNS, COPIED, KEYS, LINE, OF_ONE, OF_PARTS, STORE
 from hardcase_edge.sensors.items import Item
 from tests.edge.device.test_joint_device import ASKING, ITEMS, device_of, write_csv
 from tests.edge.servo.test_budgets import PRICES
