@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from hardcase_edge.bundle.file import Bundle
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.bundle.prices import Prices
-from hardcase_edge.bundle.signature import sign
 from hardcase_edge.bundle.value import Value
 from hardcase_edge.errors import InputError
 from hardcase_edge.more.fronts.front import HPC_METHOD
@@ -24,7 +24,7 @@ from hardcase_edge.program.definition import Program
 from hardcase_edge.program.encode import encode
 from hardcase_edge.program.inner import inner_sensors
 
-from .checked import Checked, Exported, ExportedCases, Weights
+from .checked import Asked, Checked, Exported, ExportedCases, Made, Weights
 from .drafts.front import Front, Point
 from .drafts.rows import Rows
 from .integers.compress import n_weights
@@ -33,7 +33,7 @@ from .integers.golden_cases import make_golden
 from .integers.point import Build, IntegerPoint
 from .integers.quantise import quantise
 from .integers.sensor_claims import measure_without, ranges_of_rows
-from .joint.point import make_joint_bundle
+from .joint.point import of_items
 from .picking.atypical import Scored, atypical_shares
 from .picking.audit_claim import audit_claim
 from .picking.held_out import BuildTrial, HeldOut, by_column, check_unseen, count, read_held_out
@@ -44,7 +44,7 @@ from .picking.price_table import price_table
 from .picking.promise_words import BY_CLASS, BY_TRUTH
 from .picking.risk_choice import RiskTerms, choose
 from .publish import check_out, checked, read_key
-from .targets import Built, Source
+from .targets import Built
 
 __all__ = [
     "MIN_AGREEMENT", "NoPricesError", "constant_refusal", "export_bundle", "export_point", "make_bundle",
@@ -129,45 +129,61 @@ def make_bundle(
     private_key = _check(key, min_agreement)
     build = build if isinstance(build, Build) else Build(build)
     build.check_unchanged()
-    front = build.front
-    if front.is_joint:
-        wish = {"max_loss": max_loss, "budget": budget, "hard_budget": hard_budget, "method": method}
-        asked = {"risk": terms, "monitors": monitors, "seed": seed, "prices": prices, "atypical": atypical}
-        return make_joint_bundle(build.folder, front, wish, private_key, min_agreement, asked)
-    min_agreement = MIN_AGREEMENT if min_agreement is None else min_agreement
+    asked = Asked(
+        wish={"max_loss": max_loss, "budget": budget, "hard_budget": hard_budget, "method": method, "of_best": of_best},
+        min_agreement=min_agreement, seed=seed, terms=terms, held_out=held_out, monitors=monitors, prices=prices,
+        mix=mix, atypical=atypical, allow_constant=allow_constant,
+    )  # fmt: skip
+    of_kind = of_items if build.front.is_joint else _of_cases
+    return of_kind(build, asked).signed(build.front, private_key)
+
+
+def _of_cases(build: Build, asked: Asked) -> Made:
+    """A point whose draft is quantised, compared with the result, and assembled with all that its manifest says."""
+    least = MIN_AGREEMENT if asked.min_agreement is None else asked.min_agreement
+    wish, terms, front = asked.wish, asked.terms, build.front
     if terms is not None:
         _check_terms(terms, front)
-    scored = None if atypical is None else Scored(build, atypical, hard_budget is None)
+    scored = None if asked.atypical is None else Scored(build, asked.atypical, wish["hard_budget"] is None)
+    promise: dict[str, Any] = {}
     if terms is None:
-        wish = {
-            "max_loss": max_loss, "budget": budget, "hard_budget": hard_budget, "method": method, "of_best": of_best
-        }  # fmt: skip
-        mean = budget if mix and (max_loss, hard_budget) == (None, None) else None
-        reason = "" if mean is None else why_no_mix(front, prices)
-        if mean is not None and not reason:
-            chosen = mix_that_agrees(build, mean, method, min_agreement, scored)
-        else:
-            point, integers, passed_over = pick_that_agrees(build, wish, min_agreement)
-            chosen = Chosen(point, integers if scored is None else scored(integers), passed_over, single=reason)
-        integers = chosen.integers
-        _check_constant(integers, allow_constant)
-        claims = _atypical(integers, atypical) | ({} if chosen.mix is None else {"mix": chosen.mix.to_json()})
-        made = _assemble(front, chosen.point, integers, private_key, seed, claims, monitors, prices, build)
-        assert isinstance(made.exported, ExportedCases)
-        exported = replace(made.exported, passed_over=chosen.passed_over, mix=chosen.mix, single=chosen.single)
-        return replace(made, exported=exported)
-    if (max_loss, budget, hard_budget) != (None, None, None):
+        chosen = _by_wish(build, asked, least, scored)
+    else:
+        chosen, promise = _by_promise(build, asked, terms, least, scored)
+    refusal = "" if asked.allow_constant else constant_refusal(chosen.integers)
+    if refusal:
+        raise InputError(refusal)
+    claims = promise | _atypical(chosen.integers, asked.atypical)
+    claims |= {} if chosen.mix is None else {"mix": chosen.mix.to_json()}
+    return _assemble(front, chosen, claims, asked.seed, asked.monitors, asked.prices, build)
+
+
+def _by_wish(build: Build, asked: Asked, least: float, scored: Scored | None) -> Chosen:
+    wish, front = asked.wish, build.front
+    mean = wish["budget"] if asked.mix and (wish["max_loss"], wish["hard_budget"]) == (None, None) else None
+    reason = "" if mean is None else why_no_mix(front, asked.prices)
+    if mean is not None and not reason:
+        return mix_that_agrees(build, mean, wish["method"], least, scored)
+    point, integers, passed_over = pick_that_agrees(build, wish, least)
+    return Chosen(point, integers if scored is None else scored(integers), passed_over, single=reason)
+
+
+def _by_promise(
+    build: Build, asked: Asked, terms: RiskTerms, least: float, scored: Scored | None
+) -> tuple[Chosen, dict[str, Any]]:
+    """The cheapest point that keeps the terms on held-out rows, and the promise as a claim."""
+    if any(asked.wish[key] is not None for key in ("max_loss", "budget", "hard_budget")):
         raise InputError(ONE_WISH)
-    points = candidates(front, method)
+    points = candidates(build.front, asked.wish["method"])
     manifest = build.draft(points[0])[1]
-    held_out = by_column(read_held_out(build.folder, manifest) if held_out is None else held_out, manifest, terms)
+    held_out = read_held_out(build.folder, manifest) if asked.held_out is None else asked.held_out
+    held_out = by_column(held_out, manifest, terms)
     check_unseen(held_out, build.folder, manifest)
-    trial = BuildTrial(build, held_out, min_agreement, terms, scored)
+    trial = BuildTrial(build, held_out, least, terms, scored)
     point, promise = choose(points, terms, trial)
-    _check_constant(trial.integers(point), allow_constant)
-    claim = {**promise.to_json(), "rows": held_out.to_json(), "test": _on_test(trial.integers(point), terms)}
-    claims = {"promise": claim, **_atypical(trial.integers(point), atypical)}
-    return _assemble(front, point, trial.integers(point), private_key, seed, claims, monitors, prices, build)
+    integers = trial.integers(point)
+    claim = {**promise.to_json(), "rows": held_out.to_json(), "test": _on_test(integers, terms)}
+    return Chosen(point, integers, 0), {"promise": claim}
 
 
 def export_point(
@@ -184,7 +200,8 @@ def export_point(
     """As ``export_bundle``, for a point of a front that the caller has picked, and has in integers."""
     check_out(out, force)
     private_key = None if key is None else read_key(Path(key))
-    return _assemble(front, point, integers, private_key, seed, {}, prices=prices).write(Path(out))
+    made = _assemble(front, Chosen(point, integers, 0), {}, seed, prices=prices)
+    return made.signed(front, private_key).write(Path(out))
 
 
 def _check_terms(terms: RiskTerms, front: Front) -> None:
@@ -222,16 +239,15 @@ def _check(key: str | Path | None, min_agreement: float | None) -> bytes | None:
 
 def _assemble(
     front: Front,
-    point: Point,
-    integers: IntegerPoint,
-    private_key: bytes | None,
-    seed: int,
+    chosen: Chosen,
     claims: dict[str, Any],
+    seed: int,
     monitors: bool = False,
     prices: bool = False,
     build: Build | None = None,
-) -> Checked:
-    """The point's bundle with all that its manifest says, loaded as a device does, and signed."""
+) -> Made:
+    """The point's bundle with all that its manifest says, loaded as a device does."""
+    point, integers = chosen.point, chosen.integers
     program, valid, steps = integers.quantised.program, integers.valid, integers.quantised.steps
     manifest = _finish(front, point, integers, claims)
     inner = tuple(inner_sensors(program, manifest.features, manifest.sensors).values())
@@ -241,31 +257,23 @@ def _assemble(
     replies = valid.hpc if steps is None else results_of(valid.hpc, steps)
     golden = make_golden(program, valid.X, replies, valid.confidence, seed)
     data, loaded = checked(Bundle(manifest.to_json(), program, golden))
-    signature = None if private_key is None else sign(data, private_key)
-    exported = ExportedCases(
-        path=None,
-        sha256=loaded.bundle.sha256,
-        n_bytes=len(data),
-        is_signed=signature is not None,
-        n_golden=len(golden),
-        report=loaded.report,
-        unit=manifest.unit,
-        measure=front.quality,
-        classes=manifest.classes,
+    report = partial(
+        ExportedCases,
         target_unit=None if manifest.value is None else manifest.value.unit,
-        f0=next((p for p in front.points if p.method == HPC_METHOD), None),
-        point=point,
         valid=integers.on_valid,
         test=integers.on_test,
         selection=selection_of(front, point, integers.draft, inner),
         nearest=nearest_local(front, point),
         promise=claims.get("promise"),
         weights=_weights(integers.draft, program, len(data)),
+        passed_over=chosen.passed_over,
+        mix=chosen.mix,
+        single=chosen.single,
         program=program,
         sensors=manifest.sensors,
         costs=front.costs,
     )
-    return Checked(exported, Source(data, loaded, signature, None if build is None else Built(build, integers)))
+    return Made(point, data, loaded, report, None if build is None else Built(build, integers))
 
 
 def constant_refusal(integers: IntegerPoint) -> str:
@@ -283,12 +291,6 @@ def constant_refusal(integers: IntegerPoint) -> str:
         f"this policy reads nothing and answers {said} to every case; ask for less loss (--max-loss) or allow more "
         "cost (--budget), say what errors cost in [cost.errors], or write it all the same with --force"
     )
-
-
-def _check_constant(integers: IntegerPoint, is_allowed: bool) -> None:
-    refusal = "" if is_allowed else constant_refusal(integers)
-    if refusal:
-        raise InputError(refusal)
 
 
 def _prices(program: Program, valid: Rows, inner: Sequence[int], fixed: Collection[int]) -> Prices:

@@ -1,25 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A bundle that has passed every check: the report of it, and its bytes, which are still to be written."""
+"""One line to every bundle: what an export asks for, the point that its kind made, and the checked bundle of it.
+
+``Asked`` goes in, the kind of the build (``bundle.py`` for single decisions, ``joint/point.py`` for items of several
+parts) gives ``Made``, and that, signed, is ``Checked``: a report, and bytes that are still to be written.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from hardcase_edge.bundle.load import Loaded
 from hardcase_edge.bundle.manifest import Label
+from hardcase_edge.bundle.signature import sign
 from hardcase_edge.joint.prove import JointReport
+from hardcase_edge.more.fronts.front import HPC_METHOD
 from hardcase_edge.more.fronts.pick import Mix, Nearest
 from hardcase_edge.program.definition import Program
 
 from .drafts.costs import Origins
-from .drafts.front import Point
+from .drafts.front import Front, Point
 from .integers.parity import Parity
+from .picking.held_out import HeldOut
 from .picking.optimism import Selection
+from .picking.risk_choice import RiskTerms
 from .publish import Published, write_pair
-from .targets import Source
+from .targets import Built, Source
 
-__all__ = ["Checked", "Exported", "ExportedCases", "ExportedItems", "Weights"]
+__all__ = ["Asked", "Checked", "Exported", "ExportedCases", "ExportedItems", "Made", "Weights"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +98,45 @@ class Weights:
     before: int
     after: int
     bytes_before: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What ``bundle.make_bundle`` is asked for, by the names of its arguments; ``wish`` is that of ``pick``."""
+
+    wish: dict[str, Any]
+    min_agreement: float | None
+    seed: int
+    terms: RiskTerms | None
+    held_out: HeldOut | None
+    monitors: bool
+    prices: bool
+    mix: bool
+    atypical: float | None
+    allow_constant: bool
+
+
+@dataclass(frozen=True)
+class Made:
+    """The bundle of a point, as a device has loaded it; ``report`` takes what every kind has, and knows the rest."""
+
+    point: Point
+    data: bytes
+    loaded: Loaded
+    report: Callable[..., Exported]
+    built: Built | None = None
+
+    def signed(self, front: Front, key: bytes | None) -> Checked:
+        """The checked bundle of this point of the front; ``key``: a private key, None for no signature."""
+        bundle, manifest = self.loaded.bundle, self.loaded.manifest
+        signature = None if key is None else sign(self.data, key)
+        exported = self.report(
+            path=None, sha256=bundle.sha256, n_bytes=len(self.data), is_signed=signature is not None,
+            n_golden=len(bundle.golden if bundle.joint is None else bundle.items), report=self.loaded.report,
+            unit=front.unit, measure=front.quality, classes=manifest.classes,
+            f0=next((p for p in front.points if p.method == HPC_METHOD), None), point=self.point,
+        )  # fmt: skip
+        return Checked(exported, Source(self.data, self.loaded, signature, self.built))
 
 
 @dataclass(frozen=True)

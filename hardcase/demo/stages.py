@@ -33,8 +33,8 @@ from hardcase_train.tasks.task import Task
 
 from ..measuring.measure import class_lines
 from ..options import report
+from ..reports.cases_part import class_rows
 from ..reports.page import figure, render
-from ..reports.picked_part import class_rows
 from ..training.build import build, configure
 from ..training.folders import DEMO, claimed, list_files
 from .processes import Process, StageError, start_broker, start_device, start_worker

@@ -1,121 +1,128 @@
 # SPDX-License-Identifier: Apache-2.0
 """``report.html`` of a build: what was asked, the data, f0, the front, and the policy that an export would pick.
 
-Figures of the front are those of ``front.json``, of drafts in floats. Figures of the picked policy are those of its
-integers on test rows, and equal ``hardcase evaluate``'s; ``picked`` makes them.
+``Told`` is what a kind of policies has for it: ``cases_part`` of single decisions, ``items_part`` of items of several
+parts. Figures of the front are those of ``front.json``. Figures of the picked policy are those of its integers on test
+rows, and equal ``hardcase evaluate``'s.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-from markupsafe import Markup
-
-from hardcase_edge.errors import HardcaseError
-from hardcase_edge.more.batch.intervals import wilson
+from hardcase_edge.more.batch.quality import Figures
+from hardcase_edge.more.fronts.front import HPC_METHOD as HPC
 from hardcase_edge.more.fronts.front import staircase
+from hardcase_edge.more.fronts.pick import DEFAULT_MAX_LOSS
 from hardcase_export.drafts.costs import costs_of
 from hardcase_export.drafts.front import Front, Point
+from hardcase_export.integers.decide import Figures as Decided
 from hardcase_export.integers.point import Build
 from hardcase_export.picking.pick import mixes_halfway
-from hardcase_train.data.problem import Rows
 from hardcase_train.tasks.task import Task, cost_origins
 
+from ..measuring.headline import Headline
 from ..measuring.measure import seen_rows_lines
-from ..measuring.picked import Picked, Wish, measure_pick
-from . import picked_part as part
+from ..measuring.picked import Wish
 from .front_chart import front_svg
 from .page import amount, cut, data, figure, percent, render
 
-__all__ = ["asked_values", "mix_table", "over_seeds", "train_report"]
+__all__ = ["Interval", "Told", "mix_table", "train_report"]
 
+Interval = tuple[float, float]
 Mixes = tuple[Sequence[str], Sequence[Sequence[str]]]  # head and rows of a table
 NEAR = 6  # points on each side of the picked one in the table of the front
-HPC = "hpc"
-STRONG = Markup("<strong>{}</strong>")
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the kind of a build's policies has for its report.
+
+    of : what a cost is of, and what is forwarded
+    n_test : number of test rows or items, in words
+    intervals : 95 % intervals of qualities on test rows, by number of a point
+    values : what templates show of this kind alone
+    columns : further ones of the tables of points: of each title a cell for each point
+    picked : the point that an export picks; None: none can be exported, and ``nothing`` says why
+    test, cuts : its figures on test rows, and how much cheaper it is than f0 for everything, and than every sensor
+    f0 : f0's quality on the same rows
+    warnings : what must not be overlooked
+    cards : further ones, each a number and a few words
+    """
+
+    of: tuple[str, str]
+    n_test: str
+    intervals: Mapping[int, Interval]
+    values: Mapping[str, Any]
+    columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    picked: Point | None = None
+    nothing: str = ""
+    test: Figures | Decided | None = None
+    cuts: Headline | None = None
+    f0: float = 0.0
+    warnings: Sequence[str] = ()
+    cards: Sequence[Sequence[str]] = ()
 
 
 def train_report(
-    build: Build, task: Task, front: Mapping[str, Any], mixes: Mixes, *, command: str = "", wish: Wish | None = None
-) -> tuple[str, str, Picked | None]:
-    """The page, the picture of the front with the picked point marked, and that point, None if there is none.
+    points: Front, task: Task, front: Mapping[str, Any], told: Told, mixes: Mixes, command: str, wish: Wish
+) -> tuple[str, str]:
+    """The page, and the picture of the front with the picked point marked.
 
     Parameters
     ----------
-    build : complete but for this page and picture
+    points : of the build
     front : the contents of front.json
     mixes : as ``mix_table`` gives them
     command : the command line that asked for the build, without its folders
-    wish : which point to pick; None: the one that ``hardcase export`` picks without a wish
+    wish : that picked the point
     """
-    points = build.front
-    picked: Picked | str
-    try:
-        picked = measure_pick(build, wish or {})
-    except HardcaseError as error:
-        picked = str(error)
-    svg = _picture(task, points, front["points"], picked)
-    f0 = next(p for p in points.points if p.method == HPC)
-    found = picked if isinstance(picked, Picked) else None
+    f0 = next(k for k, p in enumerate(points.points) if p.method == HPC)
+    marked = None if told.picked is None else points.points.index(told.picked)
+    heading = f"{task.config.file.name}: {task.config.target}"
+    svg = front_svg(
+        points.unit,
+        front["points"],
+        heading,
+        picked=marked,
+        max_loss=None if marked is None or points.is_joint else _allowed_loss(wish, points),
+        quality=points.quality,
+        intervals={k: interval for k, interval in told.intervals.items() if k in (f0, marked)},
+    )
     html = render(
         "train",
-        heading=f"{task.config.file.name}: {task.config.target}",
+        heading=heading,
         command=command,
         task=task,
         points=points,
         picture=figure(svg),
-        limits=part.limit_words(points),
+        limits=_limit_words(points),
         mixes=dict(zip(("head", "rows"), mixes, strict=True)),
-        **asked_values(task, task.problem.quality.name),
-        **_data(task),
-        **_f0(task, front, points, picked),
-        **_front(task, points, picked, front["points"]),
-        **over_seeds(front),
-        picked=found,
-        nothing=picked,
-        **({"cards": part.cards_of(found, f0, points), **part.picked_values(found, points)} if found else {}),
+        one_of=told.of[0].split()[-1],
+        each=told.of[1],
+        **_asked(task, points.quality),
+        **_f0(task, front, points.points[f0], told.intervals.get(f0)),
+        **_front(task, points, told, marked, front["points"]),
+        **_over_seeds(front),
+        picked=told.picked,
+        nothing=told.nothing,
+        **({} if told.picked is None else _picked(task, points, points.points[f0], told.picked, told, wish)),
+        **told.values,
     )
-    return html, svg, found
+    return html, svg
 
 
-def _picture(task: Task, points: Front, entries: Sequence[Mapping[str, Any]], picked: Picked | str) -> str:
-    f0 = next(k for k, p in enumerate(points.points) if p.method == HPC)
-    intervals = {f0: _test_interval(task, points, points.points[f0])}
-    if isinstance(picked, Picked):
-        intervals |= {f0: picked.f0_95, picked.number: picked.measured.quality_95}
-    return front_svg(
-        points.unit,
-        entries,
-        f"{task.config.file.name}: {task.config.target}",
-        picked=picked.number if isinstance(picked, Picked) else None,
-        max_loss=part.allowed_loss(picked, points) if isinstance(picked, Picked) else None,
-        quality=points.quality,
-        intervals={k: interval for k, interval in intervals.items() if interval is not None},
-    )
-
-
-def _test_interval(task: Task, points: Front, point: Point) -> tuple[float, float] | None:
-    """The 95 % interval of an accuracy on test rows, of weighted rows by their effective number (Kish).
-
-    None for other measures and for rows in groups, whose intervals need the answers to single rows.
-    """
-    if points.measure.kind != "accuracy" or task.problem.test.group is not None:
-        return None
-    weight = task.problem.test.weight
-    n = float(weight.sum() ** 2 / (weight**2).sum())
-    return wilson(point.test.quality * n, n)
-
-
-def _with_interval(quality: float, interval: tuple[float, float] | None) -> str:
+def _with_interval(quality: float, interval: Interval | None) -> str:
     return data(quality, f"{quality:.4f}") + (f" ({interval[0]:.4f} to {interval[1]:.4f})" if interval else "")
 
 
-# ---------------------------------------------------------------- what was asked, and the data
+# ---------------------------------------------------------------- what was asked
 
 
-def asked_values(task: Task, quality: str) -> dict[str, Any]:
+def _asked(task: Task, quality: str) -> dict[str, Any]:
     """What was asked for, of every kind of policy; ``quality``: the name of what is measured."""
     config = task.config
     unit = f" in {config.target_unit}" if config.target_unit else ""
@@ -181,48 +188,10 @@ def _start(task: Task) -> str:
     return f"{amount(config.per_decision)} {config.unit} for each decision ({config.decision_origin})"
 
 
-def _data(task: Task) -> dict[str, Any]:
-    problem = task.problem
-    named = {name: getattr(problem, name) for name in ("train", "valid", "calibration", "test")}
-    parts = {name: rows for name, rows in named.items() if rows is not None}
-    totals = [len(rows.y) for rows in parts.values()]
-    rows = _classes_by_part(task, parts) if task.classes else _values_by_part(task, parts)
-    rows.append([STRONG.format("all" if task.classes else "rows"), *map("{:,}".format, [*totals, sum(totals)])])
-    if problem.test.group is not None:
-        groups = [len(np.unique(part.group)) for part in parts.values() if part.group is not None]
-        rows.append([STRONG.format("groups"), *map("{:,}".format, [*groups, sum(groups)])])
-    return {
-        "n": sum(totals),
-        "of_rows": f"in {len(task.classes)} classes" if task.classes else "with a value each",
-        "parts": {"head": (problem.kind.answer, *parts, "all"), "rows": rows},
-    }
-
-
-def _classes_by_part(task: Task, parts: Mapping[str, Rows]) -> list[list[str]]:
-    """Rows of each class."""
-    counts = [np.bincount(rows.y, minlength=task.problem.n_classes) for rows in parts.values()]
-    return [
-        [cut(label, 60), *(f"{c[k]:,}" for c in counts), f"{sum(c[k] for c in counts):,}"]
-        for k, label in enumerate(task.classes)
-    ]
-
-
-def _values_by_part(task: Task, parts: Mapping[str, Rows]) -> list[list[str]]:
-    """Lowest, mean and highest value."""
-    each = [task.problem.in_unit(rows.y) for rows in parts.values()]
-    columns = [*each, np.concatenate(each)]
-    return [
-        [word, *(amount(float(of(y))) for y in columns)]
-        for word, of in (("lowest", np.min), ("mean", np.mean), ("highest", np.max))
-    ]
-
-
 # ---------------------------------------------------------------- f0 and the front
 
 
-def _f0(task: Task, front: Mapping[str, Any], points: Front, picked: Picked | str) -> dict[str, Any]:
-    f0 = next(p for p in points.points if p.method == HPC)
-    interval = picked.f0_95 if isinstance(picked, Picked) else _test_interval(task, points, f0)
+def _f0(task: Task, front: Mapping[str, Any], f0: Point, interval: Interval | None) -> dict[str, Any]:
     return {
         "f0_words": _f0_words(task),
         "seen_rows": seen_rows_lines(front["hpc"]),
@@ -234,8 +203,9 @@ def _f0(task: Task, front: Mapping[str, Any], points: Front, picked: Picked | st
     }
 
 
-def _front(task: Task, points: Front, picked: Picked | str, entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    marked = picked.number if isinstance(picked, Picked) else None
+def _front(
+    task: Task, points: Front, told: Told, marked: int | None, entries: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
     best = staircase([(p.valid.cost, p.valid.quality) for p in points.points])
     numbers = sorted({*best, *([] if marked is None else [marked])}, key=lambda k: points.points[k].valid.cost)
     at = 0 if marked is None else numbers.index(marked)
@@ -244,10 +214,10 @@ def _front(task: Task, points: Front, picked: Picked | str, entries: Sequence[Ma
         "hard_budgets": _hard_budgets(task, points, entries),
         "front_head": (
             "policy", f"{points.quality}, judged (± 95 %)", f"cost, judged (± 95 %, {points.unit})", "worst cost",
-            f"{points.quality}, test (95 %)", "cost, test", "forwarded",
+            f"{points.quality}, test (95 %)", "cost, test", "forwarded", *told.columns,
         ),
-        "near": _points_table(task, points, near, marked, _caption(len(near), len(numbers))),
-        "every": _points_table(task, points, range(len(points.points)), marked, "in the order of front.json"),
+        "near": _points_table(points, near, marked, told, _caption(len(near), len(numbers))),
+        "every": _points_table(points, range(len(points.points)), marked, told, "in the order of front.json"),
     }  # fmt: skip
 
 
@@ -286,7 +256,7 @@ def _caption(n_shown: int, n: int) -> str:
 
 
 def _points_table(
-    task: Task, points: Front, numbers: Sequence[int], marked: int | None, caption: str
+    points: Front, numbers: Sequence[int], marked: int | None, told: Told, caption: str
 ) -> dict[str, Any]:
     rows = []
     for k in numbers:
@@ -297,16 +267,17 @@ def _points_table(
                 f"{p.valid.quality:.4f} ± {1.96 * p.valid.loss_se:.4f}",
                 f"{amount(p.valid.cost)} ± {amount(1.96 * p.valid.cost_se)}",
                 "" if p.worst_cost is None else amount(p.worst_cost),
-                _with_interval(p.test.quality, _test_interval(task, points, p)),
+                _with_interval(p.test.quality, told.intervals.get(k)),
                 amount(p.test.cost),
                 percent(p.test.forward_rate),
+                *(cells[k] for cells in told.columns.values()),
             ]
         )
     best = list(numbers).index(marked) if marked is not None and marked in numbers else None
     return {"rows": rows, "caption": caption, "best": best}
 
 
-def over_seeds(front: Mapping[str, Any]) -> dict[str, Any]:
+def _over_seeds(front: Mapping[str, Any]) -> dict[str, Any]:
     """The tables of front.md: what is picked of each method, on test rows, as means over seeds; none of one seed."""
     n, tables = len(front["seeds"]["seeds"]), []
     for wish, picks in front["seeds"]["max_loss"].items() if n > 1 else ():
@@ -322,3 +293,83 @@ def over_seeds(front: Mapping[str, Any]) -> dict[str, Any]:
         reference = "the best policy" if front.get("joint") else "f0"
         tables.append((f"at most {wish} below {reference}" if wish[0].isdigit() else wish, rows))
     return {"n_seeds": n, "seeds": tables}
+
+
+# ---------------------------------------------------------------- the picked policy
+
+
+def _picked(task: Task, points: Front, f0: Point, picked: Point, told: Told, wish: Wish) -> dict[str, Any]:
+    """What the head of the page and its section say of every kind of policy."""
+    has_risk = bool(task.classes) and not points.is_joint
+    return {
+        "cards": _cards(points, f0, told),
+        "warnings": told.warnings,
+        "flags": "".join(f" --{k.replace('_', '-')} {v:g}" for k, v in wish.items() if v is not None),
+        "method": "f0" if picked.method == HPC else picked.method,
+        "why": _why(wish, points),
+        "wishes": ["max-loss", "budget", "hard-budget", *(["risk"] if has_risk else []), "method"],
+        "params": json.dumps(picked.params, sort_keys=True, ensure_ascii=False, indent=1),
+    }
+
+
+def _cards(points: Front, f0: Point, told: Told) -> list[Sequence[str]]:
+    """The figures at the head of the page: a number and a few words each."""
+    assert told.test is not None
+    m, (whole, each) = told.test, told.of
+    share = f"{percent(m.cost / f0.test.cost)} of f0's {amount(f0.test.cost)}" if f0.test.cost else "f0 is free"
+    return [
+        [f"{m.quality:.4f}", f"{points.quality} of the picked policy on {told.n_test}; f0 has {told.f0:.4f}"],
+        [f"{amount(m.cost)} {points.unit}", f"mean cost of {whole}, {share}"],
+        *_cuts(told),
+        [percent(m.forward_rate), f"of the {each}s go to f0 in the cloud"],
+        *told.cards,
+    ]
+
+
+def _cuts(told: Told) -> list[list[str]]:
+    """How much cheaper it is than f0 for everything and than every sensor, and the range if placeholders are others."""
+    cuts = told.cuts
+    if cuts is None or cuts.cut is None:
+        return []
+    every = cuts.cut_every
+    of_every = "" if every is None else f"; {percent(abs(every))} {'more' if every < 0 else 'less'} than every sensor's"
+    spans = [span for span in (cuts.if_sensors, cuts.if_request) if span is not None]
+    span = ""
+    if spans:
+        low, high = min(low for low, _ in spans), max(high for _, high in spans)
+        span = (
+            f", which is {percent(low)} to {percent(high)} if the placeholder costs of hardcase init are a tenth or "
+            "ten times as large"
+        )
+    return [[percent(cuts.cut), f"less than f0 for every {told.of[1]}{span}{of_every}"]]
+
+
+def _allowed_loss(wish: Wish, points: Front) -> float | None:
+    """The loss of quality that the wish allows; None if it does not look at the loss."""
+    loss, has_costs = wish.get("max_loss"), points.measure.kind == "errors"
+    if loss is not None:
+        return loss / points.measure.scale if has_costs else loss
+    is_other = has_costs or bool(points.limits) or wish.get("budget") is not None
+    return None if is_other else DEFAULT_MAX_LOSS
+
+
+def _why(wish: Wish, points: Front) -> str:
+    budget, loss = wish.get("budget"), wish.get("max_loss")
+    if budget is not None:
+        spare = "with one standard error to spare"
+        return f"the best point on judged rows that costs at most {amount(budget)} {points.unit} there, {spare}"
+    if loss is None and points.measure.kind == "errors":
+        return "the point of the least mean cost on judged rows, that of its errors included"
+    if loss is None and points.limits:
+        return f"the best point on judged rows within the limits of training: {_limit_words(points)}"
+    if points.measure.kind == "errors" and loss is not None:
+        allowed = f"whose errors cost at most {amount(loss)} {points.unit} more than f0's"
+    else:
+        allowed = f"at most {_allowed_loss(wish, points):g} below {'the best policy' if points.is_joint else 'f0'}"
+    return f"the cheapest point {allowed} on judged rows, with one standard error to spare"
+
+
+def _limit_words(points: Front) -> str:
+    """The limits of training, with their units; empty without limits."""
+    units = {"budget": f" {points.unit} a decision", "max_ms": " ms", "max_bytes": " bytes"}
+    return ", ".join(f"{key} {value:,.10g}{units.get(key, '')}" for key, value in points.limits.items())

@@ -35,9 +35,10 @@ from hardcase_train.tasks.target import in_target_unit
 from hardcase_train.tasks.task import Task, cost_origins
 
 from ..measuring.bars import rows_bar
-from ..measuring.picked import Picked, Wish, picked_warnings
+from ..measuring.picked import Wish
 from ..reports.budget_chart import budgets_svg
-from ..reports.train_page import mix_table, train_report
+from ..reports.cases_part import told_of_cases
+from ..reports.train_page import Told, mix_table, train_report
 from .budgets import budget_figures, is_indexed
 from .folders import BUILD, claimed, fill_folder
 from .front_table import as_read, page, picks, summarise
@@ -105,7 +106,7 @@ def build(
     n_seeds : number of seeds; the build is that of the configuration's seed, further seeds are for front.md
     table : the data; None: ``config.file``
     model : f0, an unfitted estimator; None: the one that ``config`` names
-    command, wish : of the report, as for ``reports.train_page.train_report``
+    command, wish : of the report, as for ``reports.train_page.train_report``; None: no wish
     force : whether ``out`` may be a folder that is not a build
     where : as for ``runs.open_runs``
     """
@@ -130,11 +131,14 @@ def build(
                 text = json.dumps(front, indent=1, sort_keys=True) + "\n"
                 (folder / "front.json").write_text(text, encoding="utf-8")
                 made = Build(folder, front_of(json.loads(text), "front.json"))
-                pages, more = trained.report(made, front, points, command, wish)
-                pages["front.md"] += "".join(f"\n{markdown(line)}\n" for line in more["warnings"])
-                for name, page in pages.items():
-                    (folder / name).write_text(page, encoding="utf-8")
-            return {**front, **more}, made.moved(out)
+                told = trained.told(made, front, points, wish or {})
+                mixes, title = mix_table(made), f"{config.file.name}: {config.target}"
+                html, svg = train_report(made.front, trained.task, front, told, mixes, command, wish or {})
+                lines = "".join(f"\n{markdown(line)}\n" for line in told.warnings)
+                pages = {"report.html": html, "front.svg": svg, "front.md": page(title, front, mixes) + lines}
+                for name, text in pages.items():
+                    (folder / name).write_text(text, encoding="utf-8")
+            return {**front, "warnings": [*told.warnings], "picked": _picked(told)}, made.moved(out)
 
         def first(points: list[Any]) -> None:
             write(points, {config.seed: trained.picks(points)})
@@ -162,9 +166,7 @@ class _Trained(Protocol):
         self, folder: Path, points: list[Any], hpc: dict[str, Any], seeds: dict[int, dict[str, Any]]
     ) -> dict[str, Any]: ...
 
-    def report(
-        self, build: Build, front: dict[str, Any], points: list[Any], command: str, wish: Wish | None
-    ) -> tuple[dict[str, str], dict[str, Any]]: ...
+    def told(self, build: Build, front: dict[str, Any], points: list[Any], wish: Wish) -> Told: ...
 
 
 @dataclass(frozen=True)
@@ -196,24 +198,18 @@ class _Cases:
             (folder / "budgets.svg").write_text(budgets_svg(curves), encoding="utf-8")
         return front
 
-    def report(
-        self, build: Build, front: dict[str, Any], points: list[Point], command: str, wish: Wish | None
-    ) -> tuple[dict[str, str], dict[str, Any]]:
-        """Pages and the picture of the front, by name, and warnings and the pick of an export without a wish."""
-        mixes, title = mix_table(build), f"{self.task.config.file.name}: {self.task.config.target}"
+    def told(self, build: Build, front: dict[str, Any], points: list[Point], wish: Wish) -> Told:
+        """What the report has of them; the front is in the build."""
         with rows_bar("5/5 report", quiet=self.runs.quiet):
-            html, svg, picked = train_report(build, self.task, front, mixes, command=command, wish=wish)
-        pages = {"report.html": html, "front.svg": svg, "front.md": page(title, front, mixes)}
-        warnings = divided_groups(self.task.table, self.task.config)
-        warnings += [] if picked is None else picked_warnings(picked)
-        return pages, {"warnings": warnings, "picked": None if picked is None else _picked(picked, front)}
+            return told_of_cases(build, self.task, wish, divided_groups(self.task.table, self.task.config))
 
 
-def _picked(picked: Picked, front: dict[str, Any]) -> dict[str, Any]:
+def _picked(told: Told) -> dict[str, Any] | None:
     """What an export without a wish would pick, on test rows: method, quality, cost, and the cuts."""
-    figures = picked.measured.figures
-    method = front["points"][picked.number]["method"]
-    return {"method": method, "quality": figures.quality, "cost": figures.cost, "headline": picked.cuts.to_json()}
+    if told.picked is None or told.test is None or told.cuts is None:
+        return None
+    test, cuts = told.test, told.cuts.to_json()
+    return {"method": told.picked.method, "quality": test.quality, "cost": test.cost, "headline": cuts}
 
 
 def write_build(

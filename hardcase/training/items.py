@@ -32,7 +32,6 @@ from hardcase_export.joint.atypical import check_held_out
 from hardcase_export.joint.build import export_chain
 from hardcase_export.joint.model import ChainModel, Group
 from hardcase_export.joint.quantise import Asking
-from hardcase_export.picking.pick import pick
 from hardcase_train.data.table import Table
 from hardcase_train.methods import AUTO
 from hardcase_train.methods.structured.two_levels import (
@@ -51,9 +50,10 @@ from hardcase_train.tasks.task import Task, cost_origins
 
 from ..measuring.bars import clock_bar
 from ..measuring.items import decide_items, figures, forward_se, gaps, item_cuts
-from ..measuring.picked import Wish, item_headline
-from ..reports.items_page import items_report
-from .front_table import as_read, page, picks, summarise
+from ..measuring.picked import Wish
+from ..reports.items_part import told_of_items
+from ..reports.train_page import Told
+from .front_table import as_read, picks, summarise
 from .hpc_file import provenance
 from .runs import Runs
 
@@ -257,20 +257,9 @@ class ItemRun:
             "max_parts": self.longest, "items": self.sizes,
         }  # fmt: skip
 
-    def report(
-        self, build: Build, front: dict[str, Any], points: list[BundlePoint], command: str, wish: Wish | None
-    ) -> tuple[dict[str, str], dict[str, Any]]:
-        """Pages and the picture of the front, and warnings and the pick of an export without a wish, on test items."""
-        read = build.front
-        point = pick(read, **dict[str, Any](wish or {}))
-        number = read.points.index(point)
-        html, svg = items_report(self.task, front, [p.decided for p in points[1:]], self.test, command, number)
-        cuts, warnings = item_headline(build, point, self.task.classes)
-        test = point.test
-        picked = {"method": point.method, "quality": test.quality, "cost": test.cost, "headline": cuts.to_json()}
-        title = f"{self.task.config.file.name}: {self.task.config.target}"
-        pages = {"report.html": html, "front.svg": svg, "front.md": page(title, front, ((), ()))}
-        return pages, {"warnings": warnings, "picked": picked}
+    def told(self, build: Build, front: dict[str, Any], points: list[BundlePoint], wish: Wish) -> Told:
+        """What the report has of them."""
+        return told_of_items(build, self.task, front, [p.decided for p in points[1:]], self.test, wish)
 
 
 def _chains(effort: Effort) -> int:

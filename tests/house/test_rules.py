@@ -148,7 +148,7 @@ OTHER_IDEAS = {  # modules where the same word is something else
     "export/hardcase_export/sources/onnx_trees.py": "an attribute of an ONNX node",
     "export/hardcase_export/picking/promise_words.py": "what a promise is divided by",
     "hardcase/measuring/measure.py": "the title of a column",
-    "hardcase/reports/picked_part.py": "the title of a column",
+    "hardcase/reports/cases_part.py": "the title of a column",
     "hardcase/training/survey.py": "a likely name of a target's column",
 }
 

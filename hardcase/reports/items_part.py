@@ -1,79 +1,81 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``report.html`` of a build of items: the front, and a picture of one item before and after its purchases."""
+"""What policies for items of several parts have for a report, and a picture of one item before and after purchases."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from hardcase_edge.errors import HardcaseError
 from hardcase_edge.joint.session import JointDecision
 from hardcase_export.drafts.costs import costs_of, origin_words
+from hardcase_export.integers.point import Build
+from hardcase_export.picking.pick import pick
 from hardcase_train.tasks.items import Items
 from hardcase_train.tasks.task import Task
 
-from .front_chart import front_svg
-from .page import STYLE, amount, bar, cut, figure, percent, render, safe
-from .train_page import asked_values, over_seeds
+from ..measuring.picked import Wish, item_headline
+from .page import STYLE, bar, figure, percent, safe
+from .train_page import Told
 
-__all__ = ["item_svg", "items_report"]
+__all__ = ["item_svg", "told_of_items"]
 
 CELL, LEFT, TOP, ROW = 52, 96, 34, 40
 MOST_SHOWN = 24  # parts of the item in the picture
+Z = 1.96  # standard errors on each side of a 95 % interval
 
 
-def items_report(
+def told_of_items(
+    build: Build,
     task: Task,
     front: Mapping[str, Any],
     decided: Sequence[Sequence[JointDecision]],
     test: Items,
-    command: str,
-    picked: int,
-) -> tuple[str, str]:
-    """The page and the picture of the front.
+    wish: Wish,
+) -> Told:
+    """The pick of an export with this wish, and what an item is.
 
     Parameters
     ----------
     front : the contents of front.json, whose first point is f0
     decided : of each other point, its decisions on the test items
-    command : the command line that asked for the build, without its folders
-    picked : number of the point that an export picks
     """
-    unit, points = front["unit"], front["points"]
-    title = f"{task.config.file.name}: {task.config.target}"
-    svg = front_svg(unit, points, title, picked=picked, quality=front["quality"])
-    rows = [
-        [
-            "f0, asked about every part" if p["method"] == "hpc" else cut(p["method"], 40), _policy(p["params"]),
-            f"{p['valid']['quality']:.4f}", f"{p['test']['quality']:.4f}",
-            "" if "items_right" not in p["test"] else f"{p['test']['items_right']:.4f}", amount(p["test"]["cost"]),
-            _cut(p),
-            percent(p["test"]["bought"]) + bar(p["test"]["bought"]), percent(p["test"]["forward_rate"]),
-        ]
-        for p in points
-    ]  # fmt: skip
-    head = (
-        "method", "policy", "parts right, judged", "parts right, test", "items right, test",
-        f"cost of an item ({unit})", "cut against f0", f"{task.sensors[1]} bought", "asked",
-    )  # fmt: skip
-    page = render(
-        "items",
-        heading=title,
-        command=command,
-        task=task,
-        n=front["items"],
-        max_parts=front["max_parts"],
-        costs=origin_words(costs_of(front["costs"], "front.json: costs"), task.sensors),
-        picture=figure(svg),
-        head=head,
-        rows=rows,
-        picked=picked,
-        quality=front["quality"],
-        unit=unit,
-        **asked_values(task, front["quality"]),
-        **over_seeds(front),
-        one=_one_item(task, front, decided, test),
+    entries, n_test = front["points"], f"{front['items']['test']:,} test items"
+    values = {
+        "n": front["items"],
+        "max_parts": front["max_parts"],
+        "costs": origin_words(costs_of(front["costs"], "front.json: costs"), task.sensors),
+        "one": _one_item(task, front, decided, test),
+    }
+    columns: dict[str, list[str]] = {
+        "policy": [_policy(p["params"]) for p in entries],
+        "items right": [f"{p['test']['items_right']:.4f}" if "items_right" in p["test"] else "" for p in entries],
+        "cut against f0": [_cut(p) for p in entries],
+        f"{task.sensors[1]} bought": [percent(b) + bar(b) for b in (p["test"]["bought"] for p in entries)],
+    }
+    intervals = {k: _interval(p["test"]) for k, p in enumerate(entries) if "quality_se" in p["test"]}
+    told = Told(("an item", "part"), n_test, intervals, values, columns=columns)
+    try:
+        point = pick(build.front, **dict[str, Any](wish))
+    except HardcaseError as error:
+        return replace(told, nothing=str(error))
+    cuts, warnings = item_headline(build, point, task.classes)
+    bought = entries[build.front.points.index(point)]["test"]["bought"]
+    return replace(
+        told,
+        picked=point,
+        test=point.test,
+        cuts=cuts,
+        f0=entries[0]["test"]["quality"],
+        warnings=warnings,
+        cards=[[percent(bought), f"of the parts get {task.sensors[1]}"]],
     )
-    return page, svg
+
+
+def _interval(test: Mapping[str, Any]) -> tuple[float, float]:
+    half = Z * test["quality_se"]
+    return max(0.0, test["quality"] - half), min(1.0, test["quality"] + half)
 
 
 def _cut(point: Mapping[str, Any]) -> str:

@@ -1,89 +1,129 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The part of a report about the picked policy: its figures, classes, sensors, picture, and sensors that fail."""
+"""What policies of single decisions have for a report: rows by class, figures, sensors, picture, sensors that fail."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from hardcase_edge.more.fronts.pick import DEFAULT_MAX_LOSS, nearest_local
+import numpy as np
+from markupsafe import Markup
+
+from hardcase_edge.errors import HardcaseError
+from hardcase_edge.more.batch.intervals import wilson
+from hardcase_edge.more.fronts.front import HPC_METHOD
+from hardcase_edge.more.fronts.pick import nearest_local
 from hardcase_edge.program.cost import Meter, to_unit
 from hardcase_export.drafts.front import Front, Point
+from hardcase_export.integers.point import Build
+from hardcase_train.data.problem import Rows as TaskRows
+from hardcase_train.tasks.task import Task
 
 from ..measuring.measure import some_classes
-from ..measuring.picked import Picked, picked_warnings
+from ..measuring.picked import Picked, Wish, measure_pick, picked_warnings
 from .page import NO_PLAYGROUND, amount, bar, cut, data, figure, percent, strip
 from .policy_picture import policy_svg
+from .train_page import Interval, Told
 
-__all__ = ["allowed_loss", "cards_of", "class_rows", "limit_words", "picked_values"]
+__all__ = ["class_rows", "told_of_cases"]
 
 Rows = list[list[str]]  # of cells
 MAX_CLASSES = 24  # in a table that is not folded away
 WORST = 10  # shown of more classes
+STRONG = Markup("<strong>{}</strong>")
 
 
-def allowed_loss(picked: Picked, points: Front) -> float | None:
-    """The loss of quality against f0 that the wish allows; None if it does not look at the loss."""
-    loss, has_costs = picked.wish.get("max_loss"), points.measure.kind == "errors"
-    if loss is not None:
-        return loss / points.measure.scale if has_costs else loss
-    is_other = has_costs or bool(points.limits) or picked.wish.get("budget") is not None
-    return None if is_other else DEFAULT_MAX_LOSS
-
-
-def cards_of(picked: Picked, f0: Point, points: Front) -> Rows:
-    """The figures at the head of the page: a number and a few words each."""
-    m, unit = picked.measured.figures, points.unit
-    share = f"{percent(m.cost / f0.test.cost)} of f0's {amount(f0.test.cost)}" if f0.test.cost else "f0 is free"
-    sensors = sum(picked.measured.bought) / m.n
-    of = f"{points.quality} of the picked policy on {m.n:,} test rows; f0 has {picked.f0:.4f}"
-    cards = [
-        [f"{m.quality:.4f}", of],
-        [f"{amount(m.cost)} {unit}", f"mean cost of a decision, {share}"],
-        *_cuts(picked),
-        [percent(m.forward_rate), "of the cases go to f0 in the cloud"],
-        [f"{sensors:.1f} of {len(picked.manifest.sensors)}", "sensors bought for a decision, on the mean"],
-    ]
+def told_of_cases(build: Build, task: Task, wish: Wish, warnings: Sequence[str]) -> Told:
+    """The pick of an export with this wish, measured as integers, and the data; ``warnings``: what comes first."""
+    points, numbered = build.front, enumerate(build.front.points)
+    intervals = {k: i for k, p in numbered if (i := _test_interval(points, task, p)) is not None}
+    n_test = f"{len(task.problem.test.y):,} test rows"
+    told = Told(("a decision", "case"), n_test, intervals, _data(task), warnings=warnings)
+    try:
+        picked = measure_pick(build, wish)
+    except HardcaseError as error:
+        return replace(told, nothing=str(error))
+    m = picked.measured.figures
+    bought = f"{sum(picked.measured.bought) / m.n:.1f} of {len(picked.manifest.sensors)}"
+    cards = [[bought, "sensors bought for a decision, on the mean"]]
     if m.errors is not None:
-        cards.insert(2, [f"{amount(m.errors)} {unit}", "mean cost of errors, beside the cost of the decision"])
-    return cards
+        cards.append([f"{amount(m.errors)} {points.unit}", "mean cost of errors, beside the cost of the decision"])
+    f0 = next(k for k, p in enumerate(points.points) if p.method == HPC_METHOD)
+    return replace(
+        told,
+        picked=points.points[picked.number],
+        test=m,
+        cuts=picked.cuts,
+        f0=picked.f0,
+        warnings=[*warnings, *picked_warnings(picked)],
+        cards=cards,
+        intervals=intervals | {f0: picked.f0_95, picked.number: picked.measured.quality_95},
+        values={**told.values, **_picked_values(picked, points)},
+    )
 
 
-def _cuts(picked: Picked) -> Rows:
-    """How much cheaper it is than f0 for every case and than every sensor, and the range if placeholders are others."""
-    cuts = picked.cuts
-    if cuts.cut is None:
-        return []
-    every = cuts.cut_every
-    of_every = "" if every is None else f"; {percent(abs(every))} {'more' if every < 0 else 'less'} than every sensor's"
-    spans = [span for span in (cuts.if_sensors, cuts.if_request) if span is not None]
-    span = ""
-    if spans:
-        low, high = min(low for low, _ in spans), max(high for _, high in spans)
-        span = (
-            f", which is {percent(low)} to {percent(high)} if the placeholder costs of hardcase init are a tenth or "
-            "ten times as large"
-        )
-    return [[percent(cuts.cut), f"less than f0 for every case{span}{of_every}"]]
+def _data(task: Task) -> dict[str, Any]:
+    problem = task.problem
+    named = {name: getattr(problem, name) for name in ("train", "valid", "calibration", "test")}
+    parts = {name: rows for name, rows in named.items() if rows is not None}
+    totals = [len(rows.y) for rows in parts.values()]
+    rows = _classes_by_part(task, parts) if task.classes else _values_by_part(task, parts)
+    rows.append([STRONG.format("all" if task.classes else "rows"), *map("{:,}".format, [*totals, sum(totals)])])
+    if problem.test.group is not None:
+        groups = [len(np.unique(part.group)) for part in parts.values() if part.group is not None]
+        rows.append([STRONG.format("groups"), *map("{:,}".format, [*groups, sum(groups)])])
+    return {
+        "n": sum(totals),
+        "of_rows": f"in {len(task.classes)} classes" if task.classes else "with a value each",
+        "parts": {"head": (problem.kind.answer, *parts, "all"), "rows": rows},
+    }
 
 
-def picked_values(picked: Picked, points: Front) -> dict[str, Any]:
-    """What ``picked.html.jinja`` shows beside ``picked`` and ``points``."""
-    point, values = points.points[picked.number], picked.measured.to_json(picked.manifest)
+def _classes_by_part(task: Task, parts: Mapping[str, TaskRows]) -> list[list[str]]:
+    """Rows of each class."""
+    counts = [np.bincount(rows.y, minlength=task.problem.n_classes) for rows in parts.values()]
+    return [
+        [cut(label, 60), *(f"{c[k]:,}" for c in counts), f"{sum(c[k] for c in counts):,}"]
+        for k, label in enumerate(task.classes)
+    ]
+
+
+def _values_by_part(task: Task, parts: Mapping[str, TaskRows]) -> list[list[str]]:
+    """Lowest, mean and highest value."""
+    each = [task.problem.in_unit(rows.y) for rows in parts.values()]
+    columns = [*each, np.concatenate(each)]
+    return [
+        [word, *(amount(float(of(y))) for y in columns)]
+        for word, of in (("lowest", np.min), ("mean", np.mean), ("highest", np.max))
+    ]
+
+
+def _test_interval(points: Front, task: Task, point: Point) -> Interval | None:
+    """The 95 % interval of an accuracy on test rows, of weighted rows by their effective number (Kish).
+
+    None for other measures and for rows in groups, whose intervals need the answers to single rows.
+    """
+    if points.measure.kind != "accuracy" or task.problem.test.group is not None:
+        return None
+    weight = task.problem.test.weight
+    n = float(weight.sum() ** 2 / (weight**2).sum())
+    return wilson(point.test.quality * n, n)
+
+
+def _picked_values(picked: Picked, points: Front) -> dict[str, Any]:
+    """What ``picked.html.jinja`` shows of single decisions alone."""
+    values = picked.measured.to_json(picked.manifest)
     n_bought = sum(1 for rows in picked.measured.bought if rows)
     return {
-        "warnings": picked_warnings(picked),
-        "flags": "".join(f" --{k.replace('_', '-')} {v:g}" for k, v in picked.wish.items() if v is not None),
-        "method": "f0" if point.method == "hpc" else point.method,
-        "why": _why(picked, points),
-        "wishes": ["max-loss", "budget", "hard-budget", *(["risk"] if values["classes"] else []), "method"],
         "figures": _figures(picked, values, points),
         "n_test": values["n"],
-        "nearest": nearest_local(points, point),
-        "params": json.dumps(point.params, sort_keys=True, ensure_ascii=False, indent=1),
+        "nearest": nearest_local(points, points.points[picked.number]),
+        "passed_over": picked.passed_over,
+        "refusal": picked.refusal,
         "by_class": class_rows(values["classes"], [count.recall for count in picked.f0_classes]),
         "bought": _bought(picked, values),
+        "n_sensors": len(picked.manifest.sensors),
         "unused": len(picked.manifest.sensors) - n_bought,
         "flow": _flow(picked),
         "touch": NO_PLAYGROUND,
@@ -113,28 +153,6 @@ def _figures(picked: Picked, values: dict[str, Any], points: Front) -> Rows:
         if key in ranking:
             rows.append([f"{name}@{ranking['at']}", data(ranking[key], f"{ranking[key]:.4f}"), ""])
     return rows
-
-
-def _why(picked: Picked, points: Front) -> str:
-    budget, loss = picked.wish.get("budget"), picked.wish.get("max_loss")
-    if budget is not None:
-        spare = "with one standard error to spare"
-        return f"the best point on judged rows that costs at most {amount(budget)} {points.unit} there, {spare}"
-    if loss is None and points.measure.kind == "errors":
-        return "the point of the least mean cost on judged rows, that of its errors included"
-    if loss is None and points.limits:
-        return f"the best point on judged rows within the limits of training: {limit_words(points)}"
-    if points.measure.kind == "errors" and loss is not None:
-        allowed = f"whose errors cost at most {amount(loss)} {points.unit} more than f0's"
-    else:
-        allowed = f"at most {allowed_loss(picked, points):g} below f0"
-    return f"the cheapest point {allowed} on judged rows, with one standard error to spare"
-
-
-def limit_words(points: Front) -> str:
-    """The limits of training, with their units; empty without limits."""
-    units = {"budget": f" {points.unit} a decision", "max_ms": " ms", "max_bytes": " bytes"}
-    return ", ".join(f"{key} {value:,.10g}{units.get(key, '')}" for key, value in points.limits.items())
 
 
 def _interval(pair: Any) -> str:
