@@ -70,16 +70,19 @@ def test_a_hard_budget_below_it_is_refused_in_one_line(tmp_path: Path, capsys: p
     assert len(err.strip().splitlines()) == 1
 
 
-@pytest.mark.parametrize(("value", "said"), [("-1", "is -1"), ("nan", "is nan"), ("1e10", "is 1"), ('"2"', "is '2'")])
-def test_what_is_no_cost_is_refused_in_one_line(tmp_path: Path, value: str, said: str) -> None:
-    path = made(tmp_path, COSTS.replace("2.5", value))
-    with pytest.raises(InputError, match=r"\[cost\] per_decision " + said):
-        read_config(path)
-
-
-def test_by_the_clock_there_is_none(tmp_path: Path) -> None:
-    path = made(tmp_path, COSTS.replace('unit = "mJ"', "clock = true"))
-    with pytest.raises(InputError, match=r"by the clock a decision begins when it is asked for; remove \[cost\] per_d"):
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("2.5", "-1", r"\[cost\] per_decision is -1"),
+        ("2.5", "nan", r"\[cost\] per_decision is nan"),
+        ("2.5", "1e10", r"\[cost\] per_decision is 1"),
+        ("2.5", '"2"', r"\[cost\] per_decision is '2'"),
+        ('unit = "mJ"', "clock = true", r"by the clock a decision begins when it is asked for; remove \[cost\] per_d"),
+    ],
+)
+def test_what_is_no_cost_is_refused_in_one_line(tmp_path: Path, old: str, new: str, said: str) -> None:
+    path = made(tmp_path, COSTS.replace(old, new))
+    with pytest.raises(InputError, match=said):
         read_config(path)
 
 

@@ -191,12 +191,9 @@ def test_reconcile_sees_what_does_not_add_up(hpc, monkeypatch):
     assert any("were asked for, but" in problem for problem in fleet.reconcile())
 
 
-@pytest.mark.parametrize("n_devices", [0, 60_001])
-def test_a_fleet_that_does_not_fit_one_process_is_refused(hpc, n_devices):
-    with pytest.raises(InputError, match="1 to 60000"):
-        Fleet(half_forwarding(hpc.sha256), rows_of(5), "mqtt://h", n_devices=n_devices)
-
-
-def test_rows_that_do_not_fit_the_bundle_are_refused(hpc):
-    with pytest.raises(InputError, match="do not fit 2 features"):
-        Fleet(half_forwarding(hpc.sha256), rows_of(5)[:, :1], "mqtt://h")
+@pytest.mark.parametrize(
+    ("width", "n_devices", "said"), [(2, 0, "1 to 60000"), (2, 60_001, "1 to 60000"), (1, 1, "do not fit 2 features")]
+)
+def test_a_fleet_that_does_not_fit_one_process_or_its_rows_is_refused(hpc, width, n_devices, said):
+    with pytest.raises(InputError, match=said):
+        Fleet(half_forwarding(hpc.sha256), rows_of(5)[:, :width], "mqtt://h", n_devices=n_devices)

@@ -45,6 +45,8 @@ def test_readings_beyond_float32_do_not_raise(tmp_path):
 @pytest.mark.parametrize(
     ("data", "message"),
     [
+        pytest.param(None, "cannot be read", id="missing"),
+        pytest.param(bytes(10_001), "larger than 10000 bytes", id="oversized"),
         pytest.param(b"", "has no bytes", id="empty"),
         pytest.param(b"no model at all", "is not an ONNX model", id="rubbish"),
         pytest.param(tiny_model()[:-40], "is not an ONNX model|does not say|has other inputs", id="cut"),
@@ -56,32 +58,21 @@ def test_readings_beyond_float32_do_not_raise(tmp_path):
         pytest.param(tiny_model(names=("y", "p")), "label and probabilities are expected", id="other-outputs"),
     ],
 )
-def test_a_file_that_is_no_hpc_is_refused_in_one_line(tmp_path, data, message):
+def test_a_file_that_is_no_hpc_is_refused_in_one_line(tmp_path, monkeypatch, data, message):
+    monkeypatch.setattr(hpc_module, "MAX_HPC_BYTES", 10_000)
     path = tmp_path / "hpc.onnx"
-    path.write_bytes(data)
+    if data is not None:
+        path.write_bytes(data)
     with pytest.raises(InputError, match=message) as caught:
         Hpc(path)
     assert "\n" not in str(caught.value)
 
 
-def test_a_missing_file_is_refused_in_one_line(tmp_path):
-    with pytest.raises(InputError, match="cannot be read"):
-        Hpc(tmp_path / "none.onnx")
-
-
-def test_an_oversized_file_is_refused_before_it_is_parsed(tmp_path, monkeypatch):
-    monkeypatch.setattr(hpc_module, "MAX_HPC_BYTES", 100)
-    with pytest.raises(InputError, match="larger than 100 bytes"):
-        Hpc(write_model(tmp_path))
-
-
-def test_a_model_that_lies_about_its_classes_is_an_error_not_a_wrong_answer(tmp_path):
+@pytest.mark.parametrize(
+    ("classes", "row", "message"), [("2", (1.0, 2.0), "of 2 classes"), ("3", (1.0, 2.0, 3.0), "fails on a batch")]
+)
+def test_a_model_that_lies_or_rows_of_another_width_are_an_error_not_a_wrong_answer(tmp_path, classes, row, message):
     path = tmp_path / "hpc.onnx"
-    path.write_bytes(tiny_model({**GOOD, "hardcase.classes": "2"}))
-    with pytest.raises(InputError, match="of 2 classes"):
-        Hpc(path).answer([(1.0, 2.0)])
-
-
-def test_rows_of_another_width_are_an_error(tmp_path):
-    with pytest.raises(InputError, match="fails on a batch"):
-        Hpc(write_model(tmp_path)).answer([(1.0, 2.0, 3.0)])
+    path.write_bytes(tiny_model({**GOOD, "hardcase.classes": classes}))
+    with pytest.raises(InputError, match=message):
+        Hpc(path).answer([row])

@@ -203,17 +203,6 @@ def test_a_shift_that_no_value_has_is_refused(word: int) -> None:
         open_image(bytes(image), program)
 
 
-@needs_kernel
-def test_an_image_of_another_program_is_refused() -> None:
-    with pytest.raises(ValueError, match="of another program"):
-        open_image(make_image(boosted(2, 2)), golden_program())
-
-
-def test_a_draft_has_no_image() -> None:
-    with pytest.raises(ImageError, match="this is a draft"):
-        make_image(as_draft(golden_program(), random.Random(0)))
-
-
 # ---------------------------------------------------------------- which evaluator serves
 
 
@@ -223,9 +212,25 @@ def opaque_program() -> d.Program:
     return replace(p, scorers=(*p.scorers, blob))
 
 
-def test_a_model_of_the_users_own_is_refused_by_the_kernel() -> None:
-    with pytest.raises(ImageError, match=r"scorer 4 is a TFLite model, which runs in Python only"):
-        make_image(opaque_program())
+@pytest.mark.parametrize(
+    ("call", "error", "said"),
+    [
+        pytest.param(
+            lambda: open_image(make_image(boosted(2, 2)), golden_program()), ValueError, "of another program",
+            marks=needs_kernel, id="another-program",
+        ),
+        pytest.param(
+            lambda: make_image(as_draft(golden_program(), random.Random(0))), ImageError, "this is a draft", id="draft"
+        ),
+        pytest.param(
+            lambda: make_image(opaque_program()), ImageError, "scorer 4 is a TFLite model, which runs in Python only",
+            id="model-of-the-users-own",
+        ),
+    ],
+)  # fmt: skip
+def test_what_the_kernel_cannot_run_is_refused(call: Any, error: type[Exception], said: str) -> None:
+    with pytest.raises(error, match=said):
+        call()
 
 
 def test_an_unknown_evaluator_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -105,12 +105,6 @@ def test_a_row_may_stand_without_its_batch():
     assert prepare_opaque(scorer(author(input_shape=(2,))))([1.0, 2.0]) == [5, 10, -2]
 
 
-def test_an_input_that_is_not_float32_is_refused():
-    blob = author(np.ones((2, 2), np.float32), input_type="INT32")
-    with pytest.raises(BundleError, match="the TFLite model's input is int32, float32 is expected"):
-        prepare_opaque(scorer(blob, low=(0, 0), high=(1, 1)))
-
-
 def test_scores_do_not_depend_on_what_was_scored_before():
     score = prepare_opaque(scorer())
     rows = np.random.default_rng(0).integers(-40, 40, (50, 2)).tolist()
@@ -138,9 +132,13 @@ def test_a_bundle_carries_the_model_and_says_that_it_is_unproved():
         (scorer(b"no flatbuffer at all" * 10), "cannot be opened"),
         (scorer(n=3), r"input has shape \[1, 2\], \[1, 3\] is expected"),
         (scorer(low=(0, 0), high=(1, 1)), r"output has shape \[1, 3\], \[1, 2\] is expected"),
+        (
+            scorer(author(np.ones((2, 2), np.float32), input_type="INT32"), low=(0, 0), high=(1, 1)),
+            "the TFLite model's input is int32, float32 is expected",
+        ),
         (scorer(author(is_twice=True)), "1 inputs and 2 outputs, one of each is expected"),
     ],
-    ids=["empty", "garbage", "inputs", "outputs", "two outputs"],
+    ids=["empty", "garbage", "inputs", "outputs", "whole inputs", "two outputs"],
 )
 def test_a_model_that_is_none_or_another_is_refused_in_one_line(opaque, line):
     with pytest.raises(BundleError, match=line) as error:

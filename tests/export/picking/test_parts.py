@@ -146,15 +146,17 @@ def test_a_column_of_a_table_or_a_feature_divides_the_rows_and_small_parts_are_n
         run(export, build, "--risk", 0.2, "--risk-per", "x0", "--out", export_bundle_at)
 
 
-@pytest.mark.parametrize("flag", [["--risk-per", "class"], ["--risk-tolerance", "0.5"]])
-def test_terms_without_a_risk_are_refused(build, tmp_path, flag):
-    with pytest.raises(InputError, match=f"{flag[0]} requires --risk"):
-        run(export, build, "--budget", 20, "--out", tmp_path / "m.hcb", *flag)
-
-
-def test_a_tolerance_is_for_values(build, tmp_path):
-    with pytest.raises(InputError, match="--risk-tolerance is for values, but this build answers classes"):
-        run(export, build, "--risk", 0.2, "--risk-tolerance", 1, "--out", tmp_path / "m.hcb")
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--budget", "20", "--risk-per", "class"], "--risk-per requires --risk"),
+        (["--budget", "20", "--risk-tolerance", "0.5"], "--risk-tolerance requires --risk"),
+        (["--risk", "0.2", "--risk-tolerance", "1"], "--risk-tolerance is for values, but this build answers classes"),
+    ],
+)
+def test_terms_without_a_risk_or_for_values_are_refused(build, tmp_path, flags, said):
+    with pytest.raises(InputError, match=said):
+        run(export, build, "--out", tmp_path / "m.hcb", *flags)
 
 
 CLAIM = {

@@ -297,13 +297,18 @@ def test_excess_counts_only_what_f0_would_have_done_better():
         pytest.param(
             {"risk": 0.01}, r"30 wrong; --risk 0\.\d+ would have passed; every program needs at least 299", id="none"
         ),
+        pytest.param(
+            {"risk": 0.1, "front": Front("mJ", (replace(FRONT.points[1], valid=Judged(0.9, 1.0, 0.1)),))},
+            "no local_error",
+            id="older-front",
+        ),
         pytest.param({"risk": 0.2, "max_forward": 0.02}, r"--max-forward 0\.\d+ would have passed", id="forwards"),
     ],
 )
 def test_what_cannot_be_promised_is_one_line(wish, said):
     trial = Told(sure=POOR, dear=POOR, fair=POOR, bold=POOR)
     with pytest.raises(InputError, match=said) as found:
-        pick(FRONT, **{"trial": trial, **wish})
+        pick(**{"front": FRONT, "trial": trial, **wish})
     assert "\n" not in str(found.value)
 
 
@@ -315,12 +320,6 @@ def test_the_risk_that_the_line_names_is_enough_and_the_next_is_not():
     assert pick(FRONT, risk=named, trial=trial)
     with pytest.raises(InputError):
         pick(FRONT, risk=named - 1e-4, trial=trial)
-
-
-def test_a_front_without_local_figures_must_be_trained_again():
-    bare = replace(FRONT.points[1], valid=Judged(0.9, 1.0, 0.1))
-    with pytest.raises(InputError, match="no local_error"):
-        pick(Front("mJ", (bare,)), risk=0.1, trial=Told())
 
 
 # ---------------------------------------------------------------- the bundle
