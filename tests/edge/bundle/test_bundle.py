@@ -217,7 +217,7 @@ def test_the_mended_bundle_is_the_bundle() -> None:
         pytest.param(shift("checksum", -32), "checksum is not its last tensor", id="checksum-elsewhere"),
         pytest.param(lambda h: h.pop("golden.readings"), "begins at byte|end at byte|do not fit", id="no-readings"),
         pytest.param(
-            lambda h: [h[name].update(data_offsets=[0, 0]) for name in ("i64", "golden.words")], None, id="another-order"
+            lambda h: [h[name].update(data_offsets=[0, 0]) for name in ("i64", "golden.words")], None, id="order"
         ),
     ],
 )  # fmt: skip
