@@ -31,7 +31,7 @@ TIMED = """
 import { readFileSync } from "node:fs";
 const { image, rows, rounds } = JSON.parse(readFileSync(process.argv[1], "utf-8"));
 const { load } = await import(process.argv[2]);
-const policy = (await load()).policy(Buffer.from(image, "base64"));
+const policy = await load(Buffer.from(image, "base64"));
 let best = Infinity;
 for (let k = 0; k < rounds; k++) {
   const began = process.hrtime.bigint();

@@ -14,7 +14,7 @@ async function opened(folder) {
   const at = resolve(folder);
   const model = JSON.parse(await readFile(join(at, "model.json"), "utf-8"));
   const { load } = await import(pathToFileURL(join(at, "hardcase.js")));
-  return { model, policy: (await load()).policy(new Uint8Array(Buffer.from(model.image, "base64"))) };
+  return { model, policy: await load(new Uint8Array(Buffer.from(model.image, "base64"))) };
 }
 
 module.exports = function (RED) {

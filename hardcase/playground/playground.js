@@ -16,7 +16,7 @@ const data = JSON.parse(new TextDecoder().decode(plain.subarray(4, head)));
 const blob = ([at, size]) => plain.subarray(head + at, head + at + size);
 const joined = (split) => split.map((_, k) => split[(k >> 1) + (k & 1) * ((split.length + 1) >> 1)]);
 const model = data.model;
-const kernel = new Kernel(await WebAssembly.compile(blob(data.wasm)));
+const kernel = await WebAssembly.compile(blob(data.wasm));
 let point, sound, policy; // one of data.points, its image, and that with the prices that are set
 const state = { row: data.rows[0], readings: [...data.rows[0].readings], sensors: model.sensors.map(() => "works") };
 
@@ -142,7 +142,7 @@ const hasPrices = () => model.prices && point === data.points[0];
 function priced() {
   const image = sound.slice();
   new DataView(image.buffer).setBigInt64(REQUEST_COST, BigInt(requestCost()), true);
-  policy = kernel.policy(image);
+  policy = new Policy(kernel, image);
   $("request-said").textContent = cost(requestCost());
   if (hasPrices()) {
     const { nodes, levels, costs, forwards } = model.prices, at = Number($("price").value);
@@ -214,7 +214,7 @@ function take(row) {
 function use(number) {
   point = data.points[number];
   sound = joined(blob(point.image));
-  policy = kernel.policy(sound);
+  policy = new Policy(kernel, sound);
   const equal = point.golden.filter(goldenEqual).length, all = point.golden.length;
   const cases = point.flow ? "cases decided as by Python" : "golden cases equal";
   $("checked").textContent = equal === all
@@ -247,7 +247,7 @@ if ($("point")) {
     use(k);
   }));
 }
-const largest = kernel.policy(joined(blob(data.points[0].image))).largestItem;
+const largest = new Policy(kernel, joined(blob(data.points[0].image))).largestItem;
 if (largest > 1) {
   const size = element("input", "", { id: "item-size", type: "number", min: 1, max: largest, value: 1 });
   $("size-part").append(element("label", "size of the item", { for: "item-size" }), size);

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decisions of tests/helpers/export/js_cases.py made again: each whole, and sensor by sensor beside another session.
 
-/** The number of decisions; an Error for one that differs. `lines`: of the file, `load`: of hardcase.js. */
-export async function replay(kernel, lines) {
+/** The number of decisions; an Error for one that differs. `Policy`: of hardcase.js, `lines`: of the file. */
+export function replay(Policy, kernel, lines) {
   let n = 0;
   for (const line of lines) {
     const { image, types, cases } = JSON.parse(line);
-    const bytes = Uint8Array.from(atob(image), (c) => c.charCodeAt(0));
-    same(kernel.policy(bytes).sensors, types);
+    const policy = new Policy(kernel, Uint8Array.from(atob(image), (c) => c.charCodeAt(0)));
+    same(policy.sensors, types);
     for (const { options, readings, reply, request, expected } of cases) {
       if (options.budget !== null) options.budget = BigInt(options.budget);
       const answer = reply && [BigInt(reply[0]), reply[1]];
-      same(plain(kernel.decide(bytes, readings, { ...options, reply: answer })), expected);
-      same(plain(stepped(kernel, bytes, readings, options, answer, request)), expected);
+      same(plain(policy.decide(readings, { ...options, reply: answer })), expected);
+      same(plain(stepped(policy, readings, options, answer, request)), expected);
       n++;
     }
   }
@@ -20,10 +20,10 @@ export async function replay(kernel, lines) {
 }
 
 /** The same by hand: sensors in reverse, another session begun before each step. */
-function stepped(kernel, image, readings, options, reply, request) {
-  const session = kernel.session(image, options);
+function stepped(policy, readings, options, reply, request) {
+  const session = policy.session(options);
   for (;;) {
-    kernel.session(image, options).next();
+    policy.session(options).next();
     const action = session.next();
     if (action.need === "sensors") {
       refused(() => session.reply(0, 0));
@@ -61,10 +61,11 @@ function same(found, expected) {
 if (typeof process === "object" && process.argv[1]?.endsWith("replay.mjs")) {
   const [, , folder, file] = process.argv;
   const { createInterface } = await import("node:readline");
-  const { createReadStream } = await import("node:fs");
-  const kernel = await (await import(`file://${folder}/hardcase.js`)).load();
+  const { createReadStream, readFileSync } = await import("node:fs");
+  const { Policy } = await import(`file://${folder}/hardcase.js`);
+  const kernel = await WebAssembly.compile(readFileSync(`${folder}/hardcase.wasm`));
   const lines = createInterface({ input: createReadStream(file) });
   let n = 0;
-  for await (const line of lines) n += await replay(kernel, [line]);
+  for await (const line of lines) n += replay(Policy, kernel, [line]);
   console.log(n);
 }

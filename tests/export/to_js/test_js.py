@@ -26,7 +26,7 @@ TSC = ROOT / "build" / "node-red" / "node_modules" / "typescript" / "bin" / "tsc
 USE = """
 import { load, type Decision, type NeedSensors } from "hardcase";
 const image = Uint8Array.from(atob("IMAGE"), (c) => c.charCodeAt(0));
-const policy = (await load()).policy(image);
+const policy = await load(image);
 const session = policy.session({ budget: 10n ** 12n, dead: [] });
 let action = session.next();
 while (action.need !== null) {
@@ -125,8 +125,9 @@ def test_forged_images_are_refused_in_one_line_or_decide(package: Path, tmp_path
     (tmp_path / "image").write_bytes(make_image(golden_program()))
     script = f"""
         import {{ readFileSync }} from "node:fs";
-        const {{ load }} = await import("file://{package}/hardcase.js");
-        const kernel = await load(), sound = readFileSync("{tmp_path / "image"}");
+        const {{ Policy }} = await import("file://{package}/hardcase.js");
+        const kernel = await WebAssembly.compile(readFileSync("{package / "hardcase.wasm"}"));
+        const sound = readFileSync("{tmp_path / "image"}");
         const counts = {{ refused: 0, decided: 0 }};
         let seed = 1;
         const random = (n) => (seed = (seed * 48271) % 2147483647) % n;
@@ -136,7 +137,7 @@ def test_forged_images_are_refused_in_one_line_or_decide(package: Path, tmp_path
           for (let i = 0; i <= random(3) && most; i++) image[random(most)] ^= 1 << random(8);
           if (k % 7 === 0 && image.length > 12) new DataView(image.buffer).setUint32(8, 0xfffffff8, true);
           try {{
-            const policy = kernel.policy(image);
+            const policy = new Policy(kernel, image);
             const readings = policy.sensors.map((types) => types.map(() => random(100) - 50));
             const made = [true, false].map((cloud) => policy.decide(readings, {{ cloud, reply: [0, 5000] }}));
             counts.decided += made.every((decision) => decision.trace.length > 0);
@@ -155,8 +156,8 @@ def test_forged_images_are_refused_in_one_line_or_decide(package: Path, tmp_path
 @pytest.mark.parametrize(
     ("call", "line"),
     [
-        ("kernel.policy([1, 2])", "an image is a Uint8Array"),
-        ("kernel.policy(new Uint8Array(130))", "130 bytes cannot be an image; export the policy again"),
+        ("await load({})", "undefined bytes cannot be an image; export the policy again"),
+        ("await load(new Uint8Array(130))", "130 bytes cannot be an image; export the policy again"),
         ("policy.session({ budget: 0.5 })", "0.5 is not a whole number of 64 bits"),
         ("policy.session({ itemSize: 1e9 })", "the program has no such sensor, node, item size, result or confidence"),
         ("policy.session({ dead: [99] })", "the program has no such sensor, node, item size, result or confidence"),
@@ -169,7 +170,7 @@ def test_a_wrong_call_is_an_error_of_one_line(package: Path, call: str, line: st
         import {{ readFileSync }} from "node:fs";
         const {{ load }} = await import("file://{package}/hardcase.js");
         const model = JSON.parse(readFileSync("{package / "model.json"}", "utf-8"));
-        const kernel = await load(), policy = kernel.policy(Buffer.from(model.image, "base64"));
+        const policy = await load(Buffer.from(model.image, "base64"));
         try {{ {call}; }} catch (error) {{ console.log(error.message); }}
     """
     assert node(script=script) == f"{line}\n"
@@ -180,7 +181,7 @@ def test_readings_that_are_not_a_sensors_numbers_make_it_fail(package: Path) -> 
         import {{ readFileSync }} from "node:fs";
         const {{ load }} = await import("file://{package}/hardcase.js");
         const model = JSON.parse(readFileSync("{package / "model.json"}", "utf-8"));
-        const policy = (await load()).policy(Buffer.from(model.image, "base64"));
+        const policy = await load(Buffer.from(model.image, "base64"));
         const failed = [null, undefined, [], [1, 2], ["1"], [{{}}], "x"].map((readings) => {{
           const session = policy.session({{ cloud: false }});
           session.feed(session.next().sensors[0], readings);

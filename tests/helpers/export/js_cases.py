@@ -65,12 +65,12 @@ def replayed_in(browser: Browser, package: Path, lines: list[str], page: Path) -
     told = base64.b64encode("\n".join(lines).encode()).decode()
     page.write_text(
         f"""<!doctype html><meta charset="utf-8"><script type="module">
-        import {{ Kernel }} from "data:text/javascript;base64,{wrapper.replace("+", "%2B")}";
+        import {{ Policy }} from "data:text/javascript;base64,{wrapper.replace("+", "%2B")}";
         import {{ replay }} from "data:text/javascript;base64,{replay.replace("+", "%2B")}";
         const wasm = Uint8Array.from(atob("{wasm}"), (c) => c.charCodeAt(0));
         try {{
-          const kernel = new Kernel(await WebAssembly.compile(wasm));
-          document.title = `made ${{await replay(kernel, atob("{told}").split("\\n"))}}`;
+          const kernel = await WebAssembly.compile(wasm);
+          document.title = `made ${{replay(Policy, kernel, atob("{told}").split("\\n"))}}`;
         }} catch (error) {{ document.title = `made ${{error}}`; }}
         </script>"""
     )

@@ -71,7 +71,8 @@ export class Session {
 }
 
 export class Policy {
-  private constructor();
+  /** The policy in an image, proved harmless, by the kernel of hardcase.wasm. */
+  constructor(kernel: WebAssembly.Module, image: Uint8Array);
   /** The types of each sensor's readings. */
   readonly sensors: readonly (readonly Type[])[];
   readonly nodes: number;
@@ -90,13 +91,5 @@ export class Policy {
   move(node: number, threshold: Whole): void;
 }
 
-export class Kernel {
-  constructor(module: WebAssembly.Module);
-  /** The policy in an image, proved harmless; the same one for the same array. */
-  policy(image: Uint8Array): Policy;
-  session(image: Uint8Array, options?: Options): Session;
-  decide(image: Uint8Array, ...of: Parameters<Policy["decide"]>): Decision;
-}
-
-/** The kernel: from hardcase.wasm beside hardcase.js, or from elsewhere. */
-export function load(wasm?: URL | BufferSource | WebAssembly.Module): Promise<Kernel>;
+/** The policy in an image; the kernel is hardcase.wasm beside hardcase.js, or from elsewhere. */
+export function load(image: Uint8Array, wasm?: URL | BufferSource): Promise<Policy>;
