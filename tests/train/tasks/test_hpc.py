@@ -164,3 +164,13 @@ def test_xgboost_says_what_a_class_without_rows_needs() -> None:
         InputError, match=r"cannot be fitted: .*; XGBClassifier needs a row of each class in every fold"
     ):
         fit_hpc(make_hpc("XGBClassifier", {"n_estimators": 2}, 0), X[y != 1], y[y != 1])
+
+
+@pytest.mark.parametrize("kind", ["classifier", "regressor", "transformer"])
+def test_an_estimator_of_the_usual_modules_is_the_one_that_is_found_in_all(kind: str) -> None:
+    found = hpc._estimators(kind)
+    usual = {name: hpc._usual(name, kind) for name in found}
+    assert [name for name, made in usual.items() if made not in (None, found[name])] == []
+    assert sum(made is not None for made in usual.values()) > 20
+    assert hpc._usual("__doc__", kind) is None
+    assert hpc._usual("ClassifierMixin", "regressor") is None

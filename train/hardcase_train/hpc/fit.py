@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone, is_classifier
+from sklearn.base import ClassifierMixin, RegressorMixin, TransformerMixin, clone, is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline
@@ -43,6 +43,8 @@ QUIET: dict[str, dict[str, Any]] = {
     "catboost": {"logging_level": "Silent", "allow_writing_files": False},
 }  # parameters that keep a library from writing to the terminal and to the folder, unless others are given
 LOUD = ("verbose", "verbose_eval", "silent")  # of CatBoost, which takes one of them or a logging_level
+USUAL = ("linear_model", "ensemble", "preprocessing", "tree", "neighbors", "svm")  # others are sought in all modules
+MIXINS = {"classifier": ClassifierMixin, "regressor": RegressorMixin, "transformer": TransformerMixin}
 TAKES_MISSING = (
     "HistGradientBoostingClassifier",
     "HistGradientBoostingRegressor",
@@ -85,14 +87,13 @@ def _made(name: str, params: dict[str, Any], seed: int, kind: str) -> Any:
     """An unfitted step of f0; ``kind`` of estimator: classifier, regressor or transformer."""
     library = LIBRARIES.get(name) if name.lower().endswith(kind) else None
     if library is None:
-        estimators = _estimators(kind)
-        if name not in estimators:
+        make = _usual(name, kind) or _estimators(kind).get(name)
+        if make is None:
             others = {library: own for own, library in LIBRARIES.items() if own.lower().endswith(kind)}
-            names = [*estimators, *others.values()]
+            names = [*_estimators(kind), *others.values()]
             close = others.get(name.lower(), name)
             hint = did_you_mean(close, names, f"name a {kind} of scikit-learn", cutoff=0.4)
             raise InputError(f"[hpc] estimator {name!r} is not a {kind} of scikit-learn; {hint}")
-        make = estimators[name]
     else:
         try:
             make = getattr(import_module(library), name)
@@ -112,6 +113,12 @@ def _made(name: str, params: dict[str, Any], seed: int, kind: str) -> Any:
             f"[hpc] {name} gives no probabilities, which gates need; choose a classifier with predict_proba"
         )
     return model
+
+
+def _usual(name: str, kind: str) -> Any:
+    """scikit-learn's estimator of this name, None if it is not in a module that most of them are in."""
+    found = (getattr(import_module(f"sklearn.{module}"), name, None) for module in USUAL)
+    return next((one for one in found if isinstance(one, type) and issubclass(one, MIXINS[kind])), None)
 
 
 @cache
