@@ -97,7 +97,7 @@ def _isotonic(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
     total = np.bincount(group, w_of)
     fitted = isotonic_regression(np.bincount(group, w_of * y_of) / total, weights=total).x
     knots = x_of[np.searchsorted(group, np.arange(len(total)))]
-    return np.interp(x, knots, np.clip(fitted, 0.0, 1.0))
+    return np.asarray(np.interp(x, knots, np.clip(fitted, 0.0, 1.0)))
 
 
 def value_table(
