@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardcase_edge.bundle.file import read_bundle_bytes, unpack_bundle
+from hardcase_edge.bundle.file import Bundle, read_bundle_bytes, unpack_bundle
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import HpcStuckError, HpcTimeoutError, InputError, SensorError, one_line
 from hardcase_edge.program.definition import Program
@@ -32,7 +32,7 @@ from hardcase_edge.verifier.verify import verify
 
 from .onnx_model import BASIS_POINTS, results_of, rounded
 
-__all__ = ["LIMIT_S", "MAX_ABANDONED", "FunctionHpc", "function_for"]
+__all__ = ["LIMIT_S", "MAX_ABANDONED", "FunctionHpc", "function_for", "verified"]
 
 Array = NDArray[Any]
 LIMIT_S = 0.7  # for one call: a batch that hangs and then its culprit fit into the 2 s that devices wait by default
@@ -181,6 +181,20 @@ def function_for(name: str, bundle: str | Path, *, limit_s: float = LIMIT_S) -> 
     BundleError
         The file is damaged or is not a bundle.
     """
+    contents = verified(bundle)
+    return FunctionHpc(name, contents.program, Manifest.from_json(contents.manifest, contents.program), limit_s=limit_s)
+
+
+def verified(bundle: str | Path) -> Bundle:
+    """What a bundle holds; its golden cases are not replayed.
+
+    Raises
+    ------
+    InputError
+        It cannot be read.
+    BundleError
+        The file is damaged or is not a bundle.
+    """
     contents = unpack_bundle(read_bundle_bytes(bundle))
     verify(contents.program)
-    return FunctionHpc(name, contents.program, Manifest.from_json(contents.manifest, contents.program), limit_s=limit_s)
+    return contents

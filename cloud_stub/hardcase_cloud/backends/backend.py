@@ -59,18 +59,21 @@ def backend_of(hpc: str) -> Backend | None:
 
 
 def _kserve(url: str, bundle: str | Path, limit_s: float) -> Answerer:
-    from .kserve import kserve_for
+    from ..answer.function import verified
+    from .kserve import kserve_hpc
 
-    return kserve_for(url, bundle, limit_s=limit_s)
+    return kserve_hpc(url, verified(bundle), limit_s)
 
 
 KSERVE = Backend("a model behind KServe", _kserve)
 
 
 def _openai(url: str, bundle: str | Path, limit_s: float) -> Answerer:
-    from .large_model import large_model_for
+    from ..answer.function import verified
+    from .chat import case_of
+    from .large_model import LargeModel
 
-    return large_model_for(url, bundle, limit_s=limit_s)
+    return LargeModel(url, case_of(verified(bundle)), limit_s=limit_s)
 
 
 OPENAI = Backend("a large model", _openai, limit_s=10.0)

@@ -14,23 +14,21 @@ import json
 import math
 import re
 from collections.abc import Callable
-from pathlib import Path
 from time import monotonic
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardcase_edge.bundle.file import read_bundle_bytes, unpack_bundle
+from hardcase_edge.bundle.file import Bundle
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import InputError, one_line
 from hardcase_edge.link.address import is_host
-from hardcase_edge.verifier.verify import verify
 
-from ..answer.function import LIMIT_S, FunctionHpc
+from ..answer.function import FunctionHpc
 from .json_http import Server, json_object
 
-__all__ = ["KserveModel", "kserve_for"]
+__all__ = ["KserveModel", "kserve_hpc"]
 
 SHAPE = "kserve+http://host:port/v2/models/NAME"
 MAX_WORDS = 1000  # of an answer that is an error
@@ -116,23 +114,18 @@ class KserveModel:
             raise InputError(f"{self._url} answers no JSON object: {one_line(error)}") from error
 
 
-def kserve_for(url: str, bundle: str | Path, *, limit_s: float = LIMIT_S) -> FunctionHpc:
+def kserve_hpc(url: str, contents: Bundle, limit_s: float) -> FunctionHpc:
     """The model behind this URL in the place of a bundle's HPC.
 
     Raises
     ------
     InputError
-        As of ``KserveModel``; the bundle cannot be read, or never forwards.
-    BundleError
-        The file is damaged or is not a bundle.
+        As of ``KserveModel``; or the bundle never forwards.
     """
-    contents = unpack_bundle(read_bundle_bytes(bundle))
-    verify(contents.program)
     program = contents.program
-    model = KserveModel(url, len(program.uplink.features), limit_s)
+    model: Callable[..., Any] = KserveModel(url, len(program.uplink.features), limit_s)
     manifest = Manifest.from_json(contents.manifest, program)
-    function: Callable[..., Any] = model
-    return FunctionHpc(url, program, manifest, limit_s=limit_s, function=function)
+    return FunctionHpc(url, program, manifest, limit_s=limit_s, function=model)
 
 
 def _number(text: str, url: str) -> float:

@@ -33,18 +33,16 @@ from urllib.parse import parse_qsl
 from hardcase_edge.base.files import read_bounded
 from hardcase_edge.base.hints import check_keys
 from hardcase_edge.base.toml import parse_toml
-from hardcase_edge.bundle.file import read_bundle_bytes, unpack_bundle
 from hardcase_edge.errors import InputError, one_line
 from hardcase_edge.link.address import is_host
 from hardcase_edge.program.cost import to_micro, token_cost
 from hardcase_edge.program.readings import Reading
-from hardcase_edge.verifier.verify import verify
 
 from ..answer.asking import FAILED, Answer
-from .chat import Case, case_of, error_in, usage_in
+from .chat import Case, error_in, usage_in
 from .json_http import Server
 
-__all__ = ["LIMIT_S", "LargeModel", "Settings", "large_model_for", "read_settings"]
+__all__ = ["LIMIT_S", "LargeModel", "Settings", "read_settings"]
 
 log = logging.getLogger(__name__)
 
@@ -270,21 +268,6 @@ def read_settings(path: str | Path) -> Settings:
     except (TypeError, ValueError) as error:
         raise InputError(f"{path}: body cannot be JSON: {one_line(error)}; use texts and numbers") from error
     return settings
-
-
-def large_model_for(url: str, bundle: str | Path, *, limit_s: float = LIMIT_S) -> LargeModel:
-    """The large model behind this URL in the place of a bundle's HPC.
-
-    Raises
-    ------
-    InputError
-        As of ``LargeModel``; the bundle cannot be read, or never forwards.
-    BundleError
-        The file is damaged or is not a bundle.
-    """
-    contents = unpack_bundle(read_bundle_bytes(bundle))
-    verify(contents.program)
-    return LargeModel(url, case_of(contents), limit_s=limit_s)
 
 
 def _words(query: str) -> dict[str, str]:

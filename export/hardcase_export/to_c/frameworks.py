@@ -13,7 +13,7 @@ from hardcase_edge.program.inner import inner_sensors
 from .folder import kernel_files, own_files, policy_files
 from .header import Names
 
-__all__ = ["arduino_files", "zephyr_files", "zephyr_own"]
+__all__ = ["arduino_files", "refuse_inner", "zephyr_files", "zephyr_own"]
 
 HERE = Path(__file__).parent
 SAMPLE = "samples/decide/src"
@@ -125,13 +125,18 @@ def _templates(name: str, values: dict[str, str]) -> dict[str, bytes]:
 
 def _sources(loaded: Loaded, flag: str) -> dict[str, bytes]:
     """The kernel and what is made of the policy, below ``src``."""
+    refuse_inner(loaded, flag)
+    kernel = {f"src/{path.name}": path.read_bytes() for path in kernel_files(loaded)}
+    return kernel | _bytes({f"src/{name}": text for name, text in policy_files(loaded)[1].items()})
+
+
+def refuse_inner(loaded: Loaded, flag: str) -> None:
+    """Raise ``InputError`` if the policy reads a sensor that only the Python and the C runtime fill."""
     inner = inner_sensors(loaded.bundle.program, loaded.manifest.features, loaded.manifest.sensors)
     if inner:
         raise InputError(
             f"the policy reads the inner sensor {next(iter(inner))!r}, which {flag} has not; use --c, or export another"
         )
-    kernel = {f"src/{path.name}": path.read_bytes() for path in kernel_files(loaded)}
-    return kernel | _bytes({f"src/{name}": text for name, text in policy_files(loaded)[1].items()})
 
 
 def _bytes(texts: dict[str, str]) -> dict[str, bytes]:

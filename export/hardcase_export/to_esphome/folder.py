@@ -12,15 +12,14 @@ from string import Template
 from typing import Any
 
 from hardcase_edge.bundle.load import Loaded
-from hardcase_edge.errors import InputError
 from hardcase_edge.kernel.image import make_image
 from hardcase_edge.kernel.sources import CONFIG, FOLDER
 from hardcase_edge.program.cost import Meter
-from hardcase_edge.program.inner import inner_sensors
 from hardcase_edge.program.readings import DTYPES
 
 from ..to_c.boards import FILES
 from ..to_c.folder import golden_words
+from ..to_c.frameworks import refuse_inner
 from ..to_c.header import pack_readings
 from ..to_c.names import identifiers, literal
 
@@ -45,11 +44,7 @@ def esphome_files(loaded: Loaded) -> dict[str, bytes]:
     InputError
         The policy reads a sensor that only the Python and the C runtime fill.
     """
-    program, manifest = loaded.bundle.program, loaded.manifest
-    inner = inner_sensors(program, manifest.features, manifest.sensors)
-    if inner:
-        name = next(iter(inner))
-        raise InputError(f"the policy reads the inner sensor {name!r}, which --esphome has not; export another")
+    refuse_inner(loaded, "--esphome")
     policy = _policy(loaded)
     text = json.dumps(policy, sort_keys=True)
     files = {

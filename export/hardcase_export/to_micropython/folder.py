@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from hardcase_edge.bundle.load import Loaded
-from hardcase_edge.errors import InputError
 from hardcase_edge.exchange import exchange
 from hardcase_edge.kernel.image import Image
 from hardcase_edge.kernel.sources import FOLDER
-from hardcase_edge.program.inner import inner_sensors
 from hardcase_edge.program.readings import DTYPES
 
 from ..to_c.config import parts_of
+from ..to_c.frameworks import refuse_inner
 from .mpy import ARCHITECTURES, NATIVE, native_module
 
 __all__ = ["device_module", "micropython_files"]
@@ -43,12 +42,8 @@ def micropython_files(loaded: Loaded) -> dict[str, bytes]:
     InputError
         Zig is missing; or the policy reads a sensor that only the Python and the C runtime fill.
     """
-    program, manifest = loaded.bundle.program, loaded.manifest
-    inner = inner_sensors(program, manifest.features, manifest.sensors)
-    if inner:
-        name = next(iter(inner))
-        raise InputError(f"the policy reads the inner sensor {name!r}, which --micropython has not; export another")
-    packed = Image(program, outlines=loaded.report.outlines)
+    refuse_inner(loaded, "--micropython")
+    packed = Image(loaded.bundle.program, outlines=loaded.report.outlines)
     image, parts = packed.pack(), tuple(sorted({*parts_of(packed), ANY_DEPTH}))
     package = {f"{OWN}/{path.stem}.py": path.read_bytes() for path in (HERE / "package").glob("*.upy")}
     package[f"{OWN}/__init__.py"] = package.pop(f"{OWN}/hardcase.py")

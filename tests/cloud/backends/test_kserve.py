@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from hardcase_cloud.answer.function import LIMIT_S
 from hardcase_cloud.answer.service import Service
-from hardcase_cloud.backends.kserve import KserveModel, kserve_for
+from hardcase_cloud.backends.backend import KSERVE
+from hardcase_cloud.backends.kserve import KserveModel
 from hardcase_edge.bundle.file import pack_bundle
 from hardcase_edge.errors import InputError
 from hardcase_edge.link.wire import OK, REFUSED, request_topic, unpack_reply
@@ -40,7 +42,7 @@ def test_probabilities_of_the_model_are_the_answers_of_the_service(tmp_path):
     bundle = tmp_path / "model.hcb"
     bundle.write_bytes(pack_bundle(half_forwarding(SHA).bundle))
     with serving(by_first) as url:
-        service = Service(kserve_for(f"{url}?missing=-1", bundle))
+        service = Service(KSERVE.open(f"{url}?missing=-1", bundle, LIMIT_S))
         for k, x in enumerate((2.0, -2.0, None)):
             service.receive(request_topic("pi-1"), ask(k, (x, 1.0), SHA), 0.0)
         replies = [unpack_reply(out.payload, bytes.fromhex(SHA), N_CLASSES) for out in service.run(0.0)]
@@ -51,7 +53,7 @@ def test_without_a_number_for_missing_a_row_that_lacks_one_is_refused_alone(tmp_
     bundle = tmp_path / "model.hcb"
     bundle.write_bytes(pack_bundle(half_forwarding(SHA).bundle))
     with serving(by_first) as url:
-        service = Service(kserve_for(url, bundle))
+        service = Service(KSERVE.open(url, bundle, LIMIT_S))
         for k, x in enumerate((2.0, None)):
             service.receive(request_topic("pi-1"), ask(k, (x, 1.0), SHA), 0.0)
         replies = [unpack_reply(out.payload, bytes.fromhex(SHA), N_CLASSES) for out in service.run(0.0)]

@@ -20,8 +20,9 @@ import pytest
 
 from hardcase.cli import main
 from hardcase_cloud.answer.service import Service
+from hardcase_cloud.backends.backend import OPENAI
 from hardcase_cloud.backends.chat import Case
-from hardcase_cloud.backends.large_model import LargeModel, large_model_for, read_settings
+from hardcase_cloud.backends.large_model import LargeModel, read_settings
 from hardcase_edge.bundle.file import pack_bundle
 from hardcase_edge.errors import InputError
 from hardcase_edge.link.wire import BUSY, OK, REFUSED, request_topic, unpack_reply
@@ -415,7 +416,7 @@ def test_a_server_that_repeats_the_key_is_not_repeated(monkeypatch, caplog):
 def test_a_server_that_refuses_the_key_is_told_at_the_start_without_it(monkeypatch, bundle):
     monkeypatch.setenv("WRONG_KEY", "another-secret-key")
     with serving(ChatServer(by_sign, key=KEY)) as port, pytest.raises(InputError, match="refuses the key") as raised:
-        large_model_for(f"openai+http://127.0.0.1:{port}/v1?model=m&key=WRONG_KEY", bundle)
+        OPENAI.open(f"openai+http://127.0.0.1:{port}/v1?model=m&key=WRONG_KEY", bundle, 1.0)
     assert "another" not in str(raised.value)
 
 

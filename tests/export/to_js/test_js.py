@@ -18,7 +18,7 @@ from hardcase_export.to_js.wasm import wasm_kernel
 from tests.golden.make_golden import GOLDEN, golden_program
 from tests.helpers.cli.browser import BROWSER, Browser
 from tests.helpers.edge.evaluators import needs_kernel
-from tests.helpers.export.js_cases import REPLAY, replayed_in, write_js_cases
+from tests.helpers.export.js_cases import REPLAY, exported_golden, replayed_in, write_js_cases
 from tests.helpers.places import ROOT
 from tests.helpers.tools import need
 
@@ -48,9 +48,7 @@ FORGED = 400
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The export of the golden bundle."""
-    folder = tmp_path_factory.mktemp("js") / "policy"
-    assert main(["export", str(GOLDEN), "--js", str(folder)]) == 0
-    return folder
+    return exported_golden(tmp_path_factory, "js")
 
 
 @pytest.fixture(scope="module")

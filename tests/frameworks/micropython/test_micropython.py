@@ -18,7 +18,6 @@ import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
-from hardcase.cli import main
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.link.wire import OK, Reply, Request, pack_reply, unpack_request
 from hardcase_export.to_micropython.mpy import ARCHITECTURES, native_module
@@ -26,6 +25,7 @@ from tests.golden.make_golden import GOLDEN
 from tests.helpers.cloud.brokers import Broker, running_mosquitto
 from tests.helpers.edge.board import Board
 from tests.helpers.edge.evaluators import needs_kernel
+from tests.helpers.export.js_cases import exported_golden
 from tests.helpers.places import ROOT
 from tests.helpers.tools import need
 
@@ -45,9 +45,7 @@ HEAP = 65_536  # bytes, of a board of which little is free
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The export of the golden bundle."""
-    folder = tmp_path_factory.mktemp("micropython") / "policy"
-    assert main(["export", str(GOLDEN), "--micropython", str(folder)]) == 0
-    return folder
+    return exported_golden(tmp_path_factory, "micropython")
 
 
 @pytest.fixture(scope="module")
@@ -143,24 +141,15 @@ def on_board(firmware: Path, files: dict[str, bytes], cases: Path, most: int = 1
 
 
 @needs_kernel
-def test_a_cortex_m3_decides_all_golden_cases_as_python_and_c(
-    exported: Path, firmware: Path, cases: tuple[Path, int], tmp_path: Path
+@pytest.mark.parametrize(("architecture", "most"), [("armv7m", 10_000), ("armv6m", FEW)])
+def test_a_cortex_m3_decides_golden_cases_as_python_and_c_with_its_module_and_a_cortex_m0s(
+    exported: Path, firmware: Path, cases: tuple[Path, int], tmp_path: Path, architecture: str, most: int
 ) -> None:
-    install(exported, "armv7m", tmp_path)
+    install(exported, architecture, tmp_path)
     files = {name: (tmp_path / name).read_bytes() for name in ("hardcase/__init__.py", "hardcase_kernel.mpy")}
-    made, _, of = on_board(firmware, files, cases[0]).partition(" of ")
+    made, _, of = on_board(firmware, files, cases[0], most).partition(" of ")
     assert made == of
-    assert int(of) >= 64
-
-
-@needs_kernel
-def test_a_cortex_m0_kernel_runs_on_a_cortex_m3_too(
-    exported: Path, firmware: Path, cases: tuple[Path, int], tmp_path: Path
-) -> None:
-    install(exported, "armv6m", tmp_path)
-    files = {name: (tmp_path / name).read_bytes() for name in ("hardcase/__init__.py", "hardcase_kernel.mpy")}
-    made, _, of = on_board(firmware, files, cases[0], FEW).partition(" of ")
-    assert made == of
+    assert int(of) >= min(most, 64)
 
 
 @needs_kernel

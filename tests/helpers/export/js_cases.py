@@ -14,17 +14,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from hardcase.cli import main
 from hardcase_edge.kernel.image import make_image
 from hardcase_edge.kernel.machine import EVALUATORS, open_machine
 from hardcase_edge.program.definition import Program
 from hardcase_edge.program.readings import DTYPES
+from tests.golden.make_golden import GOLDEN
 from tests.helpers.cli.browser import Browser
 from tests.helpers.edge.kernel_cases import programs
 from tests.helpers.edge.oracle import Case
 from tests.helpers.edge.worlds import play
 from tests.helpers.places import ROOT
 
-__all__ = ["REPLAY", "replayed_in", "write_js_cases"]
+__all__ = ["REPLAY", "exported_golden", "replayed_in", "write_js_cases"]
 
 REPLAY = ROOT / "tests" / "export" / "to_js" / "replay.mjs"
 STRANGE = (
@@ -38,6 +42,13 @@ STRANGE = (
     5e-324,
     16777217.0,
 )  # also for types that cannot hold them
+
+
+def exported_golden(places: pytest.TempPathFactory, target: str) -> Path:
+    """The folder that a target makes of the golden bundle."""
+    folder = places.mktemp(target) / "policy"
+    assert main(["export", str(GOLDEN), f"--{target}", str(folder)]) == 0
+    return folder
 
 
 def write_js_cases(path: Path, count: int) -> int:
