@@ -171,6 +171,16 @@ def test_an_update_waits_in_metered_hours_and_the_install_button_fetches_it(home
     assert "is fetched in metered hours, as was asked for" in device.errors()
 
 
+def test_what_is_seldom_looked_at_is_there_once_its_user_enables_it(home: Home) -> None:
+    assistant, entity = home.assistant, "sensor.pump_2_cloud_share"
+    off = [e for e in assistant.ask("config/entity_registry/list") if e["disabled_by"] and e["platform"] == "mqtt"]
+    assert {e["entity_id"] for e in off} == {f"sensor.{slug(d)}_cloud_share" for d in DEVICES}
+    assert assistant.state(entity) is None
+    assistant.ask("config/entity_registry/update", entity_id=entity, disabled_by=None)
+    assistant.post(f"config/config_entries/entry/{off[0]['config_entry_id']}/reload", {})  # or in half a minute
+    until(lambda: assistant.state(entity) == "0.0")
+
+
 def test_a_device_that_is_removed_is_gone_from_home_assistant(home: Home, broker: Broker) -> None:
     device = home.devices["pump.3"]
     with device.running("--home-assistant-remove", "--count", 1):

@@ -21,7 +21,7 @@ from tests.helpers.edge.device import EASY, make_bundle_bytes, make_manifest, wr
 SHARED = {"unique_id", "device", "origin", "availability", "qos"}
 COMMON = SHARED | {"name", "state_topic", "value_template", "entity_category", "device_class"}
 KEYS = {  # docs of Home Assistant's MQTT integration, by platform
-    "sensor": COMMON | {"state_class", "unit_of_measurement", "options", "json_attributes_topic"},
+    "sensor": COMMON | {"state_class", "unit_of_measurement", "options", "json_attributes_topic", "enabled_by_default"},
     "binary_sensor": COMMON,
     "update": COMMON | {"title", "command_topic", "payload_install"},
 }

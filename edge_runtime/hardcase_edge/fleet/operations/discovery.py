@@ -129,7 +129,7 @@ def _entities(device: str, manifest: Manifest, has_store: bool) -> dict[str, dic
     decided, facts = {"state_topic": topic}, {"state_topic": facts_topic(device)}
     measured = {"state_class": "measurement"}
     percent = {**measured, "unit_of_measurement": "%"}
-    diagnostic = {"entity_category": "diagnostic"}
+    diagnostic, seldom = {"entity_category": "diagnostic"}, {"enabled_by_default": False}
     unit = {"unit_of_measurement": manifest.unit} if manifest.unit else {}
     problem = {"device_class": "problem", **diagnostic}
     asks = {"command_topic": install_topic(device), "payload_install": "install"} if has_store else {}
@@ -138,7 +138,7 @@ def _entities(device: str, manifest: Manifest, has_store: bool) -> dict[str, dic
         "decision": {"name": "Decision", **_answer(manifest), **decided, "json_attributes_topic": topic},
         "confidence": {"name": "Confidence", **percent, **decided, "value_template": CONFIDENCE},
         "cost": {"name": "Cost", **measured, **unit, **decided, "value_template": COST},
-        "cloud": {"name": "Cloud share", **percent, **diagnostic, **facts, "value_template": SHARE},
+        "cloud": {"name": "Cloud share", **percent, **diagnostic, **facts, **seldom, "value_template": SHARE},
         "problem": {"name": "Sensors", **problem, **decided, "value_template": PROBLEM},
         "bundle": {"name": "Bundle", **update, **facts, "value_template": VERSIONS},
     }
