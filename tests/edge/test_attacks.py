@@ -16,15 +16,13 @@ from tests.helpers.attack import (
     item_bounds,
     joint,
     memory,
-    programs,
     records,
     servo,
 )
 from tests.helpers.attack.outcome import Outcome
 
 ATTACKS: dict[str, tuple[Callable[[float, int], list[Outcome]], float, int]] = {  # seconds, and inputs of each row
-    "bundles": (bundles.attack, 0.4, 1),
-    "programs": (programs.attack, 0.4, 1),
+    "bundles and programs": (bundles.attack, 0.8, 1),
     "crafted bundles": (crafted.attack, 0.4, 1),
     "the kernel's functions": (glue.attack, 0.4, 1),
     "a broker and plug-ins": (device.attack, 1.0, 21),

@@ -17,8 +17,7 @@ from hardcase_edge.joint.prove import MAX_ITEM_BYTES, verify_joint
 from hardcase_edge.joint.session import JointMachine
 from hardcase_edge.kernel.machine import KERNEL, PYTHON
 from hardcase_edge.program.limits import worst_item_ms
-from tests.helpers.attack.item_bounds import SLACK, item_bytes, most_seconds
-from tests.helpers.edge.crafted_items import bundle_of_items, out_of_order, wide_items
+from tests.helpers.attack.item_bounds import SLACK, bundle_of_items, item_bytes, most_seconds, out_of_order, wide_items
 from tests.helpers.edge.evaluators import evaluator, needs_kernel  # noqa: F401
 from tests.helpers.edge.joint_programs import play, random_joint, random_world
 

@@ -13,8 +13,8 @@ from hardcase_edge.errors import BundleError
 from tests.edge.kernel.fuzz import fuzz, has_fuzzer
 from tests.golden.make_golden import GOLDEN
 from tests.helpers.attack import crafted
+from tests.helpers.attack.bundles import Parts, mutant, sealed
 from tests.helpers.edge.bundles import bundle_of
-from tests.helpers.edge.mutants import Parts, mutant, sealed
 from tests.helpers.edge.spec_examples import example_bundle
 from tests.helpers.edge.strategies import random_program
 

@@ -17,8 +17,7 @@ from hardcase_edge.program.definition import Acquire, Answer, Costs, Forward, Po
 from hardcase_edge.program.readings import request_bytes
 from hardcase_edge.session.session import Decision, Machine, NeedSensors, Session
 from hardcase_edge.verifier.verify import verify
-from tests.helpers.attack.by_clock import attack
-from tests.helpers.edge.clock_cases import Clock, difference, random_case
+from tests.helpers.attack.by_clock import Clock, attack, difference, random_case
 from tests.helpers.edge.evaluators import evaluator  # noqa: F401
 from tests.helpers.edge.hybrid import hybrid
 from tests.helpers.edge.oracle import Case, decide

@@ -13,8 +13,7 @@ from securesystemslib.signer import CryptoSigner
 from hardcase_edge.errors import TrustError
 from hardcase_edge.fleet.store.metadata import MAX_METADATA_BYTES, Metadata, canonical, parse, seconds_of
 from hardcase_edge.fleet.store.trust import MAX_ROOTS, Trust, first_trust, release_of, trust_from, updated
-from tests.helpers.attack.conformance import CASES, bad_first_roots, verdicts
-from tests.helpers.attack.metadata import attack, beyond_tuf
+from tests.helpers.attack.metadata import CASES, bad_first_roots, beyond_tuf, mutants, verdicts
 from tests.helpers.edge.repository import NOW, Files, Repository, signed_again, time_of, tuf_accepts
 
 
@@ -194,14 +193,14 @@ def test_a_file_that_is_too_long_too_deep_or_not_json_is_one_line() -> None:
 
 
 def test_the_device_and_python_tuf_accept_the_same_mutated_files() -> None:
-    outcome, accepted, _ = attack(60.0, 3, n=100)
+    outcome, accepted, _ = mutants(60.0, 3, n=100)
     assert (outcome.inputs, outcome.crashes, outcome.wrong) == (100, 0, 0), outcome
     assert 5 < accepted.inputs < 100
 
 
 def test_a_device_that_does_not_count_signatures_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hardcase_edge.fleet.store.trust.check_signatures", lambda metadata, root: None)
-    assert attack(60.0, 3, n=40)[0].wrong > 0
+    assert mutants(60.0, 3, n=40)[0].wrong > 0
 
 
 def test_a_device_that_refuses_what_it_should_take_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,7 +212,7 @@ def test_a_device_that_refuses_what_it_should_take_would_be_found(monkeypatch: p
         return parse(data, role)
 
     monkeypatch.setattr("hardcase_edge.fleet.store.trust.parse", parse_a_few)
-    assert attack(60.0, 3, n=40)[0].wrong > 0
+    assert mutants(60.0, 3, n=40)[0].wrong > 0
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,10 @@
 from __future__ import annotations
 
 import json
+import resource
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -23,9 +26,19 @@ from hardcase_edge.link.connection import Connection, ConnectionConfig
 from hardcase_edge.link.wire import ack_topic, audit_topic, request_topic
 from tests.helpers.cloud.brokers import running_mosquitto, until
 from tests.helpers.cloud.requests import FAKE, FakeModel, ask
-from tests.helpers.full_disk import full_disk
 
 N = 40
+
+
+@contextmanager
+def full_disk(most_bytes: int) -> Iterator[None]:
+    """Writes beyond this size of a file fail while the block runs (EFBIG; Python ignores the signal)."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def longest(folder: Path) -> int:

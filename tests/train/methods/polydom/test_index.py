@@ -33,8 +33,7 @@ from hardcase_train.methods.polydom.search import (
 )
 from hardcase_train.methods.polydom.sets import Costs
 from hardcase_train.methods.polydom.signs import is_never_below, minus, sign_runs
-from tests.helpers.attack.polydom import attack
-from tests.helpers.train.lattices import Lattice, broken_promise, crossing_sets, lattice, wrong_answers
+from tests.helpers.attack.polydom import Lattice, attack, broken_promise, crossing_sets, lattice, wrong_answers
 
 NOISE = 0.08
 

@@ -18,7 +18,7 @@ from hardcase_train.methods.polydom.index import Set, candidates, make_index
 from hardcase_train.methods.polydom.plan import Shipped, anytime_nodes, index_nodes, sequence_nodes
 from hardcase_train.methods.polydom.search import search_sets
 from hardcase_train.methods.polydom.sets import Costs, mask_of, members
-from tests.helpers.train.lattices import Lattice, lattice, program_of
+from tests.helpers.attack.polydom import Lattice, lattice, program_of
 
 
 def shipped_of(of: Lattice) -> tuple[list[Set], Costs]:
