@@ -31,7 +31,7 @@ from tests.helpers.edge.identity_cuts import identity_runs, without_openssl
 from tests.helpers.edge.outbox_cuts import outbox_runs
 from tests.helpers.edge.store_cuts import MEMORY, store_runs
 from tests.helpers.edge.update_cuts import update_runs
-from tests.helpers.flash_cuts import ImageCuts, folder_runs
+from tests.helpers.flash_cuts import folder_runs, image_runs
 
 TRIES = 8  # runs until a missing call counts as not found
 MOST_S = 10.0  # for one missing call
@@ -54,7 +54,7 @@ ROUTINES: dict[str, tuple[Make, float]] = {  # and their share of the time
     "update over the air": (partial(Cuts, routine=update_runs), 0.2),
     "identity: enrolment, renewal": (partial(Cuts, routine=identity_runs), 0.15),
     "flash of a boot folder": (partial(Cuts, routine=folder_runs), 0.1),
-    "flash of an image (FAT)": (ImageCuts, 0.15),
+    "flash of an image (FAT)": (partial(Cuts, routine=image_runs), 0.15),
     "outbox: SQLite's own calls": (partial(Cuts, routine=outbox_runs), 0.3),
 }
 HEAD = """# Power cuts

@@ -3,24 +3,24 @@
 
 from __future__ import annotations
 
-import random
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.fleet.store.slots import failed, passed, saw_cloud, stopped, worked
 from hardcase_edge.fleet.update.incoming import GROUP
-from tests.helpers.cards import CLOUD_INIT
+from tests.helpers.cards import CLOUD_INIT, RASPBERRY_PI
 from tests.helpers.edge import identity_cuts
 from tests.helpers.edge.cut_runs import Cuts, Run
 from tests.helpers.edge.identity_cuts import CardRun, IdentityRun, without_openssl
 from tests.helpers.edge.outbox_cuts import OutboxRun
 from tests.helpers.edge.store_cuts import MEMORY, Step, StoreRun, bundle, random_steps, release
 from tests.helpers.edge.update_cuts import Plan, UpdateRun
-from tests.helpers.flash_cuts import FolderRun, small_card
+from tests.helpers.flash_cuts import FolderRun, ImageRun, small_card
 
 B = [bundle(k) for k in range(6)]
 SHA = [sha256(b).hex() for b in B]
@@ -75,13 +75,14 @@ OTHER_CALLS = (
 RUNS: dict[str, tuple[Callable[[], Run], int]] = {  # and how many states it has at least
     "a store": (lambda: StoreRun(STEPS.items()), 1_000),
     "a store whose start is cut, too": (lambda: StoreRun(STEPS.items(), is_deep=True), 4_000),
-    "steps in any order": (lambda: StoreRun(random_steps(10, random.Random(1))), 500),
+    "steps in any order": (lambda: StoreRun(random_steps(10, Random(1))), 500),
     "an update": (lambda: UpdateRun(Plan(n_chunks=GROUP + 1)), 1_000),
     "an identity": (IdentityRun, 500),
     "a claim, until there is an identity": (lambda: IdentityRun(identity_cuts.STEPS[:3], "claim"), 200),
     "an identity and a claim for a card": (CardRun, 100),
-    "an outbox": (lambda: OutboxRun(random.Random(1), longest=6, n_cuts=25), 25),
+    "an outbox": (lambda: OutboxRun(Random(1), longest=6, n_cuts=25), 25),
     "a flash to a folder": (lambda: FolderRun(CLOUD_INIT, small_card("one")), 90),
+    "a flash to an image": (lambda: ImageRun(RASPBERRY_PI, small_card("one"), rng=Random(1)), 80),
 }
 LEFT_OUT: dict[str, list[str]] = {
     "a store": [*FLUSHES, *(f"rename .{name} {name}" for name in ("state", "trust", "time", "broken"))],
@@ -92,6 +93,7 @@ LEFT_OUT: dict[str, list[str]] = {
     ],
     "an outbox": ["sync outbox.sqlite-wal", "sync outbox.sqlite", "sync top"],
     "a flash to a folder": ["sync .card.pyz", "sync hardcase", "sync .user-data"],
+    "a flash to an image": ["sync behind write_fat", "sync behind write"],
 }  # fmt: skip  # a store's bundle needs no rename: nobody looks at it before its slot is ready
 KINDS = {
     "a store whose start is cut, too": {*FLUSHES, *OTHER_CALLS},  # all of them

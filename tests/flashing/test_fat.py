@@ -6,13 +6,17 @@ from __future__ import annotations
 import os
 import random
 import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from hardcase.flashing.fat import FatVolume
 from hardcase_edge.errors import HardcaseError, InputError
-from tests.helpers.cards import Disk, boot_image
+from tests.helpers.cards import boot_image
+from tests.helpers.edge.cut_runs import Act, Cuts, Run, State, Step
+from tests.helpers.edge.power_cuts import Operation, Recorder, Tree
+from tests.helpers.flash_cuts import kind_of_image, sectors
 from tests.helpers.tools import need
 
 SHAPES = [("-F", "16", "-s", "1"), ("-F", "16", "-s", "4", "-f", "1"), ("-F", "32", "-s", "1")]
@@ -91,44 +95,52 @@ def test_a_full_root_folder_is_said(tmp_path: Path) -> None:
     check(path)
 
 
-def states(path: Path, tmp: Path, patch: pytest.MonkeyPatch, n: int, left_out: str = "") -> list[str]:
-    """What is wrong after cuts at every call of a replaced, an added and a removed file, ``n`` draws of each."""
-    disk = Disk(path)
-    with patch.context() as context:
-        disk.record(context, is_flush_left_out=lambda kind: kind == left_out)
-        writer = volume(path)
-        writer.write("cmdline.txt", b"new" * 700)
-        writer.write("hardcase/card.pyz", b"archive" * 500)
-        writer.remove("old.txt")
-    wrong, rng = [], random.Random(5)
-    for at in range(len(disk.log) + 1):
-        for _ in range(n):
-            cut = tmp / "cut.img"
-            cut.write_bytes(disk.cut(at, rng))
-            try:
-                after = volume(cut)
-                line, archive = after.read("cmdline.txt", 9_999), after.read("hardcase/card.pyz", 9_999)
-                after.write("hardcase/next.txt", b"next" * 300)
-                if line not in (b"old line", b"new" * 700) or archive not in (None, b"archive" * 500):
-                    wrong.append(f"{at}: {line!r:.20} {archive!r:.20}")
-                if after.read("cmdline.txt", 9_999) != line or after.read("hardcase/next.txt", 9_999) != b"next" * 300:
-                    wrong.append(f"{at}: the next write harms it")
-            except HardcaseError as error:
-                wrong.append(f"{at}: {error}")
-            if wrong and left_out:
-                return wrong
-    return wrong
+class ThreeFiles(Run):
+    """One is replaced, one added and one removed; a state behind each call, and another one."""
+
+    def steps(self, root: Path) -> Iterator[tuple[str, Act]]:
+        path = made(root / "card.img", files={"cmdline.txt": b"old line", "old.txt": b"x" * 3_000})
+
+        def act(_: Recorder) -> None:
+            writer = volume(path)
+            writer.write("cmdline.txt", b"new" * 700)
+            writer.write("hardcase/card.pyz", b"archive" * 500)
+            writer.remove("old.txt")
+
+        yield "three files", act
+
+    def states(self, step: Step) -> Iterator[tuple[int, Tree]]:
+        return sectors(step, random.Random(5))
+
+    def kind(self, call: Operation) -> str:
+        return kind_of_image(call)
+
+    def look(self, root: Path) -> tuple[bytes | None, bytes | None, str]:
+        """Two files, and what is wrong once another one is written."""
+        try:
+            after = volume(root / "card.img")
+            line, archive = after.read("cmdline.txt", 9_999), after.read("hardcase/card.pyz", 9_999)
+            after.write("hardcase/next.txt", b"next" * 300)
+            is_kept = after.read("cmdline.txt", 9_999) == line
+            is_there = after.read("hardcase/next.txt", 9_999) == b"next" * 300
+            return line, archive, "" if is_kept and is_there else "the next write harms it"
+        except HardcaseError as error:
+            return None, None, str(error)
+
+    def wrong(self, step: Step, started: object = None) -> Callable[[State], str]:
+        """Neither the old file nor the new one."""
+        allowed = [(a, b, "") for a in (b"old line", b"new" * 700) for b in (None, b"archive" * 500)]
+        return lambda state: "" if state.seen in allowed else f"{state.at}: {state.seen!s}"
 
 
-def test_a_cut_at_any_write_leaves_the_old_file_or_the_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = made(tmp_path / "card.img", files={"cmdline.txt": b"old line", "old.txt": b"x" * 3_000})
-    assert states(path, tmp_path, monkeypatch, 2) == []
+def test_a_cut_at_any_write_leaves_the_old_file_or_the_new_one(tmp_path: Path) -> None:
+    done = Cuts(tmp_path).replay(ThreeFiles())
+    assert (done.wrong, done.n_states) == (set(), 80), done.n_states
 
 
-def test_without_a_flush_a_cut_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_flush_a_cut_is_found(tmp_path: Path) -> None:
     """The flush between a file's clusters and the folder's entry that names them."""
-    path = made(tmp_path / "card.img", files={"cmdline.txt": b"old line", "old.txt": b"x" * 3_000})
-    assert states(path, tmp_path, monkeypatch, 3, "sync behind write_fat")
+    assert Cuts(tmp_path, lambda kind: kind == "sync behind write_fat").replay(ThreeFiles()).wrong
 
 
 def test_a_damaged_file_system_is_refused_or_read_within_bounds(tmp_path: Path) -> None:

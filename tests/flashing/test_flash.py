@@ -31,7 +31,6 @@ from hardcase_edge.fleet.store.folder import Store
 from hardcase_edge.link.address import parse_address
 from hardcase_edge.link.connection import Connection, ConnectionConfig
 from hardcase_edge.link.wire import facts_topic, reply_topic, status_topic
-from tests.helpers.attack.flashing import cuts as cuts_of_image
 from tests.helpers.attack.flashing import damage
 from tests.helpers.cards import (
     CLOUD_INIT,
@@ -186,11 +185,6 @@ def test_what_failed_at_the_first_boot_is_told(tmp_path: Path, capsys: pytest.Ca
 
 
 # ---------------------------------------------------------------- power cuts and failures
-
-
-def test_a_cut_at_any_write_to_an_image_is_mended_by_a_repeat(tmp_path: Path) -> None:
-    done = cuts_of_image(tmp_path, 0, 3)
-    assert (done.inputs > 30, done.crashes, done.wrong) == (True, 0, 0)
 
 
 def test_a_card_with_a_damaged_file_system_is_one_line_or_flashed(tmp_path: Path) -> None:

@@ -3,24 +3,18 @@
 
 from __future__ import annotations
 
-import os
-import random
 import struct
 import subprocess
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
-import pytest
-
 from hardcase.cli import main
-from hardcase.flashing import fat
 from hardcase.flashing.contents import Card, make_card
 from tests.helpers.places import GOLDEN
 from tests.helpers.tools import need
 
 __all__ = [
-    "CLOUD_INIT", "MADE_KERNEL", "RASPBERRY_PI", "Disk", "boot_image", "made_identity", "plain_card", "system_tree",
+    "CLOUD_INIT", "MADE_KERNEL", "RASPBERRY_PI", "boot_image", "made_identity", "plain_card", "system_tree",
 ]  # fmt: skip
 
 BUNDLE = GOLDEN / "v1.hcb"
@@ -89,39 +83,3 @@ def system_tree(root: Path, python: str = "python3.11", head: bytes = MADE_KERNE
     (root / "usr" / "lib" / "systemd" / "systemd").write_bytes(b"")
     (root / "usr" / "bin" / python).write_bytes(head)
     return root
-
-
-class Disk:
-    """The writes and flushes that went to an image, and what a power cut leaves of them."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.before = path, path.read_bytes()
-        self.log: list[tuple[int, bytes] | None] = []  # None: a flush
-
-    def record(
-        self, patch: pytest.MonkeyPatch, *, is_flush_left_out: Callable[[str], bool] = lambda kind: False
-    ) -> None:
-        """Note the calls of ``hardcase.flashing.fat``; the kind of a flush is what it follows."""
-        real = os.pwrite
-
-        def pwrite(file: int, data: bytes, at: int) -> int:
-            self.log.append((at, data))
-            return real(file, data, at)
-
-        def fsync(file: int) -> None:
-            kind = f"sync behind {sys._getframe(2).f_code.co_name.lstrip('_')}"
-            if not is_flush_left_out(kind):
-                self.log.append(None)
-
-        patch.setattr(fat.os, "pwrite", pwrite)
-        patch.setattr(fat.os, "fsync", fsync)
-
-    def cut(self, at: int, rng: random.Random) -> bytes:
-        """The image after a cut behind so many calls: any of the writes since the last flush may be missing."""
-        log = self.log[:at]
-        flushed = max((k for k, call in enumerate(log) if call is None), default=-1)
-        image = bytearray(self.before)
-        for k, call in enumerate(log):
-            if call is not None and (k < flushed or rng.random() < 0.5):
-                image[call[0] : call[0] + len(call[1])] = call[1]
-        return bytes(image)

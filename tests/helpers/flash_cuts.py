@@ -9,27 +9,38 @@ from __future__ import annotations
 
 import json
 import random
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 
-import pytest
-
+from hardcase.flashing import fat
 from hardcase.flashing.boot import FIRST
 from hardcase.flashing.contents import Card
 from hardcase.flashing.target import flash_partition, verify_partition
 from hardcase.flashing.volumes import FolderVolume, Volume, open_image
 from hardcase_edge.base.sha256 import sha256
-from hardcase_edge.errors import HardcaseError
 from hardcase_edge.fleet.release.archive import zip_of
-from tests.helpers.cards import CLOUD_INIT, RASPBERRY_PI, Disk, boot_image
-from tests.helpers.edge.cut_runs import Act, Run, State, Step
-from tests.helpers.edge.power_cuts import read_tree, without_leftovers
+from tests.helpers.cards import CLOUD_INIT, RASPBERRY_PI, boot_image
+from tests.helpers.edge.cut_runs import Act, Run, State, Step, some
+from tests.helpers.edge.power_cuts import Operation, Tree, read_tree, without_leftovers
 
-__all__ = ["SIZE", "FolderRun", "ImageCuts", "folder_runs", "opener", "small_card"]
+__all__ = [
+    "SIZE",
+    "FolderRun",
+    "ImageRun",
+    "folder_runs",
+    "image_runs",
+    "kind_of_image",
+    "opener",
+    "sectors",
+    "small_card",
+]
 
-Seen = tuple[frozenset[tuple[str, bytes | None]], frozenset[tuple[str, bytes | None]] | str]
+Files = frozenset[tuple[str, bytes | None]]
+Seen = tuple[Files, Files | str]
 Opener = Callable[[bool], AbstractContextManager[Volume]]
 SIZE = 2_300_000  # of an image's partition
 
@@ -45,31 +56,49 @@ class FolderRun(Run):
     over: tuple[Card, ...] = ()
 
     def steps(self, root: Path) -> Iterator[tuple[str, Act]]:
+        self.make(root)
+        for card in self.over:
+            self.flash(root, card)
+        yield self.card.name, lambda _: self.flash(root, self.card)
+
+    def make(self, root: Path) -> None:
+        """The system, before any flash."""
         for name, data in self.files.items():
             (root / name).write_bytes(data)
-        for card in self.over:
-            _flash(root, card)
-        yield self.card.name, lambda _: _flash(root, self.card)
+
+    def opener(self, root: Path) -> Opener:
+        """What opens its boot partition."""
+        return lambda can_write: nullcontext(FolderVolume(root))
+
+    def files_of(self, root: Path) -> Files:
+        """What is there."""
+        return without_leftovers(read_tree(root))
+
+    def flash(self, root: Path, card: Card) -> None:
+        flash_partition(self.opener(root), "card", card)
 
     def look(self, root: Path) -> Seen:
         """What is there, and what is there when the flash is repeated, or why it is not."""
-        before = without_leftovers(read_tree(root))
+        before: Files = frozenset()
         try:
-            _flash(root, self.card)
-        except HardcaseError as error:
-            return before, str(error)
-        return before, without_leftovers(read_tree(root))
+            before = self.files_of(root)
+            self.flash(root, self.card)
+            verify_partition(self.opener(root), "card")
+        except Exception as error:  # whatever it is, it is no cut that a repeat mends
+            return before, repr(error)
+        return before, self.files_of(root)
 
     def wrong(self, step: Step, started: object = None) -> Callable[[State], str]:
         """Damage to the system's own files, a start of what is not whole, and what a repeat does not mend."""
-        before, after, archives = step.before, step.after, [None, *(card.archive for card in (*self.over, self.card))]
-        kept = [path for path in before if "/" not in path and not path.startswith(".")]
+        before, after = dict(step.old[0]), dict(step.new[0])
+        archives = [None, *(card.archive for card in (*self.over, self.card))]
+        kept = [path for path in before if "/" not in path]
 
         def what(state: State) -> str:
-            tree, mended = state.tree, state.seen[1]
-            is_hooked = any(text in (tree.get(path) or b"") for path, text in HOOKS.items())
-            archive, script = tree.get("hardcase/card.pyz"), tree.get("hardcase/first.sh")
-            if any(tree.get(path) not in (before[path], after[path]) for path in kept):
+            files, mended = dict(state.seen[0]), state.seen[1]
+            is_hooked = any(text in (files.get(path) or b"") for path, text in HOOKS.items())
+            archive, script = files.get("hardcase/card.pyz"), files.get("hardcase/first.sh")
+            if any(files.get(path) not in (before[path], after[path]) for path in kept):
                 return "the system's files"
             if archive not in archives or (is_hooked and archive is None):
                 return "the archive"
@@ -82,6 +111,45 @@ class FolderRun(Run):
         return what
 
 
+@dataclass
+class ImageRun(FolderRun):
+    """A flash to a FAT partition in an image, cut behind each call; its kinds of calls are flushes."""
+
+    rng: random.Random = field(default_factory=random.Random)
+
+    def make(self, root: Path) -> None:
+        boot_image(root / "pi.img", self.files, n_bytes=SIZE)
+
+    def opener(self, root: Path) -> Opener:
+        return opener(root / "pi.img")
+
+    def files_of(self, root: Path) -> Files:
+        with self.opener(root)(False) as volume:
+            found = [
+                (name, volume.read(name, 10**6)) for name in (*self.files, "hardcase/card.pyz", "hardcase/first.sh")
+            ]
+        return frozenset((name, data) for name, data in found if data is not None)
+
+    def states(self, step: Step) -> Iterator[tuple[int, Tree]]:
+        return sectors(step, self.rng)
+
+    def kind(self, call: Operation) -> str:
+        return kind_of_image(call)
+
+
+def sectors(step: Step, rng: random.Random) -> Iterator[tuple[int, Tree]]:
+    """Two states of an image behind each call; a sector is written or not."""
+    return some(step, sorted([*range(len(step.log) + 1)] * 2), rng, 512)
+
+
+def kind_of_image(call: Operation) -> str:
+    """The kind of a flush of an image is what it follows."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame.f_globals["__name__"] != fat.__name__:
+        frame = frame.f_back
+    return f"{call[0]} behind {frame.f_back.f_code.co_name.lstrip('_')}" if frame and frame.f_back else call[0]
+
+
 def folder_runs(rng: random.Random) -> Iterator[Run]:
     """Two flashes of one system."""
     system, one, two = rng.choice([CLOUD_INIT, RASPBERRY_PI]), small_card("one"), small_card("two")
@@ -89,52 +157,11 @@ def folder_runs(rng: random.Random) -> Iterator[Run]:
     yield FolderRun(system, two, (one,))
 
 
-class ImageCuts:
-    """Cuts of a flash to a FAT partition in an image, and of another one over it; its kinds of calls are flushes.
-
-    Any of the writes since the last flush may be missing, each by a coin.
-    """
-
-    def __init__(self, tmp: Path, is_left_out: Callable[[str], bool] = lambda kind: False) -> None:
-        self.n_states, self.wrong, self.kinds = 0, set[str](), set[str]()
-        self._tmp, self._is_left_out = tmp, is_left_out
-        self._image = boot_image(tmp / "pi.img", RASPBERRY_PI, n_bytes=SIZE)
-        self._one, self._two, self._disk = small_card("one"), small_card("two"), Disk(self._image)
-        with pytest.MonkeyPatch.context() as context:
-            self._disk.record(context, is_flush_left_out=self._is_flush_left_out)
-            for card in (self._one, self._two):
-                flash_partition(opener(self._image), "card", card)
-
-    def sample(self, seed: int) -> None:
-        """A state at each call."""
-        rng, cut = random.Random(seed), self._tmp / "cut.img"
-        for at in range(len(self._disk.log) + 1):
-            cut.write_bytes(self._disk.cut(at, rng))
-            self.n_states += 1
-            try:
-                what = self._wrong(cut, is_done=at == len(self._disk.log))
-            except Exception as error:  # whatever it is, it is no cut that a repeat mends
-                what = repr(error)
-            if what:
-                self.wrong.add(what)
-
-    def _wrong(self, cut: Path, *, is_done: bool) -> str:
-        with open_image(cut, can_write=False) as volume:
-            line, archive = volume.read("cmdline.txt", 999) or b"", volume.read("hardcase/card.pyz", 10**6)
-            script = volume.read("hardcase/first.sh", 10**6)
-        nothing = [] if HOOKS["cmdline.txt"] in line else [None]
-        if b"root=PARTUUID=1-02" not in line:
-            return "the system's files"
-        if archive not in (self._one.archive, self._two.archive, *nothing) or script not in (FIRST.encode(), *nothing):
-            return "the archive or the script"
-        if is_done and verify_partition(opener(cut), "card")["name"] != "two":
-            return "lost what was flashed"
-        flash_partition(opener(cut), "card", self._two)
-        return "" if verify_partition(opener(cut), "card")["name"] == "two" else "is not mended"
-
-    def _is_flush_left_out(self, kind: str) -> bool:
-        self.kinds.add(kind)
-        return self._is_left_out(kind)
+def image_runs(rng: random.Random) -> Iterator[Run]:
+    """Two flashes of one image."""
+    one, two = small_card("one"), small_card("two")
+    yield ImageRun(RASPBERRY_PI, one, rng=rng)
+    yield ImageRun(RASPBERRY_PI, two, (one,), rng)
 
 
 def small_card(name: str) -> Card:
@@ -149,7 +176,3 @@ def small_card(name: str) -> Card:
 def opener(path: Path) -> Opener:
     """What opens the boot partition of an image."""
     return lambda can_write: open_image(path, can_write=can_write)
-
-
-def _flash(folder: Path, card: Card) -> None:
-    flash_partition(lambda can_write: nullcontext(FolderVolume(folder)), "card", card)

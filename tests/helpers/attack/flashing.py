@@ -15,7 +15,8 @@ import pytest
 from hardcase.flashing.target import flash_partition, verify_partition
 from hardcase_edge.errors import HardcaseError
 from tests.helpers.cards import RASPBERRY_PI, START, boot_image
-from tests.helpers.flash_cuts import SIZE, ImageCuts, opener, small_card
+from tests.helpers.edge.cut_runs import Cuts
+from tests.helpers.flash_cuts import SIZE, image_runs, opener, small_card
 
 from .outcome import Attack, Outcome
 
@@ -35,7 +36,7 @@ def attack(seconds: float, seed: int) -> list[Outcome]:
 
 def cuts(folder: Path, seconds: float, seed: int) -> Outcome:
     """Each prefix of the writes of two flashes, with any of the last unflushed ones missing; a repeat must mend it."""
-    done, end, k = ImageCuts(folder), time.monotonic() + seconds, seed
+    done, end, k = Cuts(folder, routine=image_runs), time.monotonic() + seconds, seed
     while time.monotonic() < end or not done.n_states:
         done.sample(k)
         k += 1

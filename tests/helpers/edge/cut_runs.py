@@ -64,14 +64,14 @@ def every(step: Step) -> Iterator[tuple[int, Tree]]:
         yield from ((at, tree) for tree in disk.cuts())
 
 
-def some(step: Step, n: int, rng: random.Random) -> Iterator[tuple[int, Tree]]:
-    """So many folders, each behind calls that are drawn: what was not flushed is there or not by a coin."""
+def some(step: Step, places: Iterable[int], rng: random.Random, sector: int = 1) -> Iterator[tuple[int, Tree]]:
+    """A folder behind so many calls each, which rise: what was not flushed is there or not by a coin."""
     disk, done = Disk(step.before), 0
-    for at in sorted(rng.choices(range(1, len(step.log) + 1), k=n)):
+    for at in places:
         for call in step.log[done:at]:
             disk.do(*call)
         done = at
-        yield at, disk.random_cut(rng)
+        yield at, disk.random_cut(rng, sector)
 
 
 class Run(ABC):
@@ -97,6 +97,10 @@ class Run(ABC):
     def states(self, step: Step) -> Iterator[tuple[int, Tree]]:
         """The model of what a disk keeps: folders that a cut behind so many calls may leave."""
         return every(step)
+
+    def kind(self, call: Operation) -> str:
+        """The name under which a call may be left out."""
+        return kind_of(call)
 
     def again(self, root: Path) -> Act:
         """The start behind a state, which is cut, too, if the run ``is_deep``."""
@@ -141,7 +145,7 @@ class Cuts:
         for name, act in run.steps(root):
             if self.wrong:
                 break
-            before, recorder = self._record(root, act)
+            before, recorder = self._record(run, root, act)
             after = read_tree(root)
             views = self._view(run, before), self._view(run, after)
             step = Step(name, before, after, recorder.log, recorder.marks, *views)
@@ -159,7 +163,7 @@ class Cuts:
             behind[without_leftovers(tree)] = tree
         for tree in behind.values() if run.is_deep and is_first else ():
             root = self._folder(tree)
-            before, recorder = self._record(root, run.again(root))
+            before, recorder = self._record(run, root, run.again(root))
             after = read_tree(root)
             shutil.rmtree(root)
             second = Step(step.name, before, after, recorder.log, recorder.marks, step.old, step.new)
@@ -179,14 +183,13 @@ class Cuts:
         materialise(tree, root)
         return root
 
-    def _record(self, root: Path, act: Act) -> tuple[Tree, Recorder]:
+    def _record(self, run: Run, root: Path, act: Act) -> tuple[Tree, Recorder]:
         """What was there, and the calls that an act made."""
-        before, recorder = read_tree(root), Recorder(root, self._is_left_out)
+        before, recorder = read_tree(root), Recorder(root, lambda call: self._is_left_out(run.kind(call)))
         with recorder.recording():
             act(recorder)
         return before, recorder
 
-    def _is_left_out(self, operation: Operation) -> bool:
-        kind = kind_of(operation)
+    def _is_left_out(self, kind: str) -> bool:
         self.kinds.add(kind)
         return self._is_kind_left_out(kind)

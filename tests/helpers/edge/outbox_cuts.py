@@ -236,7 +236,8 @@ class OutboxRun(Run):
         yield "commits", act
 
     def states(self, step: Step) -> Iterator[tuple[int, Tree]]:
-        return some(step, self._n_cuts, self._rng)
+        places = sorted(self._rng.choices(range(1, len(step.log) + 1), k=self._n_cuts))
+        return some(step, places, self._rng)
 
     def look(self, root: Path) -> View:
         return seen_in(root)

@@ -199,16 +199,19 @@ class Disk:
                     path: data for (path, _), data in zip(files, contents, strict=True)
                 }
 
-    def random_cut(self, rng: random.Random) -> Tree:
-        """A folder that a cut may leave now: each name and each write that was not flushed by a coin, one torn."""
+    def random_cut(self, rng: random.Random, sector: int = 1) -> Tree:
+        """A folder that a cut may leave now: each name and each write that was not flushed by a coin, one torn.
+
+        ``sector``: bytes that are written all or none of them.
+        """
         names = dict(self.durable)
         for change in self.pending:
             if rng.random() < 0.5:
                 apply(names, change)
         there = {p: f for p, f in names.items() if all(str(q) in names for q in Path(p).parents if str(q) != ".")}
-        return {path: None if file is None else self._random_version(file, rng) for path, file in there.items()}
+        return {path: None if file is None else self._random_version(file, rng, sector) for path, file in there.items()}
 
-    def _random_version(self, file: int, rng: random.Random) -> bytes:
+    def _random_version(self, file: int, rng: random.Random, sector: int) -> bytes:
         patches = self.patches.get(file)
         if not patches:
             return rng.choice(self._versions(file))
@@ -218,7 +221,8 @@ class Disk:
             else patches[: rng.randint(0, len(patches))]
         )
         if some and some[-1][1] is not None and rng.random() < 0.3:
-            some = [*some[:-1], (some[-1][0], some[-1][1][: rng.randrange(len(some[-1][1]))])]
+            length = rng.randrange(len(some[-1][1])) // sector * sector
+            some = [*some[:-1], (some[-1][0], some[-1][1][:length])]
         return patched(self.bytes[file][-1], some)
 
     def _versions(self, file: int) -> list[bytes]:
