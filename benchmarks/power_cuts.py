@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import os
 import platform
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -29,9 +28,10 @@ from tests.helpers.edge import store_lives
 from tests.helpers.edge.cut_runs import Cuts
 from tests.helpers.edge.identity_cuts import identity_runs, without_openssl
 from tests.helpers.edge.outbox_cuts import outbox_runs
-from tests.helpers.edge.store_cuts import MEMORY, store_runs
+from tests.helpers.edge.store_cuts import store_runs
 from tests.helpers.edge.update_cuts import update_runs
 from tests.helpers.flash_cuts import folder_runs, image_runs
+from tests.helpers.places import in_memory
 
 TRIES = 8  # runs until a missing call counts as not found
 MOST_S = 10.0  # for one missing call
@@ -120,7 +120,7 @@ def measure(seconds: float, seed: int, only: str = "") -> dict[str, Any]:
 
 def measured(make: Make, seconds: float, seed: int) -> dict[str, Any]:
     """The figures of one routine."""
-    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+    with in_memory() as folder:
         cuts, began, runs = make(Path(folder), lambda kind: False), time.monotonic(), 0
         while time.monotonic() < began + seconds:
             cuts.sample(seed + runs)
@@ -134,7 +134,7 @@ def measured(make: Make, seconds: float, seed: int) -> dict[str, Any]:
 def tried(make: Make, seed: int, call: str) -> dict[str, Any]:
     """How many runs and states it took to find that a call is missing; ``found`` is false if none did."""
     end = time.monotonic() + MOST_S
-    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+    with in_memory() as folder:
         cuts = make(Path(folder), lambda kind: kind == call)
         for runs in range(1, TRIES + 1):
             cuts.sample(seed + runs - 1)
@@ -146,7 +146,7 @@ def tried(make: Make, seed: int, call: str) -> dict[str, Any]:
 def lived(n: int, seed: int) -> dict[str, int]:
     """What random lives of a store came to: states that were judged, and how many of them had lost what had worked."""
     seen: Counter[str] = Counter()
-    with store_lives.world(), tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+    with store_lives.world(), in_memory() as folder:
         for k in range(n):
             life = store_lives.live(Path(folder), store_lives.random_events(seed + k))
             stuck = [line for line in life.wrong if line == store_lives.STUCK]

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -18,9 +17,10 @@ from tests.helpers.edge import identity_cuts
 from tests.helpers.edge.cut_runs import Cuts, Run
 from tests.helpers.edge.identity_cuts import CardRun, IdentityRun, without_openssl
 from tests.helpers.edge.outbox_cuts import OutboxRun
-from tests.helpers.edge.store_cuts import MEMORY, Step, StoreRun, bundle, random_steps, release
+from tests.helpers.edge.store_cuts import Step, StoreRun, bundle, random_steps, release
 from tests.helpers.edge.update_cuts import Plan, UpdateRun
 from tests.helpers.flash_cuts import FolderRun, ImageRun, small_card
+from tests.helpers.places import in_memory
 
 B = [bundle(k) for k in range(6)]
 SHA = [sha256(b).hex() for b in B]
@@ -102,8 +102,7 @@ KINDS = {
 
 
 def replay(name: str, left_out: str = "") -> Cuts:
-    """One run, in memory where there is one: a disk would spend the time on states that nobody keeps."""
-    with tempfile.TemporaryDirectory(dir=MEMORY if Path(MEMORY).is_dir() else None) as folder, without_openssl():
+    with in_memory() as folder, without_openssl():
         return Cuts(Path(folder), lambda kind: kind == left_out).replay(RUNS[name][0]())
 
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections import Counter
 from itertools import product
 from pathlib import Path
@@ -19,8 +18,8 @@ from hardcase_edge.fleet.store.folder import Store
 from hardcase_edge.fleet.store.run import Run
 from hardcase_edge.fleet.store.show import describe
 from hardcase_edge.fleet.store.trial import Rules
-from tests.helpers.edge.store_cuts import MEMORY
 from tests.helpers.edge.store_lives import CUT, EVENTS, WORSE, Event, live, random_events, world, worse
+from tests.helpers.places import in_memory
 
 LIVES = 40
 
@@ -29,7 +28,7 @@ def lives(seeds: range) -> tuple[list[str], Counter[str]]:
     """What was wrong in these lives, and what happened; the first wrong one ends them."""
     wrong: list[str] = []
     seen: Counter[str] = Counter()
-    with world(), tempfile.TemporaryDirectory(dir=MEMORY if Path(MEMORY).is_dir() else None) as root:
+    with world(), in_memory() as root:
         for seed in seeds:
             life = live(Path(root), random_events(seed))
             seen += life.seen
@@ -62,7 +61,7 @@ events = st.lists(st.tuples(st.sampled_from(sorted(set(EVENTS))), st.integers(0,
 )  # fmt: skip
 @given(events)
 def test_no_sequence_of_events_loses_it(life: list[Event]) -> None:
-    with world(), tempfile.TemporaryDirectory(dir=MEMORY if Path(MEMORY).is_dir() else None) as root:
+    with world(), in_memory() as root:
         assert live(Path(root), life).wrong == []
 
 

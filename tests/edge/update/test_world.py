@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,15 +17,15 @@ from hardcase_edge.fleet.update import updater
 from hardcase_edge.fleet.update.authority import Authority
 from hardcase_edge.fleet.update.transfer import Transfer
 from tests.helpers.edge.air_world import live, world
-from tests.helpers.edge.store_cuts import MEMORY
 from tests.helpers.edge.store_lives import CUT
+from tests.helpers.places import in_memory
 
 LIVES, STEPS = 6, 1_000
 
 
 @pytest.fixture
 def root() -> Iterator[Path]:
-    with world(), tempfile.TemporaryDirectory(dir=MEMORY if Path(MEMORY).is_dir() else None) as folder:
+    with world(), in_memory() as folder:
         yield Path(folder)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import random
-import tempfile
 from collections.abc import Generator
 from contextlib import ExitStack
 from math import isfinite
@@ -18,6 +17,7 @@ from hardcase_edge.sensors.bank import FAILURES, SensorBank, Wanted
 from hardcase_edge.sensors.driven import Driven
 from tests.helpers.attack.outcome import Attack, each, forever, mutated, spoilt
 from tests.helpers.edge.fake_devices import HWMON, IIO, W1, plant
+from tests.helpers.places import in_memory
 
 FILES = {  # a spec of each driver, and the files that it reads
     "iio:2/voltage1": [f"{IIO}/iio:device2/in_voltage1_{what}" for what in ("raw", "scale", "offset")],
@@ -30,13 +30,12 @@ PACK = [{"bn": "a/", "bt": 1.7e9, "bv": 1, "bver": 10, "n": "b", "v": 2.5, "u": 
         {"n": "d", "vb": True, "s": 1, "ut": 5}, {"bn": "", "n": "e", "vd": "aGk"}]  # fmt: skip
 VALUES: list[Any] = [None, True, -1, 0, 11, 2**70, 10**400, 1.5, 1e308, "", "x", "a b", "\U0001f600", "\ud83d", [], {}]
 NAMES = ("v", "vs", "vb", "bv", "bn", "x_", "bver")
-MEMORY = "/dev/shm"  # a disk would spend the time on replacing small files
 X = Wanted("x", ("x",), (False,))
 
 
 def planted(rng: random.Random) -> Generator[tuple[str, SensorBank], None, None]:
     """Readings of files of which one is damaged, of each driver in turn."""
-    with tempfile.TemporaryDirectory(dir=MEMORY if Path(MEMORY).is_dir() else None) as folder, ExitStack() as stack:
+    with in_memory() as folder, ExitStack() as stack:
         root, banks = plant(Path(folder)), {}
         for spec in FILES:
             kind, _, text = spec.partition(":")
