@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The hydraulic rig: every target, paired seeds, f0 and both baselines beside every policy.
 
-    python -m benchmarks run rig [--seeds 10] [--targets accumulator_bar ...]
+    python -m benchmarks run rig [--seeds 10] [--targets accumulator_bar ...] [--methods route ...]
 
-A run that was stopped goes on where it was: finished seeds are in the JSON; ``--fresh`` begins anew.
+A run that was stopped goes on where it was: finished methods of each seed are in the JSON; ``--fresh`` begins anew.
 
 For each target and seed: split, train, pick on the judged rows as ``hardcase export --max-loss 0.005`` does, report on
-test rows. Rows of the table: f0, each method picked by itself, and "hardcase", picked among all of METHODS; where no
+test rows. Rows of the table: f0, each method picked by itself, and "hardcase", picked among all of POOL; where no
 policy of a method is good enough on the judged rows, f0 is picked, and the row says in how many seeds. The JSON keeps
 the parameters of every pick. Intervals are 95 % (Student's t over the seeds) of the paired difference to f0.
 """
@@ -14,28 +14,36 @@ the parameters of every pick. Intervals are 95 % (Student's t over the seeds) of
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.pages import ROOT, provenance, rest
 from hardcase.training import front_table as seeds
-from hardcase.training.front_table import picked, summarise
+from hardcase.training.front_table import ALL, Row, picked, summarise
 from hardcase_train.settings.toml import read_config
 from hardcase_train.sweep.train import learn
 from hardcase_train.tasks.task import make_task
 
 EXAMPLE = ROOT / "examples" / "hydraulic" / "hardcase.toml"
 TARGETS = ("cooler_condition_pct", "valve_condition_pct", "pump_leakage", "accumulator_bar", "stable_flag")
-METHODS = ("static", "cascade", "adapt-gbrt", "dag")
+POOL = ("static", "cascade", "adapt-gbrt", "dag")
+BESIDE = ("route", "greedy-miser", "budget-prune", "l1", "adapt-lin", "adapt-lstsq")
 MAX_LOSS = 0.005
 RATIO = 0.9  # of the cheaper baseline's cost, to reach
 DAG_RATIO = 0.85  # the same by "dag"
-SHOWN = ("| cascade", "| dag", "| hardcase")  # on the page
 
 
-def run_seed(target: str, seed: int) -> dict[str, dict[str, Any]]:
-    """Test figures of each row of the table, by name."""
+def add(run: dict[str, Row], target: str, seed: int, methods: Sequence[str]) -> None:
+    """Add the rows of these methods to a run, by name, and that of the pick among all where they are POOL."""
     task = make_task(read_config(EXAMPLE, seed=seed).but(target=target))
-    return picked(task.config.unit, learn(task.problem, METHODS, quiet=True), MAX_LOSS)
+    found = picked(task.config.unit, learn(task.problem, tuple(methods), quiet=True), MAX_LOSS)
+    if methods != POOL:
+        del found[ALL]
+    for name in methods:  # what no policy has come of
+        found.setdefault(name, found["f0"])
+    if run and run["f0"]["quality"] != found["f0"]["quality"]:
+        raise SystemExit(f"{target}, seed {seed}: f0 is not what it was; run it again with --fresh")
+    run |= found
 
 
 def table(target: str, rows: dict[str, dict[str, Any]], n_seeds: int) -> str:
@@ -65,43 +73,59 @@ def verdict(good: dict[str, dict[str, Any]]) -> list[str]:
 
 def page(results: dict[str, Any]) -> str:
     """The page of all targets, once all have been run."""
-    texts, done, heads, said = [], results["targets"], list[str](), list[str]()
+    done = results["targets"]
     if set(done) != set(TARGETS):
         return ""
+    for row in (row for result in done.values() for run in result["runs"] for row in run.values()):
+        row.setdefault("total", row["cost"])  # errors cost nothing here; older records say so by leaving it out
+    rows = {target: summarise(done[target]["runs"]) for target in TARGETS}
+    lines = ["", "| policy | " + " | ".join(f"`{t}`" for t in TARGETS) + " |", "|---" * (1 + len(TARGETS)) + "|"]
+    names = rows[TARGETS[0]]
+    lines += [f"| {name} | " + " | ".join(_cell(name, rows[t][name]) for t in TARGETS) + " |" for name in names]
+    tables, said = [], []
     for target in TARGETS:
-        result = done[target]
-        for row in (row for run in result["runs"] for row in run.values()):
-            row.setdefault("total", row["cost"])  # errors cost nothing here; older records say so by leaving it out
-        text = table(target, summarise(result["runs"]), len(result["runs"]))
-        texts.append(rest("a table of each target with every method", text))
-        rows, _, verdicts = text.partition("\n|")[2].rpartition("\n\n")
-        rows = ["|" + row for row in rows.split("\n|")]
-        heads = heads or [f"| target {rows[0]}", f"|---{rows[1]}"]
-        heads += [f"| {target} {row}" for row in rows[2:] if row.startswith(SHOWN)]
-        verdict_of = verdicts.replace("\n", " ")
-        said.append(f"- {target} ({len(result['runs'])} seeds): {verdict_of}")
-    return "\n" + "\n".join([*heads, "", *said, "", *texts])
+        text = table(target, rows[target], len(done[target]["runs"]))
+        tables.append(rest("a table of each target, with forwarded shares", text))
+        verdict_of = text.rpartition("|\n\n")[2].replace("\n", " ")
+        said.append(f"- {target} ({len(done[target]['runs'])} seeds): {verdict_of}")
+    return "\n".join([*lines, "", *said, "", *tables])
 
 
-SEEDS = 3
+def _cell(name: str, row: Row) -> str:
+    """Of f0 accuracy and cost; of others how far below f0, the cost, and in how many seeds f0 stands for them."""
+    if name == "f0":
+        return f"{row['quality']:.4f} @ {row['cost']:.0f}"
+    instead = row["methods"].get("hpc", 0)
+    cost = "{:.1f} ± {:.1f}" if row["cost"] < 100 else "{:.0f} ± {:.0f}"
+    text = f"{row['loss']:.4f} ± {row['loss_pm']:.4f} @ {cost.format(row['cost'], row['cost_pm'])}"
+    return text + f" (f0 in {instead})" * bool(instead)
+
+
+SEEDS = 10
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of its own."""
     parser.add_argument("--targets", nargs="+", default=TARGETS)
+    parser.add_argument("--methods", nargs="+", choices=BESIDE, default=BESIDE, help="beside those of the pick")
 
 
 def run(args: Any) -> dict[str, Any]:
-    """Run the seeds that are not there yet, and print each table."""
+    """Run what is not there yet, and print each table."""
     results: dict[str, Any] = args.known().get("targets", {})
     for target in args.targets:
         runs = results.get(target, {"runs": []})["runs"]
-        made_with = results.get(target, {}).get("with", [None] * len(runs))
-        for seed in range(len(runs), args.seeds):
-            runs.append(run_seed(target, seed))
-            made_with.append(provenance())
-            results[target] = {"rows": summarise(runs), "runs": runs, "with": made_with}
-            args.save({"max_loss": MAX_LOSS, "targets": results})
-            print(f"{target}, seed {seed}", flush=True)
+        made_with = results.get(target, {}).get("with", [[] for _ in runs])
+        for seed in range(args.seeds):
+            if seed == len(runs):
+                runs.append({})
+                made_with.append([])
+            for some in (POOL, tuple(args.methods)):
+                if missing := tuple(name for name in some if name not in runs[seed]):
+                    add(runs[seed], target, seed, missing)
+                    made_with[seed].append({"methods": missing, **provenance()})
+                    results[target] = {"rows": summarise(runs), "runs": runs, "with": made_with}
+                    args.save({"max_loss": MAX_LOSS, "targets": results})
+                    print(f"{target}, seed {seed}: {' '.join(missing)}", flush=True)
         print(table(target, results[target]["rows"], len(runs)), flush=True)
     return {"max_loss": MAX_LOSS, "targets": results}
