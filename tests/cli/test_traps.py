@@ -4,23 +4,28 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
 import hardcase
+from hardcase.api.arguments import check_names
 from hardcase.cli import main
-from hardcase.measuring.headline import headline
+from hardcase.measuring.headline import Headline, headline
 from hardcase.measuring.picked import gaps_of, placeholder_warning, recall_warnings
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.errors import InputError
 from hardcase_edge.more.batch.per_class import FAR, Gap
 from hardcase_edge.program.definition import Costs, Sensor, Uplink
-from hardcase_export.drafts.costs import Origins, costs_of
+from hardcase_export.bundle import constant_refusal
+from hardcase_export.drafts.costs import Origins, costs_of, origin_words
 from hardcase_train.settings.toml import read_config
+from hardcase_train.tasks.target import target_values
+from tests.helpers.places import ROOT
 from tests.helpers.train.problems import ran, run, write_csv
 
 pytestmark = pytest.mark.usefixtures("brief_effort")
@@ -199,3 +204,50 @@ def test_python_says_where_costs_are_from(tmp_path: Path) -> None:
         hardcase.train(X, y, cost_origin="guess", **given)
     with pytest.raises(InputError, match="cost_origin names 'c', which is neither a sensor nor a column"):
         hardcase.train(X, y, cost_origin={"c": "measured"}, **given)
+
+
+class Said(NamedTuple):
+    """A message of the program, and what stands before it in a cell of docs/benchmarks/traps.md."""
+
+    after: str
+    text: str
+
+
+def messages() -> Iterator[Said]:
+    """Each with the figures of the page, by the functions that make them."""
+    gap = Gap(0, 68, 0.0, 0.485, 0.35)
+    yield Said("| also: ", recall_warnings([gap], ["cottonwood"], "--budget 1.07 --no-mix")[0])
+    answered = SimpleNamespace(paths=[((), (), ())], local=SimpleNamespace(answers=[0]))
+    part = SimpleNamespace(y=np.array([0, 1]))
+    integers: Any = SimpleNamespace(
+        on_valid=answered,
+        on_test=answered,
+        valid=part,
+        test=part,
+        manifest=SimpleNamespace(classes=("other", "douglas")),
+    )
+    yield Said("| status 2, no file: ", constant_refusal(integers))
+    cuts = Headline(165.0, 15.0, 0.988, 0.870, 15, 15, True, (0.935, 0.999), (0.935, 0.999))
+    yield Said("every sensor (15 unit); ", str(placeholder_warning(cuts)))
+    names = [f"s{k}" for k in range(15)]
+    origins = Origins(dict.fromkeys(names, "placeholder"), uplink="placeholder", cloud="placeholder")
+    yield Said("costs from  ", origin_words(origins, names))
+    with pytest.raises(InputError) as told:
+        check_names("train", ["group"], ["X", "y", "groups"])
+    yield Said("InputError: ", str(told.value))
+    table: Any = SimpleNamespace(labels={"cover": np.array(["other"], dtype=object)})
+    with pytest.raises(InputError) as told:
+        target_values(table, "cover")
+    yield Said("unrecognized arguments: --task rank | ", str(told.value))
+
+
+def test_the_page_of_traps_has_what_the_program_says(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (ROOT / "docs" / "benchmarks" / "traps.md").read_text(encoding="utf-8")
+    with pytest.raises(SystemExit):
+        main(["train", "--max-forwards", "0.1"])
+    flag = Said("unrecognized arguments: --max-forwards 0.1 | the same, and: ", capsys.readouterr().err)
+    for after, text in (*messages(), flag):
+        shown = page.partition(after)[2].partition(" |")[0]
+        assert shown
+        for piece in shown.split("..."):
+            assert piece.strip() in text
