@@ -244,7 +244,7 @@ def messages() -> Iterator[Said]:
 def test_the_page_of_traps_has_what_the_program_says(capsys: pytest.CaptureFixture[str]) -> None:
     page = (ROOT / "docs" / "benchmarks" / "traps.md").read_text(encoding="utf-8")
     with pytest.raises(SystemExit):
-        main(["train", "--max-forwards", "0.1"])
+        main(["train", "t.toml", "--out", "b", "--max-forwards", "0.1"])
     flag = Said("unrecognized arguments: --max-forwards 0.1 | the same, and: ", capsys.readouterr().err)
     for after, text in (*messages(), flag):
         shown = page.partition(after)[2].partition(" |")[0]
