@@ -103,7 +103,7 @@ def _names(splits: list[dict[str, Any]]) -> list[str]:
 
 
 def _curve(splits: list[dict[str, Any]], name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Budgets in even steps, and the mean over splits of the quality on test rows within each; 0 before all have one."""
+    """Budgets in even steps, and the mean over splits of the test quality within each; 0 before all have one."""
     budgets = np.linspace(0, splits[0]["f0"][0], STEPS + 1)[1:]
     each = np.array([_at(chosen(split[name]["points"]), budgets) for split in splits])
     return budgets, np.where(each.min(axis=0) > 0, each.mean(axis=0), 0.0)
