@@ -85,7 +85,7 @@ def page(results: dict[str, Any]) -> str:
     rows = {target: summarise(done[target]["runs"]) for target in TARGETS}
     lines = ["", "| policy | " + " | ".join(f"`{t}`" for t in TARGETS) + " |", "|---" * (1 + len(TARGETS)) + "|"]
     names = rows[TARGETS[0]]
-    lines += [f"| {name} | " + " | ".join(_cell(name, rows[t][name]) for t in TARGETS) + " |" for name in names]
+    lines += [f"| {name} | " + " | ".join(_cell(name, rows[t].get(name)) for t in TARGETS) + " |" for name in names]
     tables, said = [], []
     for target in TARGETS:
         text = table(target, rows[target], len(done[target]["runs"]))
@@ -95,8 +95,10 @@ def page(results: dict[str, Any]) -> str:
     return "\n".join([*lines, "", *said, "", *tables])
 
 
-def _cell(name: str, row: Row) -> str:
+def _cell(name: str, row: Row | None) -> str:
     """Of f0 accuracy and cost; of others how far below f0, the cost, and in how many seeds f0 stands for them."""
+    if row is None:
+        return "not run in all seeds"
     if name == "f0":
         return f"{row['quality']:.4f} @ {row['cost']:.0f}"
     instead = row["methods"].get("hpc", 0)
