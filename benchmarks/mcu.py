@@ -195,11 +195,18 @@ def verdicts(rows: list[Row]) -> list[tuple[str, int, int]]:
     ]
 
 
+BEFORE = "3,016 on 27 November"
+
+
 def text_of(rows: list[Row], forms: list[dict[str, Any]], compiler: str) -> str:
     """The Markdown page."""
+    missed = [
+        f"{name}, {is_:,} where at most {most:,} is asked for" for name, is_, most in verdicts(rows) if is_ > most
+    ]
     lines = [
         "# Instructions and bytes on a Cortex-M",
         "",
+        *([f"It falls short of {len(missed)} of its goals: {'; '.join(missed)} ({BEFORE}).", ""] if missed else []),
         "`make bench NAME=mcu`: 100 boosted trees of depth 4 (LightGBM, digits, odd or even) with int16 leaves, by "
         "`hardcase export --c` and `--c --inline`.",
         f"The compiler is {compiler}; `qemu-system-arm -icount shift=0` and SysTick count instructions, which are not "
