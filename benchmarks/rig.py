@@ -29,8 +29,8 @@ from hardcase_train.tasks.task import make_task
 EXAMPLE = ROOT / "examples" / "hydraulic" / "hardcase.toml"
 TARGETS = ("cooler_condition_pct", "valve_condition_pct", "pump_leakage", "accumulator_bar", "stable_flag")
 POOL = ("static", "cascade", "adapt-gbrt", "dag")
-LINEAR = ("adapt-lin", "adapt-lstsq")  # at effort quick, a quarter of the settings: at normal they take minutes
-BESIDE = ("route", "greedy-miser", "budget-prune", "l1", *LINEAR)
+BRIEF = ("route", "adapt-lin", "adapt-lstsq")  # at effort quick: at normal each split takes minutes
+BESIDE = ("greedy-miser", "budget-prune", "l1", *BRIEF)
 MAX_LOSS = 0.005
 RATIO = 0.9  # of the cheaper baseline's cost, to reach
 DAG_RATIO = 0.85  # the same by "dag"
@@ -39,10 +39,10 @@ DAG_RATIO = 0.85  # the same by "dag"
 def add(run: dict[str, Row], target: str, seed: int, methods: Sequence[str]) -> None:
     """Add the rows of these methods to a run, by name, and that of the pick among all where they are POOL."""
     task = make_task(read_config(EXAMPLE, seed=seed).but(target=target))
-    points = learn(task.problem, tuple(m for m in methods if m not in LINEAR), quiet=True)
-    if linear := tuple(m for m in methods if m in LINEAR):
+    points = learn(task.problem, tuple(m for m in methods if m not in BRIEF), quiet=True)
+    if brief := tuple(m for m in methods if m in BRIEF):
         quick = replace(task.problem, effort=QUICK)
-        points += [p for p in learn(quick, linear, quiet=True) if p.method in linear]
+        points += [p for p in learn(quick, brief, quiet=True) if p.method in brief]
     found = picked(task.config.unit, points, MAX_LOSS)
     if run and run["f0"]["quality"] != found["f0"]["quality"]:
         raise SystemExit(f"{target}, seed {seed}: f0 is not what it was; run it again with --fresh")
