@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-__all__ = ["eisner", "eisner_all", "offsets_of", "tree_gaps", "tree_marginals"]
+__all__ = ["eisner", "eisner_all", "longest_of", "offsets_of", "tree_gaps", "tree_marginals"]
 
 
 @njit(nogil=True, cache=True)
@@ -101,12 +101,23 @@ def offsets_of(starts: np.ndarray) -> np.ndarray:
 
 
 @njit(nogil=True, cache=True)
+def longest_of(starts: np.ndarray) -> int:
+    """The words of the longest sentence."""
+    longest = 0
+    for s in range(len(starts) - 1):
+        longest = max(longest, starts[s + 1] - starts[s])
+    return longest
+
+
+@njit(nogil=True, cache=True)
 def eisner_all(flat: np.ndarray, starts: np.ndarray) -> np.ndarray:
     """(n,) heads of all words: the best projective tree of each sentence with one child of the root."""
     at, heads = offsets_of(starts), np.zeros(starts[-1], np.int64)
     for s in range(len(starts) - 1):
         n = starts[s + 1] - starts[s] + 1
-        heads[starts[s] : starts[s + 1]] = eisner(flat[at[s] : at[s + 1]].reshape(n, n), True)
+        best = eisner(flat[at[s] : at[s + 1]].reshape(n, n), np.bool_(True))
+        for m in range(n - 1):
+            heads[starts[s] + m] = best[m]
     return heads
 
 

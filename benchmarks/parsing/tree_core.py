@@ -8,6 +8,7 @@ A key of a template owns 16 weights that lie together: one for itself, and one f
 edge. It is the xor of two halves, one of the head and one of the word, so that halves are hashed once
 a token and not once an edge.
 Numba's cache on disk does not notice changes of a function in another file: after one in eisner.py, touch this file.
+It compiles a function for each literal that it is given, so zeros and truths are passed as values of NumPy.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls
@@ -19,7 +20,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from benchmarks.parsing.eisner import eisner, offsets_of
+from benchmarks.parsing.eisner import eisner, longest_of, offsets_of
 
 __all__ = [
     "MOST_KEYS",
@@ -263,7 +264,7 @@ def costly_scores(
 ) -> int:
     """Add scores by words to ``flat`` for the words that buy, and say how many edges; see ``score_costly``."""
     at, n_scores = offsets_of(starts), 0
-    room = np.zeros((2, (starts[1:] - starts[:-1]).max() + 1, COSTLY_KINDS), np.uint32)
+    room = np.zeros((2, longest_of(starts) + 1, COSTLY_KINDS), np.uint32)
     for s in range(len(starts) - 1):
         a, n = starts[s], starts[s + 1] - starts[s] + 1
         scores = flat[at[s] : at[s + 1]].reshape(n, n)
@@ -280,7 +281,9 @@ def tree_losses(cheap: np.ndarray, costly: np.ndarray, truth: np.ndarray, states
         for h in range(len(cheap)):
             for m in range(1, len(cheap)):
                 scores[h, m] = costly[h, m] if states[s, m - 1] else cheap[h, m]
-        out[s] = np.sum(eisner(scores, True) != truth)
+        heads = eisner(scores, np.bool_(True))
+        for m in range(len(truth)):
+            out[s] += heads[m] != truth[m]
     return out
 
 
@@ -347,7 +350,7 @@ def train_trees(
     mask, order, time = np.uint64(len(weights) // SLOTS - 1), np.arange(len(starts) - 1), 0
     nothing = np.zeros((0, 0, 2), np.int16)
     keys, other, tags = np.empty(MOST_KEYS, np.uint32), np.empty(MOST_KEYS, np.uint32), tag_halves(mask)
-    room = np.zeros((2, (starts[1:] - starts[:-1]).max() + 1, COSTLY_KINDS), np.uint32)
+    room = np.zeros((2, longest_of(starts) + 1, COSTLY_KINDS), np.uint32)
     for _ in range(n_epochs):
         np.random.shuffle(order)
         for s in order:
@@ -359,12 +362,12 @@ def train_trees(
                 buys[:] = True
             scores, cheap = np.zeros((n + 1, n + 1), np.float32), cheap_halves(t, mask)
             score_cheap(t, cheap, tags, weights, nothing, scores)
-            score_costly(t, weights, buys, 0, room, scores)
+            score_costly(t, weights, buys, np.int64(0), room, scores)
             for m in range(1, n + 1):
                 for h in range(n + 1):
                     if is_mira and h != heads[a + m - 1]:
                         scores[h, m] += np.float32(1)
-            guess = eisner(scores, True)
+            guess = eisner(scores, np.bool_(True))
             loss, length = 0.0, 1e-9
             for m in range(1, n + 1):
                 good, bad = heads[a + m - 1], guess[m - 1]

@@ -134,7 +134,8 @@ def max_marginals_all(
     for j in range(len(starts) - 1):
         a, b = starts[j], starts[j + 1]
         _backward(unary[a:b], reverse, stop, out[a:b])
-        before[:] = start
+        for k in range(n_labels):  # a loop, because numba compiles an assignment of arrays for two seconds
+            before[k] = start[k]
         for i in range(a, b):
             for k in range(n_labels):
                 forward[k] = before[k] + unary[i, k]
@@ -207,7 +208,9 @@ def train_chain(
     np.random.seed(seed)
     n_states, n_labels, n_items = len(firsts) - 1, weights.shape[1], len(starts) - 1
     sum_w, sum_c = np.zeros(weights.shape), np.zeros(chain.shape)
-    longest = (starts[1:] - starts[:-1]).max()
+    longest = 0
+    for j in range(n_items):
+        longest = max(longest, starts[j + 1] - starts[j])
     unary, ahead = np.empty((longest, n_labels), np.float32), np.empty((longest, n_labels), np.float32)
     guess, states = np.empty(longest, np.int64), np.zeros(longest, np.int64)
     order, time, reverse = np.arange(n_items), 0, chain[2:].T.copy()
@@ -222,7 +225,8 @@ def train_chain(
                     states[i] = np.random.randint(1, n_states) if np.random.random() < share else 0
                 s = states[i]
                 _score(features[a + i], columns, weights, firsts[s], firsts[s + 1], s, mask, unary[i])
-                unary[i] += np.float32(margin)
+                for k in range(n_labels):
+                    unary[i, k] += np.float32(margin)
                 unary[i, labels[a + i]] -= np.float32(margin)
             _decode(unary[:n], chain[2:], reverse, chain[0], chain[1], ahead[:n], guess[:n])
             is_wrong = False
