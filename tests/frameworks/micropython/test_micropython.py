@@ -215,7 +215,7 @@ def test_mip_on_linux_installs_a_policy_from_a_folder(exported: Path, tmp_path: 
         ),
         ("p.decide(lambda sensor: 1, dead=[99])", "the program has no such sensor, item size, result or confidence"),
         ("hardcase.Policy(bytearray(p._image)[8:], p.names)", "the image is damaged or of another version"),
-        ("p._done(2, 0) and p._done(6)", "the session was not begun with this image"),
+        ("p._session[:] = bytes(len(p._session)) and p._done(6)", "the session was not begun with this image"),
     ],
 )
 def test_what_cannot_be_is_an_error_of_one_line(board: Path, call: str, line: str) -> None:

@@ -13,12 +13,14 @@
 
 /* What call does, in the order in which hardcase/__init__.py counts it. */
 enum {
-    OP_CHECK, OP_SESSION_BYTES, OP_READING_BYTES, OP_LARGEST_ITEM, OP_START, OP_DEAD, OP_NEXT, OP_WANTED, OP_FEED, OP_REQUEST,
+    OP_CHECK, OP_SESSION_BYTES, OP_READING_BYTES, OP_LARGEST_ITEM, OP_START, OP_DEAD, OP_NEXT, OP_FEED, OP_REQUEST,
     OP_REQUEST_BYTES, OP_REPLY, OP_NO_REPLY, OP_RESEND, OP_WAS_BOUGHT, OP_HAS_FAILED, OP_WAS_UNPAID, OP_VISITED
 };
 
 #define ERROR_BUFFER (-4) /* too short, or not aligned to 8 */
 #define ERROR_SESSION (-5) /* not begun with this image */
+#define NEED_REPLY 0x10000
+#define DECIDED 0x10001
 
 typedef struct {
     const unsigned char *at;
@@ -27,19 +29,27 @@ typedef struct {
 
 static inline int is_aligned(const void *at) { return ((uintptr_t)at & 7) == 0; }
 
+/* What is needed next: the number of a sensor, or one of two that no sensor has. */
+static int next_of(hc_session *s, int code)
+{
+    int what = code < 0 ? code : hc_next(s);
+    return what < 0 ? what : what == HC_NEED_SENSORS ? hc_wanted(s) : what == HC_NEED_REPLY ? NEED_REPLY : DECIDED;
+}
+
 static int of_session(int op, data_of image, hc_session *s, int number, data_of data)
 {
     switch (op) {
     case OP_DEAD: return hc_dead(s, number);
-    case OP_NEXT: return hc_next(s);
-    case OP_WANTED: return hc_wanted(s);
+    case OP_NEXT: return next_of(s, 0);
     case OP_FEED:
         if (data.at != NULL && (!is_aligned(data.at) || data.n < hc_readings_bytes(image.at, number))) return ERROR_BUFFER;
-        return hc_feed(s, number, data.at);
+        return next_of(s, hc_feed(s, number, data.at));
     case OP_REQUEST: return (int)(hc_request(s) - (const unsigned char *)s);
     case OP_REQUEST_BYTES: return (int)hc_request_bytes(s);
-    case OP_REPLY: return data.n < 8 || !is_aligned(data.at) ? ERROR_BUFFER : hc_reply(s, get_i64(data.at), number);
-    case OP_NO_REPLY: return hc_no_reply(s);
+    case OP_REPLY:
+        if (data.n < 8 || !is_aligned(data.at)) return ERROR_BUFFER;
+        return next_of(s, hc_reply(s, get_i64(data.at), number));
+    case OP_NO_REPLY: return next_of(s, hc_no_reply(s));
     case OP_RESEND: return hc_resend(s);
     case OP_WAS_BOUGHT: return hc_was_bought(s, number);
     case OP_HAS_FAILED: return hc_has_failed(s, number);
