@@ -232,8 +232,8 @@ def page(results: dict[str, Any]) -> str:
 Where it falls short: the goal, {MOST} of the C export's instructions, is {met}, which takes
 {m["kernel"] / base:.2f} of the export at -O2 and {m["kernel"] / c["instructions"]["-Os"]:.2f} of it at -Os, but a whole
 `decide` takes {m["struct"] / base:.1f} times as many.
-Three calls from bytecode that do nothing take {m["nothing"]:,}, and the rest is bytecode, which asks the sensor and turns
-numbers into a struct.
+Three calls from bytecode that do nothing take {m["nothing"]:,}, and the rest is bytecode, which asks the sensor
+and turns numbers into a struct.
 A `Decision` reads each of its fields when it is asked for it; here, that is the label.
 
 `make toolchains && make bench NAME=micropython`: a forest of 15 trees of depth 8 on digits (two classes, 64 whole
