@@ -577,15 +577,18 @@ def test_without_a_compiler_the_device_decides_in_python_and_a_line_says_so(
         assert "no kernel for x86_64, aarch64, armv6: there the device decides in Python" in flashed["notes"][0]
 
 
-def test_a_kernel_for_another_processor_or_a_newer_glibc_is_refused() -> None:
-    kernels.check_kernel(MADE_KERNEL, "aarch64")
-    for data, name, message in (
+@pytest.mark.parametrize(
+    ("data", "name", "message"),
+    [
         (MADE_KERNEL, "armv6", "not a shared object for that processor"),
         (b"#!/bin/sh", "aarch64", "not a shared object"),
         (MADE_KERNEL + b"\0GLIBC_2.2.5\0GLIBC_2.34\0", "aarch64", "needs glibc 2.34, newer than 2.17"),
-    ):
-        with pytest.raises(InputError, match=message):
-            kernels.check_kernel(data, name)
+    ],
+)
+def test_a_kernel_for_another_processor_or_a_newer_glibc_is_refused(data: bytes, name: str, message: str) -> None:
+    kernels.check_kernel(MADE_KERNEL, "aarch64")
+    with pytest.raises(InputError, match=message):
+        kernels.check_kernel(data, name)
 
 
 @pytest.mark.usefixtures("whole_runtime")

@@ -73,24 +73,21 @@ def test_a_value_that_is_not_a_number_is_refused(tmp_path: Path, row: Any) -> No
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"hardcase.steps": ""}, "its steps"),
-        ({"hardcase.steps": "1.5"}, "its steps"),
-        ({"hardcase.steps": "257"}, "its steps .* from -256 to 256"),
-        ({"hardcase.steps": "9" * 400}, "its steps"),
-        ({"hardcase.steps": "²"}, "its steps"),
-        ({"hardcase.confidence": "10001"}, "its confidence"),
-        ({"hardcase.confidence": "-1"}, "its confidence"),
-        ({"hardcase.task": "values"}, "its classes"),
+        ({"hardcase.steps": ""}, "does not declare its steps"),
+        ({"hardcase.steps": "1.5"}, "does not declare its steps"),
+        ({"hardcase.steps": "257"}, "does not declare its steps .* from -256 to 256"),
+        ({"hardcase.steps": "9" * 400}, "does not declare its steps"),
+        ({"hardcase.steps": "²"}, "does not declare its steps"),
+        ({"hardcase.confidence": "10001"}, "does not declare its confidence"),
+        ({"hardcase.confidence": "-1"}, "does not declare its confidence"),
+        ({"hardcase.task": "values"}, "does not declare its classes"),
+        ({"name": "variable"}, "has the outputs variable, value are expected"),
     ],
 )
 def test_metadata_of_values_are_checked(tmp_path: Path, change: dict[str, str], said: str) -> None:
-    with pytest.raises(InputError, match=f"does not declare {said}"):
-        hpc_of(tmp_path, {**VALUE, **change})
-
-
-def test_a_file_of_values_without_that_output_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="has the outputs variable, value are expected"):
-        hpc_of(tmp_path, VALUE, name="variable")
+    name = {"name": change.pop("name")} if "name" in change else {}
+    with pytest.raises(InputError, match=said):
+        hpc_of(tmp_path, {**VALUE, **change}, **name)
 
 
 def test_the_service_refuses_the_row_that_has_no_value_and_answers_the_others(tmp_path: Path) -> None:

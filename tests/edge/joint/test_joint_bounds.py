@@ -10,7 +10,7 @@ import pytest
 
 from hardcase_edge.bundle.load import load_bytes
 from hardcase_edge.errors import BundleError
-from hardcase_edge.joint.definition import ONE_SHOT
+from hardcase_edge.joint.definition import ANYTIME, ONE_SHOT
 from hardcase_edge.joint.drive import drive_joint
 from hardcase_edge.joint.machine import open_joint
 from hardcase_edge.joint.prove import MAX_ITEM_BYTES, verify_joint
@@ -21,30 +21,24 @@ from tests.helpers.attack.item_bounds import SLACK, bundle_of_items, item_bytes,
 from tests.helpers.edge.evaluators import evaluator, needs_kernel  # noqa: F401
 from tests.helpers.edge.joint_programs import play, random_joint, random_world
 
-TOO_LARGE = {
-    "one scorer of 100,000 outputs": (1_024, 1, 100_000),
-    "130 scorers of 2,000": (1_024, 130, 2_000),
-    "300 scorers of 2,000": (1_024, 300, 2_000),
-    "60 parts": (60, 300, 2_000),
+TOO_LARGE = {  # the item, its release, and why it is refused
+    "one scorer of 100,000 outputs": ((1_024, 1, 100_000), ONE_SHOT, r"takes? \d+ (bytes|operations), at most \d+"),
+    "130 scorers of 2,000": ((1_024, 130, 2_000), ONE_SHOT, r"takes? \d+ (bytes|operations), at most \d+"),
+    "300 scorers of 2,000": ((1_024, 300, 2_000), ONE_SHOT, r"takes? \d+ (bytes|operations), at most \d+"),
+    "60 parts": ((60, 300, 2_000), ONE_SHOT, r"takes? \d+ (bytes|operations), at most \d+"),
+    "memory": ((100, 30, 2_000), ANYTIME, r"^an item of 100 parts takes \d+ bytes, at most 33554432 are allowed"),
+    "unread columns": ((100, 0, 1, 30_000), ONE_SHOT, "an item of 100 parts has 3000200 columns, at most 2097152"),
 }
 
 
-@pytest.mark.parametrize("sizes", TOO_LARGE.values(), ids=TOO_LARGE)
-def test_a_joint_bundle_that_would_fill_the_memory_is_refused_before_it_runs(sizes: tuple[int, int, int]) -> None:
-    data = bundle_of_items(*wide_items(*sizes, release=ONE_SHOT))
+@pytest.mark.parametrize(("sizes", "release", "said"), TOO_LARGE.values(), ids=TOO_LARGE)
+def test_a_joint_bundle_that_would_fill_the_memory_is_refused_before_it_runs(
+    sizes: tuple[int, ...], release: str, said: str
+) -> None:
+    data = bundle_of_items(*wide_items(*sizes, release=release))
     assert len(data) < 900_000
-    with pytest.raises(BundleError, match=r"takes? \d+ (bytes|operations), at most \d+"):
+    with pytest.raises(BundleError, match=said):
         load_bytes(data, allow_joint=True)
-
-
-def test_an_item_beyond_its_memory_is_refused() -> None:
-    with pytest.raises(BundleError, match=r"^an item of 100 parts takes \d+ bytes, at most 33554432 are allowed"):
-        load_bytes(bundle_of_items(*wide_items(100, 30, 2_000)), allow_joint=True)
-
-
-def test_columns_that_no_scorer_reads_count_too() -> None:
-    with pytest.raises(BundleError, match="an item of 100 parts has 3000200 columns, at most 2097152"):
-        load_bytes(bundle_of_items(*wide_items(100, columns=30_000, release=ONE_SHOT)), allow_joint=True)
 
 
 @needs_kernel

@@ -185,17 +185,22 @@ def test_without_a_process_the_device_does_not_start_and_loses_no_file(
     assert len(os.listdir("/proc/self/fd")) == n_files
 
 
-def test_a_module_that_cannot_be_imported_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "hardcase_crashes.py").write_text("import os\nos.kill(os.getpid(), 11)\n")
-    for spec, line in [
+@pytest.mark.parametrize(
+    ("spec", "line"),
+    [
         ("hardcase_missing:read", "module hardcase_missing cannot be imported: ModuleNotFoundError"),
         ("json:nothing", "module json has no function nothing"),
         ("hardcase_crashes:read", "hardcase_crashes:read ended or wrote what it must not"),
         ("nonsense:", "sensor source 'nonsense:' is not a MODULE:FUNCTION"),
-    ]:
-        with pytest.raises(InputError, match=line):
-            open_bank([f"x={spec}"], make_program(), make_manifest(), isolate=True)
+    ],
+)
+def test_a_module_that_cannot_be_imported_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spec: str, line: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "hardcase_crashes.py").write_text("import os\nos.kill(os.getpid(), 11)\n")
+    with pytest.raises(InputError, match=line):
+        open_bank([f"x={spec}"], make_program(), make_manifest(), isolate=True)
 
 
 def test_each_sensor_has_its_process_and_all_end_with_the_bank(open_isolated: Open) -> None:

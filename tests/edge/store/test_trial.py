@@ -74,16 +74,13 @@ def test_without_a_promise_or_with_no_audits_asked_for_nothing_waits_for_f0() ->
         assert verdicts(trial, *[(1, True, 0)] * 3) == ["", "", PASSED]
 
 
-def test_rules_out_of_range_are_refused() -> None:
-    for wrong in (
-        {"decisions": 0},
-        {"decisions": 2_000_000},
-        {"deadline_s": 0.5},
-        {"deadline_s": float("nan")},
-        {"audits": -1},
-    ):
-        with pytest.raises(InputError):
-            Rules(**wrong)
+@pytest.mark.parametrize(
+    "wrong",
+    [{"decisions": 0}, {"decisions": 2_000_000}, {"deadline_s": 0.5}, {"deadline_s": float("nan")}, {"audits": -1}],
+)
+def test_rules_out_of_range_are_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(InputError):
+        Rules(**wrong)
 
 
 def heard(*records: dict[str, object], before: set[str] | None = frozenset(), deadline: float = 1) -> list[str]:

@@ -10,6 +10,7 @@ import shutil
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -282,6 +283,9 @@ def test_excess_counts_only_what_f0_would_have_done_better():
         pick(FRONT, risk=0.02, trial=trial)
 
 
+FEW = SimpleNamespace(name="few.npz", rows=20, groups=0, can_forward=Told().can_forward)
+
+
 @pytest.mark.parametrize(
     ("wish", "said"),
     [
@@ -301,6 +305,14 @@ def test_excess_counts_only_what_f0_would_have_done_better():
             {"risk": 0.1, "front": Front("mJ", (replace(FRONT.points[1], valid=Judged(0.9, 1.0, 0.1)),))},
             "no local_error",
             id="older-front",
+        ),
+        pytest.param(  # no point is quantised and no count is made
+            {
+                "risk": 0.005,
+                "trial": SimpleNamespace(name="few.npz", rows=20, groups=0, can_forward=Told().can_forward),
+            },
+            r"needs 598 rows .* few.npz has 20 rows, which can show --risk 0.1392 at best",
+            id="what-arithmetic-forbids",
         ),
         pytest.param({"risk": 0.2, "max_forward": 0.02}, r"--max-forward 0\.\d+ would have passed", id="forwards"),
     ],
@@ -495,13 +507,3 @@ def test_where_a_machines_cases_are_alike_the_promise_holds_if_machines_are_coun
 def test_figures_that_flatter_every_policy_do_not_break_the_promise(is_excess):
     found = simulate(flattered(0.05), RiskTerms(0.05, is_excess=is_excess), 400, DRAWS)
     assert found["promise"]["broken"] <= MOST < found["naive"]["broken"]
-
-
-def test_what_arithmetic_forbids_is_refused_before_any_point_is_tried():
-    """With too few rows for the terms, no point is quantised and no count is made."""
-    trial = Told()
-    few = type("Few", (), {"name": "few.npz", "rows": 20, "groups": 0, "can_forward": trial.can_forward})()
-    with pytest.raises(
-        InputError, match=r"needs 598 rows .* few.npz has 20 rows, which can show --risk 0.1392 at best"
-    ):
-        pick(FRONT, risk=0.005, trial=few)

@@ -106,10 +106,13 @@ def test_an_estimators_effort_is_the_problems(given: Any, expected: Effort, monk
     assert hardcase_train.StaticSubset().effort == "normal"
 
 
-def test_an_effort_that_is_none_is_refused_before_anything_is_made() -> None:
+@pytest.mark.parametrize(
+    ("name", "said"), [("effort", "names the effort 'xyz'"), ("size", "is 'xyz'; use one of auto, small, large, ebm")]
+)
+def test_an_effort_or_size_that_is_none_is_refused_before_anything_is_made(name: str, said: str) -> None:
     X, y = table(100)
-    with pytest.raises(InputError, match="the parameter effort names the effort 'xyz'"):
-        arrays_problem(X, y, np.ones(100), 3, None, None, 0.0, 0, effort="xyz")
+    with pytest.raises(InputError, match=f"the parameter {name} {said}"):
+        arrays_problem(X, y, np.ones(100), 3, None, None, 0.0, 0, **{name: "xyz"})
 
 
 @pytest.mark.parametrize(("name", "size"), [("small", SMALL), ("large", LARGE)])

@@ -9,8 +9,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from hardcase_edge.errors import InputError
-from hardcase_train.data.from_arrays import make_problem as arrays_problem
 from hardcase_train.data.problem import Problem
 from hardcase_train.methods.baselines.static import StaticSubset
 from hardcase_train.policy.selection import Judge
@@ -59,12 +57,6 @@ def test_an_estimators_size_is_the_problems(name, monkeypatch):
     monkeypatch.setattr("hardcase_train.trees.size.LARGE", replace(SMALL, n_trees=3, probe_trees=2))
     few("StaticSubset", size=name).fit(*table(100))
     assert [p.size_name for p in seen] == [name]
-
-
-def test_a_size_that_is_none_is_refused_before_anything_is_made():
-    X, y = table(100)
-    with pytest.raises(InputError, match="the parameter size is 'xyz'; use one of auto, small, large, ebm"):
-        arrays_problem(X, y, np.ones(100), 3, None, None, 0.0, 0, "xyz")
 
 
 def test_a_model_is_as_large_as_its_size():
