@@ -204,9 +204,9 @@ def item_cuts(decisions: list[JointDecision], task: Task, costs: Origins) -> Hea
     """How much cheaper an item is than with f0 for every part, and than with every sensor of every part."""
     parts = [p for d in decisions for p in d.parts]
     bought = Counter((1, p.sensors, int(p.route == "cloud")) for p in parts)
-    size, start = len(parts) / len(decisions), task.problem.costs.per_decision
-    share = replace(task.problem.costs, per_decision=round(start / size))  # of a part
+    size, start = len(parts) / len(decisions), task.problem.costs.start
+    share = task.problem.costs.with_start(round(start / size))  # of a part
     paths = {key: float(n) for key, n in bought.items()}
     of_part = headline(replace(task.problem, costs=share), paths, task.sensors, costs)
-    rest = to_unit(start - share.per_decision * size)
+    rest = to_unit(start - share.start * size)
     return replace(of_part, f0=of_part.f0 * size + rest, every=of_part.every * size + rest)

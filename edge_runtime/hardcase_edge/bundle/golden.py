@@ -141,7 +141,7 @@ def decode_golden(tensors: Mapping[str, Tensor], program: Program) -> tuple[Gold
 
 def _case(words: Words, row: tuple[Reading, ...], program: Program) -> GoldenCase:
     """The next case in these words."""
-    budget, item_size = words.budget(program.costs.per_decision), words.one("item size", 1, program.max_item_size)
+    budget, item_size = words.budget(program.costs.start), words.one("item size", 1, program.max_item_size)
     cloud, reply = words.one("a flag", 0, 1), words.reply(program.n_classes - 1 if program.n_classes else None)
     failed = words.sensors()
     route, answer = words.one("route", 0, len(ROUTES) - 1), words.one("result")

@@ -119,7 +119,7 @@ def _load(data: bytes, *, allow_joint: bool) -> Loaded:
         return _load_joint(bundle, bundle.joint)
     report = verify(bundle.program)
     manifest = Manifest.from_json(bundle.manifest, bundle.program)
-    if manifest.clock and bundle.program.costs.per_decision:
+    if manifest.clock and bundle.program.costs.start:
         raise BundleError("a bundle by the clock starts when it is asked, at no cost; export it without per_decision")
     if len(bundle.golden) * report.operations > MAX_GOLDEN_OPERATIONS:
         raise BundleError(

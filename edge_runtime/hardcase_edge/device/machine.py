@@ -88,7 +88,7 @@ class RuntimeConfig:
         largest = loaded.machine.program.max_item_size
         if not 1 <= self.item_size <= largest:
             raise InputError(f"the item size is {self.item_size}; this bundle supports 1 to {largest}")
-        start = to_unit(loaded.bundle.program.costs.per_decision)
+        start = to_unit(loaded.bundle.program.costs.start)
         if self.budget is not None and self.budget < start:
             raise InputError(
                 f"the budget is {self.budget:g}, but each decision costs {start:g} {loaded.manifest.unit} before it "
@@ -272,7 +272,7 @@ class Decider:
 
     def _checked(self, item: Item | None) -> Item | None:
         """The item; with a fault, if its own budget does not pay for the start of a decision."""
-        start = self._loaded.bundle.program.costs.per_decision
+        start = self._loaded.bundle.program.costs.start
         if item is None or item.budget is None or item.budget >= start:
             return item
         why = f"budget {to_unit(item.budget):g} of an item is less than the start of a decision costs"
@@ -284,7 +284,7 @@ class Decider:
             return
         costs = self._loaded.machine.program.sensors
         least = min((evaluate_polynomial(s.cost, size) for s in costs), default=0)
-        if least > budget - self._loaded.bundle.program.costs.per_decision:
+        if least > budget - self._loaded.bundle.program.costs.start:
             self._tell(f"a budget of {to_unit(budget):g} is less than any sensor costs; the answer is a guess")
 
     def checked(self, sensors: Sequence[int], readings: Readings, outside: list[str]) -> Readings:

@@ -32,8 +32,8 @@ def open_joint(
 
 def _without_start(part: Program) -> Program:
     """The program of a part, whose item pays once for its start."""
-    if not part.costs.per_decision:
+    if not part.costs.start:
         return part
     from dataclasses import replace  # here: a device starts without it
 
-    return replace(part, costs=replace(part.costs, per_decision=0))
+    return replace(part, costs=part.costs.with_start(0))

@@ -84,7 +84,7 @@ def verify_joint(part: Program, joint: Joint) -> JointReport:
         operations <= MAX_OPERATIONS,
         f"an item of {parts} parts may take {operations} operations, at most {MAX_OPERATIONS}; allow fewer parts",
     )
-    start = part.costs.per_decision  # once for all parts
+    start = part.costs.start  # once for all parts
     worst = start + parts * (report.worst_cost - start)
     need(worst < SAFE, f"an item of {parts} parts may cost {worst}, too much to add safely")
     memory = _memory(part, joint, report.session_bytes)

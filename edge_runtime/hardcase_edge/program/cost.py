@@ -130,7 +130,7 @@ class Meter:
 
     def __init__(self, program: Priced, item_size: int = 1) -> None:
         costs = program.costs
-        self.start_cost = costs.per_decision
+        self.start_cost = costs.start
         self.sensor_costs = [evaluate_polynomial(s.cost, item_size) for s in program.sensors]
         radio = costs.per_request + costs.per_byte * program.uplink.request_bytes
         self.request_cost = radio + costs.cloud_per_request

@@ -91,7 +91,7 @@ class _CaseMaker:
     @property
     def start(self) -> int:
         """The least budget: what a decision costs before it buys anything."""
-        return self.machine.program.costs.per_decision
+        return self.machine.program.costs.start
 
     def any_case(self) -> GoldenCase:
         """A random row; half of these cases have a random budget."""

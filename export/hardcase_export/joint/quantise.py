@@ -127,7 +127,7 @@ def quantise_chain(
     )
     part = Program(
         tuple(fields), sensors, _uplink(asking, types), (*columns, *policy_columns), tuple(scorers), nodes, k,
-        costs=Costs(per_decision=costs.per_decision) if asking is None else costs,
+        costs=Costs().with_start(costs.start) if asking is None else costs,
     )  # fmt: skip
     chain = Chain(
         k,

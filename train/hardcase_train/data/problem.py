@@ -180,7 +180,7 @@ class Problem:
 
     def __post_init__(self) -> None:
         budget = self.limits.micro_budget
-        if budget is not None and budget < self.costs.per_decision:
+        if budget is not None and budget < self.costs.start:
             raise InputError(
                 f"[policy] budget is {self.limits.budget:g}, but each decision costs {self.start_cost:g} before it "
                 "reads anything ([cost] per_decision); raise it"
@@ -189,7 +189,7 @@ class Problem:
     @property
     def start_cost(self) -> float:
         """What each case costs before it buys anything, in the user's unit."""
-        return to_unit(self.costs.per_decision)
+        return to_unit(self.costs.start)
 
     @property
     def is_ordered(self) -> bool:

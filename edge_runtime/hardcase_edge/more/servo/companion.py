@@ -151,7 +151,7 @@ def plan_of(
     """
     if config.budget_per_hour is None and config.battery is None:
         return None, None
-    manifest, start = loaded.manifest, loaded.bundle.program.costs.per_decision
+    manifest, start = loaded.manifest, loaded.bundle.program.costs.start
     if manifest.clock:
         raise InputError("this bundle decides by the clock, and time is not a budget to save; use --budget")
     if start:
