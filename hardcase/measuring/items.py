@@ -18,7 +18,7 @@ from hardcase_edge.device.parts import PartReplay, open_part_bank
 from hardcase_edge.errors import InputError
 from hardcase_edge.joint.session import JointDecision, JointMachine
 from hardcase_edge.more.batch.per_class import gaps_between
-from hardcase_edge.program.cost import to_unit
+from hardcase_edge.program.cost import start_of, to_unit, with_start
 from hardcase_export.drafts.costs import Origins
 from hardcase_export.joint.decide import decide_rows
 
@@ -204,9 +204,9 @@ def item_cuts(decisions: list[JointDecision], task: Task, costs: Origins) -> Hea
     """How much cheaper an item is than with f0 for every part, and than with every sensor of every part."""
     parts = [p for d in decisions for p in d.parts]
     bought = Counter((1, p.sensors, int(p.route == "cloud")) for p in parts)
-    size, start = len(parts) / len(decisions), task.problem.costs.start
-    share = task.problem.costs.with_start(round(start / size))  # of a part
+    size, start = len(parts) / len(decisions), start_of(task.problem.costs)
+    share = with_start(task.problem.costs, round(start / size))  # of a part
     paths = {key: float(n) for key, n in bought.items()}
     of_part = headline(replace(task.problem, costs=share), paths, task.sensors, costs)
-    rest = to_unit(start - share.start * size)
+    rest = to_unit(start - start_of(share) * size)
     return replace(of_part, f0=of_part.f0 * size + rest, every=of_part.every * size + rest)

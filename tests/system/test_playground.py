@@ -24,6 +24,7 @@ from hardcase.playground.points import tried_points
 from hardcase_edge.bundle.file import pack_bundle, unpack_bundle
 from hardcase_edge.bundle.load import Loaded, load_bundle
 from hardcase_edge.kernel.machine import decide
+from hardcase_edge.program.cost import start_of
 from hardcase_edge.session.session import Decision
 from hardcase_export.drafts.rows import read_rows
 from tests.golden.make_golden import GOLDEN
@@ -117,7 +118,7 @@ def test_the_page_plays_the_golden_cases_and_says_so(browser: Browser, golden: P
 def test_decisions_of_the_page_are_those_of_the_device(browser: Browser, golden: Path) -> None:
     loaded = load_bundle(golden.with_name("model.hcb"))
     opened(browser, golden)
-    start, worst = loaded.bundle.program.costs.per_decision, loaded.report.worst_cost
+    start, worst = start_of(loaded.bundle.program.costs), loaded.report.worst_cost
     rng = random.Random(1)
     for k in range(12):
         case, ticks, cloud = rng.choice(loaded.bundle.golden), rng.choice([100, 400, 1000]), rng.random() < 0.6

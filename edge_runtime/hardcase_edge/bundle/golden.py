@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from ..base.record import record
 from ..errors import BundleError
+from ..program.cost import start_of
 from ..program.definition import Program
 from ..program.format import Tensor
 from ..program.readings import Reading
@@ -141,7 +142,7 @@ def decode_golden(tensors: Mapping[str, Tensor], program: Program) -> tuple[Gold
 
 def _case(words: Words, row: tuple[Reading, ...], program: Program) -> GoldenCase:
     """The next case in these words."""
-    budget, item_size = words.budget(program.costs.start), words.one("item size", 1, program.max_item_size)
+    budget, item_size = words.budget(start_of(program.costs)), words.one("item size", 1, program.max_item_size)
     cloud, reply = words.one("a flag", 0, 1), words.reply(program.n_classes - 1 if program.n_classes else None)
     failed = words.sensors()
     route, answer = words.one("route", 0, len(ROUTES) - 1), words.one("result")

@@ -14,6 +14,7 @@ from ..base.files import read_bounded
 from ..base.record import record
 from ..errors import BundleError, SignatureError
 from ..kernel.machine import open_machine
+from ..program.cost import start_of
 from ..verifier.verify import Report, verify
 from .file import Bundle, read_bundle_bytes, unpack_bundle
 from .golden import check_golden
@@ -119,7 +120,7 @@ def _load(data: bytes, *, allow_joint: bool) -> Loaded:
         return _load_joint(bundle, bundle.joint)
     report = verify(bundle.program)
     manifest = Manifest.from_json(bundle.manifest, bundle.program)
-    if manifest.clock and bundle.program.costs.start:
+    if manifest.clock and start_of(bundle.program.costs):
         raise BundleError("a bundle by the clock starts when it is asked, at no cost; export it without per_decision")
     if len(bundle.golden) * report.operations > MAX_GOLDEN_OPERATIONS:
         raise BundleError(

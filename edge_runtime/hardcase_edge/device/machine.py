@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..base.record import record
 from ..errors import InputError
-from ..program.cost import evaluate_polynomial, to_micro, to_unit
+from ..program.cost import evaluate_polynomial, start_of, to_micro, to_unit
 from ..program.inner import COIN, MEMORY
 from ..program.readings import MAX_DEADLINE_MS
 from ..session.actions import DEGRADED, Decision, NeedSensors
@@ -88,7 +88,7 @@ class RuntimeConfig:
         largest = loaded.machine.program.max_item_size
         if not 1 <= self.item_size <= largest:
             raise InputError(f"the item size is {self.item_size}; this bundle supports 1 to {largest}")
-        start = to_unit(loaded.bundle.program.costs.start)
+        start = to_unit(start_of(loaded.bundle.program.costs))
         if self.budget is not None and self.budget < start:
             raise InputError(
                 f"the budget is {self.budget:g}, but each decision costs {start:g} {loaded.manifest.unit} before it "
@@ -272,7 +272,7 @@ class Decider:
 
     def _checked(self, item: Item | None) -> Item | None:
         """The item; with a fault, if its own budget does not pay for the start of a decision."""
-        start = self._loaded.bundle.program.costs.start
+        start = start_of(self._loaded.bundle.program.costs)
         if item is None or item.budget is None or item.budget >= start:
             return item
         why = f"budget {to_unit(item.budget):g} of an item is less than the start of a decision costs"
@@ -284,7 +284,7 @@ class Decider:
             return
         costs = self._loaded.machine.program.sensors
         least = min((evaluate_polynomial(s.cost, size) for s in costs), default=0)
-        if least > budget - self._loaded.bundle.program.costs.start:
+        if least > budget - start_of(self._loaded.bundle.program.costs):
             self._tell(f"a budget of {to_unit(budget):g} is less than any sensor costs; the answer is a guess")
 
     def checked(self, sensors: Sequence[int], readings: Readings, outside: list[str]) -> Readings:

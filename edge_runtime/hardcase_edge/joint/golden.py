@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from ..base.record import record
 from ..errors import BundleError
+from ..program.cost import start_of
 from ..program.definition import Program
 from ..program.format import Tensor
 from ..program.readings import Reading
@@ -125,7 +126,7 @@ def decode_items(words: Tensor, readings: Tensor, part: Program, joint: Joint) -
     are_i32 = [part.features[f].dtype == "i32" for f in outer_features(part, joint)]
     cases, at, width = [], 0, len(are_i32)
     for _ in range(reader.one("their number", 1, MAX_CASES)):
-        budget, size = reader.budget(part.costs.start), reader.one("item size", 1, part.max_item_size)
+        budget, size = reader.budget(start_of(part.costs)), reader.one("item size", 1, part.max_item_size)
         cloud, n = reader.one("a flag", 0, 1), reader.one("the number of parts", 1, joint.max_parts)
         inputs = [(reader.reply(joint.chain.labels - 1), reader.sensors()) for _ in range(n)]
         route, confidence = reader.one("route", 0, len(ROUTES) - 1), reader.one("confidence", 0, 10_000)

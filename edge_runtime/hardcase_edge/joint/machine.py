@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..kernel.machine import KERNEL, name_of, open_machine
+from ..program.cost import start_of, with_start
 from ..program.definition import Program
 from .definition import Joint
 from .session import JointMachine
@@ -32,8 +33,8 @@ def open_joint(
 
 def _without_start(part: Program) -> Program:
     """The program of a part, whose item pays once for its start."""
-    if not part.costs.start:
+    if not start_of(part.costs):
         return part
     from dataclasses import replace  # here: a device starts without it
 
-    return replace(part, costs=part.costs.with_start(0))
+    return replace(part, costs=with_start(part.costs, 0))

@@ -12,6 +12,7 @@ import itertools
 from collections.abc import Sequence
 
 from ..base.record import record
+from ..program.cost import start_of
 from ..program.definition import (
     MARGIN,
     THRESHOLD,
@@ -84,7 +85,7 @@ def verify_joint(part: Program, joint: Joint) -> JointReport:
         operations <= MAX_OPERATIONS,
         f"an item of {parts} parts may take {operations} operations, at most {MAX_OPERATIONS}; allow fewer parts",
     )
-    start = part.costs.start  # once for all parts
+    start = start_of(part.costs)  # once for all parts
     worst = start + parts * (report.worst_cost - start)
     need(worst < SAFE, f"an item of {parts} parts may cost {worst}, too much to add safely")
     memory = _memory(part, joint, report.session_bytes)

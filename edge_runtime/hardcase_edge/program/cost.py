@@ -26,9 +26,11 @@ __all__ = [
     "Meter",
     "Priced",
     "evaluate_polynomial",
+    "start_of",
     "to_micro",
     "to_unit",
     "token_cost",
+    "with_start",
 ]
 
 DECLARED, PLACEHOLDER = "declared", "placeholder"  # a person's word; a number that hardcase init made up
@@ -85,6 +87,16 @@ class Priced(Protocol):
     def uplink(self) -> Uplink: ...
 
 
+def start_of(costs: Costs) -> int:
+    """What a decision has spent before it buys anything, in micro-units; an item of several parts spends it once."""
+    return costs.per_decision
+
+
+def with_start(costs: Costs, micro: int) -> Costs:
+    """These costs, where a decision has spent so much at its start."""
+    return Costs(costs.per_request, costs.per_byte, costs.cloud_per_request, per_decision=micro)
+
+
 class Meter:
     """The costs of one program for items of one size.
 
@@ -130,7 +142,7 @@ class Meter:
 
     def __init__(self, program: Priced, item_size: int = 1) -> None:
         costs = program.costs
-        self.start_cost = costs.start
+        self.start_cost = start_of(costs)
         self.sensor_costs = [evaluate_polynomial(s.cost, item_size) for s in program.sensors]
         radio = costs.per_request + costs.per_byte * program.uplink.request_bytes
         self.request_cost = radio + costs.cloud_per_request

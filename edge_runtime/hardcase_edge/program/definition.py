@@ -103,15 +103,6 @@ class Costs:
         """Each cost by its name, in the order of the format."""
         return {name: getattr(self, name) for name in self.__match_args__}
 
-    @property
-    def start(self) -> int:
-        """What a decision has spent before it buys anything."""
-        return self.per_decision
-
-    def with_start(self, micro: int) -> Costs:
-        """These costs with another start."""
-        return Costs(self.per_request, self.per_byte, self.cloud_per_request, micro)
-
 
 FREE = Costs()
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from hardcase_edge.bundle.golden import GoldenCase, run_case
 from hardcase_edge.bundle.load import MAX_GOLDEN_OPERATIONS
+from hardcase_edge.program.cost import start_of
 from hardcase_edge.program.definition import Program
 from hardcase_edge.program.readings import Reading
 from hardcase_edge.session.recorded import MAX_NUMBERS
@@ -91,7 +92,7 @@ class _CaseMaker:
     @property
     def start(self) -> int:
         """The least budget: what a decision costs before it buys anything."""
-        return self.machine.program.costs.start
+        return start_of(self.machine.program.costs)
 
     def any_case(self) -> GoldenCase:
         """A random row; half of these cases have a random budget."""

@@ -18,7 +18,7 @@ from hardcase_edge.joint.golden import JointCase, run_item
 from hardcase_edge.joint.machine import open_joint
 from hardcase_edge.joint.prove import JointReport, verify_joint
 from hardcase_edge.joint.session import JointDecision, JointMachine
-from hardcase_edge.program.cost import to_unit
+from hardcase_edge.program.cost import start_of, to_unit
 from hardcase_edge.program.definition import FREE, Costs
 from hardcase_edge.program.inner import DECODER
 
@@ -217,7 +217,7 @@ def _golden(model: ChainModel, machine: JointMachine, pieces: Sequence[np.ndarra
         parts = len(piece)
         rows = tuple(tuple(_plain(x) for x in row) for row in piece.tolist())
         failed = tuple((k // 3 % 2,) if k >= 2 and p == k % parts else () for p in range(parts))
-        budget = machine.program.costs.start + round((a * parts + b) * 1e6) if k % 3 == 1 else None
+        budget = start_of(machine.program.costs) + round((a * parts + b) * 1e6) if k % 3 == 1 else None
         replies = tuple((k % len(model.labels), 9000) if (p + k) % 2 else None for p in range(parts))
         case = JointCase(rows, failed, budget, 1, True, replies, JointDecision((), 0, "local", 0, 0))
         cases.append(replace(case, expected=run_item(machine, case)))

@@ -23,7 +23,7 @@ import numpy as np
 
 from hardcase_edge.errors import InputError
 from hardcase_edge.joint.definition import ANYTIME, COUNTS, FEATURES, MAX_GAP, Chain, Joint, Wait
-from hardcase_edge.program.cost import to_micro
+from hardcase_edge.program.cost import start_of, to_micro, with_start
 from hardcase_edge.program.definition import (
     CODE_MAX,
     FREE,
@@ -127,7 +127,7 @@ def quantise_chain(
     )
     part = Program(
         tuple(fields), sensors, _uplink(asking, types), (*columns, *policy_columns), tuple(scorers), nodes, k,
-        costs=Costs().with_start(costs.start) if asking is None else costs,
+        costs=with_start(FREE, start_of(costs)) if asking is None else costs,
     )  # fmt: skip
     chain = Chain(
         k,

@@ -16,6 +16,7 @@ from hardcase_edge.joint.definition import ANYTIME, MAX_PARTS, ONE_SHOT, Joint
 from hardcase_edge.joint.format import decode_joint, encode_joint
 from hardcase_edge.joint.golden import JointCase, decode_items, encode_items
 from hardcase_edge.joint.prove import verify_joint
+from hardcase_edge.program.cost import start_of
 from hardcase_edge.program.definition import THRESHOLD, Acquire, Answer, Branch, Feature, Program, Sensor, Slice
 from hardcase_edge.session.recorded import narrowest
 from tests.helpers.edge.joint_programs import joint_bundle, random_joint
@@ -207,7 +208,7 @@ def test_a_rule_that_is_broken_is_named(part: Program, joint: Joint, message: st
 
 
 def test_the_plain_program_is_accepted_and_its_proof_is_small() -> None:
-    report, start = verify_joint(PART, JOINT), PART.costs.per_decision
+    report, start = verify_joint(PART, JOINT), start_of(PART.costs)
     assert report.rounds == JOINT.max_parts * 1
     assert report.worst_cost == start + JOINT.max_parts * (report.part.worst_cost - start)
 

@@ -25,6 +25,7 @@ from hardcase_edge.kernel.layout import MORE, PARTS
 from hardcase_edge.kernel.machine import KERNEL, decide, open_machine
 from hardcase_edge.more.batch.evaluate import Batch
 from hardcase_edge.more.servo.companion import budgets_of
+from hardcase_edge.program.cost import start_of, with_start
 from hardcase_edge.program.decode import decode
 from hardcase_edge.program.definition import FREE, MICRO, Program
 from hardcase_edge.program.encode import encode
@@ -40,7 +41,7 @@ from tests.helpers.edge.worlds import paying
 
 START = 3 * MICRO
 PLAIN = make_program()
-WAKING = replace(PLAIN, costs=replace(PLAIN.costs, per_decision=START))
+WAKING = replace(PLAIN, costs=with_start(PLAIN.costs, START))
 ROW = [EASY, 0.0, 0.0, 0.0, 0.0]
 
 
@@ -108,8 +109,8 @@ def test_a_bundle_by_the_clock_or_with_a_golden_budget_below_it_is_refused() -> 
 def test_an_item_of_several_parts_pays_once() -> None:
     for seed in range(20):
         part, joint = random_joint(seed)
-        free = replace(part, costs=replace(part.costs, per_decision=0))
-        waking = replace(part, costs=replace(part.costs, per_decision=START))
+        free = replace(part, costs=with_start(part.costs, 0))
+        waking = replace(part, costs=with_start(part.costs, START))
         worlds = [random_world(random.Random(seed), p, joint, 10 * MICRO) for p in (free, waking)]
         plain, item = (play(open_joint(p, joint), world) for p, world in zip((free, waking), worlds, strict=True))
         assert item == replace(plain, cost=plain.cost + START)
@@ -119,7 +120,7 @@ def test_an_item_of_several_parts_pays_once() -> None:
 
 
 def test_random_programs_draw_it() -> None:
-    drawn = [random_program(seed).costs.per_decision for seed in range(100)]
+    drawn = [start_of(random_program(seed).costs) for seed in range(100)]
     assert 0 in drawn
     assert sum(start > 0 for start in drawn) >= 30
     assert paying(WAKING, 5) == START + 5

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from hardcase_edge.kernel.machine import EVALUATORS, has_kernel, open_machine
-from hardcase_edge.program.cost import Meter
+from hardcase_edge.program.cost import Meter, with_start
 from hardcase_edge.program.definition import Program
 from hardcase_edge.session.drive import drive
 from hardcase_edge.session.session import Decision
@@ -95,7 +95,7 @@ def attack(seconds: float, seed: int, evaluator: str | None = None) -> list[Outc
         while True:
             here = rng.randrange(2**32)
             program = hybrid(here, n=here % 4 + 1) if here % 3 == 0 else random_program(here, here % 6)
-            program = replace(program, costs=replace(program.costs, per_decision=0))  # as bundles by the clock
+            program = replace(program, costs=with_start(program.costs, 0))  # as bundles by the clock
             for machine in [open_machine(program, name) for name in chosen]:
                 for world in range(4):
                     case = random_case(program, here + world)

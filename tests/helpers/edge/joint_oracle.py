@@ -12,7 +12,7 @@ from hardcase_edge.joint.definition import Chain, Joint
 from hardcase_edge.program.definition import Acquire, Answer, Branch, Program, Select
 
 from .joint_programs import JointWorld
-from .oracle import Case, _answer, _choose, _end, scores_of
+from .oracle import Case, _answer, _choose, _end, scores_of, start_of
 
 __all__ = ["best_labels", "decide_item", "item_gaps"]
 
@@ -146,7 +146,7 @@ def _own(case: PartCase, joint: Joint, read: Any) -> list[int]:
 
 def decide_item(program: Program, joint: Joint, world: JointWorld) -> Any:
     """Labels, confidences and all else of the parts; confidence, route, cost and rounds of the item."""
-    item, waits = Item(world.budget, program.costs.per_decision), {w.node: w for w in joint.waits}
+    item, waits = Item(world.budget, start_of(program)), {w.node: w for w in joint.waits}
     inner = {s for w in joint.waits for s in program.nodes[w.node].sensors}
     n = len(world.rows)
     for p in range(n):

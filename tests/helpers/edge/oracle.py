@@ -145,6 +145,10 @@ def _network(s: d.Network, codes: Sequence[int]) -> list[int]:
 # ---------------------------------------------------------------- section 4: a decision
 
 
+def start_of(program: d.Program) -> int:
+    return program.costs.per_decision
+
+
 @dataclass
 class Case:
     """Everything one decision depends on, and what it has done so far."""
@@ -173,7 +177,7 @@ class Case:
         self.spent = self.start()
 
     def start(self) -> int:
-        return self.program.costs.per_decision
+        return start_of(self.program)
 
     def price(self, polynomial: Sequence[int]) -> int:
         return sum(c * self.size**k for k, c in enumerate(polynomial))

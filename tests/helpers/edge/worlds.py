@@ -7,6 +7,7 @@ import random
 from typing import Any
 
 from hardcase_edge.kernel.machine import EVALUATORS, open_machine
+from hardcase_edge.program.cost import start_of
 from hardcase_edge.program.definition import Program, Rank
 from hardcase_edge.session.drive import drive
 from hardcase_edge.session.session import Decision, NeedReply
@@ -22,7 +23,7 @@ EXTREMES: list[Any] = [0, -0.0, 1, True, 2**31 - 1, -(2**31), 2**53 + 1, 1703058
 
 def paying(p: Program, budget: int | None) -> int | None:
     """A budget of so much beyond what a decision costs at its start."""
-    return None if budget is None else p.costs.per_decision + budget
+    return None if budget is None else start_of(p.costs) + budget
 
 
 def random_world(rng: random.Random, p: Program) -> World:

@@ -11,7 +11,7 @@ import numpy as np
 
 from hardcase_edge.errors import InputError
 from hardcase_edge.more.batch.quality import ACCURACY, Quality
-from hardcase_edge.program.cost import Meter, to_unit
+from hardcase_edge.program.cost import Meter, start_of, to_unit
 from hardcase_edge.program.definition import FREE, MICRO, Costs, Feature, Program, Sensor, Uplink, sensors_of_features
 from hardcase_edge.program.inner import MEMORY
 from hardcase_edge.program.kinds import RANK, Kind, kind_of
@@ -180,7 +180,7 @@ class Problem:
 
     def __post_init__(self) -> None:
         budget = self.limits.micro_budget
-        if budget is not None and budget < self.costs.start:
+        if budget is not None and budget < start_of(self.costs):
             raise InputError(
                 f"[policy] budget is {self.limits.budget:g}, but each decision costs {self.start_cost:g} before it "
                 "reads anything ([cost] per_decision); raise it"
@@ -189,7 +189,7 @@ class Problem:
     @property
     def start_cost(self) -> float:
         """What each case costs before it buys anything, in the user's unit."""
-        return to_unit(self.costs.start)
+        return to_unit(start_of(self.costs))
 
     @property
     def is_ordered(self) -> bool:

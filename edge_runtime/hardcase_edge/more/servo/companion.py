@@ -11,7 +11,7 @@ from ...bundle.prices import LEVEL, Prices, can_move
 from ...device.output import note
 from ...device.surroundings import Part
 from ...errors import InputError
-from ...program.cost import to_micro, to_unit
+from ...program.cost import start_of, to_micro, to_unit
 from ...program.definition import Opaque
 from ...program.inner import COIN, inner_sensors
 from ...sensors.trouble import Episode, some
@@ -151,7 +151,7 @@ def plan_of(
     """
     if config.budget_per_hour is None and config.battery is None:
         return None, None
-    manifest, start = loaded.manifest, loaded.bundle.program.costs.start
+    manifest, start = loaded.manifest, start_of(loaded.bundle.program.costs)
     if manifest.clock:
         raise InputError("this bundle decides by the clock, and time is not a budget to save; use --budget")
     if start:
