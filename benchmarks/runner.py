@@ -12,8 +12,9 @@ its results: a dictionary or a list, or an exit status where it keeps none. It m
 - ``draw(results)`` writes the page's pictures;
 - ``problems(results)`` has a line for each thing that is not as it should be; then the command ends with status 1.
 
-``run`` may call ``args.known()``, what an earlier run has left, and ``args.save(results)``, which writes at once. The
-file has commit, machine, versions, parameters and seconds of each run that it is made of, under ``MADE``.
+``run`` may call ``args.known()``, what an earlier run has left, ``args.save(results)``, which writes at once, and
+``args.keep(key, make)``, which adds what is not there. The file has commit, machine, versions, parameters and seconds
+of each run that it is made of, under ``MADE``.
 
 A record there with ``from`` was not written by the runner, which is younger than its figures. Of ``history``, the
 commit is the one that brought these figures in as they are, the date is its date, versions are those of its
@@ -30,6 +31,7 @@ import os
 import re
 import sys
 import time
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -78,6 +80,14 @@ class Record:
         new.write_text(text_of(whole) + "\n", encoding="utf-8")
         os.replace(new, self.path)
         self.is_fresh = False  # what is there now is this run's
+
+    def keep(self, key: str, make: Callable[[], Any]) -> None:
+        """Add a result unless it is there."""
+        known = self.known()
+        if key not in known:
+            began = time.process_time()
+            self.save(dict(sorted({**known, key: make()}.items())))
+            print(f"{key}: {time.process_time() - began:.0f} s", flush=True)
 
 
 def text_of(results: Any) -> str:
@@ -158,7 +168,7 @@ def run(name: str, words: list[str]) -> int:
         return render(name)
     parameters = {key: value for key, value in vars(args).items() if key not in SHARED}
     record = Record(args.out or RESULTS / f"{name}.json", json.loads(json.dumps(parameters, default=str)), args.fresh)
-    args.known, args.save = record.known, record.save
+    args.known, args.save, args.keep = record.known, record.save, record.keep
     made = module.run(args)
     if made is None or isinstance(made, int):
         return int(made or 0)

@@ -153,15 +153,6 @@ def exact(case: Case) -> dict[str, float]:
     return {name: float(count) / n for name, count in as_good.items()} | {"words": n}
 
 
-def keep(args: Any, key: str, make: Callable[[], Any]) -> None:
-    """Add a result unless it is there."""
-    known = args.known()
-    if key not in known:
-        began = time.process_time()
-        args.save(dict(sorted({**known, key: make()}.items())))
-        print(f"{key}: {time.process_time() - began:.0f} s", flush=True)
-
-
 def run_parts(parts: Sequence[str], n_splits: int, args: Any) -> None:
     """Everything that is asked for and not there."""
     words = load()
@@ -182,11 +173,11 @@ def run_parts(parts: Sequence[str], n_splits: int, args: Any) -> None:
                 f"alone/{split}": lambda case=case: case.alone(),
             }  # type: ignore[dict-item]
             for key in sorted(wanted):
-                keep(args, key, made[key])
+                args.keep(key, made[key])
     if "times" in parts:
-        keep(args, "times", lambda: whole_times(Case(words, X, "random", 0), words))
+        args.keep("times", lambda: whole_times(Case(words, X, "random", 0), words))
     if "speed" in parts:
-        keep(args, "speed", lambda: speed_beside(words))
+        args.keep("speed", lambda: speed_beside(words))
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

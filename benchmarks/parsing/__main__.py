@@ -259,15 +259,6 @@ def decoders() -> list[dict[str, float]]:
     return made
 
 
-def keep(args: Any, key: str, make: Callable[[], Any]) -> None:
-    """Add a result unless it is there."""
-    known = args.known()
-    if key not in known:
-        began = time.process_time()
-        args.save(dict(sorted({**known, key: make()}.items())))
-        print(f"{key}: {time.process_time() - began:.0f} s", flush=True)
-
-
 def run_parts(parts: Sequence[str], tags: Sequence[str], udpipe_iterations: int, args: Any) -> None:
     """Everything that is asked for and not there; keys of runs on our own tags begin with ``own/``."""
     made = {
@@ -280,16 +271,16 @@ def run_parts(parts: Sequence[str], tags: Sequence[str], udpipe_iterations: int,
         if wanted:
             shared = Shared(kind)
             if shared.tagger:
-                keep(args, "own/tagger", lambda shared=shared: shared.tagger)
+                args.keep("own/tagger", lambda shared=shared: shared.tagger)
             for part in wanted:
-                keep(args, prefix + part, lambda part=part, shared=shared: made[part](shared))
+                args.keep(prefix + part, lambda part=part, shared=shared: made[part](shared))
     if "decoders" in parts:
-        keep(args, "decoders", decoders)
+        args.keep("decoders", decoders)
     if udpipe_iterations:
         from benchmarks.parsing.udpipe import measure
 
-        keep(args, f"udpipe/{udpipe_iterations}", lambda: measure(udpipe_iterations))
-        keep(args, "udpipe us", lambda: measure(1, TIMED))  # its network is as large whatever it has learned
+        args.keep(f"udpipe/{udpipe_iterations}", lambda: measure(udpipe_iterations))
+        args.keep("udpipe us", lambda: measure(1, TIMED))  # its network is as large whatever it has learned
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

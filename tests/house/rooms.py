@@ -3,6 +3,7 @@
 
     python tests/house/rooms.py [FOLDER]      prints rooms, floors, arrows and circles of a clone (default: this one)
     python tests/house/rooms.py --lines       writes lines.toml anew: how many lines each room has
+    python tests/house/rooms.py --duplicates  prints each pair of places with ``EQUAL`` equal lines or more
 
 A room is a sub-package, or a module that stands beside the rooms. ``FLOORS`` is the plan: a room imports only from the
 floors below its own, never from a neighbour on the same floor. ``lines.toml`` holds the most lines that a room may
@@ -12,10 +13,12 @@ have, C and the scripts of pages among them: a number falls with its room, or ri
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
+from itertools import combinations, count
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parents[2]
@@ -62,6 +65,9 @@ Graph = dict[str, set[str]]
 LINES = HERE / "tests" / "house" / "lines.toml"
 SOURCES = (".py", ".c", ".h", ".js", ".css", ".html", ".jinja")
 SLACK = 30  # lines that a room may have fewer than its number
+EQUAL = 6  # lines in a row that make two places a pair
+HEADS = re.compile(r"^ *(?:from [\w.]+ import|import|__all__ =).*?(?:[(\[]\n[^)\]]*[)\]]|$)", re.M)
+WORD = re.compile("[A-Za-z]")
 
 
 @cache
@@ -197,6 +203,31 @@ def grown(lines: Mapping[str, Mapping[str, int]], most: Mapping[str, Mapping[str
     return wrong
 
 
+def told_lines(path: Path) -> list[tuple[int, str]]:
+    """A module's lines with a word in them, and their numbers, but for comments, imports and ``__all__``."""
+    text = HEADS.sub(lambda head: "\n" * head[0].count("\n"), path.read_text(encoding="utf-8"))
+    lines = ((k, line.strip()) for k, line in enumerate(text.splitlines(), 1))
+    return [(k, line) for k, line in lines if line[:1] not in ("", "#") and WORD.search(line)]
+
+
+def duplicates(root: Path) -> list[tuple[str, str, int]]:
+    """Pairs of places with at least ``EQUAL`` equal lines in a row, and how many they are."""
+    folders = (*FOLDERS.values(), "benchmarks")
+    files = {p: told_lines(p) for folder in folders for p in sorted((root / folder).rglob("*.py"))}
+    places: dict[tuple[str, ...], list[tuple[Path, int]]] = {}
+    for path, lines in files.items():
+        for k in range(len(lines) - EQUAL + 1):
+            places.setdefault(tuple(line for _, line in lines[k : k + EQUAL]), []).append((path, k))
+    twins = {pair for among in places.values() for pair in combinations(among, 2)}
+    found = []
+    for (a, i), (b, j) in twins:
+        if ((a, i - 1), (b, j - 1)) not in twins:  # where a run of equal lines begins
+            n = next(n for n in count(1) if ((a, i + n), (b, j + n)) not in twins)
+            at = (f"{path.relative_to(root)}:{files[path][k][0]}" for path, k in ((a, i), (b, j)))
+            found.append((*at, n + EQUAL - 1))
+    return sorted(found)
+
+
 def report(root: Path) -> str:
     """A line per distribution."""
     title = ("distribution", "modules", "lines", "floors", "arrows", "circles", "rooms", "floors", "arrows", "largest")
@@ -223,5 +254,9 @@ if __name__ == "__main__":
             for name, rooms in lines_of(HERE).items()
         ]
         LINES.write_text("\n".join(parts), encoding="utf-8")
+        sys.exit()
+    if sys.argv[1:2] == ["--duplicates"]:
+        pairs = duplicates(Path(sys.argv[2]) if len(sys.argv) > 2 else HERE)
+        print(*(f"{a} {b} {n} lines" for a, b, n in pairs), f"{len(pairs)} pairs", sep="\n")
         sys.exit()
     print(report(Path(sys.argv[1]) if len(sys.argv) > 1 else HERE))

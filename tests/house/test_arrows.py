@@ -18,6 +18,7 @@ from tests.house.rooms import (
     FOLDERS,
     LINES,
     circles,
+    duplicates,
     floors,
     grown,
     lines_of,
@@ -60,6 +61,7 @@ NUMPY_ROOM = "more.batch"
 FRONTS = "more.fronts"  # figures of that room; for other machines, too
 HEAVY = {"numpy", "scipy", "sklearn", "onnx", "onnxruntime", "skl2onnx", "llvmlite", "numba", "matplotlib", "pyarrow",
          "pandas", "joblib", "paho", "amqtt", "cryptography", "tqdm", "distributed", "jinja2"}  # fmt: skip
+PAIRS = 16  # of places with ``rooms.EQUAL`` equal lines, most of them signatures and examples: a number that only falls
 
 
 def imported_roots(path: Path) -> set[str]:
@@ -270,3 +272,17 @@ def test_a_room_that_grows_shrinks_or_goes_is_named() -> None:
     assert [line.split()[1] for line in grown(lines, most)] == ["cli", "gone"]
     assert grown({"hardcase": {"cli": 60}}, {"hardcase": {"cli": 100}})
     assert not grown({"hardcase": {"cli": 90}}, {"hardcase": {"cli": 100}})
+
+
+def test_no_more_places_are_alike() -> None:
+    found = duplicates(ROOT)
+    assert len(found) <= PAIRS, "; ".join(f"{a} and {b} have {n} equal lines" for a, b, n in found)
+
+
+def test_equal_lines_are_seen_in_one_file_and_in_two_but_for_imports(tmp_path: Path) -> None:
+    body = "".join(f"x{k} = {k}\n" for k in range(7))
+    for folder, text in (("hardcase", f"{body}y = 1\n# a comment\n\n{body}"), ("benchmarks", body[:-7])):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "m.py").write_text(f"import a\nfrom b import (\n    c,\n    d,\n)\n{text}")
+    first, second, other = "hardcase/m.py:6", "hardcase/m.py:16", "benchmarks/m.py:6"
+    assert duplicates(tmp_path) == [(second, other, 6), (first, other, 6), (first, second, 7)]
