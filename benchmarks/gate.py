@@ -20,6 +20,8 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
 from typing import Any
 
 import psutil
@@ -69,6 +71,25 @@ def median_us(decide: Callable[[Any], Any], cases: Sequence[Any]) -> float:
     return 1e6 * statistics.median(times)
 
 
+def woken_us() -> float:
+    """The median time in which a thread that waits gets something and gives it back: what a deadline costs anyone."""
+    given: SimpleQueue[Any] = SimpleQueue()
+    back: SimpleQueue[Any] = SimpleQueue()
+
+    def echo() -> None:
+        for value in iter(given.get, None):
+            back.put(value)
+
+    def ask(value: Any) -> None:
+        given.put(value)
+        back.get(timeout=10)
+
+    Thread(target=echo, daemon=True).start()
+    median = median_us(ask, requests())
+    given.put(None)
+    return median
+
+
 def overhead() -> dict[str, Any]:
     """Medians of a decision, in us: of the gate with and without a deadline, awaited, and of the policy alone."""
     folder, rows = made_gate()[0], requests()
@@ -101,6 +122,7 @@ def overhead() -> dict[str, Any]:
         "no_deadline_us": median_us(without.decide, rows),
         "awaited_us": asyncio.run(all_awaited()),
         "policy_us": median_us(device.decide, cases),
+        "woken_us": woken_us(),
         "calls": statistics.mean(len(with_deadline.decide(row).asked) for row in rows),
     }
 
@@ -179,6 +201,7 @@ def page(m: dict[str, Any]) -> str:
         ("functions in the caller's thread", o["no_deadline_us"]),
         ("coroutines, with a deadline", o["awaited_us"]),
         ("the policy alone, from readings", o["policy_us"]),
+        ("a thread woken and waited for, without a gate", o["woken_us"]),
     ]
     keys = ("back_p50", "back_p99", "server_p50", "server_p99")
     turns = [

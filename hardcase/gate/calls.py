@@ -71,38 +71,49 @@ def call_aside(name: str, call: Call, request: Any, tell: Callable[[Said | None]
 
 async def acall_all(calls: Mapping[str, Call], request: Any, deadline_s: float | None) -> dict[str, Said | None]:
     """As ``call_all``, for coroutine functions and plain ones, which run in threads."""
-    tasks = {name: asyncio.ensure_future(_awaited(call, request)) for name, call in calls.items()}
+    loop, ended = asyncio.get_running_loop(), dict[str, Ended]()
+    is_over: asyncio.Future[None] = loop.create_future()
+
+    def take(name: str, one: Ended) -> None:
+        ended[name] = one
+        if len(ended) == len(calls):
+            _let_go(is_over)
+
+    tasks = []
+    for name, call in calls.items():
+        if is_async(call):
+            tasks.append(loop.create_task(_awaited(call, request, partial(take, name))))
+        else:
+            _start(call, request, partial(_into_loop, loop, partial(take, name)))
+    timer = None if deadline_s is None else loop.call_later(deadline_s, _let_go, is_over)
     try:
-        await asyncio.wait(tasks.values(), timeout=deadline_s)
-        return {name: _said(name, *(_ended_task(task) if task.done() else LATE)) for name, task in tasks.items()}
+        await is_over
     finally:
-        for task in tasks.values():
-            if not task.done():
-                task.add_done_callback(lambda t: t.cancelled() or t.exception())  # else asyncio complains of it
-                task.cancel()
+        if timer is not None:
+            timer.cancel()
+        for task in tasks:
+            task.cancel()  # which does nothing to one that has ended
+    return {name: _said(name, *ended.get(name, LATE)) for name in calls}
 
 
-async def _awaited(call: Call, request: Any) -> Any:
-    if is_async(call):
-        return await call(request)
-    loop = asyncio.get_running_loop()
-    came: asyncio.Future[Ended] = loop.create_future()
+def _let_go(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
 
-    def take(ended: Ended) -> None:
-        if not came.done():
-            came.set_result(ended)
 
-    def tell(ended: Ended) -> None:
-        try:
-            loop.call_soon_threadsafe(take, ended)
-        except RuntimeError:  # the loop is closed: nobody waits any more
-            log.debug("a call ended after its loop")
+async def _awaited(call: Call, request: Any, tell: Callable[[Ended], object]) -> None:
+    try:
+        ended: Ended = await call(request), None
+    except BaseException as error:  # asyncio's cancellation of a call is that call's failure, too
+        ended = None, error
+    tell(ended)
 
-    _start(call, request, tell)
-    result, error = await came
-    if error is not None:
-        raise error
-    return result
+
+def _into_loop(loop: asyncio.AbstractEventLoop, tell: Callable[[Ended], object], ended: Ended) -> None:
+    try:
+        loop.call_soon_threadsafe(tell, ended)
+    except RuntimeError:  # the loop is closed: nobody waits any more
+        log.debug("a call ended after its loop")
 
 
 class _Worker:
@@ -151,13 +162,6 @@ def _ended(call: Call, request: Any) -> Ended:
     try:
         return call(request), None
     except BaseException as error:  # whatever a stranger's function raises is its failure, and no thread ends by it
-        return None, error
-
-
-def _ended_task(task: asyncio.Task[Any]) -> Ended:
-    try:
-        return task.result(), None
-    except BaseException as error:  # asyncio's cancellation of a call is that call's failure, too
         return None, error
 
 
