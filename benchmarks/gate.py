@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import json
 import os
 import statistics
@@ -159,6 +160,9 @@ async def latencies(port: int, path: str, rate: int, seconds: float) -> list[flo
 
 def served(rate: int, seconds: float) -> dict[str, Any]:
     """Latencies of the back end and of the server before it, by turns."""
+    folder = str(made_gate()[0])
+    gc.collect()
+    gc.freeze()  # else a collection in the client, of all that training has loaded, stalls it for a part of a second
     with (
         tempfile.TemporaryDirectory() as name,
         subprocess.Popen([sys.executable, "-c", BACK], stdout=subprocess.PIPE, text=True) as back,
@@ -167,7 +171,7 @@ def served(rate: int, seconds: float) -> dict[str, Any]:
         port = int(back.stdout.readline())
         path = Path(name) / "gate.toml"
         apis = "".join(f'[apis.{api}]\nurl = "http://127.0.0.1:{port}/{api}"\n' for api in NAMES)
-        path.write_text(f'name = "pets"\nfolder = {json.dumps(str(made_gate()[0]))}\n{apis}', encoding="utf-8")
+        path.write_text(f'name = "pets"\nfolder = {json.dumps(folder)}\n{apis}', encoding="utf-8")
         words = [sys.executable, "-m", "hardcase.cli", "serve", str(path), "--bind", "127.0.0.1:0", "--json"]
         with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as server:
             assert server.stdout is not None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import exp, isfinite
 from typing import Any
 from uuid import uuid4
@@ -82,8 +82,8 @@ def answered(shape: str, answers: Sequence[GateAnswer], name: str, said: Mapping
     """The answers in the client's shape."""
     first = answers[0]
     if shape == "json":
-        return asdict(first)
-    more = [{**asdict(one), "ms": round(one.ms, 3)} for one in answers]
+        return vars(first)
+    more = [{**vars(one), "ms": round(one.ms, 3)} for one in answers]
     if shape == "openai":
         message = {"role": "assistant", "content": str(first.label)}
         return {
