@@ -147,6 +147,11 @@ class Cuts:
                 break
             before, recorder = self._record(run, root, act)
             after = read_tree(root)
+            if not any(map(self._is_kind_left_out, self.kinds)):
+                disk = Disk(before)
+                for call in recorder.log:
+                    disk.do(*call)
+                assert disk.now() == after, "a call that changes the folder has not been noted"
             views = self._view(run, before), self._view(run, after)
             step = Step(name, before, after, recorder.log, recorder.marks, *views)
             self._check(run, step, run.wrong(step), is_first=True)

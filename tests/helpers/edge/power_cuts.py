@@ -185,6 +185,13 @@ class Disk:
             apply(self.names, change)
             self.pending.append(change)
 
+    def now(self) -> Tree:
+        """The folder as the running system sees it."""
+        return {
+            path: None if file is None else patched(self.bytes[file][-1], self.patches.get(file, []))
+            for path, file in self.names.items()
+        }
+
     def cuts(self) -> Iterator[Tree]:
         """Every folder that a cut may leave now."""
         for chosen in product((False, True), repeat=len(self.pending)):
