@@ -13,7 +13,7 @@ from .definition import Joint
 from .session import JointMachine
 
 if TYPE_CHECKING:
-    from ..verifier.tree_shapes import Outline
+    from ..program.stored_trees import Outline
 
 __all__ = ["open_joint"]
 

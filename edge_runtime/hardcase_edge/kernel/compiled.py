@@ -19,8 +19,8 @@ from . import _kernel  # type: ignore[attr-defined]
 from .image import make_image
 
 if TYPE_CHECKING:
+    from ..program.stored_trees import Outline
     from ..session.session import Session
-    from ..verifier.tree_shapes import Outline
 
 __all__ = ["CompiledMachine"]
 

@@ -15,8 +15,7 @@ from operator import add
 
 from ..base.record import record
 from ..program.definition import Number, Tree, Trees
-from ..program.stored_trees import children_of
-from ..verifier.tree_shapes import Outline, Shape
+from ..program.stored_trees import Outline, Shape, children_of
 from .cells import Cells, Splits
 from .layout import GROUP, LAYOUT, TREE
 from .sections import Sections, packed

@@ -59,8 +59,8 @@ from ..program.kinds import ANSWERS
 from ..program.limits import MAX_SCORERS
 from ..program.readings import DTYPES
 from ..program.reads import indices_of, read_by_trees, readers_of, shared_trees
+from ..program.stored_trees import Outline, outline_of
 from ..verifier.networks import scratch_bytes
-from ..verifier.tree_shapes import Outline, outline_of
 from . import layout
 from .cells import Cells, Splits
 from .ensembles import Ensemble, plan_ensemble

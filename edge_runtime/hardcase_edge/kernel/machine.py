@@ -18,9 +18,9 @@ from ..program.readings import Reading
 from ..session.drive import drive
 
 if TYPE_CHECKING:
+    from ..program.stored_trees import Outline
     from ..session.actions import Decision
     from ..session.session import Machine
-    from ..verifier.tree_shapes import Outline
     from .compiled import CompiledMachine
 
 __all__ = ["EVALUATORS", "KERNEL", "PYTHON", "VARIABLE", "decide", "has_kernel", "name_of", "open_machine"]

@@ -2,21 +2,22 @@
 """The trees of an ensemble as they lie in a bundle: each ``Tree`` is built when it is read, and none is kept.
 
 Trees are most of a bundle, and as Python integers they would take ten times its bytes. The verifier, the kernel's
-image and the Python evaluator therefore read them one by one. ``decode`` has checked every record. ``children_of`` and
-``depth_of`` accept trees of both layouts, in heap order or with pointers.
+image and the Python evaluator therefore read them one by one; of an ensemble the proof notes an ``Outline``. ``decode``
+has checked every record. ``children_of`` and ``depth_of`` accept trees of both layouts, in heap order or with pointers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
 from typing import overload
 
+from ..base.record import record
 from ..errors import ProgramError
 from .definition import Tree
 from .format import TREE, Tensor
 
-__all__ = ["StoredTrees", "children_of", "depth_of", "longest_way"]
+__all__ = ["Outline", "Shape", "StoredTrees", "children_of", "depth_of", "longest_way", "outline_of", "shape_of"]
 
 _RECORD, _PAIR = Struct(f"{TREE}i"), Struct("2h")
 
@@ -112,3 +113,36 @@ def longest_way(children: Sequence[tuple[int, int]]) -> int:
             raise ProgramError(f"node {i} leads back to {left}, {right}")
         depths[left] = depths[right] = depths[i] + 1
     return max(depths)
+
+
+@record(frozen=True, slots=True)
+class Shape:
+    """Where a tree adds to the scores, and how large it is."""
+
+    output: int
+    width: int
+    nodes: int
+    depth: int
+
+
+@record(frozen=True, slots=True)
+class Outline:
+    """The shapes of all trees, and the splits: positions in the scorer's columns, and whether missing goes left."""
+
+    shapes: tuple[Shape, ...]
+    splits: frozenset[tuple[int, bool]]
+
+
+def outline_of(trees: Iterable[Tree]) -> Outline:
+    """The outline of trees that have passed their own checks."""
+    shapes = []
+    splits: set[tuple[int, bool]] = set()
+    for tree in trees:
+        shapes.append(shape_of(tree))
+        splits.update(zip(tree.splits, tree.missing_left, strict=True))
+    return Outline(tuple(shapes), frozenset(splits))
+
+
+def shape_of(tree: Tree) -> Shape:
+    """The shape of one tree; raises the errors of ``depth_of``."""
+    return Shape(tree.output, tree.width, len(tree.splits), depth_of(tree))

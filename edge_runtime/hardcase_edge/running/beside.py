@@ -13,8 +13,8 @@ import signal
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from .reload import Reload
 from .repeats import Repeats
+from .signals import Reload
 from .systemd import Systemd
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from ..device.output import Lines, note
 from ..errors import HardcaseError
 from ..settings.config import RunConfig
 from .one_run import Process, run_bundle
-from .signals import interrupt, on_end, on_reload, switch_main_thread
+from .signals import has_news, interrupt, newer, on_end, on_reload, switch_main_thread
 
 if TYPE_CHECKING:
     from ..bundle.load import Loaded
@@ -88,18 +88,16 @@ def _own_id(config: RunConfig) -> OwnId | None:
 
 def _run_file(process: Process, loaded: Loaded) -> None:
     """Run a bundle, and after a reload what its file holds then."""
-    from .reload import newer
-
     config, reload = process.config, process.beside.reload
     news: list[Loaded] = [loaded]
 
-    def has_news() -> bool:
+    def has_other() -> bool:
         new = newer(config.bundle or "", config.trust, news[-1], note)
         news.extend([new] if new is not None else [])
         return new is not None
 
     while True:
-        run_bundle(process, news[-1], has_news)
+        run_bundle(process, news[-1], has_other)
         on_end(interrupt)
         if not reload.take():
             return
@@ -123,7 +121,6 @@ def _run_store(process: Process, words: Sequence[str] | None) -> Plan | None:
     from ..fleet.store.run import Run
     from ..fleet.update.launching import launched, launched_by, plan_for
     from .checks import rules_of
-    from .reload import has_news
 
     config, beside = process.config, process.beside
     rules, store, launch = rules_of(config), Store(config.store or ""), launched()

@@ -30,9 +30,9 @@ from ..program.definition import (
     Trees,
 )
 from ..program.limits import MAX_TREE_COLUMNS, MAX_TREE_NODES, SAFE, WORK
+from ..program.stored_trees import Outline, shape_of
 from .networks import prove_network
 from .require import I32, in_range, integers, need, whole
-from .tree_shapes import Outline, shape_of
 
 __all__ = ["Proved", "prove_scorer"]
 

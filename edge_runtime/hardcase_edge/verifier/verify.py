@@ -31,12 +31,12 @@ from ..program.limits import (
     SAFE,
 )
 from ..program.readings import DTYPES, MAX_REQUEST_BYTES, request_bytes
+from ..program.stored_trees import Outline
 from .costs import cost_range
 from .flow import check_flow, reads_of
 from .nodes import check_nodes
 from .require import I32, check_cost, in_range, integers, need
 from .scorers import Proved, prove_scorer
-from .tree_shapes import Outline
 from .work import check_steps, check_work, memory_of, operations_of
 
 __all__ = ["Report", "verify"]

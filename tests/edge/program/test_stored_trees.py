@@ -19,8 +19,7 @@ from hardcase_edge.program import stored_trees as stored
 from hardcase_edge.program.decode import decode
 from hardcase_edge.program.encode import encode
 from hardcase_edge.program.format import TREE
-from hardcase_edge.program.stored_trees import StoredTrees, children_of, depth_of, longest_way
-from hardcase_edge.verifier.tree_shapes import Shape, outline_of
+from hardcase_edge.program.stored_trees import Shape, StoredTrees, children_of, depth_of, longest_way, outline_of
 from hardcase_edge.verifier.verify import verify
 
 HEAP = d.Tree(0, 2, (0, 1, 0), (5, -7, 9), (True, False, True), (), (1, 2, 3, 4, 5, 6, 7, 8))
