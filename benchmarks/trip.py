@@ -45,6 +45,10 @@ DISTRIBUTIONS = {
 
 ASKING, BUSY_S = 64, 6.0  # devices that ask busy workers, and for how long
 FIRST, LAST = 6, 8  # items of a walk between whose readings functions count
+STEPS = {  # of a training, by the function with which the next step begins
+    "make_task": "settings", "save_hpc": "table and f0", "learn": "f0 as ONNX", "write_build": "front",
+    "told_of_cases": "build",
+}  # fmt: skip
 READS = """
 import benchmarks.trip
 items = 0
@@ -79,6 +83,7 @@ class Walk:
 
     def __init__(self, *, is_open: bool = True) -> None:
         self.functions: dict[str, set[tuple[str, int]]] = defaultdict(set)
+        self.before: dict[str, tuple[int, int]] = {}  # functions and files that had run when a step began
         self.is_open = is_open
         Walk.now = self
 
@@ -87,7 +92,10 @@ class Walk:
         code = frame.f_code
         is_function = code.co_flags & CO_OPTIMIZED and code.co_name[0] != "<"  # no class body, no comprehension
         if Walk.now.is_open and event == "call" and is_function and "/hardcase" in code.co_filename:
-            Walk.now.functions[code.co_filename].add((code.co_name, code.co_firstlineno))
+            found = Walk.now.functions
+            if code.co_name in STEPS:
+                Walk.now.before.setdefault(code.co_name, (sum(map(len, found.values())), len(found)))
+            found[code.co_filename].add((code.co_name, code.co_firstlineno))
 
     def __enter__(self) -> Walk:
         threading.setprofile(self._see)
@@ -311,6 +319,8 @@ def run(args: Any) -> int:
             files, functions = (sum(pair[k] for pair in found.values()) for k in (0, 1))
             print(f"{verb}: {len(new)} files imported, {functions} functions run in {files} files")
             print("  " + ", ".join(f"{name} {n} in {m}" for name, (m, n) in found.items()))
+            for name, (n, m) in walk.before.items():
+                print(f"  until the end of {STEPS[name]}: {n} functions in {m} files")
             if status:
                 return status
         walks(folder)
