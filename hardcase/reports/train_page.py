@@ -264,8 +264,8 @@ def _points_table(
         rows.append(
             [
                 ("f0" if p.method == HPC else cut(p.method, 40)) + (" (picked)" if k == marked else ""),
-                f"{p.valid.quality:.4f} ± {1.96 * p.valid.loss_se:.4f}",
-                f"{amount(p.valid.cost)} ± {amount(1.96 * p.valid.cost_se)}",
+                f"{p.valid.quality:.4f}" + (f" ± {1.96 * p.valid.loss_se:.4f}" if p.valid.loss_se else ""),
+                amount(p.valid.cost) + (f" ± {amount(1.96 * p.valid.cost_se)}" if p.valid.cost_se else ""),
                 "" if p.worst_cost is None else amount(p.worst_cost),
                 _with_interval(p.test.quality, told.intervals.get(k)),
                 amount(p.test.cost),

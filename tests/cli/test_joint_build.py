@@ -131,6 +131,9 @@ def test_a_point_is_exported_by_its_cost(folder: Path, capsys: pytest.CaptureFix
     assert "<svg" in report
     assert "structured" in report
     assert "Costs: all 2 sensors declared; radio declared, cloud declared." in report
+    for told in ("asked for every part", "The picked policy", "the cheapest point at most 0.01 below the best policy"):
+        assert told in report
+    assert "± 0.0000" not in report  # judged items have no standard errors
     cuts = [p["headline"]["cut"] for p in json.loads((folder / "build" / "front.json").read_text())["points"][1:]]
     assert cuts
     assert all(percent(cut) in report for cut in cuts)
