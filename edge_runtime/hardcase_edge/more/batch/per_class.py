@@ -148,16 +148,18 @@ def recall_gaps(n: Sequence[int], right: Sequence[int], losses: Sequence[tuple[f
 
     Parameters
     ----------
-    n, right : of each class its rows, and those that are answered rightly
+    n, right : of each class its rows, and those that are answered rightly, of a mix to the nearest row
     losses : as ``recall_losses`` gives them
 
     Examples
     --------
     >>> recall_gaps([40, 20], [40, 0], [(0.0, (-0.07, 0.07)), (1.0, (0.74, 1.0))])
     (Gap(number=1, n=20, own=0.0, reference=1.0, least=0.74),)
+    >>> recall_gaps([20], [13], [(0.37, (0.2, 0.5))])[0].reference
+    1.0
     """
     gaps = [
-        Gap(k, n[k], right[k] / n[k], right[k] / n[k] + loss[0], loss[1][0])
+        Gap(k, n[k], right[k] / n[k], round(right[k] + n[k] * loss[0]) / n[k], loss[1][0])
         for k, loss in enumerate(losses)
         if loss is not None and loss[1][0] > FAR
     ]
