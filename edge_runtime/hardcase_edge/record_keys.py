@@ -3,8 +3,7 @@
 
 A device says a line of each decision. The outbox makes records of lines and of audits from the keys that are kept, a
 store keeps a record's JSON as it came, and a store's CSV and Parquet have the keys that are columns, in the order of
-this table. ``tests/house/record_tables.py`` writes what keys mean into docs/devices.md, docs/labels.md and
-docs/SPEC-wire-v1.md, in this order, which is that of a line.
+this table, which is that of a line. ``tests/house/record_tables.py`` writes what keys mean into four pages of docs/.
 """
 
 from __future__ import annotations
@@ -47,9 +46,11 @@ KEYS = (
     Key("sequence", RECORD, INTEGER, is_column=True,
         doc="number of the record within its boot, from 1, of decisions and audits together"),
     Key("kind", RECORD, TEXT, is_column=True, doc="`decision` on the topic decision, `audit` on the topic audit"),
-    Key("received", STORE, NUMBER, "s", is_kept=False, is_column=True, doc="Unix time at which the store received it"),
+    Key("received", STORE, NUMBER, "s", is_kept=False, is_column=True,
+        doc="Unix time in seconds at which the store received it"),
     Key("time", STORE, NUMBER, "s", is_kept=False, is_column=True,
-        doc="Unix time of the decision, as far as the store can tell"),
+        doc="its [wall time](SPEC-wire-v1.md#5-records-decisions-audits-and-their-acknowledgement), Unix time in "
+        "seconds; null if nobody knows it"),
     Key("at", RECORD, NUMBER, "s", is_column=True, doc="seconds since the boot, by a clock that only rises"),
     Key("t", RECORD, NUMBER, "s",  # a line has one, too, which is not copied
         doc="Unix time in seconds; null in a record where the device's clock shows a time that has passed for certain"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of what keys of lines and records mean, in three pages, from ``hardcase_edge.record_keys``.
+"""The tables of what keys of lines and records mean, in four pages, from ``hardcase_edge.record_keys``.
 
 python tests/house/record_tables.py    writes them
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from hardcase_edge.record_keys import AUDIT, KEYS, LINE, OF_ONE, OF_PARTS, RECORD
+from hardcase_edge.record_keys import AUDIT, KEYS, LINE, OF_ONE, OF_PARTS, RECORD, STORE
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 BEGIN, END = "<!-- keys -->\n", "<!-- /keys -->"
@@ -17,6 +17,7 @@ ORIGINS = {
     "devices.md": (LINE, OF_ONE),
     "labels.md": (LINE, OF_PARTS),
     "SPEC-wire-v1.md": (RECORD, AUDIT),
+    "fleet-store.md": (STORE,),
 }  # whose keys a page explains
 
 
