@@ -24,7 +24,7 @@ from tests.helpers.attack.outcome import Outcome
 ATTACKS: dict[str, tuple[Callable[[float, int], list[Outcome]], float, int]] = {  # seconds, and inputs of each row
     "bundles and programs": (bundles.attack, 0.8, 1),
     "crafted bundles": (crafted.attack, 0.4, 1),
-    "the kernel's functions": (glue.attack, 0.4, 1),
+    "the kernel's functions": (glue.functions, 0.4, 1),
     "a broker and plug-ins": (device.attack, 1.0, 21),
     "values of a plug-in": (device.hostile_values, 0.2, 101),
     "records and their files": (records.attack, 0.6, 1),

@@ -17,7 +17,7 @@ from hardcase_edge.kernel.machine import has_kernel
 from hardcase_edge.program.definition import MICRO, Costs
 from hardcase_export.joint.decide import decide_rows
 from hardcase_export.joint.quantise import Asking, quantise_chain
-from tests.helpers.attack.items import hostile_calls
+from tests.helpers.attack.glue import hostile_calls
 from tests.helpers.edge.evaluators import evaluator  # noqa: F401
 from tests.helpers.edge.joint_programs import play, random_joint, random_world
 from tests.helpers.export.joint_models import small_chain, small_items
