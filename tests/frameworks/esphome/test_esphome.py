@@ -8,6 +8,7 @@ import json
 import random
 import shutil
 import subprocess
+from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -338,6 +339,20 @@ def test_a_file_that_is_cut_flipped_or_forged_is_refused_in_a_line(exported: Pat
     wrong = ("is no image of a policy", "is damaged, cut or longer than", "is no policy that this component can use")
     assert all(any(text in said[name] for text in wrong) for name in made)
     assert all(wrong[2] in said[name] for name in made if name.startswith("forged"))
+
+
+def test_an_image_that_points_outside_itself_is_not_run(exported: Path, tmp_path: Path) -> None:
+    """Its checksum is right, so that ``esphome`` compiles it; the device looks again."""
+    folder = tmp_path / "forged"
+    shutil.copytree(exported, folder, ignore=shutil.ignore_patterns(".esphome"))
+    policy = json.loads((folder / "policy.hardcase").read_bytes().partition(b"\n")[2])
+    image = bytearray(b64decode(policy["image"]))
+    image[56:60] = (2 * len(image)).to_bytes(4, "little")  # where the nodes are
+    policy["image"] = b64encode(image).decode()
+    (folder / "policy.hardcase").write_bytes(signed(json.dumps(policy).encode()))
+    command = ["timeout", "2", str(compile_host(folder / "esphome.yaml", NAME))]
+    said = subprocess.run(command, input=b"forget\n", capture_output=True, timeout=20, check=False).stdout
+    assert b"hardcase is marked FAILED: the image is damaged" in said
 
 
 def test_a_cost_of_the_yaml_is_what_a_sensor_adds(host: Host) -> None:

@@ -103,6 +103,8 @@ void Hub::dump_config() {
 }
 
 void Hub::update() {
+  if (this->is_failed())
+    return;
   if (this->is_deciding()) {
     ESP_LOGW(TAG, "The last decision has not ended; choose a longer update_interval");
     return;
