@@ -209,8 +209,8 @@ def train_chain(
     n_states, n_labels, n_items = len(firsts) - 1, weights.shape[1], len(starts) - 1
     sum_w, sum_c = np.zeros(weights.shape), np.zeros(chain.shape)
     longest = 0
-    for j in range(n_items):
-        longest = max(longest, starts[j + 1] - starts[j])
+    for k in range(n_items):
+        longest = max(longest, starts[k + 1] - starts[k])
     unary, ahead = np.empty((longest, n_labels), np.float32), np.empty((longest, n_labels), np.float32)
     guess, states = np.empty(longest, np.int64), np.zeros(longest, np.int64)
     order, time, reverse = np.arange(n_items), 0, chain[2:].T.copy()
