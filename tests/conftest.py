@@ -13,6 +13,7 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Generator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -59,9 +60,32 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish() -> None:
+    """Only if tests import them."""
+    if "sklearn" in sys.modules:
+        _look_once()
+    if "numba" in sys.modules:
+        _compile_once()
+
+
+def _look_once() -> None:
+    """scikit-learn reads a class's signature for each copy, and looks for classes in the same labels for each tree."""
+    from sklearn.base import BaseEstimator
+    from sklearn.tree import _classes
+
+    BaseEstimator._get_param_names = classmethod(cache(BaseEstimator._get_param_names.__func__))
+    check, last = _classes.check_classification_targets, [None]
+
+    def check_once(y: object) -> None:
+        labels = None if y.dtype.hasobject else (y.dtype.str, y.shape, y.tobytes())
+        if labels is None or labels != last[0]:
+            check(y)
+        last[0] = labels
+
+    _classes.check_classification_targets = check_once
+
+
+def _compile_once() -> None:
     """One worker compiles a function, and the others load it: all functions take a minute, in each of the workers."""
-    if "numba" not in sys.modules:
-        return
     from numba.core.compiler_lock import global_compiler_lock
     from numba.core.dispatcher import Dispatcher
 

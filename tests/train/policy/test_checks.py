@@ -51,6 +51,7 @@ OF_SHARED_CODE = {  # of inputs, labels and weights, which ``fit`` and ``predict
     "check_sample_weights_not_an_array", "check_sample_weights_not_overwritten", "check_sample_weights_shape",
     "check_supervised_y_2d", *FAILS, *SKIPPED,
 }  # fmt: skip
+FITTED: dict[tuple[Any, ...], Any] = {}
 SHARED = ("fit", "predict", "predict_proba", "decide", "cost", "_fit", "_learn", "_decide", "_rows", "__sklearn_tags__")
 
 
@@ -78,6 +79,24 @@ def test_where_input_is_handled_by_shared_code_the_other_checks_pass(name: str) 
         check(made)
 
 
+@pytest.fixture
+def first_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a check fits first, on the data of most of them, is what another one has fitted; later fits are its own."""
+    fit = checks._fitted
+
+    def first(estimator: Any, X: np.ndarray, y: np.ndarray, *given: Any, **params: Any) -> Any:
+        monkeypatch.undo()
+        if given or params:
+            return fit(estimator, X, y, *given, **params)
+        key = (type(estimator), X.tobytes(), y.tobytes())
+        if key not in FITTED:
+            FITTED[key] = fit(estimator, X, y)
+        return FITTED[key]
+
+    monkeypatch.setattr(checks, "_fitted", first)
+
+
+@pytest.mark.usefixtures("first_fit")
 @pytest.mark.parametrize("check", ALL_CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("name", OFTEN)
 def test_our_own_checks_pass(name: str, check: Any) -> None:
