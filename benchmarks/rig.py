@@ -82,29 +82,32 @@ def page(results: dict[str, Any]) -> str:
         return ""
     for row in (row for result in done.values() for run in result["runs"] for row in run.values()):
         row.setdefault("total", row["cost"])  # errors cost nothing here; older records say so by leaving it out
-    rows = {target: summarise(done[target]["runs"]) for target in TARGETS}
     lines = ["", "| policy | " + " | ".join(f"`{t}`" for t in TARGETS) + " |", "|---" * (1 + len(TARGETS)) + "|"]
-    names = rows[TARGETS[0]]
-    lines += [f"| {name} | " + " | ".join(_cell(name, rows[t].get(name)) for t in TARGETS) + " |" for name in names]
+    for name in ("f0", *POOL, ALL, *BESIDE):
+        cells = [_cell(name, done[target]["runs"]) for target in TARGETS]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
     tables, said = [], []
     for target in TARGETS:
-        text = table(target, rows[target], len(done[target]["runs"]))
+        text = table(target, summarise(done[target]["runs"]), len(done[target]["runs"]))
         tables.append(rest("a table of each target, with forwarded shares", text))
         verdict_of = text.rpartition("|\n\n")[2].replace("\n", " ")
         said.append(f"- {target} ({len(done[target]['runs'])} seeds): {verdict_of}")
     return "\n".join([*lines, "", *said, "", *tables])
 
 
-def _cell(name: str, row: Row | None) -> str:
+def _cell(name: str, runs: list[dict[str, Row]]) -> str:
     """Of f0 accuracy and cost; of others how far below f0, the cost, and in how many seeds f0 stands for them."""
-    if row is None:
-        return "not run in all seeds"
+    mine = [run for run in runs if name in run]
+    if len(mine) < 2:
+        return "not run"
+    row = summarise(mine)[name]
     if name == "f0":
         return f"{row['quality']:.4f} @ {row['cost']:.0f}"
-    instead = row["methods"].get("hpc", 0)
     cost = "{:.1f} ± {:.1f}" if row["cost"] < 100 else "{:.0f} ± {:.0f}"
     text = f"{row['loss']:.4f} ± {row['loss_pm']:.4f} @ {cost.format(row['cost'], row['cost_pm'])}"
-    return text + f" (f0 in {instead})" * bool(instead)
+    instead = row["methods"].get("hpc", 0)
+    notes = [f"f0 in {instead}"] * bool(instead) + [f"{len(mine)} seeds"] * (len(mine) < len(runs))
+    return text + f" ({', '.join(notes)})" * bool(notes)
 
 
 SEEDS = 10
