@@ -40,7 +40,7 @@ NAMES = ["light", "sound", "heat", "motion"]
 SENSORS = {"near": ["light", "sound"], "far": ["heat"]}
 
 
-def rows(n: int = 400, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def rows(n: int = 240, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Three classes that the later columns tell better; some cells of the second column are missing."""
     rng = np.random.default_rng(seed)
     y = rng.integers(0, 3, n)

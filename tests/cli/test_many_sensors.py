@@ -45,7 +45,7 @@ def test_few_rows_for_many_sensors_are_named(
 
 def test_python_is_warned_too() -> None:
     rng = np.random.default_rng(1)
-    X = rng.normal(size=(150, 60))
+    X = rng.normal(size=(150, 40))
     y = (X[:, 0] + rng.normal(size=150) > 0).astype(int)
-    with pytest.warns(UserWarning, match="60 SENSORS ARE MANY TO CHOOSE AMONG ON 105 JUDGED ROWS"):
+    with pytest.warns(UserWarning, match="40 SENSORS ARE MANY TO CHOOSE AMONG ON 105 JUDGED ROWS"):
         hardcase.train(X, y, hpc=LogisticRegression(), methods=["static"], effort="quick", budget=3.0)
