@@ -106,4 +106,4 @@ def page(m: dict[str, Any]) -> str:
     spent = (
         f"The price is above the budget on test rows of {', '.join(over)}" if over else "No price is above its budget"
     )
-    return markdown(head, rows) + f"\n\n{spent}; prices are dollars per 10,000 requests.\n"
+    return f"{spent}; prices are dollars per 10,000 requests.\n\n{markdown(head, rows)}\n"

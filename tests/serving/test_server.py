@@ -18,6 +18,7 @@ import pytest
 
 from hardcase.api.gate import Gate
 from hardcase.cli import main
+from hardcase.serving import app as app_module
 from hardcase.serving.app import MAX_BODY, make_app
 from hardcase.serving.backends import MAX_ANSWER
 from hardcase.serving.settings import read_settings
@@ -49,8 +50,17 @@ class Back:
 
     def __init__(self, reply: Reply) -> None:
         self.reply, self.seen, self.port = reply, list[tuple[str, dict[str, str]]](), 0
+        self.writers: set[asyncio.StreamWriter] = set()
+        self.listener: Any = None
+
+    def kill(self) -> None:
+        """Nobody listens any more, and every connection is reset."""
+        self.listener.close()
+        for writer in self.writers:
+            writer.transport.abort()
 
     async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.writers.add(writer)
         try:
             while head := await reader.readuntil(b"\r\n\r\n"):
                 first, *lines = head.decode().split("\r\n")
@@ -71,6 +81,7 @@ class Back:
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         finally:
+            self.writers.discard(writer)
             writer.close()
 
 
@@ -92,7 +103,7 @@ async def served(folder: Path, reply: Reply, token: str | None = None) -> AsyncI
     """A client of a running server, its application and its back end."""
     back = Back(reply)
     listener = await asyncio.start_server(back.talk, "127.0.0.1", 0)
-    back.port = listener.sockets[0].getsockname()[1]
+    back.listener, back.port = listener, listener.sockets[0].getsockname()[1]
     settings = read_settings(file_of(folder, back.port))
     gate = Gate(settings.folder, deadline_ms=settings.call_ms, coin_seed=1)
     app = make_app(settings, gate, token, "0.1.0")
@@ -202,6 +213,48 @@ def test_a_back_end_that_is_killed_between_two_requests_costs_no_request(tmp_pat
             assert all(not answer["failed"] for answer in [*before, *after])
             assert all(answer["failed"] for answer in during)
             assert app.state.counts == {("json", "answered"): 50}
+
+    asyncio.run(go())
+
+
+def test_a_back_end_that_is_killed_while_it_is_asked_and_stays_away_costs_no_request(tmp_path: Path) -> None:
+    async def go() -> None:
+        async with served(tmp_path, lambda *_: 2.0) as (client, app, back):
+            waiting = asyncio.gather(*(client.post("/ask", json={"input": str(k)}) for k in range(20)))
+            while len(back.writers) < 5:
+                await asyncio.sleep(0.01)
+            back.kill()
+            after = [await client.post("/ask", json={"input": "1"}) for _ in range(3)]
+            for answer in [*(await waiting), *after]:
+                assert answer.status_code == 200
+                assert answer.json()["failed"] == answer.json()["asked"] != []
+            assert app.state.counts == {("json", "answered"): 23}
+
+    asyncio.run(go())
+
+
+def test_a_request_too_many_and_a_body_that_does_not_come_are_refused_and_counted_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app_module, "MOST_AT_ONCE", 4)
+    monkeypatch.setattr(app_module, "BODY_S", 0.2)
+
+    async def never() -> AsyncIterator[bytes]:
+        yield b"{"
+        await asyncio.sleep(1)
+
+    async def go() -> None:
+        async with served(tmp_path, lambda *_: 2.0) as (client, app, _):
+            sent = await asyncio.gather(*(client.post("/ask", json={"input": "1"}) for _ in range(12)))
+            n_busy = sum(answer.status_code == 503 for answer in sent)
+            assert {answer.status_code for answer in sent} == {200, 503}
+            slow = await client.post("/ask", content=never(), headers={"Content-Type": "application/json"})
+            assert slow.status_code == 408
+            assert app.state.counts == {
+                ("json", "answered"): 12 - n_busy,
+                ("json", "busy"): n_busy,
+                ("json", "slow"): 1,
+            }
 
     asyncio.run(go())
 

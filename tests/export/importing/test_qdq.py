@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from onnxruntime.quantization import QuantFormat, QuantType, quantize_static
 
 from hardcase_edge.errors import HardcaseError, InputError
 from hardcase_edge.program.definition import Network
@@ -50,6 +51,52 @@ def test_readings_are_in_the_order_of_onnx_and_outputs_are_onnxruntimes(tmp_path
     scorer = found.parts.scorers[0]
     assert isinstance(scorer, Network)
     assert scorer.columns[:4] == (0, 24, 1, 25)  # two channels of 6 x 4
+
+
+class Rows:
+    """Random rows for onnxruntime's quantiser."""
+
+    def __init__(self, n: int, shape: tuple[int, ...]) -> None:
+        rng = np.random.default_rng(0)
+        self._rows = iter([{"x": rng.uniform(0, 16, (1, *shape)).astype(np.float32)} for _ in range(n)])
+
+    def get_next(self) -> dict[str, Any] | None:
+        return next(self._rows, None)
+
+
+def float_model() -> Any:
+    """A network of floats: a convolution, a depthwise one, a pool and a dense layer, over 8 x 8 numbers."""
+    rng, helper = np.random.default_rng(0), onnx.helper
+    shapes = {"a": (8, 1, 3, 3), "a0": (8,), "b": (8, 1, 3, 3), "b0": (8,), "d": (8, 5), "d0": (5,)}
+    weights = {name: (rng.normal(size=shape) * 0.4).astype(np.float32) for name, shape in shapes.items()}
+    nodes = [
+        helper.make_node("Conv", ["x", "a", "a0"], ["1"], pads=[1] * 4),
+        helper.make_node("Relu", ["1"], ["2"]),
+        helper.make_node("Conv", ["2", "b", "b0"], ["3"], group=8),
+        helper.make_node("Relu", ["3"], ["4"]),
+        helper.make_node("GlobalAveragePool", ["4"], ["5"]),
+        helper.make_node("Flatten", ["5"], ["6"]),
+        helper.make_node("Gemm", ["6", "d", "d0"], ["7"]),
+        helper.make_node("Softmax", ["7"], ["y"]),
+    ]
+    dims = {"x": [1, 1, 8, 8], "y": [1, 5]}
+    x, y = (helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape) for name, shape in dims.items())
+    constants = [onnx.numpy_helper.from_array(values, name) for name, values in weights.items()]
+    graph = helper.make_graph(nodes, "g", [x], [y], constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.mark.parametrize("is_unsigned", [False, True])
+def test_a_file_of_onnxruntimes_own_quantiser_keeps_its_labels(is_unsigned: bool, tmp_path: Path) -> None:
+    onnx.save(float_model(), tmp_path / "float.onnx")
+    quantize_static(
+        tmp_path / "float.onnx", tmp_path / "m.onnx", Rows(20, (1, 8, 8)), quant_format=QuantFormat.QDQ,
+        per_channel=True, activation_type=QuantType.QUInt8 if is_unsigned else QuantType.QInt8,
+    )  # fmt: skip
+    found = import_model(tmp_path / "m.onnx", tmp_path / "m.hcb", n_check=300).imported
+    assert isinstance(found.parts.scorers[0], Network)
+    assert found.match.differ <= 1
+    assert found.match.off <= 3
 
 
 def changed(kind: str, into: str = "", **attributes: Any) -> bytes:
