@@ -30,7 +30,7 @@ module.exports = function (RED) {
       const values = Array.isArray(given) ? given
         : given !== null && typeof given === "object" ? names.map((name) => given[name] ?? null) : [given];
       const code = (x, k) => {
-        const at = (model.categories?.[names[k]] ?? []).indexOf(x);
+        const at = (new Map(Object.entries(model.categories ?? {})).get(names[k]) ?? []).indexOf(x);
         return at < 0 ? null : at;
       };
       return given == null ? null : values.map((x, k) => (typeof x === "string" ? code(x, k) : x));

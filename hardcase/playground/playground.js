@@ -161,7 +161,7 @@ function priced() {
 
 function control(f, k) {
   const type = policy.sensors[k][model.reads[k].indexOf(f)], name = model.features[f];
-  const texts = model.categories?.[name], [low, high] = data.ranges[f];
+  const texts = new Map(Object.entries(model.categories ?? {})).get(name), [low, high] = data.ranges[f];
   const line = element("div", "", { class: "reading" }), label = element("label", name, { for: `reading-${f}` });
   const set = (x) => { state.readings[f] = x; decide(); };
   const others = [];

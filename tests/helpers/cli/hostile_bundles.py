@@ -18,7 +18,7 @@ __all__ = ["faults_of", "hostile_bundle"]
 
 
 def hostile_bundle(k: int) -> Loaded:
-    """The golden bundle with names that would be markup, script or the end of a block."""
+    """The golden bundle with names that would be markup, script, the end of a block, or what every object has."""
     rng = random.Random(k)
     parts = [
         *HOSTILE, "</script><script>document.title='owned'</script>", "<!--", "]]>", "\u2028'", "__proto__", "${1}",
@@ -31,7 +31,11 @@ def hostile_bundle(k: int) -> Loaded:
     manifest = dict(bundle.manifest)
     for key in ("features", "sensors", "classes"):
         manifest[key] = [name(n) for n in range(len(manifest[key]))]
-    manifest |= {"name": name(0)[:100], "unit": name(1)[:60], "target": name(2)[:100]}
+    if k % 2:
+        own = ["__proto__", "constructor", "toString", "valueOf", "hasOwnProperty"]
+        manifest["features"][:3] = rng.sample(own, 3)
+    texts = {manifest["features"][n]: HOSTILE for n, f in enumerate(bundle.program.features) if f.dtype == "i32"}
+    manifest |= {"categories": texts, "name": name(0)[:100], "unit": name(1)[:60], "target": name(2)[:100]}
     return load_bytes(pack_bundle(replace(bundle, manifest=manifest)))
 
 
