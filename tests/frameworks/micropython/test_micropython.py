@@ -7,6 +7,7 @@ import json
 import runpy
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -202,6 +203,28 @@ def test_mip_on_linux_installs_a_policy_from_a_folder(exported: Path, tmp_path: 
     assert said.endswith("Done")
     assert installed == {Path(target) for target, _ in lists["urls"]}
     assert all((tmp_path / "lib" / t).read_bytes() == (exported / s).read_bytes() for t, s in lists["urls"])
+    decided = "import hardcase\nprint(hardcase.decide(lambda sensor: None).route)"
+    assert micropython(tmp_path / "lib", "-c", decided) == "local"
+
+
+MPREMOTE = """
+import pathlib, sys
+from mpremote import mip
+class Board:  # whose files are a folder
+    def fs_exists(self, path):
+        return True
+    def fs_writefile(self, path, data, progress_callback=None):
+        pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
+        pathlib.Path(path).write_bytes(data)
+mip._install_json(Board(), sys.argv[1], "", "lib", None, True)
+"""
+
+
+def test_mpremote_installs_a_policy_from_its_folder(exported: Path, tmp_path: Path) -> None:
+    if not (UMQTT / "mpremote").exists():
+        pytest.skip("mpremote: make toolchains")
+    command = [sys.executable, "-c", MPREMOTE, str(exported / "x64.json")]
+    subprocess.run(command, check=True, cwd=tmp_path, env={"PYTHONPATH": str(UMQTT / "mpremote")}, timeout=60)
     decided = "import hardcase\nprint(hardcase.decide(lambda sensor: None).route)"
     assert micropython(tmp_path / "lib", "-c", decided) == "local"
 

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# MicroPython's umqtt.simple from PyPI: sh tests/helpers/export/umqtt.sh FOLDER
+# MicroPython's umqtt.simple and mpremote from PyPI: sh tests/helpers/export/umqtt.sh FOLDER
 #
-# Its archive has no setup.py: pip checks the hash, unpacks it, says that it is no project, and leaves it there.
+# The archive of umqtt.simple has no setup.py: pip checks the hash, unpacks it, says that it is no project, and leaves it there.
 set -eu
 new=$(mktemp -d)
 trap 'rm -rf "$new"' EXIT
@@ -14,3 +14,4 @@ found=$(find "$new" -path '*/umqtt/simple.py')
 [ -n "$found" ]
 mkdir -p "$1/umqtt"
 cp "$found" "$1/umqtt/simple.py"
+python3 -m pip install --quiet --disable-pip-version-check --target "$1/mpremote" mpremote==1.29.0
