@@ -65,6 +65,7 @@ def asked_in(shape: str, said: Mapping[str, Any], name: str) -> list[Asked]:
         own = [m for m in messages if isinstance(m, dict) and m.get("role") == "user"]
         _need(bool(own) and all(isinstance(m, dict) for m in messages), "no message is the user's")
         return [Asked(_text_of(own[-1].get("content")), tuple(messages))]
+    _need(str(said.get("id", "")).isprintable(), "id is no text that can be printed")
     inputs = said["inputs"]
     _need(isinstance(inputs, list) and len(inputs) == 1 and isinstance(inputs[0], dict), "inputs are not one tensor")
     kind, shape_of, data = (inputs[0].get(key) for key in ("datatype", "shape", "data"))

@@ -265,6 +265,10 @@ BAD = {
     "deep": (b'{"input":' + b"[" * 100_000, 400),
     "other keys": (b'{"input": 1, "more": 2}', 400),
     "negative budget": (b'{"input": "1", "budget": -1}', 400),
+    "half a character": (
+        b'{"id": "\\ud800", "inputs": [{"shape": [1], "datatype": "BYTES", "data": ["1"]}]}',
+        400,
+    ),
     "large": (b'{"input": "' + b"x" * MAX_BODY + b'"}', 413),
 }
 
