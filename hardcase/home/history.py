@@ -37,6 +37,7 @@ MIN_GROUPS = 6  # days or hours that a split needs
 MAINS, BATTERY = 1.0, 20.0  # made up: a reading that wakes a battery up is dear
 NOT_READINGS = {"battery": "says how full a battery is", "timestamp": "is a time", "update": "is an update"}
 NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+OWN = ("decision", "confidence", "cost", "cloud_share", "sensors")  # ends of the entities of a device of ours
 SWITCH = {"on": True, "off": False}
 CHARGE = re.compile(r"_(?:batt|akku|pile|bateri)[a-z0-9_]*$|_[a-z0-9]+$")  # what the name of a battery's entity ends in
 SPANS = {"day": 86_400.0, "hour": 3_600.0}
@@ -104,7 +105,11 @@ def read_history(recorder: Recorder, wanted: Wanted) -> History:
     chosen = _chosen(recorder, wanted, sensors)
     attributes = {e: recorder.attributes(e) for e in dict.fromkeys([*sensors, *chosen]) if e != label}
     columns: dict[str, list[Any]] = {}
+    ours = _decided(attributes)
     for entity in [e for e in chosen if e != label]:
+        if entity in ours and not wanted.entities:
+            history.left_out[entity] = "is what a device of hardcase decided"
+            continue
         what = attributes[entity].get("device_class")
         if isinstance(what, str) and what in NOT_READINGS and not wanted.entities:
             history.left_out[entity] = NOT_READINGS[what]
@@ -165,6 +170,13 @@ def write_table(path: Path, history: History) -> None:
     table: Table = pa.table({name: pa.array(values) for name, values in history.columns.items()})
     write = csv.write_csv if kind == ".csv" else parquet.write_table
     write_by(path, lambda file: write(table, file))
+
+
+def _decided(attributes: Mapping[str, Mapping[str, Any]]) -> set[str]:
+    """The entities of devices of ours: a policy that read them would follow another policy."""
+    said = [e for e, a in attributes.items() if e.endswith("_decision") and {"route", "confidence", "cost"} <= a.keys()]
+    devices = {e.partition(".")[2].removesuffix("decision") for e in said}
+    return {f"{kind}.{device}{end}" for kind in SENSORS for device in devices for end in OWN}
 
 
 # ---------------------------------------------------------------- the label and the rows

@@ -186,6 +186,22 @@ def test_names_and_flags_say_what_is_a_sensor_what_is_dear_and_what_is_the_label
     assert config["data"]["file"] == "rows.csv"
 
 
+def test_what_a_device_of_ours_decided_is_no_sensor_unless_it_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home = make_home(tmp_path / "home.db", now=(now := 20_000 * DAY))
+    hours = [now - 3600.0 * k for k in range(240, 0, -1)]
+    record = {"route": "local", "confidence": 9_000, "cost": 2.0}
+    home.add("sensor.hall_decision", [(t, ("low", "high")[k % 2]) for k, t in enumerate(hours)], record)
+    for name in ("confidence", "temperature"):
+        home.add(f"sensor.hall_{name}", [(t, k % 7) for k, t in enumerate(hours)])
+    _, _, rows = init(capsys, home.path)
+    assert "sensor.hall_temperature" in rows[0]
+    assert not {"sensor.hall_decision", "sensor.hall_confidence"} & rows[0].keys()
+    _, _, rows = init(capsys, home.path, "--entity", "sensor.hall_*", "--force")
+    assert {"sensor.hall_decision", "sensor.hall_confidence"} <= rows[0].keys()
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
