@@ -36,6 +36,7 @@ NAV = {
         "docs/reports",
         "docs/playground",
         "docs/gate",
+        "docs/gate-server",
         "docs/homeassistant",
         "docs/devices",
         "docs/sensors",

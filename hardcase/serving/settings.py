@@ -66,7 +66,7 @@ def read_settings(path: Path, environment: Mapping[str, str] = os.environ) -> Se
     InputError
         It cannot be read, or a value in it cannot be used.
     """
-    data = read_bounded(path, MAX_BYTES, "server file", remedy="write one as docs/gate.md shows")
+    data = read_bounded(path, MAX_BYTES, "server file", remedy="write one as docs/gate-server.md shows")
     tree = parse_toml(str(path), data)
     apis = tree.get("apis")
     if not isinstance(apis, dict) or not all(isinstance(one, dict) for one in apis.values()):

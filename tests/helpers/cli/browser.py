@@ -117,6 +117,20 @@ class Browser:
         self.call("Emulation.setDeviceMetricsOverride", **size)
         return base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"])
 
+    def apart(self, *pictures: bytes) -> float:
+        """How far two PNGs are apart, each of 40 by 40 squares: the mean difference of a colour, of 255."""
+        urls = ["data:image/png;base64," + base64.b64encode(picture).decode() for picture in pictures]
+        script = f"""Promise.all({json.dumps(urls)}.map(async url => {{
+            const image = new Image(), pen = new OffscreenCanvas(40, 40).getContext("2d");
+            image.src = url;
+            await image.decode();
+            pen.drawImage(image, 0, 0, 40, 40);
+            return pen.getImageData(0, 0, 40, 40).data; }}))
+            .then(([one, other]) => one.reduce((sum, x, k) => sum + Math.abs(x - other[k]), 0) / one.length)"""
+        answer = self.call("Runtime.evaluate", expression=script, awaitPromise=True)
+        assert "exceptionDetails" not in answer, answer
+        return float(answer["result"]["value"])
+
     def _next(self) -> dict[str, Any]:
         while b"\0" not in self._rest:
             readable, _, _ = select.select([self._answers], [], [], ANSWER_S)
