@@ -206,7 +206,7 @@ int hc_check(const void *image, size_t n_bytes)
     checked c;
     c.image = image;
     if (n_bytes < 4 * S_WORDS || n_bytes > UINT32_MAX) return 0;
-    if (word(image, H_MAGIC) == MAGIC_MORE) {
+    if (HAS(HC_STARTS) && word(image, H_MAGIC) == MAGIC_MORE) {
         if (n_bytes < 4 * M_WORDS || start_cost(image) < 1 || start_cost(image) >= SAFE) return 0;
     } else if (word(image, H_MAGIC) != MAGIC) {
         return 0;

@@ -21,7 +21,7 @@ static int64_t cost_of(const hc_session *s, uint32_t sensor)
 /* What a decision costs before it buys anything. */
 static int64_t start_cost(bytes_in image)
 {
-    return word(image, H_MAGIC) == MAGIC_MORE ? get_i64(image + 4 * M_START_COST) : 0;
+    return HAS(HC_STARTS) && word(image, H_MAGIC) == MAGIC_MORE ? get_i64(image + 4 * M_START_COST) : 0;
 }
 
 static int64_t request_cost(const hc_session *s) { return get_i64(image_of(s) + 4 * H_REQUEST_COST); }

@@ -46,6 +46,7 @@ def parts_of(image: Image) -> list[str]:
         "HC_BRANCHES": any(isinstance(n, Branch) for n in p.nodes),
         "HC_TOURNAMENTS": any(isinstance(n, Branch) and n.rule == TOURNAMENT for n in p.nodes),
         "HC_SELECTS": any(isinstance(n, Select) for n in p.nodes),
+        "HC_STARTS": image.start_cost > 0,
         "HC_FORWARDS": any(isinstance(n, Forward) for n in p.nodes),
         **{f"HC_WALK_{depth}": depth in specialised for depth in OWN_WALKS},
         "HC_WALK_ANY": bool(heaps - {(depth, 1) for depth in specialised}),

@@ -23,6 +23,7 @@ from hardcase_edge.bundle.load import Loaded, load_bundle, load_bytes
 from hardcase_edge.errors import HardcaseError, InputError
 from hardcase_edge.kernel.image import KERNEL_BYTES, Image
 from hardcase_edge.kernel.sources import FOLDER
+from hardcase_edge.program.cost import with_start
 from hardcase_edge.program.definition import Opaque, Trees
 from hardcase_export.to_c import folder as c_size
 from hardcase_export.to_c.boards import BOARDS, FILES
@@ -250,11 +251,12 @@ def test_a_kernel_of_only_the_parts_that_a_program_needs_decides_the_same(tmp_pa
     assert len(ever) >= 10
 
 
-@pytest.mark.parametrize("absent", ["0u", "HC_FORWARDS", "HC_STACKS", "HC_F64", "HC_TOURNAMENTS"])
+@pytest.mark.parametrize("absent", ["0u", "HC_FORWARDS", "HC_STACKS", "HC_STARTS", "HC_F64", "HC_TOURNAMENTS"])
 def test_the_check_refuses_an_image_that_needs_a_part_that_is_not_there(absent: str, tmp_path: Path) -> None:
     here = TARGETS[0]
     here.need()
-    data = Image(golden_program()).pack()
+    program = golden_program()
+    data = Image(replace(program, costs=with_start(program.costs, 1))).pack()
     (tmp_path / "check.c").write_text(
         f'#include <stdio.h>\n#include "hardcase.h"\nstatic const uint64_t image[] = {{\n{array(words(data))}\n}};\n'
         'int main(void) { printf("%d\\n", hc_check(image, sizeof image)); return 0; }\n'
