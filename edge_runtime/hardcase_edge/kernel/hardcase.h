@@ -63,7 +63,8 @@ extern "C" {
 #define HC_WALK_ANY 0x8000u
 #define HC_NETWORKS 0x10000u /* layers of int8 numbers */
 #define HC_STARTS 0x20000u   /* a cost of each decision at its start */
-#define HC_ALL_PARTS 0x3FFFFu
+#define HC_VALUES 0x40000u   /* answers that are values; those that are classes are always there */
+#define HC_ALL_PARTS 0x7FFFFu
 
 #define HC_IMAGE_VERSION 1
 

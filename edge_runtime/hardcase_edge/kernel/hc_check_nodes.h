@@ -74,6 +74,7 @@ static int check_answer(checked *c, bytes_in node)
     if (!holds_words(c, node, 0, ANSWER_WORDS) || !check_slice(c, node)) return 0;
     width = word(node, ANSWER_WIDTH);
     value = word(node, ANSWER_KIND);
+    if (value && !HAS(HC_VALUES)) return 0;
     if (value && ((value & 0xFF) != 1 || value >> 16 || (value >> 8 > MOST_SHIFT && value >> 8 < 256 - MOST_SHIFT))) return 0;
     if (value ? classes != 0 || width != 1 : width != classes && (width != 1 || classes != 2)) return 0;
     return holds(c, word(node, ANSWER_AT_MARGINS), word(node, ANSWER_MARGINS), 8) && word(node, ANSWER_MARGINS) < UINT32_MAX &&

@@ -111,7 +111,7 @@ static void answer(hc_session *s, bytes_in node)
     bytes_in image = image_of(s), margins = image + word(node, ANSWER_AT_MARGINS);
     uint32_t best, k = 0;
     int64_t margin = margin_of(scores, word(node, ANSWER_WIDTH), &best), result = best;
-    if (word(node, ANSWER_KIND)) {
+    if (HAS(HC_VALUES) && word(node, ANSWER_KIND)) {
         margin = score(scores, 0);
         result = shifted(margin, word(node, ANSWER_KIND));
     }

@@ -6,7 +6,18 @@ from __future__ import annotations
 from string import Template
 
 from hardcase_edge.kernel.image import Image
-from hardcase_edge.program.definition import TOURNAMENT, Affine, Branch, Forward, Network, Polynomial, Select, Stack
+from hardcase_edge.program.definition import (
+    TOURNAMENT,
+    Affine,
+    Answer,
+    Branch,
+    Forward,
+    Network,
+    Polynomial,
+    Select,
+    Stack,
+)
+from hardcase_edge.program.kinds import answers_number
 
 __all__ = ["config_header", "parts_of"]
 
@@ -46,6 +57,7 @@ def parts_of(image: Image) -> list[str]:
         "HC_BRANCHES": any(isinstance(n, Branch) for n in p.nodes),
         "HC_TOURNAMENTS": any(isinstance(n, Branch) and n.rule == TOURNAMENT for n in p.nodes),
         "HC_SELECTS": any(isinstance(n, Select) for n in p.nodes),
+        "HC_VALUES": any(isinstance(n, Answer) and answers_number(n.kind) for n in p.nodes),
         "HC_STARTS": image.start_cost > 0,
         "HC_FORWARDS": any(isinstance(n, Forward) for n in p.nodes),
         **{f"HC_WALK_{depth}": depth in specialised for depth in OWN_WALKS},

@@ -251,11 +251,25 @@ def test_a_kernel_of_only_the_parts_that_a_program_needs_decides_the_same(tmp_pa
     assert len(ever) >= 10
 
 
-@pytest.mark.parametrize("absent", ["0u", "HC_FORWARDS", "HC_STACKS", "HC_STARTS", "HC_F64", "HC_TOURNAMENTS"])
-def test_the_check_refuses_an_image_that_needs_a_part_that_is_not_there(absent: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("absent", "is_of_values"),
+    [
+        ("0u", False),
+        ("HC_FORWARDS", False),
+        ("HC_STACKS", False),
+        ("HC_STARTS", False),
+        ("HC_F64", False),
+        ("HC_TOURNAMENTS", False),
+        ("0u", True),
+        ("HC_VALUES", True),
+    ],
+)
+def test_the_check_refuses_an_image_that_needs_a_part_that_is_not_there(
+    absent: str, is_of_values: bool, tmp_path: Path
+) -> None:
     here = TARGETS[0]
     here.need()
-    program = golden_program()
+    program = random_program(303, 3) if is_of_values else golden_program()
     data = Image(replace(program, costs=with_start(program.costs, 1))).pack()
     (tmp_path / "check.c").write_text(
         f'#include <stdio.h>\n#include "hardcase.h"\nstatic const uint64_t image[] = {{\n{array(words(data))}\n}};\n'
