@@ -170,6 +170,7 @@ static PyObject *session_scores(PyObject *object, PyObject *args)
     PyObject *list = NULL;
     if (!PyArg_ParseTuple(args, "iii:scores", &scorer, &start, &stop)) return NULL;
     if (stop <= start) return PyErr_SetString(self->image->error, "a slice without scores"), NULL;
+    if (start < 0) return PyErr_SetString(self->image->error, "a slice of scores that the program does not have"), NULL;
     scores = stop - start > 64 ? PyMem_Calloc((size_t)(stop - start), sizeof *scores) : stack;
     if (scores == NULL) return PyErr_NoMemory();
     is_ok = hc_scores(self->session, scorer, start, stop - start, scores) == 0;
