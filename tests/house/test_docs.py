@@ -13,6 +13,7 @@ import runpy
 import shlex
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise
@@ -346,3 +347,14 @@ def test_the_claims_of_the_readme_stand_beside_the_figures_of_the_results() -> N
     command = [sys.executable, "-m", "benchmarks", "claims", "--check"]
     made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert made.returncode == 0, made.stderr
+
+
+def test_every_invariant_has_tests_and_they_exist() -> None:
+    tests = ROOT / "tests"
+    shown = tomllib.loads((tests / "threats.toml").read_text(encoding="utf-8"))
+    numbers = re.findall(r"^\*\*(I\d+)\.\*\*", (ROOT / "docs" / "THREATS.md").read_text(encoding="utf-8"), re.M)
+    assert len(numbers) == len(set(numbers)), "an invariant has its number alone"
+    assert set(numbers) == set(shown)
+    assert all(shown.values()), "each invariant has a test"
+    for file, name in (test.split("::") for of_one in shown.values() for test in of_one):
+        assert re.search(rf"^def {name}\(", (tests / file).read_text(encoding="utf-8"), re.M), f"{file}::{name}"

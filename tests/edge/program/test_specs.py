@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 import struct
-import tomllib
 from collections.abc import Iterator
 from typing import get_args
 
@@ -222,17 +221,3 @@ def test_the_topics_are_the_codes() -> None:
     of_updates = (wire.update_topic, wire.install_topic, wire.fetch_topic)
     of_devices = [make("DEVICE") for make in (*topics, *of_records, *of_updates)]
     assert shown == [*of_devices, *(make("SENDER") for make in (messages.enrol_topic, messages.enrolled_topic))]
-
-
-# ---------------------------------------------------------------- the threats
-
-
-def test_every_invariant_has_tests_and_they_exist() -> None:
-    tests = DOCS.parent / "tests"
-    shown = tomllib.loads((tests / "threats.toml").read_text(encoding="utf-8"))
-    numbers = re.findall(r"^\*\*(I\d+)\.\*\*", (DOCS / "THREATS.md").read_text(encoding="utf-8"), re.M)
-    assert len(numbers) == len(set(numbers)), "an invariant has its number alone"
-    assert set(numbers) == set(shown)
-    assert all(shown.values()), "each invariant has a test"
-    for file, name in (test.split("::") for of_one in shown.values() for test in of_one):
-        assert re.search(rf"^def {name}\(", (tests / file).read_text(encoding="utf-8"), re.M), f"{file}::{name}"
