@@ -92,6 +92,11 @@ class Broker:
         return f"mqtt://{self.host}:{self.port}"
 
     @property
+    def ports(self) -> tuple[int, ...]:
+        """Those of all listeners."""
+        return (self.port,)
+
+    @property
     def pid(self) -> int:
         """The process that serves now."""
         assert self._process is not None, "the broker is not running"
@@ -108,7 +113,7 @@ class Broker:
         with log:
             self._process = subprocess.Popen([_mosquitto(), "-c", str(self._config)], stdout=log, stderr=log)
         until = time.monotonic() + START_S
-        while not is_listening(self.port):
+        while not all(map(is_listening, self.ports)):
             if self._process.poll() is not None or time.monotonic() > until:
                 self.kill()
                 raise RuntimeError(f"mosquitto did not start: {self.log()[-400:]}")

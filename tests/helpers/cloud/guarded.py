@@ -27,6 +27,11 @@ class Guarded(Broker):
         conf = self._config.read_text()
         self._config.write_text(re.sub(r"^(certfile|keyfile) .*\n", "", conf, flags=re.M))
 
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """Those of all listeners."""
+        return self.port, self.workers_port
+
     def client(self, user: str, client_id: str = "", will: tuple[str, bytes] | None = None) -> Raw:
         """A raw client with the user's own password, at the user's own listener."""
         port = self.port if user in self._devices else self.workers_port
