@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ __all__ = [
     "ROOT",
     "RefusedError",
     "command",
+    "commit",
     "markdown",
     "provenance",
     "pyplot",
@@ -31,6 +33,7 @@ __all__ = [
     "save",
     "shortened",
     "unmarked",
+    "unnamed",
 ]
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -120,13 +123,34 @@ def unmarked(text: str) -> str:
 
 def provenance() -> dict[str, Any]:
     """Where and with what a row was measured."""
-    commit = subprocess.run(
-        ["git", "describe", "--always", "--dirty", "--abbrev=12"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
     versions = {name: _version(name) for name in ("numpy", "scikit-learn", "lightgbm", "interpret-core", "hardcase")}
-    return {"commit": commit.stdout.strip() or "unknown", "python": platform.python_version(), **versions,
+    return {"commit": commit(), "python": platform.python_version(), **versions,
             "machine": f"{platform.machine()}, {_processor()}, {os.cpu_count()} cores",
             "date": time.strftime("%Y-%m-%d", time.gmtime())}  # fmt: skip
+
+
+@cache
+def commit() -> str:
+    """The commit of the code that runs, ``-dirty`` where a file but results and pages differs; read once a process."""
+    head = git("rev-parse", "--short=12", "HEAD") or "unknown"
+    others = [f":(exclude){folder.relative_to(ROOT)}" for folder in (RESULTS, ROOT / "docs")]
+    return head + "-dirty" * bool(git("status", "--porcelain", "--untracked-files=no", "--", ".", *others))
+
+
+def git(*words: str) -> str:
+    """What git prints about this clone; nothing where it cannot say."""
+    return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def unnamed() -> str:
+    """Why a record could not name the code that it is measured with; empty where it can."""
+    head = commit()
+    if head.endswith("-dirty"):
+        return "files of the code differ from the commit that the record would name; commit them"
+    branches = git("branch", "--format=%(refname:short)", "--contains", "HEAD").split()
+    if git("branch", "--list", "main") and "main" not in branches:
+        return f"{head} is not on main, and a rebase would change its name; land it there"
+    return ""
 
 
 def _processor() -> str:

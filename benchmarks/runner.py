@@ -14,7 +14,8 @@ its results: a dictionary or a list, or an exit status where it keeps none. It m
 
 ``run`` may call ``args.known()``, what an earlier run has left, ``args.save(results)``, which writes at once, and
 ``args.keep(key, make)``, which adds what is not there. The file has commit, machine, versions, parameters and seconds
-of each run that it is made of, under ``MADE``.
+of each run that it is made of, under ``MADE``. So that the commit can be found, ``run`` refuses code that differs from
+it, and a commit that is not on main, unless ``--out`` gives another file.
 
 A record there with ``from`` was not written by the runner, which is younger than its figures. Of ``history``, the
 commit is the one that brought these figures in as they are, the date is its date, versions are those of its
@@ -38,7 +39,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from benchmarks.pages import MADE, PAGES, RESULTS, ROOT, provenance, read, results_of, shortened, unmarked
+from benchmarks.pages import MADE, PAGES, RESULTS, ROOT, provenance, read, results_of, shortened, unmarked, unnamed
 
 __all__ = ["Record", "described", "load", "names", "page_of", "render", "run", "show", "whole"]
 
@@ -166,6 +167,8 @@ def run(name: str, words: list[str]) -> int:
     args = parser_of(name, module).parse_args(words)
     if args.render:
         return render(name)
+    if args.out is None and (why := unnamed()):
+        raise SystemExit(f"benchmarks run {name}: {why}, or give --out FILE")
     parameters = {key: value for key, value in vars(args).items() if key not in SHARED}
     record = Record(args.out or RESULTS / f"{name}.json", json.loads(json.dumps(parameters, default=str)), args.fresh)
     args.known, args.save, args.keep = record.known, record.save, record.keep

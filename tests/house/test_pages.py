@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-from benchmarks import runner
+from benchmarks import pages, runner
 from benchmarks.pages import MADE, PAGES, RESULTS, read
 
 NEEDS = {"import", "synthetic"}  # packages of the extra ``bench``
@@ -76,6 +77,7 @@ def counting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.setattr(runner, "RESULTS", tmp_path)
     monkeypatch.setattr(runner, "PAGES", tmp_path)
     monkeypatch.setattr(runner, "ROOT", tmp_path)
+    monkeypatch.setattr(runner, "unnamed", lambda: "")
     return module
 
 
@@ -106,6 +108,44 @@ def test_a_fresh_run_forgets_what_was_there(counting: ModuleType, tmp_path: Path
     record = record_of(tmp_path)
     assert record["counted"] == [0, 1]
     assert [made["parameters"]["seeds"] for made in record["made_with"]] == [2]
+
+
+def test_a_record_names_a_commit_that_stays(
+    counting: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clone = tmp_path / "clone"
+    monkeypatch.setattr(pages, "ROOT", clone)
+    monkeypatch.setattr(pages, "RESULTS", clone / "results")
+    monkeypatch.setattr(runner, "unnamed", pages.unnamed)
+
+    def git(*words: str) -> None:
+        one = ("-c", "user.name=a", "-c", "user.email=a@b")
+        subprocess.run(["git", *one, *words], cwd=clone, check=True, capture_output=True)
+
+    (clone / "results").mkdir(parents=True)
+    (clone / "code.py").write_text("1")
+    (clone / "results" / "kept.json").write_text("{}")
+    for words in (["init", "-b", "main"], ["add", "."], ["commit", "-m", "one"]):
+        git(*words)
+
+    def refusal() -> str:
+        pages.commit.cache_clear()
+        try:
+            runner.run("counting", [])
+        except SystemExit as refused:
+            return str(refused)
+        return ""
+
+    (clone / "results" / "kept.json").write_text("[]")
+    assert not refusal()
+    (clone / "code.py").write_text("2")
+    assert "files of the code differ" in refusal()
+    git("checkout", "-b", "other")
+    git("commit", "-am", "two")
+    assert "is not on main" in refusal()
+    pages.commit.cache_clear()
+    assert runner.run("counting", ["--out", str(tmp_path / "other.json")]) == 0
+    pages.commit.cache_clear()
 
 
 def test_another_file_has_no_page(counting: ModuleType, tmp_path: Path) -> None:

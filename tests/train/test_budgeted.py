@@ -207,6 +207,7 @@ def test_a_command_that_would_measure_something_else_is_refused(
 ) -> None:
     monkeypatch.setenv("HARDCASE_DATA", str(tmp_path))
     monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr(runner, "unnamed", lambda: "")
     with pytest.raises(SystemExit) as ended:
         runner.run("budgeted", given)
     assert said in f"{ended.value}{capsys.readouterr().err}"
