@@ -77,13 +77,10 @@ SEEDS = 50
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of its own."""
-    parser.add_argument("--keep", type=Path)
     parser.add_argument("--only", default="", choices=("", "room occupancy", "gas drift"))
 
 
 def run(args: Any) -> Any:
     """Measure all, or one policy's streams beside what was measured before."""
-    with tempfile.TemporaryDirectory() as holder:
-        folder = args.keep or Path(holder)
-        folder.mkdir(parents=True, exist_ok=True)
-        return measure(args.seeds, folder, args.only, args.known() if args.only else {})
+    with tempfile.TemporaryDirectory() as folder:
+        return measure(args.seeds, Path(folder), args.only, args.known() if args.only else {})

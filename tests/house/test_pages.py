@@ -32,6 +32,12 @@ def test_a_benchmark_is_listed_with_what_it_shows(name: str) -> None:
     assert line.rpartition(" (")[0].endswith((".", ":", "?"))
 
 
+@pytest.mark.parametrize("name", RENDERED)
+def test_no_flag_of_a_benchmark_hides_what_the_runner_gives_it(name: str) -> None:
+    flags = vars(runner.parser_of(name, runner.load(name)).parse_args([]))
+    assert not {"known", "save", "keep"} & flags.keys()
+
+
 def test_each_record_is_of_a_benchmark() -> None:
     beside = {"device"}  # of ``edge``
     assert {path.stem for path in RESULTS.glob("*.json")} - beside <= set(runner.names())
