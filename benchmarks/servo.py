@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Running budgets in virtual time: spending against the plan under steps of hardness, and accuracy at equal spending.
 
-    HARDCASE_DATA=FOLDER python -m benchmarks run servo [--seeds 50] [--only NAME] [--keep FOLDER]
+    HARDCASE_DATA=FOLDER python -m benchmarks run servo [--seeds 50] [--only NAME]
 
 Two policies are trained on rows that no stream uses: room occupancy, and made readings of a drifting gas array. A
 stream draws its cases from the other rows: hard ones, on which the shipped policy spends more than in the mean, and
-easy ones; the share of hard cases steps by four times.
-``--keep`` keeps the trained bundles, so that a second run does not train; ``--only`` runs the streams of one policy
-again, and keeps the figures of the other.
+easy ones; the share of hard cases steps by four times. ``--only`` runs the
+streams of one policy again, and keeps the figures of the other.
 """
 
 from __future__ import annotations
