@@ -30,10 +30,10 @@ from hardcase_edge.verifier.verify import verify
 from tests.golden.make_golden import golden_program
 from tests.helpers.edge.c_programs import whole_numbers
 from tests.helpers.edge.evaluators import needs_kernel
+from tests.helpers.edge.from_spec import World
 from tests.helpers.edge.kernel_cases import kernel_cases
-from tests.helpers.edge.oracle import Case
-from tests.helpers.edge.oracle import decide as oracle_decide
 from tests.helpers.edge.strategies import as_draft, random_program, random_readings
+from tests.helpers.edge.worlds import as_tuple, by_the_pages
 
 HERE = Path(__file__).parent
 STRICT = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
@@ -157,11 +157,7 @@ def test_layouts_differ_in_nothing_but_speed(growth: float, monkeypatch: pytest.
         machine = open_machine(p, KERNEL)
         readings = random_readings(rng, p)
         held = [None if isinstance(x, float) and x != x else x for x in readings]
-        made = decide(machine, readings)
-        d_all = (
-            made.result, made.confidence, made.route, made.cost, made.sensors, made.trace, made.failed, made.unpaid,
-        )  # fmt: skip
-        assert d_all == oracle_decide(Case(p, held))
+        assert as_tuple(decide(machine, readings)) == by_the_pages(p, World(held))
 
 
 def open_image(image: bytes, p: d.Program) -> Any:

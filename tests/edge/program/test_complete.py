@@ -26,10 +26,12 @@ from hardcase_edge.program.definition import LAYERS, Answer, Branch, Column, Net
 from hardcase_edge.program.encode import encode
 from hardcase_edge.program.format import RULES
 from hardcase_edge.program.kinds import ANSWERS
+from hardcase_edge.program.readings import normalise
 from hardcase_edge.session.drive import drive
 from hardcase_edge.session.session import Decision
-from tests.helpers.edge import oracle
+from tests.helpers.edge.from_spec import Decided, World
 from tests.helpers.edge.strategies import random_program, random_readings
+from tests.helpers.edge.worlds import by_the_pages
 from tests.helpers.places import ROOT
 
 RULE = get_type_hints(Column)["rule"]
@@ -54,14 +56,13 @@ def members_of(program: Program, trace: tuple[int, ...]) -> set[Any]:
 
 
 @cache
-def cases() -> list[tuple[Program, list[Any], oracle.Decided]]:
-    """Random programs with readings that their types hold, and what the oracle says of them, answered with class 1."""
+def cases() -> list[tuple[Program, list[Any], Decided]]:
+    """Random programs with readings that their types hold, and what the pages say of them, answered with class 1."""
     made = []
     for seed in range(400):
         program, rng = random_program(seed, seed % 6), random.Random(seed)
-        dtypes = [f.dtype for f in program.features]
-        readings = [oracle.held(x, d) for x, d in zip(random_readings(rng, program), dtypes, strict=True)]
-        made.append((program, readings, oracle.decide(oracle.Case(program, readings, reply=(1, 9_000)))))
+        readings = normalise(random_readings(rng, program), [f.dtype for f in program.features])
+        made.append((program, readings, by_the_pages(program, World(readings, reply=(1, 9_000)))))
     return made
 
 
@@ -118,12 +119,12 @@ def test_the_image_and_the_kernel_name_it(member: Any) -> None:
 
 
 @pytest.mark.parametrize("member", EXECUTED, ids=name_of)
-def test_the_generator_makes_it_and_the_oracle_executes_it(member: Any) -> None:
+def test_the_generator_makes_it_and_the_evaluator_from_the_pages_executes_it(member: Any) -> None:
     assert member in met(), f"no decision of 400 random programs meets {name_of(member)}: strategies.py lacks it"
 
 
 @pytest.mark.parametrize("place", RUNS)
-def test_whoever_executes_programs_decides_all_of_them_as_the_oracle_does(place: str) -> None:
+def test_whoever_executes_programs_decides_all_of_them_as_the_pages_say(place: str) -> None:
     if place == KERNEL and not has_kernel():
         pytest.skip("the kernel was not built: it needs a C compiler")
     wrong: list[set[str]] = []
@@ -135,7 +136,7 @@ def test_whoever_executes_programs_decides_all_of_them_as_the_oracle_does(place:
         if not is_same:
             wrong.append(set(map(name_of, members_of(program, expected[5]))))
     if wrong:
-        pytest.fail(f"{place} does not decide {len(wrong)} programs as the oracle; all met {set.intersection(*wrong)}")
+        pytest.fail(f"{place} does not decide {len(wrong)} programs so; all met {set.intersection(*wrong)}")
 
 
 def test_what_runs_in_python_alone_is_refused_by_name_everywhere_else() -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import random
 from array import array
+from dataclasses import astuple
 from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
@@ -22,7 +23,7 @@ from hardcase_edge.program.format import are_held, from_keys, to_key
 from hardcase_edge.program.readings import fixed, make_coder, normalise
 from hardcase_edge.session.session import NeedReply, NeedSensors
 from tests.helpers.edge.evaluators import needs_kernel
-from tests.helpers.edge.oracle import affine_code, held, key, rank_code
+from tests.helpers.edge.from_spec import affine_code, held, key, rank_code
 from tests.helpers.edge.strategies import random_reading, round_f32
 
 many = settings(max_examples=200)
@@ -189,10 +190,9 @@ def test_f32_readings_round_to_nearest_even_as_the_hardware_does(x: float) -> No
 def test_a_rank_counts_the_thresholds_strictly_below(dtype: str, seed: int) -> None:
     rng = random.Random(seed)
     thresholds = tuple(sorted({random_reading(rng, dtype) for _ in range(rng.randint(0, 40))}))
-    column = d.Column(0, d.Rank(thresholds))
-    code = make_coder(column)
+    code, keys = make_coder(d.Column(0, d.Rank(thresholds))), [key(t, dtype) for t in thresholds]
     for x in [*thresholds, *[random_reading(rng, dtype) for _ in range(50)]]:
-        assert code(x) == sum(t < x for t in thresholds) - d.CODE_MAX == rank_code(column, x, dtype)
+        assert code(x) == sum(t < x for t in thresholds) - d.CODE_MAX == rank_code(keys, key(x, dtype))
 
 
 def test_ranks_fill_the_codes_from_end_to_end() -> None:
@@ -217,7 +217,7 @@ affine = st.builds(
 @settings(max_examples=300)
 def test_an_affine_code_is_exact_integer_arithmetic(rule: d.Affine, x: float) -> None:
     code = make_coder(d.Column(0, rule))(x)
-    assert code == affine_code(rule, x)
+    assert code == affine_code(astuple(rule), Fraction(x))
     assert rule.low <= code <= rule.high
 
 

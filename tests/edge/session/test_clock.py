@@ -19,10 +19,10 @@ from hardcase_edge.session.session import Decision, Machine, NeedSensors, Sessio
 from hardcase_edge.verifier.verify import verify
 from tests.helpers.attack.by_clock import Clock, attack, difference, random_case
 from tests.helpers.edge.evaluators import evaluator  # noqa: F401
+from tests.helpers.edge.from_spec import World
 from tests.helpers.edge.hybrid import hybrid
-from tests.helpers.edge.oracle import Case, decide
 from tests.helpers.edge.strategies import random_program, random_readings
-from tests.helpers.edge.worlds import as_tuple
+from tests.helpers.edge.worlds import as_tuple, by_the_pages
 
 
 def test_any_program_decides_by_the_clock_as_the_specification_read_literally(evaluator: str) -> None:  # noqa: F811
@@ -57,7 +57,7 @@ def test_a_session_that_counts_otherwise_is_found(wrong: type[Session]) -> None:
         costs = Meter(program, 3).sensor_costs
         times = {k: rng.choice([c // 2, c, 2 * c]) for k, c in enumerate(costs)}
         budget = rng.choice([sum(times.values()), max(costs), sum(costs)])
-        if difference(Case(program, [1.0, 1.0], budget=budget, size=3, times=times), Mistaken(program)):
+        if difference(program, World([1.0, 1.0], budget=budget, size=3, times=times), Mistaken(program)):
             return
     raise AssertionError("no case finds it")
 
@@ -76,10 +76,10 @@ def test_an_any_time_program_is_never_late_and_always_answers_whichever_extracto
                 failing = frozenset() if broken is None or is_hanging else frozenset({broken})
                 if broken is not None and is_hanging:
                     times[broken] = 10**15
-                case = Case(program, readings, failing, budget=budget, size=5, times=times)
-                clock = Clock(case)
+                case = World(readings, failing, budget=budget, size=5, times=times)
+                clock = Clock(program, case)
                 decision = clock.run()
-                assert as_tuple(decision) == decide(case)
+                assert as_tuple(decision) == by_the_pages(program, case)
                 assert decision.cost <= budget
                 assert clock.given_up <= 1, "nothing is begun when the time is over"
                 routes[len(decision.sensors)] += 1
@@ -91,7 +91,7 @@ def test_what_takes_less_than_declared_leaves_time_for_more_and_what_takes_more_
     costs = Meter(program, 1).sensor_costs
     most = 2 * sum(costs) // 3
     bought = [
-        Clock(Case(program, [1.0, 1.0, 1.0], budget=most, times={k: c * share // 8 for k, c in enumerate(costs)})).run()
+        Clock(program, World([1.0] * 3, budget=most, times={k: c * share // 8 for k, c in enumerate(costs)})).run()
         for share in (1, 8, 16)
     ]
     assert [len(d.sensors) for d in bought] == [3, 2, 1]
@@ -102,9 +102,9 @@ def test_times_as_declared_decide_as_without_the_clock() -> None:
         program = hybrid(seed)
         costs = Meter(program, 7).sensor_costs
         for budget in (0, costs[0], sum(costs) // 2, sum(costs)):
-            case = Case(program, [1.0, -1.0, 0.5], budget=budget, size=7, times=dict(enumerate(costs)))
+            case = World([1.0, -1.0, 0.5], budget=budget, size=7, times=dict(enumerate(costs)))
             row = decide_row(open_machine(program), [1.0, -1.0, 0.5], budget=budget, item_size=7)
-            assert Clock(case).run() == row
+            assert Clock(program, case).run() == row
 
 
 def small() -> Session:
@@ -180,4 +180,4 @@ def test_a_sensor_that_was_only_beyond_the_budget_is_not_wanted_in_vain_when_it_
     program = random_program(seed, seed % 6)
     case = random_case(program, seed + 1)
     case.failing -= {s for s, sensor in enumerate(program.sensors) if not sensor.features}
-    assert difference(case) == ""
+    assert difference(program, case) == ""

@@ -14,8 +14,9 @@ from hardcase_edge.program import definition as d
 from hardcase_edge.session.scoring import prepare
 from hardcase_edge.verifier.scorers import Proved, prove_scorer
 from tests.helpers.edge.evaluators import evaluator  # noqa: F401
-from tests.helpers.edge.oracle import scores_of
+from tests.helpers.edge.from_spec import Run, World
 from tests.helpers.edge.strategies import programs, seeds
+from tests.helpers.edge.worlds import again
 
 many = settings(max_examples=80)
 
@@ -51,11 +52,12 @@ def test_every_scorer_agrees_with_the_naive_one_and_keeps_its_bounds(program: d.
     rng = random.Random(seed)
     proved = proofs(program)
     for extreme in (False, False, True):
-        codes = random_codes(rng, program, extreme)
+        run = Run(again(program), World(()))
+        run.codes = codes = random_codes(rng, program, extreme)
         for k in range(len(program.scorers)):
             if can_read(program, k, codes):
                 scores = score(program, codes, k)
-                assert scores == scores_of(program, k, codes)
+                assert scores == run.scores(k)
                 assert all(abs(x) <= top for x, top in zip(scores, proved[k].outputs, strict=True))
                 assert all(type(x) is int for x in scores)
 

@@ -22,9 +22,9 @@ from hardcase_edge.session.drive import drive
 from hardcase_edge.session.session import Decision, NeedReply, NeedSensors, Session
 from hardcase_edge.verifier.verify import verify
 from tests.helpers.edge.evaluators import evaluator  # noqa: F401
-from tests.helpers.edge.oracle import Case, decide
+from tests.helpers.edge.from_spec import World
 from tests.helpers.edge.strategies import GARBAGE, programs, random_readings, seeds
-from tests.helpers.edge.worlds import as_tuple, paying, play
+from tests.helpers.edge.worlds import as_tuple, by_the_pages, paying, play
 
 
 def type_name(value: object) -> str:
@@ -149,9 +149,9 @@ def test_the_session_decides_as_the_specification_read_literally(program: d.Prog
     broken = {s for s, sensor in enumerate(program.sensors) if text & set(sensor.features)}
     empty = {s for s, sensor in enumerate(program.sensors) if not sensor.features}
     world.failing = frozenset((world.failing - empty) | broken)
-    case = Case(program, readings, world.failing, world.dead, world.budget, world.size, world.cloud, world.reply)
+    case = World(readings, world.failing, world.dead, world.budget, world.size, world.cloud, world.reply)
     found, _ = play(open_machine(program), program, replace(case, readings=world.readings))
-    assert as_tuple(found) == decide(case)
+    assert as_tuple(found) == by_the_pages(program, case)
 
 
 @given(programs(4), seeds)

@@ -17,22 +17,20 @@ from hardcase_edge.program.definition import Program
 from hardcase_edge.session.drive import drive
 from hardcase_edge.session.session import Decision
 from tests.helpers.attack.outcome import Attack, Outcome
+from tests.helpers.edge.from_spec import REPLY, World
 from tests.helpers.edge.hybrid import hybrid
-from tests.helpers.edge.oracle import Case, decide
 from tests.helpers.edge.strategies import random_program, random_readings
-from tests.helpers.edge.worlds import as_tuple
+from tests.helpers.edge.worlds import as_tuple, by_the_pages
 
 __all__ = ["Clock", "attack", "difference", "random_case"]
-
-REPLY = -1  # among times
 
 
 class Clock:
     """Plays a device that goes by the clock: reads one sensor after another, gives up when the time is over."""
 
-    def __init__(self, case: Case, machine: Any = None) -> None:
-        self.case, self.now, self.given_up = case, 0, 0
-        self.machine = open_machine(case.program) if machine is None else machine
+    def __init__(self, program: Program, case: World, machine: Any = None) -> None:
+        self.program, self.case, self.now, self.given_up = program, case, 0, 0
+        self.machine = open_machine(program) if machine is None else machine
         assert case.times is not None
         self.times = case.times
 
@@ -55,10 +53,10 @@ class Clock:
     def _read(self, sensor: int) -> list[Any] | None:
         if not self._passes(sensor) or sensor in self.case.failing:
             return None
-        return [self.case.readings[f] for f in self.case.program.sensors[sensor].features]
+        return [self.case.readings[f] for f in self.program.sensors[sensor].features]
 
 
-def random_case(program: Program, seed: int) -> Case:
+def random_case(program: Program, seed: int) -> World:
     """A world in which sensors take nothing to thrice of what was declared, and some fail or hang."""
     rng = random.Random(seed)
     size = rng.randint(1, program.max_item_size)
@@ -69,18 +67,18 @@ def random_case(program: Program, seed: int) -> Case:
     }
     n = len(program.sensors)
     reply = (rng.randrange(program.n_classes or 1000), rng.randint(0, 10_000)) if rng.random() < 0.7 else None
-    return Case(
-        program, random_readings(rng, program, 0.0), frozenset(s for s in range(n) if rng.random() < 0.1),
+    return World(
+        random_readings(rng, program, 0.0), frozenset(s for s in range(n) if rng.random() < 0.1),
         frozenset(s for s in range(n) if rng.random() < 0.05), rng.randint(0, 1 + sum(declared.values())), size,
         rng.random() < 0.8, reply, times,
     )  # fmt: skip
 
 
-def difference(case: Case, machine: Any = None) -> str:
+def difference(program: Program, case: World, machine: Any = None) -> str:
     """What is wrong with a decision by the clock in this world; empty if nothing is."""
-    clock = Clock(case, machine)
+    clock = Clock(program, case, machine)
     decision = clock.run()
-    if as_tuple(decision) != (expected := decide(case)):
+    if as_tuple(decision) != (expected := by_the_pages(program, case)):
         return f"{decision}, but {expected} is literal"
     if case.budget is not None and decision.cost > case.budget:
         return f"{decision.cost} was spent of {case.budget}"
@@ -91,7 +89,7 @@ def attack(seconds: float, seed: int, evaluator: str | None = None) -> list[Outc
     """Wrong is a decision other than the specification's, one beyond its time, or one whose cost is not its time."""
     chosen = (evaluator,) if evaluator else EVALUATORS if has_kernel() else ("python",)
 
-    def cases(rng: random.Random) -> Generator[tuple[Any, Any], None, None]:
+    def cases(rng: random.Random) -> Generator[tuple[Any, Any, Any], None, None]:
         while True:
             here = rng.randrange(2**32)
             program = hybrid(here, n=here % 4 + 1) if here % 3 == 0 else random_program(here, here % 6)
@@ -100,6 +98,6 @@ def attack(seconds: float, seed: int, evaluator: str | None = None) -> list[Outc
                 for world in range(4):
                     case = random_case(program, here + world)
                     case.failing -= {s for s, sensor in enumerate(program.sensors) if not sensor.features}
-                    yield case, machine
+                    yield program, case, machine
 
     return Attack("decisions by the clock", cases, lambda case: not difference(*case))(seconds, seed)

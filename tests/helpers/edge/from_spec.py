@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A second reader and evaluator, written from docs/SPEC-bundle-v1.md and docs/SPEC-program-v1.md and from nothing else.
 
-It imports nothing of hardcase: bytes of a bundle in, decisions out. It trusts its bytes, which hardcase has accepted.
+It imports nothing of hardcase: bytes of a bundle, or a program's tensors, in, decisions out. It trusts them.
 Numbers are exact (integers and fractions), and a run-time check stands wherever the verifier claims to have proved
 something: sums stay below 2^62 (ensembles: 2^31), and a scorer never lacks a reading that it has no substitute for.
 """
@@ -11,16 +11,21 @@ from __future__ import annotations
 import json
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-__all__ = ["Decided", "World", "decide", "golden_of", "read"]
+__all__ = [
+    "ASK", "READ", "Decided", "Read", "Run", "World", "affine_code", "decide", "golden_of", "held", "key", "rank_code",
+    "read", "read_program",
+]  # fmt: skip
 
 SIZES = {"F64": "d", "I64": "q", "F32": "f", "I32": "i", "I16": "h", "I8": "b"}
 TYPES = ("i32", "f32", "f64")
 MISSING = -32768
+READ, ASK = "read", "ask"  # what a run wants
+REPLY = -1  # among times
 
 
 # ---------------------------------------------------------------- the bundle's bytes
@@ -57,16 +62,22 @@ class Read:
 
 
 def read(data: bytes) -> Read:
-    """Sections 1, 2 and 6: the bundle in these bytes."""
+    """Sections 1 and 2: the bundle in these bytes."""
     (length,) = struct.unpack_from("<Q", data)
     header = json.loads(data[8 : 8 + length])
     meta = header.pop("__metadata__")
-    tensors: dict[str, tuple[Any, ...]] = {}
+    tensors = {}
     for name, entry in header.items():
         if name != "checksum":
             first, last = (8 + length + at for at in entry["data_offsets"])
             tensors[name] = struct.unpack(f"<{entry['shape'][0]}{SIZES[entry['dtype']]}", data[first:last])
-    made = Read(json.loads(meta["manifest"]), tensors, tensors["program"])
+    return read_program(tensors, json.loads(meta["manifest"]))
+
+
+def read_program(tensors: Mapping[str, Sequence[Any]], manifest: dict[str, Any] | None = None) -> Read:
+    """Section 6: the program in these tensors."""
+    pools = {name: tuple(numbers) for name, numbers in tensors.items()}
+    made = Read(manifest or {}, pools, pools["program"])
     at = 16
 
     def records(count: int, size: int) -> list[tuple[int, ...]]:
@@ -186,19 +197,25 @@ def key(x: Fraction, dtype: str) -> int:
     if dtype == "i32":
         return int(x)
     form, bits = ("<f", 31) if dtype == "f32" else ("<d", 63)
-    (b,) = struct.unpack("<i" if bits == 31 else "<q", struct.pack(form, float(x)))
+    (b,) = struct.unpack("<i" if bits == 31 else "<q", struct.pack(form, float(x) + 0.0))  # minus zero is zero
     return b if b >= 0 else b ^ (2**bits - 1)
 
 
-def code(p: Read, column: int, x: Fraction) -> int:
-    feature, rule, numbers = p.columns[column]
-    if rule == 1:
-        at = key(x, p.features[feature][0])
-        return sum(t < at for t in numbers) - 32767
+def rank_code(thresholds: Sequence[int], at: int) -> int:
+    """Thresholds strictly below, as keys."""
+    return sum(t < at for t in thresholds) - 32767
+
+
+def affine_code(numbers: Sequence[int], x: Fraction) -> int:
     frac, mul, add, shift, low, high = numbers
     q = max(-(2**31), min(2**31 - 1, math.floor(x * Fraction(2) ** frac)))
     assert abs(q * mul + add) < 2**63
     return max(low, min(high, (q * mul + add) >> shift))
+
+
+def code(p: Read, column: int, x: Fraction) -> int:
+    feature, rule, numbers = p.columns[column]
+    return rank_code(numbers, key(x, p.features[feature][0])) if rule == 1 else affine_code(numbers, x)
 
 
 # ---------------------------------------------------------------- section 4
@@ -206,7 +223,10 @@ def code(p: Read, column: int, x: Fraction) -> int:
 
 @dataclass
 class World:
-    """What a decision depends on: readings by feature, and all that may go wrong."""
+    """What a decision depends on: readings by feature, and all that may go wrong.
+
+    ``times``: by the clock, what each sensor really takes and, under -1, the wait for a reply.
+    """
 
     readings: Sequence[Any]
     failing: frozenset[int] = frozenset()
@@ -215,14 +235,17 @@ class World:
     size: int = 1
     cloud: bool = True
     reply: tuple[int, int] | None = None
+    times: Mapping[int, int] | None = None
 
 
 Decided = tuple[int, int, str, int, tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 
 
-class _Run:
-    def __init__(self, p: Read, world: World) -> None:
-        self.p, self.w = p, world
+class Run:
+    """One decision, as a generator that yields what it wants: ``READ``, ``ASK``, or a node of ``waits``."""
+
+    def __init__(self, p: Read, world: World, waits: Collection[int] = ()) -> None:
+        self.p, self.w, self.waits = p, world, waits
         self.bought: set[int] = set()
         self.failed = set(world.dead)
         self.vain: set[int] = set()
@@ -247,14 +270,22 @@ class _Run:
     def new(self, sensors: Sequence[int]) -> list[int]:
         return [s for s in sensors if s not in self.bought]
 
+    def spend(self, what: int, declared: int) -> bool:
+        """Section 4.3: False if this is given up when the time is over."""
+        after = self.spent + (declared if self.w.times is None else self.w.times[what])
+        is_in_time = self.w.times is None or self.w.budget is None or after <= self.w.budget
+        self.spent = after if is_in_time else max(self.spent, self.w.budget or 0)
+        return is_in_time
+
     def buy(self, sensors: Sequence[int]) -> None:
         for s in sensors:
             assert s not in self.bought
             self.bought.add(s)
-            self.spent += self.costs([s])
+            is_in_time = self.spend(s, self.costs([s]))
             features = self.p.sensors[s][0]
             values = {f: held(self.w.readings[f], self.p.features[f][0]) for f in features}
-            if s in self.w.failing or any(v is None and not self.p.features[f][1] for f, v in values.items()):
+            is_gone = any(v is None and not self.p.features[f][1] for f, v in values.items())
+            if s in self.w.failing or is_gone or not is_in_time:
                 self.failed.add(s)
                 continue
             self.values |= values
@@ -381,22 +412,35 @@ class _Run:
             order = [1, 0] if is_second else [0, 1]
         return int(targets[next(k for k in order if can[k])])
 
-    def step(self, at: int) -> int | Decided:
-        """The next node, or the decision."""
-        self.trace.append(at)
-        node = self.p.nodes[at]
-        return getattr(self, f"_{node[0]}")(node)  # type: ignore[no-any-return]
+    def walk(self) -> Generator[str | int, Any, Decided]:
+        """All of it; a reply, or the readings of a node's sensor, are sent in."""
+        at: int | Decided = 0
+        while isinstance(at, int):
+            self.trace.append(at)
+            node = self.p.nodes[at]
+            step = getattr(self, f"_{node[0]}")(node)
+            at = (yield from step) if node[0] in ("acquire", "forward") else step
+        return at
 
-    def _acquire(self, node: tuple[Any, ...]) -> int:
+    def _acquire(self, node: tuple[Any, ...]) -> Generator[str | int, Any, int]:
         _, sensors, then, otherwise = node
         wanted, new = set(sensors), self.new(sensors)
         self.afford(new)
         if not wanted & self.failed and self.fits(self.costs(new)):
-            self.buy(new)
+            if new and self.trace[-1] in self.waits:
+                self.give(new[0], (yield self.trace[-1]))
+                self.buy(new)
+            elif new:
+                self.buy(new)
+                yield READ
             if not wanted & self.failed:
                 return int(then)
         self.vain |= wanted & self.failed
         return int(otherwise)
+
+    def give(self, sensor: int, values: Sequence[Any]) -> None:
+        given = dict(zip(self.p.sensors[sensor][0], values, strict=True))
+        self.w.readings = [given.get(f, x) for f, x in enumerate(self.w.readings)]
 
     def _branch(self, node: tuple[Any, ...]) -> int:
         liked = self.p.nodes[self.choose(node, set())]
@@ -413,7 +457,7 @@ class _Run:
                 return int(target)
         return int(node[2])
 
-    def _forward(self, node: tuple[Any, ...]) -> int | Decided:
+    def _forward(self, node: tuple[Any, ...]) -> Generator[str | int, Any, int | Decided]:
         _, sensors, fallback = node
         cost, carried = self.p.request()
         needed = [s for s in self.new(sensors) if s not in self.failed]
@@ -421,11 +465,16 @@ class _Run:
             self.degraded = True
         elif self.fits(self.costs(needed) + cost):
             self.buy(needed)
+            if needed:
+                yield READ
+            if not self.fits(cost):  # by the clock, or by other parts of an item
+                return int(fallback)
             self.vain |= set(sensors) & self.failed
-            self.spent += cost
+            is_in_time = self.spend(REPLY, cost)
             self.asked = [None if (v := self.values.get(f)) is None else float(v) for f in carried]
-            if self.w.reply is not None:
-                return self.end(*self.w.reply, "cloud")
+            reply = yield ASK
+            if is_in_time and reply is not None:
+                return self.end(*reply, "cloud")
             self.degraded = True
         return int(fallback)
 
@@ -452,11 +501,13 @@ class _Run:
 
 def decide(p: Read, world: World) -> tuple[Decided, list[Any] | None]:
     """The decision, and the readings of the request if one was sent: in order, None for missing."""
-    run = _Run(p, world)
-    at: int | Decided = 0
-    while isinstance(at, int):
-        at = run.step(at)
-    return at, run.asked
+    run, given = Run(p, world), None
+    walk = run.walk()
+    while True:
+        try:
+            given = world.reply if walk.send(given) == ASK else None
+        except StopIteration as end:
+            return end.value, run.asked
 
 
 # ---------------------------------------------------------------- golden cases: section 4 of the bundle

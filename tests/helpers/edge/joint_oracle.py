@@ -3,16 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, product
 from typing import Any
 
 from hardcase_edge.joint.definition import Chain, Joint
-from hardcase_edge.program.definition import Acquire, Answer, Branch, Program, Select
+from hardcase_edge.program.definition import Program, Slice
 
+from .from_spec import ASK, READ, Run, World
 from .joint_programs import JointWorld
-from .oracle import Case, _answer, _choose, _end, scores_of, start_of
+from .worlds import again
 
 __all__ = ["best_labels", "decide_item", "item_gaps"]
 
@@ -64,97 +65,45 @@ class Item:
     """What the parts share."""
 
     budget: int | None
-    start: int = 0
-    parts: list[PartCase] = field(default_factory=list)
+    spent: int  # at its start
+    parts: list[Part] = field(default_factory=list)
 
-    def spent(self) -> int:
-        return self.start + sum(p.spent for p in self.parts)
-
-
-@dataclass
-class PartCase(Case):
-    """A case whose budget is the item's."""
-
-    item: Item = field(default_factory=lambda: Item(None))
-
-    def start(self) -> int:
-        return 0  # the item pays it
-
-    def fits(self, more: int) -> bool:
-        return self.item.budget is None or self.item.spent() + more <= self.item.budget
+    @property
+    def cost(self) -> int:
+        return self.spent + sum(part.spent for part in self.parts)
 
 
-def walk(case: PartCase, waits: set[int], at: int = 0) -> Generator[Any, Any, Any]:
-    """A part's way: yields what it wants, "read", "ask" or the node of its barrier; returns its end."""
-    case.trace.append(at)
-    node = case.program.nodes[at]
-    if isinstance(node, Acquire):
-        new = [s for s in node.sensors if s not in case.bought]
-        is_bought = not set(node.sensors) & case.failed and case.can_buy(new)
-        case.owed |= set() if case.can_buy(new) else set(new)
-        if is_bought and new:
-            if at in waits:
-                given = yield at
-                for f, value in zip(case.program.sensors[new[0]].features, given, strict=True):
-                    case.readings[f] = value
-            else:
-                case.buy(new)
-                yield "read"
-        if is_bought and at in waits:
-            case.buy(new)
-        case.wanted |= set(node.sensors) & case.failed
-        gone = not is_bought or set(node.sensors) & case.failed
-        return (yield from walk(case, waits, node.otherwise if gone else node.then))
-    if isinstance(node, Select):
-        for c in node.candidates:
-            if case.size <= c.max_size and case.fits(case.price(c.cost)):
-                return (yield from walk(case, waits, c.target))
-        return (yield from walk(case, waits, node.otherwise))
-    if isinstance(node, Branch | Answer):
-        scores = scores_of(case.program, node.scores.scorer, case.codes)[node.scores.start : node.scores.stop]
-        if isinstance(node, Answer):
-            return _answer(case, node, scores)
-        first = case.program.nodes[_choose(case, node, scores, frozenset())]
-        if isinstance(first, Acquire):
-            case.wanted |= set(first.sensors) & case.failed
-        liked = case.program.nodes[_choose(case, node, scores, None)]
-        if isinstance(liked, Acquire):
-            dear = [s for s in liked.sensors if s not in case.bought]
-            case.owed |= set() if case.can_buy(dear) else set(dear)
-        return (yield from walk(case, waits, _choose(case, node, scores, frozenset(case.failed))))
-    new = [s for s in node.sensors if s not in case.bought and s not in case.failed]
-    if not case.cloud:
-        case.degraded = True
-    elif case.fits(case.cost_of(new) + case.request()):
-        if new:
-            case.buy(new)
-            yield "read"
-        if case.fits(case.request()):
-            case.wanted |= set(node.sensors) & case.failed
-            case.spent += case.request()
-            reply = yield "ask"
-            if reply is not None:
-                return _end(case, *reply, "cloud")
-            case.degraded = True
-    return (yield from walk(case, waits, node.fallback))
+class Part(Run):
+    """A part's decision, whose budget is the item's."""
+
+    def __init__(self, item: Item, *run: Any) -> None:
+        super().__init__(*run)
+        self.item, self.spent = item, 0
+
+    def fits(self, amount: int) -> bool:
+        return self.item.budget is None or self.item.cost + amount <= self.item.budget
+
+    def row(self, labels: int, read: Sequence[int]) -> list[int]:
+        """The scores of labels in this slice."""
+        row = self.slice(read)
+        return row if len(row) == labels else [0, *row]
 
 
-def _own(case: PartCase, joint: Joint, read: Any) -> list[int]:
-    row = scores_of(case.program, read.scorer, case.codes)[read.start : read.stop]
-    return row if len(row) == joint.chain.labels else [0, *row]
+def slice_of(scores: Slice) -> tuple[int, int, int]:
+    return scores.scorer, scores.start, scores.stop
 
 
 def decide_item(program: Program, joint: Joint, world: JointWorld) -> Any:
     """Labels, confidences and all else of the parts; confidence, route, cost and rounds of the item."""
-    item, waits = Item(world.budget, start_of(program)), {w.node: w for w in joint.waits}
+    p_again, waits = again(program), {w.node: w for w in joint.waits}
+    item = Item(world.budget, sum(p_again.costs()[3:]))
     inner = {s for w in joint.waits for s in program.nodes[w.node].sensors}
     n = len(world.rows)
     for p in range(n):
         failing = frozenset(s for q, s in world.failing if q == p)
-        item.parts.append(
-            PartCase(program, list(world.rows[p]), failing, world.dead, size=world.size, cloud=world.cloud, item=item)
-        )
-    walks = [walk(case, set(waits)) for case in item.parts]
+        here = World(world.rows[p], failing, world.dead, size=world.size, cloud=world.cloud)
+        item.parts.append(Part(item, p_again, here, waits))
+    walks = [part.walk() for part in item.parts]
     wants: dict[int, Any] = {}
     ends: dict[int, Any] = {}
     rounds = 0
@@ -173,15 +122,15 @@ def decide_item(program: Program, joint: Joint, world: JointWorld) -> Any:
         given = []
         for p in range(n):
             at = item.parts[p].trace[-1]
-            read = waits[at].scores if p in wants else None if p in fixed() else program.nodes[at].scores
-            given.append([] if read is None else _own(item.parts[p], joint, read))
+            read = slice_of(waits[at].scores) if p in wants else p_again.nodes[at][1]
+            given.append([] if p in fixed() else item.parts[p].row(joint.chain.labels, read))
         return given
 
     for p in range(n):
         go_on(p, None)
     while wants:
-        reading = [p for p in range(n) if wants.get(p) == "read"]
-        asking = [p for p in range(n) if wants.get(p) == "ask"]
+        reading = [p for p in range(n) if wants.get(p) == READ]
+        asking = [p for p in range(n) if wants.get(p) == ASK]
         if reading:
             for p in reading:
                 go_on(p, None)
@@ -208,7 +157,7 @@ def decide_item(program: Program, joint: Joint, world: JointWorld) -> Any:
         of_item.append(joint.item_confidences[len([m for m in joint.item_margins if least >= m])])
     routes = [part[2] for part in parts]
     route = next(r for r in ("degraded", "cloud", "local") if r in routes)
-    return tuple(parts), min(of_item), route, item.spent(), rounds
+    return tuple(parts), min(of_item), route, item.cost, rounds
 
 
 def _released(
@@ -227,17 +176,15 @@ def _released(
             min(TOP, first - second), min(TOP, first - rows[p][labels[p]]), 1 if p == 0 else 0,
             1 if p + 1 == len(rows) else 0, len(rows), p, before,
         ]  # fmt: skip
-        (sensor,) = item.parts[p].program.nodes[wants[p]].sensors
-        given[p] = given[p][: len(item.parts[p].program.sensors[sensor].features)]
-        policy = waits[wants[p]].policy
+        part, policy = item.parts[p], waits[wants[p]].policy
+        (sensor,) = part.p.nodes[wants[p]][1]
+        given[p] = given[p][: len(part.p.sensors[sensor][0])]
         if policy is not None:
-            trial = PartCase(item.parts[p].program, list(item.parts[p].readings))
-            trial.codes = list(item.parts[p].codes)
-            for f, value in zip(trial.program.sensors[sensor].features, given[p], strict=True):
-                trial.readings[f] = value
+            trial = Run(part.p, World(part.w.readings))
+            trial.codes = list(part.codes)
+            trial.give(sensor, given[p])
             trial.buy([sensor])
-            score = scores_of(trial.program, policy.scorer, trial.codes)[policy.start]
-            tried.append((-score, p))
+            tried.append((-trial.slice(slice_of(policy))[0], p))
     if tried and -min(tried)[0] > joint.threshold:
         return [(min(tried)[1], given[min(tried)[1]])]
     return list(given.items())

@@ -15,10 +15,10 @@ from hardcase_edge.kernel.sources import CONFIG, FIRMWARE, FOLDER
 from hardcase_edge.program.definition import Program
 from hardcase_edge.program.readings import normalise
 from tests.golden.make_golden import cases_of, golden_program
-from tests.helpers.edge.oracle import Case, decide
+from tests.helpers.edge.from_spec import World
 from tests.helpers.edge.shared_stacks import of_both
 from tests.helpers.edge.strategies import random_program, random_readings
-from tests.helpers.edge.worlds import paying
+from tests.helpers.edge.worlds import by_the_pages, paying
 
 __all__ = ["kernel_cases", "pack_readings", "write_kernel", "write_seeds"]
 
@@ -55,9 +55,8 @@ def _padded(data: bytes) -> bytes:
     return data + bytes(-len(data) % 8)
 
 
-def _case(case: Case) -> bytes:
-    result, confidence, route, cost, sensors, trace, failed, unpaid = decide(case)
-    p = case.program
+def _case(p: Program, case: World) -> bytes:
+    result, confidence, route, cost, sensors, trace, failed, unpaid = by_the_pages(p, case)
     reply = (1, *case.reply) if case.reply else (0, 0, 0)
     budget = NO_BUDGET if case.budget is None else case.budget
     out = _words([budget, case.size, case.cloud, *reply, len(case.dead), *case.dead])
@@ -68,11 +67,10 @@ def _case(case: Case) -> bytes:
     return out
 
 
-def _random_case(rng: random.Random, p: Program) -> Case:
+def _random_case(rng: random.Random, p: Program) -> World:
     n = len(p.sensors)
     readings = [None if isinstance(x, float) and x != x else x for x in random_readings(rng, p)]
-    return Case(
-        p,
+    return World(
         readings,
         frozenset(s for s in range(n) if rng.random() < 0.2),
         frozenset(s for s in range(n) if rng.random() < 0.1),
@@ -83,14 +81,14 @@ def _random_case(rng: random.Random, p: Program) -> Case:
     )
 
 
-def _golden_cases(p: Program) -> list[Case]:
+def _golden_cases(p: Program) -> list[World]:
     return [
-        Case(p, c.readings, frozenset(c.failed), frozenset(), c.budget, c.item_size, c.cloud, c.reply)
+        World(c.readings, frozenset(c.failed), frozenset(), c.budget, c.item_size, c.cloud, c.reply)
         for c in cases_of(p, 64)
     ]
 
 
-def programs(count: int) -> Iterator[tuple[Program, list[Case]]]:
+def programs(count: int) -> Iterator[tuple[Program, list[World]]]:
     """The golden program, stacks that share trees, and random programs, each with cases."""
     yield golden_program(), _golden_cases(golden_program())
     yield of_both(), [_random_case(random.Random(k), of_both()) for k in range(40)]
@@ -106,7 +104,7 @@ def kernel_cases(count: int) -> tuple[bytes, int]:
     for p, cases in programs(count):
         image = make_image(p)
         out += _words([len(image), len(p.sensors)]) + image + _words([len(cases)])
-        out += b"".join(map(_case, cases))
+        out += b"".join(_case(p, case) for case in cases)
         n += len(cases)
     return out, n
 

@@ -4,21 +4,33 @@
 from __future__ import annotations
 
 import random
+from functools import lru_cache
 from typing import Any
 
 from hardcase_edge.kernel.machine import EVALUATORS, open_machine
 from hardcase_edge.program.cost import start_of
 from hardcase_edge.program.definition import Program, Rank
+from hardcase_edge.program.encode import encode
 from hardcase_edge.session.drive import drive
 from hardcase_edge.session.session import Decision, NeedReply
 
-from .from_spec import Read, World, decide
-from .oracle import Case
+from .from_spec import Decided, Read, World, decide, read_program
 from .strategies import random_readings
 
-__all__ = ["as_tuple", "differences", "paying", "play", "random_world"]
+__all__ = ["again", "as_tuple", "by_the_pages", "differences", "paying", "play", "random_world"]
 
 EXTREMES: list[Any] = [0, -0.0, 1, True, 2**31 - 1, -(2**31), 2**53 + 1, 17030583100112897, 3.5e38, -1e308, 5e-324]
+
+
+@lru_cache(maxsize=4)
+def again(p: Program) -> Read:
+    """A program's words, read again from the pages."""
+    return read_program(encode(p))
+
+
+def by_the_pages(p: Program, world: World) -> Decided:
+    """The decision of the evaluator that was written from the pages."""
+    return decide(again(p), world)[0]
 
 
 def paying(p: Program, budget: int | None) -> int | None:
@@ -44,7 +56,7 @@ def random_world(rng: random.Random, p: Program) -> World:
     )
 
 
-def play(machine: Any, p: Program, world: World | Case) -> tuple[Decision, list[Any] | None]:
+def play(machine: Any, p: Program, world: World) -> tuple[Decision, list[Any] | None]:
     """The decision of a machine of this program in a world, and the readings that it sent to the cloud."""
     session = machine.session(budget=world.budget, item_size=world.size, dead=world.dead, cloud=world.cloud)
     asked: list[list[Any]] = []
@@ -61,7 +73,7 @@ def play(machine: Any, p: Program, world: World | Case) -> tuple[Decision, list[
 
 
 def as_tuple(decision: Decision) -> Any:
-    """As ``oracle.decide`` and ``from_spec.decide`` give it."""
+    """As ``from_spec.decide`` gives it."""
     return tuple(getattr(decision, name) for name in Decision.__slots__)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ensembles as code: random ones, readings on all their edges, and executables that compare them with the oracle."""
+"""Ensembles as code: random ones, readings on all edges, executables that compare their scores with the pages'."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ from hardcase_export.to_c.header import _layout, reading_offsets, words
 from hardcase_export.to_c.inline import inline_source, unrolled
 from hardcase_export.to_c.names import array, int64
 from tests.helpers.edge.c_programs import write_programs
+from tests.helpers.edge.from_spec import Run, World
 from tests.helpers.edge.kernel_cases import write_kernel
-from tests.helpers.edge.oracle import Case, scores_of
 from tests.helpers.edge.strategies import _rank, _trees, random_program, random_reading
+from tests.helpers.edge.worlds import again
 
 __all__ = ["edge_rows", "plain_ensembles", "random_ensembles", "write_inlined", "write_unrolled"]
 
@@ -153,7 +154,7 @@ def pack_raw(program: d.Program, row: Sequence[Any]) -> bytes:
 
 
 def write_unrolled(folder: Path, program: d.Program, rows: Sequence[Sequence[Any]], seed: int = 0) -> list[Path]:
-    """Sources of one executable that compares every score of unrolled ensembles on these rows with the oracle's.
+    """Sources of one executable that compares every score of unrolled ensembles on these rows with the pages'.
 
     In one row of three sensors fail, at random.
     """
@@ -198,7 +199,7 @@ def _write_kernel(folder: Path, image: Image) -> list[Path]:
 
 
 def scores_on(program: d.Program, row: Sequence[Any], failing: set[int]) -> list[int]:
-    """Every output of every scorer, by the oracle."""
-    world = Case(program, row, frozenset(failing))
-    world.buy(range(len(program.sensors)))
-    return [score for k in range(len(program.scorers)) for score in scores_of(program, k, world.codes)]
+    """Every output of every scorer, by the evaluator from the pages."""
+    run = Run(again(program), World(row, frozenset(failing)))
+    run.buy(range(len(program.sensors)))
+    return [score for k in range(len(program.scorers)) for score in run.scores(k)]

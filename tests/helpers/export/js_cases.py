@@ -23,8 +23,8 @@ from hardcase_edge.program.definition import Program
 from hardcase_edge.program.readings import DTYPES
 from tests.golden.make_golden import GOLDEN
 from tests.helpers.cli.browser import Browser
+from tests.helpers.edge.from_spec import World
 from tests.helpers.edge.kernel_cases import programs
-from tests.helpers.edge.oracle import Case
 from tests.helpers.edge.worlds import play
 from tests.helpers.places import ROOT
 
@@ -94,7 +94,7 @@ def _strange(rng: random.Random, readings: Any) -> list[Any]:
     return [rng.choice(STRANGE) if rng.random() < 0.3 else x for x in readings]
 
 
-def _case(p: Program, case: Case) -> dict[str, Any]:
+def _case(p: Program, case: World) -> dict[str, Any]:
     """A world, and the decision and the request of Python, which C must have made, too."""
     (d, asked), other = (play(open_machine(p, name), p, case) for name in EVALUATORS)
     assert (d, asked) == other
