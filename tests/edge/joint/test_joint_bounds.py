@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,7 +18,9 @@ from hardcase_edge.joint.prove import MAX_ITEM_BYTES, verify_joint
 from hardcase_edge.joint.session import JointMachine
 from hardcase_edge.kernel.machine import KERNEL, PYTHON
 from hardcase_edge.program.limits import worst_item_ms
-from tests.helpers.attack.item_bounds import SLACK, bundle_of_items, item_bytes, most_seconds, out_of_order, wide_items
+from tests.helpers.attack.item_bounds import SLACK, item_bytes, out_of_order, play_rising, wide_items
+from tests.helpers.attack.outcome import least_seconds
+from tests.helpers.edge.bundles import bundle_of
 from tests.helpers.edge.evaluators import evaluator, needs_kernel  # noqa: F401
 from tests.helpers.edge.joint_programs import play, random_joint, random_world
 
@@ -35,7 +38,8 @@ TOO_LARGE = {  # the item, its release, and why it is refused
 def test_a_joint_bundle_that_would_fill_the_memory_is_refused_before_it_runs(
     sizes: tuple[int, ...], release: str, said: str
 ) -> None:
-    data = bundle_of_items(*wide_items(*sizes, release=release))
+    part, joint = wide_items(*sizes, release=release)
+    data = bundle_of(part, joint=joint)
     assert len(data) < 900_000
     with pytest.raises(BundleError, match=said):
         load_bytes(data, allow_joint=True)
@@ -56,14 +60,16 @@ def test_an_item_takes_no_longer_than_its_proved_operations(evaluator: str) -> N
     for parts, *sizes in ((60, 30, 2_000), (150, 8, 2_000), (60, 500), (20, 0, 1, 5_000)):
         part, joint = wide_items(parts // fewer, *sizes)
         proved, machine = verify_joint(part, joint), open_joint(part, joint)
-        assert most_seconds(machine) * 1e3 <= SLACK * worst_item_ms(proved.operations, proved.steps, evaluator)
+        most = SLACK * worst_item_ms(proved.operations, proved.steps, evaluator) / 1e3
+        assert least_seconds(partial(play_rising, machine), most) <= most
 
 
 def test_memory_that_runs_out_while_a_bundle_loads_refuses_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object, **__: object) -> None:
         raise MemoryError
 
-    data = bundle_of_items(*wide_items(3))
+    part, joint = wide_items(3)
+    data = bundle_of(part, joint=joint)
     monkeypatch.setattr("hardcase_edge.joint.machine.open_joint", full)
     with pytest.raises(BundleError, match=r"^the bundle takes more memory to load than this process can have") as it:
         load_bytes(data, allow_joint=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import random
 import re
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +25,8 @@ from hardcase_edge.program.encode import encode
 from hardcase_edge.session.session import LOCAL, Decision
 from hardcase_edge.verifier.verify import verify
 from tests.golden.make_golden import golden_program
+from tests.helpers.attack.crafted import decision_cost
+from tests.helpers.attack.outcome import least_seconds
 from tests.helpers.edge.bundles import bundle_of
 from tests.helpers.edge.crafted import LONG_DECISIONS, LONG_PROOFS, branch_bomb, shared_margins, stacked, wide_branch
 from tests.helpers.edge.evaluators import needs_kernel
@@ -136,12 +137,7 @@ def test_a_program_is_refused_before_all_of_it_is_proved() -> None:
 def test_loading_takes_no_longer_than_its_counted_work(name: str) -> None:
     program = LONG_PROOFS[name](SMALL[name])
     data, allowed = bundle_of(program), 0.1 + SLACK * SECONDS_OF_WORK * steps_of(program)
-    times = []
-    for _ in range(3):  # other work on the machine takes some of the CPU time, too
-        started = time.process_time()
-        load_bytes(data)
-        times.append(time.process_time() - started)
-    assert min(times) <= allowed
+    assert least_seconds(lambda: load_bytes(data), allowed) <= allowed
 
 
 def test_a_reader_counts_records_before_it_reads_them() -> None:
@@ -173,19 +169,10 @@ def test_golden_cases_are_counted_before_they_are_read() -> None:
 @pytest.mark.parametrize("name", [*LONG_DECISIONS, "branch_bomb"])
 def test_a_decision_takes_no_longer_than_its_proved_operations(name: str) -> None:
     program = branch_bomb(1, 100, 800) if name == "branch_bomb" else LONG_DECISIONS[name](50)
-    report = verify(program)
-    row = [0.75] * len(program.features)
+    operations = verify(program).operations
     for evaluator in EVALUATORS:
-        machine = open_machine(program, evaluator)
-        for world in ({}, {"budget": 0}, {"dead": range(len(program.sensors))}):
-            count = 1 + 3_000 // report.operations
-            times = []
-            for _ in range(3):
-                started = time.process_time()
-                for _ in range(count):
-                    decide(machine, row, None, **world)  # type: ignore[arg-type]
-                times.append((time.process_time() - started) / count)
-            assert min(times) * 1e3 <= SLACK * limits.worst_decision_ms(report.operations, evaluator)
+        ms = decision_cost(program, evaluator, operations, 3_000)
+        assert ms <= SLACK * limits.worst_decision_ms(operations, evaluator)
 
 
 def test_every_part_of_a_decision_counts() -> None:

@@ -39,7 +39,7 @@ def test_the_evaluator_from_the_pages_decides_golden_cases_as_they_say() -> None
 
 
 @given(programs(5), seeds)
-@settings(max_examples=80)
+@settings(max_examples=150)
 def test_random_programs_decide_alike_from_their_bytes(program: Program, seed: int) -> None:
     data, rng = bundle_of(program), random.Random(seed)
     second, report = read(data), verify(program)

@@ -4,14 +4,12 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from fractions import Fraction
 from math import floor
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from hardcase_edge.errors import SessionError
 from hardcase_edge.kernel.machine import open_machine
@@ -22,9 +20,8 @@ from hardcase_edge.session.drive import drive
 from hardcase_edge.session.session import Decision, NeedReply, NeedSensors, Session
 from hardcase_edge.verifier.verify import verify
 from tests.helpers.edge.evaluators import evaluator  # noqa: F401
-from tests.helpers.edge.from_spec import World
 from tests.helpers.edge.strategies import GARBAGE, programs, random_readings, seeds
-from tests.helpers.edge.worlds import as_tuple, by_the_pages, paying, play
+from tests.helpers.edge.worlds import paying
 
 
 def type_name(value: object) -> str:
@@ -136,22 +133,6 @@ def test_a_healthy_decision_costs_at_least_the_best_and_at_most_the_worst(progra
     decision = world.run()
     extra = max(0, world.requests - 1) * Meter(program, world.size).request_cost
     assert world.report.best_cost <= decision.cost - extra <= world.report.worst_cost
-
-
-@given(programs(5), seeds, st.sampled_from([0.0, 0.2]))
-@settings(max_examples=250)
-def test_the_session_decides_as_the_specification_read_literally(program: d.Program, seed: int, garbage: float) -> None:
-    world = Driver(program, seed, garbage)
-    world.rng = random.Random(10)  # its first draws send nothing twice
-    readings = [None if not isinstance(x, int | float) else x for x in world.readings]
-    readings = [None if isinstance(x, int) and abs(x) > 10**308 else x for x in readings]
-    text = {f for f, x in enumerate(world.readings) if x is not None and not isinstance(x, int | float)}
-    broken = {s for s, sensor in enumerate(program.sensors) if text & set(sensor.features)}
-    empty = {s for s, sensor in enumerate(program.sensors) if not sensor.features}
-    world.failing = frozenset((world.failing - empty) | broken)
-    case = World(readings, world.failing, world.dead, world.budget, world.size, world.cloud, world.reply)
-    found, _ = play(open_machine(program), program, replace(case, readings=world.readings))
-    assert as_tuple(found) == by_the_pages(program, case)
 
 
 @given(programs(4), seeds)

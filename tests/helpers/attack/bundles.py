@@ -28,7 +28,7 @@ from tests.helpers.edge.worlds import differences, random_world
 
 from .outcome import Attack, Outcome, each, forever
 
-__all__ = ["Parts", "attack", "mutant"]
+__all__ = ["Parts", "attack", "mutant", "sealed"]
 
 SIZES = {"F64": 8, "I64": 8, "F32": 4, "I32": 4, "I16": 2, "I8": 1}
 NUMBERS = [0, 1, -1, 2, 7, 127, 128, -128, 255, 256, 16383, 16384, 32766, 32767, -32767, -32768, 65535, 65536]

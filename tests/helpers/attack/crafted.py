@@ -21,7 +21,7 @@ from hardcase_edge.verifier.verify import verify
 from tests.helpers.edge.bundles import bundle_of
 from tests.helpers.edge.crafted import LONG_DECISIONS, LONG_PROOFS
 
-from .outcome import Attack, Outcome
+from .outcome import Attack, Outcome, least_seconds
 
 __all__ = ["MOST_MEGABYTES", "MOST_SECONDS", "attack", "decision_cost", "loading_cost"]
 
@@ -80,20 +80,15 @@ def _megabytes() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def decision_cost(program: Program, evaluator: str, operations: int) -> float:
-    """Milliseconds of a decision of so many proved operations: the slowest of three worlds, each the best of three."""
+def decision_cost(program: Program, evaluator: str, operations: int, together: int = 20_000) -> float:
+    """Milliseconds of a decision of so many proved operations: the slowest of three worlds, each the best of three.
+
+    ``together``: operations that are timed together, about.
+    """
     machine, row = open_machine(program, evaluator), [0.75] * len(program.features)
-    slowest = 0.0
     worlds: tuple[dict[str, Any], ...] = ({}, {"budget": 0}, {"dead": range(len(program.sensors))})
-    for world in worlds:
-        count, best = 1 + 20_000 // operations, float("inf")
-        for _ in range(3):
-            started = time.process_time()
-            for _ in range(count):
-                decide(machine, row, None, **world)
-            best = min(best, (time.process_time() - started) / count)
-        slowest = max(slowest, best)
-    return slowest * 1e3
+    calls = [partial(decide, machine, row, None, **world) for world in worlds]
+    return 1e3 * max(least_seconds(call, count=1 + together // operations) for call in calls)
 
 
 def drawn(rng: random.Random) -> Generator[tuple[str, int, bytes], None, None]:

@@ -4,17 +4,14 @@
 from __future__ import annotations
 
 import random
-import time
 import tracemalloc
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from hardcase_edge.bundle.file import Bundle, pack_bundle
-from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import BundleError
 from hardcase_edge.joint.definition import ANYTIME, FEATURES, ONE_SHOT, RELEASES, Chain, Joint, Wait
 from hardcase_edge.joint.drive import drive_joint
-from hardcase_edge.joint.golden import JointCase
 from hardcase_edge.joint.machine import open_joint
 from hardcase_edge.joint.prove import verify_joint
 from hardcase_edge.joint.session import JointMachine
@@ -23,9 +20,9 @@ from hardcase_edge.program import definition as d
 from hardcase_edge.program.limits import worst_item_ms
 from hardcase_edge.program.readings import request_bytes
 
-from .outcome import Attack, forever
+from .outcome import Attack, forever, least_seconds
 
-__all__ = ["attack", "bundle_of_items", "item_bytes", "most_seconds", "out_of_order", "play_rising", "wide_items"]
+__all__ = ["attack", "item_bytes", "out_of_order", "play_rising", "wide_items"]
 
 CHAIN = Chain(2, (0, 0, 0, 0), (0, 0), (0, 0))
 
@@ -59,13 +56,6 @@ def out_of_order() -> tuple[d.Program, Joint]:
     return replace(part, nodes=nodes, uplink=up, costs=d.Costs(1_000_000)), replace(joint, waits=(Wait(4, score),))
 
 
-def bundle_of_items(part: d.Program, joint: Joint, items: tuple[JointCase, ...] = ()) -> bytes:
-    """The file of a joint program."""
-    names = tuple(f"f{k}" for k in range(len(part.features))), tuple(f"s{k}" for k in range(len(part.sensors)))
-    manifest = Manifest("made", "mJ", *names, tuple(f"c{k}" for k in range(part.n_classes)), hpc="ab" * 32)
-    return pack_bundle(Bundle(manifest.to_json(), part, (), joint=joint, items=items))
-
-
 LARGEST = (1_024, 3_000, 3_000, 30_000)  # parts; scorers, outputs and columns that nobody reads
 SLACK = 2.0  # the machine does other things, too
 
@@ -74,16 +64,6 @@ def play_rising(machine: JointMachine) -> None:
     """Decide an item of the most parts, whose readings rise, so that an anytime release releases each alone."""
     session = machine.session(machine.joint.max_parts)
     drive_joint(session, lambda asked: {(p, s): [float(p)] for p, s in asked}, lambda *_: None)
-
-
-def most_seconds(machine: JointMachine, again: int = 3) -> float:
-    """CPU seconds of such an item; the least of some, because other work takes some of them."""
-    times = []
-    for _ in range(again):
-        began = time.process_time()
-        play_rising(machine)
-        times.append(time.process_time() - began)
-    return min(times)
 
 
 def item_bytes(machine: JointMachine) -> int:
@@ -115,7 +95,8 @@ def is_within(item: Any) -> bool:
         machine = open_joint(part, joint, name)
         if name == KERNEL and item_bytes(machine) > proved.held:
             return False
-        if most_seconds(machine) * 1e3 > SLACK * worst_item_ms(proved.operations, proved.steps, name):
+        most = SLACK * worst_item_ms(proved.operations, proved.steps, name) / 1e3
+        if least_seconds(partial(play_rising, machine), most) > most:
             return False
     return True
 

@@ -4,12 +4,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hardcase_edge.bundle.file import Bundle, pack_bundle
-from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import ProgramError
 from hardcase_edge.joint.definition import ANYTIME, COUNTS, MAX_GAP, ONE_SHOT, Chain, Joint, Wait
 from hardcase_edge.joint.drive import drive_joint
@@ -19,7 +17,8 @@ from hardcase_edge.joint.prove import verify_joint
 from hardcase_edge.joint.session import JointDecision, JointMachine
 from hardcase_edge.program import definition as d
 
-from .strategies import random_program, random_readings
+from .bundles import bundle_of
+from .strategies import random_program, random_readings, retargeted
 from .worlds import paying
 
 __all__ = ["JointWorld", "case_of", "joint_bundle", "play", "random_chain", "random_joint", "random_world"]
@@ -91,7 +90,7 @@ def _with_barriers(rng: random.Random, base: d.Program) -> tuple[d.Program, Join
             waits.append(Wait(at, scores, policy if release == ANYTIME else None))
             nodes.append(d.Acquire((len(base.sensors) + level,), at + 1, last))
             nodes.append(d.Branch(policy, "threshold", (last, at + 2), rng.randint(-(10**5), 10**5)))
-        nodes.append(_moved(node, moved))
+        nodes.append(retargeted(node, moved.__getitem__))
     nodes.append(d.Answer(constant))
     part = replace(
         base, features=tuple(features), sensors=tuple(sensors), columns=tuple(columns), scorers=tuple(scorers),
@@ -104,17 +103,6 @@ def _with_barriers(rng: random.Random, base: d.Program) -> tuple[d.Program, Join
     return part, Joint(
         random_chain(rng, k), tuple(waits), release, rng.randint(1, 6), rng.randint(-(10**5), 10**5), *table, *table
     )
-
-
-def _moved(node: Any, to: Mapping[int, int]) -> Any:
-    if isinstance(node, d.Acquire):
-        return replace(node, then=to[node.then], otherwise=to[node.otherwise])
-    if isinstance(node, d.Branch):
-        return replace(node, targets=tuple(to[t] for t in node.targets))
-    if hasattr(node, "candidates"):
-        candidates = tuple(replace(c, target=to[c.target]) for c in node.candidates)
-        return replace(node, candidates=candidates, otherwise=to[node.otherwise])
-    return node if isinstance(node, d.Answer) else replace(node, fallback=to[node.fallback])
 
 
 @dataclass
@@ -181,12 +169,4 @@ def joint_bundle(seed: int, size: int = 3, n_items: int = 3) -> bytes:
     part, joint = random_joint(seed, size)
     report, machine, rng = verify_joint(part, joint), open_joint(part, joint), random.Random(seed)
     items = tuple(case_of(machine, random_world(rng, part, joint, report.worst_cost)) for _ in range(n_items))
-    plain = Bundle(
-        Manifest(
-            "made", "mJ", tuple(f"f{k}" for k in range(len(part.features))),
-            tuple(f"s{k}" for k in range(len(part.sensors))), tuple(f"c{k}" for k in range(part.n_classes)),
-            hpc="ab" * 32,
-        ).to_json(),
-        part, (), joint=joint, items=items,
-    )  # fmt: skip
-    return pack_bundle(plain)
+    return bundle_of(part, joint=joint, items=items)

@@ -7,6 +7,7 @@ import random
 import shutil
 import struct
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,8 @@ from hardcase_edge.program.readings import normalise
 from tests.golden.make_golden import cases_of, golden_program
 from tests.helpers.edge.from_spec import World
 from tests.helpers.edge.shared_stacks import of_both
-from tests.helpers.edge.strategies import random_program, random_readings
-from tests.helpers.edge.worlds import by_the_pages, paying
+from tests.helpers.edge.strategies import random_program
+from tests.helpers.edge.worlds import by_the_pages, random_world
 
 __all__ = ["kernel_cases", "pack_readings", "write_kernel", "write_seeds"]
 
@@ -68,17 +69,9 @@ def _case(p: Program, case: World) -> bytes:
 
 
 def _random_case(rng: random.Random, p: Program) -> World:
-    n = len(p.sensors)
-    readings = [None if isinstance(x, float) and x != x else x for x in random_readings(rng, p)]
-    return World(
-        readings,
-        frozenset(s for s in range(n) if rng.random() < 0.2),
-        frozenset(s for s in range(n) if rng.random() < 0.1),
-        paying(p, rng.choice([None, None, 0, rng.randint(0, 10**7)])),
-        rng.randint(1, p.max_item_size),
-        rng.random() < 0.8,
-        (rng.randrange(p.n_classes or 1000), rng.randint(0, 10_000)) if rng.random() < 0.6 else None,
-    )
+    """A world whose readings are those that their types hold."""
+    world = random_world(rng, p)
+    return replace(world, readings=normalise(world.readings, [f.dtype for f in p.features]))
 
 
 def _golden_cases(p: Program) -> list[World]:

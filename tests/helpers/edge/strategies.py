@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import random
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
@@ -20,7 +20,9 @@ from hypothesis import strategies as st
 from hardcase_edge.program import definition as d
 from hardcase_edge.program.readings import request_bytes
 
-__all__ = ["as_draft", "programs", "random_program", "random_reading", "random_readings", "round_f32", "seeds"]
+__all__ = [
+    "as_draft", "programs", "random_program", "random_reading", "random_readings", "retargeted", "round_f32", "seeds",
+]  # fmt: skip
 
 seeds = st.integers(0, 2**32 - 1)
 GARBAGE = ["12", "nan", "", b"1.0", None, float("nan"), float("inf"), float("-inf"), 10**400, [1.0], {}, object(), 1j]
@@ -277,7 +279,7 @@ class _Graph:
     def nodes(self, size: int) -> tuple[d.Node, ...]:
         self.build(frozenset(), frozenset(), can_forward=bool(self.p.uplink.features), depth=size)
         last = len(self.drafts) - 1
-        return tuple(_retarget(node, last) for node in reversed(self.drafts))
+        return tuple(retargeted(node, lambda place: last - place) for node in reversed(self.drafts))
 
     def build(self, tried: frozenset[int], at_hand: frozenset[int], can_forward: bool, depth: int) -> _Made:
         rng = self.rng
@@ -384,17 +386,16 @@ class _Graph:
         )
 
 
-def _retarget(node: Any, last: int) -> d.Node:
+def retargeted(node: d.Node, to: Callable[[int], int]) -> d.Node:
+    """A node whose targets are other ones."""
     if isinstance(node, d.Acquire):
-        return replace(node, then=last - node.then, otherwise=last - node.otherwise)
+        return replace(node, then=to(node.then), otherwise=to(node.otherwise))
     if isinstance(node, d.Branch):
-        return replace(node, targets=tuple(last - t for t in node.targets))
+        return replace(node, targets=tuple(map(to, node.targets)))
     if isinstance(node, d.Select):
-        candidates = tuple(replace(c, target=last - c.target) for c in node.candidates)
-        return replace(node, candidates=candidates, otherwise=last - node.otherwise)
-    if isinstance(node, d.Forward):
-        return replace(node, fallback=last - node.fallback)
-    return node
+        candidates = tuple(replace(c, target=to(c.target)) for c in node.candidates)
+        return replace(node, candidates=candidates, otherwise=to(node.otherwise))
+    return replace(node, fallback=to(node.fallback)) if isinstance(node, d.Forward) else node
 
 
 # ---------------------------------------------------------------- readings

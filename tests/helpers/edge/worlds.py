@@ -56,6 +56,12 @@ def random_world(rng: random.Random, p: Program) -> World:
     )
 
 
+def failure(sensor: int, n: int) -> Any:
+    """What a sensor of n features gives when it fails: nothing, the wrong shape, or what is no number."""
+    kinds = [None, ["12"] * n, "failed", [1.0] * (n + 1), {0: 1.0}, [object()] * n]
+    return kinds[sensor % len(kinds)] if n else None
+
+
 def play(machine: Any, p: Program, world: World) -> tuple[Decision, list[Any] | None]:
     """The decision of a machine of this program in a world, and the readings that it sent to the cloud."""
     session = machine.session(budget=world.budget, item_size=world.size, dead=world.dead, cloud=world.cloud)
@@ -63,7 +69,7 @@ def play(machine: Any, p: Program, world: World) -> tuple[Decision, list[Any] | 
 
     def read(sensors: tuple[int, ...]) -> dict[int, list[Any] | None]:
         rows = {s: [world.readings[f] for f in p.sensors[s].features] for s in sensors}
-        return {s: None if s in world.failing else row for s, row in rows.items()}
+        return {s: failure(s, len(row)) if s in world.failing else row for s, row in rows.items()}
 
     def ask(need: NeedReply) -> tuple[int, int] | None:
         asked.append(list(need.readings))
