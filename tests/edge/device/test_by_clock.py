@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import threading
 import zlib
@@ -18,7 +17,6 @@ import pytest
 from hardcase_edge.bundle.file import Bundle, pack_bundle
 from hardcase_edge.bundle.load import Loaded, load_bytes
 from hardcase_edge.bundle.manifest import Manifest
-from hardcase_edge.cli import main
 from hardcase_edge.device.by_clock import RoundTrips
 from hardcase_edge.device.device import Device, RuntimeConfig
 from hardcase_edge.errors import BundleError, InputError
@@ -72,7 +70,7 @@ class Extractors:
         self.let_go.set()
 
 
-def device_of(loaded: Loaded, source: Extractors, timeout_s: float = 0.05, **config: Any) -> Device:
+def device_of(loaded: Loaded, source: Extractors, timeout_s: float = 5.0, **config: Any) -> Device:
     program = loaded.machine.program
     wanted = wanted_of(program, loaded.manifest)
     bank = SensorBank(wanted, {w.name: source for w in wanted}, timeout_s=timeout_s)
@@ -252,10 +250,10 @@ def sized() -> tuple[Program, bytes]:
 ITEMS = """
 def items():
     yield "one", 1, None
-    yield "nine", 9, 50.0
-    yield "ten", 10, 50.0
-    yield "half", 2.5, 50.0
-    yield "none", 0, 50.0
+    yield "nine", 9, 5_000.0
+    yield "ten", 10, 5_000.0
+    yield "half", 2.5, 5_000.0
+    yield "none", 0, 5_000.0
     yield "poor", 9, 0.000001
     yield "unlimited", 5
 
@@ -266,24 +264,18 @@ seen = []
 """
 
 
-def run_lines(capfd: pytest.CaptureFixture[str], *words: str) -> tuple[list[dict[str, Any]], str]:
-    assert main(["run", *words]) == 0
-    out, err = capfd.readouterr()
-    return [json.loads(line) for line in out.splitlines()], err
-
-
 def test_items_give_their_sizes_and_budgets_and_the_plug_in_reads_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edge: Callable[..., Any]
 ) -> None:
     write_module(tmp_path, ITEMS, monkeypatch, "sized_items")
     (tmp_path / "model.hcb").write_bytes(sized()[1])
-    lines, err = run_lines(
-        capfd, "model.hcb", "--sensors", "sized_items:read", "--items", "sized_items:items", "--budget", "40"
+    _, lines, err = edge(
+        "run", "model.hcb", "--sensors", "sized_items:read", "--items", "sized_items:items", "--budget", 4_000
     )
     import sized_items  # type: ignore[import-not-found]
 
     assert [(r["item_size"], r["budget"]) for r in lines] == [
-        (1, 40.0), (9, 50.0), (None, 40.0), (None, 40.0), (None, 40.0), (9, 0.000001), (None, 40.0)
+        (1, 4e3), (9, 5e3), (None, 4e3), (None, 4e3), (None, 4e3), (9, 0.000001), (None, 4e3)
     ]  # fmt: skip
     assert sized_items.seen == [("a", "one"), ("b", "one"), ("a", "nine"), ("b", "nine")]
     assert [r["sensors"] for r in lines[2:]] == [[]] * 5
@@ -300,7 +292,7 @@ def test_items_give_their_sizes_and_budgets_and_the_plug_in_reads_them(
 
 
 def test_a_run_by_the_clock_has_plug_ins_give_python_s_lock_back_often(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edge: Callable[..., Any]
 ) -> None:
     told: list[float] = []
     monkeypatch.setattr(sys, "setswitchinterval", told.append)
@@ -308,30 +300,30 @@ def test_a_run_by_the_clock_has_plug_ins_give_python_s_lock_back_often(
     (tmp_path / "vib.csv").write_text("x,vib[0],vib[1],vib[2],vib[3],vib[4]\n3,1,2,3,4,5\n")
     (tmp_path / "clock.hcb").write_bytes(sized()[1])
     (tmp_path / "plain.hcb").write_bytes(make_bundle_bytes())
-    run_lines(capfd, str(tmp_path / "plain.hcb"), "--sensors", f"replay:{tmp_path / 'vib.csv'}")
+    edge("run", str(tmp_path / "plain.hcb"), "--sensors", f"replay:{tmp_path / 'vib.csv'}")
     assert told == []
-    run_lines(capfd, str(tmp_path / "clock.hcb"), "--sensors", f"replay:{tmp_path / 'data.csv'}")
+    edge("run", str(tmp_path / "clock.hcb"), "--sensors", f"replay:{tmp_path / 'data.csv'}")
     assert told == [0.0005, sys.getswitchinterval()], "and as it was once the run is over"
 
 
 def test_the_columns_of_a_replay_give_sizes_and_budgets(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edge: Callable[..., Any]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("model.hcb").write_bytes(sized()[1])
     Path("data.csv").write_text("a,b,item_size,budget\n1,1,9,50\n1,1,,\n1,1,12,50\n1,1,x,50\n")
-    lines, err = run_lines(capfd, "model.hcb", "--sensors", "replay:data.csv", "--budget", "40", "--item-size", "3")
+    _, lines, err = edge("run", "model.hcb", "--sensors", "replay:data.csv", "--budget", "40", "--item-size", "3")
     assert [(r["item_size"], r["budget"]) for r in lines] == [(9, 50.0), (3, 40.0), (None, 40.0), (None, 40.0)]
     assert "size 12.0 of an item" in err
     assert "size 'x' of an item" in err
 
 
 def test_a_column_of_that_name_means_nothing_to_a_bundle_without_sizes_or_clock(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, edge: Callable[..., Any]
 ) -> None:
     (tmp_path / "model.hcb").write_bytes(make_bundle_bytes())
     (tmp_path / "data.csv").write_text("x,vib[0],vib[1],vib[2],vib[3],vib[4],budget\n3,1,2,3,4,5,0\n")
-    lines, _ = run_lines(capfd, str(tmp_path / "model.hcb"), "--sensors", f"replay:{tmp_path / 'data.csv'}")
+    _, lines, _ = edge("run", str(tmp_path / "model.hcb"), "--sensors", f"replay:{tmp_path / 'data.csv'}")
     assert lines[0]["sensors"] == ["x"]
 
 

@@ -33,8 +33,8 @@ def command(*words):
     return [sys.executable, "-m", "hardcase_edge.cli", *map(str, words)]
 
 
-def edge(*words, cwd=None):
-    """Run to the end: (status, records, stderr)."""
+def apart(*words, cwd=None):
+    """Run to the end in a process of its own: (status, records, stderr)."""
     done = subprocess.run(command(*words), capture_output=True, text=True, timeout=60, cwd=cwd)
     lines = done.stdout.splitlines()
     return done.returncode, [json.loads(line) for line in lines if line.startswith("{")], done.stderr
@@ -53,7 +53,7 @@ def edge_process(*words):
 
 def test_without_a_broker_it_decides_alone(bundle, tmp_path):
     replay = write_replay(tmp_path / "r.csv", [EASY, HARD, -EASY, "broken"])
-    status, records, errors = edge("run", bundle, "--sensors", f"replay:{replay}")
+    status, records, errors = apart("run", bundle, "--sensors", f"replay:{replay}")
     assert (status, errors) == (0, "hardcase-edge: sensor x fails: cell 'broken' is not a number\n")
     assert [(r["route"], r["label"], r["cost"]) for r in records] == [
         ("local", "high", 1.0), ("degraded", "high", 1.0), ("local", "low", 1.0), ("degraded", "low", 1.0),
@@ -88,7 +88,7 @@ def test_without_paho_a_broker_is_told_in_one_line_what_to_install(bundle, tmp_p
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     replay = write_replay(tmp_path / "r.csv", [EASY])
     words = ["--broker", "mqtt://127.0.0.1:9", "--sensors", f"replay:{replay}"]
-    assert edge("run", bundle, *words) == (
+    assert apart("run", bundle, *words) == (
         2, [], "hardcase-edge: paho-mqtt is missing, and a broker needs it; install it: pip install paho-mqtt\n"
     )  # fmt: skip
 
@@ -97,7 +97,7 @@ def test_hard_cases_go_to_the_cloud(bundle, tmp_path):
     replay = write_replay(tmp_path / "r.csv", [EASY, HARD, HARD])
     with running_mosquitto(tmp_path) as broker, Cloud(broker.url):
         words = ["--broker", broker.url, "--device-id", "pi-1", "--sensors", f"replay:{replay}"]
-        status, records, errors = edge("run", bundle, *words)
+        status, records, errors = apart("run", bundle, *words)
     assert status == 0
     assert [r["route"] for r in records] == ["local", "cloud", "cloud"]
     assert records[1]["cost"] == FORWARD_COST
@@ -189,7 +189,7 @@ def test_what_a_run_is_told_to_keep_it_keeps(tmp_path, cells, words, records, er
     bundle.write_bytes(make_bundle_bytes(ranges=((-2.0, 2.0), None, None, None, None)))
     (tmp_path / "hung.py").write_text("import time\ndef read(sensor):\n    time.sleep(600)\n")
     replay = write_replay(tmp_path / "r.csv", cells)
-    status, found, said = edge("run", bundle, "--sensors", f"replay:{replay}", *words, cwd=tmp_path)
+    status, found, said = apart("run", bundle, "--sensors", f"replay:{replay}", *words, cwd=tmp_path)
     assert status == 0
     assert [tuple(r[k] for k in ("route", "cost", "sensors", "failed", "out_of_range")) for r in found] == records
     assert said.startswith(f"hardcase-edge: {errors}") if errors else said == ""
@@ -205,19 +205,18 @@ def test_the_version_is_the_packages():
 def test_without_an_id_of_its_own_a_device_says_which_one_it_has(bundle, tmp_path):
     replay = write_replay(tmp_path / "r.csv", [EASY])
     words = ["--broker", f"mqtt://127.0.0.1:{free_port()}", "--sensors", f"replay:{replay}"]
-    told = [edge("run", bundle, *words)[2].splitlines()[0] for _ in range(2)]
+    told = [apart("run", bundle, *words)[2].splitlines()[0] for _ in range(2)]
     assert told[0].startswith("hardcase-edge: the device id is ")
     assert (told[0] == told[1]) is ("for this run only" not in told[0])
 
 
-def test_verify_says_what_was_proved(bundle):
+def test_verify_says_what_was_proved(edge, bundle):
     status, (report,), errors = edge("verify", bundle, "--json")
     assert (status, errors) == (0, "")
     assert report["worst_cost"] == FORWARD_COST
     assert report["best_cost"] == 1.0
     assert (report["unit"], report["golden"], report["sensors"]) == ("mJ", 0, 2)
-    done = subprocess.run(command("verify", bundle), capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0
+    done = subprocess.run(command("verify", bundle), capture_output=True, text=True, timeout=60, check=True)
     assert f"worst_cost         {float(FORWARD_COST)}" in done.stdout
     assert report["windows"] == {"vib": 5}
     assert "windows            vib 5 samples, oldest first" in done.stdout
@@ -235,7 +234,7 @@ def test_verify_says_what_was_proved(bundle):
         (["--trust", "/nowhere.pub"], "trusted key /nowhere.pub cannot be read"),
     ],
 )
-def test_what_cannot_be_used_is_told_in_one_line_with_status_2(bundle, tmp_path, words, line):
+def test_what_cannot_be_used_is_told_in_one_line_with_status_2(edge, bundle, tmp_path, words, line):
     replay = write_replay(tmp_path / "r.csv", [EASY])
     status, records, errors = edge("run", bundle, "--sensors", f"replay:{replay}", *words)
     assert (status, records) == (2, [])
@@ -245,7 +244,7 @@ def test_what_cannot_be_used_is_told_in_one_line_with_status_2(bundle, tmp_path,
 
 
 @pytest.mark.parametrize(("size", "line"), [(0, "has no bytes"), (200, "is damaged"), (-1, "is damaged")])
-def test_a_damaged_bundle_is_told_in_one_line_with_status_2(bundle, size, line):
+def test_a_damaged_bundle_is_told_in_one_line_with_status_2(edge, bundle, size, line):
     bundle.write_bytes(bundle.read_bytes()[:size])
     status, records, errors = edge("verify", bundle)
     assert (status, records) == (2, [])

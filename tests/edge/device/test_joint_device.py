@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from hardcase_edge.bundle.load import Loaded, load_bytes
-from hardcase_edge.cli import main
 from hardcase_edge.device.device import Device, RuntimeConfig
 from hardcase_edge.device.parts import open_part_bank
 from hardcase_edge.device.surroundings import Case, Companion
@@ -147,36 +146,34 @@ def test_an_item_without_a_budget_for_anything_claims_no_confidence(tmp_path: Pa
 
 
 def test_a_bundle_of_items_is_put_into_a_store_tried_and_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edge: Any
 ) -> None:
     monkeypatch.setattr("hardcase_edge.running.beside.resident_bytes", lambda: 16_000_000)  # of a device
     (tmp_path / "codes.hcb").write_bytes(PLAIN)
     path = write_csv(tmp_path / "items.csv", ITEMS)
-    assert main(["store", "put", str(tmp_path / "store"), str(tmp_path / "codes.hcb")]) == 0
-    flags = ["--sensors", f"replay:{path}", "--trial-decisions", "4"]
-    assert main(["run", "--store", str(tmp_path / "store"), *flags]) == 0
-    out, errors = capfd.readouterr()
+    assert edge("store", "put", tmp_path / "store", tmp_path / "codes.hcb").status == 0
+    run = ("run", "--store", tmp_path / "store", "--sensors", f"replay:{path}", "--trial-decisions", 4)
+    status, lines, errors = edge(*run)
     assert errors.endswith("the bundle in slot a has passed its trial\n")
-    assert [len(json.loads(line)["labels"]) for line in out.splitlines() if line[:1] == "{"] == list(map(len, ITEMS))
+    assert (status, [len(line["labels"]) for line in lines]) == (0, list(map(len, ITEMS)))
 
 
 def test_a_bundle_of_items_whose_sensors_only_fail_fails_its_trial(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edge: Any
 ) -> None:
     monkeypatch.setattr("hardcase_edge.running.beside.resident_bytes", lambda: 16_000_000)
     (tmp_path / "codes.hcb").write_bytes(PLAIN)
     path = write_csv(tmp_path / "items.csv", ITEMS)
-    assert main(["store", "put", str(tmp_path / "store"), str(tmp_path / "codes.hcb")]) == 0
+    assert edge("store", "put", tmp_path / "store", tmp_path / "codes.hcb").status == 0
     lines = path.read_text().splitlines()
     names = lines[0].split(",")
     kept = [names.index("item")]
     bad = [lines[0], *[",".join(c if k in kept else "x" for k, c in enumerate(line.split(","))) for line in lines[1:]]]
     path.write_text("\n".join(bad) + "\n")
-    flags = ["--sensors", f"replay:{path}", "--trial-decisions", "4"]
-    assert main(["run", "--store", str(tmp_path / "store"), *flags]) == 2
-    out, errors = capfd.readouterr()
+    run = ("run", "--store", tmp_path / "store", "--sensors", f"replay:{path}", "--trial-decisions", 4)
+    status, records, errors = edge(*run)
     assert "the trial of slot a has failed: no sensor gave a reading in 4 decisions" in errors
-    assert all(json.loads(line)["failed"] for line in out.splitlines() if line[:1] == "{")
+    assert (status, all(record["failed"] for record in records)) == (2, True)
     assert "passed its trial" not in errors
 
 
@@ -220,18 +217,15 @@ def test_a_function_gives_items_and_read_gets_a_part(tmp_path: Path, monkeypatch
     assert "not a list of its parts" in records[4]["why"]
 
 
-def test_an_isolated_function_reads_part_by_part(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_an_isolated_function_reads_part_by_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edge: Any) -> None:
     (tmp_path / "joint_plugin_21.py").write_text(PLUGIN)
     (tmp_path / "items.json").write_text(json.dumps([item.tolist() for item in ITEMS[:3]]))
     (tmp_path / "codes.hcb").write_bytes(PLAIN)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     sources = ["--sensors", "joint_plugin_21:read", "--items", "joint_plugin_21:items", "--isolate"]
-    assert main(["run", "codes.hcb", *sources, "--count", "3"]) == 0
+    lines = edge("run", "codes.hcb", *sources, "--count", 3).records
     sys.modules.pop("joint_plugin_21", None)
-    lines = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     machine = load_bytes(PLAIN, allow_joint=True).joint
     labels = [decide_rows(machine, item, cloud=False).labels for item in ITEMS[:3]]
     assert [line["labels"] for line in lines] == [["abcd"[label] for label in of_item] for of_item in labels]
@@ -267,17 +261,15 @@ def test_doubtful_parts_are_asked_one_by_one_on_todays_wire(tmp_path: Path) -> N
     assert all(r["labels"][p] == "d" and r["confidences"][p] == 0.95 and r["route"] == "cloud" for r, p in asked)
 
 
-def test_the_command_runs_and_verifies_a_joint_bundle(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_command_runs_and_verifies_a_joint_bundle(tmp_path: Path, edge: Any) -> None:
     (tmp_path / "codes.hcb").write_bytes(PLAIN)
     path = write_csv(tmp_path / "items.csv", ITEMS)
     path.write_text(path.read_text().replace("\ni0,", "\ni0,x", 1))  # the first part of the first item fails
     flags = ["--sensors", f"replay:{path}", "--count", "3", "--metrics-file", str(tmp_path / "hardcase.prom")]
-    assert main(["run", str(tmp_path / "codes.hcb"), *flags]) == 0
+    lines = edge("run", tmp_path / "codes.hcb", *flags).records
     assert 'hardcase_sensor_failures_total{sensor="pixels"} 1' in (tmp_path / "hardcase.prom").read_text()
-    lines = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     assert [len(line["labels"]) for line in lines] == [len(item) for item in ITEMS[:3]]
-    assert main(["verify", str(tmp_path / "codes.hcb"), "--json"]) == 0
-    proved = json.loads(capfd.readouterr().out)
+    (proved,) = edge("verify", tmp_path / "codes.hcb", "--json").records
     assert (proved["release"], proved["max_parts"], proved["item_rounds"]) == ("one-shot", 6, 1)
     assert proved["item_worst_cost"] == 6 * proved["worst_cost"] == 30.0
     assert 7 * proved["session_bytes"] < proved["item_bytes"] < 14 * proved["session_bytes"]
@@ -298,13 +290,11 @@ def test_the_command_runs_and_verifies_a_joint_bundle(tmp_path: Path, capfd: pyt
     ],
 )
 def test_what_items_of_parts_do_not_have_is_one_line(
-    flags: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    flags: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edge: Any
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "codes.hcb").write_bytes(PLAIN)
     write_csv(tmp_path / "items.csv", ITEMS[:1])
     (tmp_path / "rows.csv").write_text("p0\n1\n")
-    assert main(["run", "codes.hcb", *flags]) == 2
-    err = capfd.readouterr().err
-    assert message in err
-    assert err.count("\n") == 1
+    status, _, errors = edge("run", "codes.hcb", *flags)
+    assert (status, message in errors, errors.count("\n")) == (2, True, 1)

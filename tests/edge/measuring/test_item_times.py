@@ -7,6 +7,7 @@ import json
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,25 +43,25 @@ def times(path: str = "times.jsonl") -> list[dict[str, object]]:
     return [json.loads(line) for line in Path(path).read_text().splitlines()]
 
 
-def test_a_module_is_measured_at_every_size_as_often_as_told(camera: str, capfd: pytest.CaptureFixture[str]) -> None:
-    assert main(["measure", camera, "--repeat", "3", "--out", "times.jsonl"]) == 0
+def test_a_module_is_measured_at_every_size_as_often_as_told(camera: str, edge: Any) -> None:
+    status, _, err = edge("measure", camera, "--repeat", 3, "--out", "times.jsonl")
+    assert status == 0
     lines = times()
     counts = Counter((line.get("sensor"), line["size"]) for line in lines)
     assert counts == {(name, size): 3 for name in ("mean", "ends", None) for size in (1, 2, 3, 4)}
     assert all(0 < line["ms"] < 10_000 for line in lines)  # type: ignore[operator]
     assert {line["readings"] for line in lines if "sensor" not in line} == {3}, "failed ones too"
-    err = capfd.readouterr().err
     assert "sensor broken failed 12 times" in err
     assert "hardcase costs times.jsonl" in err
 
 
-def test_times_replace_times_and_no_other_file(camera: str, capfd: pytest.CaptureFixture[str]) -> None:
-    words = ["measure", camera, "--repeat", "1", "--out"]
-    assert [main([*words, "times.jsonl"]) for _ in range(2)] == [0, 0]
+def test_times_replace_times_and_no_other_file(camera: str, edge: Any) -> None:
+    words = ("measure", camera, "--repeat", 1, "--out")
+    assert [edge(*words, "times.jsonl").status for _ in range(2)] == [0, 0]
     for text in ("a,b\n1,2\n", '{"sensor": "mean", "cost": 3}\n', "[" * 600):
         Path("mine.csv").write_text(text)
-        assert main([*words, "mine.csv"]) == 2
-        assert "mine.csv exists and is not a file of times; name another --out" in capfd.readouterr().err
+        status, _, err = edge(*words, "mine.csv")
+        assert (status, "mine.csv exists and is not a file of times; name another --out" in err) == (2, True)
         assert Path("mine.csv").read_text() == text
 
 
@@ -82,12 +83,9 @@ def test_a_toml_and_a_bundle_are_measured_with_items_too(tmp_path: Path, camera:
         (["--out", "no/such/folder/t.jsonl", "--repeat", "1"], "cannot be written"),
     ],
 )
-def test_wrong_words_end_in_one_line(
-    camera: str, words: list[str], message: str, capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["measure", camera, *words]) == 2
-    last = capfd.readouterr().err.splitlines()[-1]
-    assert message in last
+def test_wrong_words_end_in_one_line(camera: str, words: list[str], message: str, edge: Any) -> None:
+    status, _, err = edge("measure", camera, *words)
+    assert (status, message in err.splitlines()[-1]) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -95,20 +93,20 @@ def test_wrong_words_end_in_one_line(
     ["", "SENSORS = {}", "SENSORS = [1]", "SENSORS = {1: ['a']}", "SENSORS = {'a': []}", "SENSORS = {'a': 'ab'}"],
 )
 def test_a_module_must_state_its_sensors(
-    stated: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    stated: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edge: Any
 ) -> None:
     name = f"stated_{abs(hash((stated, str(tmp_path))))}"
     (tmp_path / f"{name}.py").write_text(f"def read(s, i): return 1\ndef items(): return []\n{stated}\n")
     monkeypatch.syspath_prepend(tmp_path)
-    assert main(["measure", name, "--out", str(tmp_path / "t.jsonl")]) == 2
-    assert "SENSORS" in capfd.readouterr().err
+    status, _, err = edge("measure", name, "--out", tmp_path / "t.jsonl")
+    assert (status, "SENSORS" in err) == (2, True)
     sys.modules.pop(name, None)
 
 
-def test_without_items_measure_asks_for_sensors(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_without_items_measure_asks_for_sensors(tmp_path: Path, edge: Any) -> None:
     (tmp_path / "hardcase.toml").write_text('[[sensor]]\nname = "a"\ncost = 1\n')
-    assert main(["measure", str(tmp_path / "hardcase.toml")]) == 2
-    assert "no sensor has a source; name one with --sensors" in capfd.readouterr().err
+    status, _, err = edge("measure", tmp_path / "hardcase.toml")
+    assert (status, "no sensor has a source; name one with --sensors" in err) == (2, True)
 
 
 def test_the_program_that_stands_in_is_one_that_a_device_would_run() -> None:

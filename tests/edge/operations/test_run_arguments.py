@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from hardcase_edge.cli import main
 from hardcase_edge.errors import InputError
 from hardcase_edge.fleet.store.folder import Store
 from hardcase_edge.fleet.store.receive import receive
@@ -73,31 +72,19 @@ WRONG = [  # each in the words of the whole line, or of its beginning
 ]  # fmt: skip
 
 
-def said_by(capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
-    try:
-        status = main(words)
-    except SystemExit as end:
-        status = int(str(end.code))
-    printed = capfd.readouterr()
-    assert printed.out == ""
-    return status, printed.err
-
-
 @pytest.mark.parametrize(("words", "message"), WRONG)
-def test_service_refuses_what_run_refuses_in_the_same_line(
-    words: str, message: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_service_refuses_what_run_refuses_in_the_same_line(words: str, message: str, tmp_path: Path, edge: Any) -> None:
     run = ["run", "--store", str(tmp_path / "none"), *words.split()]
-    status, line = said_by(capfd, *run)
+    status, _, line = edge(*run)
     assert (status, message in line, line.count("\n")) == (2, True, 1), line
-    assert said_by(capfd, "service", "--program", "/usr/bin/hardcase-edge", *run) == (2, line)
-    assert main(["doctor", "--json", *run]) == 1
-    assert json.loads(capfd.readouterr().out)["faults"][0]["what"] in line
+    assert edge("service", "--program", "/usr/bin/hardcase-edge", *run) == (2, [], line)
+    status, (report,), _ = edge("doctor", "--json", *run)
+    assert (status, report["faults"][0]["what"] in line) == (1, True)
 
 
 @pytest.mark.parametrize("named", [True, False])
 def test_a_plug_in_that_changes_the_folder_moves_no_file_of_the_run(
-    named: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    named: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edge: Any
 ) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "wandering.py").write_text(
@@ -109,38 +96,33 @@ def test_a_plug_in_that_changes_the_folder_moves_no_file_of_the_run(
     words = ["run", "toy.hcb", "--sensors", "wandering:read", "--count", "2", "--budget-per-hour", "500"]
     words += ["--broker", "mqtt://127.0.0.1:9", "--outbox", "64K", "--metrics-file", "m.prom"]
     words += ["--outbox-folder", "o", "--budget-file", "b.json"] if named else []
-    assert main(words) == 0
-    assert "toy.hcb is the bundle that runs; it goes on" in capfd.readouterr().err, "it was found again"
+    status, _, errors = edge(*words)
+    assert (status, "toy.hcb is the bundle that runs; it goes on" in errors) == (0, True), "it was found again"
     assert list((tmp_path / "elsewhere").iterdir()) == []
     made = {"o", "b.json"} if named else {"hardcase-outbox", "hardcase-budget.json"}
     assert {*made, "m.prom"} <= {path.name for path in tmp_path.iterdir()}
 
 
-def test_a_wrong_argument_is_not_blamed_on_the_bundle_on_trial(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_argument_is_not_blamed_on_the_bundle_on_trial(tmp_path: Path, edge: Any) -> None:
     (tmp_path / "b.hcb").write_bytes(make_bundle_bytes())
     store = Store(tmp_path / "store")
     receive(store, tmp_path / "b.hcb")
-    assert said_by(capfd, "run", "--store", str(tmp_path / "store"), "--sensors", "bogus:")[0] == 2
+    assert edge("run", "--store", tmp_path / "store", "--sensors", "bogus:").status == 2
     assert store.slots().a.state == "ready"
 
 
 def test_a_service_of_this_machine_has_the_files_that_it_names(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, edge: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hardcase_edge.fleet.operations.unit.program", lambda argv0: "/usr/bin/hardcase-edge")
     gone = str(tmp_path / "gone.pem")
     run = ["run", "--store", "/var/lib/hardcase", "--sensors", "a:b", "--broker", "mqtts://b", "--ca"]
-    assert said_by(capfd, "service", *run, gone) == (
-        2,
-        f"hardcase-edge: --ca needs {gone}, which is not there; put it there first\n",
-    )
+    told = f"hardcase-edge: --ca needs {gone}, which is not there; put it there first\n"
+    assert edge("service", *run, gone) == (2, [], told)
     for place in (str(Path(__file__)), "/var/lib/hardcase/ca.pem", "ca.pem"):  # the last two nobody else can see
-        assert main(["service", *run, place]) == 0
-    assert main(["service", "--program", "/opt/hardcase-edge", *run, gone]) == 0  # another machine's
-    capfd.readouterr()
-    assert "reads standard input" in said_by(capfd, "service", *run, place, "--sensors", "replay:-")[1]
+        assert edge("service", *run, place).status == 0
+    assert edge("service", "--program", "/opt/hardcase-edge", *run, gone).status == 0  # another machine's
+    assert "reads standard input" in edge("service", *run, place, "--sensors", "replay:-").errors
 
 
 @pytest.mark.parametrize(

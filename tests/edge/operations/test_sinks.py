@@ -12,10 +12,10 @@ from collections import Counter
 from importlib import import_module
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 import pytest
 
-from hardcase_edge.cli import main
 from hardcase_edge.more.sinks import companion
 from tests.helpers.edge.device import make_bundle_bytes
 from tests.helpers.hooks import install
@@ -62,52 +62,48 @@ def stranger(site: Path, monkeypatch: pytest.MonkeyPatch, *, is_broken: bool) ->
 
 
 def test_the_example_keeps_each_decision_in_a_table(
-    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edge: Any
 ) -> None:
     points = tomllib.loads((PLUGIN / "pyproject.toml").read_text())["project"]["entry-points"]["hardcase.sinks"]
     source = (PLUGIN / "hardcase_sqlite.py").read_text()
     install(tmp_path / "site", monkeypatch, "hardcase_sqlite", "sinks", points, source)
-    assert main([*words, "--sink", "sqlite=d.db"]) == 0
-    lines = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    lines = edge(*words, "--sink", "sqlite=d.db").records
     rows = sqlite3.connect(tmp_path / "d.db").execute("SELECT t, route, line FROM decisions").fetchall()
     assert [(d["t"], d["route"], d) for d in lines] == [(t, route, json.loads(line)) for t, route, line in rows]
     assert len(rows) == 5
 
 
 def test_what_a_sink_does_to_its_decision_changes_no_line(
-    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edge: Any
 ) -> None:
     told = stranger(tmp_path / "site", monkeypatch, is_broken=False)
-    assert main([*words, "--sink", "strange=one", "--sink", "strange=two"]) == 0
-    routes = [json.loads(line)["route"] for line in capfd.readouterr().out.splitlines()]
+    routes = [line["route"] for line in edge(*words, "--sink", "strange=one", "--sink", "strange=two").records]
     assert Counter(told) == Counter(["open one", "open two", *routes * 2, "close", "close"])
 
 
 def test_a_sink_that_fails_is_left_out_after_three_failures_and_every_line_is_printed(
-    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edge: Any
 ) -> None:
     told = stranger(tmp_path / "site", monkeypatch, is_broken=True)
-    assert main([*words, "--sink", "strange"]) == 0
-    out, err = capfd.readouterr()
-    assert len(out.splitlines()) == 5
-    assert told == ["open ", *[json.loads(out.splitlines()[0])["route"]] * 3, "close"]
+    status, lines, err = edge(*words, "--sink", "strange")
+    assert (status, len(lines)) == (0, 5)
+    assert told == ["open ", *[lines[0]["route"]] * 3, "close"]
     assert "sink strange: two lines; it gets no more decisions" in err
     assert "sink strange cannot be closed: never" in err
 
 
 def test_a_sink_that_blocks_holds_up_no_decision_and_what_it_did_not_get_is_said(
-    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edge: Any
 ) -> None:
     monkeypatch.setattr(companion, "MOST_WAITING", 2)
     monkeypatch.setattr(companion, "STOP_S", 0.05)
     told = stranger(tmp_path / "site", monkeypatch, is_broken=False)
     words[words.index("--count") + 1] = "20"
     began = monotonic()
-    assert main([*words, "--sink", "strange=slow"]) == 0
+    status, lines, err = edge(*words, "--sink", "strange=slow")
     assert monotonic() - began < 20
-    out, err = capfd.readouterr()
-    assert len(out.splitlines()) == 20
-    assert told in (["open slow"], ["open slow", json.loads(out.splitlines()[0])["route"]])
+    assert (status, len(lines)) == (0, 20)
+    assert told in (["open slow"], ["open slow", lines[0]["route"]])
     assert "sink strange=slow is slower than the decisions" in err
     lost = int(re.search(r"sink strange=slow did not get (\d+) decisions", err)[1])  # type: ignore[index]
     assert lost == 20 - (len(told) - 1)
@@ -127,11 +123,9 @@ def test_a_sink_that_blocks_holds_up_no_decision_and_what_it_did_not_get_is_said
     ],
 )
 def test_a_sink_that_cannot_be_had_is_one_line_before_the_first_decision(
-    sinks: tuple[str, ...], said: str, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    sinks: tuple[str, ...], said: str, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edge: Any
+) -> None:
     told = stranger(tmp_path / "site", monkeypatch, is_broken=False)
     flags = [word for sink in sinks for word in ("--sink", sink)]
-    assert main([*words, *flags]) == 2
-    assert capfd.readouterr() == ("", f"hardcase-edge: {said}\n")
+    assert edge(*words, *flags) == (2, [], f"hardcase-edge: {said}\n")
     assert told in ([], ["open ", "close"]), "what is open is closed"

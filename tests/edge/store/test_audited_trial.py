@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from hardcase_edge.cli import main
 from hardcase_edge.fleet.operations.metrics import Metrics
 from hardcase_edge.fleet.store.folder import Store
 from hardcase_edge.link.wire import OTHER_HPC
@@ -20,37 +20,43 @@ CLAIM = {"audits": {"local": 238, "agreed": 236, "at_least": 0.95}}
 REQUEST_COST = 100 + 76  # mJ: one request, and a byte each
 
 
+Run = Callable[..., tuple[list[dict], str]]
+
+
 @pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    """A store with a good bundle, and one with a promise that is to be tried."""
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "store")
+
+
+@pytest.fixture
+def run(store: Store, broker, tmp_path: Path, edge, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """A run over n rows as this device, which ends well: its lines and its errors.
+
+    The store has a good bundle, and one with a promise that is to be tried.
+    """
     monkeypatch.setattr(beside, "resident_bytes", lambda: 16_000_000)
-    store = Store(tmp_path / "store")
+    trial = ["--trial-decisions", 4, "--trial-audits", 4, "--trial-audit-share", "100%"]
+
+    def run(n: int, *words: object, xs: tuple[float, ...] = (EASY,)) -> tuple[list[dict], str]:
+        replay = write_replay(tmp_path / "r.csv", [xs[k % len(xs)] for k in range(n)])
+        status, *said = edge("run", "--store", store.folder, "--sensors", f"replay:{replay}", *trial, *words)
+        assert status == 0
+        return said
+
+    def run_as(device: str, n: int, *words: object, **more: Any) -> tuple[list[dict], str]:
+        return run(n, "--broker", broker.url, "--device-id", device, *words, **more)
+
     for name, claims in (("first", {}), ("second", CLAIM)):
         (tmp_path / f"{name}.hcb").write_bytes(make_bundle_bytes(name=name, claims=claims))
-        assert main(["store", "put", str(store.folder), str(tmp_path / f"{name}.hcb")]) == 0
+        assert edge("store", "put", store.folder, tmp_path / f"{name}.hcb").status == 0
         if name == "first":
-            assert run(store, tmp_path, 4) == 0
-    return store
+            run(4)
+    return run_as
 
 
-def run(store: Store, tmp_path: Path, n: int, *words: str, xs: tuple[float, ...] = (EASY,)) -> int:
-    """A run of this process over n rows."""
-    replay = write_replay(tmp_path / "r.csv", [xs[k % len(xs)] for k in range(n)])
-    argv = ["run", "--store", str(store.folder), "--sensors", f"replay:{replay}", "--trial-decisions", "4"]
-    return main([*argv, "--trial-audits", "4", "--trial-audit-share", "100%", *words])
-
-
-def lines(capfd: pytest.CaptureFixture[str]) -> tuple[list[dict], str]:
-    out, errors = capfd.readouterr()
-    return [json.loads(line) for line in out.splitlines() if line[:1] == "{"], errors
-
-
-def test_a_trial_passes_when_f0_agrees_and_its_cost_is_no_decisions(store, broker, tmp_path, capfd):
-    lines(capfd)
+def test_a_trial_passes_when_f0_agrees_and_its_cost_is_no_decisions(store, broker, run):
     with Cloud(broker.url) as cloud:
-        to = ("--broker", broker.url, "--device-id", "pi-a", "--interval", "0.02", "--outbox", "1M", "--audit", "100%")
-        assert run(store, tmp_path, 12, *to) == 0
-    made, errors = lines(capfd)
+        made, errors = run("pi-a", 12, "--interval", 0.02, "--outbox", "1M", "--audit", "100%")
     assert "the bundle in slot b has passed its trial" in errors
     assert (store.slots().current, store.slots().b.state) == ("b", "good")
     assert len(cloud.requests) == 4, "no audit follows when there are enough"
@@ -64,25 +70,20 @@ def test_a_trial_passes_when_f0_agrees_and_its_cost_is_no_decisions(store, broke
     assert (facts["link"]["aside"], "sent" in facts["link"]) == (4, False)
 
 
-def test_a_trial_fails_when_f0_does_not_agree_and_the_old_bundle_runs(store, broker, tmp_path, capfd):
-    lines(capfd)
+def test_a_trial_fails_when_f0_does_not_agree_and_the_old_bundle_runs(store, broker, run):
     with Cloud(broker.url, lambda request, device: [usual_reply(request, result=0)]):
-        assert run(store, tmp_path, 12, "--broker", broker.url, "--device-id", "pi-b", "--interval", "0.02") == 0
-    _, errors = lines(capfd)
+        _, errors = run("pi-b", 12, "--interval", 0.02)
     why = "f0 agreed with 0 of 3 audited answers, and the bundle promises 0.95 of all"
     assert f"the trial of slot b has failed: {why}; slot a runs again" in errors
     assert (store.slots().current, store.slots().b.state, store.slots().b.reason) == ("a", "bad", why)
 
 
-def test_replies_of_another_f0_or_to_nobody_are_no_audit(store, broker, tmp_path, capfd):
-    lines(capfd)
-
+def test_replies_of_another_f0_or_to_nobody_are_no_audit(store, broker, run):
     def lie(request, device):
         return [usual_reply(request, id=bytes(16), result=0), usual_reply(request, hpc=bytes(32), result=0)]
 
     with Cloud(broker.url, lie):
-        words = ("--broker", broker.url, "--device-id", "pi-c", "--interval", "0.05", "--deadline-ms", "60")
-        assert run(store, tmp_path, 8, *words) == 0
+        run("pi-c", 8, "--interval", 0.05, "--deadline-ms", 60)
     assert store.slots().b.state == "trial"
     facts = retained(broker, "hardcase/v1/pi-c/facts")
     assert (facts["audits"]["agreed"], facts["audits"]["differed"]) == (0, 0)
@@ -99,27 +100,21 @@ def other(request, device):
 
 
 @pytest.mark.parametrize("x", [EASY, HARD], ids=["audits", "forwards"])
-def test_a_trial_fails_when_only_workers_of_another_f0_answer(store, broker, tmp_path, capfd, x):
-    lines(capfd)
-    device = f"pi-{x:g}"
-    words = ("--broker", broker.url, "--device-id", device, "--interval", "0.05", "--deadline-ms", "60")
+def test_a_trial_fails_when_only_workers_of_another_f0_answer(store, broker, run, x):
     with Cloud(broker.url, other):
-        assert run(store, tmp_path, 40, *words, xs=(x,)) == 0
-    _, errors = lines(capfd)
+        _, errors = run(f"pi-{x:g}", 40, "--interval", 0.05, "--deadline-ms", 60, xs=(x,))
     assert f"the trial of slot b has failed: {UNSERVED}; slot a runs again" in errors
     assert (store.slots().current, store.slots().b.state, store.slots().b.reason) == ("a", "bad", UNSERVED)
     assert errors.count(UNSERVED) == 1, "with the trial's end"
 
 
-def test_a_device_says_once_that_nobody_serves_its_f0_and_goes_on(store, broker, tmp_path, capfd, caplog):
-    words = ("--broker", broker.url, "--device-id", "pi-g", "--interval", "0.05", "--deadline-ms", "60")
+def test_a_device_says_once_that_nobody_serves_its_f0_and_goes_on(store, broker, run, caplog):
+    words = ("--interval", 0.05, "--deadline-ms", 60)
     with Cloud(broker.url):
-        assert run(store, tmp_path, 12, *words) == 0
+        run("pi-g", 12, *words)
     assert store.slots().current == "b"
-    lines(capfd)
     with Cloud(broker.url, other):
-        assert run(store, tmp_path, 8, *words, xs=(HARD,)) == 0
-    made, _ = lines(capfd)
+        made, _ = run("pi-g", 8, *words, xs=(HARD,))
     assert [line["route"] for line in made] == ["degraded"] * 8
     assert caplog.messages.count(UNSERVED) == 1
     facts = retained(broker, "hardcase/v1/pi-g/facts")
@@ -127,16 +122,12 @@ def test_a_device_says_once_that_nobody_serves_its_f0_and_goes_on(store, broker,
     assert facts["link"]["other_hpc"] >= 3
 
 
-def test_where_both_f0_are_served_the_reply_of_the_other_worker_changes_nothing(store, broker, tmp_path, capfd):
-    lines(capfd)
-
+def test_where_both_f0_are_served_the_reply_of_the_other_worker_changes_nothing(store, broker, run):
     def both(request, device):
         return [*other(request, device), usual_reply(request)]
 
     with Cloud(broker.url, both):
-        words = ("--broker", broker.url, "--device-id", "pi-h", "--interval", "0.02")
-        assert run(store, tmp_path, 16, *words, xs=(EASY, HARD)) == 0
-    made, errors = lines(capfd)
+        made, errors = run("pi-h", 16, "--interval", 0.02, xs=(EASY, HARD))
     assert [line["route"] for line in made] == ["local", "cloud"] * 8
     assert "the bundle in slot b has passed its trial" in errors
     assert UNSERVED not in errors
@@ -144,25 +135,20 @@ def test_where_both_f0_are_served_the_reply_of_the_other_worker_changes_nothing(
     assert ("f0" in facts, facts["link"]["other_hpc"] >= 12) == (False, True)
 
 
-def test_without_f0_a_trial_passes_when_half_of_its_deadline_is_over(store, broker, tmp_path, capfd):
-    lines(capfd)
-    words = ("--broker", broker.url, "--device-id", "pi-d", "--interval", "0.1", "--trial-s", "1")
-    assert run(store, tmp_path, 7, *words) == 0
-    assert "the bundle in slot b has passed its trial" in lines(capfd)[1]
+def test_without_f0_a_trial_passes_when_half_of_its_deadline_is_over(store, broker, run):
+    _, errors = run("pi-d", 7, "--interval", 0.1, "--trial-s", 1)
+    assert "the bundle in slot b has passed its trial" in errors
     assert retained(broker, "hardcase/v1/pi-d/facts")["store"]["agreement"]["agreed"] == 0
 
 
-def test_audits_leave_the_link_to_live_cases(store, broker, tmp_path, capfd):
+def test_audits_leave_the_link_to_live_cases(store, broker, run):
     """A silent f0: audits that nobody answers neither open the circuit nor make a live case wait for them."""
-    lines(capfd)
 
     def only_hard(request, device):
         return [] if abs(request.readings[0]) >= 1 else None
 
     with Cloud(broker.url, only_hard):
-        words = ("--broker", broker.url, "--device-id", "pi-e", "--interval", "0.01", "--deadline-ms", "2000")
-        assert run(store, tmp_path, 12, *words, xs=(EASY, HARD)) == 0
-    made, errors = lines(capfd)
+        made, errors = run("pi-e", 12, "--interval", 0.01, "--deadline-ms", 2000, xs=(EASY, HARD))
     assert [line["route"] for line in made] == ["local", "cloud"] * 6
     assert max(line["latency_ms"] for line in made) < 1_000
     assert "decides alone" not in errors
