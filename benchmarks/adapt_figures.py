@@ -11,8 +11,6 @@ import numpy as np
 from benchmarks.pages import pyplot, read, rest, save
 from benchmarks.synthetic_data import synthetic_2
 
-__all__ = ["draw", "draw_synthetic", "lines"]
-
 TEST = ((100,) * 4, 2)  # rows of each cluster, and seed, of figure 3's test rows
 COLOURS = {"l1": "#7f8c8d", "adapt-lin": "#c0392b"}
 PANELS = {

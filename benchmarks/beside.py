@@ -26,8 +26,6 @@ from benchmarks.pages import rest
 from hardcase_edge.kernel.machine import KERNEL, PYTHON, decide, open_machine
 from hardcase_edge.verifier.verify import verify
 
-__all__ = ["beside", "page"]
-
 N_LABELS = 100_000
 N_ROWS = 500
 OURS, PURE, ORT = "hardcase", "hardcase, pure Python", "onnxruntime"

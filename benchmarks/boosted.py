@@ -24,8 +24,6 @@ from hardcase_edge.program.definition import (
     Uplink,
 )
 
-__all__ = ["CASES", "Flat", "fit", "flat_trees", "probe_rows", "to_program"]
-
 CASES = {"100x4": (100, 4), "300x5": (300, 5)}  # trees, depth
 N_FEATURES = 64
 

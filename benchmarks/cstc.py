@@ -26,10 +26,11 @@ from benchmarks.cstc_methods import FEW_LEAVES, METHODS
 from benchmarks.cstc_page import CROSSED, pictures, write_page
 from benchmarks.learning_cases import covertype
 from benchmarks.pages import provenance
+from hardcase_edge.more.batch.evaluate import Outcome
 from hardcase_edge.program.definition import Acquire, Answer, Branch, Node, Scorer, Trees
 from hardcase_train.data.from_arrays import make_problem
 from hardcase_train.data.problem import Problem, Rows
-from hardcase_train.policy.batch import Batch, Outcome
+from hardcase_train.policy.batch import Batch
 from hardcase_train.policy.front import Point
 from hardcase_train.policy.selection import Judge
 from hardcase_train.settings.effort import NORMAL

@@ -14,8 +14,6 @@ import numpy as np
 from benchmarks.digits38 import SIDES
 from benchmarks.pages import PAGES, markdown, pyplot, read, rest, save
 
-__all__ = ["draw", "jaccard", "lines", "shares"]
-
 CHEAP = 5.0  # of MQ2008, the most that a cheap feature costs; in the paper, the dear ones are those of 20 and more
 FIGURES = {"8": ("mq2008", ("cstc-2", "astc-2", "cronus-4")), "9": ("skewed", ("cscc-4", "and-or", "cronus-4"))}
 LEAVES = ("cstc-2", "cstc-2, interior 0.1", "cstc-2, slope 3", "cstc-2, on trees", "astc-2")

@@ -11,20 +11,6 @@ import numpy as np
 from benchmarks.cstc_methods import METHODS
 from benchmarks.pages import markdown
 
-__all__ = [
-    "BUDGETS",
-    "IS_LOSS",
-    "NAMES",
-    "REFERENCE",
-    "against",
-    "at_one_price",
-    "beside",
-    "goals",
-    "picked",
-    "runs_of",
-    "shown",
-]
-
 BUDGETS = {
     "digits": (6, 8, 10, 12.5, 16, 25, 40, 60, 1120),
     "forest": (2, 3, 4, 6, 8, 10, 15, 25, 54),

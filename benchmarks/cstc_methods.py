@@ -29,8 +29,6 @@ from hardcase_train.successors.reduce import inclusion
 from hardcase_train.sweep.train import screen
 from hardcase_train.trees.boosting import TreeSettings
 
-__all__ = ["FEW_LEAVES", "METHODS", "Run"]
-
 LARGEST = 64  # sensors of a priced set that is trained
 TREE_SHARES = (0.1, 0.25, 1.0)  # of the boosted trees of a model, where each tree costs
 N_TREES = (5, 10, 20, 40, 80)  # of GreedyMiser, where each tree costs

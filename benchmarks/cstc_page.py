@@ -13,8 +13,6 @@ from benchmarks import cstc_figures, quadrants
 from benchmarks.cstc_goals import BUDGETS, NAMES, against, at_one_price, beside, goals, picked, runs_of, shown
 from benchmarks.pages import PAGES, pyplot, rest, save
 
-__all__ = ["CROSSED", "pictures", "write_page"]
-
 CROSSED = " crossed"  # behind the name of data whose training rows are judged, too
 TITLES = {
     "digits": "3 against 8 in four resolutions, 1,120 pixels at 1 each: error",

@@ -21,11 +21,12 @@ from benchmarks import cstc, relevance
 from benchmarks.cstc_methods import METHODS
 from benchmarks.digits38 import data as folder
 from benchmarks.pages import provenance
+from hardcase_edge.more.batch.evaluate import Outcome
 from hardcase_edge.program.definition import THRESHOLD, Acquire, Branch, Forward, Program
 from hardcase_train.data.from_arrays import make_problem
 from hardcase_train.data.problem import Problem, Rows
 from hardcase_train.linear.label_overlap import label_overlap
-from hardcase_train.policy.batch import Batch, Outcome
+from hardcase_train.policy.batch import Batch
 from hardcase_train.policy.front import Point
 from hardcase_train.policy.selection import Judge
 from hardcase_train.stages.subset_search import SubsetSearch

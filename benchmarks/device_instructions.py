@@ -20,8 +20,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-__all__ = ["device_side"]
-
 KINDS = {
     "plain": (), "servo": ("--budget-per-hour", "20000"), "drift": ("--drift", "watch"),
     "audits": ("--audit", "0.5%"),
@@ -59,7 +57,8 @@ def loop(bundle: str, rows: list[list[float]], kind: str, folder: str) -> Any:
     from hardcase_edge.base.clock import Clock
     from hardcase_edge.bundle.load import load_bundle
     from hardcase_edge.cli import run_config
-    from hardcase_edge.device.device import Device, RuntimeConfig
+    from hardcase_edge.device.device import Device
+    from hardcase_edge.device.machine import RuntimeConfig
     from hardcase_edge.device.surroundings import Part, Surroundings
     from hardcase_edge.more.audits.companion import make as make_audits
     from hardcase_edge.more.drift.companion import make as make_watching

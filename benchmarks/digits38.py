@@ -16,8 +16,6 @@ from hardcase_train.data.from_arrays import make_problem
 from hardcase_train.data.problem import Problem, Rows
 from hardcase_train.settings.effort import Effort
 
-__all__ = ["SIDES", "digits", "problem_of", "resolutions"]
-
 SIDES = (28, 16, 8, 4)
 N_VALID = 2400
 FORWARD_COST = 1120.0  # beside its pixels; f0 knows nothing, so that policies decide alone

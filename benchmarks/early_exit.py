@@ -22,8 +22,6 @@ from hardcase_train.trees.boosting import Ensemble, ensemble_scores
 from hardcase_train.trees.size import size_of
 from hardcase_train.trees.subset_classifier import fit_classifier
 
-__all__ = ["STRENGTHS", "figures", "walk"]
-
 STRENGTHS = (0.1, 0.2, 0.3, 0.5, 1.0, 2.0)  # s of the paper, 0.2 to 0.5 there
 N_TREES = (5, 9, 18, 35, 70)
 PLACE = 5  # of the document that the others are compared with

@@ -16,8 +16,6 @@ from benchmarks.pages import ROOT
 from hardcase_edge.program.window import WINDOW_FEATURES, window_features
 from tests.helpers.cloud.flywheel import Rows
 
-__all__ = ["CASES", "Table", "forest", "survey", "whole_states"]
-
 RIG = ROOT / "examples" / "hydraulic"
 FIRST = 1_400  # cycles of the rig that train
 N_FRESH = 12  # people that come later

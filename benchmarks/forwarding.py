@@ -22,8 +22,6 @@ from hardcase_edge.more.drift.promise import ALPHA, Promise
 from hardcase_edge.more.drift.reaction import ALLOWED, DOUBLING, PROBE
 from hardcase_edge.settings.values import FORWARD
 
-__all__ = ["Answers", "Drift", "followed", "section"]
-
 CASES = 40_000  # from the break on; at one a minute four weeks
 SHARE = 0.005  # of the answers given alone, audited
 QUARTERS = (0.25, 0.5, 0.75, 1.0)  # of its own answers that a device forwarded by the old rule

@@ -55,7 +55,10 @@ from benchmarks.pages import markdown, rest
 from hardcase_edge.more.batch.scores import scores_of
 from hardcase_edge.program.definition import Feature
 from hardcase_edge.program.encode import encode
-from hardcase_export.foreign_model import Imported, import_model, import_parts, read_model
+from hardcase_export.foreign_model import import_model
+from hardcase_export.importing.imported import Imported
+from hardcase_export.importing.parts import import_parts
+from hardcase_export.importing.read_model import read_model
 from hardcase_export.importing.reference import labels_of_scores
 from hardcase_export.importing.sensor_layout import make_layout
 from hardcase_export.sources.source import Source

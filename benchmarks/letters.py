@@ -14,8 +14,6 @@ from pathlib import Path
 import numpy as np
 from numba import njit
 
-__all__ = ["N_PIXELS", "Words", "hog", "load"]
-
 HEIGHT, WIDTH, CELL = 16, 8, 3
 ROWS, COLUMNS = 5, 3  # round(16 / 3), round(8 / 3)
 N_PIXELS = HEIGHT * WIDTH

@@ -29,7 +29,7 @@ import numpy as np
 from benchmarks.pages import markdown
 from hardcase_cloud.keep.records.database import Database
 from hardcase_cloud.sim.fleet.sockets import Fleet
-from hardcase_edge.device.device import RuntimeConfig
+from hardcase_edge.device.machine import RuntimeConfig
 from tests.helpers.cloud.brokers import Broker, running_mosquitto
 from tests.helpers.cloud.postgres import running_postgres
 from tests.helpers.cloud.requests import Command, half_forwarding, write_model

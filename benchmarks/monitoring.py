@@ -20,8 +20,6 @@ from hardcase_edge.more.drift.promise import ALPHA, BROKEN, Promise
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["beside_mapie", "monitoring_section"]
-
 PROMISED = 0.0191  # of the answers that a device gives alone, wrong at most
 ERRORS = (0.07, 0.12, 0.22)  # what it becomes
 MOST = 10_000  # audits of a stream

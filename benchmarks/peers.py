@@ -22,8 +22,6 @@ from benchmarks.pages import ROOT
 from hardcase_edge.kernel.image import make_image
 from hardcase_edge.program.definition import Program
 
-__all__ = ["Peer", "emlearn_mended", "hardcase", "lightgbm_single_row", "m2cgen_c", "onnx_session"]
-
 KERNEL = ROOT / "edge_runtime" / "hardcase_edge" / "kernel"
 FLAGS = ["-std=gnu99", "-O2", "-w"]
 DECLARED = """

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from benchmarks.promise import Population
     from hardcase_export.picking.risk_choice import RiskTerms
 
-__all__ = ["Controller", "can_be_asked", "peer_section"]
-
 
 def can_be_asked(terms: RiskTerms, is_grouped: bool) -> bool:
     """Whether MAPIE has such terms: no excess over f0, which is no share of yes and no, and no groups."""

@@ -27,8 +27,6 @@ from hardcase_train.methods.cstc.objective import Objective, Rule, Weights, paye
 from hardcase_train.methods.cstc.shape import tree
 from hardcase_train.policy.losses import SquaredLoss
 
-__all__ = ["COSTS", "QUADRANTS", "cascade_cost", "exits_of", "fitted_path", "lines", "quadrants"]
-
 COSTS = (1.0, 1.0, 10.0, 10.0, 10.0, 10.0)
 QUADRANTS = (-15.0, -5.0, 5.0, 15.0)  # mean label of each
 N_ROWS = 400

@@ -23,8 +23,6 @@ from hardcase_train.data.from_arrays import make_problem
 from hardcase_train.data.problem import Problem, Rows, value_unit
 from hardcase_train.settings.effort import Effort
 
-__all__ = ["COSTS", "N_FOLDS", "average_precision", "feature_costs", "precision", "problem_of", "skewed_of"]
-
 COSTS = Path(__file__).resolve().parent / "mq2008_costs.toml"
 N_FOLDS = 5
 NDCG = Quality("ndcg", "NDCG@5", at=5)

@@ -17,8 +17,6 @@ from scipy.optimize import linprog
 
 from hardcase_train.methods.polydom.sets import Costs, members
 
-__all__ = ["RIDGE", "SIDES", "Bank", "Scenes"]
-
 MAX_COLUMNS = 40  # principal components of an extractor
 RIDGE = 0.03
 SIDES = (96, 48, 32, 24)  # of the record

@@ -24,8 +24,6 @@ from hardcase_train.methods.polydom.search import Searched
 from hardcase_train.methods.polydom.sets import Costs, members
 from hardcase_train.successors.gains import PRIOR_ROWS
 
-__all__ = ["QUANTILES", "Race", "answers_of", "by_answer", "methods_in_time"]
-
 N_BUDGETS = 10
 QUANTILES = (0.25, 0.5, 0.75, 0.9, 1.0)  # of extraction times, as costs
 

@@ -22,8 +22,6 @@ import numpy as np
 from scipy.fft import dctn
 from scipy.ndimage import gaussian_filter, uniform_filter
 
-__all__ = ["EXTRACTORS", "SIZES", "record"]
-
 SIZES = (96, 48, 32, 24)  # pixels of a side; 96 is a multiple of each
 
 Extractor = Callable[[np.ndarray], np.ndarray]  # (side, side) float64 from 0 to 1 -> a row of readings

@@ -14,8 +14,6 @@ from hardcase_train.methods.polydom.index import candidates, make_index
 from hardcase_train.methods.polydom.search import SANDWICH, Searched, search_sets
 from hardcase_train.methods.polydom.sets import Costs, bits
 
-__all__ = ["searches"]
-
 E = 0.01
 
 

@@ -20,7 +20,7 @@ from hardcase_edge.bundle.prices import LEVEL, Prices
 from hardcase_edge.kernel.machine import decide, open_machine
 from hardcase_edge.more.servo.servo import Servo, spending_bucket
 from hardcase_edge.program.cost import to_unit
-from hardcase_edge.session.session import CLOUD
+from hardcase_edge.session.actions import CLOUD
 
 KERNEL = ROOT / "edge_runtime" / "hardcase_edge" / "kernel"
 MAIN = """

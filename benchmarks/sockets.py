@@ -55,7 +55,7 @@ def one(
 ) -> dict[str, Any]:
     """One fleet, in this process."""
     from hardcase_cloud.sim.fleet.sockets import Fleet, not_connected
-    from hardcase_edge.device.device import RuntimeConfig
+    from hardcase_edge.device.machine import RuntimeConfig
 
     loaded = half_forwarding(sha256)
     rows = np.random.default_rng(1).uniform(-1.0, 1.0, (2000, 2)).astype(np.float32)

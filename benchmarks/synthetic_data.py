@@ -16,8 +16,6 @@ from hardcase_edge.program.readings import request_bytes
 from hardcase_train.data.problem import Problem, Rows
 from hardcase_train.hpc.fit import fit_hpc, make_hpc, out_of_fold, probabilities
 
-__all__ = ["synthetic_1", "synthetic_2", "toy_problem"]
-
 CENTRES = ((-2.0, 1.0), (1.0, 1.0), (1.0, 0.0), (1.0, -1.0))  # clusters 1 to 4 of figure 3
 LABELS = (1, 0, 1, 0)
 SPREAD = 0.08

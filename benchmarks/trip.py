@@ -239,7 +239,7 @@ def busy_workers(folder: Path, n: int, sources: Path | None = None) -> tuple[flo
     The workers run the sources of this folder, a checkout of the project, in place of the installed ones.
     """
     from hardcase_cloud.sim.fleet.sockets import Fleet
-    from hardcase_edge.device.device import RuntimeConfig
+    from hardcase_edge.device.machine import RuntimeConfig
     from tests.helpers.cloud.brokers import running_mosquitto
     from tests.helpers.cloud.requests import command, half_forwarding, write_model
 

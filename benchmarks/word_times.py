@@ -25,8 +25,6 @@ from hardcase_train.methods.structured.two_levels import OneShotChain
 from hardcase_train.structured.chain import ChainClassifier
 from hardcase_train.structured.items import as_items, take
 
-__all__ = ["cpu_us", "speed_beside", "whole_times"]
-
 REPEATS, EPOCHS = 7, 40
 
 

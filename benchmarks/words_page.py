@@ -10,8 +10,6 @@ from scipy import stats
 
 from benchmarks.pages import PAGES, markdown, pyplot, rest, save
 
-__all__ = ["SHARES", "draw", "interval", "page"]
-
 SHARES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7)
 SHOWN = (0.1, 0.2, 0.3, 0.5)
 NAMED = ("myopic", "one-shot simple", "gap", "one-shot complex", "gap, decoded again", "anytime")

@@ -25,8 +25,6 @@ from hardcase_edge.hooks import hooked, load_hook
 
 from .options import VerbParser
 
-__all__ = ["main", "make_parser", "verbs"]
-
 FIRST = (
     "init", "train", "export", "inspect", "evaluate", "playground", "gate", "serve", "costs", "keygen", "keys", "ca",
     "flash", "release", "cloud", "fleet", "demo", "completion",

@@ -12,8 +12,6 @@ from hardcase_edge.base.escape import terminal
 from hardcase_edge.base.hints import did_you_mean
 from hardcase_edge.cli import Parser
 
-__all__ = ["Flags", "VerbParser", "add_force", "add_hpc", "add_json", "add_trust", "plain", "report"]
-
 Flags = argparse.ArgumentParser | argparse._ArgumentGroup
 
 

@@ -25,8 +25,6 @@ from sklearn.neural_network import MLPRegressor
 from benchmarks.budgeted.masked import ALL, FAST, HIDDEN, Answers, Inputs, Rows, Sums, log_losses, random_sets
 from benchmarks.budgeted.problem import Problem, Session, Wish
 
-__all__ = ["Aaco", "Cegb", "Greedy"]
-
 NEIGHBOURS = (5, 20)  # AACO: the paper's number, and a larger one where that is better
 PLANS, TRIED, BLOCK = 96, 250, 40  # sets that a plan is chosen from; training rows that choose; rows at a time
 SAMPLES = 20_000  # rows with sets from which gains are learned

@@ -28,8 +28,6 @@ import numpy as np
 
 from benchmarks.budgeted.problem import Meter, Method, OverspentError, Problem, Session, Wish, digest
 
-__all__ = ["METHODS", "Drawn", "FileError", "MethodError", "class_of", "end_all", "run"]
-
 FITTED, READ, ANSWER, FAILED = "fitted", "read", "answer", "failed"
 SOLD, REFUSED = "sold", "refused"
 

@@ -20,8 +20,6 @@ from benchmarks.budgeted.arena import Drawn
 from benchmarks.budgeted.problem import HARD, Problem, Sensor, Wish, digest
 from benchmarks.budgeted.streams.windows import drift, rig
 
-__all__ = ["CASES", "HARD_CASES", "STREAMS", "Case", "api_case", "cube", "cube_costs", "cube_nm", "data"]
-
 N_TEST = 5_000
 N_SHORT = 1_000  # test rows of a hard budget
 INFORMATIVE, OTHER = 0.1, 0.3  # standard deviations of cube features and of all others

@@ -17,8 +17,6 @@ import numpy as np
 
 from benchmarks.budgeted.problem import Problem, Session, Wish
 
-__all__ = ["AgreeingApis", "BestApi", "Frugal", "Strategy"]
-
 N_THRESHOLDS = 100  # per label: quantiles of the base's confidence
 NEVER = -1
 

@@ -14,8 +14,6 @@ from benchmarks.budgeted.cases import BUDGETS, HARD_CASES
 from benchmarks.budgeted.problem import HARD
 from benchmarks.pages import markdown, rest
 
-__all__ = ["accuracies", "beside", "cell", "hard_part", "interval", "shortfall"]
-
 OURS, RIVALS = "hardcase", ("AACO", "GDFS order")  # those of the goal
 OTHERS = ("LightGBM CEGB", "static")
 AHEAD, LEVEL, BEHIND = "ahead", "level", "behind"

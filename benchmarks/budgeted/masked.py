@@ -20,8 +20,6 @@ from sklearn.neural_network import MLPClassifier
 
 from benchmarks.budgeted.problem import Problem
 
-__all__ = ["ALL", "FAST", "Answers", "Inputs", "Rows", "Sums", "log_losses", "random_sets"]
-
 COPIES, HELD = 30_000, 0.25  # rows with masks that a model learns from; share of rows that compares models
 HIDDEN, EPOCHS = 128, 25
 FLOOR = 1e-4  # of a chance, in losses

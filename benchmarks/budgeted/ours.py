@@ -37,8 +37,6 @@ from hardcase_edge.session.drive import drive
 from hardcase_edge.stream.coin import Toss, coin_of
 from hardcase_train.data.split import stratified
 
-__all__ = ["Ours", "TrainingError", "command", "prefixes", "table_of", "task"]
-
 PATTERN = (0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2)  # train, valid, test: 90/5/5
 Taken = dict[int, list[Any] | None]  # readings by sensor
 PARTS = np.array(["train", "valid", "test"])

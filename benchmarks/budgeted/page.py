@@ -14,8 +14,6 @@ from benchmarks.budgeted.speed import TITLES
 from benchmarks.budgeted.streams import page as stream_page
 from benchmarks.pages import markdown, rest
 
-__all__ = ["CORES", "LONG", "cost_at", "page", "whole"]
-
 LOSS = 0.01  # below a forest on all sensors, at which costs are compared
 LONG = ("covertype", "cube-nm", "cube-nm-8000", "letters", "speed-large")  # cases of ``--whole`` alone
 MOST_MINUTES, CORES = 30, 2

@@ -21,8 +21,6 @@ from sklearn.preprocessing import StandardScaler
 
 from benchmarks.budgeted.problem import HARD, Problem, Session, Wish
 
-__all__ = ["Agreement", "AllSensors", "CascadeByHand", "Ebm", "RouterByHand", "StagedEbm", "StaticSet", "nested"]
-
 N_FOLDS = 4
 N_TREES = 100
 GROWTH = 1.45  # of the sizes of nested sets

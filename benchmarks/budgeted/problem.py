@@ -14,8 +14,6 @@ from typing import Protocol
 
 import numpy as np
 
-__all__ = ["HARD", "MEAN", "Meter", "Method", "OverspentError", "Problem", "Sensor", "Session", "Wish", "digest"]
-
 MEAN, HARD = "mean", "hard"
 SLACK = 1e-9
 Rows = Sequence[int] | np.ndarray

@@ -12,8 +12,6 @@ from typing import Any
 from benchmarks.budgeted import ours, peers
 from benchmarks.budgeted.problem import Problem, Sensor, Wish
 
-__all__ = ["CASES"]
-
 
 def made(rows: int, columns: int, informative: int, classes: int, seed: int) -> Problem:
     """Rows of scikit-learn's generator."""

@@ -12,8 +12,6 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-__all__ = ["eisner", "eisner_all", "longest_of", "offsets_of", "tree_gaps", "tree_marginals"]
-
 
 @njit(nogil=True, cache=True)
 def eisner(scores: np.ndarray, is_single: bool) -> np.ndarray:

@@ -9,8 +9,6 @@ import numpy as np
 
 from benchmarks.pages import PAGES, markdown, pyplot, rest, save
 
-__all__ = ["SHARES", "draw", "page", "whole"]
-
 SHARES = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7)
 SHOWN = (0.05, 0.1, 0.2, 0.5)
 NAMED = ("myopic", "margin", "one-shot simple", "gap", "one-shot complex", "anytime")

@@ -15,8 +15,6 @@ import numpy as np
 from hardcase_train.methods.structured.anytime import Evidence
 from hardcase_train.methods.structured.chain_features import gaps_of, item_means
 
-__all__ = ["ItemValue", "gap", "myopic", "own_margin", "uniform_items", "uniform_parts"]
-
 
 def uniform_parts(starts: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Parts in random order."""

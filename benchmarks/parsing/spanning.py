@@ -12,8 +12,6 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-__all__ = ["chu_liu_edmonds"]
-
 
 @njit(nogil=True, cache=True)
 def chu_liu_edmonds(scores: np.ndarray, is_single: bool) -> np.ndarray:

@@ -18,8 +18,6 @@ from benchmarks.parsing.treebank import DEV, TRAIN, Treebank, Word, relations, s
 from benchmarks.word_times import cpu_us
 from hardcase_train.structured.chain import ChainClassifier
 
-__all__ = ["with_supertags"]
-
 SPELLING = [0, 3, 10, 11, 12, 15, 16]  # of word_keys: the word, its end, its own case, its neighbours and both pairs
 N_KEYS = len(SPELLING) + 13
 # Relations of heads of phrases and clauses, under which it matters where a word's dependents are.

@@ -20,8 +20,6 @@ from benchmarks.word_times import cpu_us
 from hardcase_train.structured.chain import ChainClassifier
 from hardcase_train.structured.items import folds_of, take
 
-__all__ = ["BITS", "EPOCHS", "jackknifed", "number", "tag_treebank", "word_keys"]
-
 EPOCHS, BITS, FOLDS = 6, 18, 5
 LEVELS = (range(19),)
 

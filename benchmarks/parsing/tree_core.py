@@ -22,17 +22,6 @@ from numba import njit
 
 from benchmarks.parsing.eisner import eisner, longest_of, offsets_of
 
-__all__ = [
-    "MOST_KEYS",
-    "PRUNED",
-    "cheap_scores",
-    "costly_scores",
-    "count_edges",
-    "new_weights",
-    "train_trees",
-    "tree_losses",
-]  # fmt: skip
-
 MOST_KEYS = 96  # keys of one edge, between tags included: 18 cheap, at most 32 between, 32 costly
 PRUNED = np.float32(-1e6)  # score of an edge that a dictionary has ruled out
 SLOTS, SIDE = 16, 64

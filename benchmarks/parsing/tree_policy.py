@@ -26,8 +26,6 @@ from hardcase_train.methods.structured.linear_policy import PartPolicy
 from hardcase_train.methods.structured.pseudo_labels import Losses, helping_steps, trajectory, wrong_parts
 from hardcase_train.structured.items import folds_of, take
 
-__all__ = ["OneShotTrees", "TreeFold", "features_of_words", "head_margins", "smallest_gap", "tree_fold", "tree_folds"]
-
 FINE, COARSE = 64, 32
 SIMPLE_NUMBERS, NUMBERS, MOST_GAP = 14, 23, 30.0  # columns that are numbers; a gap beyond this is certain
 NO_TREE = (np.zeros(0, np.int64), np.zeros(0))

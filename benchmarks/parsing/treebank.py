@@ -12,8 +12,6 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["DEV", "TRAIN", "Treebank", "Word", "coded", "depths", "load", "relations", "sentences"]
-
 TRAIN, DEV = "en_ewt-ud-train.conllu.gz", "en_ewt-ud-dev.conllu.gz"
 SUFFIX = 3  # letters of a word's end that stand for it
 

@@ -20,8 +20,6 @@ from benchmarks.parsing.eisner import eisner_all
 from benchmarks.parsing.tree_core import cheap_scores, costly_scores, count_edges, new_weights, train_trees
 from hardcase_train.structured.items import as_items, flatten, take
 
-__all__ = ["NO_DICTIONARY", "Sentences", "TreeParser"]
-
 PAD, ROOT = (1, 1, 1, 0, 1), (2, 2, 2, 1, 2)  # tokens beside a sentence; all begin with 3, coarse tags with 2
 NO_DICTIONARY = np.zeros((0, 0, 2), np.int16)
 MOST_COARSE = 32

@@ -26,8 +26,6 @@ from .errors import HardcaseError, InputError
 from .settings.config import RunConfig
 from .settings.table import GROUPS, OWN, RUN_TOML, SOURCES, declare
 
-__all__ = ["Parser", "main", "make_parser", "run_config"]
-
 READER_LEFT = 141  # the exit status that shells give to a program that a broken pipe has ended (128 + SIGPIPE)
 END_S = 1.0  # how long threads and exit handlers of a plug-in may keep the process alive
 

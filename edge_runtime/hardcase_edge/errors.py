@@ -7,28 +7,6 @@ system, paho) translates its exceptions into these with ``raise ... from``.
 
 from __future__ import annotations
 
-__all__ = [
-    "BundleError",
-    "BundleVersionError",
-    "HardcaseError",
-    "HpcStuckError",
-    "HpcTimeoutError",
-    "ImageError",
-    "InputError",
-    "LinkError",
-    "NoBundleError",
-    "OtherProgramError",
-    "ProgramError",
-    "SensorError",
-    "SessionError",
-    "SignatureError",
-    "StoreError",
-    "TrustError",
-    "WireError",
-    "one_line",
-    "type_and_line",
-]
-
 
 class HardcaseError(Exception):
     """Base of all errors below; the command line prints the message on one line and exits with status 2."""

@@ -15,8 +15,6 @@ from typing import Any
 
 from .errors import InputError, one_line
 
-__all__ = ["MATURITY", "hooked", "load_hook"]
-
 MATURITY = {  # what a method, a driver or a target says of itself
     "proven": "a table of the benchmarks shows what it is good for",
     "tested": "its tests pass; no benchmark shows where it is ahead, or nobody has run it on the hardware it is for",

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from .base.record import record
 
-__all__ = ["COLUMNS", "COPIED", "KEYS", "Key"]
-
 LINE, OF_ONE, OF_PARTS = "line", "line of a decision", "line of an item of several parts"  # LINE: of both
 RECORD, AUDIT, STORE = "record", "record of an audit", "store"
 TEXT, INTEGER, NUMBER, BOOLEAN, LIST, OBJECT = "text", "integer", "number", "boolean", "list", "object"

@@ -25,7 +25,8 @@ from label_camera import FIRST_TEST, hog, load, thumbnail
 from label_picture import label_svg
 
 from hardcase_edge.bundle.load import Loaded, load_bundle
-from hardcase_edge.device.device import Device, RuntimeConfig
+from hardcase_edge.device.device import Device
+from hardcase_edge.device.machine import RuntimeConfig
 from hardcase_edge.device.parts import open_part_bank
 from hardcase_edge.joint.definition import FEATURES
 from hardcase_edge.link.wire import OK, Reply

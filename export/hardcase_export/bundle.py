@@ -46,10 +46,6 @@ from .picking.risk_choice import RiskTerms, choose
 from .publish import check_out, checked, read_key
 from .targets import Built
 
-__all__ = [
-    "MIN_AGREEMENT", "NoPricesError", "constant_refusal", "export_bundle", "export_point", "make_bundle",
-]  # fmt: skip
-
 MIN_AGREEMENT = 0.999  # share of rows on which a program must decide as its draft
 
 

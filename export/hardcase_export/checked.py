@@ -29,8 +29,6 @@ from .picking.risk_choice import RiskTerms
 from .publish import Published, write_pair
 from .targets import Built, Source
 
-__all__ = ["Asked", "Checked", "Exported", "ExportedCases", "ExportedItems", "Made", "Weights"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Exported(Published):

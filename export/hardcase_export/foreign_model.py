@@ -22,14 +22,12 @@ from hardcase_edge.errors import BundleError, InputError
 from hardcase_edge.verifier.verify import verify
 
 from .importing.imported import Imported
-from .importing.parts import LEAVES, import_parts
+from .importing.parts import import_parts
 from .importing.read_model import read_model
 from .importing.sensor_layout import Layout, make_layout
 from .integers.golden_cases import make_golden
 from .publish import Published, check_out, publish, read_key
 from .sources.source import Source, read_bytes
-
-__all__ = ["LEAVES", "Imported", "ImportedBundle", "NamedRows", "import_model", "import_parts", "read_model"]
 
 MIN_AGREEMENT = {True: 1.0, False: 0.999}  # share of rows on which program and source must agree: trees, other models
 GOLDEN_ROWS = 64  # rows that golden cases are chosen from

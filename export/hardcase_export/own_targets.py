@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from .runtimes import Models
     from .to_c.folder import ExportedC
 
-__all__ = ["ARDUINO", "BUNDLE", "ESPHOME", "JS", "MICROPYTHON", "ONNX", "TFLITE", "ZEPHYR", "C"]
-
 BUNDLE = "model.hcb"  # in a folder of C sources
 
 

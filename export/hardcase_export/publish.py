@@ -7,20 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hardcase_edge.base.files import check_private, check_replaceable, read_bounded, write_whole
+from hardcase_edge.bundle.ed25519 import SIGNATURE_BYTES
 from hardcase_edge.bundle.file import Bundle, is_bundle_head, pack_bundle
 from hardcase_edge.bundle.load import Loaded, load_bytes
-from hardcase_edge.bundle.signature import (
-    MAX_KEY_BYTES,
-    MAX_SIGNATURES,
-    SIGNATURE_BYTES,
-    are_signatures,
-    sign,
-    signature_path,
-)
+from hardcase_edge.bundle.signature import MAX_KEY_BYTES, MAX_SIGNATURES, are_signatures, sign, signature_path
 from hardcase_edge.errors import InputError
 from hardcase_edge.verifier.verify import Report
-
-__all__ = ["Published", "check_out", "checked", "publish", "publish_bytes", "read_key", "write_pair"]
 
 
 @dataclass(frozen=True)

@@ -31,8 +31,6 @@ from .to_onnx.scorer import onnx_of
 from .to_tflite.int8 import int8_of
 from .to_tflite.scorer import tflite_of
 
-__all__ = ["DESCRIPTION", "Models", "golden_rows", "hpc_model", "onnx_models", "tflite_models"]
-
 DESCRIPTION = "models.json"
 HPC_FILE = "hpc.onnx"
 MAX_HPC_BYTES = 2**31 - 1  # the largest protobuf message

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from hardcase_edge.bundle.load import Loaded
     from hardcase_edge.bundle.monitors import Monitors
 
-__all__ = ["describe", "legacy_name"]
-
 
 def describe(loaded: Loaded) -> dict[str, Any]:
     """A summary, in plain JSON values, of a bundle that has passed every check.

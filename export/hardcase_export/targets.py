@@ -19,8 +19,6 @@ if TYPE_CHECKING:  # the flags of the command stand before anything heavy is imp
 
     from .integers.point import Build, IntegerPoint
 
-__all__ = ["EXACT", "MODELS", "ROUNDED", "Built", "Output", "Source", "Target", "targets"]
-
 MODELS = "folder of models"
 EXACT = dict.fromkeys(("linear", "polynomial", "trees", "stack", "network"), 0.0)  # what ``Target.allowed`` may be
 ROUNDED = 0.5  # steps: a user's model gives a float, the program the nearest integer

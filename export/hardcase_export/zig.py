@@ -13,8 +13,6 @@ from collections.abc import Sequence
 
 from hardcase_edge.errors import InputError
 
-__all__ = ["STRING_H", "can_compile", "compile_c"]
-
 COMPILE_S = 300  # Zig builds parts of its own runtime library the first time
 STRING_H = """\
 #include <stddef.h>

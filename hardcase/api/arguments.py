@@ -11,8 +11,6 @@ from typing import Any, ParamSpec, TypeVar
 from hardcase_edge.base.hints import did_you_mean
 from hardcase_edge.errors import InputError
 
-__all__ = ["check_names", "names_checked", "names_of"]
-
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 

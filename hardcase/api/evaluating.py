@@ -27,8 +27,6 @@ from ..measuring.measure import check_groups, quality_of, steps_of
 from .arguments import names_checked
 from .loaded import budget_of, load
 
-__all__ = ["evaluate"]
-
 
 @names_checked
 def evaluate(

@@ -38,8 +38,6 @@ from ..training.hpc_file import HPC_FILE, hpc_confidence, packages
 from .arguments import check_names, names_of
 from .training import column_names
 
-__all__ = ["export"]
-
 METHOD = "estimator"
 REQUEST, START = "forward_cost", "per_decision"  # as ``hardcase.train`` names what a request and a start cost
 

@@ -17,7 +17,7 @@ from hardcase_edge.more.audits.audits import Audit
 from hardcase_edge.program.cost import to_micro
 from hardcase_edge.program.definition import Acquire
 from hardcase_edge.sensors.values import code_of
-from hardcase_edge.session.session import NeedSensors
+from hardcase_edge.session.actions import NeedSensors
 
 from ..gate.answers import LABEL
 from ..gate.calls import Call, Said, acall_all, call_all, call_aside, is_async

@@ -22,8 +22,6 @@ from hardcase_edge.stream.memory import Memory
 
 from .arguments import names_checked
 
-__all__ = ["Decided", "Loaded", "budget_of", "load"]
-
 MAX_BUDGET = 1e12  # in the bundle's unit, as for ``hardcase-edge run``
 
 Reply = Any  # a label, or (label, confidence from 0 to 1)

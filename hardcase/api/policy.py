@@ -24,8 +24,6 @@ from ..exports.targets import Wished, target_of
 from ..training.folders import BUILD, whole_folder
 from .arguments import check_names, names_of
 
-__all__ = ["Front", "Policy"]
-
 
 class Policy:
     """The result of ``hardcase.train``: a build folder, and the requested point of its front.

@@ -33,8 +33,6 @@ from ..training.build import build
 from .arguments import names_checked
 from .policy import Policy
 
-__all__ = ["column_names", "train"]
-
 
 @names_checked
 def train(

@@ -14,8 +14,6 @@ from typing import Any
 
 from hardcase_edge.errors import HardcaseError
 
-__all__ = ["Process", "StageError", "start_broker", "start_device", "start_worker"]
-
 START_S = 60.0
 STOP_S = 15.0
 

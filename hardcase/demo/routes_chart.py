@@ -10,8 +10,6 @@ from hardcase_cloud.sim.fleet.journal import Outcome
 from ..reports.front_chart import Frame, linear_scale, log_scale
 from ..reports.page import STYLE
 
-__all__ = ["routes_svg"]
-
 WIDTH, HEIGHT = 880, 380
 LEAST_MS = 0.01
 ROUTES = (("local", "var(--local)"), ("cloud", "var(--cloud)"), ("degraded", "var(--late)"))

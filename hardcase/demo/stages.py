@@ -20,7 +20,7 @@ from hardcase_edge.base.escape import terminal
 from hardcase_edge.base.files import write_whole
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.bundle.signature import make_keys
-from hardcase_edge.device.device import RuntimeConfig
+from hardcase_edge.device.machine import RuntimeConfig
 from hardcase_edge.errors import InputError
 from hardcase_edge.more.batch.per_class import per_class
 from hardcase_edge.more.batch.quality import ACCURACY, Quality
@@ -39,8 +39,6 @@ from ..training.build import build, configure
 from ..training.folders import DEMO, claimed, list_files
 from .processes import Process, StageError, start_broker, start_device, start_worker
 from .routes_chart import routes_svg
-
-__all__ = ["page_of", "run_demo"]
 
 MAX_LOSS = 0.005  # loss of quality against f0, on the judged rows
 MIN_FORWARD = 0.03  # so that both routes occur before and after the kill

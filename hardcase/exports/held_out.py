@@ -10,15 +10,13 @@ from pathlib import Path
 import numpy as np
 
 from hardcase_edge.errors import InputError
-from hardcase_export.drafts.rows import Rows
+from hardcase_export.drafts.rows import Rows, file_sha256
 from hardcase_export.integers.point import Build
-from hardcase_export.picking.held_out import HeldOut, file_sha256
+from hardcase_export.picking.held_out import HeldOut
 from hardcase_export.picking.pick import candidates
 from hardcase_export.picking.promise_words import BY_CLASS, BY_TRUTH
 
 from ..measuring.labelled_rows import groups_of, labelled_rows, replies_to, sizes_of, texts_of
-
-__all__ = ["held_out_of"]
 
 
 def held_out_of(args: argparse.Namespace, build: Build) -> HeldOut:

@@ -17,8 +17,6 @@ from ..measuring.bars import clock_bar
 from ..options import report
 from .targets import given_target
 
-__all__ = ["run_model"]
-
 WIDTHS = {
     "exact": "exact shares", "linear": "weights of 16 bits",
     "float32": "a TFLite model, which devices run by ai-edge-litert", "int8": "a scorer of integers",

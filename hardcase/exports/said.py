@@ -26,8 +26,6 @@ from ..measuring.picked import (
 )
 from ..options import plain
 
-__all__ = ["export_lines", "export_values", "told"]
-
 WORST_CLASSES = 3  # named in the text
 
 

@@ -17,8 +17,6 @@ from hardcase_export.targets import MODELS, Output, Source, Target, targets
 from ..options import Flags
 from ..training.folders import check_folder, whole_folder
 
-__all__ = ["Wished", "add_targets", "given_target", "target_of", "wished_in"]
-
 DESCRIPTION = "models.json"
 NAME = re.compile(r"[a-z][a-z0-9-]{0,30}")
 

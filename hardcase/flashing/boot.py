@@ -14,8 +14,6 @@ from typing import NamedTuple
 
 from hardcase_edge.errors import InputError
 
-__all__ = ["FIRST", "FOLDER", "MAX_TEXT_BYTES", "Hook", "find", "is_hooked"]
-
 FOLDER = "hardcase"
 MAX_TEXT_BYTES = 262_144  # of user-data, cmdline.txt or firstrun.sh
 PYTHON_SINCE = "2023-10"  # the first Raspberry Pi OS with Python 3.11

@@ -21,9 +21,10 @@ from typing import NamedTuple
 import hardcase_edge
 from hardcase_edge.base.clock import Clock
 from hardcase_edge.base.files import read_bounded
+from hardcase_edge.bundle.ed25519 import SIGNATURE_BYTES
 from hardcase_edge.bundle.file import read_bundle_bytes
 from hardcase_edge.bundle.load import load_bundle, load_bytes
-from hardcase_edge.bundle.signature import MAX_KEY_BYTES, MAX_SIGNATURES, SIGNATURE_BYTES, signature_path
+from hardcase_edge.bundle.signature import MAX_KEY_BYTES, MAX_SIGNATURES, signature_path
 from hardcase_edge.cli import run_config
 from hardcase_edge.errors import InputError
 from hardcase_edge.fleet.card.places import RUNTIME, STORE
@@ -37,18 +38,6 @@ from hardcase_edge.running.service import STATE, check_files, check_on, check_se
 from hardcase_edge.settings.config import RunConfig, changed
 from hardcase_edge.settings.run_toml import text_of
 from hardcase_edge.settings.table import RUN_TOML
-
-__all__ = [
-    "Card",
-    "check_device",
-    "extra_files",
-    "identity_files",
-    "make_card",
-    "paho_files",
-    "parsed_arguments",
-    "runtime_files",
-    "what_it_lacks",
-]  # fmt: skip
 
 COMMAND = ("/usr/local/bin/hardcase-edge", "run", "--config", RUN_TOML)
 RUNTIME_FILES = (".py", ".typed", ".c", ".h", ".service")

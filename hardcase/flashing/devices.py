@@ -18,8 +18,6 @@ from typing import NamedTuple
 
 from hardcase_edge.errors import InputError
 
-__all__ = ["Candidate", "candidates", "check_card", "check_image"]
-
 MAX_CARD_BYTES = 2**41  # 2 TiB: SDXC ends there
 
 

@@ -18,8 +18,6 @@ from typing import NamedTuple
 
 from hardcase_edge.errors import InputError
 
-__all__ = ["FatVolume", "is_fat"]
-
 MAX_FAT_BYTES = 32 * 1024 * 1024  # of one copy: 8 million clusters
 MAX_FOLDER_BYTES = 2 * 1024 * 1024  # the format's limit of a folder
 ENTRY = 32

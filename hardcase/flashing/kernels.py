@@ -18,8 +18,6 @@ from hardcase_edge.errors import InputError
 from hardcase_edge.kernel.sources import EXTENSION, FLAGS, FOLDER
 from hardcase_export.zig import compile_c
 
-__all__ = ["GLIBC", "PROCESSORS", "Processor", "check_kernel", "compile_kernel"]
-
 GLIBC = (2, 17)  # of 2012: older than every Debian with Python 3.11
 SHARED = ["-g0", "-s", "-shared", "-fPIC"]
 # What Python.h wants to know, from the compiler instead of from the machine that Python was built on.

@@ -21,8 +21,6 @@ from hardcase_edge.errors import InputError
 from .boot import FIRST
 from .contents import Card
 
-__all__ = ["Host", "flash_host", "host_of", "verify_host"]
-
 CONNECT_S, RUN_S, SEND_S = 10, 600, 600
 _URL = re.compile(
     r"ssh://(?:(?P<user>[A-Za-z0-9_][A-Za-z0-9_.-]{0,63})@)?(?P<host>[A-Za-z0-9][A-Za-z0-9.-]{0,252})"

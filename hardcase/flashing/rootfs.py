@@ -24,8 +24,6 @@ from hardcase_edge.fleet.store.show import describe
 from .contents import Card
 from .kernels import PROCESSORS
 
-__all__ = ["flash_root", "is_root", "processor_of", "verify_root"]
-
 MAX_JSON_BYTES = 1_048_576
 
 

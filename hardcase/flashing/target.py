@@ -35,8 +35,6 @@ from .rootfs import flash_root, is_root, processor_of, verify_root
 from .volumes import FolderVolume, Volume, open_image
 from .wheels import kernels_in
 
-__all__ = ["Wishes", "flash", "flash_partition", "kernels_for", "offer", "verify", "verify_partition"]
-
 RUNNING = ("/", "/boot", "/boot/efi", "/boot/firmware")  # of the machine that flashes
 _BROKER = re.compile(r"(mqtts?://[A-Za-z0-9.:@_\[\]-]{1,300})/([A-Za-z0-9._-]{1,64})", re.ASCII)
 SPARE_BYTES = 262_144  # for the few small files, and for what the first boot writes

@@ -22,8 +22,6 @@ from hardcase_edge.errors import InputError
 
 from .fat import FatVolume, is_fat
 
-__all__ = ["FAT_TYPES", "FolderVolume", "Volume", "open_image", "partitions"]
-
 _FAT_TYPES = {0x04, 0x06, 0x0B, 0x0C, 0x0E, 0xEF}
 _PROTECTIVE = 0xEE  # the one entry of a card with a GPT
 SECTOR = 512

@@ -24,8 +24,6 @@ from .recorder import Recorder
 if TYPE_CHECKING:
     from pyarrow import Table
 
-__all__ = ["BATTERY", "CHANGE", "MAINS", "History", "Wanted", "read_history", "step_of", "write_table"]
-
 CHANGE = "change"  # in place of a step: a row where the label changes
 HELPERS = ("input_select", "input_boolean", "input_text")
 SENSORS = ("sensor", "binary_sensor")

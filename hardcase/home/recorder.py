@@ -21,8 +21,6 @@ from typing import Any
 from hardcase_edge.base.escape import terminal
 from hardcase_edge.errors import InputError
 
-__all__ = ["Recorder"]
-
 MAX_ENTITIES = 10_000  # of a database; large homes have some 3,000
 MAX_STATES = 20_000_000  # that one command reads
 MAX_SECONDS = 300.0  # that one command reads

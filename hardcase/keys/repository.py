@@ -30,8 +30,6 @@ from hardcase_edge.errors import InputError, TrustError
 from hardcase_edge.fleet.store.metadata import MAX_METADATA_BYTES, parse
 from hardcase_edge.fleet.store.trust import Trust, first_trust, updated
 
-__all__ = ["LOWER", "Lives", "Places", "Summary", "begin", "rotate", "sign"]
-
 LOWER = ("targets", "snapshot", "timestamp")  # the roles below the root, in the order in which they are signed
 REMEDY = "name the folder that hardcase keys init wrote"
 

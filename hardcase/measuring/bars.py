@@ -11,8 +11,6 @@ from tqdm import tqdm
 
 from hardcase_export.integers.decide import watching
 
-__all__ = ["clock_bar", "rows_bar"]
-
 TICK_S = 0.5
 
 

@@ -20,8 +20,6 @@ from hardcase_edge.program.inner import INNER
 from hardcase_export.drafts.costs import Origins
 from hardcase_export.integers.decide import Paths, mean_cost
 
-__all__ = ["FACTORS", "Headline", "cut_lines", "headline", "headline_in"]
-
 FACTORS = (0.1, 10.0)  # by which placeholders are scaled
 
 

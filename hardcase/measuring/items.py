@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hardcase_edge.bundle.load import Loaded
-from hardcase_edge.device.device import Device, RuntimeConfig
+from hardcase_edge.device.device import Device
+from hardcase_edge.device.machine import RuntimeConfig
 from hardcase_edge.device.parts import PartReplay, open_part_bank
 from hardcase_edge.errors import InputError
 from hardcase_edge.joint.session import JointDecision, JointMachine
@@ -28,8 +29,6 @@ from .headline import Headline, headline
 if TYPE_CHECKING:  # inspect needs no scikit-learn
     from hardcase_train.tasks.items import Items
     from hardcase_train.tasks.task import Task
-
-__all__ = ["decide_items", "figures", "forward_se", "gaps", "item_cuts", "item_lines", "joint_lines", "measure_items"]
 
 BOOLEANS = {"true": 1.0, "false": 0.0}
 

@@ -40,19 +40,6 @@ from hardcase_train.data.table import Table, read_table
 from hardcase_train.tasks.parts import sizes_in
 from hardcase_train.tasks.target import numbers_of_names, target_labels
 
-__all__ = [
-    "LabelledRows",
-    "groups_of",
-    "labelled_rows",
-    "readings_of",
-    "replies_to",
-    "rows_for",
-    "sequences_of",
-    "sizes_of",
-    "texts_of",
-    "truth_of",
-]
-
 BATCH = 256  # rows per call of the HPC
 
 # ---------------------------------------------------------------- rows

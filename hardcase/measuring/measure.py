@@ -24,7 +24,7 @@ from hardcase_edge.more.batch.ranking import group_average_precision, group_prec
 from hardcase_edge.more.batch.streams import remembered
 from hardcase_edge.program.cost import Meter, to_unit
 from hardcase_edge.program.definition import Program
-from hardcase_edge.session.session import CLOUD, Decision
+from hardcase_edge.session.actions import CLOUD, Decision
 from hardcase_edge.stream.coin import Coin, Toss
 from hardcase_export.integers.decide import (
     Figures,
@@ -39,22 +39,6 @@ from hardcase_train.data.dtypes import rounded_to_dtypes
 
 from ..options import plain
 from .labelled_rows import LabelledRows
-
-__all__ = [
-    "Measured",
-    "NodeFigures",
-    "check_groups",
-    "class_lines",
-    "lost",
-    "measure",
-    "node_figures",
-    "quality_of",
-    "ranking_words",
-    "seen_rows_lines",
-    "some_classes",
-    "steps_of",
-    "value_errors",
-]
 
 WORST = 3  # classes that a short report names
 

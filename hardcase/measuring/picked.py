@@ -33,20 +33,6 @@ from .headline import Headline, headline, headline_in
 from .labelled_rows import LabelledRows, rows_for
 from .measure import Measured, measure
 
-__all__ = [
-    "Picked",
-    "Wish",
-    "constant_warning",
-    "gaps_of",
-    "item_headline",
-    "kept_by",
-    "measure_pick",
-    "picked_warnings",
-    "placeholder_warning",
-    "recall_warnings",
-    "selection_warning",
-]
-
 MAX_DECISIONS = 300_000  # with dead sensors: beyond that only those that most rows buy are tried
 Wish = Mapping[str, float | None]  # ``max_loss`` or ``budget``, as for ``pick``; empty: its default
 LEAST_MOVE = 0.0005  # of a cut by other costs: less cannot be seen in its figure

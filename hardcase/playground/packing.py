@@ -14,8 +14,6 @@ from typing import Any
 from hardcase_edge.bundle.load import Loaded
 from hardcase_edge.kernel.image import make_image
 
-__all__ = ["Blobs", "image_of", "split_bytes"]
-
 
 class Blobs:
     """Blobs of bytes, which JSON names by their place.

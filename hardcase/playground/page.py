@@ -23,7 +23,7 @@ from hardcase_edge.errors import InputError
 from hardcase_edge.kernel.machine import decide
 from hardcase_edge.program.definition import Forward
 from hardcase_edge.program.readings import Reading
-from hardcase_edge.session.session import Decision
+from hardcase_edge.session.actions import Decision
 from hardcase_export.drafts.rows import read_rows
 from hardcase_export.to_js.folder import PACKAGE, model_values
 from hardcase_export.to_js.wasm import wasm_kernel
@@ -33,8 +33,6 @@ from ..measuring.measure import steps_of
 from ..reports.page import render
 from .packing import Blobs, image_of, split_bytes
 from .points import Tried, bought, flow_with, front_with, tried_points
-
-__all__ = ["playground_page"]
 
 SCRIPT = Path(__file__).parent / "playground.js"
 MAX_PAGE = 150_000  # bytes with other points, where the bundle alone takes less

@@ -28,8 +28,6 @@ from ..reports.page import amount, figure
 from ..reports.policy_boxes import flow_of
 from ..reports.policy_picture import draw
 
-__all__ = ["Tried", "bought", "flow_with", "front_with", "tried_points"]
-
 MOST_TRIED = 8
 MAX_IMAGES = 96 * 1024  # bytes of all their images, deflated
 MAX_DRAFT = 120 * 1024  # bytes of a packed draft; an image has a third of them or more

@@ -6,12 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from hardcase_edge.base.escape import markup as safe
 from hardcase_train.methods import METHODS
 
 from .front_chart import OTHER, Frame, linear_scale, log_scale
-from .page import STYLE, safe, title
-
-__all__ = ["budgets_svg"]
+from .page import STYLE, title
 
 WIDTH, PANEL, LEFT, TOP, BETWEEN = 880, 200, 64, 40, 64
 PER_ROW = 4  # methods in a row of the legend

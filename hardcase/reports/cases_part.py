@@ -26,8 +26,6 @@ from .page import NO_PLAYGROUND, amount, bar, cut, data, figure, percent, strip
 from .policy_picture import policy_svg
 from .train_page import Interval, Told
 
-__all__ = ["class_rows", "told_of_cases"]
-
 Rows = list[list[str]]  # of cells
 MAX_CLASSES = 24  # in a table that is not folded away
 WORST = 10  # shown of more classes

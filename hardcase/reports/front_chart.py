@@ -13,12 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hardcase_edge.base.escape import markup as safe
 from hardcase_edge.more.fronts.front import staircase
 from hardcase_train.methods import METHODS
 
-from .page import STYLE, amount, dark, safe, title
-
-__all__ = ["Frame", "front_svg", "linear_scale", "log_scale"]
+from .page import STYLE, amount, dark, title
 
 Z = 1.96  # standard errors on each side of a 95 % interval
 WIDTH = 880

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from hardcase_edge.base.escape import markup as safe
 from hardcase_edge.errors import HardcaseError
 from hardcase_edge.joint.session import JointDecision
 from hardcase_export.drafts.costs import costs_of, origin_words
@@ -16,10 +17,8 @@ from hardcase_train.tasks.items import Items
 from hardcase_train.tasks.task import Task
 
 from ..measuring.picked import Wish, item_headline
-from .page import STYLE, bar, figure, percent, safe
+from .page import STYLE, bar, figure, percent
 from .train_page import Told
-
-__all__ = ["item_svg", "told_of_items"]
 
 CELL, LEFT, TOP, ROW = 52, 96, 34, 40
 MOST_SHOWN = 24  # parts of the item in the picture

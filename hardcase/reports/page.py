@@ -18,24 +18,6 @@ from markupsafe import Markup
 from hardcase_edge.base.escape import markup
 from hardcase_edge.base.escape import markup as safe
 
-__all__ = [
-    "NO_PLAYGROUND",
-    "STYLE",
-    "amount",
-    "bar",
-    "cut",
-    "dark",
-    "data",
-    "figure",
-    "is_page_head",
-    "percent",
-    "render",
-    "safe",
-    "strip",
-    "title",
-    "with_playground",
-]
-
 BEGINNING = '<!doctype html>\n<html lang="en" class="hc">'
 PERCENT = "\u00a0%"
 LIGHTER = 0.45  # share of the way to white

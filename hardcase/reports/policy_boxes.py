@@ -21,8 +21,6 @@ from hardcase_edge.program.definition import MARGIN, THRESHOLD, Acquire, Answer,
 from ..measuring.measure import NodeFigures
 from .page import amount, percent
 
-__all__ = ["ANSWER", "BUY", "CHOOSE", "CLOUD", "MORE", "Arrow", "Box", "Flow", "error_words", "flow_of"]
-
 BUY, CHOOSE, ANSWER, CLOUD, MORE = "buy", "choose", "answer", "cloud", "more"
 MAX_BOXES = 32
 MAX_BOXES_WITHOUT_ROWS = 14

@@ -14,16 +14,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from hardcase_edge.base.escape import markup as safe
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.program.definition import Program
-from hardcase_edge.session.session import Decision
+from hardcase_edge.session.actions import Decision
 
 from ..measuring.measure import node_figures
-from .page import STYLE, safe, title
+from .page import STYLE, title
 from .policy_boxes import ANSWER, BUY, CLOUD, MORE, Arrow, Box, Flow, flow_of
 from .policy_states import states_of
-
-__all__ = ["BOX", "place_boxes", "policy_svg"]
 
 BOX, LANE, GAP = 254, 20, 28  # pixels: width of a box, of a lane, and between them
 LEFT = 20  # where the picture begins

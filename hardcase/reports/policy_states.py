@@ -14,14 +14,12 @@ from itertools import pairwise
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.program.cost import Meter, to_unit
 from hardcase_edge.program.definition import Acquire, Program
-from hardcase_edge.session.session import CLOUD as TO_CLOUD
-from hardcase_edge.session.session import Decision
+from hardcase_edge.session.actions import CLOUD as TO_CLOUD
+from hardcase_edge.session.actions import Decision
 
 from ..measuring.measure import lost
 from .page import amount, percent
 from .policy_boxes import ANSWER, BUY, CLOUD, MORE, Arrow, Box, Flow, error_words
-
-__all__ = ["states_of"]
 
 MAX_STATES = 18
 WRAP = 34  # letters of a line of names

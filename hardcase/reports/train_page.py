@@ -30,8 +30,6 @@ from ..measuring.picked import Wish
 from .front_chart import front_svg
 from .page import amount, cut, data, figure, percent, render
 
-__all__ = ["Interval", "Told", "mix_table", "train_report"]
-
 Interval = tuple[float, float]
 Mixes = tuple[Sequence[str], Sequence[Sequence[str]]]  # head and rows of a table
 NEAR = 6  # points on each side of the picked one in the table of the front

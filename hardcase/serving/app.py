@@ -27,8 +27,6 @@ from .backends import BackEnds
 from .settings import Settings
 from .shapes import Asked, RefusedError, answered, asked_in
 
-__all__ = ["MAX_BODY", "make_app"]
-
 MAX_BODY = 1024 * 1024
 BODY_S = 5.0  # for it to come
 MOST_AT_ONCE = 256  # requests that are being decided

@@ -21,8 +21,6 @@ from ..api.gate import Gate
 from .settings import BackEnd, Settings
 from .shapes import Asked, Heard, heard, question
 
-__all__ = ["BackEnds"]
-
 MAX_ANSWER = 1024 * 1024
 MOST_CONNECTIONS = 512
 Function = Callable[[Asked], Coroutine[Any, Any, Heard]]

@@ -23,8 +23,6 @@ from hardcase_edge.errors import InputError
 
 from ..gate.file import NAME
 
-__all__ = ["SHAPES", "BackEnd", "Settings", "read_settings"]
-
 MAX_BYTES = 262_144
 MAX_MS = 600_000.0
 SHAPES = ("json", "kserve", "openai")

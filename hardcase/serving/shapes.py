@@ -17,8 +17,6 @@ from uuid import uuid4
 from ..api.gate import GateAnswer
 from .settings import BackEnd
 
-__all__ = ["Asked", "RefusedError", "answered", "asked_in", "heard", "question"]
-
 MOST_ROWS = 64  # of a request of KServe
 NUMBERS = ("FP64", "FP32", "INT64", "INT32")
 Heard = tuple[str, float | None, float | None]  # label, confidence, price

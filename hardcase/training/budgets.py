@@ -13,8 +13,6 @@ from hardcase_train.data.problem import Problem, Rows
 from hardcase_train.policy.batch import Batch
 from hardcase_train.policy.front import Point, programs
 
-__all__ = ["budget_figures", "is_indexed"]
-
 INDEXED = ("poly-dom", "poly-dom-anytime", "greedy", "greedy-acc", "greedy-cost")
 N_BUDGETS = 10  # each half of the one before, from the cost of all sensors for the largest item
 MAX_GROUPS = 4  # of sizes

@@ -48,8 +48,6 @@ from .items import ItemRun
 from .runs import Runs, open_runs
 from .survey import divided_groups
 
-__all__ = ["build", "configure", "write_build"]
-
 MAX_TRAIN_ROWS = 4_096
 MAX_TRAIN_NUMBERS = 2_000_000
 

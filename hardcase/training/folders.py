@@ -24,19 +24,6 @@ from types import FrameType
 from hardcase_edge.base.files import set_aside, sync_folder, write_whole
 from hardcase_edge.errors import InputError
 
-__all__ = [
-    "BUILD",
-    "DEMO",
-    "MODELS",
-    "check_folder",
-    "claimed",
-    "fill_folder",
-    "list_files",
-    "locked",
-    "terminable",
-    "whole_folder",
-]
-
 BUILD, C_EXPORT, MODELS, DEMO = "build", "C export", "folder of models", "demo"
 LIST = ".hardcase.json"
 MAX_LIST_BYTES = 16 * 1024 * 1024

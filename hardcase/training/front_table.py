@@ -20,8 +20,6 @@ from hardcase_export.drafts.front import Point as Read
 from hardcase_export.picking.pick import pick
 from hardcase_train.data.problem import Problem
 
-__all__ = ["ALL", "as_read", "hard_steps", "page", "picked", "picks", "summarise", "table"]
-
 MOST_STEPS = 16  # of the table of hard budgets
 MAX_LOSSES = (0.01, 0.005)  # below f0, as in hardcase export --max-loss
 LEAST = "least total cost"  # the wish where errors have costs

@@ -26,8 +26,6 @@ from hardcase_train.policy.front import Point
 from hardcase_train.settings.config import Config
 from hardcase_train.tasks.task import Opener, Task
 
-__all__ = ["opener", "own_points_of", "save_given"]
-
 UNLIKELY = 4  # standard errors of a share, at most: so much better is no other order of labels by chance
 STANDARD_ERRORS = 2  # by which the accuracy on training rows may exceed that on validation rows
 

@@ -24,8 +24,6 @@ from hardcase_train.tasks.task import Task
 
 from .given_hpc import save_given
 
-__all__ = ["HPC_FILE", "copy_hpc", "hpc_confidence", "named", "packages", "provenance", "save_hpc", "value_of"]
-
 HPC_FILE = "hpc.onnx"
 
 

@@ -59,8 +59,6 @@ from .runs import Runs
 
 _Types = tuple[tuple[str, ...], tuple[str, ...]]
 
-__all__ = ["BundlePoint", "ItemRun", "write_kept"]
-
 PARTS_RIGHT = "parts right"  # what their quality is called
 SPARE = 1.5  # times what the last policy took, which must be left for the next one
 

@@ -26,8 +26,6 @@ from hardcase_train.tasks.task import Task, make_task
 from .folders import terminable
 from .given_hpc import opener
 
-__all__ = ["Runs", "open_runs"]
-
 MAX_JOBS = 1024
 MAX_DRAFT_BYTES = 7 * 1024 * 1024  # of a bundle's 8 MiB; the rest is for names and figures
 

@@ -23,8 +23,6 @@ from hardcase_train.settings.statement import stated
 
 from ..options import plain
 
-__all__ = ["Survey", "divided_groups", "guess_target", "make_toml", "quote", "sensors_of", "survey", "task_of"]
-
 LIKELY_TARGETS = ("target", "label", "class", "y")
 SPLIT_WORDS = {"train", "valid", "test", "calibration"}
 MAX_LABELS = 20  # different whole numbers that still look like classes

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from hardcase_cloud.rollout.enrolment.book import Book
     from hardcase_cloud.rollout.enrolment.folder import AuthorityFolder
 
-__all__ = ["EXAMPLES", "HELP", "TERMS", "arguments", "run"]
-
 HELP = "Make and revoke the certificates by which devices and the broker know each other."
 EXAMPLES = """\
 hardcase ca init authority

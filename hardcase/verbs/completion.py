@@ -8,8 +8,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["EXAMPLES", "HELP", "SHELLS", "arguments", "run"]
-
 HELP = "Print a script that completes this command in your shell."
 EXAMPLES = """\
 hardcase completion bash > ~/.local/share/bash-completion/completions/hardcase

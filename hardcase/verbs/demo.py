@@ -11,8 +11,6 @@ from hardcase_edge.errors import InputError
 from ..options import add_force, add_json
 from .train import add_setting
 
-__all__ = ["EXAMPLES", "HELP", "INTERRUPTED", "TERMS", "arguments", "run"]
-
 HELP = "Train, export, start the cloud, run a fleet of devices, kill the worker half-way, and reconcile all counts."
 EXAMPLES = """\
 hardcase demo                                    # on the letters, from a clone of the repository

@@ -15,8 +15,6 @@ from ..options import add_hpc, add_json, add_trust, plain, report
 if TYPE_CHECKING:
     from hardcase_edge.bundle.load import Loaded
 
-__all__ = ["EXAMPLES", "HELP", "INTERRUPTED", "TERMS", "arguments", "run"]
-
 HELP = "Measure a bundle's quality, cost and forward rate on labelled rows."
 EXAMPLES = """\
 hardcase evaluate model.hcb build/test.npz                # on rows that no choice has seen

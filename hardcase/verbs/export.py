@@ -21,11 +21,6 @@ if TYPE_CHECKING:
     from hardcase_export.integers.point import Build
     from hardcase_export.picking.risk_choice import RiskTerms
 
-__all__ = [
-    "EXAMPLES", "HELP", "INTERRUPTED", "TERMS", "add_contents", "add_promise", "add_wish", "arguments", "run",
-    "terms_of",
-]  # fmt: skip
-
 HELP = "Write a bundle or C sources of one point of a trained front, or of your own model."
 EXAMPLES = """\
 hardcase export build --max-loss 0.01 --out model.hcb               # the cheapest within 0.01 of f0
@@ -216,9 +211,10 @@ def _of_bundle() -> list[str]:
 def _given(args: argparse.Namespace, wished: Wished) -> Source:
     """The bundle that was named in place of a build, which is a point already."""
     from hardcase_edge.base.files import read_bounded
+    from hardcase_edge.bundle.ed25519 import SIGNATURE_BYTES
     from hardcase_edge.bundle.file import MAX_BUNDLE_BYTES
     from hardcase_edge.bundle.load import load_bytes
-    from hardcase_edge.bundle.signature import MAX_SIGNATURES, SIGNATURE_BYTES, signature_path
+    from hardcase_edge.bundle.signature import MAX_SIGNATURES, signature_path
 
     is_wished = any(getattr(args, key) is not None for key in ("max_loss", "budget", "hard_budget", "risk", "out"))
     if is_wished or wished.of_build_only or not wished.targets:

@@ -11,8 +11,6 @@ from typing import Any
 from hardcase_edge.base.escape import terminal
 from hardcase_edge.errors import InputError
 
-__all__ = ["EXAMPLES", "HELP", "INTERRUPTED", "arguments", "run"]
-
 HELP = "Put a bundle, the runtime and a unit on a card, an image file or a host; first boot needs no network."
 INTERRUPTED = "the card boots as it did, or as it will; the same command again finishes it"
 EXAMPLES = """\

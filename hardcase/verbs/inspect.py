@@ -15,8 +15,6 @@ from ..options import add_force, add_hpc, add_json, add_trust, report
 if TYPE_CHECKING:
     from hardcase_edge.bundle.load import Loaded
 
-__all__ = ["EXAMPLES", "HELP", "INTERRUPTED", "TERMS", "arguments", "run"]
-
 HELP = "Show the contents, costs, size and claims of a bundle, and draw its policy."
 EXAMPLES = """\
 hardcase inspect model.hcb

@@ -9,8 +9,6 @@ from pathlib import Path
 
 from hardcase_edge.errors import InputError
 
-__all__ = ["EXAMPLES", "HELP", "arguments", "run"]
-
 HELP = "Create a key pair: NAME.key signs bundles, NAME.pub goes to devices."
 EXAMPLES = """\
 hardcase keygen --out fleet

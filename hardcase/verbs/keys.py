@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from ..keys.repository import Lives, Places, Summary
 
-__all__ = ["EXAMPLES", "HELP", "TERMS", "arguments", "keys_beside", "run"]
-
 HELP = "Keep a fleet's keys, and sign the list of bundles that its devices take."
 EXAMPLES = """\
 hardcase keys init fleet --root-keys /media/one --root-keys /media/two --root-keys /media/three

@@ -10,8 +10,6 @@ from hardcase_edge.errors import InputError
 
 from ..options import add_force, add_json, add_trust, report
 
-__all__ = ["EXAMPLES", "HELP", "INTERRUPTED", "TERMS", "arguments", "run"]
-
 HELP = "Write a page on which one moves readings, sensors and budgets, and sees what a bundle decides."
 EXAMPLES = """\
 hardcase playground model.hcb --out policy.html

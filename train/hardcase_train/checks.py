@@ -17,25 +17,24 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone, is_regressor
 
+from hardcase_edge.more.batch.evaluate import Outcome
 from hardcase_edge.program.cost import to_micro, to_unit
 from hardcase_edge.program.definition import Program
 from hardcase_edge.program.readings import normalise
+from hardcase_edge.session.actions import CLOUD, Decision
 from hardcase_edge.session.drive import drive
-from hardcase_edge.session.session import CLOUD, Decision, Machine, Session
+from hardcase_edge.session.session import Machine, Session
 
 from .data.error_costs import named_quality
 from .data.from_arrays import make_problem
 from .data.problem import Problem
 from .estimator import MethodClassifier
 from .method import Params
-from .policy.batch import Outcome
 from .policy.front import Point, with_test
 from .policy.selection import Judge
 from .policy_estimator import PolicyEstimator
 from .settings.effort import EFFORTS, QUICK, Effort
 from .stages.subset_search import SubsetSearch
-
-__all__ = ["ALL_CHECKS", "BRIEF", "METHOD_CHECKS", "run_check"]
 
 BRIEF = replace(  # less than "quick": few settings, small ensembles, few levels, to check the plumbing
     QUICK, tree_share=0.16, forest_trees=4, max_stages=3, max_probes=5, levels=(0.7, 0.9), n_prices=6,

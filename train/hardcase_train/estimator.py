@@ -14,6 +14,7 @@ from sklearn.utils import check_array
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
+from hardcase_edge.more.batch.evaluate import Outcome
 from hardcase_edge.more.batch.quality import Quality
 from hardcase_edge.program.definition import Answer
 from hardcase_edge.program.kinds import CLASS
@@ -23,14 +24,12 @@ from .data.from_arrays import group_names, row_weights
 from .data.problem import MAX_CLASSES, MIN_ROWS, Problem
 from .hpc.fit import probabilities
 from .method import Method, Params
-from .policy.batch import Batch, Outcome
+from .policy.batch import Batch
 from .policy.front import Point
 from .policy.losses import log_probability
 from .policy.selection import Judge
-from .policy_estimator import NUMBERS, Limits, PolicyEstimator
+from .policy_estimator import NUMBERS, PolicyEstimator
 from .stages.subset_search import SubsetSearch
-
-__all__ = ["Limits", "MethodClassifier", "PolicyClassifier"]
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

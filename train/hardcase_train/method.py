@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Method", "Params", "Setting"]
-
 Params = dict[str, Any]  # of one setting; JSON values only
 
 

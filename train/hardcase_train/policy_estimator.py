@@ -16,6 +16,7 @@ from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hardcase_edge.errors import InputError
+from hardcase_edge.more.batch.evaluate import Outcome
 from hardcase_edge.more.batch.quality import Quality
 from hardcase_edge.more.fronts.front import HPC_METHOD, Candidates, Judged
 from hardcase_edge.more.fronts.pick import NoPointError, Wish, pick
@@ -25,15 +26,13 @@ from .data.canonical_order import content_groups, content_order
 from .data.dtypes import rounded_to_dtypes
 from .data.from_arrays import make_problem
 from .hpc.fit import fit_hpc, imputed, out_of_fold
-from .policy.batch import Batch, Outcome
+from .policy.batch import Batch
 from .policy.front import Point
 from .policy.selection import Judge
 from .settings.config import limits_of
 from .settings.effort import Effort
 from .stages.kept import Keeper
 from .tasks.target import in_target_unit
-
-__all__ = ["NUMBERS", "Limits", "PolicyEstimator"]
 
 NUMBERS: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
 Limits = dict[str, tuple[float, float]]  # least and largest value of numeric parameters; whole if the default is

@@ -12,6 +12,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
+from hardcase_edge.more.batch.evaluate import Outcome
 from hardcase_edge.more.batch.quality import Quality
 from hardcase_edge.program.kinds import VALUE
 
@@ -21,12 +22,10 @@ from .data.problem import MIN_ROWS
 from .estimator import MethodClassifier
 from .hpc.fit import answers_to
 from .methods.baselines.cascade import ConfidenceCascade
-from .policy.batch import Batch, Outcome
+from .policy.batch import Batch
 from .policy.front import Point
 from .policy.selection import Judge
 from .policy_estimator import NUMBERS, PolicyEstimator
-
-__all__ = ["PolicyRegressor"]
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -11,8 +11,6 @@ from benchmarks.budgeted.cases import STREAMS
 from benchmarks.budgeted.hard_page import AHEAD, BEHIND, OURS, accuracies, cell, difference
 from benchmarks.pages import markdown
 
-__all__ = ["about", "shortfall", "verdicts"]
-
 PEERS = ("CALIMERA", "ECONOMY-gamma", "confidence cut", "fixed prefix")
 ABOUT = """## Streams
 

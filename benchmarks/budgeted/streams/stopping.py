@@ -20,8 +20,6 @@ from benchmarks.budgeted.frugal import drawn_by_coin, upper_hull
 from benchmarks.budgeted.problem import Problem, Session
 from benchmarks.budgeted.streams.windows import DRIFTS
 
-__all__ = ["Calimera", "ConfidenceCut", "Economy", "FixedPrefix", "PosteriorByHand", "stops"]
-
 PRICES = (0.0, *np.geomspace(0.01, 2.0, 11))  # of the whole window, in errors
 GROUPS = (1, 2, 3, 5, 8, 12, 16, 20)  # of ECONOMY-gamma, whose paper tries 1 to 20
 CUTS = 60

@@ -14,8 +14,6 @@ import numpy as np
 from benchmarks.budgeted.arena import Drawn
 from benchmarks.budgeted.problem import Problem, Sensor, Wish, digest
 
-__all__ = ["DRIFTS", "N_STEPS", "drift", "rig"]
-
 N_STEPS = 20
 DRIFTS = (0.2, 0.8)  # means of a reading of hard and easy rows, in standard deviations
 ROWS = (1_000, 2_000)  # of the drift, to learn from and for the test

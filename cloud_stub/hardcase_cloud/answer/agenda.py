@@ -12,8 +12,6 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import Counter
 
-__all__ = ["Agenda", "Pace", "seconds_left"]
-
 Key = tuple[str, bytes]  # device, request id
 _Place = tuple[int, float, int, Key]  # round, deadline, number, request
 

@@ -25,8 +25,6 @@ from typing import Protocol, runtime_checkable
 from hardcase_edge.errors import HpcStuckError, HpcTimeoutError, InputError
 from hardcase_edge.program.readings import Reading
 
-__all__ = ["FAILED", "HUNG", "UNANSWERED", "Answer", "Answerer", "Asking", "Concurrent", "Suspects"]
-
 log = logging.getLogger(__name__)
 
 MAX_SUSPECTS = 4096

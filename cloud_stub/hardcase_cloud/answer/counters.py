@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
-__all__ = ["Counters"]
-
 
 @dataclass(slots=True)
 class Counters:

@@ -14,8 +14,6 @@ from hardcase_edge.program.readings import Reading
 
 from .asking import FAILED, Answer, Concurrent
 
-__all__ = ["Flights"]
-
 LOOK_S = 0.005  # how long an answer may lie there before the service looks
 MOST_TIME = 0.9  # share of a request's time until which it must be answered
 SMOOTH = 0.2  # weight of the latest row in the mean

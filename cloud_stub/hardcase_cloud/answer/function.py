@@ -32,8 +32,6 @@ from hardcase_edge.verifier.verify import verify
 
 from .onnx_model import BASIS_POINTS, results_of, rounded
 
-__all__ = ["LIMIT_S", "MAX_ABANDONED", "FunctionHpc", "function_for", "verified"]
-
 Array = NDArray[Any]
 LIMIT_S = 0.7  # for one call: a batch that hangs and then its culprit fit into the 2 s that devices wait by default
 MAX_ABANDONED = 16  # threads whose calls have not returned

@@ -27,8 +27,6 @@ from ..mqtt.packets import Published
 if TYPE_CHECKING:
     from nats.aio.msg import Msg
 
-__all__ = ["NatsClient", "subject_of", "topic_of"]
-
 logger = logging.getLogger("hardcase_cloud.mqtt.attempts")
 
 CONNECT_S = 5.0

@@ -28,8 +28,6 @@ from hardcase_edge.program.kinds import VALUE
 from hardcase_edge.program.limits import MAX_CLASSES
 from hardcase_edge.program.readings import DTYPES, Reading
 
-__all__ = ["BASIS_POINTS", "MAX_HPC_BYTES", "Hpc", "results_of", "rounded"]
-
 MAX_HPC_BYTES = 1024**3  # checked before a byte is parsed; a large forest has tens of MB
 MAX_FEATURES = 16_384
 INPUT_TYPES: dict[str, type[np.floating[Any]]] = {"tensor(float)": np.float32, "tensor(double)": np.float64}

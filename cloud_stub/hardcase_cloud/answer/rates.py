@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-__all__ = ["Rates"]
-
 MAX_DEVICES = 65_536  # buckets; the one that was used longest ago is forgotten first, that is full again
 
 

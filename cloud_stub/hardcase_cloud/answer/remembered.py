@@ -6,8 +6,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass
 
-__all__ = ["Remembered", "Replies"]
-
 
 @dataclass(frozen=True, slots=True)
 class Remembered:

@@ -44,8 +44,6 @@ from .flights import Flights
 from .rates import Rates
 from .remembered import Remembered, Replies
 
-__all__ = ["Counters", "Outgoing", "Service", "ServiceConfig"]
-
 log = logging.getLogger(__name__)
 
 MAX_ALONE = 256  # requests of suspects that are kept from batches

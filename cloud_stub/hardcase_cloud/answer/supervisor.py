@@ -22,8 +22,6 @@ from typing import Any
 
 from hardcase_edge.errors import LinkError
 
-__all__ = ["Event", "Supervisor", "Watchdog"]
-
 log = logging.getLogger(__name__)
 
 Event = dict[str, Any]

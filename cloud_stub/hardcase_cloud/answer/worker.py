@@ -25,8 +25,6 @@ from .service import Outgoing, Service
 if TYPE_CHECKING:
     from .nats_client import NatsClient
 
-__all__ = ["Worker", "default_group"]
-
 MAX_PACKET_BYTES = 1024 * 1024  # an MQTT 5 broker withholds longer messages; on 3.1.1 they end the connection
 MAX_UNANSWERED = 1024  # twice as many as the service lets wait, so that it sees those that it has to refuse
 POLL_S = 0.2  # how often the loop looks whether to stop

@@ -19,8 +19,6 @@ from hardcase_edge.hooks import hooked, load_hook
 if TYPE_CHECKING:
     from ..answer.asking import Answerer
 
-__all__ = ["KSERVE", "OPENAI", "Backend", "backend_of"]
-
 _NAMED = re.compile(r"([a-z][a-z0-9-]{0,30})\+[a-z]{0,10}:?//")
 
 

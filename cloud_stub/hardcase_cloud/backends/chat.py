@@ -27,8 +27,6 @@ from hardcase_edge.program.readings import Reading
 from ..answer.onnx_model import BASIS_POINTS
 from .json_http import json_object
 
-__all__ = ["Case", "case_of", "error_in", "usage_in"]
-
 MOST_TOKENS = 100_000_000  # of one reply; more is no count
 _WORD = re.compile(r"[a-z][a-z_]{0,60}")
 ROLE = (

@@ -17,8 +17,6 @@ from threading import Lock
 from time import monotonic
 from typing import Any, NoReturn
 
-__all__ = ["Answered", "Server", "json_object"]
-
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 
 

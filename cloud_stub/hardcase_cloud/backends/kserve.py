@@ -28,8 +28,6 @@ from hardcase_edge.link.address import is_host
 from ..answer.function import FunctionHpc
 from .json_http import Server, json_object
 
-__all__ = ["KserveModel", "kserve_hpc"]
-
 SHAPE = "kserve+http://host:port/v2/models/NAME"
 MAX_WORDS = 1000  # of an answer that is an error
 NUMBERS = {"FP64": np.float64, "FP32": np.float32}

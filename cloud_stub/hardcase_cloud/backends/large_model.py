@@ -42,8 +42,6 @@ from ..answer.asking import FAILED, Answer
 from .chat import Case, error_in, usage_in
 from .json_http import Server
 
-__all__ = ["LIMIT_S", "LargeModel", "Settings", "read_settings"]
-
 log = logging.getLogger(__name__)
 
 SHAPE = "openai+https://host/v1?model=NAME&key=VARIABLE"

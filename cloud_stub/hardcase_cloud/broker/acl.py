@@ -24,11 +24,6 @@ from hardcase_edge.program.readings import MAX_REQUEST_BYTES
 from .passwords import hash_of, new_password, parse_lines
 from .rules import rules_for, users_of
 
-__all__ = [
-    "CONF", "DEVICES", "LIMITS", "MARK", "PASSWORDS", "RULES", "WORKERS", "Written", "check_own", "locked",
-    "read_devices", "without_head", "write_acl", "write_users",
-]  # fmt: skip
-
 MAX_FILE_BYTES = 64 * 1024 * 1024
 MAX_DEVICES = 100_000
 MARK = "# Written by hardcase cloud acl"

@@ -31,8 +31,6 @@ from hardcase_edge.link.wire import (
     update_topic,
 )
 
-__all__ = ["BoundedBroker"]
-
 log = logging.getLogger(__name__)
 
 MAX_RETAINED = 2048  # topics: the state and the facts of 1,024 devices

@@ -24,8 +24,6 @@ from .bounded import BoundedBroker
 from .listen import check_loopback
 from .packet_reader import PacketError, PacketReader
 
-__all__ = ["EmbeddedBroker"]
-
 log = logging.getLogger(__name__)
 
 START_S, STOP_S = 15.0, 15.0

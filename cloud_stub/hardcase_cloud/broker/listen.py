@@ -7,8 +7,6 @@ import ipaddress
 
 from hardcase_edge.errors import InputError
 
-__all__ = ["DEFAULT_BIND", "check_loopback", "parse_bind"]
-
 DEFAULT_BIND = "127.0.0.1:1883"
 
 

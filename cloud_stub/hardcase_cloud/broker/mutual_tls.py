@@ -18,8 +18,6 @@ from hardcase_edge.errors import InputError
 from .acl import CONF, LIMITS, MARK, PASSWORDS, RULES, WORKERS, Written, check_own, locked, without_head, write_users
 from .rules import claim_patterns, device_patterns, names_of, rules_for
 
-__all__ = ["write_mutual_tls"]
-
 DEVICE_RULES, CLAIM_RULES = "hardcase.devices.acl", "hardcase.claims.acl"
 MAX_CONNECTIONS = 20_016  # a process rarely may open more files
 

@@ -17,8 +17,6 @@ from amqtt.adapters import ReaderAdapter
 
 from hardcase_edge.program.readings import MAX_REQUEST_BYTES
 
-__all__ = ["MAX_PACKET_BYTES", "PacketError", "PacketReader"]
-
 log = logging.getLogger(__name__)
 
 MAX_PACKET_BYTES = MAX_REQUEST_BYTES + 1024  # the largest request, its topic and header

@@ -11,8 +11,6 @@ import hashlib
 import secrets
 from base64 import b64encode
 
-__all__ = ["hash_of", "new_password", "parse_lines"]
-
 ITERATIONS = 101  # as mosquitto_passwd 2.0
 SALT_BYTES = 12
 PASSWORD_BYTES = 24

@@ -31,8 +31,6 @@ from hardcase_edge.link.wire import (
     update_topic,
 )
 
-__all__ = ["BROKERS", "claim_patterns", "device_patterns", "names_of", "rules_for", "users_of"]
-
 Grants = list[tuple[str, str]]  # "read" or "write", and a topic
 
 

@@ -12,8 +12,6 @@ from hardcase_edge.errors import InputError
 if TYPE_CHECKING:
     from ..broker.acl import Written
 
-__all__ = ["HELP", "arguments", "run"]
-
 HELP = "Print access rules for your own broker, or write them with passwords and limits."
 
 

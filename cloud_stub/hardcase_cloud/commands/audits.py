@@ -11,8 +11,6 @@ from hardcase_edge.errors import InputError
 
 from .shared import say, store_argument
 
-__all__ = ["HELP", "arguments", "run"]
-
 HELP = "Check that devices have kept exactly the audits that their published seeds draw, and print the seeds in use."
 WRONG = 1  # exit status if an audit is missing for good, or is there without having been drawn
 MOST_BYTES = 64_000_000

@@ -11,8 +11,6 @@ from hardcase_edge.base.escape import terminal
 
 from .shared import tls_arguments
 
-__all__ = ["HELP", "arguments", "run"]
-
 HELP = "Test a broker for everything that hardcase needs, and say what will not work there."
 
 

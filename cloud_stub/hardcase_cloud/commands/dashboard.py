@@ -24,8 +24,6 @@ from .shared import on_stop_signals, say, store_argument
 if TYPE_CHECKING:
     import socket
 
-__all__ = ["HELP", "arguments", "check_token", "listener_at", "parse_bind", "run"]
-
 HELP = "Show a fleet on a page of your browser: states, forward rate, cost, agreement, roll-outs."
 DEFAULT = "127.0.0.1:8090"
 VARIABLE = "HARDCASE_DASHBOARD_TOKEN"

@@ -8,8 +8,6 @@ import os
 
 from .shared import broker_argument, log_lines, on_stop_signals, positive, say, tls_arguments, without_attempts
 
-__all__ = ["HELP", "arguments", "run"]
-
 HELP = "Answer devices that ask for certificates: exchange claims, and renew."
 
 

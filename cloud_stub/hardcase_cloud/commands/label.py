@@ -11,8 +11,6 @@ from hardcase_edge.errors import InputError
 
 from .shared import on_stop_signals, open_model, say, store_argument
 
-__all__ = ["HELP", "arguments", "run"]
-
 HELP = "Have f0 answer the audits in a store, or add labels that people gave, next to the devices' answers."
 PAUSE_S = 1.0  # between two looks for new audits
 ROUNDS = 4  # of a large model's requests, after which the labels are kept

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from ..rollout.updates.campaign import Campaign
 
-__all__ = ["HELP", "anyway_argument", "arguments", "check_f0", "run"]
-
 HELP = "Offer a bundle to devices, and serve it until each of them runs it."
 
 

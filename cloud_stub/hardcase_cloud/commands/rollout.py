@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from ..keep.records.rollouts import Rollouts
     from ..rollout.waves.plan import Plan
 
-__all__ = ["HELP", "arguments", "run"]
-
 HELP = "Bring a bundle to a group of devices in waves, and stop when it is not good."
 MAX_NAME = 64  # characters of a group's name
 MOST_REASONS = 5  # of devices, that status prints for each roll-out

@@ -25,11 +25,6 @@ if TYPE_CHECKING:
 
     from ..answer.asking import Answerer
 
-__all__ = [
-    "broker_argument", "broker_of", "is_nats", "log_lines", "number", "on_stop_signals", "open_model", "parse_time",
-    "positive", "say", "store_argument", "tenant_argument", "tls_arguments", "warn", "without_attempts",
-]  # fmt: skip
-
 UNITS_S = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 _TIME = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([smhd])", re.ASCII)
 NATS = ("nats://", "natss://")  # its own protocol, of workers

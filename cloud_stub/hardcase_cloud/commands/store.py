@@ -16,8 +16,6 @@ from .shared import log_lines, on_stop_signals, parse_time, positive, say, tenan
 if TYPE_CHECKING:
     from ..keep.records.database import Database
 
-__all__ = ["HELP", "arguments", "run"]
-
 HELP = "Keep the decisions of devices in SQLite or PostgreSQL, and acknowledge what is on the disk."
 
 

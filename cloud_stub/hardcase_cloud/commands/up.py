@@ -18,8 +18,6 @@ from .worker import check_hpc, model_arguments
 if TYPE_CHECKING:
     from ..answer.supervisor import Supervisor
 
-__all__ = ["HELP", "arguments", "run"]
-
 HELP = "Start a broker (unless one is named) and workers."
 MAX_WORKERS = 64
 POLL_S = 0.2

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from ..answer.asking import Answerer
     from ..keep.records.cases import Cases
 
-__all__ = ["HELP", "arguments", "check_hpc", "model_arguments", "open_cases", "run"]
-
 HELP = "Answer the requests of devices at a broker."
 STANDSTILL_S = 30.0  # a worker whose loop has not gone on for so long ends itself
 STUCK = 75  # exit status of a worker that another process must replace: EX_TEMPFAIL of sysexits.h

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from random import SystemRandom
 from time import sleep
 
-__all__ = ["Attempts", "Pauses"]
-
 logger = logging.getLogger(__name__)
 
 STABLE_S = 5.0  # a connection that lasted this long resets the pause before the next attempt

@@ -22,8 +22,6 @@ from . import packets
 from .packets import V5, V311
 from .prober import Prober, Silence
 
-__all__ = ["Finding", "check_broker"]
-
 N_SHARED = 20
 N_ROUND_TRIPS = 20
 SLOW_MS = 30.0  # Nagle's algorithm and delayed acknowledgements together cost 40 ms

@@ -35,8 +35,6 @@ from .socket_line import Line, open_line
 if TYPE_CHECKING:
     import ssl
 
-__all__ = ["START_S", "Client", "ClientConfig"]
-
 logger = logging.getLogger(__name__)
 
 START_S = 15.0  # how long to wait for the first connection

@@ -29,11 +29,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from hardcase_edge.errors import WireError
+from hardcase_edge.framing.packets import Reader
 
 from . import packets
 from .packets import V5, Published
-
-__all__ = ["Acknowledged", "Closed", "Event", "Granted", "Machine", "Refused", "Up"]
 
 UNSUPPORTED = (0x01, 0x84)  # reasons of a CONNACK: the broker does not speak this version
 FAILURES = 0x80  # reason codes from here on are failures
@@ -146,7 +145,7 @@ class Machine:
         self.is_up = self.has_session = self._is_connected = False
         self.in_flight = 0
         self.properties = NOTHING
-        self._reader = packets.Reader(max_packet_bytes)
+        self._reader = Reader(max_packet_bytes)
         self._topics, self._wants_retained = topics, wants_retained
         self._max_in_flight = max_in_flight
         self._packet_id = SUBSCRIBING

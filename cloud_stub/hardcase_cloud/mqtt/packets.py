@@ -13,13 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hardcase_edge.errors import WireError
-from hardcase_edge.framing.packets import MAX_LENGTH_BYTES, Reader, length, packet
-
-__all__ = [
-    "CONNACK", "DISCONNECT", "PINGREQ", "PUBACK", "PUBLISH", "SUBACK", "UNSUBACK", "V5", "V311", "Published", "Reader",
-    "connect", "disconnect", "puback", "publish", "read_acknowledgement", "read_connack", "read_publish", "read_suback",
-    "subscribe", "unsubscribe",
-]  # fmt: skip
+from hardcase_edge.framing.packets import MAX_LENGTH_BYTES, length, packet
 
 V311, V5 = 4, 5  # protocol levels
 CONNACK, PUBLISH, PUBACK, SUBACK, UNSUBACK, DISCONNECT = 0x20, 0x30, 0x40, 0x90, 0xB0, 0xE0  # upper half of byte 1

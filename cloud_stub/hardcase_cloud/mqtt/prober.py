@@ -17,8 +17,6 @@ from .machine import Acknowledged, Closed, Event, Granted, Machine, Refused, Up
 from .packets import V5, Published
 from .socket_line import open_line
 
-__all__ = ["Prober", "Silence"]
-
 WAIT_S = 3.0  # for an answer that should come at once
 MAX_PACKET_BYTES = 1024 * 1024
 

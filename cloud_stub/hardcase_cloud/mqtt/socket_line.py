@@ -18,8 +18,6 @@ from hardcase_edge.link.address import Address, tls_context
 if TYPE_CHECKING:
     from hardcase_edge.framing.websocket import Frames
 
-__all__ = ["Line", "open_line"]
-
 READ_BYTES = 65_536  # larger ones would be mapped and unmapped for each read
 READABLE = select.POLLIN | select.POLLHUP | select.POLLERR
 MAX_UNSENT_BYTES = 4 * 1024 * 1024  # that the broker has not taken

@@ -17,8 +17,6 @@ from typing import Any
 from .client import START_S, Client, ClientConfig
 from .packets import Published
 
-__all__ = ["ThreadedClient"]
-
 logger = logging.getLogger(__name__)
 
 POLL_S = 0.2

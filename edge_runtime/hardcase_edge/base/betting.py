@@ -21,8 +21,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["FEW", "MANY", "Bets", "interval", "log_wealth"]
-
 FEW = (1.0, 1 / 2, 1 / 4, 1 / 8, 1 / 16)  # stakes for tens of values: only a mean that is far off shows in so few
 MANY = tuple(0.7 * 2.0**-k for k in range(9))  # for thousands: the best stake is small where the mean is near the bound
 STEPS = 40  # of a bisection

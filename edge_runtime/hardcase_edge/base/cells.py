@@ -12,17 +12,6 @@ import codecs
 import re
 from collections.abc import Sequence
 
-__all__ = [
-    "FALSE_WORDS",
-    "LATIN_1",
-    "MISSING_WORDS",
-    "TRUE_WORDS",
-    "column_names",
-    "is_open",
-    "number_in",
-    "separator_of",
-]
-
 LATIN_1 = "hardcase.latin-1"  # error handler of codecs: a byte that is not UTF-8 is the character of Latin-1
 MISSING_WORDS = ("", "?", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "-NaN", "-nan", "NULL", "null")
 TRUE_WORDS = ("true", "True", "TRUE")

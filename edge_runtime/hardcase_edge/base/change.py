@@ -22,8 +22,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Change", "stake_at", "stakes"]
-
 N_STAKES = 5
 LARGEST = 0.35  # share of what is staked that goes on the next value ...
 SPAN = 16.0  # ... and by how much the least one is smaller, at least

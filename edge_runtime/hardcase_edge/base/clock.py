@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from time import monotonic, time
 
-__all__ = ["LEAP", "RELEASED", "Clock", "risen"]
-
 RELEASED = 1_795_305_600  # 2026-11-22, in seconds since 1970; each release raises it
 LEAP = 24  # seconds that the noted time follows the device's clock, at most, for each second that was counted
 

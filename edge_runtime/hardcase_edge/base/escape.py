@@ -11,8 +11,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-__all__ = ["json_line", "markdown", "markup", "terminal"]
-
 MAX_CHARACTERS = 400
 NO_BREAK = "\xa0"  # a space that may stand anywhere
 UNSEEN = "\ufffd"

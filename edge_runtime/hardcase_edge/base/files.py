@@ -16,11 +16,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import BinaryIO
 
-__all__ = [
-    "check_private", "check_replaceable", "make_private", "read_bounded", "remove_leftovers", "sealed", "set_aside",
-    "sweep", "sync_folder", "unsealed", "write_by", "write_new", "write_whole",
-]  # fmt: skip
-
 DIGEST_BYTES = 64  # of a sealed copy, in hex
 HEAD_BYTES = 513  # of a file that is there already: enough to know a bundle, signatures or an ONNX model
 

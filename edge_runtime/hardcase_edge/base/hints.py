@@ -8,8 +8,6 @@ from typing import Any
 
 from ..errors import InputError
 
-__all__ = ["check_keys", "did_you_mean", "nearest_column"]
-
 MOST_SHOWN = 20  # columns that a message lists
 
 

@@ -12,8 +12,6 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["pack", "unpack"]
-
 KINDS = "biuf"  # of numpy's types: truth values, whole numbers with a sign and without, floats
 
 

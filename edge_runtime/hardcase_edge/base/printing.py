@@ -8,8 +8,6 @@ import os
 import sys
 from typing import Any
 
-__all__ = ["print_to_stderr"]
-
 
 class _StandardError(io.RawIOBase):
     """Standard error for those who print: what cannot be written is lost, and is nobody's error."""

@@ -6,8 +6,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-__all__ = ["sha256", "sha256_twice"]
-
 
 def sha256(data: bytes | memoryview) -> bytes:
     """The digest of these bytes, 32 bytes long.

@@ -9,8 +9,6 @@ from typing import Any
 
 from ..errors import InputError, one_line
 
-__all__ = ["parse_toml", "toml_text"]
-
 LARGEST = 2**63
 
 

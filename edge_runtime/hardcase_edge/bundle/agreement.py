@@ -14,8 +14,6 @@ from ..base.betting import FEW, Bets
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["ALPHA", "Agreement", "above_shipped", "promised_share"]
-
 ALPHA = 0.001  # probability at most that a start of a bundle that keeps its promise fails by audits
 
 

@@ -27,8 +27,6 @@ from .manifest import Manifest
 if TYPE_CHECKING:
     from ..program.definition import Program
 
-__all__ = ["OTHER_PROGRAM", "Identity", "differences", "differences_told", "identity_in", "identity_of"]
-
 OTHER_PROGRAM = "other program"  # what the reason of a refusal begins with
 MOST_TOLD = 128  # sensors whose digests a device's facts hold
 MOST_NAMED = 3  # of what a sentence lists

@@ -12,8 +12,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-__all__ = ["KEY_BYTES", "SIGNATURE_BYTES", "is_point", "is_signed"]
-
 KEY_BYTES = 32
 SIGNATURE_BYTES = 64
 _P = 2**255 - 19  # the field

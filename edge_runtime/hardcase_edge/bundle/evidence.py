@@ -24,22 +24,6 @@ from ..session.actions import CLOUD, DEGRADED, Decision
 if TYPE_CHECKING:
     from ..session.session import Session
 
-__all__ = [
-    "Counting",
-    "Ranges",
-    "Without",
-    "atypical_in",
-    "branches_of",
-    "is_above",
-    "ranges_of",
-    "reported",
-    "sensors_sent",
-    "unpaid_that_count",
-    "wanted_in_vain",
-    "without_of",
-    "without_to_json",
-]
-
 Confidences = tuple[int | None, int | None]  # basis points: route local, and degraded for want of the cloud
 Without = Mapping[tuple[int, ...], Mapping[int, Confidences]]  # by the decision's failed sensors and its Answer node
 Counting = Mapping[int, frozenset[int]]  # sensors by Answer node, as ``unpaid_that_count`` gives them

@@ -30,11 +30,6 @@ if TYPE_CHECKING:
     from ..joint.definition import Joint
     from ..joint.golden import JointCase
 
-__all__ = [
-    "BUNDLE_VERSION", "MAX_BUNDLE_BYTES", "Bundle", "is_bundle_head", "pack_bundle", "read_bundle_bytes",
-    "unpack_bundle",
-]  # fmt: skip
-
 BUNDLE_VERSION = 1
 MAX_BUNDLE_BYTES = 8 * 1024 * 1024  # checked before a byte is read
 MAX_HEADER_BYTES = 256 * 1024

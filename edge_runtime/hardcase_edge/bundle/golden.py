@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from ..kernel.compiled import CompiledMachine
     from ..session.session import Machine
 
-__all__ = ["GoldenCase", "check_golden", "decode_golden", "encode_golden", "run_case"]
-
 CASES = "the golden cases"
 
 

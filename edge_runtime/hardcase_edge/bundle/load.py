@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from ..kernel.compiled import CompiledMachine
     from ..session.session import Machine
 
-__all__ = ["Loaded", "load_bundle", "load_bytes"]
-
 MAX_GOLDEN_OPERATIONS = 16_000_000  # 64 cases of 250,000 each; more would delay a device's start for long
 
 
@@ -153,7 +151,8 @@ def _load_joint(bundle: Bundle, joint: Joint) -> Loaded:
 
 
 def _check_trust(data: bytes, path: str | Path, trust: str | Path) -> None:
-    from .signature import MAX_KEY_BYTES, MAX_SIGNATURES, SIGNATURE_BYTES, check_signature
+    from .ed25519 import SIGNATURE_BYTES
+    from .signature import MAX_KEY_BYTES, MAX_SIGNATURES, check_signature
 
     key = read_bounded(trust, MAX_KEY_BYTES, "trusted key", remedy="name the public key that hardcase keygen wrote")
     try:

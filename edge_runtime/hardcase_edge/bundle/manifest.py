@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from .prices import Prices
     from .value import Value
 
-__all__ = ["Label", "Manifest"]
-
 Label = str | int | float
 MAX_CATEGORIES = 200  # texts of one feature; more are names of rows rather than categories
 OPTIONAL = {

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from ..program.definition import Program
 
-__all__ = ["MAX_BINS", "MAX_FEATURES", "MOVED", "Histogram", "Monitors", "Prediction", "Residual", "monitors_of"]
-
 MAX_FEATURES = 64  # with a histogram
 MAX_SENSORS = 64  # with a residual
 MAX_BINS = 8

@@ -15,8 +15,6 @@ from ..base.record import record
 from ..errors import BundleError
 from ..program.definition import MARGIN, THRESHOLD, Branch, Program
 
-__all__ = ["LEVEL", "MAX_LEVELS", "MAX_MOVED", "MOST_THRESHOLD", "Prices", "can_move", "prices_of"]
-
 LEVEL = 1 << 16  # positions from one level to the next
 MAX_LEVELS = 64
 MAX_MOVED = 64  # nodes; a decision more would take 20 us

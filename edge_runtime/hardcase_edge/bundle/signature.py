@@ -24,11 +24,6 @@ if TYPE_CHECKING:
 
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-__all__ = [
-    "MAX_KEY_BYTES", "MAX_SIGNATURES", "SIGNATURE_BYTES", "are_signatures", "check_signature", "make_keys",
-    "private_key_of", "public_key_of", "public_of", "sign", "signature_path",
-]  # fmt: skip
-
 MAX_KEY_BYTES = 16_384
 
 MAX_SIGNATURES = 8  # in a file: each interrupted export leaves one more

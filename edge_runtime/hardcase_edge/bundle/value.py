@@ -16,8 +16,6 @@ from ..program.definition import Answer, Forward, Program
 from ..session.actions import DEGRADED, Decision
 from .evidence import Counting, wanted_in_vain
 
-__all__ = ["MAX_RESULT", "MAX_STEPS", "Intervals", "Value", "steps_for", "to_result", "value_of"]
-
 Offsets = tuple[float, float]  # to be added to a value: truth lies between the two sums with a probability of 90 %
 Intervals = Mapping[int, tuple[Offsets | None, Offsets | None]]  # by node: route local or cloud, and degraded
 MAX_STEPS = 256  # of the exponent, to either side

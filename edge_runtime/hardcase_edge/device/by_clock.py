@@ -12,8 +12,6 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["SWITCH_S", "RoundTrips", "short_switches"]
-
 SWITCH_S = 0.0005  # how often a plug-in that computes in Python gives its lock back; Python's own is 5 ms
 REMEMBERED = 20  # round trips, of which nine in ten took at most what is expected of the next one
 FEWEST = 3  # before anything is expected

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from .parts import PartBank
     from .surroundings import Bank, Cloud, Companion, ItemBank
 
-__all__ = ["Device", "RuntimeConfig"]
-
 Record = dict[str, Any]
 
 

@@ -24,8 +24,6 @@ from ..kernel.machine import KERNEL, PYTHON, VARIABLE, has_kernel
 from ..kernel.sources import EXTENSION, FLAGS, FOLDER
 from ..session.tflite import INTERPRETERS
 
-__all__ = ["build_kernel", "examine"]
-
 BUILT = FOLDER / "_kernel.abi3.so"
 BUILD_S = 120
 NEEDS = "install a C compiler and Python's headers (Debian: apt install gcc python3-dev)"

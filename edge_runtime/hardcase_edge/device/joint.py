@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from ..sensors.items import Item
     from .surroundings import Companion, Inner
 
-__all__ = ["REFUSED", "JointDecider"]
-
 REFUSED = "refused"  # the route of an item that has too many parts
 
 

@@ -13,9 +13,8 @@ from ..program.cost import to_unit
 
 if TYPE_CHECKING:
     from ..bundle.load import Loaded
-    from ..session.session import Decision, Session
-
-__all__ = ["LineMaker", "line_format"]
+    from ..session.actions import Decision
+    from ..session.session import Session
 
 
 class LineMaker:

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from ..sensors.items import Item
     from .surroundings import Companion, Inner
 
-__all__ = ["Ask", "Decider", "Deciding", "Read", "Record", "RuntimeConfig"]
-
 NONE: frozenset[int] = frozenset()
 
 Record = dict[str, Any]

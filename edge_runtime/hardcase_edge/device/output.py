@@ -17,8 +17,6 @@ from time import monotonic
 from ..base.escape import terminal
 from ..errors import InputError, one_line
 
-__all__ = ["BLOCKED_S", "Lines", "hold_standard_files", "note", "print_text"]
-
 PIPE_BYTES = 4_096  # what a pipe that can be written takes at once, on Linux and by POSIX at least 512
 BLOCKED_S = 1.0  # after this time, a write that has not come to its end waits for a reader who does not read
 

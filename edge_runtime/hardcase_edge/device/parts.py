@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from ..bundle.manifest import Manifest
 
-__all__ = ["ITEM", "NO_PARTS", "PartBank", "PartFunction", "PartGiver", "PartReplay", "open_part_bank"]
-
 NO_PARTS = "no source knows the parts of an item; use a replay with a column item, or --items"
 ITEM = "item"  # the column of a replay that tells items apart
 MOST_KEPT = 1025  # rows of an item that are kept: one more than any program allows; the rest is only counted

@@ -22,8 +22,6 @@ from ..stream.memory import MOST_WINDOWS, Memory
 if TYPE_CHECKING:
     from .surroundings import Case
 
-__all__ = ["Remembering", "Tossing"]
-
 Readings = Mapping[int, Sequence[Reading] | None]
 
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from ..sensors.items import Item
     from ..settings.config import RunConfig
 
-__all__ = ["NS", "Bank", "Case", "Cloud", "Companion", "Inner", "ItemBank", "Part", "Surroundings"]
-
 NS = 10**9  # micro-units of a bundle by the clock in a second
 
 

@@ -22,8 +22,6 @@ from .channel import Channel, Device
 if TYPE_CHECKING:
     from subprocess import Popen
 
-__all__ = ["AGAINST", "DEVICE_FILES", "GROUP", "MATURITY", "NOUN", "check", "find", "level_dbfs"]
-
 NOUN = "capture device"
 MATURITY, AGAINST = "tested", "it ran with a stand-in for arecord, and on no sound card"
 DEVICE_FILES, GROUP = (

@@ -22,8 +22,6 @@ from ..errors import InputError
 if TYPE_CHECKING:
     from types import ModuleType
 
-__all__ = ["DRIVERS", "Channel", "Device", "choose", "driver_of", "is_driver", "nothing_to_close"]
-
 SHARED = {"__init__", "channel", "senml", "sysfs"}  # the modules of this room that are no drivers
 MAX_CHANNELS = 64  # of one spec
 HOOK = "drivers"

@@ -16,8 +16,6 @@ from ..errors import SensorError
 from .channel import Channel, Device
 from .sysfs import find_folder, folders, read_number, text_or_empty
 
-__all__ = ["AGAINST", "MATURITY", "NOUN", "find"]
-
 NOUN = "hardware monitor"
 MATURITY, AGAINST = (
     "tested",

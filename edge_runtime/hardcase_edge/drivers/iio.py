@@ -17,8 +17,6 @@ from collections.abc import Callable
 from .channel import Channel, Device
 from .sysfs import find_folder, folders, read_number, text_or_empty
 
-__all__ = ["AGAINST", "MATURITY", "NOUN", "find"]
-
 NOUN = "IIO device"
 MATURITY, AGAINST = "tested", "it ran on folders that stand for /sys, and on no board"
 UNITS = {  # of each type of channel: what its number is multiplied with and divided by, and the unit that results

@@ -13,8 +13,6 @@ from os.path import exists
 from .channel import Channel, Device
 from .sysfs import find_folder, read_number
 
-__all__ = ["AGAINST", "MATURITY", "NOUN", "find"]
-
 NOUN = "energy counter"
 MATURITY, AGAINST = "tested", "it ran on folders that stand for /sys, and on no processor that has one"
 

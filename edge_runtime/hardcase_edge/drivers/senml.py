@@ -17,8 +17,6 @@ from typing import Any
 from ..base.record import record
 from ..errors import SensorError
 
-__all__ = ["Measurement", "pack_of_decision", "resolve"]
-
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9:./_-]{0,254}")  # RFC 8428, section 4.5.1; the length is ours
 VERSION = 10  # the highest that the RFC defines
 RELATIVE_S = 2**28  # a time below this is seconds from now, not from 1970

@@ -16,8 +16,6 @@ from itertools import islice
 
 from ..errors import InputError, SensorError
 
-__all__ = ["find_folder", "folders", "number", "read_number", "read_text", "text_or_empty"]
-
 MAX_TEXT = 512  # bytes of a file; two lines of a 1-Wire sensor have 80
 MAX_NAMES = 4096  # entries of a folder that are looked at
 NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)

@@ -6,8 +6,6 @@ from __future__ import annotations
 from .channel import Channel, Device
 from .sysfs import find_folder, read_number
 
-__all__ = ["AGAINST", "MATURITY", "NOUN", "find"]
-
 NOUN = "thermal zone"
 MATURITY, AGAINST = "tested", "it ran on folders that stand for /sys, and on no board"
 

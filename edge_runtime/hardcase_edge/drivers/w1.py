@@ -16,8 +16,6 @@ from ..errors import SensorError
 from .channel import Channel, Device
 from .sysfs import find_folder, number, read_text
 
-__all__ = ["AGAINST", "MATURITY", "NOUN", "find"]
-
 NOUN = "1-Wire sensor"
 MATURITY, AGAINST = "tested", "it ran on folders that stand for /sys, and on no board"
 RANGES = {  # degrees Celsius, by the family in the first two digits of an address

@@ -15,8 +15,6 @@ from __future__ import annotations
 
 import logging
 
-__all__ = ["Circuit", "log"]
-
 logger = logging.getLogger(__name__)
 
 MOST_SILENT = 3  # requests in a row without a reply that open the circuit

@@ -44,8 +44,6 @@ from .circuit import Circuit
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
 
-__all__ = ["Exchange", "Over", "Send"]
-
 WORTHWHILE_MS = 50  # with less time left, a reply to another transmission would come too late
 OLD_IDS = 16  # ids of finished requests, remembered to tell a late reply from an unknown one
 ASKS_PER_RESEND = 10  # a retry budget of 10 %

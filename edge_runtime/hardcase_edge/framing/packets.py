@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from ..errors import WireError
 
-__all__ = ["MAX_LENGTH_BYTES", "Reader", "length", "packet"]
-
 MAX_LENGTH_BYTES = 4  # of a packet's length, section 1.5.5 of MQTT 5.0
 
 

@@ -12,8 +12,6 @@ from contextlib import suppress
 from time import monotonic
 from typing import Any
 
-__all__ = ["Frames", "open_websocket"]
-
 MAX_ANSWER_BYTES = 16_384  # of the HTTP answer that ends the handshake
 MAX_CONTROL_BYTES = 125
 FRAMES = 4  # a frame may hold so many of the largest packets

@@ -12,8 +12,6 @@ from operator import add
 
 from .definition import MAX_GAP, Chain
 
-__all__ = ["ChainDecoder", "gap_of"]
-
 NEVER = -(2**63)  # below all sums: a label that a part cannot have
 
 

@@ -12,20 +12,6 @@ from __future__ import annotations
 from ..base.record import record
 from ..program.definition import Program, Slice
 
-__all__ = [
-    "ANYTIME",
-    "COUNTS",
-    "FEATURES",
-    "MAX_GAP",
-    "MAX_PARTS",
-    "ONE_SHOT",
-    "RELEASES",
-    "ROUND",
-    "Chain",
-    "Joint",
-    "Wait",
-]
-
 ONE_SHOT, ANYTIME = "one-shot", "anytime"
 RELEASES = (ONE_SHOT, ANYTIME)
 MAX_GAP = 2**31 - 1  # a gap, and the difference of two scores, is cut off here

@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from ..program.readings import Reading
 from .session import JointDecision, JointSession, NeedParts, NeedReplies
 
-__all__ = ["AskParts", "ReadParts", "drive_joint"]
-
 ReadParts = Callable[[tuple[tuple[int, int], ...]], Mapping[tuple[int, int], Sequence[Reading] | None]]
 AskParts = Callable[[int, tuple[Reading, ...]], tuple[int, int] | None]
 

@@ -12,8 +12,6 @@ from ..program.format import Tensor
 from ..session.recorded import narrowest
 from .definition import RELEASES, Chain, Joint, Wait
 
-__all__ = ["JOINT_VERSION", "decode_joint", "encode_joint"]
-
 JOINT_VERSION = 1
 HEADER, WAIT = 8, 7  # words
 NO_POLICY = -1

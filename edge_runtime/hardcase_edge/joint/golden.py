@@ -30,8 +30,6 @@ from .definition import Joint
 from .drive import drive_joint
 from .session import JointDecision, JointMachine, PartDecision
 
-__all__ = ["JointCase", "check_items", "decode_items", "encode_items", "run_item"]
-
 ITEMS = "the golden items"
 
 

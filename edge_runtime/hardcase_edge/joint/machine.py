@@ -15,8 +15,6 @@ from .session import JointMachine
 if TYPE_CHECKING:
     from ..program.stored_trees import Outline
 
-__all__ = ["open_joint"]
-
 
 def open_joint(
     part: Program, joint: Joint, evaluator: str | None = None, outlines: Sequence[Outline] | None = None

@@ -36,8 +36,6 @@ from ..verifier.verify import Report, verify
 from ..verifier.work import reading_operations
 from .definition import ANYTIME, COUNTS, MAX_GAP, MAX_PARTS, RELEASES, Joint
 
-__all__ = ["JointReport", "verify_joint"]
-
 DECODE = 4  # operations of the chain for each pair of labels at each part
 LABEL = 16  # and for each label
 LABEL_BYTES, PART_BYTES = 16, 28  # that each part keeps for the chain, beside its session

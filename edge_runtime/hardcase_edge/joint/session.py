@@ -26,15 +26,14 @@ from ..errors import SessionError
 from ..program.cost import Meter
 from ..program.definition import Answer, Program, Slice
 from ..program.readings import Reading
+from ..session.actions import CLOUD, DEGRADED, LOCAL, Decision, NeedReply, NeedSensors
 from ..session.part import PartSession
-from ..session.session import CLOUD, DEGRADED, LOCAL, Decision, Machine, NeedReply, NeedSensors
+from ..session.session import Machine
 from .chain import ChainDecoder, gap_of
 from .definition import ANYTIME, MAX_GAP, Joint
 
 if TYPE_CHECKING:
     from ..kernel.compiled import CompiledMachine
-
-__all__ = ["JointDecision", "JointMachine", "JointSession", "NeedParts", "NeedReplies", "PartDecision"]
 
 Key = tuple[int, int]  # a part and a sensor
 

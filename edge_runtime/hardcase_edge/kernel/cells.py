@@ -19,8 +19,6 @@ from ..program.readings import DTYPES
 from .layout import COLUMN, RULE
 from .sections import Sections
 
-__all__ = ["SMALL_CELLS", "SMALL_VALUES", "Cell", "Cells", "Splits"]
-
 SMALL_CELLS = 256  # a tree names a small cell by one byte
 SMALL_VALUES = 254  # 1 to 254; 0 and 255 stand for missing
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ..program.stored_trees import Outline
     from ..session.session import Session
 
-__all__ = ["CompiledMachine"]
-
 INTERFACE = 7  # as in py_module.c
 if getattr(_kernel, "INTERFACE", 1) != INTERFACE:
     raise ImportError("the kernel was built for another version; run hardcase-edge doctor --build")

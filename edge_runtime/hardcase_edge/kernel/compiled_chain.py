@@ -8,8 +8,6 @@ from collections.abc import Callable, Sequence
 
 from . import _kernel  # type: ignore[attr-defined]
 
-__all__ = ["CompiledChain"]
-
 
 class CompiledChain:
     """A verified chain made ready to decode in C; immutable. ``decode`` is the C object's own method.

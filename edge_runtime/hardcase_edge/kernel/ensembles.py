@@ -20,8 +20,6 @@ from .cells import Cells, Splits
 from .layout import GROUP, LAYOUT, TREE
 from .sections import Sections, packed
 
-__all__ = ["Ensemble", "plan_ensemble"]
-
 MAX_HEAP_DEPTH = 10
 HEAP_GROWTH = 2.0  # a heap may be this many times larger than the same tree with pointers
 PADDING_GROWTH = 1.25  # heaps padded to one depth may be this many times larger than heaps of the trees' own depths

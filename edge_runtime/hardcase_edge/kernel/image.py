@@ -67,8 +67,6 @@ from .ensembles import Ensemble, plan_ensemble
 from .reading_keys import Keys
 from .sections import Sections
 
-__all__ = ["KERNEL_BYTES", "Image", "make_image"]
-
 KERNEL_BYTES = 10_240  # of flash at most, for the kernel and the loop of a decision on any Cortex-M core
 
 

@@ -11,13 +11,6 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-__all__ = [
-    "ACQUIRE", "AFFINE", "ANSWER", "BRANCH", "BRANCH_RULE", "CANDIDATE", "COLUMN", "CONSTANTS", "FEATURE", "FORWARD",
-    "GROUP", "HEADER", "INLINED", "KINDS", "LAYER", "LAYERS", "LAYOUT", "LEAF", "MAGIC", "MAGIC_MORE", "MEMBER",
-    "MORE", "NETWORK", "NODE", "NODE_HEAD", "NOT_SENT", "PARTS", "PLAIN", "POLYNOMIAL", "RECORDS", "RULE", "SCORER",
-    "SCORER_HEAD", "SELECT", "SENSOR", "STACK", "STRUCT_BYTES", "TREE", "TREES", "TYPE", "Kinds", "Record",
-]  # fmt: skip
-
 MAGIC, MAGIC_MORE = 0x31494348, 0x32494348
 STRUCT_BYTES = 64
 NOT_SENT = 0xFFFF

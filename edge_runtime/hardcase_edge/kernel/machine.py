@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from ..session.session import Machine
     from .compiled import CompiledMachine
 
-__all__ = ["EVALUATORS", "KERNEL", "PYTHON", "VARIABLE", "decide", "has_kernel", "name_of", "open_machine"]
-
 KERNEL, PYTHON = "kernel", "python"
 EVALUATORS = (KERNEL, PYTHON)
 VARIABLE = "HARDCASE_EVALUATOR"

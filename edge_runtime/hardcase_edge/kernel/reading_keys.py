@@ -14,8 +14,6 @@ from ..program.definition import CODE_MAX, Program, Rank, Trees
 from ..program.format import to_key
 from ..program.readings import DTYPES
 
-__all__ = ["MAX_SENSOR_BYTES", "Keys"]
-
 MAX_SENSOR_BYTES = 4096  # of readings; a larger sensor has codes as in tables, which take less memory
 
 

@@ -9,8 +9,6 @@ from collections.abc import Iterable, Sequence
 from ..errors import ImageError
 from ..program.definition import Number
 
-__all__ = ["Sections", "packed"]
-
 
 def packed(form: str, numbers: Iterable[Number]) -> bytes:
     """The little-endian bytes of numbers of a scorer or node; ``form`` is a ``struct`` format without byte order.

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["CONFIG", "EXTENSION", "FIRMWARE", "FLAGS", "FOLDER", "SERVO"]
-
 FOLDER = Path(__file__).parent
 
 # hardcase.c includes the others: a compiler is given this one file.

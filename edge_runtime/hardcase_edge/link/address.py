@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from ..base.clock import Clock
 
-__all__ = ["Address", "is_host", "parse_address", "tls_context"]
-
 PORTS = {"mqtt": 1883, "mqtts": 8883, "ws": 80, "wss": 443}
 TLS = {"mqtts", "wss"}
 PATH = "/mqtt"  # of a WebSocket, where brokers listen unless they are told otherwise

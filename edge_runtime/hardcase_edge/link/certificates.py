@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from ..base.clock import Clock
 
-__all__ = ["Certificates", "Pair"]
-
 TRIES = 3
 
 

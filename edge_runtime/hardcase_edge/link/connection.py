@@ -21,8 +21,6 @@ from .address import tls_context
 from .paho_client import V5, V311, Client, ConnectionConfig, Message, Will, is_acknowledged
 from .rivals import SESSION_S, SHORT_S, Rivals
 
-__all__ = ["Connection", "ConnectionConfig", "Message", "Will"]
-
 logger = logging.getLogger(__name__)
 
 UNSUPPORTED_VERSION = 132  # CONNACK reason; paho also translates the return code 1 of a 3.1.1 broker into it

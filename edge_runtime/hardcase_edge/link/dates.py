@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from ..base.clock import Clock
 
-__all__ = ["check_dates_by"]
-
 NO_CHECK_TIME = 0x200000  # X509_V_FLAG_NO_CHECK_TIME of OpenSSL, which Python's ssl does not name
 
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from ..framing.websocket import Frames
     from .address import Address
 
-__all__ = ["READ_AHEAD", "Gate"]
-
 READ_AHEAD = 65_536  # bytes read at once
 PUBLISH, PUBACK, QOS_1, QOS_2 = 0x30, 0x40, 0b010, 0b100  # in the first byte of a packet
 MAX_OWED = 65_535  # messages that await our acknowledgement; there are no more ids

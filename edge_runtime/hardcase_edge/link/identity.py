@@ -9,8 +9,6 @@ import re
 from ..base.sha256 import sha256
 from .wire import check_device_id
 
-__all__ = ["default_id"]
-
 MACHINE_ID = "/etc/machine-id"  # written once by systemd or dbus when a machine is set up
 MAX_MACHINE_ID_BYTES = 256
 _NAMESPACE = b"hardcase device id\0"  # so that the digest reveals nothing about the machine's id to others who use it

@@ -43,7 +43,8 @@ from ..exchange.exchange import Exchange, Over
 from ..program.definition import Program
 from ..program.readings import Reading
 from .address import parse_address
-from .connection import Connection, ConnectionConfig, Message, Will
+from .connection import Connection
+from .paho_client import ConnectionConfig, Message, Will
 from .requests import Publish, RequestFormat, Requests
 from .wire import (
     ID_BYTES,
@@ -55,8 +56,6 @@ from .wire import (
     reply_topic,
     status_topic,
 )
-
-__all__ = ["Link", "LinkConfig"]
 
 LOOK_MS = 1_000  # how often to look, at least, whether the connection is a new one
 

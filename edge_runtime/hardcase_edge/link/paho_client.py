@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from ..base.clock import Clock
     from .certificates import Certificates
 
-__all__ = ["V5", "V311", "Client", "ConnectionConfig", "Message", "Sent", "Will", "is_acknowledged"]
-
 UNSPECIFIED, TAKEN_OVER = 0x80, 0x8E  # reasons of a disconnection; paho gives the first if the broker gave none
 NO_SUBSCRIBERS = 16  # PUBACK reason: the broker took the message, but has nobody to give it to
 NO_RETAINED = 2  # of a subscription on MQTT 5

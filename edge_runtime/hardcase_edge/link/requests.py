@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from ..program.definition import Program
     from ..program.readings import Reading
 
-__all__ = ["Publish", "RequestFormat", "Requests"]
-
 
 @record(frozen=True, slots=True)
 class RequestFormat:

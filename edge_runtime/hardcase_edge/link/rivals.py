@@ -16,8 +16,6 @@ from __future__ import annotations
 from collections import deque
 from time import monotonic
 
-__all__ = ["SESSION_S", "SHORT_S", "Rivals"]
-
 SESSION_S = 1  # for which a broker keeps a session after its connection; the shortest that others can see
 OWN_SESSION_S = 4.0  # by then our own session is gone; mosquitto keeps it for up to 2 s
 MOST_PROOFS = 5

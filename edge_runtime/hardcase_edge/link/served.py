@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["Served"]
-
 MOST_OPEN = 4  # requests that are remembered: one that is live and one aside, and those just before
 DIGITS = 12  # of a digest in a line
 

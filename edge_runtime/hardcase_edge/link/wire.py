@@ -23,39 +23,6 @@ from ..base.record import record
 from ..errors import InputError, WireError
 from ..program.readings import _REQUEST, DTYPES, MAX_DEADLINE_MS, MAX_REQUEST_BYTES, Reading, request_bytes
 
-__all__ = [
-    "BUSY",
-    "ID_BYTES",
-    "MAX_BUSY_MS",
-    "OK",
-    "OTHER_HPC",
-    "REFUSED",
-    "WIRE_VERSION",
-    "Reply",
-    "Request",
-    "ack_topic",
-    "audit_topic",
-    "check_device_id",
-    "check_name",
-    "decision_topic",
-    "device_of_topic",
-    "devices_of",
-    "facts_topic",
-    "fetch_topic",
-    "install_topic",
-    "other_hpc_in",
-    "other_hpc_reply",
-    "pack_reply",
-    "pack_request",
-    "reply_topic",
-    "request_topic",
-    "status_topic",
-    "tenant_of",
-    "unpack_reply",
-    "unpack_request",
-    "update_topic",
-]
-
 WIRE_VERSION = 1
 ID_BYTES = 16
 ROOT = "hardcase/v1"

@@ -19,20 +19,6 @@ from typing import Protocol
 from ..errors import SessionError
 from .definition import MICRO, Costs, Sensor, Uplink
 
-__all__ = [
-    "DECLARED",
-    "ORIGINS",
-    "PLACEHOLDER",
-    "Meter",
-    "Priced",
-    "evaluate_polynomial",
-    "start_of",
-    "to_micro",
-    "to_unit",
-    "token_cost",
-    "with_start",
-]
-
 DECLARED, PLACEHOLDER = "declared", "placeholder"  # a person's word; a number that hardcase init made up
 ORIGINS = ("measured", "modelled", DECLARED, PLACEHOLDER)  # where a cost is from
 

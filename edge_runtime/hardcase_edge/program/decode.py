@@ -66,8 +66,6 @@ from .readings import DTYPES
 from .reads import weights_per_output
 from .stored_trees import StoredTrees
 
-__all__ = ["decode"]
-
 NOTHING: Tensor = array("b")
 MINUS_ZERO = -1  # the key that minus zero would have
 NODE_WORDS = (4, 9, 3, 8, 3)  # words in use after the kind, by kind

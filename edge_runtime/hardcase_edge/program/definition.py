@@ -52,14 +52,6 @@ from typing import Any, assert_never
 from ..base.record import cached, field, record
 from .kinds import CLASS
 
-__all__ = [
-    "ARGMAX", "AVERAGE", "CODE_MAX", "CONV", "DEPTHWISE", "FREE", "LARGEST", "LAYERS", "MARGIN", "MICRO", "MISSING",
-    "THRESHOLD", "TOURNAMENT", "Acquire", "Affine", "Answer", "Branch", "Candidate", "Column", "Costs", "Feature",
-    "Forward", "Layer", "Network", "Node", "Number", "OnColumns", "Opaque", "Polynomial", "Program", "Rank", "Scorer",
-    "Select", "Sensor", "Slice", "Stack", "Tree", "Trees", "Uplink", "offsets_of", "sensors_of_features", "shifted",
-    "shifter_of", "targets_of",
-]  # fmt: skip
-
 MICRO = 1_000_000  # cost integers per unit of cost
 MISSING = -32768  # the code of a missing reading
 CODE_MAX = 32767  # all other codes lie in [-CODE_MAX, CODE_MAX]

@@ -51,8 +51,6 @@ from .format import (
 from .kinds import ANSWERS
 from .readings import DTYPES
 
-__all__ = ["encode"]
-
 
 class _Writer:
     """The pools of numbers, filled run by run."""

@@ -15,21 +15,6 @@ from collections.abc import Sequence
 from .definition import ARGMAX, MARGIN, THRESHOLD, TOURNAMENT, Number
 from .readings import DTYPES, I32_MIN
 
-__all__ = [
-    "LEAST_COSTS",
-    "PACKED",
-    "PACKED_COLUMNS",
-    "POOLS",
-    "PROGRAM_VERSION",
-    "RULES",
-    "Pools",
-    "Tensor",
-    "are_held",
-    "from_keys",
-    "to_key",
-    "to_keys",
-]
-
 PROGRAM_VERSION = 1
 RULES = (THRESHOLD, MARGIN, ARGMAX, TOURNAMENT)
 POOLS = {"f64": "d", "i64": "q", "i32": "i", "i16": "h", "i8": "b"}  # widest first, so that all are aligned in the file

@@ -17,8 +17,6 @@ from collections.abc import Sequence
 from ..errors import BundleError
 from .definition import Forward, Program
 
-__all__ = ["COIN", "DECODER", "DRAW", "INNER", "MEMORY", "inner_sensors"]
-
 MEMORY, DECODER, COIN = "memory", "decoder", "coin"
 INNER = (MEMORY, DECODER, COIN)
 DRAW = f"{COIN}.draw"  # the feature of a coin

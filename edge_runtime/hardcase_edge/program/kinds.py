@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from ..base.record import record
 
-__all__ = ["ANSWERS", "CLASS", "NAMES", "RANK", "VALUE", "Kind", "answers_number", "kind_named", "kind_of"]
-
 
 @record(frozen=True, slots=True)
 class Kind:

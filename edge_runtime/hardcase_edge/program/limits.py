@@ -7,36 +7,6 @@ as constants of its own, because a microcontroller has no Python; a test compare
 
 from __future__ import annotations
 
-__all__ = [
-    "CALL_NANOSECONDS",
-    "CLOCK_UNIT",
-    "MAX_CELLS",
-    "MAX_CLASSES",
-    "MAX_COEFFICIENTS",
-    "MAX_DIMENSION",
-    "MAX_ITEM_SIZE",
-    "MAX_LAYER_SHIFT",
-    "MAX_NAME",
-    "MAX_NODES",
-    "MAX_NUMBERS",
-    "MAX_OPERATIONS",
-    "MAX_RANKS",
-    "MAX_READING_BYTES",
-    "MAX_SCORERS",
-    "MAX_SENSORS",
-    "MAX_SESSION_BYTES",
-    "MAX_SHIFT",
-    "MAX_TARGETS",
-    "MAX_TREE_COLUMNS",
-    "MAX_TREE_NODES",
-    "MAX_WORK",
-    "NANOSECONDS",
-    "SAFE",
-    "WORK",
-    "worst_decision_ms",
-    "worst_item_ms",
-]
-
 SAFE = 2**62  # sums stay below this, so that the difference of two fits 64 bits
 
 CLOCK_UNIT = "ms"  # of costs by the clock, so that a micro-unit is a nanosecond

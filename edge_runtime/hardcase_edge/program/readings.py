@@ -18,11 +18,6 @@ from operator import index
 from ..base.record import record
 from .definition import CODE_MAX, Affine, Column, Number, Rank
 
-__all__ = [
-    "DTYPES", "MAX_REQUEST_BYTES", "Coder", "Dtype", "fixed", "make_coder", "normalise", "rank_or_coder",
-    "request_bytes",
-]  # fmt: skip
-
 MAX_REQUEST_BYTES = 65_536
 MAX_DEADLINE_MS = 3_600_000  # that a request may say
 _REQUEST = struct.Struct("<BBHI16s32s")

@@ -30,11 +30,6 @@ from .definition import (
     Trees,
 )
 
-__all__ = [
-    "bits_of", "indices_of", "layer_inputs", "led", "read_by_scorers", "read_by_trees", "readers_of", "shared_trees",
-    "trees_by_sensor", "weights_per_output",
-]  # fmt: skip
-
 
 def bits_of(indices: Collection[int]) -> int:
     """A set of small indices as the bits of an integer.

@@ -17,8 +17,6 @@ from ..errors import ProgramError
 from .definition import Tree
 from .format import TREE, Tensor
 
-__all__ = ["Outline", "Shape", "StoredTrees", "children_of", "depth_of", "longest_way", "outline_of", "shape_of"]
-
 _RECORD, _PAIR = Struct(f"{TREE}i"), Struct("2h")
 
 

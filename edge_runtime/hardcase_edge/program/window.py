@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import sqrt
 
-__all__ = ["WINDOW_FEATURES", "window_features"]
-
 WINDOW_FEATURES = ("mean", "deviation", "slope", "roughness")
 
 

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from ..link.link import Link
     from ..settings.config import RunConfig
 
-__all__ = ["Beside"]
-
 FILE_EVERY_S = 15.0  # as often as Prometheus usually asks
 
 

@@ -20,13 +20,9 @@ from ..settings.values import BUDGET_FILE, OUTBOX_FOLDER, parse_share
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..device.device import RuntimeConfig
+    from ..device.machine import RuntimeConfig
     from ..fleet.diagnosis.fault import Fault
     from ..fleet.store.trial import Rules
-
-__all__ = [
-    "PARTS", "anchored", "asked", "check_one_part", "check_settings", "faults_of_settings", "loop_of", "rules_of",
-]  # fmt: skip
 
 PARTS = {  # modules, each with the settings that ask for it, in the order in which they are made and told of decisions
     ".fleet.outbox.opening": ("publish", "audit", "outbox", "outbox_drop", "outbox_days", "outbox_rate"),
@@ -58,7 +54,7 @@ def loop_of(config: RunConfig) -> RuntimeConfig:
     InputError
         One is out of range.
     """
-    from ..device.device import RuntimeConfig
+    from ..device.machine import RuntimeConfig
 
     return RuntimeConfig(
         budget=config.budget,

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from ..bundle.manifest import Manifest
 
-__all__ = ["Complaints"]
-
 WITHOUT = 3  # decisions in a row without a reading
 WINDOW_S = 3_600.0  # in which readings outside their ranges are counted, and longer until there are ...
 FEWEST = 30  # ... so many decisions

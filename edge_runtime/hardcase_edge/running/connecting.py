@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from ..settings.config import RunConfig
     from .beside import Beside
 
-__all__ = ["OwnId", "connect", "keeper_of", "link_config", "own_facts"]
-
 MAX_CERTIFICATE_BYTES = 65_536
 FIRST_CONNECT_S = 3.0  # how long the first decision waits for a broker that neither accepts nor refuses
 

@@ -27,15 +27,14 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from ..bundle.load import Loaded
-    from ..device.device import Device, RuntimeConfig
+    from ..device.device import Device
+    from ..device.machine import RuntimeConfig
     from ..fleet.store.folder import Store
     from ..fleet.store.run import Run
     from ..link.link import Link
     from ..settings.config import RunConfig
     from .beside import Beside
     from .connecting import OwnId
-
-__all__ = ["Process", "run_bundle"]
 
 
 @record(frozen=True, slots=True)

@@ -12,8 +12,6 @@ from collections import OrderedDict
 from collections.abc import Callable
 from time import monotonic
 
-__all__ = ["Repeats"]
-
 WINDOW_S = 600.0
 MOST_ALIKE = 5
 MOST = 60  # of all kinds: at 200 bytes a line, 1.7 MB a day at most

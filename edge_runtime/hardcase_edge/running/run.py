@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from ..fleet.update.launching import Plan
     from .connecting import OwnId
 
-__all__ = ["run"]
-
 SAY_S = 3_600.0  # between two lines of a device without a bundle
 LOOK_S = 60.0  # between two looks into its store, and two messages of facts at least
 MAX_WHY = 300  # characters in the facts

@@ -22,8 +22,6 @@ from .checks import check_one_part, check_settings, loop_of
 if TYPE_CHECKING:
     from ..bundle.load import Loaded
 
-__all__ = ["STATE", "check_files", "check_on", "check_service", "unit_of"]
-
 STATE = "/var/lib/hardcase"  # where the unit starts
 MODULES = "usr/local/lib/hardcase"  # where the flashed command looks for them first
 WRITABLE = (STATE, "/run/hardcase", "/tmp", "/var/tmp")  # for the service alone

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from ..bundle.load import Loaded
     from ..fleet.store.folder import Started, Store
 
-__all__ = ["Reload", "end_main_thread", "has_news", "interrupt", "newer", "on_end", "on_reload", "switch_main_thread"]
-
 
 def on_end(handler: Any) -> None:
     """Have SIGTERM and Ctrl-C call this handler."""

@@ -13,8 +13,6 @@ import os
 from collections.abc import Callable, Mapping
 from time import clock_gettime_ns, monotonic
 
-__all__ = ["Systemd"]
-
 MAX_STATUS = 200  # characters
 MAX_PERIOD_S = 86_400.0
 

@@ -41,8 +41,6 @@ from .values import NEITHER, Codes, Plain, as_plain, code_of, codes_of
 if TYPE_CHECKING:
     from .items import Item, ItemSource
 
-__all__ = ["FAILURES", "Features", "SensorBank", "Source", "Wanted", "features_of", "wanted_of"]
-
 Outcome = list[Reading] | SensorError  # of one read
 
 LARGEST = int(sys.float_info.max)  # a larger integer is out of the range of every type

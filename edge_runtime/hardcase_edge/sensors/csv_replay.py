@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
 
-__all__ = ["Replay"]
-
 NO_CSV = {"PK\x03\x04": "an archive such as .npz", "PAR1": "a .parquet file", "ARROW1": "a .feather file"}
 MAX_ROW = 4 * 1024 * 1024  # characters: 17 sensors with 6,000 samples each are about 1 M
 

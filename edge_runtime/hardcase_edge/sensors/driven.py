@@ -17,8 +17,6 @@ from ..drivers.channel import Channel, Device, choose, driver_of
 from ..errors import InputError
 from .bank import Wanted
 
-__all__ = ["Driven", "Undriven"]
-
 
 class Driven:
     """The devices of one driver as a source.

@@ -28,8 +28,6 @@ from .bank import Wanted
 from .isolated_child import READ, WITH_ITEM
 from .plugin import checked_name
 
-__all__ = ["Isolated"]
-
 CHILD = "hardcase_edge.sensors.isolated_child"
 MAX_REPLY = 4 * 1024 * 1024  # bytes; what claims more is not read ...
 MAX_ITEM = 64 * 1024 * 1024  # bytes of a packed item

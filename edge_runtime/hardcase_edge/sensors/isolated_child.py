@@ -23,8 +23,6 @@ from ..errors import InputError, SensorError, one_line, type_and_line
 from .plugin import load_function
 from .values import NEITHER, as_plain
 
-__all__ = ["READ", "WITH_ITEM", "main"]
-
 READ, WITH_ITEM = b"r", b"i"  # the first byte of a request
 END_S = 1.0  # for exit handlers, as in isolated.py; longer after a device that was killed
 

@@ -21,8 +21,6 @@ from ..base.record import record
 from ..errors import InputError, type_and_line
 from ..program.cost import to_micro
 
-__all__ = ["BUDGET", "FOREIGN", "MOST_BUDGET", "SIZE", "Item", "ItemFunction", "ItemSource", "item_of"]
-
 SIZE, BUDGET = "item_size", "budget"  # columns of a replay, and keys of a decision's record
 MOST_BUDGET = 1e12  # units of cost
 FOREIGN = (Exception, SystemExit, GeneratorExit)  # what a user's code may raise; Ctrl-C and SIGTERM are the device's

@@ -15,8 +15,6 @@ from ..drivers.senml import NAME, Measurement, resolve
 from ..errors import InputError, SensorError
 from .bank import Wanted
 
-__all__ = ["Packs"]
-
 MAX_LINE = 1024 * 1024  # bytes: some 25,000 measurements, of which Python makes objects of some 30 MB
 
 

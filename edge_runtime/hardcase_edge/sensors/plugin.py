@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from .bank import Wanted
 
-__all__ = ["Plugin", "checked_name", "is_function_name", "load_function", "look_for_function"]
-
 MAX_SOURCE_BYTES = 16 * 1024 * 1024
 _NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_.]*):([A-Za-z_][A-Za-z0-9_]*)")
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from .isolated import Isolated
     from .items import ItemFunction, ItemSource
 
-__all__ = ["check_specs", "kinds_of", "open_bank", "open_sources", "timeout_s_of"]
-
 KINDS = f"replay:FILE, senml:FILE, {':DEVICE, '.join(DRIVERS)}:DEVICE, MODULE:FUNCTION or (after NAME=) none"
 MAX_SPECS = 1000
 

@@ -11,8 +11,6 @@ from time import monotonic
 
 from ..errors import SensorError
 
-__all__ = ["Ticket", "TimedCall"]
-
 
 class Ticket:
     """One call. The thread fills in its outcome, perhaps after the caller has stopped waiting.

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from ..errors import SensorError
 
-__all__ = ["Episode", "Troubles", "some"]
-
 MAX_DETAIL = 200  # characters of what a plug-in says
 MAX_NAMES = 5  # sensors or features in a line
 OF_THE_ROW = "bad_row"

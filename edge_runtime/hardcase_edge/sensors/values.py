@@ -22,8 +22,6 @@ from ..errors import SensorError
 if TYPE_CHECKING:
     from ..bundle.manifest import Manifest
 
-__all__ = ["NEITHER", "Codes", "Plain", "as_plain", "code_of", "codes_of"]
-
 Codes = Mapping[str, int]  # code of each text; empty for a feature of numbers
 Plain = int | float | str | None | tuple[()]
 

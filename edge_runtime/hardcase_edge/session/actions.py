@@ -9,8 +9,6 @@ from ..base.record import record
 from ..program.definition import Number
 from ..program.readings import Reading
 
-__all__ = ["CLOUD", "DEGRADED", "LOCAL", "NOT_READINGS", "Decision", "NeedReply", "NeedSensors"]
-
 LOCAL, CLOUD, DEGRADED = "local", "cloud", "degraded"
 NOT_READINGS = (str, bytes, bytearray, memoryview, Mapping, Set)  # iterable, but not sequences of numbers
 

@@ -8,8 +8,6 @@ from collections.abc import Callable, Sequence
 from ..program.definition import ARGMAX, MARGIN, THRESHOLD, Branch, Node, Number
 from ..program.limits import SAFE
 
-__all__ = ["choose", "margin_of", "moved"]
-
 
 def choose(node: Branch, scores: Sequence[Number], can_have: Callable[[int], bool]) -> int:
     """The chosen target; the rule's own choice if none can be had. docs/SPEC-program-v1.md section 4.2.

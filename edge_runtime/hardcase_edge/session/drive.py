@@ -12,8 +12,6 @@ from .actions import Decision, NeedReply, NeedSensors
 if TYPE_CHECKING:
     from .session import Session
 
-__all__ = ["Ask", "Read", "drive"]
-
 Read = Callable[[tuple[int, ...]], Mapping[int, Sequence[Reading] | None]]
 Ask = Callable[[NeedReply], tuple[int, int] | None]
 

@@ -12,8 +12,6 @@ from operator import mul
 from ..program.definition import AVERAGE, CONV, DEPTHWISE, MISSING, Layer, Network, Number
 from ..program.reads import layer_inputs
 
-__all__ = ["prepare_network"]
-
 Windows = Callable[[list[int]], list[list[int]]]
 Step = Callable[[list[int]], list[int]]
 

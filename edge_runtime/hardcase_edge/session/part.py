@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from .session import Session
 
-__all__ = ["PartSession"]
-
 
 class PartSession(Session):
     """A session of ``Session``'s parameters with what a driver of several needs."""

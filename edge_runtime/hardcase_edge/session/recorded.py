@@ -16,11 +16,6 @@ from ..program.format import Tensor, are_held
 from ..program.readings import Reading
 from .actions import CLOUD, DEGRADED, LOCAL
 
-__all__ = [
-    "MAX_CASES", "MAX_NUMBERS", "NO_BUDGET", "ROUTES", "Words", "narrowest", "numbers_of", "readings_tensor",
-    "sensor_words", "typed_row",
-]  # fmt: skip
-
 ROUTES = (LOCAL, CLOUD, DEGRADED)  # by their words
 MAX_CASES = 4096
 MAX_NUMBERS = 2**20  # words, and readings: 64 cases of 16,384 features

@@ -17,8 +17,6 @@ from typing import Any, assert_never
 from ..program.definition import MISSING, Network, Number, Opaque, Polynomial, Program, Stack, Tree, Trees
 from ..program.stored_trees import children_of, depth_of
 
-__all__ = ["Leaves", "ScoreFunction", "prepare", "prepare_tree", "walk"]
-
 ScoreFunction = Callable[..., list[Number]]  # of codes; of a stack, also of values of trees that it shares with others
 Leaves = dict[tuple[int, int], Number]  # values of trees, by ensemble and number
 

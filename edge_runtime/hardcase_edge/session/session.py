@@ -54,8 +54,6 @@ from .actions import CLOUD, DEGRADED, LOCAL, NOT_READINGS, Decision, NeedReply, 
 from .branching import choose, margin_of, moved
 from .scoring import Leaves, ScoreFunction, prepare
 
-__all__ = ["CLOUD", "DEGRADED", "LOCAL", "Decision", "Machine", "NeedReply", "NeedSensors", "Session"]
-
 MOST_ELAPSED = 2**62  # micro-units; with a nanosecond each, 146 years
 
 

@@ -18,8 +18,6 @@ from ..errors import BundleError, one_line
 from ..program.definition import Number, Opaque
 from ..program.readings import Reading
 
-__all__ = ["open_interpreter", "prepare_opaque"]
-
 INTERPRETERS = ("ai_edge_litert.interpreter", "tflite_runtime.interpreter")
 
 

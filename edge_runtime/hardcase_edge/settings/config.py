@@ -12,8 +12,6 @@ from typing import Any
 
 from ..base.record import record
 
-__all__ = ["RunConfig", "changed", "identity_folder"]
-
 
 @record(frozen=True, slots=True, kw_only=True)
 class RunConfig:

@@ -12,8 +12,6 @@ from ..errors import InputError
 from .config import RunConfig
 from .table import DEFAULTS, SETTINGS, Setting
 
-__all__ = ["MAX_CONFIG_BYTES", "read_settings", "text_of"]
-
 MAX_CONFIG_BYTES = 65_536
 
 

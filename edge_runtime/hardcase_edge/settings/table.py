@@ -33,11 +33,6 @@ from .values import (
     parse_which,
 )  # fmt: skip
 
-__all__ = [
-    "DEFAULTS", "FILES", "GROUPS", "OWN", "READ", "RUN_TOML", "SETTINGS", "SOURCES", "Setting", "check_values",
-    "declare", "flag_of",
-]  # fmt: skip
-
 RUN_TOML = "/etc/hardcase/run.toml"  # where flashing puts it
 DEFAULTS = RunConfig()
 TYPES = {"int": int, "float": float, "str": str, "bool": bool, "tuple[str, ...]": list}

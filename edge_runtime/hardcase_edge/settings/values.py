@@ -5,12 +5,6 @@ from __future__ import annotations
 
 from ..errors import InputError
 
-__all__ = [
-    "ACT", "ALARM", "ALL", "BUDGET_FILE", "CHANGES", "FORWARD", "OLDEST_FIRST", "OUTBOX_FOLDER", "SAMPLE", "WATCH",
-    "check_days", "check_energy", "check_hourly", "check_rate", "parse_bytes", "parse_date", "parse_share",
-    "parse_which",
-]  # fmt: skip
-
 ALL, CHANGES = "all", "changes"
 OLDEST_FIRST, SAMPLE = "oldest-first", "sample"
 WATCH, ACT = "watch", "act"

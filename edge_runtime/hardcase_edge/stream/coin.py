@@ -18,8 +18,6 @@ from ..errors import BundleError, InputError
 from ..program.definition import Feature, Program, Rank
 from ..program.inner import COIN, DRAW, inner_sensors
 
-__all__ = ["BITS", "GRID", "Coin", "Toss", "coin_of"]
-
 BITS = 20
 GRID = 1 << BITS  # draws are whole numbers below this
 WORD = (1 << 64) - 1

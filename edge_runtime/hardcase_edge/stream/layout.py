@@ -15,8 +15,6 @@ from ..errors import BundleError
 from ..program.definition import Feature, Program
 from ..program.inner import MEMORY, inner_sensors
 
-__all__ = ["HELD", "Layout", "change_of", "layout_of", "since_of"]
-
 HELD = f"{MEMORY}.held"
 SINCE, CHANGE = f"{MEMORY}.since.", f"{MEMORY}.change."
 

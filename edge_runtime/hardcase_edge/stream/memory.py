@@ -19,8 +19,6 @@ from ..program.definition import Number, Program
 from ..program.readings import I32_MAX, Reading, normalise
 from .layout import Layout
 
-__all__ = ["MOST_WINDOWS", "Memory", "difference"]
-
 MOST_WINDOWS = 1_000_000  # a count of windows stops here
 
 

@@ -23,8 +23,6 @@ from ..program.definition import (
 )
 from ..program.reads import bits_of
 
-__all__ = ["cost_range"]
-
 MAX_STATES = 50_000
 MAX_STEPS = 1_000_000  # sensors and targets looked at, over all states
 

@@ -23,8 +23,6 @@ from ..program.definition import (
 )
 from ..program.reads import bits_of, read_by_scorers
 
-__all__ = ["Reads", "check_flow", "reads_of"]
-
 Reads = tuple[int, int, int]  # sensors, as bits: read, to be tried on every path, to be there on every path
 
 

@@ -15,8 +15,6 @@ from ..program.limits import MAX_DIMENSION, MAX_LAYER_SHIFT, MAX_OPERATIONS, WOR
 from ..program.reads import layer_inputs, weights_per_output
 from .require import I32, in_range, integers, need
 
-__all__ = ["PATCHES", "prove_network", "scratch_bytes"]
-
 BYTE = 128  # codes, weights and activations lie in -128 to 127
 PER_OUTPUT = 4  # operations of an output of a layer
 PER_OPERATION = 8  # multiplications, or values of a window, that count as one operation

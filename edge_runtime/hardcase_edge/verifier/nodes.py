@@ -28,8 +28,6 @@ from ..program.kinds import CLASS, VALUE
 from ..program.limits import MAX_ITEM_SIZE, MAX_SHIFT, MAX_TARGETS, SAFE
 from .require import check_cost, in_range, integers, need
 
-__all__ = ["check_nodes"]
-
 
 def check_nodes(p: Program, bounds: list[tuple[int, ...]]) -> None:
     """Check all nodes. ``bounds``: the largest absolute score of each output of each scorer.

@@ -9,8 +9,6 @@ from ..errors import ProgramError
 from ..program.definition import Number
 from ..program.limits import MAX_COEFFICIENTS, SAFE
 
-__all__ = ["I32", "check_cost", "in_range", "integers", "need", "whole"]
-
 I32 = 2**31 - 1
 
 

@@ -34,8 +34,6 @@ from ..program.stored_trees import Outline, shape_of
 from .networks import prove_network
 from .require import I32, in_range, integers, need, whole
 
-__all__ = ["Proved", "prove_scorer"]
-
 
 @record(frozen=True, slots=True)
 class Proved:

@@ -39,8 +39,6 @@ from .require import I32, check_cost, in_range, integers, need
 from .scorers import Proved, prove_scorer
 from .work import check_steps, check_work, memory_of, operations_of
 
-__all__ = ["Report", "verify"]
-
 
 @record(frozen=True, slots=True)
 class Report:

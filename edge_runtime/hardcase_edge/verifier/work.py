@@ -28,8 +28,6 @@ from .networks import scratch_bytes
 from .require import need
 from .scorers import Proved
 
-__all__ = ["check_steps", "check_work", "memory_of", "operations_of", "reading_operations"]
-
 VISIT = 8  # operations of a node that is visited, of a target that is looked at, of a sensor that is read
 SENSORS_PER_WORD = 1024  # as many as a proof handles in about the time of one number
 

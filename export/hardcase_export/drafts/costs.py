@@ -14,8 +14,6 @@ from hardcase_edge.errors import InputError
 from hardcase_edge.program.cost import ORIGINS, PLACEHOLDER
 from hardcase_edge.program.limits import MAX_NAME
 
-__all__ = ["Origins", "costs_of", "origin_words"]
-
 
 @dataclass(frozen=True, slots=True)
 class Origins:

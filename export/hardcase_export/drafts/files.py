@@ -21,8 +21,6 @@ from hardcase_edge.more.fronts.front import HPC_METHOD, SLACK, staircase
 
 from .front import Point
 
-__all__ = ["MAX_BUILD_BYTES", "SUFFIX", "kept_files", "pack_draft", "read_draft_bytes", "room_for_policies"]
-
 SUFFIX = ".safetensors.gz"
 LEVEL = 4  # higher levels take three times as long for a tenth less
 GZIP = 16 + zlib.MAX_WBITS  # of zlib: a header of gzip is expected

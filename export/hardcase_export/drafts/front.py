@@ -22,8 +22,6 @@ from hardcase_edge.program.limits import MAX_NAME
 
 from .costs import Origins, costs_of
 
-__all__ = ["PARTS_RIGHT", "Front", "Point", "front_of", "gaps_in", "read_front"]
-
 MAX_FRONT_BYTES = 16 * 1024 * 1024
 MAX_POINTS = 100_000
 MAX_LIMITS = 100

@@ -12,8 +12,6 @@ from dataclasses import replace
 from hardcase_edge.program.definition import Answer, Branch, Program, Scorer, Stack, Tree, Trees
 from hardcase_edge.program.encode import encode
 
-__all__ = ["smaller"]
-
 
 def smaller(draft: Program) -> Program:
     """A draft that decides as this one, with the stacks of each ensemble in the form that takes fewer bytes.

@@ -22,8 +22,6 @@ from ..sources.from_estimator import from_estimator
 from .from_source import PROBABILITIES, READINGS, model_of
 from .layout import IR_VERSION, Core, describe, laid_out, rename
 
-__all__ = ["LIBRARIES", "REMEDY", "convert", "convert_hpc", "in_float32", "last_step", "library_of", "name_of"]
-
 REMEDY = "name another estimator in [hpc]"
 OPSETS = {"": 18, "ai.onnx.ml": 3}
 VOTE_STEPS = 2.0**22  # votes become multiples of 1 / VOTE_STEPS, so that float32 adds them exactly

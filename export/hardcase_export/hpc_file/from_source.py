@@ -19,8 +19,6 @@ from ..importing.trees import grow_trees
 from ..sources.source import LOGISTIC, MEAN, Network, Source
 from ..to_onnx.graph import OnnxGraph
 
-__all__ = ["PROBABILITIES", "READINGS", "VALUES", "model_of", "values_of"]
-
 READINGS, PROBABILITIES, VALUES = "f32", "probabilities", "values"  # the graph's input and outputs
 OPSETS = {"": 18, "ai.onnx.ml": 3}
 OPERATORS = {"relu": "Relu", "tanh": "Tanh", "logistic": "Sigmoid"}

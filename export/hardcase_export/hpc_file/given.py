@@ -30,8 +30,6 @@ from .given_model import GivenModel, read_given, read_onnx
 from .layout import Classes, Core, Values, answer_least_cost, laid_out, values_laid_out
 from .replay_rows import punch
 
-__all__ = ["BATCH", "Given", "open_given"]
-
 SUM_TOLERANCE = 0.02  # of a row's probabilities, for rounding
 BATCH = 10_000  # rows in one run of the model
 MAX_LABELS_APART = 0.05  # share of rows whose label may be another than the most probable class, as of Platt's scaling

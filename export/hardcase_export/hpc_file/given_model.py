@@ -25,8 +25,6 @@ from ..sources.source import read_bytes
 from .from_source import PROBABILITIES, READINGS, model_of
 from .layout import Core
 
-__all__ = ["GivenModel", "read_given", "read_onnx"]
-
 FLOAT, DOUBLE = 1, 11  # of TensorProto
 TYPES: dict[str, type[np.floating[Any]]] = {"f32": np.float32, "f64": np.float64}
 CLASSIFIER_LABELS = ("classlabels_int64s", "classlabels_strings", "classlabels_ints")

@@ -23,8 +23,6 @@ from .layout import Classes, Values, answer_least_cost
 from .regressor import convert_value_hpc, own_rounding, value_gap
 from .replay_rows import check_rows, feed, runner, twice
 
-__all__ = ["MAX_APART", "export_hpc", "is_hpc_head", "make_hpc_file"]
-
 logger = logging.getLogger(__name__)
 
 MAX_APART = 0.002  # share of labels that may differ from scikit-learn's

@@ -22,10 +22,6 @@ from numpy.typing import NDArray
 from hardcase_edge.errors import InputError, one_line
 from hardcase_edge.program.kinds import VALUE
 
-__all__ = [
-    "IR_VERSION", "Classes", "Core", "Values", "answer_least_cost", "describe", "laid_out", "rename", "values_laid_out",
-]  # fmt: skip
-
 ONNX_TYPES = {"f32": "FLOAT", "f64": "DOUBLE"}
 OPSET, OLDEST_OPSET = 18, 9  # of the standard operators: for a model that names none, and the first with all used here
 IR_VERSION = 8

@@ -30,8 +30,6 @@ from .from_source import READINGS, VALUES, values_of
 from .layout import Core, Values, values_laid_out
 from .replay_rows import feed
 
-__all__ = ["MAX_GAP", "convert_value_hpc", "own_rounding", "value_gap"]
-
 POLYNOMIAL = ("poly", "polynomial")  # kernel
 STRAIGHT = 1e-9  # relative: how far a transformation of the target may be from a straight line
 MAX_GAP = 1e-5  # share of the target's range by which a value may differ from the estimator's

@@ -15,8 +15,6 @@ from hardcase_edge.program.readings import DTYPES
 from ..scorers.replay import open_onnx
 from .from_sklearn import REMEDY, name_of
 
-__all__ = ["as_held", "check_rows", "feed", "punch", "runner", "twice"]
-
 PUNCHED, PUNCH_SEED = 0.1, 20_170  # share of cells made missing in the second replay
 
 

@@ -19,8 +19,6 @@ from ..sources.source import Source
 from .leaves import Summed
 from .reference import labels_of_scores
 
-__all__ = ["Match", "compare", "float_bound", "score_size"]
-
 NEAR = 50  # rows nearest to a tie, which give the density of rows there
 
 

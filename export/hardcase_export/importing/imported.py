@@ -17,8 +17,6 @@ from .leaves import Summed
 from .program import Parts, plain
 from .sensor_layout import Layout
 
-__all__ = ["EVERY", "TESTED", "TIES", "Imported"]
-
 EVERY, TIES, TESTED = "every row", "every row but ties", "tested"  # rows whose labels are known to agree
 
 

@@ -30,8 +30,6 @@ from .program import Parts, plain
 from .reference import labels_of_scores
 from .sensor_layout import Layout
 
-__all__ = ["column_of", "import_int8"]
-
 SHIFT = 51  # of a column: its factor has 30 bits
 STEP_BITS = 22  # a step of a code is at least half of this many bits of the reading
 VALUE_BITS = 20  # of a value's smallest step, which is one of the network's output

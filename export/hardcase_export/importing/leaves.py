@@ -27,8 +27,6 @@ from hardcase_edge.verifier.require import I32
 from ..sources.source import MEAN, Source
 from .trees import Shape
 
-__all__ = ["BITS", "Summed", "power_below", "sum_exactly", "sum_in_16", "sum_in_31"]
-
 BITS = ("exact", "16", "31")
 MANY = {"16": 27_720, "31": 232_792_560}  # divisible by every number up to 12 and up to 22: such shares stay exact
 HIGH = CODE_MAX  # weight of a step of the high half

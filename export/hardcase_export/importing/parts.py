@@ -29,8 +29,6 @@ from .reference import labels_of_scores, reference_scores
 from .sensor_layout import Layout, make_layout
 from .trees import Shape, rank_trees
 
-__all__ = ["LEAVES", "import_parts"]
-
 LEAVES = ("auto", "16", "31")
 FIRST_ROWS = 2_000  # a first comparison, which decides whether 16 bits are tried on all rows
 MAX_EXPECTED = 0.1  # flipped labels in 100,000 that are tolerated before leaves become wider

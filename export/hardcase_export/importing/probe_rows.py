@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from hardcase_edge.program.definition import Column, Rank
 from hardcase_edge.program.readings import I32_MAX, I32_MIN
 
-__all__ = ["as_held", "probe_rows"]
-
 LARGEST = 1e300  # of the thresholds probed: a larger one has no reading above it, and few sources take such numbers
 MISSING_ROWS, MISSING_CELLS = 0.1, 0.2  # shares, of rows and of their cells, where a reading may be missing
 

@@ -34,8 +34,6 @@ from hardcase_edge.program.readings import request_bytes
 from ..sources.source import LOGISTIC, MEAN, Source
 from .leaves import Summed
 
-__all__ = ["Parts", "answer_of", "gated", "plain"]
-
 LEVELS = (*(k / 20 for k in range(2, 20)), 0.99, 0.999)
 
 

@@ -14,8 +14,6 @@ from hardcase_edge.hooks import hooked, load_hook
 
 from ..sources.source import Source, read_bytes
 
-__all__ = ["read_model"]
-
 
 def read_model(model: Any) -> Source:
     """The source model of an estimator, or of a path: .onnx, .skops, .tflite, LightGBM's text, JSON of XGBoost, EBM.

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from ..sources.source import Network, Source, SourceTree
 
-__all__ = ["labels_of_scores", "reference_scores"]
-
 ACTIVATIONS: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
     "identity": lambda x: x,
     "relu": lambda x: np.maximum(x, 0),

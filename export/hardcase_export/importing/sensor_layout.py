@@ -45,8 +45,6 @@ from hardcase_edge.program.limits import MAX_NAME
 
 from ..sources.source import Source
 
-__all__ = ["Layout", "make_layout", "read_layout"]
-
 MAX_BYTES = 1_000_000
 MAX_COST = 1e9
 NUMBER = (int, float)

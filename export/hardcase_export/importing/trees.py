@@ -23,8 +23,6 @@ from hardcase_edge.program.stored_trees import longest_way
 
 from ..sources.source import MAX_NODES, Source, SourceTree, Split
 
-__all__ = ["Node", "RankedTrees", "Shape", "grow_trees", "hold", "rank_trees"]
-
 MAX_RANKS = 65_534  # thresholds of a column
 MAX_F32 = float(np.finfo(np.float32).max)
 MAX_F64 = float(np.finfo(np.float64).max)

@@ -38,8 +38,6 @@ from hardcase_edge.verifier.verify import verify
 
 from .decide import codes_of, readings_of
 
-__all__ = ["align", "code_table"]
-
 REACH = 64  # integer steps a threshold may move
 MANY_ROWS = 1_000  # with more, trees are walked together: the sums of a draft's floats may differ in their last bits
 EXACT = 2.0**52  # float64 adds integers exactly below this

@@ -21,8 +21,6 @@ from hardcase_edge.program.definition import MARGIN, THRESHOLD, TOURNAMENT, Answ
 
 from .uses import Use, outcome, uses_of
 
-__all__ = ["Rounder", "drop_path", "n_weights", "shrink", "sizes_of"]
-
 Array = NDArray[np.float64]
 
 SHARES = (1.0, 0.8, 0.6, 0.45, 0.32, 0.22, 0.14, 0.08, 0.04)  # of a part's weights that remain

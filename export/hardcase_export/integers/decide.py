@@ -21,28 +21,8 @@ from hardcase_edge.more.batch.quality import ACCURACY, Quality
 from hardcase_edge.program.cost import Meter, Priced, to_unit
 from hardcase_edge.program.definition import MISSING, Program
 from hardcase_edge.program.readings import I32_MAX, I32_MIN, Reading, make_coder
-from hardcase_edge.session.session import CLOUD, Decision
+from hardcase_edge.session.actions import CLOUD, Decision
 from hardcase_edge.stream.coin import Coin
-
-__all__ = [
-    "Figures",
-    "Paths",
-    "Reply",
-    "answered",
-    "answers_of",
-    "codes_of",
-    "decide",
-    "decisions",
-    "each_way",
-    "figures",
-    "mean_cost",
-    "mixed_figures",
-    "only_answer",
-    "paths_of",
-    "readings_of",
-    "results_of",
-    "watching",
-]
 
 Paths = Mapping[tuple[int, tuple[int, ...], int], float]  # rows by item size, sensors bought, requests
 Reply = tuple[float, int]  # class index or value in the target's unit, confidence in basis points

@@ -19,13 +19,12 @@ from hardcase_edge.bundle.load import MAX_GOLDEN_OPERATIONS
 from hardcase_edge.program.cost import start_of
 from hardcase_edge.program.definition import Program
 from hardcase_edge.program.readings import Reading
+from hardcase_edge.session.actions import CLOUD, LOCAL, Decision
 from hardcase_edge.session.recorded import MAX_NUMBERS
-from hardcase_edge.session.session import CLOUD, LOCAL, Decision, Machine
+from hardcase_edge.session.session import Machine
 from hardcase_edge.verifier.verify import Report, verify
 
 from .decide import readings_of
-
-__all__ = ["MIN_CASES", "make_golden"]
 
 MIN_CASES = 64
 MAX_ROWS = 2_000  # from which traces are collected

@@ -15,13 +15,11 @@ from hardcase_edge.more.batch.intervals import Interval, loss_interval, quality_
 from hardcase_edge.more.batch.per_class import ClassCount, per_class, recall_losses
 from hardcase_edge.more.batch.quality import ACCURACY, Quality, figures_of
 from hardcase_edge.program.definition import Opaque, Program
-from hardcase_edge.session.session import CLOUD, LOCAL, Decision
+from hardcase_edge.session.actions import CLOUD, LOCAL, Decision
 
 from ..drafts.rows import Rows
 from .align import MANY_ROWS
 from .decide import Figures, Paths, answered, answers_of, decisions, figures, only_answer, paths_of
-
-__all__ = ["AgainstF0", "LocalAnswers", "Parity", "parity", "with_program"]
 
 SAME, TINY = 0.01, 1e-8  # so that rounding alone takes a ten-thousandth of R2 at most
 

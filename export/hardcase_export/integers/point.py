@@ -21,7 +21,7 @@ from hardcase_edge.bundle.value import Intervals, Offsets, steps_for
 from hardcase_edge.errors import BundleError, InputError
 from hardcase_edge.more.batch.quality import ACCURACY, Quality
 from hardcase_edge.program.definition import Forward, Polynomial, Program, Stack
-from hardcase_edge.session.session import DEGRADED, Decision
+from hardcase_edge.session.actions import DEGRADED, Decision
 
 from ..drafts.files import read_draft_bytes
 from ..drafts.front import Front, Point, read_front
@@ -33,10 +33,6 @@ from .decide import decisions
 from .parity import Parity, parity, with_program
 from .quantise import Quantised, check_shape, quantise
 from .uses import split
-
-__all__ = [
-    "AgreementError", "Build", "IntegerPoint", "make_integers", "measure_intervals", "remeasured", "to_integers",
-]  # fmt: skip
 
 FRONT = "front.json"
 MAX_ROWS = 8_000  # on which the sizes of polynomials are chosen

@@ -39,8 +39,6 @@ from hardcase_edge.program.limits import SAFE
 from hardcase_edge.verifier.require import I32
 from hardcase_edge.verifier.verify import verify
 
-__all__ = ["Quantised", "check_shape", "quantise"]
-
 MAX_SCALE = 2.0**200  # far above practical scales, far below the largest float
 MAX_OPAQUE_SHIFT = 126  # in a draft, to either side: 2 to this power is a float32, as the model's numbers are
 FINER = 40  # powers of two by which a scorer's values may be finer than the program's

@@ -20,12 +20,10 @@ from numpy.typing import NDArray
 from hardcase_edge.bundle.evidence import Ranges, Without
 from hardcase_edge.kernel.machine import decide, open_machine
 from hardcase_edge.program.definition import Acquire, Forward, Program
-from hardcase_edge.session.session import LOCAL, Decision
+from hardcase_edge.session.actions import LOCAL, Decision
 
 from ..drafts.rows import Rows
 from .decide import readings_of
-
-__all__ = ["measure_without", "ranges_of_rows"]
 
 MIN_ROWS = 30  # at a place, for a confidence
 MAX_SENSORS = 64  # that are tried dead: those that most rows buy

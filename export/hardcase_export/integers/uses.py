@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from hardcase_edge.more.batch.choices import choose, classes_of
 from hardcase_edge.program.definition import Answer, Branch, Node, Polynomial, Program, Scorer, Slice
 
-__all__ = ["Use", "outcome", "split", "uses_of"]
-
 Array = NDArray[np.float64]
 
 

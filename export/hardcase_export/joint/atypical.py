@@ -22,13 +22,11 @@ from hardcase_edge.errors import InputError
 from hardcase_edge.joint.machine import open_joint
 from hardcase_edge.joint.session import JointMachine, PartDecision
 from hardcase_edge.program.definition import Answer, Program
-from hardcase_edge.session.session import LOCAL
+from hardcase_edge.session.actions import LOCAL
 
 from ..picking.atypical import MIN_JUDGED, Judged, with_guards
 from .decide import decide_rows
 from .quantise import Integers
-
-__all__ = ["Scored", "check_held_out", "with_scores"]
 
 MOST_PARTS = 4_096  # of training items: trees of 24 draws need no more
 SURE = 10_000  # of an Answer that takes nothing from the confidence of the chain's gap

@@ -29,8 +29,6 @@ from .decide import decide_rows
 from .model import ChainModel, decide_floats
 from .quantise import Asking, Integers, quantise_chain
 
-__all__ = ["Agreement", "agreement", "export_chain", "table_of"]
-
 MOST_STEPS = 8
 LEAST_ROWS = 30  # of a step, so that its share is known to about 9 points
 

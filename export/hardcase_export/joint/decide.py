@@ -10,8 +10,6 @@ import numpy as np
 from hardcase_edge.joint.drive import drive_joint
 from hardcase_edge.joint.session import JointDecision, JointMachine
 
-__all__ = ["decide_rows"]
-
 
 def decide_rows(
     machine: JointMachine, item: np.ndarray, replies: np.ndarray | None = None, **settings: Any

@@ -11,8 +11,6 @@ import numpy as np
 from hardcase_edge.errors import InputError
 from hardcase_edge.joint.definition import ANYTIME, FEATURES, ONE_SHOT
 
-__all__ = ["MOST_ROUNDS", "ChainModel", "Decided", "Group", "decide_floats", "decode", "inner_features"]
-
 MOST_ROUNDS = 64  # with a policy of their own
 
 

@@ -14,8 +14,6 @@ from ..checked import Asked, ExportedItems, Made
 from ..integers.point import Build
 from ..picking.pick import pick
 
-__all__ = ["MIN_AGREEMENT", "of_items"]
-
 MIN_AGREEMENT = 0.99  # of labels; the chain's integers are rounded, so that near ties may fall the other way
 REFUSALS = {
     "terms": "a promise counts cases that err each for itself, and parts of an item err together; leave --risk out",

@@ -48,8 +48,6 @@ from hardcase_edge.program.readings import request_bytes
 
 from .model import ChainModel
 
-__all__ = ["Asking", "Integers", "quantise_chain"]
-
 GRID = 8  # scales of columns to a doubling: columns share few rules, and lose at most 9 % of a weight's range
 MOST_SCALE = 2.0**24  # a gap of 100 units of the model then stays below 2^31
 LEAST_REACH = 1e-9  # of a column, beside the one that reaches furthest: columns without weights have a scale, too

@@ -43,15 +43,13 @@ from hardcase_edge.program.definition import (
 )
 from hardcase_edge.program.limits import MAX_ITEM_SIZE
 from hardcase_edge.program.reads import led
-from hardcase_edge.session.session import LOCAL, Decision
+from hardcase_edge.session.actions import LOCAL, Decision
 from hardcase_edge.verifier.verify import verify
 
 from ..drafts.rows import n_remembered, read_rows
 from ..integers.decide import decisions
 from ..integers.point import Build, IntegerPoint, remeasured
 from ..scorers.boxes import N_TREES, box_trees
-
-__all__ = ["MIN_JUDGED", "Judged", "NoScoreError", "Scored", "atypical_shares", "with_atypical", "with_guards"]
 
 LEAST_FIT = 512  # training rows that end at an Answer; of fewer all are taken, wherever they end
 MIN_JUDGED = 40  # rows that end at an Answer, to set its threshold

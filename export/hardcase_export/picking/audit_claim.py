@@ -23,8 +23,6 @@ from ..integers.parity import LocalAnswers
 from ..integers.point import IntegerPoint
 from .risk_test import Counts, certain_bound, forward_bet, p_error
 
-__all__ = ["at_least", "audit_claim"]
-
 LEVEL = 0.01  # probability at most that the true share is below the bound
 DIGITS = 1e6
 MAX_CLASSES = 64  # of which each has a bound of its own

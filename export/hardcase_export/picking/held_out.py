@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.definition import Forward
-from hardcase_edge.session.session import CLOUD
+from hardcase_edge.session.actions import CLOUD
 
 from ..drafts.front import Point
 from ..drafts.rows import Rows, file_sha256, group_name, in_order, read_rows
@@ -23,8 +23,6 @@ from ..integers.point import Build, IntegerPoint
 from .promise_words import BY_CLASS, BY_TRUTH, MAX_PARTS
 from .risk_choice import RiskTerms
 from .risk_test import Counts, ValidationRates
-
-__all__ = ["BuildTrial", "HeldOut", "by_column", "check_unseen", "file_sha256", "read_held_out"]
 
 
 @dataclass(frozen=True)

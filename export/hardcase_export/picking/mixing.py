@@ -55,8 +55,6 @@ from ..integers.parity import AgainstF0, LocalAnswers, Parity
 from ..integers.point import IntegerPoint
 from ..integers.quantise import Quantised
 
-__all__ = ["MIXED", "NoMixError", "check_alike", "mix_integers", "mix_programs", "mixed_point"]
-
 MIXED = "mix"  # the method of a mixed point
 FIRST = 2  # node of the cheaper program, behind the coin's Acquire and Branch
 

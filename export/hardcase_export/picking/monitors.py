@@ -31,12 +31,10 @@ from hardcase_edge.bundle.monitors import (
 )
 from hardcase_edge.kernel.machine import decide, open_machine
 from hardcase_edge.program.definition import Program
-from hardcase_edge.session.session import LOCAL, Decision
+from hardcase_edge.session.actions import LOCAL, Decision
 
 from ..drafts.rows import Rows
 from ..integers.decide import readings_of
-
-__all__ = ["KINDS", "failed_readings", "measure_monitors"]
 
 MAX_ROWS = 2_000  # that are decided
 FAILED_ROWS = 300  # on which failures are tried

@@ -21,8 +21,6 @@ from hardcase_edge.program.definition import Acquire, Program
 
 from ..drafts.front import Front, Point
 
-__all__ = ["Selection", "selection_of"]
-
 ROWS_PER_SENSOR = 5  # judged rows for each sensor that was chosen among [1]
 
 

@@ -21,10 +21,6 @@ from .atypical import NoScoreError, Scored
 from .mixing import NoMixError, check_alike, mix_integers, mixed_point
 from .risk_choice import RiskTerms, Trial, choose
 
-__all__ = [
-    "Chosen", "as_picked", "candidates", "mix_that_agrees", "mixes_halfway", "pick", "pick_that_agrees", "why_no_mix",
-]  # fmt: skip
-
 logger = logging.getLogger(__name__)
 MEANS = ("accuracy", "balanced", "errors", "log-loss", "r2")  # measures of which a mix has the mean
 MAX_PASSED_OVER = 10  # points whose integers decide otherwise than their floats, before the export gives up

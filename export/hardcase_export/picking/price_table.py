@@ -22,8 +22,6 @@ from hardcase_edge.program.definition import MARGIN, THRESHOLD, Answer, Branch, 
 
 from ..drafts.rows import Rows
 
-__all__ = ["MAX_TABLE_ROWS", "price_table"]
-
 MAX_TABLE_ROWS = 4_000  # a random part of more
 MAX_NODES = 6  # that move: those whose threshold changes the mean cost most
 MAX_LEVELS = 17

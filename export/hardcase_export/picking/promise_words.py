@@ -8,8 +8,6 @@ import math
 import re
 from typing import Any
 
-__all__ = ["BY_CLASS", "BY_TRUTH", "MAX_PARTS", "say_counts", "say_name", "say_parts", "say_promise"]
-
 BY_CLASS, BY_TRUTH = "class", "truth"  # parts by the class that is answered, and by the true class
 MAX_PARTS = 64  # of which a promise holds at once
 

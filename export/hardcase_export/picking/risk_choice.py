@@ -34,10 +34,6 @@ from .risk_test import (
 if TYPE_CHECKING:
     from ..drafts.front import Point
 
-__all__ = [
-    "STARTS", "Promise", "RiskTerms", "Trial", "choose", "find", "terms_in",
-]  # fmt: skip
-
 STARTS = 1  # places in the testing order at which a sequence begins; several share delta and mostly pass less
 GRID = 10_000  # an error message names risks in whole multiples of 1 / GRID
 

@@ -23,24 +23,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-__all__ = [
-    "Counts",
-    "ValidationRates",
-    "best_bet",
-    "binomial_tail",
-    "certain_bound",
-    "fixed_sequence",
-    "forward_bet",
-    "forward_bound",
-    "order_of_tests",
-    "p_error",
-    "p_excess",
-    "p_forward",
-    "p_groups",
-    "rows_needed",
-    "standard_errors_to_spare",
-]
-
 QUANTILE = 0.99  # probability that a policy passes its derived forward bound if it forwards as on validation rows
 STEPS = 50  # of a bisection: to a precision of 1e-15
 

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from hardcase_edge.more.batch.codes import codes_of
 from hardcase_edge.program.definition import CODE_MAX, MISSING, Affine, Column, Program, Tree, Trees
 
-__all__ = ["N_TREES", "box_trees"]
-
 N_TREES = 24
 DEPTH = 4  # of the splits; below them come the tests of a box
 DRAWS = 6  # of a split, the best of which is taken

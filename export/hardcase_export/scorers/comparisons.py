@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from hardcase_edge.program.definition import CODE_MAX, Column, Number, Program, Rank, Slice, Stack, Tree, Trees
 from hardcase_edge.program.stored_trees import children_of, longest_way
 
-__all__ = ["Splits", "splits_of", "stacked_splits"]
-
 
 @dataclass(frozen=True, slots=True)
 class Splits:

@@ -15,8 +15,6 @@ from hardcase_edge.errors import InputError
 from hardcase_edge.program.definition import Answer, Branch, Opaque, Program, Slice, Stack
 from hardcase_edge.program.kinds import answers_number
 
-__all__ = ["GATE", "LPC", "ScorerPart", "parts_of"]
-
 GATE, LPC = "gate", "lpc"
 MAX_PARTS = 64
 

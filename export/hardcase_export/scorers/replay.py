@@ -18,17 +18,6 @@ from hardcase_edge.session.session import Machine
 from ..integers.decide import codes_of
 from .parts import ScorerPart
 
-__all__ = [
-    "Comparison",
-    "Runner",
-    "compare_scores",
-    "expected_scores",
-    "feeds_of",
-    "onnx_runner",
-    "open_onnx",
-    "tflite_runner",
-]
-
 Runner = Callable[[dict[str, NDArray[Any]]], NDArray[Any]]  # from inputs by name, (n, k) each, to scores (n, width)
 
 

@@ -11,8 +11,6 @@ from hardcase_edge.errors import InputError, one_line
 from .preprocessing import behind, steps_of
 from .source import Source, check_source, source_fields
 
-__all__ = ["from_estimator"]
-
 
 def from_estimator(model: Any) -> Source:
     """The source model of a fitted estimator of one of these libraries, or of a Booster.

@@ -35,8 +35,6 @@ from .source import (
     two_as_one,
 )
 
-__all__ = ["from_interpret", "read_interpret"]
-
 MAX_JSON_BYTES = 64 * 1024**2  # of text, which takes some 20 times as much once it is parsed
 MAX_TERM_FEATURES = 8
 LINKS = {"logit": LOGISTIC, "mlogit": LOGISTIC, "identity": NONE}

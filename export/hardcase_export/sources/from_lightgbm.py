@@ -21,8 +21,6 @@ from hardcase_edge.errors import InputError, one_line
 
 from .source import LOGISTIC, NONE, Source, SourceTree, Split, check_source, feature_names, labels_of
 
-__all__ = ["from_lightgbm", "read_lightgbm"]
-
 ZERO = float(np.float32(1e-35))  # readings nearer to zero count as zero
 BELOW_ZERO = math.nextafter(-ZERO, -math.inf)
 SET, DEFAULT_LEFT = 1, 2  # bits of a decision_type; bits 2 and 3 name the missing reading

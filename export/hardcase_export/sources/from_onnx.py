@@ -32,8 +32,6 @@ from .source import (
     source_fields,
 )
 
-__all__ = ["from_catboost", "read_onnx"]
-
 MODELS = ("TreeEnsembleClassifier", "TreeEnsembleRegressor", "LinearClassifier", "LinearRegressor")
 BEFORE = ("Scaler", "Imputer", "Add", "Sub", "Mul", "Div")  # a Mul by one stands behind the scores of onnxmltools, too
 DENSE = ("MatMul", "Gemm")

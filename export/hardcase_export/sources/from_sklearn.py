@@ -33,8 +33,6 @@ from .source import (
     source_fields,
 )
 
-__all__ = ["KNOWN", "from_sklearn"]
-
 TREES = ("DecisionTreeClassifier", "DecisionTreeRegressor", "ExtraTreeClassifier", "ExtraTreeRegressor")
 FORESTS = ("RandomForestClassifier", "RandomForestRegressor", "ExtraTreesClassifier", "ExtraTreesRegressor")
 BOOSTED = ("GradientBoostingClassifier", "GradientBoostingRegressor")

@@ -30,8 +30,6 @@ from .source import (
     two_as_one,
 )
 
-__all__ = ["from_xgboost", "read_xgboost"]
-
 MAX_JSON_BYTES = 64 * 1024**2  # of text, which takes some 20 times as much once it is parsed
 TWO, SEVERAL = ("binary:logistic",), ("multi:softprob", "multi:softmax")
 PLAIN = (

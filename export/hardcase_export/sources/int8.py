@@ -19,8 +19,6 @@ from hardcase_edge.errors import InputError
 from hardcase_edge.program.definition import AVERAGE, CONV, DEPTHWISE, Layer, Network
 from hardcase_edge.program.limits import MAX_LAYER_SHIFT
 
-__all__ = ["ACTIVATIONS", "ENDS", "Grid", "Int8Layer", "Int8Network", "Pair", "covering", "mean_layer", "scorer_of"]
-
 SCALES = 2.0**-40, 2.0**40  # of a tensor
 LARGEST_RATIO = 256.0  # of a sum's scale to that of its layer's outputs; LiteRT's kernels take no larger ones
 ENDS = ("SOFTMAX", "LOGISTIC")

@@ -16,8 +16,6 @@ from hardcase_edge.errors import InputError
 from .preprocessing import CAST, FILL, Step
 from .source import MAX_FEATURES
 
-__all__ = ["CARRIERS", "MAX_GRAPH_NODES", "constants_of", "input_of", "outputs_of", "steps_before", "value_of"]
-
 CARRIERS = ("Cast", "Identity", "Reshape", "Normalizer", "ZipMap", "Flatten")
 MAX_GRAPH_NODES = 64
 FLOAT, DOUBLE = 1, 11  # of TensorProto

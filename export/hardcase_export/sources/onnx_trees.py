@@ -18,8 +18,6 @@ from hardcase_edge.errors import InputError
 
 from .source import LOGISTIC, MAX_CLASSES, MAX_NODES, MAX_VALUES, MEAN, NONE, Source, SourceTree, Split, two_as_one
 
-__all__ = ["LINKS", "Attributes", "trees_source"]
-
 LINKS = {"LOGISTIC": LOGISTIC, "SOFTMAX": LOGISTIC, "NONE": NONE, "SOFTMAX_ZERO": LOGISTIC}
 
 Attributes = dict[str, Any]

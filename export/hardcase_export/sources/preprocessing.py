@@ -19,8 +19,6 @@ from hardcase_edge.errors import InputError
 
 from .source import LinearModel, Network, Source, SourceTree, Split
 
-__all__ = ["CAST", "FILL", "SCALERS", "Step", "behind", "steps_of"]
-
 FILL, CAST = "fill", "cast"
 OPERATIONS: dict[str, Any] = {
     "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "divide": np.divide, "at least": np.maximum,

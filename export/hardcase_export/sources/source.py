@@ -25,23 +25,6 @@ from hardcase_edge.program.limits import MAX_NAME
 
 from .int8 import Int8Network
 
-__all__ = [
-    "MAX_MODEL_BYTES",
-    "Layer",
-    "LinearModel",
-    "Network",
-    "Source",
-    "SourceTree",
-    "Split",
-    "check_source",
-    "feature_names",
-    "int8_source",
-    "labels_of",
-    "read_bytes",
-    "source_fields",
-    "two_as_one",
-]
-
 MAX_MODEL_BYTES = 256 * 1024**2  # of a file, checked before it is parsed; a bundle holds 8 MiB
 MAX_FEATURES = 8_192
 MAX_CLASSES = 4_096

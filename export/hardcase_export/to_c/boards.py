@@ -7,8 +7,6 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["BOARDS", "COMPILER", "EMULATOR", "FILES", "Board"]
-
 FILES = Path(__file__).parent / "template"
 COMPILER = "arm-none-eabi-gcc"
 EMULATOR = "qemu-system-arm"

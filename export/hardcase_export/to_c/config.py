@@ -19,8 +19,6 @@ from hardcase_edge.program.definition import (
 )
 from hardcase_edge.program.kinds import answers_number
 
-__all__ = ["config_header", "parts_of"]
-
 CONFIG = Template("""\
 /* The parts of the kernel that this policy needs, made by hardcase; hardcase.h says what they are. For two policies in
  * one firmware, name the parts of both. */

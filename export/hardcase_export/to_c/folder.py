@@ -31,11 +31,6 @@ from .inline import inline_source, unrolled
 from .memory import coin_header, memory_header
 from .names import array, int64
 
-__all__ = [
-    "ExportedC", "golden_header", "golden_tables", "golden_words", "kernel_files", "own_files", "policy_files",
-    "write_c",
-]  # fmt: skip
-
 MAX_INLINE_NODES = (
     10_000  # of an ensemble; larger ones take much more flash as code than as tables, and minutes to compile
 )

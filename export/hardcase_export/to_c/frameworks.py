@@ -13,8 +13,6 @@ from hardcase_edge.program.inner import inner_sensors
 from .folder import kernel_files, own_files, policy_files
 from .header import Names
 
-__all__ = ["arduino_files", "refuse_inner", "zephyr_files", "zephyr_own"]
-
 HERE = Path(__file__).parent
 SAMPLE = "samples/decide/src"
 CHANNELS = {  # of Zephyr's sensors, by what a feature's name holds; the user corrects them

@@ -16,8 +16,6 @@ from hardcase_edge.program.readings import DTYPES, Reading, normalise
 from .config import parts_of
 from .names import array, identifiers, literal
 
-__all__ = ["Names", "model_header", "pack_readings", "reading_offsets", "sensors_header", "words"]
-
 MODEL = Template("""\
 /* A policy as constant tables for hardcase.c, made by hardcase from the bundle with this SHA-256:
  * $sha256

@@ -19,8 +19,6 @@ from hardcase_edge.program.stored_trees import children_of
 
 from .names import int64
 
-__all__ = ["Fork", "Leaf", "inline_source", "question", "unroll", "unrolled"]
-
 SOURCE = Template("""\
 /* Tree ensembles as code, made by hardcase: hardcase.c calls hc_inline, as hardcase_config.h says. */
 #include <string.h>

@@ -13,8 +13,6 @@ from hardcase_edge.stream.memory import MOST_WINDOWS
 
 from .header import Names
 
-__all__ = ["coin_header", "memory_header"]
-
 HEADER = Template("""\
 /* The memory of a stream, which the sensor $enum reads: begin each window, show what was read, end with the answer.
  *

@@ -11,8 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-__all__ = ["array", "identifiers", "int64", "literal"]
-
 MAX_NAME = 40  # with its prefix below the 63 characters that every C99 compiler distinguishes
 MAX_LINE = 110
 PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 _-+*/=<>()[]{},.;:!#$%&'^`|~@")

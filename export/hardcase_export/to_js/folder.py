@@ -16,8 +16,6 @@ from hardcase_edge.program.inner import MEMORY, inner_sensors
 
 from .wasm import wasm_kernel
 
-__all__ = ["PACKAGE", "js_files", "model_values"]
-
 PACKAGE = Path(__file__).parent / "package"
 LEFT_OUT = ("atypical", "claims", "clock", "monitors", "trained", "without")  # keys of the manifest
 

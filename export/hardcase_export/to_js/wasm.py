@@ -11,8 +11,6 @@ from hardcase_edge.kernel.sources import FOLDER
 
 from ..zig import STRING_H, compile_c
 
-__all__ = ["EXPORTS", "wasm_kernel"]
-
 EXPORTS = (
     "check", "dead", "elapsed", "feed_at", "has_failed", "largest_item", "move", "next", "no_reply", "readings_bytes",
     "reply", "request", "request_bytes", "resend", "session_bytes", "start", "start_cost", "visited", "wanted_next",

@@ -25,8 +25,6 @@ from ..sources.int8 import Grid, Int8Layer, Int8Network, Pair, mean_layer
 from ..sources.onnx_graph import constants_of, value_of
 from ..sources.source import MAX_FEATURES, Source, int8_source
 
-__all__ = ["QDQ", "read_qdq"]
-
 MAX_NODES = 4_096
 MAX_BYTES = 16 * 1024**2
 ENDS = {"Softmax": "SOFTMAX", "Sigmoid": "LOGISTIC"}

@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["OnnxGraph"]
-
 OPSETS = {"": 18, "ai.onnx.ml": 5}
 IR_VERSION = 10
 TENSOR_TYPES = {"f32": "FLOAT", "f64": "DOUBLE", "i32": "INT32", "i64": "INT64"}

@@ -17,8 +17,6 @@ from hardcase_edge.program.reads import layer_inputs
 
 from .graph import OnnxGraph
 
-__all__ = ["network_scores"]
-
 LEAST = -(2**31)
 
 

@@ -26,8 +26,6 @@ from ..scorers.parts import ScorerPart
 from .graph import OnnxGraph
 from .network import network_scores
 
-__all__ = ["onnx_of"]
-
 I32_LOW, I32_HIGH = -(2.0**31), 2.0**31 - 1
 EXACT_F32 = 2**24  # float32 holds every integer up to this one
 Matrix = tuple[str, dict[int, int]]  # a value (n, k), and the column of each feature or program column in it

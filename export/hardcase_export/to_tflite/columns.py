@@ -19,8 +19,6 @@ from hardcase_edge.program.readings import DTYPES
 from ..scorers.parts import ScorerPart
 from .graph import Tensor, TfliteGraph
 
-__all__ = ["HIGH", "LOW", "Columns"]
-
 LOW, HIGH = -(2**63), 2**63 - 1
 F32_MAX = float(np.finfo(np.float32).max)
 

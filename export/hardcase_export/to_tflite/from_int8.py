@@ -25,8 +25,6 @@ from .graph import FILE_ID, schema
 from .own_model import MAX_ELEMENTS, MAX_MODEL_BYTES, check_counts, need, operator_name
 from .write_int8 import litert
 
-__all__ = ["TFLITE", "read_int8"]
-
 ELSE = "leave that layer out, or give the file as [lpc] tflite, which is not proved"
 TYPES = {"FLOAT32": np.float32, "INT8": np.int8, "UINT8": np.uint8, "INT32": np.int32}
 OPTIONS = {

@@ -16,8 +16,6 @@ import numpy as np
 
 from hardcase_edge.errors import InputError
 
-__all__ = ["NEEDS", "Tensor", "TfliteGraph", "schema"]
-
 NEEDS = "flatbuffers or ai-edge-litert, which TFLite files need, is missing; pip install 'hardcase-export[tflite]'"
 FILE_ID = b"TFL3"
 SCHEMA_VERSION = 3

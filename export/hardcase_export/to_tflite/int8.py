@@ -27,8 +27,6 @@ from ..scorers.parts import ScorerPart
 from .columns import Columns
 from .graph import Tensor
 
-__all__ = ["Int8", "int8_of"]
-
 STEPS = 127
 ROOM = 1.25  # range of int8 scores relative to the largest score on validation rows
 I32 = 2**31 - 1

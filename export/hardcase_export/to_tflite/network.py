@@ -29,8 +29,6 @@ from ..scorers.replay import tflite_runner
 from ..sources.source import Network, Source
 from .graph import TfliteGraph
 
-__all__ = ["import_network"]
-
 LARGEST = 2**20  # bound, within a factor of 2, on the scores of compared rows, in steps
 HELD = 2**23  # bound to which scores are clipped; float32 holds every integer up to here
 OPERATORS = {"relu": "RELU", "tanh": "TANH", "logistic": "LOGISTIC"}

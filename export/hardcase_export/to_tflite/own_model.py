@@ -20,8 +20,6 @@ from hardcase_edge.errors import InputError, one_line
 
 from .graph import FILE_ID, TfliteGraph, schema
 
-__all__ = ["MAX_MODEL_BYTES", "OPERATORS", "check_counts", "need", "operator_name", "own_bytes"]
-
 MAX_MODEL_BYTES = 3_000_000  # a device's decoder reads 4,000,000 numbers, the program included
 MAX_TENSORS, MAX_OPERATORS, MAX_ENDS, MAX_DIMENSIONS = 4096, 2048, 64, 6
 MAX_ELEMENTS = 4_000_000  # of one tensor

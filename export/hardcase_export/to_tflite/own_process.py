@@ -29,8 +29,6 @@ from hardcase_edge.program.definition import Opaque
 from ..scorers.replay import tflite_runner
 from .own_model import MAX_MODEL_BYTES, own_bytes
 
-__all__ = ["OwnScorer", "open_own"]
-
 TIMEOUT_S = 600.0
 MAX_MEMORY_BYTES = 8 * 1024**3
 LARGEST = 2**20  # bound, within a factor of 2, on the scores in steps of the rows that set the scale

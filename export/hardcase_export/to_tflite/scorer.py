@@ -24,8 +24,6 @@ from ..scorers.parts import ScorerPart
 from .columns import HIGH, LOW, Columns
 from .graph import Tensor, TfliteGraph
 
-__all__ = ["tflite_of"]
-
 F32_MAX = float(np.finfo(np.float32).max)
 MAX_COMPLETE = 10  # levels
 Slot = Callable[[int, bool], int]  # from a column, and whether a missing reading goes left, to the number of a slot

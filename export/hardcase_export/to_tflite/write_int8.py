@@ -19,8 +19,6 @@ from ..scorers.replay import tflite_runner
 from ..sources.int8 import ACTIVATIONS, Grid, Int8Layer, Int8Network, covering, scorer_of
 from .graph import Tensor, TfliteGraph
 
-__all__ = ["FloatLayer", "litert", "quantised", "write_int8"]
-
 KINDS = {
     "CONV_2D": CONV, "DEPTHWISE_CONV_2D": DEPTHWISE, "FULLY_CONNECTED": CONV, "AVERAGE_POOL_2D": AVERAGE,
     "MAX_POOL_2D": LARGEST,

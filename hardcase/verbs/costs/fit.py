@@ -27,8 +27,6 @@ from hardcase_edge.more.measuring.timing import quantile
 from hardcase_edge.program.cost import evaluate_polynomial, to_unit
 from hardcase_edge.program.definition import MICRO
 
-__all__ = ["CostFit", "Times", "check_declared", "fit", "own_ms", "read_times"]
-
 MAX_BYTES = 256 * 1024 * 1024
 MAX_MS = 1e9
 MAX_NAME = 200

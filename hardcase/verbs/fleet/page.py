@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ...reports.front_chart import Frame, linear_scale, log_scale
-from ...reports.page import STYLE, figure, render, safe
+from hardcase_edge.base.escape import markup as safe
 
-__all__ = ["fleet_page", "latencies", "per_second"]
+from ...reports.front_chart import Frame, linear_scale, log_scale
+from ...reports.page import STYLE, figure, render
 
 WIDTH, HEIGHT = 880, 300
 ROUTES = (("local", "var(--local)"), ("cloud", "var(--cloud)"), ("degraded", "var(--late)"))

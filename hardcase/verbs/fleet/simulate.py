@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from hardcase_cloud.sim.slow_link.link import SlowLink
     from hardcase_edge.link.address import Address
 
-__all__ = ["HELP", "arguments", "run"]
-
 HELP = "Run thousands of simulated devices against a real broker, a connection each, and reconcile their decisions."
 POLL_S = 0.2  # how often it looks whether to stop
 WAIT_S = 120.0  # after the last decision has begun: for its reply, and for the store
@@ -116,7 +114,7 @@ def _fleet(args: argparse.Namespace, scenario: Scenario, n_devices: int, link: S
     """The fleet, and how long its devices decide."""
     from hardcase_cloud.sim.fleet.sockets import Fleet
     from hardcase_edge.bundle.load import load_bundle
-    from hardcase_edge.device.device import RuntimeConfig
+    from hardcase_edge.device.machine import RuntimeConfig
     from hardcase_edge.program.inner import MEMORY
 
     from ...measuring.labelled_rows import labelled_rows, sequences_of

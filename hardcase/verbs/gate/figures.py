@@ -17,8 +17,6 @@ from hardcase_export.picking.risk_test import Counts
 from ...gate.answers import LABEL, Log
 from ...gate.file import BUNDLE
 
-__all__ = ["agreement_of", "alone_of", "classes_of", "front_of"]
-
 
 def front_of(points: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """The points that none beats on judged rows, of rising price, without f0, which nobody asks."""

@@ -11,8 +11,6 @@ from pathlib import Path
 
 from hardcase_edge.errors import InputError
 
-__all__ = ["EXAMPLES", "HELP", "arguments", "run"]
-
 HELP = "Serve a gate over HTTP: plain JSON, KServe v2 and the chat of OpenAI."
 EXAMPLES = """\
 hardcase serve gate.toml

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import hardcase_edge
 from hardcase_edge.base.files import read_bounded
+from hardcase_edge.bundle.ed25519 import SIGNATURE_BYTES
 from hardcase_edge.bundle.file import MAX_BUNDLE_BYTES, read_bundle_bytes
 from hardcase_edge.bundle.load import load_bytes
-from hardcase_edge.bundle.signature import MAX_KEY_BYTES, MAX_SIGNATURES, SIGNATURE_BYTES, signature_path
+from hardcase_edge.bundle.signature import MAX_KEY_BYTES, MAX_SIGNATURES, signature_path
 from hardcase_edge.errors import InputError
 from hardcase_edge.fleet.release.archive import pack_archive
 from hardcase_edge.fleet.release.content import AUTHORITY, BUNDLE, DEVICE_KEYS, SETTINGS, STORE_FORMAT
@@ -18,8 +19,6 @@ from hardcase_edge.settings.config import changed
 from hardcase_edge.settings.run_toml import text_of
 
 from ...flashing.contents import extra_files, paho_files, parsed_arguments, runtime_files
-
-__all__ = ["make_release"]
 
 
 def make_release(

@@ -20,13 +20,11 @@ from hardcase_edge.bundle.load import Loaded, load_bundle
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.cost import to_unit
 from hardcase_edge.program.definition import Forward, Program
-from hardcase_edge.session.session import CLOUD
+from hardcase_edge.session.actions import CLOUD
 from hardcase_export.integers.decide import decisions
 
 from ...measuring.labelled_rows import replies_to
 from .rows import LEAST_BY_PEOPLE, Rows, carried, standing_for
-
-__all__ = ["compare", "lines_of"]
 
 Z = 1.96  # of a 95 % interval
 PEOPLE, ALL = "people", "all"

@@ -23,11 +23,6 @@ if TYPE_CHECKING:
     from hardcase_edge.bundle.load import Loaded
     from hardcase_edge.bundle.manifest import Manifest
 
-__all__ = [
-    "ALL", "LEAST_BY_PEOPLE", "LEAST_ROWS", "MISSING", "NONE", "OldRows", "Rows", "carried",
-    "read_rows", "standing_for", "with_old_rows",
-]  # fmt: skip
-
 LEAST_ROWS = 200
 LEAST_BY_PEOPLE = 30  # rows: fewer tell f0's share of right answers, or a policy's, only to 18 points and more
 LEAST_OF_CLASS = 10  # training rows of a class; with fewer, the old table's are taken, with the weight of so many

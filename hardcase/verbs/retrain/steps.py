@@ -32,8 +32,6 @@ from ..keys import keys_beside
 from ..train import configured
 from .rows import Rows, carried
 
-__all__ = ["inputs_of", "noted", "settings", "sign", "train"]
-
 SPLIT, WEIGHT = "hardcase split", "hardcase weight"  # columns of the table; a feature may not be called so
 NOTE = "retrain.json"
 REMEDY = "name another file"

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hardcase_cloud.mqtt import packets
-from hardcase_cloud.mqtt.packets import V5, V311, Reader, read_publish
+from hardcase_cloud.mqtt.packets import V5, V311, read_publish
 from hardcase_edge.errors import WireError
+from hardcase_edge.framing.packets import Reader
 
 ids = st.integers(1, 65_535)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from hardcase_cloud.mqtt import packets
+from hardcase_edge.framing.packets import Reader
 from hardcase_edge.link.address import parse_address
 from hardcase_edge.link.certificates import TRIES, Certificates, Pair
 from hardcase_edge.link.connection import Connection, ConnectionConfig
@@ -62,7 +63,7 @@ def test_a_connection_with_a_certificate_leaves_no_session(certificates, expecte
         connection.start()
         peer, _ = server.accept()
         with peer:
-            [(first, body)] = packets.Reader(1000).feed(peer.recv(4096))
+            [(first, body)] = Reader(1000).feed(peer.recv(4096))
     connection.stop()
     assert (first, body[:7]) == (0x10, b"\0\4MQTT\5")
     properties, _ = packets.read_properties(body, 10)

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from hardcase_cloud.mqtt import packets
+from hardcase_edge.framing.packets import Reader
 from hardcase_edge.link.address import parse_address
 from hardcase_edge.link.gate import MAX_OWED, READ_AHEAD
 from hardcase_edge.link.paho_client import V5, V311, Client, ConnectionConfig, is_acknowledged
@@ -111,7 +112,7 @@ def test_a_message_that_the_broker_does_not_take_at_once_goes_out_whole_and_once
     sent = [bytes([k]) * 400_000 for k in range(8)]
     for payload in sent:
         assert wired.client.publish("t", payload) is not None
-    reader, found = packets.Reader(500_000), []
+    reader, found = Reader(500_000), []
     for _ in range(20):  # the broker does not read, and speaks
         wired.broker.sendall(message("t", b"x", 1, 1, wired.none))
         assert wired.client.loop(0.0)
@@ -145,7 +146,7 @@ def test_a_broker_that_sends_and_takes_no_acknowledgement_is_left(wired, monkeyp
 def test_one_that_takes_them_may_send_for_ever(wired, monkeypatch):
     monkeypatch.setattr("hardcase_edge.link.gate.MAX_OWED", 1_000)
     wired.broker.settimeout(0.05)
-    reader, taken = packets.Reader(1000), 0
+    reader, taken = Reader(1000), 0
     for k in range(1, 21):
         wired.broker.sendall(message("t", b"x", 1, 1, wired.none) * 500)
         while taken < 500 * k:
@@ -159,7 +160,7 @@ def test_no_more_messages_than_the_window_are_sent_and_none_waits_behind_it(wire
     taken = [wired.client.publish("t", b"%d" % k) for k in range(20)]
     n = wired.client._config.max_in_flight
     assert [sent is not None for sent in taken] == [True] * n + [False] * (20 - n)
-    reader, found = packets.Reader(1000), []
+    reader, found = Reader(1000), []
     while len(found) < n:
         assert wired.client.loop(0.1)
         wired.broker.settimeout(0.2)
@@ -181,7 +182,7 @@ def test_another_thread_that_publishes_wakes_the_loop(wired):
 
     thread = threading.Thread(target=loop, daemon=True)
     thread.start()
-    reader, found = packets.Reader(1000), []
+    reader, found = Reader(1000), []
     for k in range(2_000):
         sent = wired.client.publish("t", b"%d" % k)
         assert sent is not None

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from hardcase_cloud.mqtt import packets
+from hardcase_edge.framing.packets import Reader
 
 __all__ = ["Raw", "connect", "publish", "subscribe"]
 
@@ -52,7 +53,7 @@ class Raw:
 
     def __init__(self, port: int, hello: bytes, tls: ssl.SSLContext | None = None) -> None:
         self.heard: list[tuple[str, bytes]] = []
-        self._reader, self._unread = packets.Reader(MAX_PACKET_BYTES), deque[tuple[int, bytes]]()
+        self._reader, self._unread = Reader(MAX_PACKET_BYTES), deque[tuple[int, bytes]]()
         self._line = socket.create_connection(("127.0.0.1", port), timeout=10)
         try:
             if tls is not None:

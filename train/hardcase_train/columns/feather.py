@@ -14,8 +14,6 @@ from hardcase_edge.more.batch.tables import NUMBER_BYTES, check_size
 
 from .kinds import OTHER, kind_of_type, left_out
 
-__all__ = ["read_feather"]
-
 MAGIC = b"ARROW1\0\0"  # in front of the messages; behind them is an index of them, which is not needed
 HEADER, BATCH_OF_DICTIONARY = 2, 1  # fields of the tables Message and DictionaryBatch
 LENGTH, NODES, BUFFERS, COMPRESSION = range(4)  # fields of the table RecordBatch

@@ -28,8 +28,6 @@ from hardcase_edge.more.batch.tables import NUMBER_BYTES, check_size
 
 from .own_process import read_apart
 
-__all__ = ["ARROW_FORMATS", "read_columns"]
-
 ARROW_FORMATS = (".csv", ".parquet", ".feather", ".arrow")
 SAMPLE_BYTES = 1024 * 1024  # of a CSV file, in which a decimal comma is looked for
 DATE_FORMATS = tuple(

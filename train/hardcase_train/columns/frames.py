@@ -11,8 +11,6 @@ import numpy as np
 
 from hardcase_edge.errors import InputError, one_line
 
-__all__ = ["frame_columns", "frame_names", "labels_of"]
-
 ABSENT = ("NAType", "NaTType")  # what pandas has in place of a missing value
 
 

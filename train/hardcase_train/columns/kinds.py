@@ -12,25 +12,6 @@ from hardcase_edge.bundle.manifest import MAX_CATEGORIES
 from hardcase_edge.program.limits import MAX_NAME
 from hardcase_edge.sensors.values import code_of
 
-__all__ = [
-    "DATE",
-    "NUMBER",
-    "NUMERIC",
-    "OTHER",
-    "TEXT",
-    "codes_in",
-    "date_parts",
-    "finite",
-    "kind_of",
-    "kind_of_type",
-    "labels_in",
-    "left_out",
-    "numbers_in",
-    "plain",
-    "texts_in",
-    "why_no_category",
-]
-
 NUMBER, BOOLEAN, TEXT, DATE, OTHER = "number", "boolean", "text", "date", "other"
 NUMERIC = (NUMBER, BOOLEAN)  # what is a number as it stands
 MAX_TOTAL = 100_000  # characters of all categories; a bundle's header holds them, with a limit of 256 KiB

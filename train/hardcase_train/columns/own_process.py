@@ -24,8 +24,6 @@ from hardcase_edge.more.batch.tables import NUMBER_BYTES, check_size
 from .feather import read_feather
 from .kinds import OTHER, kind_of_type, left_out
 
-__all__ = ["read_apart", "read_here"]
-
 TIMEOUT_S = 600.0  # a gigabyte takes seconds
 ATTEMPTS = 2  # of a reader that a signal ends
 MAX_SAID = 500  # characters of what was wrong

@@ -17,8 +17,6 @@ import numpy as np
 
 from .kinds import texts_in, why_no_category
 
-__all__ = ["is_named_group", "why_group", "why_no_number", "why_no_text", "why_numbers"]
-
 MIN_ROWS = 10  # fewer rows are all distinct by chance
 ID = re.compile(r"(?:^|[\W_])(?:id|ids|uid|uuid|guid|index|idx|row|key|nr|no)(?:$|[\W_])|^column 1$", re.I)
 GROUP = re.compile(

@@ -22,8 +22,6 @@ from hardcase_edge.program.definition import Acquire, Forward, Node, Program, Se
 
 from .problem import Problem, Rows
 
-__all__ = ["Order", "content_groups", "content_order"]
-
 DIGEST_BYTES = 8  # of a row or group; an equal digest of unequal content would only bring the table's order back
 
 

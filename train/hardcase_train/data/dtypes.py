@@ -11,8 +11,6 @@ from hardcase_edge.errors import InputError, ProgramError
 from hardcase_edge.program.definition import Answer, Costs, Feature, Forward, Program, Sensor, Slice, Trees, Uplink
 from hardcase_edge.verifier.verify import verify
 
-__all__ = ["check_declared", "declared", "rounded_to_dtypes"]
-
 
 def declared(
     X: np.ndarray,

@@ -19,8 +19,6 @@ from hardcase_edge.program.kinds import kind_named
 from ..settings.amounts import check_amount
 from ..settings.toml import KEYS
 
-__all__ = ["chosen_quality", "cost_table", "error_losses", "measure_of", "named_quality", "soft_rows", "targets_of"]
-
 RATIOS = np.geomspace(1 / 256, 256, 33)  # of a miss to a false alarm, tried for F1 and recall
 POWERS = np.linspace(0, 1, 9)  # of the inverse class shares, tried for macro F1
 NAMES = {"accuracy": "accuracy", "balanced": "balanced accuracy", "macro-f1": "macro F1", "log-loss": "log loss skill"}

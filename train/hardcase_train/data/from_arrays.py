@@ -20,8 +20,6 @@ from .dtypes import check_declared, declared, rounded_to_dtypes
 from .problem import MIN_ROWS, N_FOLDS, Problem, Rows, scaled, value_unit
 from .split import deal, strata, stratified
 
-__all__ = ["group_names", "make_problem", "row_weights"]
-
 
 def row_weights(sample_weight: Any, n: int) -> np.ndarray:
     """Row weights, (n,) float64, scaled to a mean of 1; ones if ``sample_weight`` is None.

@@ -21,21 +21,6 @@ from ..settings.config import NO_LIMITS, IndexSettings, PolicyLimits
 from ..settings.effort import NORMAL, Effort
 from .error_costs import error_losses, targets_of
 
-__all__ = [
-    "MAX_CLASSES",
-    "MIN_ROWS",
-    "N_FOLDS",
-    "Problem",
-    "Rows",
-    "Subset",
-    "answers_of",
-    "memory_names",
-    "scaled",
-    "value_unit",
-    "widened",
-    "with_memory",
-]
-
 MAX_CLASSES = 200
 MIN_ROWS = 10
 PARTS = ("train", "valid", "test", "calibration")

@@ -10,11 +10,6 @@ import numpy as np
 
 from .problem import N_FOLDS
 
-__all__ = [
-    "CALIBRATION", "LEAST_GROUPS", "N_BLOCKS", "blocks", "deal", "group_folds", "random_split", "strata", "stratified",
-    "time_split",
-]  # fmt: skip
-
 CALIBRATION = 3
 PATTERN = (0, 1, 0, 2, 0, 0, 2, 0, 0)  # train, valid and test, without the calibration rows
 SHARES = (6 / 9, 1 / 9, 2 / 9)  # the same as shares

@@ -45,8 +45,6 @@ from ..columns.kinds import (
 )
 from ..columns.suspects import why_numbers
 
-__all__ = ["FORMATS", "Labels", "Table", "read_table", "table_of"]
-
 FORMATS = (*ARROW_FORMATS, ".npz")
 
 

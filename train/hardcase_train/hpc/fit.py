@@ -27,9 +27,6 @@ from hardcase_edge.errors import InputError, one_line
 from ..data.problem import N_FOLDS
 from ..data.split import group_folds, strata
 
-__all__ = ["answers_to", "fit_hpc", "imputed", "make_hpc", "out_of_fold", "probabilities", "ready"]
-
-
 LIBRARIES = {
     "LGBMClassifier": "lightgbm",
     "LGBMRegressor": "lightgbm",

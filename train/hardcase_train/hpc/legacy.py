@@ -24,8 +24,6 @@ from hardcase_edge.program.definition import Program
 
 from ..data.table import Table, read_table
 
-__all__ = ["Legacy", "read_legacy"]
-
 SUM_TOLERANCE = 0.02  # of a row's probabilities, for rounding; each row is divided by its sum
 P, USED, VALUE = "p:", "used:", "value"  # columns of the table
 

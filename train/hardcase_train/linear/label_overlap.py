@@ -16,8 +16,6 @@ from sklearn.linear_model import LogisticRegression
 from ..data.problem import Problem
 from .part import make_standard
 
-__all__ = ["label_overlap", "overlap_by_distance"]
-
 LASSO = 0.02  # in mean loss
 MAX_LABELS = 32
 MAX_ROWS = 20_000  # of two labels together

@@ -16,8 +16,6 @@ import numpy as np
 from scipy.linalg import cho_factor, solve
 from scipy.linalg.lapack import dpotrs
 
-__all__ = ["Design", "logistic", "ridge_regression"]
-
 MAX_STEPS = 60
 MEMORY = 8  # steps that L-BFGS remembers
 TOLERANCE = 1e-4  # of the mean loss

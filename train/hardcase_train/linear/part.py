@@ -19,20 +19,6 @@ from ..policy.kinds import answer_loss, hpc_loss
 from ..policy.losses import AnswerLoss
 from ..policy.selection import Judge, Trained
 
-__all__ = [
-    "BYTE_MAX",
-    "BYTE_STEPS",
-    "GATE_RATES",
-    "STEPS",
-    "Linear",
-    "LinearRows",
-    "Standard",
-    "affine_rule",
-    "judged",
-    "linear_rows",
-    "make_standard",
-]
-
 # Forward rates at which the gate decides without the margin: far from the boundary, where f1 has seen no rows, a linear
 # margin is always large.
 GATE_RATES = tuple(k / 40 for k in range(41))

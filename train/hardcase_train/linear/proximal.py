@@ -16,8 +16,6 @@ from typing import Protocol
 import numpy as np
 from scipy.optimize import minimize
 
-__all__ = ["MAX_STEPS", "Groups", "SmoothLoss", "minimise"]
-
 TOLERANCE = 1e-4  # largest slope at the solution, in mean loss per unit of weight
 MAX_STEPS = 200
 ROUNDING = 1e-14  # relative, of the loss

@@ -19,8 +19,6 @@ from hardcase_edge.program.definition import Column, Polynomial
 
 from .part import Standard
 
-__all__ = ["PolynomialPart", "Terms", "make_terms", "n_terms", "on_grid"]
-
 MAX_TERMS = 20_000
 LARGEST = 2**15 - 1  # of an integer weight
 

@@ -9,17 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from hardcase_edge.more.batch.evaluate import Outcome
 from hardcase_edge.program.definition import Answer, Node, Slice
 from hardcase_edge.program.kinds import answers_number
 
 from ..data.problem import Problem, Subset
-from .batch import Outcome
 from .compile import buy, policy_of
 from .confidences import confidence_table, value_table
 from .front import Point
 from .selection import Judge, Trained
-
-__all__ = ["answer_node", "answer_point", "bare_answer", "with_confidences"]
 
 
 def answer_point(judge: Judge, method: str, params: dict[str, Any], subset: Subset, trained: Trained) -> Point:

@@ -21,8 +21,6 @@ from hardcase_edge.stream.layout import Layout
 from ..data.problem import Rows, widened
 from .tree_scores import Arrays, as_arrays, score_trees
 
-__all__ = ["Batch", "Batches", "Outcome", "walked"]
-
 
 class Batch(evaluate.Batch):
     """Rows prepared for programs that share columns and scorers."""

@@ -30,8 +30,6 @@ from hardcase_edge.program.definition import (
 
 from ..data.problem import Problem
 
-__all__ = ["Part", "Policy", "buy", "compile_bare", "compile_program", "joint", "n_nodes", "policy_of"]
-
 
 class Part(Protocol):
     """The interface of a trained scorer that can be compiled; ``Ensemble`` and ``Linear`` have it.

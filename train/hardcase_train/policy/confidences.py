@@ -12,20 +12,6 @@ from sklearn.linear_model import PoissonRegressor
 
 from .losses import sigmoid
 
-__all__ = [
-    "MAX_MET",
-    "NEVER",
-    "chance_wrong",
-    "cloud_loss",
-    "confidence_at",
-    "confidence_table",
-    "expected_loss",
-    "expected_square",
-    "margin_at",
-    "met_margins",
-    "value_table",
-]
-
 NEVER = 1e6  # a margin larger than any score
 
 MAX_STEPS = 12  # of a confidence table, which a device stores

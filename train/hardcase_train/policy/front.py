@@ -26,8 +26,6 @@ from ..data.problem import Problem
 from .batch import Batch, walked
 from .compile import Policy, joint
 
-__all__ = ["Point", "best_points", "programs", "test_figures", "with_test"]
-
 
 @dataclass(frozen=True)
 class Point:

@@ -22,8 +22,6 @@ from ..method import Method
 from .confidences import MAX_MET, cloud_loss, expected_loss, expected_square, met_margins
 from .losses import FLOOR, AnswerLoss, ClassLoss, SquaredLoss
 
-__all__ = ["Classes", "Learned", "Numbers", "answer_loss", "hpc_loss", "learned", "loss_of"]
-
 
 @dataclass(frozen=True)
 class Learned(ABC):

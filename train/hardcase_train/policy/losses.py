@@ -15,17 +15,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numba import njit
 
-__all__ = [
-    "FLOOR",
-    "AdaptLoss",
-    "AnswerLoss",
-    "ClassLoss",
-    "SquaredLoss",
-    "class_outputs",
-    "log_probability",
-    "sigmoid",
-]
-
 TINY = 1e-12
 MAX_STEP = 30.0  # of a row's score: where a row's own class has no probability, Newton's step has no bound
 OVERFLOW = 700.0  # the exponential of a larger number is infinite

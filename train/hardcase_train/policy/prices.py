@@ -14,8 +14,6 @@ import numpy as np
 from ..data.problem import Problem
 from .front import Point
 
-__all__ = ["over_prices", "prices"]
-
 LEAST_GAIN = 0.002  # of quality above the mixture of two points, for which a price between theirs is tried
 
 

@@ -16,6 +16,7 @@ from functools import cached_property
 
 import numpy as np
 
+from hardcase_edge.more.batch.evaluate import Outcome
 from hardcase_edge.more.batch.per_class import Gap, gaps_between
 from hardcase_edge.more.batch.quality import figures_of
 from hardcase_edge.more.fronts.front import Judged
@@ -23,12 +24,10 @@ from hardcase_edge.program.definition import Node, Program
 
 from ..data.problem import N_FOLDS, Problem, Rows, answers_of
 from ..data.split import blocks, group_folds, strata
-from .batch import Batch, Outcome
+from .batch import Batch
 from .compile import Part
 from .confidences import confidence_at, confidence_table
 from .kinds import learned
-
-__all__ = ["Judge", "Trained"]
 
 ENOUGH_ROWS = 3000  # of validation: enough to see errors of one row in a thousand, so no copies are trained
 ENOUGH_GROUPS = 30  # and so many groups, if rows come in groups: fewer say little about other groups

@@ -11,8 +11,6 @@ from numba import njit
 from hardcase_edge.program.definition import MISSING, Trees
 from hardcase_edge.program.stored_trees import children_of
 
-__all__ = ["BLOCK", "Arrays", "add_tree", "as_arrays", "score_trees"]
-
 Arrays = tuple[np.ndarray, ...]
 BLOCK = 1024  # rows that traverse a tree together, so that they stay in the cache
 

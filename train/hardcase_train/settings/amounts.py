@@ -12,11 +12,6 @@ from hardcase_edge.program.limits import MAX_COEFFICIENTS, MAX_NAME
 
 from .statement import check, one_of
 
-__all__ = [
-    "MAX_COST", "Columns", "Cost", "Name", "Origin", "Polynomial", "Share",
-    "Text", "check_amount", "check_choice", "check_cost",
-]  # fmt: skip
-
 MAX_COST = 1e9
 
 Cost = Annotated[float, Meta(ge=0, le=MAX_COST, extra={"noun": "a cost"})]

@@ -21,11 +21,6 @@ from .amounts import Columns, Cost, Name, Origin, Polynomial, Share, Text
 from .effort import EFFORTS, NORMAL
 from .statement import Settings, Statement, one_of, said
 
-__all__ = [
-    "DATES", "DEFAULT_METHODS", "NO_LIMITS", "RELEASES", "SIZES", "SPLIT", "TASKS", "Config", "ErrorCosts",
-    "IndexSettings", "ItemSettings", "PolicyLimits", "SensorConfig", "limits_of",
-]  # fmt: skip
-
 DEFAULT_METHODS = ("auto",)
 TASKS = NAMES
 SIZES = ("auto", "small", "large", "ebm")

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 
 from hardcase_edge.errors import InputError
 
-__all__ = ["EFFORTS", "NORMAL", "QUICK", "THOROUGH", "Effort", "effort_of"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:

@@ -18,8 +18,6 @@ from msgspec import inspect
 from hardcase_edge.base.escape import terminal
 from hardcase_edge.errors import InputError
 
-__all__ = ["REQUIRED", "Settings", "Statement", "check", "one_of", "said", "stated", "statements"]
-
 REQUIRED = msgspec.NODEFAULT
 NUMBERS = (inspect.IntType, inspect.FloatType)
 

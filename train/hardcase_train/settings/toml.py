@@ -15,8 +15,6 @@ from hardcase_edge.program.limits import CLOCK_UNIT
 from .config import Config, ErrorCosts, IndexSettings, ItemSettings, PolicyLimits, SensorConfig
 from .statement import REQUIRED, Settings, Statement, statements
 
-__all__ = ["KEYS", "RECORDS", "TABLES", "read_config"]
-
 MAX_CONFIG_BYTES = 1_000_000
 RECORDS: tuple[type[Settings], ...] = (Config, ErrorCosts, SensorConfig, PolicyLimits, IndexSettings, ItemSettings)
 SENSOR = "sensor"  # an array of tables

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 
 from hardcase_edge.errors import InputError
 
-__all__ = ["Deadline", "seconds_of"]
-
 UNITS = {"s": 1, "m": 60, "h": 3600}
 MOST_S = 30 * 24 * 3600  # a month
 

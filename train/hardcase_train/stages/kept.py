@@ -28,8 +28,6 @@ from ..data.problem import Problem
 from ..policy.front import Point
 from ..policy.selection import Judge
 
-__all__ = ["BundleKeeper", "Keeper", "device_needs", "rough", "worst_cost"]
-
 MOST = 30_000  # of a leaf or a base in rough integers
 P = TypeVar("P", bound=Candidate)
 

@@ -21,8 +21,6 @@ from ..policy.prices import prices
 from .subset_search import Probe, SubsetSearch
 from .thresholds import FORBIDDEN, Choices, Meeting, mean_value, priced_cuts
 
-__all__ = ["Chains"]
-
 PRICE = 0.2  # errors per cost unit, at which orders are compared
 HARD_PRICE = 0.02  # the same where a budget leaves no forward: all that it allows may be bought for most rows
 SPREAD = (0.25, 1.0, 4.0)  # multiples of that price; a stage must be in use at one of them

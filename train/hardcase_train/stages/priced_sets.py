@@ -24,8 +24,6 @@ from ..trees.binning import make_bins
 from ..trees.boosting import Ensemble, TreeSettings, ensemble_scores, extend
 from ..trees.grower import Grower
 
-__all__ = ["MANY_SENSORS", "PricedSets"]
-
 MANY_SENSORS = 50  # of so many on, sets come from prices too
 N_PRICES, LEAST_PRICE = 20, 2e-4  # falling from the price at which the first sensor is bought, to this share of it
 HALVINGS = 40  # of a price that buys nothing

@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 
 from hardcase_edge.kernel.image import KERNEL_BYTES
+from hardcase_edge.more.batch.evaluate import Outcome
 from hardcase_edge.program.definition import THRESHOLD, Acquire, Branch, Forward, Node, Slice
 
 from ..data.problem import Subset
 from ..policy.answers import answer_node, bare_answer
-from ..policy.batch import Outcome
 from ..policy.compile import buy, compile_program, n_nodes, policy_of
 from ..policy.confidences import NEVER, confidence_table, margin_at
 from ..policy.front import Point
@@ -30,8 +30,6 @@ from ..policy.kinds import learned
 from ..policy.selection import Judge, Trained
 from .kept import device_needs
 from .thresholds import FORBIDDEN, Choices, Cut, Cuts, Meeting, expected, priced_cuts
-
-__all__ = ["TOLLS", "StagedPolicy", "level_cuts", "near_cuts", "price_cuts", "shortened_cuts"]
 
 TOLLS = (0.0, 0.03, 0.1, 0.3)  # errors that a forward counts more, for cuts that forward less
 

@@ -19,8 +19,6 @@ from ..data.problem import Subset
 from ..linear.part import make_standard
 from .subset_search import SubsetSearch
 
-__all__ = ["QuickBank", "Reward", "cover", "find_subsets", "grow", "quick_rewards", "total_reward"]
-
 COUNT = 7  # sets in addition to the set of all sensors, as in the paper
 SLACK = 1e-9  # relative, of the budget: costs are floats
 FREE = 1e-9  # cost that a free sensor counts as

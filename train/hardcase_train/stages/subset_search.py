@@ -28,8 +28,6 @@ from ..trees.subset_classifier import LEAST_SQUARE, TREES, Learner, fit_classifi
 from .deadline import Deadline
 from .priced_sets import MANY_SENSORS, PricedSets
 
-__all__ = ["Probe", "SubsetSearch"]
-
 FEW_SENSORS = 20  # up to this number, each step of a greedy path tries all sensors
 AT_ONCE = 8  # sensors tried together if there are more
 MOST_SEARCHED = 100  # of more sensors, greedy paths go over those of the largest set from prices that has no more

@@ -17,19 +17,6 @@ import numpy as np
 
 from ..policy.confidences import NEVER
 
-__all__ = [
-    "FORBIDDEN",
-    "Choices",
-    "Cut",
-    "Cuts",
-    "Meeting",
-    "best_bound",
-    "best_way",
-    "expected",
-    "mean_value",
-    "priced_cuts",
-]
-
 FORBIDDEN = 1e6  # loss of going on where the limits of policies leave no way
 N_PASSES = 4  # a stage's cut changes the rows that later stages see
 

@@ -18,8 +18,6 @@ from .chain_core import decode_all, forward_backward_all, max_marginals_all, sco
 from .items import as_items, flatten, folds_of, take
 from .jobs import Pool, in_turn, results_of
 
-__all__ = ["ChainClassifier"]
-
 LEARNERS = ("hinge", "perceptron", "mira")
 STEP = 0.1
 MOST_MIRA = 1.0  # the largest step of MIRA, which chooses each step itself

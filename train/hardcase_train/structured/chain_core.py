@@ -14,8 +14,6 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-__all__ = ["chain_losses", "decode_all", "forward_backward_all", "max_marginals_all", "score_all", "train_chain"]
-
 _A, _B, _SHIFT = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93), np.uint64(32)
 
 

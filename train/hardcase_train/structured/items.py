@@ -8,8 +8,6 @@ from itertools import pairwise
 
 import numpy as np
 
-__all__ = ["as_items", "flatten", "folds_of", "part_place", "starts_of", "take"]
-
 
 def starts_of(items: Sequence[np.ndarray]) -> np.ndarray:
     """(n_items + 1,) where each item begins when all lie one after the other, and the end.

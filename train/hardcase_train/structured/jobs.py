@@ -6,8 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-__all__ = ["Pool", "in_turn", "results_of"]
-
 Pool = Callable[[Callable[[Any, Any], Any], Any, Sequence[Any]], Iterator[tuple[int, Any]]]  # as sweep.executors opens
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["PRIOR_ROWS", "gains_by_answer"]
-
 PRIOR_ROWS = 400  # as many rows of an answer say as much as the gain over all rows does
 
 

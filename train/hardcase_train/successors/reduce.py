@@ -22,19 +22,6 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 
-__all__ = [
-    "MAX_STATES",
-    "Graph",
-    "Learn",
-    "all_subsets",
-    "graph_reduce",
-    "inclusion",
-    "learn_graph",
-    "reach_of",
-    "restricted",
-    "unions",
-]
-
 MAX_STATES = 256  # 2**8: the unions of eight subsets
 FLOOR = 0.05  # factor of a row's weight in states that it does not reach, from the second pass on
 State = tuple[int, ...]

@@ -23,8 +23,6 @@ from threadpoolctl import threadpool_limits
 
 from hardcase_edge.errors import InputError
 
-__all__ = ["Pool", "code_here", "n_threads", "open_pool"]
-
 CONNECT_S = 10.0
 PACKAGES = ("numpy", "scipy", "scikit-learn", "numba")
 Function = Callable[[Any, Any], Any]

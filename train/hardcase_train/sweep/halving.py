@@ -23,21 +23,6 @@ from ..policy.kinds import learned
 from ..policy.selection import Judge
 from ..stages.subset_search import SubsetSearch
 
-__all__ = [
-    "ALL",
-    "FEW_SETTINGS",
-    "MIN_ROWS",
-    "RUNG",
-    "Job",
-    "Ladder",
-    "climbers",
-    "fitting",
-    "run_job",
-    "sample",
-    "savings",
-    "settings_of",
-]
-
 RUNG = 4  # the first rung trains on one row in RUNG, the second on all rows
 MIN_ROWS = 10_000  # training rows; with fewer, the first rung saves little time and its figures are too noisy
 FEW_SETTINGS = 4  # a method with fewer settings trains all of them on all rows

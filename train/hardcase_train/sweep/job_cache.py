@@ -31,8 +31,6 @@ from ..tasks.task import Task
 from .executors import code_here
 from .halving import Job
 
-__all__ = ["JobCache", "task_key"]
-
 MAX_JSON_BYTES = 16 * 1024 * 1024
 FIGURES = {"quality", "cost", "forward_rate", "loss_se", "cost_se", "local_error", "local_worse", "local_better"}
 

@@ -16,8 +16,6 @@ from .executors import Pool
 from .halving import ALL, Job, Ladder, run_job
 from .job_cache import JobCache
 
-__all__ = ["CHOICE", "SETS", "SETTINGS", "Loop", "phase_bar"]
-
 Runner = Callable[[Ladder, Job], list[Point] | None]  # a job's points, or None if a stop rule leaves the job out
 SETS, CHOICE, SETTINGS, N_PHASES = 2, 3, 4, 5  # 1 is f0 and 5 is the report: other rooms show them
 

@@ -24,8 +24,6 @@ from ..stages.kept import Keeper
 from .halving import FEW_SETTINGS, MIN_ROWS, RUNG, Job, Ladder, climbers, fitting, savings, settings_of
 from .loop import CHOICE, SETTINGS, Loop
 
-__all__ = ["Sweep", "chosen_methods", "front_of"]
-
 RACE_ROWS = 400  # approximate number of training rows in the race
 WORTH = 0.05  # mean decrease of the logarithm of the front's cost (about 5 %) that admits a method
 

@@ -30,8 +30,6 @@ from .halving import ALL, Job, Ladder, run_job, sample, settings_of
 from .loop import CHOICE, SETTINGS, Loop
 from .sweep import Sweep, front_of
 
-__all__ = ["Clock", "TimedSweep", "first_problem", "later_problems"]
-
 FIRST_SHARE = 0.1  # of the limit, for the first front, once f0 is fitted
 LAST_SHARE = 0.05  # of the limit at least, for test figures, the report and the files of the last front
 LAST_TIMES = 2  # as long as for the first front: models of more rows are larger

@@ -32,8 +32,6 @@ from .loop import Loop
 from .sweep import Sweep
 from .timed import TimedSweep
 
-__all__ = ["Plan", "hpc_point", "learn", "make_plan", "points_of", "screen"]
-
 MANY_SENSORS = 100  # with at most so many, all are searched: it takes minutes at most
 LEAST_HEAD = 40  # sensors of each ranking that are tried first; full models use more than small ones can
 ROUNDS = 3  # of boosting, each without the sensors that earlier rounds used

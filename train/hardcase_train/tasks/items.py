@@ -16,8 +16,6 @@ from ..settings.config import Config, IndexSettings
 from .target import whole_column
 from .task import Task
 
-__all__ = ["Items", "check_items", "item_numbers", "items_of", "sensor_types"]
-
 MOST_COLUMNS = 4096  # of both sensors, so that an item's operations can be proved
 
 

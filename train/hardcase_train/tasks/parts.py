@@ -18,11 +18,6 @@ from ..data.table import Table
 from ..settings.config import Config
 from .target import Target, numbers_of_names, plain, whole_column
 
-__all__ = [
-    "check_train_groups", "in_order", "item_sizes", "row_groups", "row_parts", "row_sequences", "sizes_in",
-    "task_weights",
-]  # fmt: skip
-
 PARTS = (("train", 0), ("valid", 1), ("test", 2))  # none may be empty
 
 

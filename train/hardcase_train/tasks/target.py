@@ -30,18 +30,6 @@ from ..data.split import strata
 from ..data.table import Table
 from ..settings.config import Config
 
-__all__ = [
-    "Target",
-    "check_relevance",
-    "in_target_unit",
-    "numbers_of_names",
-    "read_target",
-    "target_classes",
-    "target_labels",
-    "target_values",
-    "whole_column",
-]
-
 MAX_VALUE = 1e12  # magnitude: beyond, squares and 32-bit results lose what models tell apart
 MAX_RELEVANCE = 31  # the gain of a relevance y is 2^y - 1
 

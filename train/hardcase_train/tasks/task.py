@@ -30,8 +30,6 @@ from ..settings.effort import effort_of
 from .parts import check_train_groups, in_order, item_sizes, row_groups, row_parts, row_sequences, task_weights
 from .target import Target, read_target
 
-__all__ = ["Opener", "Task", "cost_origins", "make_task"]
-
 Opener = Callable[[Path, Sequence[str], Sequence[str], Sequence[Any], np.ndarray], Any]
 
 

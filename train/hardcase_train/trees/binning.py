@@ -13,8 +13,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["MISSING_BIN", "Bins", "Packed", "make_bins", "pack"]
-
 MISSING_BIN = 255
 MAX_BINS = 255  # bins 0 to 254
 CELLS = 256  # of a column: a byte

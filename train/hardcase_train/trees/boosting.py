@@ -17,8 +17,6 @@ from ..policy.tree_scores import add_tree
 from .binning import MISSING_BIN, Bins
 from .grower import Grower, GrownTree
 
-__all__ = ["Ensemble", "TreeSettings", "boost", "ensemble_scores", "extend"]
-
 NO_ROWS = np.empty(0, dtype=np.int32)
 
 

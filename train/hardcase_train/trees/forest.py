@@ -25,8 +25,6 @@ from .binning import MISSING_BIN, Bins
 from .boosting import Ensemble
 from .grower import GrownTree
 
-__all__ = ["ForestSettings", "ForestTree", "fit_forest", "forest_ensemble"]
-
 
 @dataclass(frozen=True)
 class ForestSettings:

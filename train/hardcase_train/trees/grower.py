@@ -18,8 +18,6 @@ from .binning import pack
 from .growth import Growth, room, width_of
 from .histogram import grow_tree, leaves_of
 
-__all__ = ["CHARGES", "Grower", "GrownTree", "grow"]
-
 CHARGES = ("once", "per-split")
 
 

@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["Growth", "room", "width_of"]
-
 
 class Growth(NamedTuple):
     """State of a growing tree; leaf a has the rows ``rows[start[a] : stop[a]]`` and the sums ``sums[slot[a]]``."""

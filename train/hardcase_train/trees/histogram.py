@@ -20,8 +20,6 @@ from numba.extending import intrinsic
 from .binning import MISSING_BIN, Packed
 from .growth import Growth
 
-__all__ = ["grow_tree", "leaves_of"]
-
 CACHE = 1 << 16  # bytes of sums that stay in a core's L1 and L2 caches
 STREAMS = 16  # columns that are counted together: each is read from its beginning to its end
 EMPTY = 1e-12  # share of a leaf's Hessian; a side with less counts as having this much, for it is rounding

@@ -20,8 +20,6 @@ from ..data.problem import Problem
 from .boosting import TreeSettings
 from .forest import ForestSettings
 
-__all__ = ["ADDITIVE", "Size", "n_offered", "size_of"]
-
 ADDITIVE = "ebm"  # the size whose classifiers of sensor sets are additive models
 MANY_ROWS = 8000  # of training; with fewer rows, small models are as accurate as large ones
 MOST_STAGES = 6  # models of the smallest offered size, within the limits

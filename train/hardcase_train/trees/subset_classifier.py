@@ -26,22 +26,6 @@ from .forest import ForestSettings, fit_forest, forest_ensemble
 from .grower import GrownTree
 from .size import Size, n_offered, size_of
 
-__all__ = [
-    "EBM",
-    "FOREST",
-    "LEAST_SQUARE",
-    "STUMPS",
-    "TREES",
-    "Learner",
-    "Stacked",
-    "classifier_kinds",
-    "fit_classifier",
-    "fit_value_model",
-    "is_trees",
-    "make_learner",
-    "tables",
-]
-
 TREES, FOREST, EBM = "trees", "forest", "ebm"  # kinds
 LEAST_SQUARE = 1e-4  # added to squared errors, in standard units, before their logarithm is taken
 STUMPS = TreeSettings(learning_rate=0.3, max_leaves=2, max_depth=1, min_rows=20, l2=1.0)

@@ -34,8 +34,6 @@ from ..metrics.families import fleet_text
 from .figures import Figures
 from .labelling import parse_fields
 
-__all__ = ["SHOWN", "Guard", "body_of", "make_app"]
-
 COOKIE = "hardcase"
 SHOWN = "hardcase.shown"  # key in a request's scope: what a server wants to be called when the token has been shown
 LOOK_S = 1.0  # between two looks at the store

@@ -12,8 +12,6 @@ from typing import Any, NamedTuple
 from ..metrics.families import BudgetFigures
 from ..records.incoming import amount_of
 
-__all__ = ["Budget", "budget_of", "budgets_by_bundle"]
-
 
 class Budget(NamedTuple):
     """One device's running budget, in its bundle's unit of cost."""

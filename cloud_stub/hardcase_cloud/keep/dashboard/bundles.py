@@ -17,8 +17,6 @@ from hardcase_edge.bundle.load import Loaded
 
 from ..records.database import Database
 
-__all__ = ["Bundles", "Feature", "Known", "known_of"]
-
 MOST_CLASSES = 10_000
 
 

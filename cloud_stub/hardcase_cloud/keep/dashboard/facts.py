@@ -11,8 +11,6 @@ from hardcase_edge.base.escape import terminal
 from ..records.incoming import MOST, amount_of, object_of
 from .budgets import budget_of
 
-__all__ = ["SENSORS", "facts_of"]
-
 SENSORS = 16  # that are shown
 MOST_WHY = 300  # characters of a reason
 MOST_WORD = 64

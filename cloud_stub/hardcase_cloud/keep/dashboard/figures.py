@@ -27,8 +27,6 @@ from .judged import Errors, Judged
 from .labelling import Labelling
 from .workers import Workers
 
-__all__ = ["PAGE", "Figures"]
-
 SHOWN = ("route", "cost", "confidence", "label")  # of each decision of one device; page.js reads them in this order
 MINUTES = 60
 ROLLOUTS = 8  # that are shown

@@ -22,8 +22,6 @@ from ..records.labels import PERSON
 from ..records.rollouts import SETTLE_S
 from ..records.standing import DELTA
 
-__all__ = ["Errors", "Judged", "needed"]
-
 MOST_NEEDED = 10_000_000
 QUERY = (
     "SELECT l.received, l.device, l.boot, l.sequence, l.label, r.kind, r.record FROM labels l LEFT JOIN records r ON "

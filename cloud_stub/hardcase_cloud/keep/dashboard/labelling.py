@@ -24,8 +24,6 @@ from .bundles import Bundles, Feature, Known
 from .judged import Errors, Judged, needed
 from .waiting import AUDIT, START, Waiting, case_at, next_waiting, take_back
 
-__all__ = ["Labelling", "parse_fields"]
-
 MOST_READINGS = 2_000  # that are shown
 MOST_SEEN = 1_000  # classes that are offered where the bundle is not known
 MOST_PASSED = 200

@@ -20,8 +20,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from .app import SHOWN
 
-__all__ = ["Server"]
-
 LEAVE_S = 1  # for requests that are under way when it is stopped
 MOST_AT_ONCE = 1_000  # connections and requests
 MOST_STRANGERS = 32

@@ -17,8 +17,6 @@ from ..records.dialects import Row
 from ..records.incoming import object_of
 from ..records.labels import F0, PERSON
 
-__all__ = ["AUDIT", "START", "Waiting", "case_at", "next_waiting", "take_back"]
-
 AUDIT = "audit"
 START: Row = (1e300, "", 0, 0)  # before the newest
 PAGE = 200

@@ -20,8 +20,6 @@ from urllib.parse import urlsplit
 from hardcase_edge.errors import InputError
 from hardcase_edge.link.address import is_host
 
-__all__ = ["Workers", "parse_counters"]
-
 EVERY_S = 2.0
 WAIT_S = 1.0  # for one page
 MAX_BYTES = 262_144

@@ -13,17 +13,6 @@ from dataclasses import dataclass, field
 from hardcase_edge.fleet.operations.metrics import Family, lines
 from hardcase_edge.program.cost import to_unit
 
-__all__ = [
-    "BudgetFigures",
-    "Fleet",
-    "PromiseFigures",
-    "RolloutFigures",
-    "StoreFigures",
-    "fleet_text",
-    "store_text",
-    "worker_text",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class StoreFigures:

@@ -24,8 +24,6 @@ from .dialects import Row
 from .incoming import is_request, word
 from .labels import F0, PERSON
 
-__all__ = ["PARTS", "CameBack", "came_back", "fair"]
-
 EVER = 1e300  # later than any record
 PARTS = ((0.6, "train"), (0.7, "valid"), (0.8, "calibration"), (1.0, "test"))  # shares of the rows, one after the other
 MOST_OF_ONE = 0.05  # of the rows of a part: what one device may give in any case

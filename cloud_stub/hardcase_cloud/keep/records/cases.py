@@ -20,8 +20,6 @@ from hardcase_edge.errors import InputError
 from .database import Database
 from .incoming import Incoming
 
-__all__ = ["CASE", "Cases", "case_of"]
-
 CASE = "case"
 MOST_WAITING = 10_000
 BATCH = 1_000  # cases in one commit

@@ -22,8 +22,6 @@ from .dialects import Dialect, Row, open_dialect
 from .incoming import Incoming, joined_labels
 from .schema import STAGE, migrate
 
-__all__ = ["Database", "utf8"]
-
 MOST_SECONDS = 1e12  # a time beyond it is not one
 PAGE = 5_000  # rows that are read or removed at once
 MOST_LABELS = 64  # of a bundle in one batch that are counted by name; the others are "other"

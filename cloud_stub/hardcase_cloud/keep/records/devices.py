@@ -15,8 +15,6 @@ from .database import Database
 from .dialects import Row
 from .incoming import MOST, object_of
 
-__all__ = ["MOST_ENDS", "Devices", "Presence", "Seen"]
-
 MOST_DEVICES = 100_000
 MAX_BYTES = 8_192  # of facts
 MOST_ENDS = 16  # starts of a device that have told their seed

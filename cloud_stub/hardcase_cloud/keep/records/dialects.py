@@ -20,8 +20,6 @@ from urllib.parse import urlsplit
 from hardcase_edge.base.files import make_private
 from hardcase_edge.errors import InputError, one_line
 
-__all__ = ["Dialect", "Row", "UnstorableError", "keep_storable", "open_dialect", "redacted"]
-
 APPLICATION_ID = 0x68636472  # "hcdr"
 BUSY_S = 5.0  # how long a writer waits for another one
 SETTINGS = ("journal_mode=WAL", "synchronous=FULL", "journal_size_limit=4194304")

@@ -14,11 +14,6 @@ from typing import Any
 from hardcase_edge.errors import WireError
 from hardcase_edge.link.wire import audit_topic, decision_topic, device_of_topic
 
-__all__ = [
-    "MAX_RECORD_BYTES", "MOST_NUMBER", "Incoming", "amount_of", "is_request", "joined_labels",
-    "object_of", "parse_record", "word",
-]  # fmt: skip
-
 MAX_RECORD_BYTES = 65_536
 MOST = 2**53 - 1
 MOST_NUMBER = 1e300  # of a reading, so that whoever computes with it has no infinity

@@ -30,8 +30,6 @@ from .devices import Devices, Presence
 from .dialects import keep_storable
 from .incoming import MAX_RECORD_BYTES, Incoming, parse_record
 
-__all__ = ["Inbox", "Keeper"]
-
 MOST_OF_ONE = 256  # messages of one device that wait
 MOST_OF_ALL = 16_384
 MOST_BYTES = 64 * 1024 * 1024  # of all messages that wait

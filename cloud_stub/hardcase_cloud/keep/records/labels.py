@@ -20,8 +20,6 @@ from .dialects import Row
 from .incoming import MOST, is_request, word
 from .standing import Audited, add_audits
 
-__all__ = ["F0", "PERSON", "Labelling", "Labels", "read_labels"]
-
 F0 = "f0"  # the source of labels that f0 has given
 PERSON = "person"  # and of those of people, which win in training
 BATCH = 500

@@ -14,8 +14,6 @@ from hardcase_edge.record_keys import BOOLEAN, INTEGER, KEYS, NUMBER
 
 from .database import Database, utf8
 
-__all__ = ["write_parquet"]
-
 ROWS = 20_000  # of a row group
 MOST = 2**63 - 1  # of a whole number in a column
 

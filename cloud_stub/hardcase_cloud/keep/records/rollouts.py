@@ -21,8 +21,6 @@ from .dialects import Row
 from .incoming import MOST, amount_of
 from .labels import F0
 
-__all__ = ["OPEN", "SETTLE_S", "STATES", "RolloutRow", "Rollouts"]
-
 OPEN = ("running", "paused")  # states of a roll-out that has not ended
 STATES = (  # of a device in it
     "waiting", "offered", "loading", "trial", "good", "rolled back", "refused", f"refused here: {OTHER_PROGRAM}",

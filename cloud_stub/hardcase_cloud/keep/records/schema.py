@@ -11,8 +11,6 @@ from hardcase_edge.errors import InputError
 
 from .dialects import Dialect
 
-__all__ = ["STAGE", "VERSION", "migrate"]
-
 RECORDS = """\
 CREATE TABLE records (
   device TEXT NOT NULL, boot INTEGER NOT NULL, sequence INTEGER NOT NULL, kind TEXT NOT NULL,

@@ -22,8 +22,6 @@ from hardcase_edge.bundle.agreement import above_shipped, promised_share
 from .database import Database
 from .dialects import Dialect
 
-__all__ = ["ALL", "ALPHA", "MOST_CLASSES", "Audited", "Standing", "add_audits", "promise", "standings"]
-
 ALPHA = 0.05
 DELTA = 0.05  # probability at most that a promise is said to hold that does not
 ALL = ""  # stands for the audits of all classes

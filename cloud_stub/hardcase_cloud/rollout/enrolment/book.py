@@ -16,8 +16,6 @@ from hardcase_edge.errors import InputError
 from hardcase_edge.fleet.identity.messages import BAD_CLAIM, BAD_NAME, REVOKED, TOO_OFTEN, is_claim
 from hardcase_edge.link.wire import check_name
 
-__all__ = ["Book", "Entry", "Refused", "check_device"]
-
 MOST_A_DAY = 4  # certificates that one device gets within a day
 DAY_S = 86_400
 Kind = Literal["server", "device", "claim", "revoked"]

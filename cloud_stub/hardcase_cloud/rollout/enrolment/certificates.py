@@ -33,11 +33,6 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from hardcase_edge.errors import InputError, WireError
 
-__all__ = [
-    "SKEW_S", "Asked", "Authority", "issue", "key_digest", "key_pem", "make_authority", "make_crl", "make_key",
-    "read_authority", "read_request",
-]  # fmt: skip
-
 SKEW_S = 3_600
 MAX_NAME = 64  # characters of a common name, by X.520
 Purpose = Literal["client", "server"]

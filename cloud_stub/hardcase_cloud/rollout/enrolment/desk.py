@@ -17,8 +17,6 @@ from .book import Refused
 from .certificates import read_request
 from .folder import DEVICE_DAYS, AuthorityFolder
 
-__all__ = ["Desk"]
-
 
 class Desk:
     """Answers for one authority.

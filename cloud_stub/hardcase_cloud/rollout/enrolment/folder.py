@@ -44,8 +44,6 @@ from .certificates import (
 )
 from .journal import Journal
 
-__all__ = ["AUTHORITY_DAYS", "CLAIM_DAYS", "DEVICE_DAYS", "SERVER_DAYS", "AuthorityFolder"]
-
 AUTHORITY_DAYS, SERVER_DAYS, DEVICE_DAYS, CLAIM_DAYS = 7_300, 825, 365, 7.0
 MAX_FILE_BYTES = 16_384
 MAX_CRL_BYTES = 256 * 1024 * 1024

@@ -18,8 +18,6 @@ from hardcase_edge.errors import InputError
 
 from .book import Book, Entry
 
-__all__ = ["Journal"]
-
 MAX_BYTES = 1024 * 1024 * 1024  # some 800,000 certificates
 
 

@@ -22,8 +22,6 @@ from ...mqtt.packets import Published
 from ...mqtt.threaded import ThreadedClient
 from .desk import Desk
 
-__all__ = ["EnrolmentWorker"]
-
 FLUSH_S = 3.0  # how long to wait for the last reply's acknowledgement
 MOST, MOST_OF_ONE = 256, 4
 MAX_PACKET_BYTES = 8 * MAX_REQUEST_BYTES

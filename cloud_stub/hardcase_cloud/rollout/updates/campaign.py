@@ -23,8 +23,6 @@ from hardcase_edge.bundle.compatible import OTHER_PROGRAM, Identity, differences
 from hardcase_edge.errors import WireError
 from hardcase_edge.fleet.update.messages import MOST_WANTED, Chunk, Offer, name_of, pack_chunk, pack_offer, unpack_fetch
 
-__all__ = ["FINAL", "GOOD", "OTHER", "REFUSED", "ROLLED_BACK", "Campaign"]
-
 FIRST_PAUSE_S, MOST_PAUSE_S = 5.0, 3_600.0  # between two offers to a device that does not fetch
 SCAN_S = 0.25  # how often to look through all devices for those that are to get the offer
 FACTS_S = 3.0  # how long a device's facts may take to come, before it counts as one that does not say what it runs

@@ -8,15 +8,14 @@ from pathlib import Path
 
 from hardcase_edge.base.files import read_bounded
 from hardcase_edge.base.sha256 import sha256
+from hardcase_edge.bundle.ed25519 import SIGNATURE_BYTES
 from hardcase_edge.bundle.file import read_bundle_bytes
-from hardcase_edge.bundle.signature import MAX_SIGNATURES, SIGNATURE_BYTES, signature_path
+from hardcase_edge.bundle.signature import MAX_SIGNATURES, signature_path
 from hardcase_edge.errors import InputError, TrustError
 from hardcase_edge.fleet.release.content import check_offered
 from hardcase_edge.fleet.store.repository import Files, read_metadata, read_repository
 from hardcase_edge.fleet.store.trust import first_trust, release_for, updated
 from hardcase_edge.fleet.update.messages import MAX_MESSAGE_BYTES, Offer, digests_of, pack_offer
-
-__all__ = ["CHUNK_BYTES", "make_offer"]
 
 CHUNK_BYTES = 16_384
 NO_FILES = Files((), b"", b"", b"")

@@ -29,8 +29,6 @@ from ...mqtt.threaded import ThreadedClient
 from .campaign import Campaign
 from .served import Question, Served
 
-__all__ = ["Server"]
-
 MOST_WAITING = 8_192  # messages; devices ask again for what is dropped here
 MAX_PACKET_BYTES = 65_536
 STEP_S = 0.25  # how long to wait for a message at most

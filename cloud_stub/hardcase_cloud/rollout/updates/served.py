@@ -30,8 +30,6 @@ from hardcase_edge.link.wire import (
 from ...mqtt.client import Client, ClientConfig
 from ...mqtt.machine import NO_SUBSCRIBERS, REASONS
 
-__all__ = ["Question", "Served", "ask_f0", "name_of"]
-
 WAIT_S = 2.0  # for a reply
 DIGITS = 12
 

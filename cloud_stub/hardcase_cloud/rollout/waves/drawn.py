@@ -22,8 +22,6 @@ from ...keep.records.database import Database
 from ...keep.records.devices import Devices
 from ...keep.records.incoming import object_of
 
-__all__ = ["MOST_DRAWS", "Checked", "check", "checked_audits"]
-
 MOST_DRAWS = 5_000_000  # of one start: some seconds
 MOST_NAMED = 8  # draws that a verdict lists
 COMPLETE, RUNNING, LATE, WRONG = "complete", "not told yet", "not all here yet", "wrong"

@@ -32,11 +32,6 @@ from ...keep.records.rollouts import OPEN, STATES
 from .plan import Plan
 from .quality import BROKEN, KEPT, Quality
 
-__all__ = [
-    "ABORTED", "AWAY", "DONE", "FAILED", "GOOD", "INCOMPLETE", "LOADING", "OFFERED", "OTHER", "PAUSED", "REFUSED",
-    "ROLLED_BACK", "RUNNING", "STATES", "STOPPED", "SUPERSEDED", "TIMED_OUT", "TRIAL", "WAITING", "Instance", "Rollout",
-]  # fmt: skip
-
 WAITING, OFFERED, LOADING, TRIAL, GOOD, ROLLED_BACK, REFUSED, OTHER, TIMED_OUT, AWAY = STATES
 ON_THE_WAY = (OFFERED, LOADING, TRIAL)
 FAILED = (ROLLED_BACK, REFUSED, OTHER, TIMED_OUT)

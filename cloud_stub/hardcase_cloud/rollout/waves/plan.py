@@ -9,8 +9,6 @@ from typing import Any
 
 from hardcase_edge.errors import InputError
 
-__all__ = ["LEAST_SPARE", "MOST_AGREEMENT", "Plan"]
-
 MOST_S = 366 * 86_400.0
 MOST_AGREEMENT = 0.9999  # more than that takes 50,000 audits to see
 LEAST_SPARE = 1e-4  # of the agreement above the tolerance

@@ -19,8 +19,6 @@ from hardcase_edge.base.betting import Bets
 
 from .plan import Plan
 
-__all__ = ["BROKEN", "KEPT", "UNDECIDED", "Quality"]
-
 KEPT, BROKEN, UNDECIDED = "kept", "broken", "undecided"
 STRICTER = 5  # a good bundle that is stopped costs a person's time: it may happen less often than delta
 

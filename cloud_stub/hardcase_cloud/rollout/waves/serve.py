@@ -19,8 +19,6 @@ from ...keep.records.rollouts import RolloutRow, Rollouts
 from ..updates.campaign import Campaign
 from .machine import SUPERSEDED, Rollout
 
-__all__ = ["Serving", "summary"]
-
 STEP_S = 0.5  # how often the machine is asked what to do
 
 

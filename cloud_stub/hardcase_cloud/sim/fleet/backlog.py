@@ -16,8 +16,6 @@ from hardcase_edge.fleet.outbox.acks import unpack_acks
 from hardcase_edge.fleet.outbox.drain import Drain, DrainConfig
 from hardcase_edge.fleet.outbox.records import Made, Recorder, Rule
 
-__all__ = ["Backlog", "Channel"]
-
 
 class Channel(Protocol):
     """The connection that is there."""

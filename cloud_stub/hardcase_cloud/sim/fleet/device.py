@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from .backlog import Backlog
     from .shared import Shared
 
-__all__ = ["NoDevice", "SimulatedDevice"]
-
 MAX_PACKET_BYTES = 65_536
 NOT_YET = "no answer yet"
 HUNG_UP = (

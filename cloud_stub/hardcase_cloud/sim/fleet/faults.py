@@ -22,8 +22,6 @@ from ..slow_link.way import Weather
 from .limits import raise_file_limit
 from .scenario import Fault, Scenario
 
-__all__ = ["Step", "check_scenario", "link_of", "steps_of"]
-
 POSSIBLE = ("worker", "worker-pause", "partition")
 OF_WORKERS = ("worker", "worker-pause")
 

@@ -12,9 +12,7 @@ from hardcase_edge.bundle.load import Loaded
 from hardcase_edge.bundle.manifest import Label
 from hardcase_edge.device.lines import LineMaker
 from hardcase_edge.program.cost import to_unit
-from hardcase_edge.session.session import CLOUD, DEGRADED, LOCAL, Decision
-
-__all__ = ["ROUTES", "Journal", "Outcome"]
+from hardcase_edge.session.actions import CLOUD, DEGRADED, LOCAL, Decision
 
 ROUTES = (LOCAL, CLOUD, DEGRADED)
 _ENTRY = struct.Struct("<IIBhqqHdfI")  # device, item, route, confidence, result, cost, sensors, began, latency, bytes

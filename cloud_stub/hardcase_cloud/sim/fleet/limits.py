@@ -8,8 +8,6 @@ from pathlib import Path
 
 from hardcase_edge.errors import InputError
 
-__all__ = ["check_ports", "raise_file_limit"]
-
 SPARE_FILES = 64  # of Python, the event loop and what the process writes
 PORT_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 

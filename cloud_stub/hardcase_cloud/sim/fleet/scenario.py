@@ -18,19 +18,6 @@ from hardcase_edge.errors import InputError
 
 from ...rollout.waves.plan import Plan
 
-__all__ = [
-    "BUNDLES",
-    "KINDS",
-    "Cloud",
-    "Fault",
-    "Fleet",
-    "Network",
-    "Release",
-    "Scenario",
-    "parse_scenario",
-    "read_scenario",
-]
-
 MAX_BYTES = 100_000
 MAX_DEVICES, MAX_DECISIONS = 1_000_000, 100_000_000
 LEAST_EVERY_S = 0.01  # or the list of what to do and when would fill the memory

@@ -19,8 +19,6 @@ from hardcase_edge.program.readings import Reading
 
 from .journal import Journal
 
-__all__ = ["KEEPALIVE_S", "Rows", "Shared"]
-
 KEEPALIVE_S = 60
 
 

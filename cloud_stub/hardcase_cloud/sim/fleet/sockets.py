@@ -44,8 +44,6 @@ from .journal import Journal, Outcome
 from .limits import check_ports, raise_file_limit
 from .shared import KEEPALIVE_S, Rows, Shared
 
-__all__ = ["Fleet", "Outcome", "not_connected"]
-
 MAX_DEVICES = 60_000  # connections to one broker from one address have as many ports at most
 CONNECT_S = 60.0  # how long ``start`` waits for all devices to connect
 NOBODY_S = 15.0  # and how long where none of them does

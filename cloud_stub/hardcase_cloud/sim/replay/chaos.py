@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from .surroundings import Surroundings
     from .worker import Worker
 
-__all__ = ["Chaos"]
-
 
 class Chaos:
     """Plans the faults.

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Any
 
-__all__ = ["Clockwork"]
-
 
 class Clockwork:
     """Runs events in the order of their times, and those of one time in the order in which they were planned.

@@ -26,8 +26,6 @@ from .keeper import WALL_S
 if TYPE_CHECKING:
     from .surroundings import Surroundings
 
-__all__ = ["FIRST", "Device"]
-
 FIRST = b"the first bundle"
 RESTART_MS = 1_000  # of a process
 CONNECT_MS = 200  # at least, and up to five times as long

@@ -21,8 +21,6 @@ from hardcase_edge.settings.values import OLDEST_FIRST
 
 from .clockwork import Clockwork
 
-__all__ = ["Disk", "DiskQueue", "DiskStore", "Rows"]
-
 T = TypeVar("T")
 WRITE_BACK_MS = 5_000  # after which a file system writes what nobody flushes
 OUTBOX = QueueConfig(limit=1 << 30, drop=OLDEST_FIRST)

@@ -17,8 +17,6 @@ from .referee import Referee
 if TYPE_CHECKING:
     from .clockwork import Clockwork
 
-__all__ = ["Keeper"]
-
 BATCH_MS = 100  # records wait for each other, and are committed together
 WALL_S = 1_800_000_000.0  # wall time at the beginning
 

@@ -17,8 +17,6 @@ from typing import Any, Protocol
 from ..fleet.scenario import Network
 from .clockwork import Clockwork
 
-__all__ = ["Broker", "Consumer"]
-
 SLOW = 5  # times as long takes a message that others overtake
 NO_WORKER = "no matching subscribers"
 

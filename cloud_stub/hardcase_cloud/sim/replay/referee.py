@@ -14,8 +14,6 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 
-__all__ = ["BrokenRuleError", "Referee"]
-
 Key = tuple[str, int, int]  # device, boot, sequence
 
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from .clockwork import Clockwork
     from .device import Device
 
-__all__ = ["Director"]
-
 TICK_MS = 1_000
 OFFER_AGAIN_MS = 5_000
 

@@ -17,8 +17,6 @@ from .network import Broker
 from .referee import Referee
 from .toy import loaded, make_rows, row_number
 
-__all__ = ["Overseer", "Surroundings"]
-
 
 class Overseer(Protocol):
     """The roll-out, as devices see it; ``target`` is the SHA-256 of its bundle, in hex."""

@@ -33,8 +33,6 @@ from hardcase_edge.program.definition import (
 )
 from hardcase_edge.program.readings import Reading, request_bytes
 
-__all__ = ["AGREE_FROM", "DTYPES", "HPC", "ToyHpc", "agrees", "loaded", "make_program", "make_rows", "row_number"]
-
 HPC = bytes(range(32))
 DTYPES = ("f32", "f32")
 N_ROWS = 4_096

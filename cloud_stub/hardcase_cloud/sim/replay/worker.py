@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from .clockwork import Clockwork
     from .network import Broker
 
-__all__ = ["Worker"]
-
 ID = slice(8, 24)  # of a request's bytes
 
 

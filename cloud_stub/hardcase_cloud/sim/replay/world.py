@@ -23,8 +23,6 @@ from .rollout import Director
 from .surroundings import Surroundings
 from .worker import Worker
 
-__all__ = ["Report", "World", "replay"]
-
 QUIET_MS = 700_000  # after the last fault, until everything must be settled: longer than any pause of the outbox
 LOOK_MS = 10_000
 

@@ -25,8 +25,6 @@ from .namespaces import enter
 from .process import GATE, address_of
 from .way import Weather
 
-__all__ = ["SlowLink"]
-
 COMMAND = [sys.executable, "-m", "hardcase_cloud.sim.slow_link.process"]
 END_S = 10.0
 

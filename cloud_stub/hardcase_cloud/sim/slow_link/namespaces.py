@@ -14,8 +14,6 @@ import socket
 import struct
 from contextlib import suppress
 
-__all__ = ["add_tun", "all_local", "enter", "here", "new_namespace"]
-
 CLONE_NEWNET = 0x4000_0000  # linux/sched.h
 TUNSETIFF, IFF_TUN, IFF_NO_PI = 0x4004_54CA, 0x0001, 0x1000  # linux/if_tun.h
 SET_FLAGS, SET_ADDRESS, SET_MASK, SET_QUEUE = 0x8914, 0x8916, 0x891C, 0x8943  # SIOCSIF* of linux/sockios.h

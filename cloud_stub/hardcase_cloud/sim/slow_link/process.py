@@ -24,8 +24,6 @@ from .namespaces import add_tun, all_local, here, new_namespace
 from .relay import DeviceSide
 from .way import BROKER, DEVICES, FLEET, Way, Weather
 
-__all__ = ["GATE", "address_of", "main"]
-
 GATE = "10.64.0.1"  # where the relay listens
 FLEET_END, FLEET_MASK = "10.64.0.2", "255.255.255.252"
 MASK, DEVICES_MASK = "255.192.0.0", "255.224.0.0"  # the gate reaches 10.64.0.0/10, of which 10.96.0.0/11 is devices

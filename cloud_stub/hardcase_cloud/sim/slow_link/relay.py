@@ -10,8 +10,6 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-__all__ = ["DeviceSide"]
-
 CONNECT_S = 10.0
 
 

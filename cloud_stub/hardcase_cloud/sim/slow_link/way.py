@@ -16,8 +16,6 @@ from collections import Counter
 from dataclasses import dataclass
 from random import Random
 
-__all__ = ["DEVICES", "MAX_WAITING", "Way", "Weather"]
-
 DEVICES = 0x0A60_0001  # 10.96.0.1, the address of device 0
 MAX_WAITING = 100_000  # packets on their way; the queue of a real link is bounded, too
 SLOW = 5  # times as long takes a packet that others overtake, as in virtual time

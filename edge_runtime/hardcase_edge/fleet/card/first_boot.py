@@ -24,8 +24,6 @@ from ..release.unpacked import try_command
 from ..store.first_boot import MAX_REPORT_BYTES, REPORT
 from .places import RUNTIME, STORE, check_links, put
 
-__all__ = ["finish", "main", "try_kernel"]
-
 TRY_S = 300  # golden cases take a second on the slowest Pi
 
 

@@ -32,8 +32,6 @@ from .places import COMMAND, RUNTIME, SETTINGS, STORE, UNITS, check_links, link,
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["install", "main", "read_identity"]
-
 SYSTEMCTL_S = 60
 SCRIPT = """\
 #!/bin/sh

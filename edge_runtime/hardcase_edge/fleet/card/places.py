@@ -11,8 +11,6 @@ from ...base.files import remove_leftovers, sync_folder, write_whole
 from ...errors import InputError
 from ..store.slots import NAMES
 
-__all__ = ["COMMAND", "RUNTIME", "SETTINGS", "STORE", "UNITS", "check_links", "link", "put", "safe_folder"]
-
 RUNTIME = "usr/local/lib/hardcase"  # a link to the folder of one archive
 COMMAND = "usr/local/bin/hardcase-edge"
 SETTINGS = "etc/hardcase"

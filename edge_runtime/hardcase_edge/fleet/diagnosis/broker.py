@@ -20,8 +20,6 @@ from .fault import Fault
 if TYPE_CHECKING:
     import ssl
 
-__all__ = ["broker"]
-
 STEP_S = 5.0
 SOON_S = 14 * 86_400
 EXPIRED, TOO_EARLY, OTHER_NAME = 10, 9, (62, 64)  # X509_V_ERR_*

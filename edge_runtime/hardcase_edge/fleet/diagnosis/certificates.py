@@ -14,8 +14,6 @@ from ...base.files import read_bounded
 from ...errors import HardcaseError
 from ...link.address import Address
 
-__all__ = ["end_of", "files_of"]
-
 MAX_BYTES = 1 << 20
 SEQUENCE, UTC_TIME, CONTEXT_0 = 0x30, 0x17, 0xA0
 _PEM = re.compile(rb"-----BEGIN CERTIFICATE-----\s([A-Za-z0-9+/=\s]+)-----END CERTIFICATE-----")

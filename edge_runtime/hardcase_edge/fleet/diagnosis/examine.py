@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from ...bundle.load import Loaded
     from ...settings.config import RunConfig
 
-__all__ = ["faults"]
-
 
 def faults(run: RunConfig | None = None) -> Iterator[Fault]:
     """What is wrong.

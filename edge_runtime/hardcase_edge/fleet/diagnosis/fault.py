@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from ...base.record import record
 
-__all__ = ["Fault"]
-
 
 @record(frozen=True, slots=True)
 class Fault:

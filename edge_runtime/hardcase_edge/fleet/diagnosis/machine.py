@@ -13,8 +13,6 @@ from pathlib import Path
 from ...base.clock import RELEASED
 from .fault import Fault
 
-__all__ = ["clock", "memory", "service"]
-
 MEMORY_BYTES = 64 * 1024 * 1024  # for a start and a trial of a usual bundle (docs/benchmarks/edge.md)
 UNIT = "hardcase-edge.service"
 COMMAND_S = 5.0

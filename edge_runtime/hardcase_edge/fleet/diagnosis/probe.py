@@ -12,8 +12,6 @@ from time import monotonic
 from ...link.address import Address, tls_context
 from ...link.paho_client import V5, V311, Client, ConnectionConfig
 
-__all__ = ["connect_reason"]
-
 WRONG_VERSION = 132  # reason of a CONNACK; another version is tried
 
 

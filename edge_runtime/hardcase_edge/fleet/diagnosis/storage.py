@@ -17,8 +17,6 @@ from ..store.slots import NAMES, Slots
 from ..store.trust import trust_from
 from .fault import Fault
 
-__all__ = ["bundle_of", "disk", "store"]
-
 
 def disk(folder: Path, needed: int = SPARE_BYTES) -> Iterator[Fault]:
     """A folder that is missing, a disk that is read-only or full, and a folder of somebody else's."""

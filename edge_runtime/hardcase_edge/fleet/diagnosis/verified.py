@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from ...bundle.load import Loaded
 
-__all__ = ["verified", "windows_in_words"]
-
 
 def verified(loaded: Loaded, *, is_signed: bool) -> dict[str, Any]:
     """What was proved of a bundle that has passed every check, in plain values; costs are in its unit."""

@@ -15,8 +15,6 @@ from .enrol import broker_of_claims, enrol, shows
 from .exchange import CLAIM, TRY
 from .folder import Identities, Identity
 
-__all__ = ["enrol_now"]
-
 
 def enrol_now(
     folder: str | Path, broker: str, *, device: str = "", ca: str | Path | None = None, wait_s: float = 30.0

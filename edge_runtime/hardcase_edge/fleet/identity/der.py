@@ -12,8 +12,6 @@ from binascii import a2b_base64, b2a_base64
 from ...base.record import record
 from ...errors import InputError, one_line
 
-__all__ = ["Facts", "from_pem", "read_certificate", "read_request", "to_pem"]
-
 INTEGER, OID, UTC_TIME, GENERALIZED_TIME, SEQUENCE, SET = 0x02, 0x06, 0x17, 0x18, 0x30, 0x31
 TEXTS = (0x0C, 0x13, 0x16)  # UTF8String, PrintableString, IA5String
 VERSION = 0xA0

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from ...errors import InputError, LinkError
 from ...link.address import Address, parse_address
-from ...link.connection import Connection, ConnectionConfig, Message
+from ...link.connection import Connection
+from ...link.paho_client import ConnectionConfig, Message
 from ...link.wire import reply_topic
 from .exchange import Exchange
 from .folder import Identities, Identity
@@ -20,8 +21,6 @@ from .messages import enrol_topic, enrolled_topic
 if TYPE_CHECKING:
     from ...base.clock import Clock
     from ...link.link import Link
-
-__all__ = ["CLAIM_PORT", "broker_of_claims", "enrol", "over_link", "shows"]
 
 CLAIM_PORT = 8885
 POLL_S = 0.1

@@ -20,8 +20,6 @@ from .messages import ISSUED, REFUSALS, pack_enrol, unpack_enrolled
 if TYPE_CHECKING:
     from .der import Facts
 
-__all__ = ["CLAIM", "RENEW", "TRY", "WAIT", "Exchange", "plan", "retry_after"]
-
 RESEND_S = 3.0
 RETRY_FIRST_S, RETRY_MOST_S = 5.0, 3_600.0  # pauses after exchanges that failed; a link shortens them at random
 MOST_DOUBLINGS = 10  # by then the pause is its longest

@@ -25,11 +25,6 @@ from .der import Facts, from_pem, read_certificate, read_request, to_pem
 from .exchange import plan
 from .keys import check_issued, make_key, make_request
 
-__all__ = [
-    "Held", "Identities", "Identity", "Open", "is_file_of_identity", "make_folders", "put_claim",
-    "put_identity", "read_files",
-]  # fmt: skip
-
 MAX_FILE_BYTES = 16_384
 MAX_NUMBERS = 9_999
 FILES = ("cert.pem", "key.pem", "request.der", "ca.pem", "broker")  # in the order in which they are removed

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from ...base.clock import Clock
     from ...link.link import Link
 
-__all__ = ["Keeper"]
-
 LOOK_S = 3_600.0  # how often to look whether a renewal is due
 POLL_S = 1.0
 CLAIM_S = 30.0  # for an exchange with a claim

@@ -12,8 +12,6 @@ from pathlib import Path
 from ...errors import InputError
 from ...link.wire import check_name
 
-__all__ = ["check_issued", "make_key", "make_request"]
-
 LIMIT_S = 60.0  # a board without entropy at its first boot waits for some
 CONFIG = b"[req]\ndistinguished_name=names\n[names]\n"  # in place of the system's, which may lack or be anything
 

@@ -14,12 +14,6 @@ from ...base.record import record
 from ...errors import WireError
 from ...link.wire import ROOT, WIRE_VERSION, device_of_topic
 
-__all__ = [
-    "BAD_CLAIM", "BAD_NAME", "ISSUED", "MAX_CERTIFICATE_BYTES", "MAX_REQUEST_BYTES", "REFUSALS", "REVOKED", "TOO_OFTEN",
-    "Enrolled", "enrol_topic", "enrolled_topic", "is_claim", "pack_enrol", "pack_enrolled", "sender_of_topic",
-    "unpack_enrol", "unpack_enrolled",
-]  # fmt: skip
-
 MAX_REQUEST_BYTES = 1_024  # of a certificate request; one for P-256 has about 250
 MAX_CERTIFICATE_BYTES = 2_048
 HEAD_BYTES = 4

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ...device.surroundings import Surroundings
     from ...settings.config import RunConfig
 
-__all__ = ["ENTITIES", "ONE_PART", "PREFIX", "check", "checked_prefix", "config_topic", "make", "payloads"]
-
 ONE_PART = {"home_assistant": "Home Assistant shows one answer"}
 
 PREFIX = "homeassistant"  # where Home Assistant looks unless its user has changed it

@@ -17,8 +17,6 @@ from collections.abc import Callable, Iterable, Mapping
 from time import monotonic
 from typing import Any
 
-__all__ = ["Family", "Metrics", "lines"]
-
 BUCKETS_S = (0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10.0)  # of the time that a decision takes
 Labels = Mapping[str, str]
 Sample = tuple[Labels, float]

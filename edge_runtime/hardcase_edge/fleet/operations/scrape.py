@@ -22,8 +22,6 @@ from ...errors import InputError, one_line
 if TYPE_CHECKING:
     from ...settings.config import RunConfig
 
-__all__ = ["Page", "check", "checked_address", "checked_file", "write_file"]
-
 MAX_REQUEST_BYTES = 8_192
 TIMEOUT_S = 2.0  # for a whole connection
 QUEUE = 4

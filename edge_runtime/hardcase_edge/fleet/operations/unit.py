@@ -16,8 +16,6 @@ from ...drivers.channel import driver_of, is_driver
 from ...errors import InputError
 from ...sensors.specs import kinds_of
 
-__all__ = ["NAME", "unit"]
-
 NAME = "hardcase-edge.service"
 _PLAIN = re.compile(r"[A-Za-z0-9_@+=:,./-]+")
 _STRANGE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")  # controls, and bytes that are not UTF-8

@@ -9,8 +9,6 @@ from typing import Any
 
 from ...errors import WireError
 
-__all__ = ["MAX_ACK_BYTES", "MAX_RANGES", "pack_acks", "unpack_acks"]
-
 MAX_ACK_BYTES = 16_384
 MAX_RANGES = 256
 MOST = 2**53 - 1

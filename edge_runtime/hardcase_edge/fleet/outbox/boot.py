@@ -17,8 +17,6 @@ from ...errors import InputError
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["MOST_NUMBER", "next_boot", "random_boot"]
-
 MOST_NUMBER = 2**53 - 1  # JSON readers keep whole numbers up to this
 STARTS = 2**20  # how far apart random beginnings lie
 MAX_BYTES = 32

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from math import inf
 
-__all__ = ["Bucket"]
-
 
 class Bucket:
     """Gives so many tokens a second, and ``burst`` of them at once after a pause."""

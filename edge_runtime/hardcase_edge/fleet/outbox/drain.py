@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from .records import Made
 
-__all__ = ["Drain", "DrainConfig"]
-
 Key = tuple[int, int]  # boot and sequence
 LOOK_S = 0.05  # how often to look whether a request has its reply
 

@@ -22,8 +22,6 @@ from ...sensors.timeout import TimedCall
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["MAX_EVIDENCE_BYTES", "Evidence", "from_record", "type_of"]
-
 MAX_EVIDENCE_BYTES = 12_288  # of one audit, so that its record stays below 32 KB
 MOST_PIXELS = 4_096
 PNG = b"\x89PNG\r\n\x1a\n"

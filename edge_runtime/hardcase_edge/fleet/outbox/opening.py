@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from ...program.readings import Reading
     from .records import Made
 
-__all__ = ["Publisher", "check", "make"]
-
 FLOOR = float(RELEASED)  # a clock that shows an earlier time is not known
 
 

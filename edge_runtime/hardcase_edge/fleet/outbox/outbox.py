@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from .queue import Channel, Queue
     from .records import Made
 
-__all__ = ["Direct", "Outbox"]
-
 MOST_NEW = 256  # records that the thread has not taken yet
 BLOCKED_S = 1.0  # how long ``add`` waits for a disk that hangs; then records are dropped until it goes on
 MOST_ACKS = 64  # messages; the store repeats what it acknowledges when a record comes again

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from .file import RecordFile
     from .records import Made, Row
 
-__all__ = ["COUNTERS", "Channel", "Queue", "QueueConfig"]
-
 T = TypeVar("T")
 Key = tuple[int, int]  # boot and sequence
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from ...program.readings import Reading
 
-__all__ = ["Made", "Recorder", "Row", "Rule"]
-
 MAX_RECORD_BYTES = 32_768  # a longer record is not made: brokers take at most 64 KB
 ANSWER = ("label", "labels", "value", "failed")  # what a change is a change of
 

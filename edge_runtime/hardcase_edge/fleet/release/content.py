@@ -22,11 +22,6 @@ from .archive import Archive, is_archive, pack_archive, read_archive
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = [
-    "AUTHORITY", "BUNDLE", "DEVICE_KEYS", "KERNEL", "PARTS", "SETTINGS", "STORE_FORMAT", "Content",
-    "bundle_in", "check_offered", "content_of", "part_of", "processor", "read_release", "unpacked_files",
-]  # fmt: skip
-
 STORE_FORMAT = 1  # of the store's state and of the way in which a runtime is started (docs/SPEC-store-v1.md)
 BUNDLE, SIGNATURE = "card/model.hcb", "card/model.hcb.sig"
 SETTINGS, AUTHORITY, KERNELS = "card/run.toml", "card/ca.pem", "card/kernels/"

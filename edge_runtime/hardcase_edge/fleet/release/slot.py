@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 from ...base.files import read_bounded
 from ...base.sha256 import sha256
+from ...bundle.ed25519 import SIGNATURE_BYTES
 from ...bundle.file import MAX_BUNDLE_BYTES
-from ...bundle.signature import MAX_SIGNATURES, SIGNATURE_BYTES, signature_path
+from ...bundle.signature import MAX_SIGNATURES, signature_path
 from ...errors import StoreError
 from .archive import MAX_ARCHIVE_BYTES
 from .content import Content
@@ -24,8 +25,6 @@ from .content import Content
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
-__all__ = ["read_content", "write_content"]
 
 BUNDLE, ARCHIVE, PARTS = "bundle.hcb", "release.hcr", "parts"
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["Outcome", "command_of", "try_command", "unpack"]
-
 LOOK_S = 0.25
 MOST_SHOWN = 160  # characters of what a failed command says
 Outcome = tuple[bytes, str]  # what a command has printed, and why it failed; "" if it did not

@@ -20,8 +20,6 @@ from ...errors import HardcaseError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Boot"]
-
 VARIABLE = "RUNTIME_DIRECTORY"
 MAX_BYTES = 64
 

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["MAX_REPORT_BYTES", "REPORT", "read_report"]
-
 REPORT = "first-boot.json"
 MAX_REPORT_BYTES = 4_096
 MAX_TEXT = 200

@@ -30,8 +30,6 @@ from ..release.slot import read_content, write_content
 from .boot import Boot
 from .slots import NAMES, Slot, Slots, broken, is_known, offered, received, slots_from, started, without_trial
 
-__all__ = ["Started", "Store"]
-
 MAX_STATE_BYTES = 16_384
 MAX_TRUST_BYTES = 2 * 1024 * 1024  # two copies of four files of metadata, each quoted
 SPARE_BYTES = 262_144  # of the disk, besides the bundle: for the state, the trust and their temporary files

@@ -11,8 +11,6 @@ from ...base.clock import RELEASED, Clock, risen
 if TYPE_CHECKING:
     from .folder import Store
 
-__all__ = ["Hours", "clock_of", "signed_time_in"]
-
 HOUR_S = 3_600.0
 
 

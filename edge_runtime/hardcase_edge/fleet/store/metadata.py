@@ -19,8 +19,6 @@ from ...errors import TrustError, one_line
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["MAX_METADATA_BYTES", "ROLES", "Metadata", "canonical", "check_signatures", "parse", "seconds_of"]
-
 ROLES = ("root", "timestamp", "snapshot", "targets")
 MAX_METADATA_BYTES = 65_536  # of a file; a root of ten keys takes 3 KB, a target 0.2 KB
 MAX_KEYS = 16  # of a role: more would take more than 16 checks of 2 ms each on a computer, ten times that on a Pi

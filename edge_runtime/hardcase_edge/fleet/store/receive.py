@@ -9,24 +9,16 @@ from ...base.clock import Clock
 from ...base.files import read_bounded
 from ...base.sha256 import sha256
 from ...bundle.compatible import OTHER_PROGRAM, differences, identity_in, identity_of
+from ...bundle.ed25519 import SIGNATURE_BYTES
 from ...bundle.file import read_bundle_bytes
 from ...bundle.load import Loaded, load_bytes
-from ...bundle.signature import (
-    MAX_KEY_BYTES,
-    MAX_SIGNATURES,
-    SIGNATURE_BYTES,
-    are_signatures,
-    check_signature,
-    signature_path,
-)
+from ...bundle.signature import MAX_KEY_BYTES, MAX_SIGNATURES, are_signatures, check_signature, signature_path
 from ...errors import BundleError, InputError, OtherProgramError, SignatureError, StoreError, TrustError
 from ..release.archive import is_archive
 from ..release.content import content_of, read_release
 from .folder import Store
 from .repository import read_metadata, read_repository
 from .trust import Trust, first_trust, release_of, trust_from, updated
-
-__all__ = ["begin_trust", "receive", "take"]
 
 
 def receive(

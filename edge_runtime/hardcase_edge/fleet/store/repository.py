@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from .metadata import Metadata
 
-__all__ = ["Files", "read_metadata", "read_repository"]
-
 
 @record(frozen=True, slots=True)
 class Files:

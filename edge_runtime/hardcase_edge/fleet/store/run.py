@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from .folder import Started, Store
     from .slots import Slot, Slots
 
-__all__ = ["Run", "clock_or_noted", "failure_of"]
-
 EVERY_S = 600.0  # between two notes of broken sensors, because cards wear out
 _OTHER = {"a": "b", "b": "a"}
 _REFUSED = "refused"  # the route of an item that was not decided (``device.joint``)

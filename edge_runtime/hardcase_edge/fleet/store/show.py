@@ -11,8 +11,6 @@ from .trust import trust_from
 if TYPE_CHECKING:
     from .folder import Store
 
-__all__ = ["describe"]
-
 
 def describe(store: Store) -> dict[str, Any]:
     """What runs, or will at the next start, both slots, and the versions that are trusted.

@@ -23,11 +23,6 @@ from ...errors import NoBundleError, StoreError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = [
-    "EMPTY", "NAMES", "Slot", "Slots", "broken", "failed", "is_known", "is_on_trial", "offered", "passed", "received",
-    "saw_cloud", "slots_from", "started", "stopped", "without_trial", "worked",
-]  # fmt: skip
-
 NAMES = ("a", "b")
 STATES = ("empty", "loading", "ready", "trial", "good", "bad")
 START = 3  # points of a start of a trial that has not ended well; one point if the bundle had worked in it

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from ...bundle.agreement import Agreement
 
-__all__ = ["PASSED", "Rules", "SensorHealth", "Trial"]
-
 PASSED = "passed"
 IN_A_ROW = 3  # failures from which on a sensor is broken, and readings from which on it works again
 MOST_NAMED = 3  # sensors in a reason, each with at most MOST_OF_NAME characters

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-__all__ = ["MAX_ROOTS", "Trust", "first_trust", "release_for", "release_of", "trust_from", "updated"]
-
 MAX_ROOTS = 64  # in one update; a device that missed more yearly rotations takes them in two
 
 Release = tuple[int, int]  # versions of root and targets, compared in this order

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from ..store.folder import Store
     from .updater import Updater
 
-__all__ = ["Air", "check", "make", "updates_of"]
-
 MOST_WAITING = 80  # messages; two windows of chunks and some offers
 CONNECTED, INSTALL = "connected", "install"  # events that stand in the queue between messages
 STOP_S = 2.0  # how long the end of a run waits for a write; what is checked then is checked again at the next start

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from ..store.slots import Slots
     from .messages import Offer
 
-__all__ = ["Authority", "authorised"]
-
 Release = tuple[int, int]
 
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from ..store.folder import Store
     from .messages import Offer
 
-__all__ = ["MOST_TRIES", "Incoming", "Refused"]
-
 GROUP = 8  # chunks between two flushes: what a power cut may cost
 MAX_NOTE_BYTES = 2_048
 MAX_REASON = 200  # characters

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from ...settings.config import RunConfig
     from ..store.folder import Started, Store
 
-__all__ = ["Launch", "Plan", "launched", "launched_by", "plan_for"]
-
 VARIABLE = "HARDCASE_LAUNCH"
 TRY_S = 60.0  # for the imports, the bundle's golden cases and the settings on the slowest device
 PYTHON = ("PYTHONPATH", "PYTHONPYCACHEPREFIX", "PYTHONDONTWRITEBYTECODE")  # what a slot has of its own

@@ -22,12 +22,6 @@ from ...bundle.file import MAX_BUNDLE_BYTES
 from ...errors import WireError
 from ...link.wire import WIRE_VERSION
 
-__all__ = [
-    "CHUNK", "DIGEST_BYTES", "FETCH", "MAX_CHUNK_BYTES", "MAX_MESSAGE_BYTES", "MAX_ROOTS", "MIN_CHUNK_BYTES",
-    "MOST_WANTED", "NAME_BYTES", "OFFER", "Chunk", "Fetch", "Offer", "digests_of", "kind_of", "name_of", "pack_chunk",
-    "pack_fetch", "pack_offer", "unpack_chunk", "unpack_fetch", "unpack_offer",
-]  # fmt: skip
-
 OFFER, CHUNK, FETCH = 3, 4, 5
 REPLACES = 1  # the flag of an offer by which a device takes another program, too
 MAX_MESSAGE_BYTES = 64_000  # with its topic and its properties it fits into the 65536 bytes that a device reads

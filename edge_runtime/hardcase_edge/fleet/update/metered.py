@@ -13,8 +13,6 @@ import time
 from ...base.record import record
 from ...errors import InputError
 
-__all__ = ["Metered", "parse_metered"]
-
 EPOCH_S = 1_767_225_600  # the start of 2026: a clock that says less has not been set since the device started
 _SHAPE = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)", re.ASCII)
 

@@ -15,8 +15,6 @@ from __future__ import annotations
 
 from .messages import MOST_WANTED, Chunk, Offer, name_of
 
-__all__ = ["MOST", "Transfer"]
-
 LEAST, FIRST, MOST = 1, 4, 32  # chunks in a window; 32 of 16 KB are 400 ms at 10 Mbit/s
 FAST_S, SLOW_S = 0.5, 1.0  # a chunk that took less widens the window, one that took more narrows it
 SILENT_S, MOST_SILENT_S = 10.0, 600.0  # until the window is asked for again; doubles each time

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from .messages import Offer
     from .metered import Metered
 
-__all__ = ["Updater"]
-
 OFFER_S = 1.0  # at least, between two offers: a check of metadata takes a quarter of that on the slowest device
 RETRY_S, MOST_RETRY_S = 60.0, 3_600.0  # after a full disk or a false offer; doubles each time
 METERED_S = 60.0  # how often to see whether the metered hours are over

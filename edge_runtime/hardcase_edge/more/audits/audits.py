@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from ...program.readings import Reading
 
-__all__ = ["Audit", "Audits"]
-
 NONE: Mapping[str, str] = {}
 
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from ...program.readings import Reading
     from ...sensors.items import Item
 
-__all__ = ["AuditedBank"]
-
 
 class AuditedBank:
     """A bank that remembers what was read of the current item, for ``device.Device`` in place of the bank itself.

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from ...link.link import Link
     from ...link.wire import Reply
 
-__all__ = ["ONE_PART", "Auditing", "agrees", "is_told", "make"]
-
 ONE_PART = {"audit": "an audit holds the readings of one part"}
 
 

@@ -14,8 +14,6 @@ from typing import Any
 
 from ...base.sha256 import sha256
 
-__all__ = ["Draws", "number"]
-
 SEED_BYTES = 32
 _NUMBER, _HEAD = Struct(">Q"), Struct(">HI")
 

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from ...program.definition import ARGMAX, THRESHOLD, TOURNAMENT, Branch
 
-__all__ = ["Bracket", "choose", "classes_of", "margins_of", "play", "values_of"]
-
 Array = NDArray[Any]
 Bracket = tuple[tuple[int, int], ...]  # entrants are 0 to n - 1, then the winners of the matches, in order
 

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from ...program.definition import CODE_MAX, MISSING, Affine, Column, Rank
 from ...program.readings import I32_MAX, I32_MIN
 
-__all__ = ["affine_codes", "codes_of", "column_codes"]
-
 
 def codes_of(columns: Sequence[Column], X: NDArray[np.float64]) -> NDArray[np.int32]:
     """The codes of all columns, (n_columns, n), for rows on which every sensor was read."""

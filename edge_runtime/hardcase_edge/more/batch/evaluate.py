@@ -36,8 +36,6 @@ from .codes import codes_of
 from .scores import score_codes
 from .trees import score_trees
 
-__all__ = ["Batch", "Outcome"]
-
 Array = NDArray[Any]
 Flags = NDArray[np.bool_]
 Numbers = NDArray[np.int64]

@@ -24,8 +24,6 @@ from numpy.typing import NDArray
 
 from .quality import Quality
 
-__all__ = ["Interval", "effective_rows", "loss_interval", "paired", "quality_interval", "share_interval", "wilson"]
-
 Interval = tuple[float, float]
 Array = NDArray[Any]
 Z = 1.959963984540054  # 97.5 % quantile of the normal distribution

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from .intervals import Interval, effective_rows, paired, share_interval
 
-__all__ = ["FAR", "ClassCount", "Gap", "gaps_between", "per_class", "recall_gaps", "recall_losses"]
-
 FAR = 0.1  # of recall, at least so much below the reference's at 95 %
 
 

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from ...program.definition import MISSING, Polynomial
 
-__all__ = ["products", "score_polynomial", "score_products"]
-
 Array = NDArray[Any]
 
 

@@ -18,8 +18,6 @@ from ...errors import InputError
 from .evaluate import Outcome
 from .ranking import group_ndcg
 
-__all__ = ["ACCURACY", "KINDS", "MAX_RANKS", "R2", "Figures", "Quality", "figures_of", "quality_from_json"]
-
 Array = NDArray[Any]
 KINDS = ("accuracy", "balanced", "f1", "macro-f1", "recall", "errors", "log-loss", "r2", "ndcg")
 MAX_CLASSES = 200

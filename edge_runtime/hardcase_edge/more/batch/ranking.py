@@ -13,8 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["group_average_precision", "group_ndcg", "group_precision"]
-
 Array = NDArray[Any]
 
 

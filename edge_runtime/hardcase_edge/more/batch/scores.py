@@ -29,8 +29,6 @@ from .codes import codes_of
 from .polynomials import score_polynomial
 from .trees import score_stack, score_trees
 
-__all__ = ["score_codes", "scores_of"]
-
 Array = NDArray[Any]
 MOST_NUMBERS = 4_000_000  # of the windows that are held at a time
 

@@ -22,8 +22,6 @@ from ...stream.layout import Layout
 from ...stream.memory import MOST_WINDOWS
 from .evaluate import Batch, Outcome
 
-__all__ = ["moved", "remembered", "walk"]
-
 Array = NDArray[Any]
 FIRST_BLOCK, LARGEST_BLOCK = 8, 1024  # rows of a sequence that are decided at once
 MakeBatch = Callable[..., Batch]

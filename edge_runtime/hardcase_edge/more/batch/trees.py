@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from ...program.definition import CODE_MAX, MISSING, Stack, Tree, Trees
 from ...program.stored_trees import children_of, depth_of
 
-__all__ = ["score_stack", "score_trees"]
-
 Array = NDArray[Any]
 
 CHUNK = 512  # rows walked at once, as many as fit a core's cache

@@ -10,8 +10,6 @@ from math import nan
 
 from ...program.readings import Reading
 
-__all__ = ["Expectation", "Readings", "below", "columns", "judged"]
-
 LATELY = 8  # decisions over which misses are averaged
 MOST_MISS = 10.0  # limits; a larger miss counts as this
 

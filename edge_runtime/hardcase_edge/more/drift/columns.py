@@ -11,8 +11,6 @@ from .arithmetic import Readings, columns
 if TYPE_CHECKING:
     from ...program.definition import Program
 
-__all__ = ["Columns"]
-
 
 class Columns(dict[int, list[float]]):
     """By feature its readings of several decisions, NaN for missing; those of a sensor are made when first asked for.

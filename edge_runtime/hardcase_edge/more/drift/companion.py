@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from ...link.wire import Reply
     from .reaction import Rest
 
-__all__ = ["ONE_PART", "Watching", "check", "make"]
-
 ONE_PART = {"drift": "its monitors and its promise are about decisions of one part"}
 
 FILE = "promise.json"

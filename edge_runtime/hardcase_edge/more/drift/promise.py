@@ -22,8 +22,6 @@ from .reaction import Rest
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["ALPHA", "BROKEN", "HOLDS", "UNKNOWN", "Promise", "promise_of"]
-
 HOLDS, UNKNOWN, BROKEN = "holds", "not yet enough", "broken"
 ALPHA = 0.01  # probability at most that a promise that holds is ever called broken, over the life of a bundle
 DELTA = 0.05  # probability at most that a promise is said to hold that does not

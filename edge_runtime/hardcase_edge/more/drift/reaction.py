@@ -21,8 +21,6 @@ from __future__ import annotations
 from math import ceil, exp, inf, log
 from typing import Any
 
-__all__ = ["ALLOWED", "DELTA", "PLACES", "PROBE", "Rest", "most_wrong", "place_of"]
-
 PROBE = 0.1  # share of the cases of a cell that answers which are forwarded
 DELTA = 0.05  # probability at most that more answers are ever wrong than the ledger says
 ALLOWED = 100  # wrong answers beyond the promised share, and as many again each time that the cases double ...

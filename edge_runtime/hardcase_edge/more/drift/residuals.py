@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from .arithmetic import Expectation
     from .columns import Columns
 
-__all__ = ["Residuals"]
-
 DELTA = 0.001  # probability at most, for each test of a sensor, that it is ever suspected without a cause
 OFTEN = 2.5  # times as often as in training ...
 SLACK = 0.1  # ... and this much more often: residuals beyond their limits, and readings that repeat

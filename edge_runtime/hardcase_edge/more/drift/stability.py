@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     Below = Callable[[Sequence[float], Sequence[float]], Sequence[int]]
 
-__all__ = ["LARGE", "LASTING", "WINDOW", "Stability", "limit_of", "stability_index"]
-
 WINDOW = 512  # values
 LASTING = 4  # windows that are looked at together
 LARGE = 0.25  # an index above it, and above what sampling gives: the distribution has moved

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from ...program.definition import Program
     from .arithmetic import Readings
 
-__all__ = ["Watch", "wanted_cloud"]
-
 MANY = 3  # suspects at once: not so many sensors fail together
 AT_ONCE = 512  # decisions between the first and the last sign of them
 

@@ -10,8 +10,6 @@ from typing import Any, Generic, Protocol, TypeVar
 from ..batch.per_class import Gap
 from ..batch.quality import ACCURACY, Figures, Quality
 
-__all__ = ["HPC_METHOD", "SLACK", "Candidate", "Candidates", "Judged", "staircase"]
-
 HPC_METHOD = "hpc"  # f0 itself: every sample is forwarded
 SLACK = 1e-12  # accuracies are ratios of counts: a float's last bit must not decide
 

@@ -13,11 +13,6 @@ from ...errors import InputError
 from ...stream.coin import GRID
 from .front import HPC_METHOD, SLACK, Candidate, Candidates
 
-__all__ = [
-    "DEFAULT_MAX_LOSS", "ONE_WISH", "Mix", "Nearest", "NoPointError", "Wish", "halfway", "mix_for", "nearest_local",
-    "of_method", "pick", "picks_by_budget", "picks_by_loss", "upper_cost",
-]  # fmt: skip
-
 ONE_WISH = "give at most one of --max-loss, --budget, --hard-budget and --risk"
 DEFAULT_MAX_LOSS = 0.01
 MAX_COST = 1e12

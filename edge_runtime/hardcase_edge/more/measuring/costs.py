@@ -14,8 +14,6 @@ from typing import Any
 from ...base.toml import parse_toml
 from ...errors import InputError
 
-__all__ = ["ENERGIES", "TIMES", "lines_of", "patch_of", "rounded"]
-
 ENERGIES = {"J": 1.0, "kJ": 1e3, "mJ": 1e-3, "uJ": 1e-6, "\u00b5J": 1e-6, "\u03bcJ": 1e-6, "Wh": 3600.0, "mWh": 3.6}
 TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "\u00b5s": 1e-6, "\u03bcs": 1e-6}
 DIGITS = 3  # of a proposed cost; no measurement here has more

@@ -19,8 +19,6 @@ from ...base.record import record
 from ...drivers.channel import nothing_to_close
 from ...errors import InputError, SensorError, one_line
 
-__all__ = ["Energy", "Live", "Round", "Times", "energy_of", "energy_per_read", "rounds"]
-
 ROUNDS = 5
 STUDENT = 2.776  # of t with ROUNDS - 1 degrees of freedom, for an interval of 95 %
 PHASE_S = 0.5

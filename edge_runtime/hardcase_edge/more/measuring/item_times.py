@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from ...program.readings import Reading
     from ...session.session import Machine
 
-__all__ = ["ITEMS_EACH", "are_times", "module_sensors", "stand_in", "time_items", "write_times"]
-
 ITEMS_EACH = 20  # as many items are looked at for each timing that is wished for; more sizes than that stay sparse
 MAX_SENSORS = 1000
 CHOICES = 16  # of the program that stands in

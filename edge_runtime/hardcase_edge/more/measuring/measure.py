@@ -24,8 +24,6 @@ from .timing import Timing, quantile, time_reads
 if TYPE_CHECKING:
     from .recording import Recorded
 
-__all__ = ["MeasureConfig", "Policy", "measure", "policy_of"]
-
 MAX_TOML = 1_000_000  # bytes, as training reads them
 MAX_READS = 100_000
 MAX_REPEAT = 10_000  # of each sensor on items of one size

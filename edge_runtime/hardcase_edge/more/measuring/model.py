@@ -12,8 +12,6 @@ import re
 from ...base.record import record
 from ...errors import InputError
 
-__all__ = ["CYCLES", "PROCESSORS", "Processor", "processor_of"]
-
 CYCLES = 2  # of an instruction
 MAX_INSTRUCTIONS = 10**12
 OWN = re.compile(r"([\d.]{1,12})V,([\d.]{1,12})mA,([\d.]{1,12})MHz", re.ASCII)

@@ -20,8 +20,6 @@ from ...device.output import note
 from ...errors import InputError
 from .energy import Times, rounds
 
-__all__ = ["Recorded", "find_code", "play_code", "read_recording"]
-
 CODE = "1111100110101"
 CHIP_S = 0.2
 REST_S = 0.5  # before and behind the code, and behind the last round

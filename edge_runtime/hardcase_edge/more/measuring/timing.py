@@ -11,8 +11,6 @@ from math import ceil
 from ...base.record import record
 from ...sensors.bank import SensorBank
 
-__all__ = ["Timing", "quantile", "time_reads"]
-
 GIVE_UP = 3  # failed reads in a row after which a sensor is not asked again
 
 

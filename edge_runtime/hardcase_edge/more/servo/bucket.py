@@ -12,8 +12,6 @@ spent never exceeds what the bucket holds: the owner gives a decision no more th
 
 from __future__ import annotations
 
-__all__ = ["HOUR_MS", "MOST_AMOUNT", "MOST_MS", "MOST_STEPS", "Bucket"]
-
 HOUR_MS = 3_600_000
 MOST_AMOUNT = 1 << 50  # of a rate and of a burst: 1.1e9 units an hour; products then fit 64 bits
 MOST_MS = (1 << 32) - 1  # of time that passes at once: 49 days

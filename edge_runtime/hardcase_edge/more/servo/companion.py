@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from ...base.clock import Clock
     from ...device.surroundings import Case, Surroundings
 
-__all__ = ["ONE_PART", "Budgets", "budgets_of", "check", "make", "plan_of"]
-
 _PACE = "a running budget paces decisions of one part"
 ONE_PART = {"budget_per_hour": _PACE, "battery": _PACE, "max_forward_rate": _PACE}
 

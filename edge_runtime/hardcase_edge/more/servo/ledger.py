@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-__all__ = ["MAX_BYTES", "MOST", "SIZES", "lock_ledger", "read_ledger", "unlock_ledger", "write_ledger"]
-
 MAX_BYTES = 4_096
 MOST = 2**84  # a battery of 10^9 mWh has 2^82 micro-units of a nJ
 SIZES = {"spending": 2, "forwards": 2, "battery": 2}  # numbers of each part that a ledger may have

@@ -12,8 +12,6 @@ from __future__ import annotations
 from ...base.clock import LEAP
 from .bucket import HOUR_MS, MOST_AMOUNT
 
-__all__ = ["Plan", "energy_to_micro"]
-
 MOST_LEFT_MS = 10**13  # three centuries
 JOULES = {
     "J": 1.0, "kJ": 1e3, "mJ": 1e-3, "uJ": 1e-6, "µJ": 1e-6, "μJ": 1e-6, "nJ": 1e-9,

@@ -18,8 +18,6 @@ from __future__ import annotations
 from ...bundle.prices import LEVEL, Prices
 from .bucket import HOUR_MS, MOST_AMOUNT, Bucket
 
-__all__ = ["FORWARD", "Servo", "forward_bucket", "spending_bucket"]
-
 FORWARD = 1_000_000  # of the bucket of forwards, for one; so a share is a rate in millionths
 DECISION_MS = 1_000  # the time of that bucket: a decision is a second
 PARTS_OF_HOUR = 40  # a burst is this part of an hour: 90 seconds of plan

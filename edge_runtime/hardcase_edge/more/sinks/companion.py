@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from ...device.surroundings import Surroundings
     from ...settings.config import RunConfig
 
-__all__ = ["Fed", "Sink", "Sinks", "Writer", "check", "make"]
-
 MOST = 3  # failures in a row
 MOST_WAITING = 1_000  # decisions for one sink
 STOP_S = 2.0  # for what still waits at the end of a run, of all sinks together

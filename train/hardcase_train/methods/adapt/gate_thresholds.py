@@ -19,8 +19,6 @@ from ...policy.front import Point, best_points
 from ...policy.kinds import learned
 from ...policy.selection import Judge, Trained
 
-__all__ = ["NEVER", "Gated", "adapt_nodes", "gated_points", "path_points"]
-
 
 class Gated(Protocol):
     """A fitted gate and low-cost model: class scores first, the gate's score last, and the sensors they read."""

@@ -17,19 +17,18 @@ from typing import ClassVar, Self
 import numpy as np
 
 from ...data.problem import Problem
-from ...estimator import Limits, PolicyClassifier
+from ...estimator import PolicyClassifier
 from ...policy.front import Point
 from ...policy.kinds import answer_loss, hpc_loss
 from ...policy.losses import AdaptLoss, AnswerLoss
 from ...policy.selection import Judge
+from ...policy_estimator import Limits
 from ...trees.binning import Bins, make_bins
 from ...trees.boosting import Ensemble, TreeSettings, ensemble_scores, extend
 from ...trees.grower import Grower
 from ...trees.size import size_of
 from .gate_thresholds import gated_points
 from .q_step import q_step
-
-__all__ = ["AdaptGBRT", "Twin"]
 
 
 @dataclass(eq=False, repr=False)

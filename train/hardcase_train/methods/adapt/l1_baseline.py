@@ -15,7 +15,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from ...data.problem import Problem
-from ...estimator import Limits, MethodClassifier
+from ...estimator import MethodClassifier
 from ...linear.part import GATE_RATES, LinearRows, judged, linear_rows, make_standard
 from ...linear.proximal import Groups, minimise
 from ...method import Method, Params
@@ -23,11 +23,10 @@ from ...policy.front import Point
 from ...policy.kinds import learned
 from ...policy.losses import AnswerLoss, ClassLoss
 from ...policy.selection import Judge
+from ...policy_estimator import Limits
 from ...stages.subset_search import SubsetSearch
 from .gate_thresholds import gated_points, path_points
 from .linear_paths import Fitted, gamma_path
-
-__all__ = ["L1Baseline", "weight_groups"]
 
 
 def weight_groups(problem: Problem, gamma: float, n_outputs: int) -> Groups:

@@ -23,8 +23,6 @@ from ...method import Method
 from ...policy.losses import AnswerLoss, sigmoid
 from .linear import AdaptLin
 
-__all__ = ["AdaptLstsq", "log_odds_step", "nearest_log_odds"]
-
 EDGE = 1e-6  # least distance of the initial q from 0 and 1
 BEND = 1 / np.sqrt(108)  # largest second derivative of the sigmoid
 MAX_STEPS = 100

@@ -18,19 +18,18 @@ import numpy as np
 from scipy.special import entr
 
 from ...data.problem import Problem
-from ...estimator import Limits, MethodClassifier
+from ...estimator import MethodClassifier
 from ...linear.part import GATE_RATES, LinearRows, judged, linear_rows, make_standard
 from ...linear.proximal import MAX_STEPS, Groups, SmoothLoss, minimise
 from ...method import Method, Params
 from ...policy.front import Point
 from ...policy.losses import AdaptLoss
 from ...policy.selection import Judge
+from ...policy_estimator import Limits
 from ...stages.subset_search import SubsetSearch
 from .gate_thresholds import gated_points, path_points
 from .linear_paths import gamma_path, models_from_nothing, models_from_single, path_grid, sensor_groups
 from .q_step import q_step
-
-__all__ = ["AdaptLin"]
 
 SETTLED = 1e-5  # stop when an alternation lowers the objective by a smaller relative amount
 

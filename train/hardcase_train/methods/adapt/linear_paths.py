@@ -15,8 +15,6 @@ from ...method import Params
 from ...policy.selection import Judge
 from .gate_thresholds import Gated
 
-__all__ = ["gamma_path", "models_from_nothing", "models_from_single", "path_grid", "sensor_groups", "step_value"]
-
 LEAST_GAMMA = 1e-3  # the last gamma before zero, relative to the first
 SINGLE_STEP = 2  # starts from single sensors use every second gamma of the path
 Fitted = tuple[Gated, Params]

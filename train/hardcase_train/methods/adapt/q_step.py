@@ -8,8 +8,6 @@ from scipy.optimize import brentq
 
 from ...policy.losses import sigmoid
 
-__all__ = ["q_step"]
-
 
 def q_step(a: np.ndarray, b: np.ndarray, p_full: float, weight: np.ndarray | None = None) -> tuple[np.ndarray, float]:
     """Solve (OPT1): ``min_q mean[(1-q)A + qB - H(q)]`` subject to ``mean(q) <= p_full``.

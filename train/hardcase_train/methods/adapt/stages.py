@@ -15,7 +15,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from ...data.problem import Problem, Subset
-from ...estimator import Limits, MethodClassifier
+from ...estimator import MethodClassifier
 from ...method import Method, Params
 from ...policy.answers import answer_point
 from ...policy.front import Point, best_points
@@ -23,6 +23,7 @@ from ...policy.kinds import hpc_loss
 from ...policy.losses import sigmoid
 from ...policy.prices import prices
 from ...policy.selection import Judge, Trained
+from ...policy_estimator import Limits
 from ...stages.nested_sets import Chains
 from ...stages.staged_policy import StagedPolicy, price_cuts
 from ...stages.subset_search import SubsetSearch
@@ -30,8 +31,6 @@ from ...trees.binning import Bins, make_bins
 from ...trees.boosting import Ensemble, TreeSettings
 from ...trees.size import size_of
 from .gbrt import AdaptGBRT, Twin
-
-__all__ = ["GreedyMiser", "StagedAdaptGBRT", "adapt_chain", "gammas"]
 
 FINER = 6  # gammas below those of ADAPT-GBRT, whose least one may buy a few sensors where none buys all of them
 LEAST_PRICE, MOST_PRICE = 0.003, 3.0  # errors per cost unit

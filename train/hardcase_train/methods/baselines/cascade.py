@@ -20,8 +20,6 @@ from ...stages.staged_policy import StagedPolicy, level_cuts
 from ...stages.subset_search import SubsetSearch
 from ...trees.subset_classifier import classifier_kinds
 
-__all__ = ["ConfidenceCascade"]
-
 
 @dataclass(eq=False, repr=False)
 class ConfidenceCascade(MethodClassifier):

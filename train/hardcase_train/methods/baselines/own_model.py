@@ -29,8 +29,6 @@ from ...policy.selection import Judge, Trained
 from ...trees.binning import Bins
 from ...trees.boosting import Ensemble
 
-__all__ = ["METHOD", "OwnPart", "check_readings", "own_points"]
-
 METHOD = "own"
 
 

@@ -26,8 +26,6 @@ from ...trees.binning import Bins
 from ...trees.boosting import Ensemble
 from .own_model import METHOD, OwnPart, check_readings
 
-__all__ = ["value_points"]
-
 OWN_ANSWER = 1  # index of the node that answers by the user's model
 
 

@@ -15,8 +15,6 @@ from ...stages.nested_sets import Chains
 from ...stages.subset_search import SubsetSearch
 from ...trees.subset_classifier import classifier_kinds
 
-__all__ = ["StaticSubset"]
-
 
 @dataclass(eq=False, repr=False)
 class StaticSubset(MethodClassifier):

@@ -14,18 +14,17 @@ from typing import ClassVar
 import numpy as np
 
 from ...data.problem import Problem
-from ...estimator import Limits, MethodClassifier
+from ...estimator import MethodClassifier
 from ...method import Method, Params
 from ...policy.answers import answer_point
 from ...policy.front import Point
 from ...policy.losses import class_outputs
+from ...policy_estimator import Limits
 from ...stages.subset_search import SubsetSearch
 from ...trees.binning import make_bins
 from ...trees.boosting import NO_ROWS, Ensemble, ensemble_scores
 from ...trees.grower import Grower, GrownTree
 from ...trees.size import size_of
-
-__all__ = ["ResampledAdaBoost"]
 
 N_TREES = 64  # of AdaBoost, from which samples are drawn
 N_DRAWS = 3  # samples of each size

@@ -13,17 +13,16 @@ from typing import ClassVar
 import numpy as np
 
 from ...data.problem import Problem
-from ...estimator import Limits, MethodClassifier
+from ...estimator import MethodClassifier
 from ...method import Method, Params
 from ...policy.answers import answer_point
 from ...policy.front import Point
+from ...policy_estimator import Limits
 from ...stages.subset_search import SubsetSearch
 from ...trees.binning import make_bins
 from ...trees.boosting import ensemble_scores
 from ...trees.size import size_of
 from ...trees.subset_classifier import fit_classifier
-
-__all__ = ["StageWiseRegression"]
 
 
 @dataclass(eq=False, repr=False)

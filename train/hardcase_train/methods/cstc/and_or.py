@@ -16,11 +16,12 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp, softmax
 
 from ...data.problem import Problem
-from ...estimator import Limits, MethodClassifier
+from ...estimator import MethodClassifier
 from ...method import Method, Params
 from ...policy.front import Point, best_points
 from ...policy.losses import sigmoid
 from ...policy.selection import Judge
+from ...policy_estimator import Limits
 from ...stages.subset_search import SubsetSearch
 from .columns import Columns, readings
 from .descent import solve_jointly
@@ -28,8 +29,6 @@ from .fit import Fitted, judged, make_objective
 from .objective import SMOOTH, Rule, Weights
 from .program import tree_points
 from .shape import Shape, chain, tree
-
-__all__ = ["AndOr", "AndOrLoss", "stage_levels"]
 
 SHARPNESS = 10.0  # of the smooth maximum and minimum of logistic losses
 L2 = 1e-4

@@ -27,8 +27,6 @@ from ...trees.boosting import Ensemble, TreeSettings, boost
 from ...trees.grower import GrownTree
 from ...trees.subset_classifier import Stacked
 
-__all__ = ["Columns", "Readings", "TreeColumns", "readings", "tree_columns"]
-
 SETTINGS = TreeSettings(learning_rate=0.2, max_leaves=8, max_depth=3, min_rows=20, l2=1.0, max_bins=64)
 LEAST_PRICE, MOST_PRICE = 0.03, 10.0  # mean loss per cost unit, of the dictionary's boosters
 N_PRICES = 5  # boosters under a price, beside one without

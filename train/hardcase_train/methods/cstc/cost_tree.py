@@ -16,10 +16,11 @@ from typing import ClassVar
 import numpy as np
 
 from ...data.problem import Problem
-from ...estimator import Limits, MethodClassifier
+from ...estimator import MethodClassifier
 from ...method import Method, Params
 from ...policy.front import Point, best_points
 from ...policy.selection import Judge
+from ...policy_estimator import Limits
 from ...stages.subset_search import SubsetSearch
 from ...trees.binning import Bins
 from .columns import Columns, readings, tree_columns
@@ -29,8 +30,6 @@ from .objective import Objective, Rule, Weights
 from .program import tree_points
 from .shape import Shape, chain, tree
 from .structure import STRUCTURES, chosen
-
-__all__ = ["CostSensitiveTree", "sparse"]
 
 SHAPES = ("tree", "cascade", "cronus")
 COLUMNS = ("readings", "trees")

@@ -18,22 +18,6 @@ from scipy.optimize import minimize
 from ...policy.losses import SquaredLoss
 from .objective import SMOOTH, Objective, Weights
 
-__all__ = [
-    "DESCENTS",
-    "Descent",
-    "by_blocks",
-    "first_weights",
-    "follow_prices",
-    "halve_rows",
-    "leaf_solution",
-    "prices_of",
-    "screen",
-    "settle",
-    "solve_jointly",
-    "start_node",
-    "weighted_median",
-]
-
 ROUNDS = 6  # of rescaling
 MEMORY = 20  # steps that L-BFGS remembers
 SETTLED = 1e-4  # relative gain of a round at which the descent ends

@@ -26,8 +26,6 @@ from .descent import first_weights, settle, solve_jointly
 from .objective import Objective, Rule, Weights, payers_of
 from .shape import Shape
 
-__all__ = ["LEAVES", "Fitted", "Learner", "answering", "has_by_then", "inner", "judged", "make_objective"]
-
 LEAVES = ("linear", "trees")  # what answers
 REFITS = 2  # rounds: without a price the objective is smooth
 FEW_ROWS = 40  # rows that leave at a node, below which its linear scores answer

@@ -16,11 +16,12 @@ import numpy as np
 from scipy.linalg import solve
 
 from ...data.problem import Problem
-from ...estimator import Limits, MethodClassifier
+from ...estimator import MethodClassifier
 from ...method import Method, Params
 from ...policy.front import Point, best_points
 from ...policy.kinds import learned
 from ...policy.selection import Judge
+from ...policy_estimator import Limits
 from ...stages.subset_search import SubsetSearch
 from .columns import Columns, readings
 from .descent import halve_rows
@@ -28,8 +29,6 @@ from .fit import Fitted, judged, make_objective
 from .objective import Rule, Weights
 from .program import tree_points
 from .shape import EXIT, Shape, tree
-
-__all__ = ["GreedyTree", "bought"]
 
 LEAST_GAIN = 1e-4  # of all squares: less is noise
 DEPENDENT = 1e-6  # of a column's squares, what is left of one that others give

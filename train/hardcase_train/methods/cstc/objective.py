@@ -16,8 +16,6 @@ from scipy.sparse import csr_array
 from ...policy.losses import AnswerLoss, sigmoid
 from .shape import LOW_HIGH, Shape
 
-__all__ = ["SMOOTH", "Objective", "Payers", "Rule", "Weights", "payers_of"]
-
 SMOOTH = 1e-8  # under each root, so that it has a slope at 0
 
 

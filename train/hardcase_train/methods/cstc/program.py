@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from hardcase_edge.more.batch.evaluate import Outcome
 from hardcase_edge.program.definition import MARGIN, THRESHOLD, Branch, Forward, Node, Slice
 
 from ...data.problem import Problem
 from ...policy.answers import bare_answer, with_confidences
-from ...policy.batch import Outcome
 from ...policy.compile import buy, compile_program, policy_of
 from ...policy.confidences import NEVER
 from ...policy.front import Point, best_points
@@ -27,8 +27,6 @@ from ...policy.selection import Judge, Trained
 from ...stages.thresholds import Choices, Meeting, priced_cuts
 from .fit import answering, inner
 from .shape import EXIT, LOW_HIGH, Shape
-
-__all__ = ["tree_points"]
 
 LEAST_PRICE, MOST_PRICE = 0.01, 3.0  # errors per cost unit, at which rows are forwarded
 Cuts = Mapping[int, float]  # by node where rows exit: the margin below which they are forwarded

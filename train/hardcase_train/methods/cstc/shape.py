@@ -12,8 +12,6 @@ from functools import cached_property
 
 import numpy as np
 
-__all__ = ["EXIT", "LOW_HIGH", "Shape", "chain", "tree"]
-
 EXIT = -1
 LOW_HIGH = (0, 1)
 

@@ -19,8 +19,6 @@ from .descent import first_weights, start_node, weighted_median
 from .objective import Objective, Weights
 from .shape import EXIT, LOW_HIGH, Shape, tree
 
-__all__ = ["STRUCTURES", "answers_of", "chosen", "grown", "pruned"]
-
 STRUCTURES = ("full", "pruned", "grown")
 
 Rate = Callable[[Shape, Weights], float]

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...data.problem import Problem
-from ...estimator import Limits, MethodClassifier
+from ...estimator import MethodClassifier
 from ...linear.terms import n_terms
 from ...method import Method, Params
 from ...policy.confidences import NEVER
@@ -25,6 +25,7 @@ from ...policy.front import Point, best_points
 from ...policy.kinds import learned
 from ...policy.prices import over_prices, prices
 from ...policy.selection import Judge
+from ...policy_estimator import Limits
 from ...stages.kept import Keeper
 from ...stages.nested_sets import Chains
 from ...stages.staged_policy import TOLLS, StagedPolicy, near_cuts, shortened_cuts
@@ -38,8 +39,6 @@ from .program import dag_point
 from .state_classifiers import KINDS, Classifier, cloud_losses, make_bank, stop_losses
 from .state_policy import LEARNERS, StatePolicy, learn_state
 from .state_rows import DagRows
-
-__all__ = ["Dag", "DagClassifier", "graph_of", "graph_prices", "has_few", "nested_points"]
 
 STATES = ("greedy", "chains", "all")
 FEW_SENSORS = 5  # with at most so many sensors, every subset is a state

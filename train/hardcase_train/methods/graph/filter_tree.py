@@ -16,8 +16,6 @@ import numpy as np
 
 from hardcase_edge.more.batch.choices import Bracket
 
-__all__ = ["Round", "bracket_of", "learn_matches", "without"]
-
 # (numbers of the matches, label (n_matches, n) 1 where the second should win, weight (n_matches, n)) -> scores, as they
 Round = Callable[[Sequence[int], np.ndarray, np.ndarray], np.ndarray]
 

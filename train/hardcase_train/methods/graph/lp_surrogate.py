@@ -21,8 +21,6 @@ from hardcase_edge.errors import InputError
 
 from ...successors.reduce import all_subsets
 
-__all__ = ["MAX_SENSORS", "Decision", "FullTree", "Solved", "full_tree", "solve"]
-
 MAX_SENSORS = 4  # with five there would be 80 decisions for each row of the linear program
 
 

@@ -18,20 +18,19 @@ import numpy as np
 from hardcase_edge.program.definition import THRESHOLD, Acquire, Branch, Node, Slice
 
 from ...data.problem import Problem
-from ...estimator import Limits, MethodClassifier
+from ...estimator import MethodClassifier
 from ...method import Method, Params
 from ...policy.answers import bare_answer, with_confidences
 from ...policy.compile import compile_program
 from ...policy.front import Point, best_points
 from ...policy.prices import prices
 from ...policy.selection import Judge, Trained
+from ...policy_estimator import Limits
 from ...stages.subset_search import SubsetSearch
 from ...successors.reduce import all_subsets
 from .lp_surrogate import FullTree, Solved, full_tree, solve
 from .state_classifiers import KINDS, make_bank, stop_losses
 from .state_rows import DagRows
-
-__all__ = ["LpTree"]
 
 LEAST_PRICE, MOST_PRICE = 0.01, 1.0  # errors per cost unit
 MAX_CELLS = 60_000  # of the linear program: rows times terms of all decisions

@@ -29,8 +29,6 @@ from .state_classifiers import Classifier
 from .state_policy import StatePolicy
 from .state_rows import DagRows
 
-__all__ = ["Actions", "dag_point", "taken"]
-
 FAILURE_ROWS = 1000  # largest number of rows on which dead sensors are simulated
 FAILURE_SHARE = 0.01  # least share of them that must take an action with a dead sensor for it to get a node
 

@@ -27,8 +27,6 @@ from ...trees.boosting import ensemble_scores
 from ...trees.subset_classifier import EBM, FOREST, TREES, Learner, is_trees, make_learner
 from .state_rows import DagRows
 
-__all__ = ["KINDS", "Classifier", "cloud_losses", "make_bank", "stop_losses"]
-
 KINDS = ("polynomial", TREES, FOREST, EBM, "shared")
 SHARED_RIDGE = 3.0
 N_HIDDEN = 4  # copies of each row for the shared classifier, each with the readings of a random state

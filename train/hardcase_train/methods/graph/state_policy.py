@@ -30,8 +30,6 @@ from ...trees.boosting import Ensemble, TreeSettings, boost, ensemble_scores
 from .filter_tree import bracket_of, learn_matches
 from .state_rows import DagRows
 
-__all__ = ["LEARNERS", "PolynomialMatches", "StatePolicy", "TreeMatches", "learn_state"]
-
 RIDGE = 10.0  # divided by the number of rows
 TOLERANCE = 1e-3  # of the matches' mean loss; only the signs of their scores matter
 MATCH_TREES = TreeSettings(learning_rate=0.2, max_leaves=8, max_depth=4, min_rows=20, l2=1.0, max_bins=64)

@@ -17,8 +17,6 @@ from ...successors.reduce import Graph
 from ...trees.binning import Bins, make_bins
 from ...trees.size import size_of
 
-__all__ = ["DagRows"]
-
 
 class DagRows:
     """The rows of a problem, prepared for the states of a graph.

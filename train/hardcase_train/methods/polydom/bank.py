@@ -23,8 +23,6 @@ from ...stages.subset_search import SubsetSearch
 from .by_answer import ByAnswer
 from .sets import members
 
-__all__ = ["LinearBank", "cross_validated"]
-
 RIDGE = 1e-3  # L2 penalty, relative to a standardised reading's mean square
 
 

@@ -15,8 +15,6 @@ import numpy as np
 
 from ...successors.gains import PRIOR_ROWS, gains_by_answer
 
-__all__ = ["ByAnswer"]
-
 LEAST_HELP = 0.01  # of accuracy over all rows, for a set to be shipped that is the best one for some answers alone
 MOST_HELPFUL = 8  # of them
 

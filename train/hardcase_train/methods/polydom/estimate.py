@@ -19,8 +19,6 @@ from .index import Set
 from .search import COST, LAMBDAS, Characterise, Progress, Searched, backward, check
 from .sets import Costs, Polynomial, bits
 
-__all__ = ["best_few", "design_of", "estimates", "grid_of", "search_estimated"]
-
 AT_ONCE = 12  # sets trained between two fits
 RIDGE = 0.05  # penalty on the weight of a sensor or a pair, for each row a squared error of the logarithm
 LEAST_ERROR = 1e-3  # smaller errors count as this one

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from .index import Set
 from .sets import Costs, mask_of
 
-__all__ = ["ACCURACY", "CHEAPEST", "PRICES", "Sequences", "make_sequences", "prefixes", "sequence"]
-
 PRICES = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)  # lambda: accuracy that the cost of all sensors is worth
 ACCURACY, CHEAPEST = 0.0, math.inf  # Greedy-Acc looks at nothing else than accuracy, Greedy-Cost at nothing but cost
 

@@ -19,8 +19,6 @@ from .search import Searched
 from .sets import Polynomial
 from .signs import Runs, is_never_below, minus, next_below, sign_runs
 
-__all__ = ["Index", "Set", "candidates", "index_all", "make_index", "naive_lookup"]
-
 
 @dataclass(frozen=True)
 class Set:

@@ -16,13 +16,13 @@ from typing import ClassVar
 import numpy as np
 
 from hardcase_edge.more.batch.choices import margins_of
+from hardcase_edge.more.batch.evaluate import Outcome
 from hardcase_edge.program.definition import Answer, Node
 
 from ...data.problem import Problem
 from ...estimator import MethodClassifier
 from ...method import Method, Params
 from ...policy.answers import answer_node, bare_answer
-from ...policy.batch import Outcome
 from ...policy.compile import Policy, policy_of
 from ...policy.front import Point
 from ...policy.selection import Judge, Trained
@@ -35,8 +35,6 @@ from .index import Set, candidates, make_index
 from .plan import Shipped, anytime_nodes, index_nodes, sequence_nodes
 from .search import Searched, SearchLimits, check, search_all, search_sets
 from .sets import Costs, members
-
-__all__ = ["Greedy", "GreedyAccuracy", "GreedyCost", "PolyDom", "PolyDomAnytime"]
 
 Plan = Callable[[Shipped, Sequence[Answer]], tuple[Node, ...]]
 MAX_LEVELS = 8  # programs of a method, from the one with all of its sets down

@@ -20,8 +20,6 @@ from .index import Set
 from .sets import Costs, Polynomial, members
 from .signs import is_never_below, minus
 
-__all__ = ["MOST_LOST", "Shipped", "anytime_nodes", "index_nodes", "sequence_nodes"]
-
 MOST_LOST = 1  # sensors that may fail in a decision before an any-time plan reads no more
 LEAST_GAIN = 3e-4  # of accuracy, over all items in a state, for an answer to have choices of its own
 

@@ -19,11 +19,6 @@ from hardcase_edge.errors import InputError
 
 from .sets import MAX_SENSORS, Costs, Polynomial
 
-__all__ = [
-    "COST", "LADDER", "LAMBDAS", "SANDWICH", "Characterise", "Progress", "SearchLimits", "Searched", "backward",
-    "check", "search_all", "search_sets",
-]  # fmt: skip
-
 SANDWICH, COST = "sandwich", "cost"
 LADDER = (2.0, 1.5, 1.2, 1.1, 1.05, 1.02, 1.0)  # factors of the progressive search, down to the one that is asked for
 LAMBDAS = (0.0, 0.1, 0.3, 1.0)  # prices of the greedy backward paths, in accuracy for the cost of all sensors

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-__all__ = ["MAX_SENSORS", "Costs", "bits", "mask_of", "members"]
-
 MAX_SENSORS = 16  # the search keeps arrays of 2^n sets
 PIECES = 16  # of the sizes, on each of which costs are compared by their Bernstein coefficients
 CLEAR = 1 - 1e-9  # a cost must be lower by this factor where floats compare, as they round

@@ -11,8 +11,6 @@ from collections.abc import Sequence
 
 from hardcase_edge.program.cost import evaluate_polynomial
 
-__all__ = ["Runs", "is_never_below", "minus", "next_below", "sign_runs"]
-
 Runs = tuple[tuple[int, int], ...]  # first number, and sign from there to the next run: -1, 0 or 1
 
 

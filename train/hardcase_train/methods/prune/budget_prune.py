@@ -17,8 +17,6 @@ from ...trees.binning import MISSING_BIN
 from ...trees.forest import ForestTree
 from .max_closure import Closure, Needs
 
-__all__ = ["BudgetPrune", "splits_on_paths"]
-
 UNIT = 2**44  # integer value of a gain or price of 1; the gains of a forest sum to at most 1
 PRICED_ROWS = 12_000  # largest sample of rows on which costs are counted
 

@@ -18,8 +18,6 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-__all__ = ["Closure", "Needs"]
-
 
 @dataclass(frozen=True)
 class Needs:

@@ -40,8 +40,6 @@ from ...trees.boosting import Ensemble
 from ...trees.forest import ForestSettings, fit_forest, forest_ensemble
 from .budget_prune import BudgetPrune
 
-__all__ = ["lazy_program"]
-
 LEAST_PRICE, MOST_PRICE = 0.03, 10.0  # errors, as a share of rows, per cost unit
 JOIN = -1  # placeholder of a target: the first node of the next tree
 

@@ -23,8 +23,6 @@ from ...linear.terms import PolynomialPart, on_grid
 from ...policy.losses import log_probability
 from ...policy.selection import Judge
 
-__all__ = ["Bayes", "Cell", "RouteRows"]
-
 MEAN_ROWS, VARIANCE_ROWS, SHARE_ROWS = 0.01, 1.0, 1.0  # further rows, like those of the whole cell, of the priors
 MOST_EVIDENCE = 50.0  # in logarithms
 LEAST_VARIANCE = 0.01  # in squared deviations of the feature: a tenth of a deviation, three steps of a byte

@@ -14,8 +14,6 @@ from sklearn.cluster import KMeans
 from ...linear.terms import PolynomialPart, on_grid
 from .bayes import RouteRows
 
-__all__ = ["Cells", "make_cells"]
-
 LEAST_ROWS = 30  # training rows of a cell
 FITTED_ROWS = 4000  # on which centres are fitted
 STARTS = 4  # of k-means

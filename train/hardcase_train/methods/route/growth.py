@@ -21,8 +21,6 @@ from ...policy.losses import log_probability
 from ...successors.gains import gains_by_answer
 from .bayes import Cell
 
-__all__ = ["State", "grow", "key_of"]
-
 DRAWN_ROWS = 2000  # made up for a cell
 LEAST_SHARE = 0.02  # of them, that an answer needs for a way of its own; states with fewer keep the cell's order
 LEAST_GAIN = 1e-3  # of log loss

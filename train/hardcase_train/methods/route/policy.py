@@ -16,11 +16,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from hardcase_edge.more.batch.choices import classes_of, margins_of
+from hardcase_edge.more.batch.evaluate import Outcome
 from hardcase_edge.program.definition import ARGMAX, MARGIN, Acquire, Answer, Branch, Forward, Node, Slice
 
 from ...data.problem import Subset
 from ...policy.answers import answer_node, bare_answer
-from ...policy.batch import Batch, Outcome
+from ...policy.batch import Batch
 from ...policy.compile import Part, Policy, policy_of
 from ...policy.confidences import NEVER
 from ...policy.front import Point
@@ -32,8 +33,6 @@ from ...successors.reduce import Graph, learn_graph
 from .bayes import Cell, RouteRows
 from .cells import Cells
 from .growth import Key, State
-
-__all__ = ["Routes"]
 
 N_PASSES = 3  # cuts change which rows later states see
 OWN_ROWS = 60  # that reach a state, for its cut to be its own, and end there, for its confidence table to be

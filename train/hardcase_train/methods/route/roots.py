@@ -17,8 +17,6 @@ from ...stages.subset_search import SubsetSearch
 from .bayes import Cell, RouteRows
 from .cells import Cells, make_cells
 
-__all__ = ["Ahead", "Root", "find_roots", "lead", "looked", "without_root"]
-
 DEPTH = 4  # sensors that lookahead buys beside the first one
 SHORTLIST = 5  # first sensors that are looked at so deep, those of the largest gains by one further sensor
 LOOKED_AT = 1500  # judged rows at most

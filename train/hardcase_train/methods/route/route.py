@@ -15,11 +15,12 @@ from typing import ClassVar
 import numpy as np
 
 from ...data.problem import Problem, Subset
-from ...estimator import Limits, MethodClassifier
+from ...estimator import MethodClassifier
 from ...method import Method, Params
 from ...policy.front import Point, best_points
 from ...policy.prices import prices
 from ...policy.selection import Judge, Trained
+from ...policy_estimator import Limits
 from ...stages.subset_search import SubsetSearch
 from ...trees.subset_classifier import classifier_kinds
 from .bayes import Cell, RouteRows
@@ -27,8 +28,6 @@ from .cells import Cells
 from .growth import State, grow, key_of
 from .policy import Routes
 from .roots import find_roots, lead, without_root
-
-__all__ = ["RouteClassifier"]
 
 LEAST_PRICE, MOST_PRICE = 0.01, 0.5  # errors per cost of the most expensive case, and of the cheapest sensor
 MAX_CLASSES = 40

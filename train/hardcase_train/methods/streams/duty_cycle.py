@@ -18,8 +18,6 @@ from ...trees.subset_classifier import classifier_kinds
 from .held_label import HeldLabel, TooOld
 from .nodes import CASE, Holding, hold_nodes
 
-__all__ = ["PERIODS", "DutyCycle", "full_sets", "some"]
-
 PERIODS = (2, 3, 4, 5, 7, 10, 14, 20, 30, 50, 100)  # windows from one purchase to the next
 MOST_SETS = 6
 LEAST_VALUES = 4  # of periods or thresholds

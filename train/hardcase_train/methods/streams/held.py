@@ -28,8 +28,6 @@ from .held_label import HeldLabel, TooOld
 from .nodes import CASE, Holding, hold_nodes
 from .state_models import LONGEST, StateModels, random_states, together
 
-__all__ = ["Held", "better", "holdings"]
-
 SHARES = (0.02, 0.04, 0.06, 0.08, 0.11, 0.14, 0.18, 0.22, 0.27, 0.33, 0.4, 0.5, 0.65, 0.8)  # of states that would buy
 MOST_CHEAP = 3
 DEAR = 0.5  # of the cost of the whole set: what is watched in each window costs less

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from hardcase_edge.program.definition import CODE_MAX, Column, Rank, Tree, Trees
 
-__all__ = ["HeldLabel", "TooOld"]
-
 
 @dataclass(frozen=True, eq=False)
 class HeldLabel:

@@ -9,18 +9,17 @@ from typing import Any
 
 import numpy as np
 
+from hardcase_edge.more.batch.evaluate import Outcome
 from hardcase_edge.more.batch.streams import walk
 from hardcase_edge.program.definition import THRESHOLD, Acquire, Branch, Node, Program, Slice
 from hardcase_edge.stream.layout import Layout
 
 from ...data.problem import N_FOLDS, Problem, Subset, widened
 from ...policy.answers import bare_answer, with_confidences
-from ...policy.batch import Batch, Batches, Outcome
+from ...policy.batch import Batch, Batches
 from ...policy.compile import Part, Policy, buy
 from ...policy.front import Point
 from ...policy.selection import Judge, Trained
-
-__all__ = ["CASE", "Corrected", "Holding", "hold_nodes", "judged_walk", "runs"]
 
 CASE = 0  # the scorer of the model that answers anew: the first, because its scores on judged rows are given
 

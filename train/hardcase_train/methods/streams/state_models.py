@@ -25,8 +25,6 @@ from ...trees.binning import MISSING_BIN, Bins, make_bins
 from ...trees.boosting import Ensemble, TreeSettings, boost, ensemble_scores
 from ...trees.grower import GrownTree
 
-__all__ = ["LONGEST", "StateModels", "random_states", "together"]
-
 DOUBT = TreeSettings(learning_rate=0.1, max_leaves=16, max_depth=5, min_rows=100, l2=1.0, max_bins=64)
 CORRECTION = TreeSettings(learning_rate=0.2, max_leaves=16, max_depth=5, min_rows=200, l2=1.0, max_bins=64)
 N_DOUBT, N_CORRECTION = 80, 20  # trees

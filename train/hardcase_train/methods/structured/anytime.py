@@ -17,8 +17,6 @@ from sklearn.base import BaseEstimator
 
 from .pseudo_labels import Losses
 
-__all__ = ["AnytimePolicy", "Evidence", "Purchases", "purchases", "smallest_gap", "successor_weights"]
-
 Scores = Callable[[int, np.ndarray], np.ndarray]  # at time t, of (n, d) features of all parts
 
 

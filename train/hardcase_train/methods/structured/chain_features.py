@@ -15,8 +15,6 @@ from numba import njit
 
 from ...structured.items import part_place
 
-__all__ = ["DECODER", "complex_features", "decoder_features", "gaps_of", "item_means", "simple_features"]
-
 DECODER = (
     "gap", "gap before", "gap after", "mean gap", "least gap", "unary gap", "distance", "first", "last", "parts",
 )  # fmt: skip

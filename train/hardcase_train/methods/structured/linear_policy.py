@@ -8,8 +8,6 @@ from typing import Self
 import numpy as np
 from sklearn.base import BaseEstimator
 
-__all__ = ["PartPolicy"]
-
 MOST_STEPS = 30
 
 

@@ -17,8 +17,6 @@ from ...structured.jobs import Pool, in_turn, results_of
 from .chain_features import decoder_features
 from .pseudo_labels import Losses, PseudoLabel, exhaustive, helping_steps, trajectory, wrong_parts
 
-__all__ = ["LABELS", "Fold", "evidence", "labels_of", "out_of_fold"]
-
 LABELS = ("trajectory", "exhaustive", "helping", "wrong")
 
 

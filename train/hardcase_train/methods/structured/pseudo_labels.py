@@ -13,8 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["MOST_EXHAUSTIVE", "Losses", "PseudoLabel", "exhaustive", "helping_steps", "trajectory", "wrong_parts"]
-
 Losses = Callable[[np.ndarray], np.ndarray]
 MOST_EXHAUSTIVE = 12  # parts: 4,096 states
 

@@ -20,19 +20,6 @@ from .chain_features import DECODER, complex_features, decoder_features, gaps_of
 from .linear_policy import PartPolicy
 from .out_of_fold import Fold, evidence, labels_of, out_of_fold
 
-__all__ = [
-    "BASELINES",
-    "METHODS",
-    "BuyPolicy",
-    "OneShotChain",
-    "Setting",
-    "TwoLevels",
-    "buy_share",
-    "features_of",
-    "learn_two_levels",
-    "tried",
-]
-
 EVERYTHING = 1e6  # a gap that no part has, in the scale of scores
 ROUNDS = "rounds"  # the release of a policy for each round
 LEARNED = "structured"
