@@ -106,16 +106,23 @@ def _js(source: Source, folder: Path, switches: frozenset[str]) -> Output:
 
 
 def _micropython(source: Source, folder: Path, switches: frozenset[str]) -> Output:
-    from .to_micropython.folder import micropython_files
+    from .to_micropython.folder import micropython_files, micropython_memory
 
     files = micropython_files(source.loaded)
+    memory = micropython_memory(files)
+    flash, heap = memory["flash"], memory["heap"]
     image = len(files["hardcase/image.bin"])
     native = {Path(path).stem: len(data) for path, data in files.items() if path.startswith("native/")}
-    values = {"folder": str(folder), "image": image, "native": native, "sha256": source.loaded.bundle.sha256}
+    values = {"folder": str(folder), "image": image, "native": native, "sha256": source.loaded.bundle.sha256, **memory}
     sizes = ", ".join(f"{name} {size}" for name, size in native.items())
     lines = [
         f"{folder}: a policy for MicroPython, an image of {image} bytes; next: see {folder}/README.md",
         f"  kernel     {sizes} bytes",
+        f"  flash      {sum(flash.values())} bytes at most: kernel {flash['kernel']}, image {flash['image']}, wrapper and "
+        f"names {flash['wrapper']}, for hard cases {flash['cloud']}",
+        f"  RAM        {sum(heap.values())} bytes of the heap at most: kernel {heap['kernel']}, wrapper {heap['wrapper']}, "
+        f"policy {heap['policy']}, a decision {heap['decision']}; computed for 32 bits, and measured on a board by "
+        f"mpremote run {folder}/memory.py",
     ]
     return Output(files, values, lines)
 

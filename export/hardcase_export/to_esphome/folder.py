@@ -17,6 +17,7 @@ from hardcase_edge.kernel.sources import CONFIG, FOLDER
 from hardcase_edge.program.cost import Meter
 from hardcase_edge.program.readings import DTYPES
 
+from ..drafts.costs import costs_of
 from ..to_c.boards import FILES
 from ..to_c.folder import golden_words
 from ..to_c.frameworks import refuse_inner
@@ -42,7 +43,7 @@ def esphome_files(loaded: Loaded) -> dict[str, bytes]:
     ImageError
         The kernel cannot run this program.
     InputError
-        The policy reads a sensor that only the Python and the C runtime fill.
+        The policy reads a sensor that only the Python and the C runtime fill, or claims no origins of costs.
     """
     refuse_inner(loaded, "--esphome")
     policy = _policy(loaded)
@@ -75,7 +76,7 @@ def _one_file(name: str, done: set[str]) -> str:
 def _policy(loaded: Loaded) -> dict[str, Any]:
     """What the component must know of a policy."""
     program, manifest, golden = loaded.bundle.program, loaded.manifest, loaded.bundle.golden
-    meter = Meter(program)
+    meter, origins = Meter(program), costs_of(manifest.claims.get("costs", {}), "the bundle's claims: costs")
     sensors = []
     for name, sensor, cost in zip(manifest.sensors, program.sensors, meter.sensor_costs, strict=True):
         features: list[dict[str, Any]] = []
@@ -84,7 +85,7 @@ def _policy(loaded: Loaded) -> dict[str, Any]:
             texts = manifest.categories.get(feature)
             has_texts = {} if texts is None else {"texts": list(texts)}
             features.append({"name": feature, "type": DTYPES[program.features[f].dtype].code, **has_texts})
-        sensors.append({"name": name, "cost": cost, "features": features})
+        sensors.append({"name": name, "cost": cost, "origin": origins.of_sensor(name), "features": features})
     return {
         "classes": [str(name) for name in manifest.classes],
         "golden": golden_words(golden),
@@ -115,7 +116,9 @@ def _example(policy: dict[str, Any], loaded: Loaded) -> str:
     entries: dict[bool, list[str]] = {True: [], False: []}  # of texts, and of numbers
     for sensor in policy["sensors"]:
         features = sensor["features"]
-        wanted.append(f"    {json.dumps(sensor['name'])}:  # costs {sensor['cost'] / 1e6:g} {policy['unit']}")
+        wanted.append(
+            f"    {json.dumps(sensor['name'])}:  # costs {sensor['cost'] / 1e6:g} {policy['unit']}, {sensor['origin']}"
+        )
         wanted += [] if len(features) == 1 else ["      features:"]
         for feature in features:
             name = feature["name"]

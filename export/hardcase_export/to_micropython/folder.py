@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,10 @@ from hardcase_edge.program.readings import DTYPES
 
 from ..to_c.config import parts_of
 from ..to_c.frameworks import refuse_inner
+from .heap import IN_HEAP, computed_heap
 from .mpy import ARCHITECTURES, NATIVE, native_module
 
-__all__ = ["device_module", "micropython_files"]
+__all__ = ["device_module", "micropython_files", "micropython_memory"]
 
 HERE = Path(__file__).parent
 OWN = "hardcase"  # the package on the board
@@ -56,8 +58,19 @@ def micropython_files(loaded: Loaded) -> dict[str, bytes]:
         files[f"{name}.json"] = _json({"urls": urls, "version": loaded.bundle.sha256[:12]})
     module = [*(HERE / "module").iterdir(), NATIVE / "hardcase_kernel.c", FOLDER / "hardcase.c", FOLDER / "hardcase.h"]
     module += [FOLDER / "hardcase_config.h", *FOLDER.glob("hc_*.h")]
-    files["README.md"] = (HERE / "README.md").read_bytes()
+    files["README.md"], files["memory.py"] = ((HERE / n).read_bytes() for n in ("README.md", "memory.upy"))
     return files | {f"module/{path.name}": path.read_bytes() for path in module if path.is_file()}
+
+
+def micropython_memory(files: Mapping[str, bytes]) -> dict[str, dict[str, int]]:
+    """Bytes of the files on a board, whose module is the largest of them, and of a 32-bit board's heap."""
+    package = {Path(path).stem: len(data) for path, data in files.items() if path.startswith(f"{OWN}/")}
+    kernel, image = max(len(files[f"native/{name}.mpy"]) for name in IN_HEAP), package.pop("image")
+    wrapper = package.pop("__init__") + package.pop("policy")
+    return {
+        "flash": {"kernel": kernel, "image": image, "wrapper": wrapper, "cloud": sum(package.values())},
+        "heap": computed_heap(files),
+    }
 
 
 def device_module(name: str) -> str:

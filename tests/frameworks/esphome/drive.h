@@ -11,7 +11,10 @@
 
 #include "esphome.h"
 
+using esphome::hardcase::Hub;
+
 inline std::map<std::string, std::string> said; /* by the id of a source; one that is not there fails */
+inline bool is_asked[2]; /* the policies, which have not said what they have decided */
 
 inline optional<float> reading(const char *id) {
   printf("@read %s\n", id);
@@ -23,9 +26,9 @@ inline optional<std::string> text(const char *id) {
   return said.count(id) ? optional<std::string>(said[id]) : nullopt;
 }
 
-inline void show(esphome::hardcase::Hub *hub) {
+inline void show(Hub *hub, const char *what) {
   const hc_session *s = hub->decision();
-  printf("@decided %d %lld %d %lld bought", s->route, (long long) s->result, s->confidence,
+  printf("@%s %d %lld %d %lld bought", what, s->route, (long long) s->result, s->confidence,
          (long long) (s->spent - s->saved));
   for (int k = 0; hc_readings_bytes(s->image.bytes, k); k++)
     if (hc_was_bought(s, k))
@@ -36,52 +39,64 @@ inline void show(esphome::hardcase::Hub *hub) {
   puts("");
 }
 
-inline void command(esphome::hardcase::Hub *hub, std::istringstream line) {
-  auto *mqtt = esphome::mqtt::global_mqtt_client;
+/* Whether the next line may follow at once. */
+inline bool command(Hub *const *hubs, std::istringstream line) {
+  auto *mqtt = esphome::mqtt::backend;
   std::string what, a, b;
   line >> what >> a >> b;
   if (what == "up" && !mqtt->is_up) {
     mqtt->is_up = true;
-    mqtt->on_connect(false);
+    mqtt->topics.clear();
+    mqtt->on_connect.call(false);
+    return false;
   } else if (what == "down") {
     mqtt->is_up = false;
+    return false;
   } else if (what == "forget") {
     said.clear();
   } else if (what == "say") {
     said[a] = b;
-  } else if (what == "message") {
+  } else if (what == "message" && mqtt->topics.count(a)) { /* in two pieces, as a library may give them */
     std::string bytes;
-    for (size_t k = 0; k < a.size(); k += 2)
-      bytes.push_back((char) std::stoi(a.substr(k, 2), nullptr, 16));
-    mqtt->on_message(mqtt->topic, bytes);
-  } else if (what == "cost") { /* of the last sensor */
-    hub->set_cost(std::stoll(a));
-  } else if (what == "decide") {
-    hub->set_budget(a == "-" ? HC_NO_BUDGET : std::stoll(a));
-    hub->set_item_size(std::stoi(b));
-    hub->update();
+    for (size_t k = 0; k < b.size(); k += 2)
+      bytes.push_back((char) std::stoi(b.substr(k, 2), nullptr, 16));
+    const size_t n = bytes.size(), half = n / 2;
+    mqtt->on_message(a.c_str(), bytes.data(), half, 0, n);
+    mqtt->on_message(a.c_str(), bytes.data() + half, n - half, half, n);
+  } else if (what == "decide" || what == "other" || what == "both") {
+    for (int k = what == "other"; k <= (what != "decide"); k++) {
+      hubs[k]->set_budget(a == "-" ? HC_NO_BUDGET : std::stoll(a));
+      hubs[k]->set_item_size(std::stoi(b));
+      hubs[k]->update();
+      is_asked[k] = true;
+    }
+    return false;
   }
+  return true;
 }
 
-inline void drive(esphome::hardcase::Hub *hub) {
+inline void drive(Hub *first, Hub *second) {
   static std::string line;
-  static bool was_deciding, is_asked;
+  Hub *const hubs[] = {first, second};
   setvbuf(stdout, nullptr, _IOLBF, 0);
   App.set_loop_interval(1);
-  if (is_asked && !hub->is_deciding()) {
-    show(hub);
-    is_asked = false;
+  for (int k = 0; k < 2; k++) {
+    if (is_asked[k] && !hubs[k]->is_deciding()) {
+      show(hubs[k], k ? "other" : "decided");
+      is_asked[k] = false;
+    }
   }
+  if (esphome::mqtt::backend->is_up && !esphome::mqtt::global_mqtt_client->is_connected())
+    return; /* until ESPHome's client has seen it */
   struct pollfd in = {0, POLLIN, 0};
   for (char c; poll(&in, 1, 0) > 0 && read(0, &c, 1) == 1;) {
     if (c != '\n') {
       line.push_back(c);
       continue;
     }
-    is_asked |= line.rfind("decide", 0) == 0;
-    command(hub, std::istringstream(line));
+    const bool goes_on = command(hubs, std::istringstream(line));
     line.clear();
-    if (is_asked)
+    if (!goes_on)
       break;
   }
 }

@@ -19,6 +19,7 @@ import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
+from hardcase.cli import main
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.link.wire import OK, Reply, Request, pack_reply, unpack_request
 from hardcase_export.to_micropython.mpy import ARCHITECTURES, native_module
@@ -26,14 +27,13 @@ from tests.golden.make_golden import GOLDEN
 from tests.helpers.cloud.brokers import Broker, running_mosquitto
 from tests.helpers.edge.board import Board
 from tests.helpers.edge.evaluators import needs_kernel
-from tests.helpers.export.js_cases import exported_golden
 from tests.helpers.places import ROOT
-from tests.helpers.tools import need
 
 from .cases import write_cases
+from .conftest import SOURCE
 
 HERE = Path(__file__).parent
-MICROPYTHON, SOURCE = ROOT / "build" / "micropython" / "run", ROOT / "build" / "micropython-source"
+MICROPYTHON = ROOT / "build" / "micropython" / "run"
 UMQTT = ROOT / "build" / "umqtt"
 COUNT = 100  # random programs
 FEW = 16  # golden cases, where another test has decided all of them
@@ -41,12 +41,6 @@ WITHOUT_TABLES = (
     "SECTIONS { /DISCARD/ : { *(.ARM.exidx*) } }"  # of exceptions, for which the board's script has no place
 )
 HEAP = 65_536  # bytes, of a board of which little is free
-
-
-@pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The export of the golden bundle."""
-    return exported_golden(tmp_path_factory, "micropython")
 
 
 @pytest.fixture(scope="module")
@@ -83,15 +77,6 @@ def micropython(folder: Path, *words: object) -> str:
     )
     assert made.returncode == 0, (made.stdout + made.stderr)[-2000:]
     return made.stdout.strip()
-
-
-@pytest.fixture
-def firmware() -> Path:
-    """MicroPython for the emulated board."""
-    need("qemu-system-arm", "arm-none-eabi-gcc")
-    if not (SOURCE / "firmware.elf").exists():
-        pytest.skip("micropython: make toolchains")
-    return SOURCE / "firmware.elf"
 
 
 @needs_kernel
@@ -171,6 +156,23 @@ def test_a_firmware_with_the_kernel_as_user_c_module_decides_alike(
     files = {"hardcase/__init__.py": (exported / "hardcase" / "__init__.py").read_bytes()}
     made, _, of = on_board(out / "firmware.elf", files, cases[0], FEW).partition(" of ")
     assert made == of
+
+
+@needs_kernel
+def test_an_emulated_board_measures_the_memory_that_the_export_says(
+    exported: Path, firmware: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["export", str(GOLDEN), "--micropython", str(tmp_path / "again"), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)["micropython"]
+    install(exported, "armv6m", tmp_path)  # the largest module
+    names = ("__init__.py", "image.bin", "policy.json")
+    files = {f"hardcase/{name}": (tmp_path / "hardcase" / name).read_bytes() for name in names}
+    with Board(firmware) as board:
+        board.put({**files, "hardcase_kernel.mpy": (tmp_path / "hardcase_kernel.mpy").read_bytes()})
+        measured = board.run((exported / "memory.py").read_text()).split()
+    assert list(map(int, measured)) == pytest.approx(list(said["heap"].values()), rel=0.03)
+    installed = sum(path.stat().st_size for path in (tmp_path / "hardcase").iterdir())
+    assert sum(said["flash"].values()) == installed + (tmp_path / "hardcase_kernel.mpy").stat().st_size
 
 
 def test_a_policy_is_loaded_and_decides_in_a_heap_of_64_kb(board: Path) -> None:

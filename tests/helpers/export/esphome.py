@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import configparser
 import hashlib
+import re
 import select
+import shutil
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -21,12 +23,14 @@ import pytest
 from tests.helpers.places import ROOT
 from tests.helpers.tools import need
 
-__all__ = ["Host", "compile_host", "esphome"]
+__all__ = ["Host", "compile_host", "esphome", "own_mqtt"]
 
 COMMAND, OBJECTS = ROOT / "build" / "esphome" / "bin" / "esphome", ROOT / "build" / "esphome-objects"
 OURS = "esphome/components/hardcase"
 STRICT = ("-Wall", "-Wextra", "-Werror=all", "-Wno-unused-parameter")  # as Espressif's framework, but for unused names
 WAIT_S = 20
+BACKEND = "mqtt_backend_libretiny.h"
+ELSEWHERE = re.compile(r'#include "(lwip/\w+|esphome/components/json/json_util|mqtt_component)\.h"\n')  # what it has
 
 
 def esphome(*words: object) -> subprocess.CompletedProcess[str]:
@@ -34,6 +38,20 @@ def esphome(*words: object) -> subprocess.CompletedProcess[str]:
     if not COMMAND.exists():
         pytest.skip("esphome: make toolchains")
     return subprocess.run([COMMAND, *map(str, words)], capture_output=True, text=True, timeout=60, check=False)
+
+
+def own_mqtt(folder: Path, stand_in: Path) -> None:
+    """ESPHome's own MQTT client as a component for the host, with the backend that stands in for libraries."""
+    sources = next(COMMAND.parents[1].glob("lib/python3*/site-packages/esphome/components/mqtt"))
+    folder.mkdir()
+    shutil.copyfile(stand_in / "mqtt.epy", folder / "__init__.py")
+    for name in (BACKEND, "mqtt_backend.h"):
+        shutil.copyfile((stand_in if name == BACKEND else sources) / name, folder / name)
+    for name in ("mqtt_client.h", "mqtt_client.cpp"):
+        text = ELSEWHERE.sub("", (sources / name).read_text()).replace("ip.is_set()", "false")  # the host's have it not
+        if name.endswith(".h"):
+            text = text.replace("defined(USE_LIBRETINY)", "defined(USE_HOST)")
+        (folder / name).write_text(text)
 
 
 def compile_host(configuration: Path, name: str) -> Path:
@@ -88,6 +106,16 @@ class Host:
     def __init__(self, program: Path) -> None:
         self._process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
         self.log = ""
+        self.is_silent = self._is_up = False
+
+    def connect(self, is_up: bool) -> None:
+        """Have a connection, a new one after a request without a reply, or none."""
+        if self._is_up and (self.is_silent or not is_up):
+            self.say("down")
+            self._is_up = False
+        if is_up and not self._is_up:
+            self.say("up")
+        self._is_up, self.is_silent = is_up, False
 
     def say(self, *lines: str) -> None:
         """Send lines."""

@@ -18,6 +18,7 @@ namespace esphome::hardcase {
 
 static const char *const TAG = "hardcase";
 static const char *const ROUTES[] = {"local", "cloud", "degraded"};
+std::vector<Hub *> Hub::hubs;
 
 void Hub::set_cloud(const std::string &device, uint32_t deadline_ms, uint32_t resend_ms, const std::string &hpc,
                     uint16_t n_values, int64_t n_classes) {
@@ -51,7 +52,12 @@ bool Hub::is_sound_() {
 #ifdef USE_HARDCASE_SELF_TEST
   if (this->golden_words_ != 0) {
     const uint64_t *golden = this->image_ + this->image_words_;
-    const hc_golden cases{this->image_, static_cast<int>(this->sources_.size()),
+    const uint64_t *trained = golden + this->golden_words_ + this->reading_words_;
+    if (this->trained_words_ == 0)
+      trained = this->image_;
+    else if (!hc_check(trained, this->trained_words_ * 8))
+      return false;
+    const hc_golden cases{trained, static_cast<int>(this->sources_.size()),
                           reinterpret_cast<const int64_t *>(golden), golden + this->golden_words_, offsets.data()};
     int wrong;
     const int right = hc_replay(&cases, this->session_, &wrong), all = golden[0];
@@ -67,6 +73,7 @@ void Hub::setup() {
     this->mark_failed(LOG_STR("the image is damaged, or this machine does not decide as the exporter did"));
     return;
   }
+  hubs.push_back(this);
   for (Source &source : this->sources_) {
     for (Feature &feature : source.features) {
       bool *is_fresh = &feature.is_fresh;
@@ -96,7 +103,7 @@ void Hub::setup() {
 void Hub::dump_config() {
   ESP_LOGCONFIG(TAG, "hardcase:");
   for (const Source &source : this->sources_)
-    ESP_LOGCONFIG(TAG, "  Sensor '%s': cost %.6g", source.name, source.cost / 1e6);
+    ESP_LOGCONFIG(TAG, "  Sensor '%s': cost %.6g (%s)", source.name, source.cost / 1e6, source.origin);
   if (!this->request_topic_.empty())
     ESP_LOGCONFIG(TAG, "  Hard cases: %s", this->request_topic_.c_str());
   LOG_UPDATE_INTERVAL(this);
@@ -168,11 +175,23 @@ void Hub::begin_(uint64_t now, int sensor) {
   }
 }
 
-/* Switch this supply on, and off what was switched on before; whether it must settle. One that was on stays on. */
+bool Hub::reads_with_(const Supply *supply) const {
+  return (this->phase_ == Phase::SETTLING || this->phase_ == Phase::READING) &&
+         this->sources_[this->asked_].supply == supply;
+}
+
+/* Switch this supply on, and off what was switched on before; whether it must settle. One that was on stays on, and one
+ * that another policy reads with is for that to switch off. */
 bool Hub::supply_(Supply *wanted) {
 #ifdef USE_SWITCH
   if (this->on_ != nullptr && this->on_ != wanted) {
-    this->on_->turn_off();
+    auto heir = std::find_if(hubs.begin(), hubs.end(),
+                             [this](Hub *hub) { return hub != this && hub->reads_with_(this->on_); });
+    if (heir != hubs.end()) {
+      (*heir)->on_ = this->on_;
+    } else {
+      this->on_->turn_off();
+    }
     this->on_ = nullptr;
   }
   if (wanted != nullptr && !wanted->state) {
@@ -210,12 +229,9 @@ bool Hub::is_complete_() const {
 void Hub::feed_() {
   const bool is_complete = this->is_complete_();
   const Source &source = this->sources_[this->asked_];
-  const int64_t spent = this->session_->spent;
   if (!is_complete)
     ESP_LOGW(TAG, "Sensor '%s' has failed", source.name);
   hc_feed(this->session_, this->asked_, is_complete ? this->pack_() : nullptr);
-  if (source.has_own_cost)
-    hc_elapsed(this->session_, spent + source.cost);
 }
 
 /* The readings as the kernel has them: a struct of C. */

@@ -37,34 +37,32 @@ struct Feature {
 struct Source {
   const char *name;
   int64_t cost;
+  const char *origin;
   size_t bytes;
   uint32_t settle_ms, timeout_ms;
   Supply *supply;
-  bool has_own_cost{false};
   std::vector<Feature> features{};
   std::vector<PollingComponent *> components{};
 };
 
 class Hub : public PollingComponent {
  public:
-  // Words of 64 bits: the image, and golden cases with their readings behind it.
-  void set_image(const uint64_t *table, size_t image, size_t golden) {
+  // Words of 64 bits: the image, golden cases, their readings, and the image that decided them if it is another.
+  void set_image(const uint64_t *table, size_t image, size_t golden, size_t readings, size_t trained) {
     this->image_ = table;
     this->image_words_ = image;
     this->golden_words_ = golden;
+    this->reading_words_ = readings;
+    this->trained_words_ = trained;
   }
   void set_results(std::vector<const char *> classes, int steps) {
     this->classes_ = std::move(classes);
     this->steps_ = steps;
   }
   // In the policy's order of sensors, and of features within a sensor.
-  void add_sensor(const char *name, int64_t cost, size_t bytes, uint32_t settle_ms, uint32_t timeout_ms,
-                  Supply *supply) {
-    this->sources_.push_back({name, cost, bytes, settle_ms, timeout_ms, supply});
-  }
-  void set_cost(int64_t micro) {
-    this->sources_.back().cost = micro;
-    this->sources_.back().has_own_cost = true;
+  void add_sensor(const char *name, int64_t cost, const char *origin, size_t bytes, uint32_t settle_ms,
+                  uint32_t timeout_ms, Supply *supply) {
+    this->sources_.push_back({name, cost, origin, bytes, settle_ms, timeout_ms, supply});
   }
   void add_number(char type, sensor::Sensor *number) {
     this->sources_.back().features.push_back({type, number, nullptr, {}});
@@ -106,16 +104,19 @@ class Hub : public PollingComponent {
   void feed_();
   const void *pack_();
   bool supply_(Supply *wanted);
+  bool reads_with_(const Supply *supply) const;
   void ask_(uint64_t now);
   void forward_(uint64_t now);
   void publish_();
   uint32_t connection_() const;
 
+  static std::vector<Hub *> hubs;  // of this board
+
   std::vector<Source> sources_;
   std::vector<uint64_t> readings_, memory_;
   std::vector<const char *> classes_;
   const uint64_t *image_{nullptr};
-  size_t image_words_{0}, golden_words_{0};
+  size_t image_words_{0}, golden_words_{0}, reading_words_{0}, trained_words_{0};
   int steps_{0};
   hc_session *session_{nullptr};
   Exchange exchange_;
