@@ -114,17 +114,18 @@ def _micropython(source: Source, folder: Path, switches: frozenset[str]) -> Outp
     image = len(files["hardcase/image.bin"])
     native = {Path(path).stem: len(data) for path, data in files.items() if path.startswith("native/")}
     values = {"folder": str(folder), "image": image, "native": native, "sha256": source.loaded.bundle.sha256, **memory}
-    sizes = ", ".join(f"{name} {size}" for name, size in native.items())
     lines = [
         f"{folder}: a policy for MicroPython, an image of {image} bytes; next: see {folder}/README.md",
-        f"  kernel     {sizes} bytes",
-        f"  flash      {sum(flash.values())} bytes at most: kernel {flash['kernel']}, image {flash['image']}, wrapper and "
-        f"names {flash['wrapper']}, for hard cases {flash['cloud']}",
-        f"  RAM        {sum(heap.values())} bytes of the heap at most: kernel {heap['kernel']}, wrapper {heap['wrapper']}, "
-        f"policy {heap['policy']}, a decision {heap['decision']}; computed for 32 bits, and measured on a board by "
-        f"mpremote run {folder}/memory.py",
+        f"  kernel     {_parts(native)} bytes",
+        f"  flash      {sum(flash.values())} bytes at most: {_parts(flash)}",
+        f"  RAM        {sum(heap.values())} bytes of heap at most, computed for 32 bits: {_parts(heap)}; "
+        f"mpremote run {folder}/memory.py measures a board's",
     ]
     return Output(files, values, lines)
+
+
+def _parts(sizes: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {size}" for name, size in sizes.items())
 
 
 def _esphome(source: Source, folder: Path, switches: frozenset[str]) -> Output:
@@ -232,7 +233,7 @@ ESPHOME = Target(
     "ESPHome folder",
     of_bundle=True,
     allowed=EXACT,
-    against="it ran on ESPHome's host platform, on no microcontroller, and with a stand-in of its MQTT client",
+    against="it ran on ESPHome's host platform, on no microcontroller, and with a stand-in for its MQTT client's network",
 )
 ZEPHYR = Target(
     "folder to write as a module of Zephyr: the kernel, the policy, a sample with the sensor API, and Twister's files",

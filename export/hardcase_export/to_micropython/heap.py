@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a policy takes of the heap of a 32-bit board: computed from its files, as tests measure it on an emulated one."""
+"""What a policy takes of a 32-bit board's heap: computed from its files, as tests measure it on an emulated board."""
 
 from __future__ import annotations
 

@@ -18,53 +18,19 @@ import pytest
 
 from hardcase.cli import main
 from hardcase_edge.bundle.file import Bundle, pack_bundle
-from hardcase_edge.bundle.golden import GoldenCase, run_case
-from hardcase_edge.bundle.manifest import Manifest
+from hardcase_edge.bundle.golden import GoldenCase
 from hardcase_edge.link.wire import BUSY, OK, OTHER_HPC, REFUSED, Reply, Request, pack_reply, unpack_request
-from hardcase_edge.program.definition import Column, Feature, Program, Rank, Sensor, Uplink
 from hardcase_edge.session.recorded import ROUTES
-from hardcase_edge.session.session import Machine
-from tests.golden.make_golden import cases_of, golden_program, manifest_of
 from tests.helpers.export.esphome import COMMAND, Host, compile_host, esphome, own_mqtt
 
+from .policies import AS_DECLARED, AS_TRAINED, CASES, MANIFEST, MODE, OTHER, OTHER_MANIFEST, PROGRAM, TEXTS
+
 HERE = Path(__file__).parent
-TEXTS = tuple(f"mode{k}" for k in range(20))
-MODE = 4  # the feature that is a text
 NAME = "pump-7"
 TOPIC, OTHER_TOPIC = "hardcase/v1/pump-7", "hardcase/v1/pump-8"
-ORIGINS = {"sensors": {"sensor 0": "measured", "sensor 1": "modelled"}, "uplink": "declared", "cloud": "declared"}
 ANSWERED = ("decided", "other", "publish")
 
 
-def golden_with_a_text() -> tuple[Program, Manifest, tuple[GoldenCase, ...]]:
-    """The golden program, which has every node and type, with a feature of texts; a negative code is another text."""
-    p = golden_program()
-    program = replace(
-        p,
-        features=(*p.features, Feature("i32", nullable=True)),
-        sensors=(Sensor((0, MODE), (1_000_000,)), *p.sensors[1:]),
-        uplink=Uplink(56 + 8 + 4 * 4, (3, 0, 1, 2, MODE)),
-        columns=(*p.columns[:3], Column(MODE, Rank((1, 5, 12)))),
-    )
-    machine, cases = Machine(program), []
-    for case in cases_of(program, 64):
-        mode = case.readings[MODE]
-        given = replace(case, readings=(*case.readings[:MODE], None if mode is None or mode < 0 else mode))
-        cases.append(replace(given, expected=run_case(machine, given)))
-    return program, replace(manifest_of(program), categories={f"feature {MODE}": TEXTS}), tuple(cases)
-
-
-def golden_with_costs() -> tuple[Program, tuple[GoldenCase, ...], tuple[GoldenCase, ...]]:
-    """The golden program, its cases, and these as they are decided with the costs of esphome.yaml."""
-    program = golden_program()
-    first, second, third = program.sensors
-    other = replace(first, cost=(3_000_000,)), second, replace(third, cost=(150_000_000,))
-    machine, cases = Machine(replace(program, sensors=other)), cases_of(program, 64)
-    return program, cases, tuple(replace(case, expected=run_case(machine, case)) for case in cases)
-
-
-PROGRAM, MANIFEST, CASES = golden_with_a_text()
-OTHER, AS_TRAINED, AS_DECLARED = golden_with_costs()
 DTYPES = [PROGRAM.features[f].dtype for f in PROGRAM.uplink.features]
 HPC = bytes.fromhex(MANIFEST.hpc)
 
@@ -73,10 +39,9 @@ HPC = bytes.fromhex(MANIFEST.hpc)
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The export of this bundle, and beside it the configuration of these tests."""
     place = tmp_path_factory.mktemp("esphome")
-    manifest = replace(manifest_of(OTHER), claims={"costs": ORIGINS})
     bundles = {
         "policy": Bundle(MANIFEST.to_json(), PROGRAM, CASES),
-        "other": Bundle(manifest.to_json(), OTHER, AS_TRAINED),
+        "other": Bundle(OTHER_MANIFEST.to_json(), OTHER, AS_TRAINED),
     }
     for name, bundle in bundles.items():
         (place / f"{name}.hcb").write_bytes(pack_bundle(bundle))
