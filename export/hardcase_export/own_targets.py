@@ -233,7 +233,7 @@ ESPHOME = Target(
     "ESPHome folder",
     of_bundle=True,
     allowed=EXACT,
-    against="it ran on ESPHome's host platform, on no microcontroller, and with a stand-in for its MQTT client's network",
+    against="it ran on ESPHome's host platform, on no microcontroller, and with a stand-in for its MQTT's network",
 )
 ZEPHYR = Target(
     "folder to write as a module of Zephyr: the kernel, the policy, a sample with the sensor API, and Twister's files",

@@ -9,14 +9,14 @@
 set -eu
 PATH=$PATH:/usr/sbin:/sbin
 
-# Compilers, emulators for 64-bit and 32-bit ARM and for Cortex-M, Debian's Python for both kinds of Raspberry Pi, tools
+# Compilers, emulators for 64-bit and 32-bit ARM, Xtensa and Cortex-M, Debian's Python for both kinds of Raspberry Pi, tools
 # for FAT and partitions, an ssh server that tests start on loopback, systemd's checks of units, a browser for the
 # reports, Node for JavaScript, a database and Prometheus. Home Assistant, by pip, takes 303 MB and about a minute.
 TOOLCHAINS="gcc g++ libc6-dev python3-dev clang libclang-rt-dev make gcc-aarch64-linux-gnu libc6-dev-arm64-cross \
-gcc-arm-linux-gnueabihf libc6-dev-armhf-cross gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-user qemu-system-arm \
-mtools dosfstools fdisk openssh-server systemd chromium nodejs npm postgresql prometheus"
-COMMANDS="cc g++ clang make aarch64-linux-gnu-gcc arm-linux-gnueabihf-gcc arm-none-eabi-gcc qemu-aarch64 qemu-arm \
-qemu-system-arm mcopy mkfs.vfat sfdisk sshd systemd-analyze chromium node promtool"
+gcc-arm-linux-gnueabihf libc6-dev-armhf-cross gcc-arm-none-eabi libnewlib-arm-none-eabi gcc-xtensa-lx106 qemu-user \
+qemu-system-arm mtools dosfstools fdisk openssh-server systemd chromium nodejs npm postgresql prometheus"
+COMMANDS="cc g++ clang make aarch64-linux-gnu-gcc arm-linux-gnueabihf-gcc arm-none-eabi-gcc \
+xtensa-lx106-elf-gcc qemu-aarch64 qemu-arm qemu-xtensa qemu-system-arm mcopy mkfs.vfat sfdisk sshd systemd-analyze chromium node promtool"
 
 have() {
     for tool; do command -v "$tool" >/dev/null || return 1; done

@@ -19,9 +19,9 @@ _CORTEX = "gcc-arm-none-eabi libnewlib-arm-none-eabi"
 PACKAGES = {
     "cc": "gcc libc6-dev", "g++": "g++ libc6-dev", "make": "make", "aarch64-linux-gnu-gcc": _AARCH64,
     "arm-linux-gnueabihf-gcc": _ARMHF, "arm-none-eabi-gcc": _CORTEX, "qemu-aarch64": "qemu-user",
-    "qemu-arm": "qemu-user", "qemu-system-arm": "qemu-system-arm", "chromium": "chromium", "node": "nodejs",
-    "mkfs.vfat": "dosfstools", "fsck.vfat": "dosfstools", "mcopy": "mtools", "mtype": "mtools", "sfdisk": "fdisk",
-    "sshd": "openssh-server",
+    "qemu-arm": "qemu-user", "qemu-xtensa": "qemu-user", "xtensa-lx106-elf-gcc": "gcc-xtensa-lx106",
+    "qemu-system-arm": "qemu-system-arm", "chromium": "chromium", "node": "nodejs", "mkfs.vfat": "dosfstools",
+    "fsck.vfat": "dosfstools", "mcopy": "mtools", "mtype": "mtools", "sfdisk": "fdisk", "sshd": "openssh-server",
 }  # fmt: skip
 
 

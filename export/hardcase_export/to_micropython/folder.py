@@ -16,8 +16,9 @@ from hardcase_edge.program.readings import DTYPES
 
 from ..to_c.config import parts_of
 from ..to_c.frameworks import refuse_inner
-from .heap import IN_HEAP, computed_heap
+from .heap import computed_heap
 from .mpy import ARCHITECTURES, NATIVE, native_module
+from .xtensa import XTENSAWIN, can_compile_xtensa, xtensa_module
 
 __all__ = ["device_module", "micropython_files", "micropython_memory"]
 
@@ -52,8 +53,10 @@ def micropython_files(loaded: Loaded) -> dict[str, bytes]:
     package |= {f"{OWN}/{name}.py": device_module(name).encode() for name in ("circuit", "exchange")}
     package |= {f"{OWN}/policy.json": _json(_names(loaded, len(image))), f"{OWN}/image.bin": image}
     files = dict(package)
-    for name in ARCHITECTURES:
-        files[f"native/{name}.mpy"] = native_module(name, parts)
+    natives = {name: native_module(name, parts) for name in ARCHITECTURES}
+    natives |= {XTENSAWIN: xtensa_module(parts)} if can_compile_xtensa() else {}
+    for name, native in natives.items():
+        files[f"native/{name}.mpy"] = native
         urls = [[path, path] for path in sorted(package)] + [["hardcase_kernel.mpy", f"native/{name}.mpy"]]
         files[f"{name}.json"] = _json({"urls": urls, "version": loaded.bundle.sha256[:12]})
     module = [*(HERE / "module").iterdir(), NATIVE / "hardcase_kernel.c", FOLDER / "hardcase.c", FOLDER / "hardcase.h"]
@@ -65,7 +68,7 @@ def micropython_files(loaded: Loaded) -> dict[str, bytes]:
 def micropython_memory(files: Mapping[str, bytes]) -> dict[str, dict[str, int]]:
     """Bytes of the files on a board, whose module is the largest of them, and of a 32-bit board's heap."""
     package = {Path(path).stem: len(data) for path, data in files.items() if path.startswith(f"{OWN}/")}
-    kernel, image = max(len(files[f"native/{name}.mpy"]) for name in IN_HEAP), package.pop("image")
+    kernel, image = max(len(data) for path, data in files.items() if path.startswith("native/")), package.pop("image")
     wrapper = package.pop("__init__") + package.pop("policy")
     return {
         "flash": {"kernel": kernel, "image": image, "wrapper": wrapper, "cloud": sum(package.values())},

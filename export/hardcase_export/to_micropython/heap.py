@@ -8,7 +8,7 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["IN_HEAP", "computed_heap"]
+__all__ = ["computed_heap"]
 
 BLOCK = 16  # of MicroPython's collector
 # measured by memory.py on the emulated Cortex-M3, which a test repeats

@@ -8,6 +8,7 @@ linked at two addresses, and refused if the bytes are not the same.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,7 +18,7 @@ from hardcase_edge.kernel.sources import FOLDER
 
 from ..zig import STRING_H, compile_c
 
-__all__ = ["ARCHITECTURES", "NATIVE", "native_module"]
+__all__ = ["ARCHITECTURES", "FREESTANDING", "NATIVE", "native_module", "parts_flags", "write_mpy"]
 
 NATIVE = Path(__file__).parent / "native"
 ARCHITECTURES = {  # by MicroPython's name: its number in a .mpy file, and Zig's flags
@@ -27,7 +28,8 @@ ARCHITECTURES = {  # by MicroPython's name: its number in a .mpy file, and Zig's
     "armv7emsp": (7, "-target thumb-freestanding-eabihf -mcpu=cortex_m4 -fropi"),
     "rv32imc": (11, "-target riscv32-freestanding-none -mcpu=generic_rv32+m+c -fPIC"),
 }
-FLAGS = "-std=c99 -O2 -fno-unroll-loops -g0 -ffreestanding -DMICROPY_ENABLE_DYNRUNTIME=1 -ffunction-sections"
+FREESTANDING = "-std=c99 -O2 -g0 -ffreestanding -DMICROPY_ENABLE_DYNRUNTIME=1 -ffunction-sections"
+FLAGS = f"{FREESTANDING} -fno-unroll-loops"
 LINKED = "-fno-stack-protector -static -Wl,-no-pie -Wl,--gc-sections -Wl,-e,mpy_init"
 BASES = (0, 0x10000)  # addresses at which it is linked
 SCRIPT = """\
@@ -41,6 +43,7 @@ LOADED = 1  # a segment of an ELF file
 VERSION, ABI, SMALL_INT_BITS = 6, 3, 31
 VIPER = 2  # code that takes its own arguments
 RELOCATED, NO_MORE = 0x10, 0xFF  # a list of relocations, though empty: a board keeps only such code from its collector
+HAS_TABLES = 0x20  # constants apart from the code
 NAMES = ("hardcase_kernel.mpy", "call")
 FUNCTION_TABLE = 0  # an object of the module
 
@@ -63,14 +66,17 @@ def native_module(architecture: str, parts: tuple[str, ...] = ()) -> bytes:
             script, out = Path(folder) / "flat.ld", Path(folder) / "flat.elf"
             script.write_text(SCRIPT % base, encoding="ascii")
             sources = [f"-I{folder}", f"-I{NATIVE}", f"-I{FOLDER}", str(NATIVE / "hardcase_kernel.c")]
-            flags = f"{target} {FLAGS} {LINKED} -Wl,-T,{script}".split()
-            if parts:  # in place of hardcase_config.h
-                flags += ["-DHARDCASE_CONFIG_H", f"-DHC_PARTS=({'|'.join(parts)})"]
+            flags = [*f"{target} {FLAGS} {LINKED} -Wl,-T,{script}".split(), *parts_flags(parts)]
             compile_c(what, [*flags, *sources, "-o", str(out)])
             codes.append(_code(out.read_bytes(), base))
     if codes[0] is None or len(set(codes)) > 1:
         raise InputError(f"{what} would not run at each address; install another ziglang")
-    return _mpy(number, codes[0])
+    return write_mpy(number, codes[0])
+
+
+def parts_flags(parts: tuple[str, ...]) -> list[str]:
+    """Flags by which these parts are compiled, in place of those of hardcase_config.h; all of them for none."""
+    return ["-DHARDCASE_CONFIG_H", f"-DHC_PARTS=({'|'.join(parts)})"] if parts else []
 
 
 def _code(elf: bytes, base: int) -> bytes | None:
@@ -89,12 +95,15 @@ def _code(elf: bytes, base: int) -> bytes | None:
     return found[0][1] if len(found) == 1 and found[0][0] == base and entry & ~1 == base else None
 
 
-def _mpy(number: int, code: bytes) -> bytes:
+def write_mpy(number: int, code: bytes, tables: bytes = b"", relocations: Sequence[tuple[int, int]] = ()) -> bytes:
+    """A ``.mpy`` file of code, constants apart from it, and relocations: the kind of each, and its word in the code."""
     names = b"".join(_number(len(name) << 1) + name.encode("ascii") + b"\0" for name in NAMES)
     head = (
         bytes([ord("M"), VERSION, number << 2 | ABI, SMALL_INT_BITS, len(NAMES), 1]) + names + bytes([FUNCTION_TABLE])
     )
-    return head + _number(len(code) << 3 | VIPER) + code + bytes([RELOCATED, NO_MORE])
+    apart = bytes([RELOCATED | HAS_TABLES]) + _number(len(tables)) + tables if tables else bytes([RELOCATED])
+    moved = b"".join(bytes([kind]) + _number(word << 1) for kind, word in relocations)
+    return head + _number(len(code) << 3 | VIPER) + code + apart + moved + bytes([NO_MORE])
 
 
 def _number(value: int) -> bytes:
