@@ -288,13 +288,16 @@ def test_a_file_that_is_cut_flipped_or_forged_is_refused_in_a_line(exported: Pat
     policy, rng = json.loads(good.partition(b"\n")[2]), random.Random(36)
     sensors, golden = policy["sensors"], policy["golden"]
     other = [sensors[0] | {"features": [{"name": "x", "type": "d"}]}, *sensors[1:]]
+    image = bytearray(b64decode(policy["image"]))
+    image[44:48] = (len(image) - 8).to_bytes(4, "little")  # where the sensors are
     forged = (
         {"sensors": sensors[1:]}, {"sensors": other}, {"sensors": [sensors[0] | {"cost": -1}, *sensors[1:]]},
         {"sensors": [sensors[0] | {"cost": float("nan")}, *sensors[1:]]}, {"classes": policy["classes"][1:]},
         {"image": policy["image"][:-12]}, {"image": ""}, {"image": "?"}, {"readings": ""}, {"golden": []},
         {"golden": [2**31, *golden[1:]]}, {"golden": [*golden[:7], -9, *golden[8:]]}, {"golden": golden[:-1]},
         {"golden": [True, *golden]}, {"steps": 2**40}, {"unit": "J" * 64}, {"name": None}, {"more": 1}, {"hpc": "x"},
-        {"uplink": "8"},
+        {"uplink": "8"}, {"image": b64encode(image).decode()},
+        {"sensors": [sensors[0] | {"origin": "x"}, *sensors[1:]]},
     )  # fmt: skip
     made = {f"forged{k:02}": signed(json.dumps(policy | other).encode()) for k, other in enumerate(forged)}
     made |= {"list": signed(b"[]"), "deep": signed(b"[" * 100_000), "empty": b"", "large": good + bytes(2**24)}
