@@ -13,12 +13,11 @@ import hashlib
 import io
 import sys
 import zipfile
-import zlib
 from pathlib import Path
 
 from hardcase_edge.base.files import read_bounded, write_whole
-from hardcase_edge.errors import HardcaseError, InputError
-from hardcase_edge.fleet.release.archive import zip_of
+from hardcase_edge.errors import HardcaseError, InputError, one_line
+from hardcase_edge.fleet.release.archive import UNREADABLE_ZIP, zip_of
 
 from .kernels import PROCESSORS, check_kernel, compile_kernel
 
@@ -27,9 +26,6 @@ __all__ = ["KERNEL_NAME", "MAX_WHEEL_BYTES", "kernels_in", "main", "wheel_with"]
 KERNEL_NAME = "hardcase_edge/kernel/_kernel.abi3.so"
 PYTHON_TAG = "cp311-abi3"
 MAX_WHEEL_BYTES = 16 * 1024 * 1024
-UNREADABLE = (  # what ``zipfile`` raises of a damaged or an odd file; RuntimeError: it is encrypted
-    zipfile.BadZipFile, zlib.error, KeyError, ValueError, EOFError, OSError, NotImplementedError, RuntimeError,
-)  # fmt: skip
 
 
 def wheel_with(pure: Path, processor: str, kernel: bytes) -> tuple[str, bytes]:
@@ -81,8 +77,10 @@ def kernels_in(folder: Path, version: str) -> dict[str, bytes]:
                     if archive.getinfo(KERNEL_NAME).file_size > MAX_WHEEL_BYTES:
                         raise ValueError("it is too large")
                     kernels[name] = archive.read(KERNEL_NAME)
-            except UNREADABLE as error:
-                raise InputError(f"the wheel {path} cannot be read: {error}; make it again with make wheels") from error
+            except UNREADABLE_ZIP as error:
+                raise InputError(
+                    f"the wheel {path} cannot be read: {one_line(error)}; make it again with make wheels"
+                ) from error
             check_kernel(kernels[name], name)
     return kernels
 

@@ -274,7 +274,7 @@ def test_while_a_promise_is_broken_the_reference_answers_and_is_paid(folder: Pat
     assert (alone.label, alone.failed) == ("dog", ("large",))
     gate.asks("large")(lambda row: ("dog", 0.9))
     ends = [gate.decide(row).asked for row in ROWS * 3]
-    assert sum("large" not in asked for asked in ends[-100:]) > 30
+    assert sum("large" not in asked for asked in ends[-100:]) > 30  # 0 under the rule, some 55 without it
     gate.close()
 
 

@@ -262,6 +262,8 @@ def test_a_request_too_many_and_a_body_that_does_not_come_are_refused_and_counte
 BAD = {
     "no JSON": (b"{", 400),
     "NaN": (b'{"input": NaN}', 400),
+    "a number that no float holds": (b'{"input": 1e999}', 400),
+    "no input": (b'{"model": "pets"}', 400),
     "deep": (b'{"input":' + b"[" * 100_000, 400),
     "other keys": (b'{"input": 1, "more": 2}', 400),
     "negative budget": (b'{"input": "1", "budget": -1}', 400),
@@ -281,6 +283,7 @@ def test_a_request_that_cannot_be_used_is_refused_in_words_and_counted_once(tmp_
                 sent = await client.post(path, content=body, headers={"Content-Type": "application/json"})
                 assert sent.status_code == (status if path == "/ask" or status == 413 else 400)
                 assert sent.json()["error"]
+                assert "gate: '" not in str(sent.json()["error"])  # a bare word, of a key that is missing
             assert sum(app.state.counts.values()) == 3
             assert not back.seen
 

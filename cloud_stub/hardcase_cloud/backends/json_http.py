@@ -13,6 +13,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from math import isfinite
 from threading import Lock
 from time import monotonic
 from typing import Any, NoReturn
@@ -127,15 +128,19 @@ def json_object(data: bytes | bytearray | str) -> dict[str, Any]:
     Raises
     ------
     ValueError
-        They hold no JSON, NaN or Infinity, or JSON that is not an object.
+        They hold no JSON, NaN or Infinity, a number that no float holds, or JSON that is not an object.
     """
     try:
-        value = json.loads(data, parse_constant=_refuse)
+        value = json.loads(data, parse_constant=_refuse, parse_float=_finite)
     except RecursionError as error:
         raise ValueError("too many brackets") from error
     if not isinstance(value, dict):
         raise ValueError("JSON that is not an object")
     return value
+
+
+def _finite(word: str) -> float:
+    return x if isfinite(x := float(word)) else _refuse(word)
 
 
 def _refuse(word: str) -> NoReturn:

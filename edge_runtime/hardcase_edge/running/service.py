@@ -159,8 +159,10 @@ def _files(config: RunConfig) -> Iterator[tuple[str, str]]:
     for name, access in FILES.items():
         if access == READ and (value := getattr(config, name)) is not None:
             yield flag_of(name), value
+    from ..sensors.specs import tails_of
+
     for spec in config.sensors:
-        for text in (spec, spec.partition("=")[2]):
+        for text in (spec, *tails_of(spec)):
             kind, _, rest = text.partition(":")
             if kind in ("replay", "senml") and rest:
                 yield "--sensors", rest

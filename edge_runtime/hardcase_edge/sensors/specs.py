@@ -14,6 +14,7 @@ sources: then a missing column is an error.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -147,20 +148,17 @@ def check_specs(
         if wanted is not None:
             _check_assignment(*_parsed(specs, wanted, looker), wanted)
             return
-        for spec in specs:  # a sensor's name may hold anything but "="
-            name, equals, text = spec.partition("=")
-            if text != "none" and not (":" in name and _is_source(looker, text)):
-                looker.open(text if equals and ":" not in name else spec)
+        for spec in specs:
+            tails = tails_of(spec)
+            if "none" not in tails and not any(map(looker.knows, tails)):
+                looker.open(tails[0] if tails and ":" not in spec.partition("=")[0] else spec)
     finally:
         looker.close()
 
 
-def _is_source(looker: _Looker, text: str) -> bool:
-    try:
-        looker.open(text)
-    except InputError:
-        return False
-    return True
+def tails_of(spec: str) -> list[str]:
+    """What may be the source, if the spec names a sensor: what follows each "=", which a name may hold, too."""
+    return [spec.split("=", k)[k] for k in range(1, spec.count("=") + 1)]
 
 
 def _check_assignment(bound: dict[str, Source | None], free: Sequence[Source], wanted: Sequence[Wanted]) -> None:
@@ -185,7 +183,7 @@ def kinds_of(specs: Sequence[str]) -> set[str]:
     """
     kinds = set()
     for spec in specs:
-        named = (text.partition(":")[0] for text in (spec, spec.partition("=")[2]))
+        named = (text.partition(":")[0] for text in (spec, *tails_of(spec)))
         kinds |= {next((kind for kind in named if kind in ("replay", "senml") or is_driver(kind)), "")}
     return kinds - {""}
 
@@ -245,9 +243,9 @@ def _parsed(
 
 def _split(spec: str, by_name: dict[str, Wanted]) -> tuple[str, str]:
     """The sensor and the source of a spec; the sensor is empty if the spec is for all."""
-    name, equals, text = spec.partition("=")
-    if equals and name in by_name:
-        return name, text
+    name, equals, _ = spec.partition("=")
+    if found := max((known for known in by_name if spec.startswith(f"{known}=")), key=len, default=""):
+        return found, spec[len(found) + 1 :]
     if equals and ":" not in name:
         from ..base.hints import did_you_mean
 
@@ -270,11 +268,13 @@ def _first_that_serves(wanted: Wanted, sources: Sequence[Source]) -> Source | No
     for reason, source in reasons:
         if not reason:
             return source
+    from shlex import quote
+
     from .csv_replay import Replay
 
     for reason, source in reasons:
         if isinstance(source, Replay):
-            raise InputError(f"{reason}; add it, name another source, or use --sensors {wanted.name}=none")
+            raise InputError(f"{reason}; add it, name another source, or use --sensors {quote(wanted.name + '=none')}")
     return None
 
 
@@ -355,6 +355,11 @@ class _Looker(_Opener):
     ) -> None:
         super().__init__("", None, None, replay)
         self._local, self._folders = local, folders
+
+    def knows(self, text: str) -> bool:
+        with suppress(InputError):
+            return self.open(text) is not None
+        return False
 
     def _make(self, text: str) -> Source:
         from .plugin import checked_name, look_for_function

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import InputError, one_line
+from hardcase_edge.fleet.release.archive import UNREADABLE_ZIP
 from hardcase_edge.more.batch.streams import remembered
 from hardcase_edge.more.batch.tables import read_npz
 from hardcase_edge.program.definition import Program
@@ -75,7 +76,7 @@ def is_rows(path: str | Path) -> bool:
     try:
         with zipfile.ZipFile(path) as archive:
             return {f"{key}.npy" for key in KEYS} <= set(archive.namelist())
-    except (OSError, zipfile.BadZipFile):
+    except UNREADABLE_ZIP:
         return False
 
 
@@ -172,7 +173,7 @@ def _load(path: Path) -> dict[str, NDArray[Any]]:
         raise InputError(
             f"{path} cannot be read: {error.strerror or error}; name rows that hardcase train wrote"
         ) from error
-    except (ValueError, EOFError, KeyError, zipfile.BadZipFile, NotImplementedError) as error:
+    except UNREADABLE_ZIP as error:
         raise InputError(f"{path} is not a readable .npz file ({one_line(error)}); train again") from error
     missing = [key for key in KEYS if key not in arrays]
     if missing:

@@ -12,12 +12,12 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 from hardcase_edge.errors import InputError, one_line
+from hardcase_edge.fleet.release.archive import UNREADABLE_ZIP
 
 from .from_estimator import from_estimator
 from .from_sklearn import KNOWN
@@ -50,8 +50,6 @@ NAMES = {
         "SquaredHinge", "SquaredLoss", "Tree", "TreePredictor", "_BinMapper", "check_array",
     },
 }  # fmt: skip
-_ZIP = (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError, RuntimeError)
-_DAMAGED = (*_ZIP, KeyError, ValueError)
 
 
 def read_skops(data: bytes) -> Source:
@@ -92,7 +90,7 @@ def _schema(data: bytes) -> Any:
             if info.file_size > MAX_SCHEMA_BYTES:
                 raise InputError(f"the skops file describes itself in {info.file_size} bytes; train a smaller model")
             return json.loads(archive.read(info))
-    except _DAMAGED as error:
+    except UNREADABLE_ZIP as error:
         raise InputError("the model is not a skops file, or it is cut; write it with skops.io.dump") from error
 
 

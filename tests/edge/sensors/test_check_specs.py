@@ -16,11 +16,12 @@ from hardcase_edge.sensors.specs import check_specs, kinds_of, open_sources
 WANTED = [
     Wanted("x", ("x",), (False,)),
     Wanted("a:b", ("ab",), (False,)),
+    Wanted("c=d", ("ab",), (False,)),
     Wanted("alsa", ("level",), (False,)),
     Wanted("vib", ("m", "d", "s", "r"), (False,) * 4, window=2),
     Wanted("inner", ("i",), (False,), is_inner=True),
 ]
-NAMES = ("", "x=", "a:b=", "alsa=", "vib=", "inner=", "gone=")
+NAMES = ("", "x=", "a:b=", "c=d=", "alsa=", "vib=", "inner=", "gone=")
 SOURCES = (
     "none", "replay:all.csv", "replay:x.csv", "replay:gone.csv", "senml:all.csv", "mine_to_check:read",
     "mine_to_check:other", "mine_to_check:nosuch", "mine_gone:read", "thermal:", "thermal:0", "hwmon:gone",

@@ -568,9 +568,10 @@ def test_words_that_name_no_source_are_told_in_one_line(tmp_path: Path, specs, l
     assert "\n" not in str(error.value)
 
 
-def test_a_sensor_name_may_hold_an_equals_sign_or_a_colon(tmp_path: Path):
+@pytest.mark.parametrize("name", ["a:b", "a=b", "a=b=c:d"])
+def test_a_sensor_name_may_hold_an_equals_sign_or_a_colon(tmp_path: Path, name: str):
     program = Program((Feature("f32"),), (Sensor((0,), (1,)),), Uplink(), (), (), (), 0)
-    manifest = Manifest(name="odd", unit="mJ", features=("f",), sensors=("a:b",), classes=())
+    manifest = Manifest(name="odd", unit="mJ", features=("f",), sensors=(name,), classes=())
     make_zones(tmp_path)
-    with open_bank(["a:b=thermal:0"], program, manifest, root=tmp_path) as bank:
+    with open_bank([f"{name}=thermal:0"], program, manifest, root=tmp_path) as bank:
         assert bank.read([0]) == {0: [45.123]}

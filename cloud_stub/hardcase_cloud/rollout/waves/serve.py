@@ -67,6 +67,8 @@ class Serving:
         self.trouble = ""  # why the store cannot be used now
         self.dropped = 0
         self.f0 = ""
+        if row.wish:  # noted while nobody served, when devices may have gone on to another roll-out
+            self._obey(row.wish, now())
 
     def step(self) -> bool:
         """Observe, decide and keep, a few times a second; returns whether the roll-out is over, and kept so."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import json
+import lzma
 import re
 import zipfile
 import zlib
@@ -22,14 +23,21 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = [
-    "MANIFEST", "MAX_ARCHIVE_BYTES", "Archive", "is_archive", "pack_archive", "read_archive", "read_manifest",
-    "read_zip", "zip_of",
+    "MANIFEST", "MAX_ARCHIVE_BYTES", "UNREADABLE_ZIP", "Archive", "is_archive", "pack_archive", "read_archive",
+    "read_manifest", "read_zip", "zip_of",
 ]  # fmt: skip
 
 MANIFEST = "card/manifest.json"
 MAX_ARCHIVE_BYTES = 32 * 1024 * 1024
 MAX_FILES = 1_000
 MAGIC = b"PK\x03\x04"  # no bundle begins so: it would have a manifest of 67 MB
+# What zipfile raises of bytes that are no zip file, and of one that is cut, damaged or odd. RuntimeError: a file is
+# encrypted; its child NotImplementedError: a version, a flag or a compression that Python lacks. Each compression has
+# an error of its own. KeyError: no such member; the rest: positions that lead nowhere.
+UNREADABLE_ZIP = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, RuntimeError, KeyError, ValueError, OverflowError, EOFError,
+    OSError,
+)  # fmt: skip
 COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 TEXTS = ("bundle", "identity", "name", "runtime")  # keys of a manifest
 _TIME = (2020, 1, 1, 0, 0, 0)
@@ -86,7 +94,7 @@ def read_zip(data: bytes, what: str) -> dict[str, bytes]:
             if not all(e.compress_type in COMPRESSIONS for e in entries):
                 raise ValueError("it has a file of another compression")
             return {e.filename: archive.read(e) for e in entries}
-    except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, OSError, RuntimeError, NotImplementedError) as error:
+    except UNREADABLE_ZIP as error:
         raise InputError(f"{what} is cut short or damaged ({one_line(error)}); flash again") from error
 
 

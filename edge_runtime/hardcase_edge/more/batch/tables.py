@@ -69,7 +69,7 @@ def read_npz(what: object, source: bytes | Path, names: Collection[str] | None =
     ------
     InputError
         They would take more memory than the limit, or there are more than ``MAX_MEMBERS``.
-    OSError, ValueError, EOFError, KeyError, NotImplementedError, zipfile.BadZipFile
+    One of ``UNREADABLE_ZIP``
         The file is not an .npz file, or is damaged.
     """
     with zipfile.ZipFile(BytesIO(source) if isinstance(source, bytes) else source) as archive:

@@ -44,7 +44,10 @@ def rollouts(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rollout
 
 def serving_of(rollouts: Rollouts, devices: list[str]) -> Serving:
     machine = Rollout(Plan(canary=100, abort_above=1.0), SHA, devices, 0.0).to_json()
-    number = rollouts.begin(BUNDLE, "/b.hcb", "", "all", machine, devices, 0.0)
+    return served(rollouts, rollouts.begin(BUNDLE, "/b.hcb", "", "all", machine, devices, 0.0), devices)
+
+
+def served(rollouts: Rollouts, number: int, devices: list[str]) -> Serving:
     campaign = Campaign(DATA, OFFER, named=frozenset(devices))
     clock = iter(range(0, 1_000, 10))
     return Serving(rollouts, rollouts.rollout(number), campaign, on_change=lambda line: None, now=lambda: next(clock))
@@ -65,6 +68,21 @@ def test_words_that_no_database_holds_neither_end_a_roll_out_nor_stop_it(rollout
     assert [kept[device][0] for device in devices] == [REFUSED, ROLLED_BACK] * len(HOSTILE) + ["good"]
     assert all(reason.isprintable() and len(reason) <= 200 for _, _, reason in kept.values())
     assert "boom" in kept["d0"][2]
+
+
+@pytest.mark.parametrize(("wish", "state"), [("stop", "stopped"), ("supersede", "superseded")])
+def test_an_end_that_was_wished_for_while_nobody_served_comes_before_what_devices_say(
+    wish: str, state: str, tmp_path: Path
+) -> None:
+    opened = Database(tmp_path / "s.sqlite")
+    rollouts = Rollouts(opened)
+    serving_of(rollouts, ["d0"]).step()
+    rollouts.wish(1, wish)
+    again = served(rollouts, 1, ["d0"])
+    again.campaign.facts("d0", json.dumps({"store": {"failed": {"sha256": SHA, "reason": "it is bad"}}}).encode())
+    assert again.step()
+    assert rollouts.rollout(1).state == state
+    opened.close()
 
 
 def test_a_change_that_can_never_be_kept_is_dropped_and_counted(rollouts: Rollouts) -> None:
