@@ -11,6 +11,7 @@ import json
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -73,7 +74,7 @@ def read_log(path: Path) -> Log:
     if len(truths) > 1:
         raise InputError(f"{path} has {len(truths)} columns of truth, {', '.join(truths)}; rename all but one")
     dearest = max(apis, key=lambda api: api.price).name
-    truth: list[str | int | None] = list(_column(path, table, truths[0]) if truths else labels[dearest])
+    truth: list[str | int | None] = [*(_column(path, table, truths[0]) if truths else labels[dearest])]
     keep = [k for k, value in enumerate(truth) if value is not None]
     if not keep:
         raise InputError(f"{path}: no row has a truth; fill in the column, or leave it out")
@@ -172,10 +173,12 @@ def _numbers(path: Path, table: Table, column: str) -> np.ndarray:
     return table.X[:, table.names.index(column)]
 
 
-def _column(path: Path, table: Table, column: str) -> np.ndarray:
+def _column(path: Path, table: Table, column: str) -> list[Any]:
+    """A column's labels; a whole number is an integer, though a gap in the column made it 1.0, and NaN is missing."""
     if column not in table.labels:
         raise InputError(f"{path}: {column!r} holds neither text nor whole numbers; correct it")
-    return table.labels[column]
+    values = [None if value != value else value for value in table.labels[column]]
+    return [int(value) if isinstance(value, float) and value.is_integer() else value for value in values]
 
 
 def _texts(path: Path, table: Table, column: str) -> list[str | None]:

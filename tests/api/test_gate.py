@@ -258,6 +258,18 @@ def test_labels_that_are_numbers_are_categories_without_a_word(tmp_path: Path) -
     assert table.as_features(np.ones(70, dtype=bool)).notes == ()
 
 
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_whole_numbers_are_the_same_labels_with_and_without_a_gap_in_their_column(tmp_path: Path, form: str) -> None:
+    path, gap = tmp_path / f"calls.{form}", float("nan")
+    table = {"a_label": [1.0, gap, 3.0], "a_price": [1] * 3, "b_label": [1, 2, 2], "b_price": [2] * 3}
+    if form == "parquet":
+        pa.parquet.write_table(pa.table(table | {"truth": [1.0, 2.0, gap]}), path)
+    else:
+        path.write_text("a_label,a_price,b_label,b_price,truth\n1.0,1,1,2,1.0\n,1,2,2,2.0\n3.0,1,2,2,\n")
+    log = read_log(path)
+    assert (log.truth, log.labels) == ([1, 2], {"a": ["1", None], "b": ["1", "2"]})
+
+
 def test_the_log_of_the_example_has_four_apis_with_their_prices() -> None:
     log = read_log(DIGITS)
     assert [(api.name, api.price) for api in log.apis] == [
