@@ -45,12 +45,12 @@ case "${1:-}" in
 packages) packages ;;
 tools)
     packages
-    sh tests/helpers/edge/debian_python.sh arm64 build/python-arm64
-    sh tests/helpers/edge/debian_python.sh armhf build/python-armhf
-    sh tests/helpers/edge/debian_micropython.sh build/micropython
     aside homeassistant cloud/homeassistant.sh "pip could not install Home Assistant: its tests are left out"
     aside esphome export/esphome.sh "pip could not install ESPHome: its tests are left out"
     aside umqtt export/umqtt.sh "pip could not load umqtt: MicroPython's tests with a broker are left out"
+    sh tests/helpers/edge/debian_python.sh arm64 build/python-arm64
+    sh tests/helpers/edge/debian_python.sh armhf build/python-armhf
+    sh tests/helpers/edge/debian_micropython.sh build/micropython
     [ -d build/node-red/node_modules/typescript ] || npm install --silent --no-audit --no-fund --prefix build/node-red \
         node-red@4 mqtt@5 axe-core@4 typescript@5 ||
         echo "npm could not install Node-RED: its tests are left out"
