@@ -19,7 +19,6 @@ from sklearn.base import clone, is_regressor
 
 from hardcase_edge.more.batch.evaluate import Outcome
 from hardcase_edge.program.cost import to_micro, to_unit
-from hardcase_edge.program.definition import Program
 from hardcase_edge.program.readings import normalise
 from hardcase_edge.session.actions import CLOUD, Decision
 from hardcase_edge.session.drive import drive
@@ -79,16 +78,12 @@ def _fitted(estimator: PolicyEstimator, X: np.ndarray, y: np.ndarray, fit: Any =
         return model.fit(X, y, **(fit or {}))
 
 
-def _device(model: PolicyEstimator, row: np.ndarray, reply: Any, budget: int | None = None) -> Decision:
-    return _decided(model.program_, row, reply, budget)
-
-
-def _decided(program: Program, row: np.ndarray, reply: Any, budget: int | None = None) -> Decision:
+def _decided(machine: Machine, row: np.ndarray, reply: Any, budget: int | None = None) -> Decision:
     """The decision of the device's session on this row, with f0 replying this."""
+    program = machine.program
     readings = normalise(row.tolist(), [f.dtype for f in program.features])
-    session = Session(Machine(program), budget=budget)
     return drive(
-        session,
+        Session(machine, budget=budget),
         lambda asked: {s: [readings[f] for f in program.sensors[s].features] for s in asked},
         lambda request: (reply, 10_000),
     )
@@ -150,12 +145,12 @@ def check_cost_never_exceeds_a_hard_budget(estimator: PolicyEstimator) -> None:
     """No decision on the device costs more than its budget, and a sufficient budget does not change the decision."""
     X, y = _data(estimator)
     model = _fitted(estimator, X, y)
-    top = sum(COSTS) + FORWARD_COST
+    machine, top = Machine(model.program_), sum(COSTS) + FORWARD_COST
     for row in X[:12]:
         for budget in np.arange(0, top + 0.5, 0.5):
-            cost = _device(model, row, 0, to_micro(budget)).cost
+            cost = _decided(machine, row, 0, to_micro(budget)).cost
             assert cost <= to_micro(budget), f"the budget is {budget}, the decision costs {to_unit(cost)}"
-        assert _device(model, row, 0, to_micro(top)) == _device(model, row, 0)
+        assert _decided(machine, row, 0, to_micro(top)) == _decided(machine, row, 0)
 
 
 def check_a_costless_sensor_is_used_where_it_helps(estimator: PolicyEstimator) -> None:
@@ -210,9 +205,9 @@ def check_the_device_decides_as_predict(estimator: PolicyEstimator) -> None:
     model = _fitted(estimator, X, y)
     X = X.copy()
     X[::7, 0] = np.nan  # never missing in training: the sensor has failed
-    outcome = model.decide(X)
+    machine, outcome = Machine(model.program_), model.decide(X)
     for k, row in enumerate(X):
-        one = _device(model, row, outcome.label[k].item())
+        one = _decided(machine, row, outcome.label[k].item())
         on_device = (one.result, to_unit(one.cost), one.route == CLOUD)
         expected = (outcome.label[k], outcome.cost[k], outcome.forwarded[k])
         same = abs(on_device[0] - expected[0]) <= ROUNDING * abs(expected[0]) and on_device[1:] == expected[1:]
@@ -321,7 +316,7 @@ def check_points_are_of_the_method(method: Method) -> None:
         assert point.method == method.method.name, f"a point is of {point.method!r}"
         assert json.loads(json.dumps(point.params, allow_nan=False)) == point.params, "settings are no JSON"
         assert point.program is not None, "a point has no program"
-        cost, most = to_unit(_decided(point.program, search.problem.valid.X[0], 0).cost), sum(COSTS) + FORWARD_COST
+        cost, most = to_unit(_decided(Machine(point.program), search.problem.valid.X[0], 0).cost), sum(COSTS) + FORWARD_COST
         assert cost <= most, f"a row costs {cost:g}, all sensors and a request {most:g}"
 
 
