@@ -11,6 +11,7 @@ column per class.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numba import njit
@@ -140,11 +141,15 @@ class AdaptLoss:
         """Number of score columns, the gate's included."""
         return self.classes.n_outputs + 1
 
+    @cached_property
+    def _kept(self) -> AnswerLoss:
+        """The loss of f1 on what is not forwarded: descents ask for it at each step."""
+        return replace(self.classes, weight=self.classes.weight * (1 - self.q))
+
     def value_and_slope(self, scores: np.ndarray) -> tuple[float, np.ndarray]:
         """Sum over rows, weights included, and its gradient, (n, n_outputs)."""
         weight, g = self.classes.weight, scores[:, -1]
-        easy = replace(self.classes, weight=weight * (1 - self.q))
-        value, slope = easy.value_and_slope(scores[:, :-1])
+        value, slope = self._kept.value_and_slope(scores[:, :-1])
         gate = np.logaddexp(0.0, g) - self.q * g  # (1 - q) log(1 + e^g) + q log(1 + e^-g)
         return value + float(weight @ gate), np.column_stack([slope, weight * (sigmoid(g) - self.q)])
 
@@ -153,7 +158,7 @@ class AdaptLoss:
         if isinstance(self.classes, ClassLoss):
             return _derivatives(scores, self.classes, self.q)
         weight, p = self.classes.weight, sigmoid(scores[:, -1])
-        slope, curve = replace(self.classes, weight=weight * (1 - self.q)).derivatives(scores[:, :-1])
+        slope, curve = self._kept.derivatives(scores[:, :-1])
         gate = np.column_stack([weight * (p - self.q), weight * np.maximum(p * (1 - p), TINY)])
         return np.column_stack([slope, gate[:, 0]]), np.column_stack([curve, gate[:, 1]])
 

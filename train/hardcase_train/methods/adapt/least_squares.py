@@ -8,6 +8,7 @@ over q. The KL divergence of a row is replaced by ``stiffness * (logit(q) - g)^2
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -59,10 +60,11 @@ def log_odds_step(
         then it ends below the bound, and q is optimal among all q with that mean.
     """
 
-    enough = [np.inf]  # multipliers whose mean keeps the bound, the last one the smallest
+    weight = np.ones(len(g)) if weight is None else weight
+    total, enough = weight.sum(), [np.inf]  # multipliers whose mean keeps the bound, the last one the smallest
 
     def over(beta: float) -> float:
-        mean = np.average(sigmoid(nearest_log_odds(excess + beta, g, stiffness)), weights=weight)
+        mean = (sigmoid(nearest_log_odds(excess + beta, g, stiffness)) * weight).sum() / total
         if mean <= p_full:
             enough.append(min(beta, enough[-1]))
         return float(mean - p_full)
@@ -145,11 +147,15 @@ class LogOddsLoss:
     u: np.ndarray  # (n,) log odds of q
     stiffness: float
 
+    @cached_property
+    def _kept(self) -> AnswerLoss:
+        """The loss of f1 on what is not forwarded."""
+        return replace(self.classes, weight=self.classes.weight * sigmoid(-self.u))
+
     def value_and_slope(self, scores: np.ndarray) -> tuple[float, np.ndarray]:
         """Weighted sum over rows, and its gradient, (n, n_outputs)."""
         c = self.classes
-        easy = replace(c, weight=c.weight * sigmoid(-self.u))
-        value, slope = easy.value_and_slope(scores[:, :-1])
+        value, slope = self._kept.value_and_slope(scores[:, :-1])
         away = scores[:, -1] - self.u
         pull = self.stiffness * c.weight * away
         return value + float(pull @ away), np.column_stack([slope, 2 * pull])

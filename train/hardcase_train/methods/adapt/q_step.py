@@ -34,8 +34,11 @@ def q_step(a: np.ndarray, b: np.ndarray, p_full: float, weight: np.ndarray | Non
     if p_full <= 0:
         return np.zeros_like(a), np.inf
 
+    weight = np.ones(len(a)) if weight is None else weight
+    total = weight.sum()
+
     def excess(beta: float) -> float:
-        return float(np.average(sigmoid(a - b - beta), weights=weight) - p_full)
+        return float((sigmoid(a - b - beta) * weight).sum() / total - p_full)
 
     if excess(0.0) <= 0:
         return sigmoid(a - b), 0.0

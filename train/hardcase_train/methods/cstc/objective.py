@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -133,11 +134,18 @@ class Objective:
         ways = [reach[:, k] * _side(high[:, k], side) for k, side in self.shape.exits]
         return np.stack(ways, axis=1)
 
-    @property
+    @cached_property
     def share(self) -> np.ndarray:
         """(n,) each row's share of the total weight."""
         return np.asarray(self.loss.weight / self.loss.weight.sum())
 
+    @cached_property
+    def _unit(self) -> AnswerLoss:
+        """The loss of each row at each node, row weights left out."""
+        y = np.repeat(self.loss.y, len(self.shape))
+        return replace(self.loss, y=y, weight=np.ones(len(y)))
+
+    @cached_property
     def _kappa(self) -> np.ndarray:
         if self.rule.by_exit:
             return np.ones(len(self.shape))
@@ -170,23 +178,22 @@ class Objective:
 
     def _losses(self, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Each row's loss at each node, (n, n_nodes), and its slope by the scores that answer, row weights left out."""
-        unit = replace(self.loss, weight=np.ones(len(scores)))
-        own = [np.ascontiguousarray(scores[:, k, : self.loss.n_outputs]) for k in range(scores.shape[1])]
-        losses = np.stack([unit.row_loss(s) for s in own], axis=1)
-        return losses, np.stack([unit.value_and_slope(s)[1] for s in own], axis=1)
+        at, n_outputs = scores.shape[:2], self.loss.n_outputs
+        own = np.ascontiguousarray(scores[:, :, :n_outputs]).reshape(-1, n_outputs)
+        return self._unit.row_loss(own).reshape(at), self._unit.value_and_slope(own)[1].reshape(*at, n_outputs)
 
     def _expected(
         self, losses: np.ndarray, high: np.ndarray, reach: np.ndarray
     ) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
         """The expected loss, its slopes by reach and by high side, and what each row counts at each node."""
-        worth = self.share[:, None] * self._kappa() * losses
+        worth = self.share[:, None] * self._kappa * losses
         stays, slope = np.ones(high.shape), np.zeros(high.shape)
         if self.rule.by_exit:
             stays[:] = 0.0
             for k, side in self.shape.exits:
                 stays[:, k] += _side(high[:, k], side)
                 slope[:, k] += 0.0 if side is None else (1.0 if side else -1.0)
-        counts = self.share[:, None] * self._kappa() * reach * stays
+        counts = self.share[:, None] * self._kappa * reach * stays
         return float((counts * losses).sum()), worth * stays, worth * reach * slope, counts
 
     def _backwards(
