@@ -166,7 +166,7 @@ def score_cheap(t, halves, tags, weights, longest, out):
     for m in range(1, n + 1):
         word = halves[1, m]
         for side in range(2):
-            between = 0
+            between = np.int64(0)
             h = m - 1 if side == 0 else m + 1
             while 0 <= h <= n:
                 if len(longest) and abs(h - m) > longest[t[h + 1, 2], t[m + 1, 2], side]:
@@ -311,7 +311,7 @@ def _add_keys(templates, head, word, keys, n):
 @njit(nogil=True, cache=True)
 def _all_keys(t, h, m, is_full, cheap, tags, costly, keys):
     """All keys of an edge, and how many; ``costly`` has been made for both ends if the edge ``is_full``."""
-    n = _add_keys(CHEAP, cheap[0, h], cheap[1, m], keys, 0)
+    n = _add_keys(CHEAP, cheap[0, h], cheap[1, m], keys, np.int64(0))
     between = _between(t, h, m)
     for tag in range(len(tags)):
         if between >> tag & 1:

@@ -316,7 +316,8 @@ def check_points_are_of_the_method(method: Method) -> None:
         assert point.method == method.method.name, f"a point is of {point.method!r}"
         assert json.loads(json.dumps(point.params, allow_nan=False)) == point.params, "settings are no JSON"
         assert point.program is not None, "a point has no program"
-        cost, most = to_unit(_decided(Machine(point.program), search.problem.valid.X[0], 0).cost), sum(COSTS) + FORWARD_COST
+        decision, most = _decided(Machine(point.program), search.problem.valid.X[0], 0), sum(COSTS) + FORWARD_COST
+        cost = to_unit(decision.cost)
         assert cost <= most, f"a row costs {cost:g}, all sensors and a request {most:g}"
 
 

@@ -75,7 +75,7 @@ def in_micro(program: Program, times: int) -> list[Node]:
 def test_costs_in_another_unit_change_no_policy(method: str) -> None:
     """A factor of 4, so that no float is rounded otherwise."""
     make = in_streams if METHODS[method].method.needs_order else make_problem
-    problem = replace(make(n=90), effort=replace(BRIEF, n_linear_gammas=2))
+    problem = replace(make(n=90), effort=replace(BRIEF, n_linear_gammas=1))
     one, other = (learn(p, (method,), quiet=True) for p in (problem, in_units(problem, 4)))
     assert len(one) == len(other) > 1
     for a, b in zip(one, other, strict=True):

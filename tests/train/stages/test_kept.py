@@ -44,7 +44,7 @@ def made(method: str, problem: Problem, n_settings: int | None = None) -> list[P
     return [p for params in METHODS[method].grid(search)[:n_settings] for p in METHODS[method].run(search, params)]
 
 
-FREE = make_problem(n=600, effort=replace(BRIEF, tree_share=1.0))
+FREE = make_problem(n=300, effort=replace(BRIEF, tree_share=1.0))
 
 
 @cache

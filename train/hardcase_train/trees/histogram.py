@@ -51,7 +51,8 @@ def grow_tree(
 ) -> None:  # fmt: skip
     """Grow a whole tree into ``t``; ``penalty`` changes in place."""
     _plant(t, steps)
-    small, large = (0, -1) if max_leaves > 1 and max_depth > 0 else (-1, -1)
+    none = np.int64(-1)  # numba compiles what is called below once more for a plain -1
+    small, large = (np.int64(0), none) if max_leaves > 1 and max_depth > 0 else (none, none)
     while small >= 0:
         _look(t, packed, steps, small, large, min_rows, l2)
         small, large = _split(t, packed, codes, sensor_of, penalty, max_leaves, max_depth, min_rows, is_once)
