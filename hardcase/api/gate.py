@@ -40,7 +40,7 @@ class GateAnswer:
     confidence : probability that the label is right, from 0 to 1; None if nobody measured it without what failed, or
         if the reference gave the label because the promise is broken
     asked : names of the APIs in the order in which they were asked, with those that failed
-    failed : names of those that raised, were late, or gave something else than a pair
+    failed : names of those that raised, were late, or gave something else than a pair with such a confidence
     price : of the calls in the gate's unit, by the mean prices of the log, or what a call says that is less; a call
         that failed is paid
     ms : milliseconds from the request to this answer
@@ -61,7 +61,7 @@ class Gate:
     ----------
     folder : with ``model.hcb`` and ``gate.json``
     calls : by the API's name a function, plain or async, from a request to a pair (label, confidence), or three with
-        what the call cost; ``asks`` adds further ones
+        what the call cost; a confidence is from 0 to 1, or None; ``asks`` adds further ones
     deadline_ms : of each step's calls, from 1; a call that is late counts as failed. None: all are waited for, and a
         step's last function runs in the caller's thread
     fallback : the label if every API that was asked failed; None: what the policy says when it knows nothing

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from hardcase_edge.errors import InputError
 from hardcase_train.data.table import Table, read_table
 
-from .file import MAX_APIS, NAME, Api
+from .file import MAX_APIS, NAME, Api, is_share
 
 __all__ = ["CONFIDENCE", "LABEL", "Log", "read_log", "write_problem"]
 
@@ -42,7 +42,7 @@ class Log:
     """What a log says of each API.
 
     labels : of each API, (n,) texts, None where it did not answer
-    confidences : of the APIs that have them, (n,) numbers, NaN for missing
+    confidences : of the APIs that have them, (n,) numbers from 0 to 1, NaN for missing
     truth : (n,) labels, text or whole numbers
     stands_in : the API whose label is the truth, if the log has none
     notes : what the user should know, a line each
@@ -62,14 +62,14 @@ def read_log(path: Path) -> Log:
     Raises
     ------
     InputError
-        It is no table, has fewer than two APIs, or one of them lacks a label or a price.
+        It is no table, has fewer than two APIs, one of them lacks a label or a price, or a confidence is none.
     """
     table = read_table(path)
     columns = tuple(table.kinds) or table.names
     found, rest = _recognised(path, columns)
     apis = tuple(_api(path, table, name, of) for name, of in found.items())
     labels = {name: _texts(path, table, of["label"]) for name, of in found.items()}
-    confidences = {name: _numbers(path, table, of["confidence"]) for name, of in found.items() if "confidence" in of}
+    confidences = {name: _shares(path, table, of["confidence"]) for name, of in found.items() if "confidence" in of}
     truths = [name for name in rest if name.lower() in TRUTHS]
     if len(truths) > 1:
         raise InputError(f"{path} has {len(truths)} columns of truth, {', '.join(truths)}; rename all but one")
@@ -171,6 +171,14 @@ def _numbers(path: Path, table: Table, column: str) -> np.ndarray:
     if column not in table.names:
         raise InputError(f"{path}: {column!r} holds something else than numbers; correct it")
     return table.X[:, table.names.index(column)]
+
+
+def _shares(path: Path, table: Table, column: str) -> np.ndarray:
+    values = _numbers(path, table, column)
+    strange = [x for x in values.tolist() if x == x and not is_share(x)]
+    if strange:
+        raise InputError(f"{path}: {column!r} holds {strange[0]:g}, a confidence from 0 to 1 is expected; scale it")
+    return values
 
 
 def _column(path: Path, table: Table, column: str) -> list[Any]:

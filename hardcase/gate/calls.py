@@ -22,6 +22,8 @@ from threading import Thread
 from time import monotonic
 from typing import Any, ClassVar
 
+from .file import is_share
+
 __all__ = ["MOST_THREADS", "Call", "Said", "acall_all", "call_all", "call_aside", "is_async"]
 
 Call = Callable[[Any], Any]
@@ -181,7 +183,7 @@ def _said(name: str, result: Any, error: BaseException | None) -> Said | None:
 
 
 def _checked(said: Any) -> Said:
-    """A label as text, a finite confidence, and an amount that the call cost.
+    """A label as text, a confidence from 0 to 1, and an amount that the call cost.
 
     Raises
     ------
@@ -193,8 +195,8 @@ def _checked(said: Any) -> Said:
     label, confidence, price = (*said, None)[:3]
     if not (label is None or isinstance(label, str | Integral)):
         raise ValueError(f"its label is {type(label).__name__}, text or a whole number is expected")
-    if confidence is not None and not (isinstance(confidence, Real) and isfinite(confidence)):
-        raise ValueError("its confidence is no finite number")
+    if confidence is not None and not (isinstance(confidence, Real) and is_share(float(confidence))):
+        raise ValueError(f"its confidence is {str(confidence)[:40]}, a number from 0 to 1 is expected")
     if price is not None and not (isinstance(price, Real) and isfinite(price) and float(price) >= 0):
         raise ValueError("its price is no amount")
     numbers = (None if x is None else float(x) for x in (confidence, price))

@@ -13,7 +13,7 @@ from typing import Any
 from hardcase_edge.base.files import read_bounded, write_whole
 from hardcase_edge.errors import InputError
 
-__all__ = ["BUNDLE", "FILE", "MAX_APIS", "NAME", "Api", "GateFile", "read_gate_file", "write_gate_file"]
+__all__ = ["BUNDLE", "FILE", "MAX_APIS", "NAME", "Api", "GateFile", "is_share", "read_gate_file", "write_gate_file"]
 
 FILE, BUNDLE = "gate.json", "model.hcb"
 FORMAT = 1
@@ -21,6 +21,16 @@ MAX_BYTES = 1024 * 1024
 MAX_APIS = 50
 MAX_PRICE = 1e9
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
+ROUNDING = 1e-6  # beyond 0 and 1, as sums of 32-bit numbers have it
+
+
+def is_share(x: float) -> bool:
+    """Whether it can be a confidence: from 0 to 1, but for rounding; of NaN it is false.
+
+    >>> is_share(1.0000001), is_share(87.0), is_share(float("nan"))
+    (True, False, False)
+    """
+    return -ROUNDING <= x <= 1 + ROUNDING
 
 
 @dataclass(frozen=True)

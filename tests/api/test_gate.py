@@ -116,10 +116,19 @@ def odd(_: object) -> Any:
     return "3", Odd(0.5)
 
 
-@pytest.mark.parametrize(
-    "call", [lie, nan, broken, odd, lambda _: time.sleep(5)], ids=["lie", "nan", "broken", "odd", "late"]
-)
-def test_a_call_that_fails_is_a_broken_sensor_and_the_gate_goes_on(made, rows, call) -> None:
+FAILURES = {
+    "lie": (lie, "it gave str, a pair (label, confidence) is expected"),
+    "nan": (nan, "its confidence is nan, a number from 0 to 1 is expected"),
+    "percent": (lambda _: ("3", 87.0), "its confidence is 87.0, a number from 0 to 1 is expected"),
+    "log": (lambda _: ("3", -0.2), "its confidence is -0.2, a number from 0 to 1 is expected"),
+    "broken": (broken, "OSError: no route"),
+    "odd": (odd, "failed: ZeroDivisionError"),
+    "late": (lambda _: time.sleep(5), "was late"),
+}
+
+
+@pytest.mark.parametrize(("call", "line"), FAILURES.values(), ids=FAILURES)
+def test_a_call_that_fails_is_a_broken_sensor_and_the_gate_goes_on(made, rows, call, line, caplog) -> None:
     healthy = functions()
     usual = hardcase.Gate(made[0], healthy, coin_seed=1).decide(rows[0]).asked[0]
     gate = hardcase.Gate(made[0], healthy | {usual: call}, deadline_ms=200, coin_seed=1)
@@ -127,6 +136,12 @@ def test_a_call_that_fails_is_a_broken_sensor_and_the_gate_goes_on(made, rows, c
     assert usual in answer.failed
     assert answer.label in gate.classes
     assert answer.ms < 3000
+    assert [line in message for message in caplog.messages] == [True]
+
+
+def test_a_confidence_may_be_beyond_one_by_rounding(made, rows) -> None:
+    over = {name: lambda row, n=name: (said(row, n)[0], 1.0000001) for name in NAMES}
+    assert hardcase.Gate(made[0], over).decide(rows[0]).failed == ()
 
 
 def test_where_every_call_fails_the_fallback_answers_sync_and_async(made, rows) -> None:
@@ -294,6 +309,7 @@ def test_without_truth_the_dearest_api_stands_in_and_the_log_says_so(tmp_path: P
         ("a_label,a_pred,a_price,b_label,b_price", "x,x,1,x,1", "both the label of 'a'"),
         ("a_label,a_price,b_label,b_price,y,truth", "x,1,x,1,x,x", "2 columns of truth"),
         ("a_label,a_price,b_label,b_price", "x,-1,x,1", "'a_price' has a negative number"),
+        ("a_label,a_price,a_score,b_label,b_price", "x,1,87,x,1", "'a_score' holds 87, a confidence from 0 to 1"),
         ("a_label,a_price,b_label,b_price", "x,much,x,1", "'a_price' holds something else than numbers"),
         ("a*_label,a*_price,b_label,b_price", "x,1,x,1", "'a*' is no name"),
     ],

@@ -171,6 +171,7 @@ LIES: dict[str, Reply] = {
     "NaN price": lambda *_: b'{"label": "cat", "confidence": 0.5, "price": NaN}',
     "negative price": lambda *_: b'{"label": "cat", "confidence": 0.5, "price": -1}',
     "infinite confidence": lambda *_: b'{"label": "cat", "confidence": 1e999}',
+    "percent": lambda *_: b'{"label": "cat", "confidence": 87}',
     "no class": lambda *_: b'{"label": "horse", "confidence": 0.5}',
     "no chat": lambda *_: b'{"choices": [], "outputs": {}}',
     "huge": lambda *_: b" " * (MAX_ANSWER + 1),
