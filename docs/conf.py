@@ -4,19 +4,21 @@
 The source folder is the repository, so a link is right on the site if it is right in the repository. The pages stay
 plain Markdown: the navigation is NAV below, and the build adds it to docs/index.md and to the two lists of pages. It
 writes the lists of all modules, commands and keys into docs/modules.md, docs/commands.md and docs/configuration.md,
-which have only a place for them, and the page of the rig's policy.
+which have only a place for them, and the page of a policy of the rig, which it trains.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
 import sys
+import tempfile
 from pathlib import Path
 
 from sphinx.application import Sphinx
 
-from hardcase.playground.page import playground_page
-from hardcase_edge.bundle.load import load_bundle
+from hardcase.cli import main
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -95,7 +97,13 @@ NAV = {
         "docs/style",
     ),
 }
-RIG, LIVE = ROOT / "examples" / "hydraulic" / "accumulator.hcb", "rig.html"
+LIVE = "rig.html"
+LIVE_BY = (  # commands of hardcase
+    f"train {ROOT}/examples/hydraulic/hardcase.toml --effort quick --method adapt-gbrt --no-baselines --quiet "
+    "--out {folder}",
+    "export {folder} --max-loss 0.03 --out {folder}/model.hcb",
+    "playground {folder}/model.hcb --build {folder}",
+)
 TOUCH = (
     f'\n```{{raw}} html\n<p><a href="../{LIVE}">The policy of the rig</a>, to touch:</p>\n'
     f'<iframe src="../{LIVE}" title="the policy of the rig" loading="lazy" width="100%" height="900"></iframe>\n```\n'
@@ -150,9 +158,16 @@ def complete(app: Sphinx, docname: str, source: list[str]) -> None:
 
 
 def write_live(app: Sphinx, error: Exception | None) -> None:
-    """The page of the rig's policy, beside the site's own."""
-    if error is None:
-        (Path(app.outdir) / LIVE).write_text(playground_page(load_bundle(RIG)), encoding="utf-8")
+    """The page of a policy of the rig, with the front that it is on, beside the site's own."""
+    if error is not None:
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        build = Path(folder) / "build"
+        for words in LIVE_BY:
+            with contextlib.redirect_stdout(io.StringIO()):
+                if main(words.format(folder=build).split()):
+                    raise RuntimeError(f"the live page was not made by: hardcase {words}")
+        (Path(app.outdir) / LIVE).write_bytes((build / "playground.html").read_bytes())
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

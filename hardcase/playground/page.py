@@ -28,15 +28,16 @@ from hardcase_export.drafts.rows import read_rows
 from hardcase_export.to_js.folder import PACKAGE, model_values
 from hardcase_export.to_js.wasm import wasm_kernel
 
-from ..measuring.labelled_rows import LabelledRows, rows_for
+from ..measuring.labelled_rows import rows_for
 from ..measuring.measure import steps_of
 from ..reports.page import render
 from .packing import Blobs, image_of, split_bytes
 from .points import Tried, bought, flow_with, front_with, tried_points
+from .typical import typical_rows
 
 SCRIPT = Path(__file__).parent / "playground.js"
 MAX_PAGE = 150_000  # bytes with other points, where the bundle alone takes less
-MAX_ROWS = 40  # real cases of a build
+MAX_ROWS = 40  # of training, of a build
 MAX_CONTROLS = 400  # readings that have one; those of the other sensors stay as in the case
 F32_MAX = 3.4028234663852886e38
 Json = dict[str, Any]
@@ -47,7 +48,8 @@ def playground_page(loaded: Loaded, build: Path | None = None) -> str:
 
     Parameters
     ----------
-    build : the folder of its training, from which cases with their truth, shares of rows and the front are taken
+    build : the folder of its training, from which typical training rows with their truth, shares of test rows and the
+        front are taken; without it the cases are the golden ones
 
     Raises
     ------
@@ -59,27 +61,27 @@ def playground_page(loaded: Loaded, build: Path | None = None) -> str:
     program, manifest = loaded.bundle.program, loaded.manifest
     rows = None if build is None else rows_for(program, manifest, build / "test.npz", None, [build])
     own = Tried(loaded, flow_with(loaded, rows))
-    if build is None or rows is None:
+    if build is None:
         return _page(own, {})
-    others, page = tried_points(build, loaded), _page(own, {}, build, rows)
+    others, page = tried_points(build, loaded), _page(own, {}, build)
     if len(page) > MAX_PAGE:
-        return _page(own, others, build, rows)
+        return _page(own, others, build)
     fit: list[int] = []
     for k in sorted(others, key=lambda k: len(image_of(others[k].loaded))):
-        larger = _page(own, {j: others[j] for j in others if j in (*fit, k)}, build, rows)
+        larger = _page(own, {j: others[j] for j in others if j in (*fit, k)}, build)
         if len(larger) <= MAX_PAGE:
             fit, page = [*fit, k], larger
     return page
 
 
-def _page(own: Tried, others: Mapping[int, Tried], build: Path | None = None, rows: LabelledRows | None = None) -> str:
+def _page(own: Tried, others: Mapping[int, Tried], build: Path | None = None) -> str:
     """The page of a bundle and of these points of its build."""
     loaded = own.loaded
     program, manifest = loaded.bundle.program, loaded.manifest
     front, number = ("", None) if build is None else front_with(build, loaded, list(others))
     points = [own, *others.values()]
     used = {f for point in points for s in bought(point.loaded) for f in program.sensors[s].features}
-    cases = _golden_rows(loaded, used) if rows is None or build is None else _build_rows(rows, build, loaded, used)
+    cases = _golden_rows(loaded, used) if build is None else _training_rows(build, loaded, used)
     if not cases:
         raise InputError("the bundle has no golden case to begin with; name its build with --build")
     blobs = Blobs()
@@ -115,6 +117,7 @@ def _page(own: Tried, others: Mapping[int, Tried], build: Path | None = None, ro
         packed=Markup(blobs.packed(values)),
         flow=points[0].flow,
         has_front=bool(front),
+        has_build=build is not None,
     )
 
 
@@ -136,14 +139,9 @@ def _typed(row: Any, loaded: Loaded, used: set[int]) -> list[Reading]:
     return [_reading(x, f.dtype) if k in used else None for k, (x, f) in enumerate(zip(row, features, strict=True))]
 
 
-def _build_rows(rows: LabelledRows, build: Path, loaded: Loaded, used: set[int]) -> list[Json]:
-    """Some rows of all classes or values, with their truth and f0's answers."""
-    order = np.argsort(rows.y, kind="stable")
-    chosen = order[np.unique(np.linspace(0, len(order) - 1, MAX_ROWS).astype(int))]
-    steps, f0 = steps_of(loaded.manifest), list(rows.replies)
-    if not loaded.manifest.hpc:  # a policy that never forwards names no f0, but its build has one
-        stored = read_rows(build / "test.npz", loaded.manifest)
-        f0 = list(zip(stored.hpc.tolist(), stored.confidence.tolist(), strict=True))
+def _training_rows(build: Path, loaded: Loaded, used: set[int]) -> list[Json]:
+    """Typical rows of training, of all classes or of the whole range of values, with their truth and f0's answers."""
+    rows, steps = read_rows(build / "train.npz", loaded.manifest), steps_of(loaded.manifest)
 
     def answer(value: Any) -> int:
         return int(value) if steps is None else round(float(value) * 2**steps)
@@ -152,9 +150,9 @@ def _build_rows(rows: LabelledRows, build: Path, loaded: Loaded, used: set[int])
         {
             "readings": _typed(rows.X[k].tolist(), loaded, used),
             "truth": answer(rows.y[k]),
-            "f0": [str(answer(f0[k][0])), int(f0[k][1])],
+            "f0": [str(answer(rows.hpc[k])), int(rows.confidence[k])],
         }
-        for k in chosen.tolist()
+        for k in typical_rows(rows.X[:, sorted(used)], rows.y, MAX_ROWS)
     ]
 
 

@@ -49,7 +49,11 @@ def contrasts(n: int, seed: int) -> tuple[dict[str, Any], ...]:
         common, own = rng.gauss(0.5, 0.15), [rng.gauss(0, 0.05) for _ in NAMES]
         row: dict[str, Any] = {"truth": CLASSES[own[0] + own[1] > 2 * own[2]]}
         for name, part in zip(NAMES, own, strict=True):
-            row |= {f"{name}_label": rng.choice(CLASSES), f"{name}_confidence": min(max(common + part, 0), 1), f"{name}_price": 1}
+            row |= {
+                f"{name}_label": rng.choice(CLASSES),
+                f"{name}_confidence": min(max(common + part, 0), 1),
+                f"{name}_price": 1,
+            }
         rows.append(row)
     return tuple(rows)
 

@@ -161,6 +161,7 @@ def make_build(folder: Path) -> Path:
     path = folder / "hpc.onnx"
     export_hpc(estimator, make_rows(300, 3)[0], ["f32"] * N_FEATURES, Classes(N_CLASSES), path)
     splits = {name: save_rows(folder / f"{name}.npz", path, 300, seed) for name, seed in (("valid", 2), ("test", 3))}
+    save_rows(folder / "train.npz", path, 100, 1)
     points = [
         {
             "method": "hpc",
