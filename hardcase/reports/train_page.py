@@ -151,6 +151,11 @@ def _asked(task: Task, quality: str) -> dict[str, Any]:
 
 
 def _f0_words(task: Task) -> str:
+    service = task.config.service
+    return _learnt_words(task) + (f"; in service the large model at {service} answers" if service else "")
+
+
+def _learnt_words(task: Task) -> str:
     config = task.config
     if config.legacy is not None:
         return f"{config.legacy_name}, a legacy system, by the table {config.legacy.name}"

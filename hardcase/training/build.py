@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from hardcase_cloud.backends.large_model import address_in
 from hardcase_edge.base.escape import markdown
 from hardcase_edge.bundle.file import Bundle, pack_bundle
 from hardcase_edge.bundle.manifest import Manifest
@@ -62,7 +63,8 @@ def configure(
 ) -> Config:
     """Read a configuration and check the names of its methods; arguments override the file.
 
-    ``hpc`` overrides all of [hpc] but classes, which are then those of this model.
+    ``hpc`` overrides all of [hpc] but classes, which are then those of this model. The large model of [hpc] url is
+    not asked, nor is its key wanted.
 
     Raises
     ------
@@ -76,7 +78,9 @@ def configure(
     if methods:
         config = config.but(methods=tuple(check_method("--method", name, known) for name in methods))
     if hpc is not None:
-        config = config.but(model=hpc, legacy=None, legacy_name="", params={})
+        config = config.but(model=hpc, legacy=None, legacy_name="", params={}, service="")
+    if config.service:
+        address_in(config.service, f"{path}: [hpc] url")
     return config if effort is None else config.but(effort=effort_of("--effort", effort).name)
 
 
@@ -114,6 +118,7 @@ def build(
     with claimed(out, BUILD, force=force), open_runs(out, n_seeds=n_seeds, **where) as (runs, scratch):
         task = runs.task(config, table, model)
         hpc = save_hpc(task, scratch)  # before training, because f0 may be impossible to export
+        hpc |= {"url": config.service} if config.service else {}
 
         def trained_of(task: Task) -> _Trained:
             if table is None or config.item is None:

@@ -290,6 +290,7 @@ per_request = 0.0  # {_said("cloud_per_request")}
 
 [hpc]
 estimator = {quote(task.default_f0)}  # {_said("estimator")}
+# url = "openai+https://api.example/v1?model=NAME&key=VARIABLE"  # {_said("service")}
 
 [hpc.params]  # {_said("params")}
 

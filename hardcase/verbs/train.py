@@ -173,6 +173,8 @@ def _text(out: Path, front: dict[str, Any]) -> list[str]:
     lines += _left_out(out, front["points"])
     lines += _picked(front["picked"], front["quality"], unit)
     lines += front["warnings"]
+    if "url" in front["hpc"]:
+        lines.append(f"in service {front['hpc']['url']} answers, which training did not ask")
     lines.append(f"report: {out / 'report.html'}")
     lines.append(f"next: hardcase export {out} --out model.hcb")
     return lines

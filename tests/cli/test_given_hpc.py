@@ -46,6 +46,7 @@ def write(path: Path, model: Any, n: int = 3) -> Path:
     return path
 
 
+PAID = "[cost.cloud]\nper_request = 3\n[hpc]\n"
 PRICES = '[cost.uplink]\nper_request = 9\n[policy]\nmethods = ["static"]\n'
 
 
@@ -150,6 +151,15 @@ def test_the_flag_wins_over_the_toml(tmp_path: Path, capsys: Capture) -> None:
         ("[hpc]\nestimator = []\n", "[hpc] estimator is [], a class of scikit-learn, or an array"),
         ('[hpc]\nestimator = ["StandardScaler", 3]\n', "a class of scikit-learn, or an array"),
         ("[hpc]\nestimator = 3\n", "a class of scikit-learn, or an array"),
+        (
+            f'[hpc]\nurl = "openai+https://h/v1?model=m"\n{PRICES}',
+            "say in [cost.cloud] per_request what an answer costs",
+        ),
+        (PAID + 'url = "https://h/v1?model=m"\n', "[hpc] url is not the URL of a large model"),
+        (PAID + 'url = "openai+https://h/v1?model=m&key=sk-secret-1"\n', "without the name of an environment variable"),
+        (PAID + 'url = "openai+http://far.example/v1?model=m&key=K"\n', "would go to far.example as plain text"),
+        (PAID + f'url = "sk-secret-1{"x" * 3000}"\n', "[hpc] url is not the URL of a large model"),
+        (PAID + "url = 3\n", "[hpc] url is 3"),
     ],
 )
 def test_what_is_no_f0_is_refused_in_one_line(text: str, said: str, tmp_path: Path, capsys: Capture) -> None:
@@ -159,6 +169,7 @@ def test_what_is_no_f0_is_refused_in_one_line(text: str, said: str, tmp_path: Pa
     status, _, err = run(capsys, "train", toml(tmp_path, text), "--out", tmp_path / "build")
     assert status == 2
     assert said in err
+    assert "secret" not in err
     assert err.count("\n") == 1
     assert not (tmp_path / "build").exists()
 
@@ -199,3 +210,29 @@ def test_a_given_regressor_answers_values(tmp_path: Path, capsys: Capture) -> No
     said = ran(capsys, "export", build, "--method", "hpc", "--max-loss", 1, "--out", bundle)
     status, on_rows, err = run(capsys, "evaluate", bundle, tmp_path / "data.csv", "--hpc", build / "hpc.onnx")
     assert (status, on_rows["forward_rate"], on_rows["quality"] > 0.999999) == (0, 1.0, True), err
+
+
+def test_the_large_model_of_the_url_is_named_and_priced_but_not_asked_and_workers_find_it(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    folder_with(tmp_path)
+    url = "openai+http://127.0.0.1:1/v1?model=m&key=NO_SUCH_KEY"  # nobody listens, and nobody has the key
+    path = toml(tmp_path, f'{PAID}estimator = "LogisticRegression"\nurl = "{url}"\n{PRICES}')
+    build = tmp_path / "build"
+    assert main(["train", str(path), "--out", str(build), "--no-baselines", "--quiet"]) == 0
+    assert f"in service {url} answers, which training did not ask" in capsys.readouterr().out
+    front = json.loads((build / "front.json").read_text())
+    assert front["hpc"]["url"] == url
+    assert front["points"][0]["method"] == "hpc"
+    assert front["points"][0]["test"]["cost"] >= 3 + 9
+    assert "in service the large model at openai+http://127.0.0.1:1/v1" in (build / "report.html").read_text()
+    ran(capsys, "export", build, "--method", "hpc", "--max-loss", 1, "--out", tmp_path / "m.hcb")
+    words = ["--bundle", tmp_path / "m.hcb", "--broker", "mqtt://127.0.0.1:1"]
+    assert main(["cloud", "worker", "--hpc", str(path), *map(str, words)]) == 2
+    assert "the environment variable NO_SUCH_KEY has no key" in capsys.readouterr().err
+    path.write_text(path.read_text().replace("url = ", "# url = "))
+    with pytest.raises(SystemExit, match="2"):
+        main(["cloud", "worker", "--hpc", str(path), *map(str, words)])
+    err = capsys.readouterr().err
+    assert "has no [hpc] url of a large model" in err
+    assert err.count("\n") == 1

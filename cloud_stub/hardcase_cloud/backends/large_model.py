@@ -104,16 +104,9 @@ class LargeModel:
     """
 
     def __init__(self, url: str, case: Case, *, limit_s: float = LIMIT_S) -> None:
-        parts = _URL.fullmatch(url)
-        if parts is None or not is_host(parts["host"]) or not 0 < int(parts["port"] or 80) < 65_536:
-            raise InputError(f"--hpc is not the URL of a large model; use {SHAPE}")  # it may hold a key: not repeated
-        words = _words(parts["query"])
+        parts, words = address_in(url, "--hpc")
         is_tls = parts["scheme"] == "https"
         self._key = _key_in(words.get("key"))
-        if self._key and not is_tls and parts["host"] not in LOCAL:
-            raise InputError(
-                f"the key of {words['key']} would go to {parts['host']} as plain text; use openai+https://"
-            )
         self._settings = read_settings(words["settings"]) if "settings" in words else Settings()
         self._name, self._case, self._limit_s = words["model"], case, limit_s
         self._where = (
@@ -240,6 +233,27 @@ class LargeModel:
         return "" if any(part in text for part in parts) else text
 
 
+def address_in(url: str, what: str) -> tuple[re.Match[str], dict[str, str]]:
+    """The parts of a URL, and its words: the model, and the variable of the key and the settings if it names them.
+
+    Parameters
+    ----------
+    what : says so, in messages; these do not repeat the URL, which may hold a key by mistake
+
+    Raises
+    ------
+    InputError
+        It is no URL of a large model, or its key would be sent as plain text to another machine.
+    """
+    parts = _URL.fullmatch(url)
+    if parts is None or not is_host(parts["host"]) or not 0 < int(parts["port"] or 80) < 65_536:
+        raise InputError(f"{what} is not the URL of a large model; use {SHAPE}")
+    words = _words(parts["query"], what)
+    if "key" in words and parts["scheme"] == "http" and parts["host"] not in LOCAL:
+        raise InputError(f"the key of {words['key']} would go to {parts['host']} as plain text; use openai+https://")
+    return parts, words
+
+
 def read_settings(path: str | Path) -> Settings:
     """The settings in a TOML file.
 
@@ -268,28 +282,28 @@ def read_settings(path: str | Path) -> Settings:
     return settings
 
 
-def _words(query: str) -> dict[str, str]:
+def _words(query: str, what: str) -> dict[str, str]:
     """What the URL says after its ``?``."""
     try:
         pairs = parse_qsl(query, strict_parsing=True, max_num_fields=10)
     except ValueError as error:
-        raise InputError(f"--hpc has no KEY=VALUE after its ?; use {SHAPE}") from error
+        raise InputError(f"{what} has no KEY=VALUE after its ?; use {SHAPE}") from error
     words = dict(pairs)
     if len(words) < len(pairs) or not {"model"} <= set(words) <= {"model", "key", "settings"}:
         raise InputError(
-            f"--hpc needs model=NAME after its ?, and may have key=VARIABLE and settings=FILE; use {SHAPE}"
+            f"{what} needs model=NAME after its ?, and may have key=VARIABLE and settings=FILE; use {SHAPE}"
         )
     if not _MODEL.fullmatch(words["model"]):
-        raise InputError(f"--hpc names a model with other characters than letters, digits and ._:/@+-; use {SHAPE}")
+        raise InputError(f"{what} names a model with other characters than letters, digits and ._:/@+-; use {SHAPE}")
+    if "key" in words and not _VARIABLE.fullmatch(words["key"]):
+        raise InputError(f"{what} has key= without the name of an environment variable; name it, such as key=API_KEY")
     return words
 
 
 def _key_in(variable: str | None) -> str:
-    """The key in this environment variable; "" if none is named. No message has it, or what may be one by mistake."""
+    """The key in this environment variable; "" if none is named. No message has it."""
     if variable is None:
         return ""
-    if not _VARIABLE.fullmatch(variable):
-        raise InputError("--hpc has key= without the name of an environment variable; name it, such as key=API_KEY")
     key = os.environ.get(variable, "")
     if not _KEY.fullmatch(key):
         raise InputError(

@@ -9,7 +9,7 @@ import time
 
 from hardcase_edge.errors import InputError
 
-from .shared import on_stop_signals, open_model, say, store_argument
+from .shared import hpc_named, on_stop_signals, open_model, say, store_argument
 
 HELP = "Have f0 answer the audits in a store, or add labels that people gave, next to the devices' answers."
 PAUSE_S = 1.0  # between two looks for new audits
@@ -19,7 +19,7 @@ ROUNDS = 4  # of a large model's requests, after which the labels are kept
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     store_argument(parser)
-    parser.add_argument("--hpc", metavar="MODEL", help="f0, as of cloud worker")
+    parser.add_argument("--hpc", type=hpc_named, metavar="MODEL", help="f0, as of cloud worker")
     parser.add_argument("--bundle", required=True, metavar="FILE", help="a bundle that forwards to it: its classes")
     parser.add_argument(
         "--labels", metavar="FILE",

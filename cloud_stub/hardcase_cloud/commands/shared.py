@@ -15,6 +15,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hardcase_edge.base.escape import terminal
@@ -29,6 +30,7 @@ UNITS_S = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 _TIME = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([smhd])", re.ASCII)
 NATS = ("nats://", "natss://")  # its own protocol, of workers
 NATS_PORT = 4222
+MAX_TOML_BYTES = 1_000_000
 
 
 def broker_argument(parser: argparse.ArgumentParser) -> None:
@@ -143,6 +145,30 @@ def broker_of(args: argparse.Namespace) -> tuple[Address, str]:
 def is_nats(url: str) -> bool:
     """Whether a URL names a server of NATS's own protocol."""
     return url.lower().startswith(NATS)
+
+
+def hpc_named(text: str) -> str:
+    """What ``--hpc`` names; of a hardcase.toml its ``[hpc] url``. For argparse.
+
+    Raises
+    ------
+    ArgumentTypeError
+        The file cannot be read, or has none.
+    """
+    if not text.endswith(".toml") or "://" in text:
+        return text
+    from hardcase_edge.base.files import read_bounded
+    from hardcase_edge.base.toml import parse_toml
+
+    try:
+        tree = parse_toml(text, read_bounded(Path(text), MAX_TOML_BYTES, "configuration", remedy="name f0 itself"))
+    except InputError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    table = tree.get("hpc")
+    url = table.get("url") if isinstance(table, dict) else None
+    if not isinstance(url, str) or "://" not in url:
+        raise argparse.ArgumentTypeError(f"{text} has no [hpc] url of a large model; add it, or name f0 itself")
+    return url
 
 
 def open_model(hpc: str, bundle: str, *, limit_s: float | None = None, threads: int = 1) -> Answerer:

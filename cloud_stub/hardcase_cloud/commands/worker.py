@@ -15,6 +15,7 @@ from hardcase_edge.errors import InputError
 from .shared import (
     broker_argument,
     broker_of,
+    hpc_named,
     is_nats,
     log_lines,
     number,
@@ -54,9 +55,11 @@ def model_arguments(command: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--hpc",
         required=True,
+        type=hpc_named,
         metavar="MODEL",
         help="hpc.onnx of hardcase train, your own Python module:function, kserve+http://host/v2/models/NAME, or a "
-        "large model, openai+https://host/v1?model=NAME&key=VARIABLE (the key's environment variable)",
+        "large model, openai+https://host/v1?model=NAME&key=VARIABLE (the key's environment variable), or the "
+        "hardcase.toml whose [hpc] url names one",
     )
     parser.add_argument(
         "--bundle",

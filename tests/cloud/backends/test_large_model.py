@@ -423,6 +423,12 @@ def test_a_server_that_refuses_the_key_is_told_at_the_start_without_it(monkeypat
 # ---------------------------------------------------------------- end to end
 
 
+def configured(folder: Path, url: str) -> str:
+    """The path of a hardcase.toml with this URL."""
+    (folder / "hardcase.toml").write_text(f'[hpc]\nurl = "{url}"\n', encoding="utf-8")
+    return str(folder / "hardcase.toml")
+
+
 def files_with(folder: Path, secret: bytes) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file() and secret in path.read_bytes()]
 
@@ -468,7 +474,7 @@ def test_a_device_is_answered_by_it_and_the_pages_and_stores_of_the_worker_have_
         serving(chat) as port,
         running_mosquitto(tmp_path) as broker,
         command(
-            "cloud", "worker", "--hpc", f"openai+http://127.0.0.1:{port}/v1?model=m&key=MODEL_KEY",
+            "cloud", "worker", "--hpc", configured(tmp_path, f"openai+http://127.0.0.1:{port}/v1?model=m&key=MODEL_KEY"),
             "--bundle", str(bundle), "--broker", broker.url, "--json", "--metrics", metrics,
             "--cases", f"sqlite:{tmp_path}/cases.sqlite", environment={"MODEL_KEY": KEY},
         ) as worker,

@@ -278,6 +278,11 @@ class Config(Settings, frozen=True, kw_only=True):
         page="f0.md#a-legacy-system-as-f0",
     )] = None  # fmt: skip
     legacy_name: Annotated[Text, said("hpc.name", "the name of the legacy system", default="the file's")] = ""
+    service: Annotated[str, said(
+        "hpc.url", "the large model that workers with --hpc hardcase.toml ask, as openai+https://host/v1?model=NAME&"
+        "key=VARIABLE; training never asks it, but learns from the table of its answers, or else from the estimator or "
+        "model as its stand-in", page="large-models.md#in-hardcasetoml", default="f0 itself answers",
+    )] = ""  # fmt: skip
     own_model: Annotated[Path | None, said(
         "lpc.tflite", "a model of your own of classes, values or ranks, used as a low-cost model",
         page="exports.md#a-model-of-your-own",

@@ -118,6 +118,11 @@ def _sensor(entry: Any) -> SensorConfig:
 def _check_f0(own: dict[str, Any]) -> None:
     """f0 is an estimator with its parameters, a fitted model, or the table of a legacy system with its name."""
     key = {one.field: one.key for one in statements(Config)}
+    if "service" in own and "cloud_per_request" not in own:
+        raise InputError(
+            "[hpc] url names a model that is paid by the token; say in [cost.cloud] per_request what an answer costs, "
+            "or 0 if nothing"
+        )
     if "legacy_name" in own and "legacy" not in own:
         raise InputError("[hpc] name belongs to a legacy system; add its table or remove name")
     source = next((field for field in ("legacy", "model") if field in own), None)
