@@ -212,6 +212,7 @@ def test_a_share_out_of_range_is_refused(build, tmp_path, share) -> None:
 
 def test_a_build_without_training_rows_or_with_few_judged_ones_says_so(tmp_path) -> None:
     folder = make_build(tmp_path / "build")
+    (folder / "train.npz").unlink()
     with pytest.raises(InputError, match=r"train\.npz"):
         export_bundle(folder, None, max_loss=0.9, method="static", atypical=SHARE)
     save_rows(folder / "train.npz", folder / "hpc.onnx", 200, 9)
