@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["typical_rows"]
-
 FAR = 3.0  # spreads, beyond which a reading is just far
 BANDS = 8  # of values, each like a class
 
