@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from benchmarks import pages, runner
-from benchmarks.pages import MADE, PAGES, RESULTS, read
+from benchmarks.newcomer import gate_commands, playground_commands, server_commands
+from benchmarks.pages import MADE, PAGES, RESULTS, ROOT, read
 
 NEEDS = {"import", "synthetic"}  # packages of the extra ``bench``
 RENDERED = [name for name in runner.names() if (RESULTS / f"{name}.json").exists() and name not in NEEDS]
@@ -35,6 +36,18 @@ def test_a_benchmark_is_listed_with_what_it_shows(name: str) -> None:
 @pytest.mark.parametrize("name", RENDERED)
 def test_no_flag_of_a_benchmark_hides_what_the_runner_gives_it(name: str) -> None:
     assert not re.search(r"--(known|save|keep)\b", runner.parser_of(name, runner.load(name)).format_help())
+
+
+def test_the_commands_that_a_newcomer_runs_are_read_from_the_pages() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    setup, activate, playground = playground_commands(readme)
+    assert (setup, activate) == ("make venv", ". .venv/bin/activate")
+    assert playground.startswith("hardcase playground examples/")
+    gate, log, example = gate_commands(readme)
+    assert gate.startswith(f"hardcase gate {log} ")
+    assert (ROOT / example).is_file()
+    serve, curl = server_commands((ROOT / "docs" / "gate-server.md").read_text(encoding="utf-8"))
+    assert (serve, curl[:5]) == ("hardcase serve gate.toml", "curl ")
 
 
 def test_each_record_is_of_a_benchmark() -> None:
