@@ -144,7 +144,6 @@ class Policy:
         return self.front._repr_html_()
 
 
-# ---------------------------------------------------------------- the Pareto front of a trained policy
 # The Pareto front of a trained policy, as a table and a plot.
 
 

@@ -189,7 +189,6 @@ def kernels_for(processors: tuple[str, ...], wheels: str | None) -> tuple[dict[s
     return kernels, [note] if absent else []
 
 
-# ---------------------------------------------------------------- A boot partition is flashed and verified
 # A boot partition is flashed and verified: the archive, the identity, the script, and last what starts the script.
 #
 # Until its last write a card boots as it did before, so an interrupted flash puts nothing down; ``verify`` sees it, and

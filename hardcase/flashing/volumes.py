@@ -149,7 +149,6 @@ def _boot_partition(file: int, size: int, name: str) -> tuple[int, int]:
     raise InputError(f"{name} has no FAT boot partition; mount its root and name that folder, or use ssh://")
 
 
-# ---------------------------------------------------------------- GUID partition tables
 # GUID partition tables, as UEFI 2.10 section 5.3 has them: the primary one, of a card with sectors of 512 bytes.
 #
 # Nothing of a table is believed before both of its checksums are right; it is only read, never written or mended.

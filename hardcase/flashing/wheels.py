@@ -21,8 +21,6 @@ from hardcase_edge.fleet.release.archive import UNREADABLE_ZIP, zip_of
 
 from .kernels import PROCESSORS, check_kernel, compile_kernel
 
-__all__ = ["KERNEL_NAME", "MAX_WHEEL_BYTES", "kernels_in", "main", "wheel_with"]
-
 KERNEL_NAME = "hardcase_edge/kernel/_kernel.abi3.so"
 PYTHON_TAG = "cp311-abi3"
 MAX_WHEEL_BYTES = 16 * 1024 * 1024

@@ -297,7 +297,6 @@ def _summary(state: _State, lives: Lives, now: int) -> Summary:
     return Summary(state.root.signed.version, state.targets.version, names, expires.strftime("%Y-%m-%dT%H:%M:%SZ"))
 
 
-# ---------------------------------------------------------------- private keys of a repository
 # Private keys of a repository: a PEM file for each, which its owner alone can read, named for its role and its id.
 
 

@@ -299,7 +299,6 @@ def _with_interval(count: Mapping[str, Any], key: str) -> str:
     return f"{count[key]:.4f} ({low:.4f} to {high:.4f})"
 
 
-# ---------------------------------------------------------------- figures of each node of a program
 # Figures of each node of a program: how many rows pass it, what they have cost by then, how wrong they end.
 
 

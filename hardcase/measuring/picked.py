@@ -131,7 +131,6 @@ def _dead(program: Program, rows: LabelledRows, measured: Measured, steps: int |
     return {s: measure(program, rows, measured.quality, steps=steps, dead=(s,)).figures for s in tried}
 
 
-# ---------------------------------------------------------------- what must not be overlooked about a policy
 # What must not be overlooked about a policy, each in a line that begins with WARNING.
 
 

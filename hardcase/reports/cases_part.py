@@ -210,7 +210,6 @@ def _dead(picked: Picked, values: dict[str, Any]) -> Rows:
     ]
 
 
-# ---------------------------------------------------------------- the table of classes in a page
 # The table of classes in a page: rows, recall and precision of each class, with intervals.
 
 

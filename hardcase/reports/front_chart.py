@@ -216,7 +216,6 @@ def _legend(colours: Mapping[str, str], is_marked: bool, has_intervals: bool) ->
     return out
 
 
-# ---------------------------------------------------------------- axes of charts in SVG
 # Axes of charts in SVG: scales from values to pixels, ticks at round numbers, a grid and labels.
 
 

@@ -116,7 +116,6 @@ def strip(value: float | None, low: float, high: float) -> Markup:
     ).format(a, b, x)
 
 
-# ---------------------------------------------------------------- text and colours of pictures and pages
 # Text and colours of pictures and pages: in a picture every name goes through ``safe``; every number gets its form.
 
 

@@ -175,7 +175,6 @@ def _interrupt(_: int, __: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-# ---------------------------------------------------------------- A folder takes the place of another
 # A folder takes the place of another: before or after, never between, wherever the process is killed.
 #
 # Linux exchanges the names of two folders at once. Elsewhere the old one is set aside first; a run that is killed
@@ -283,7 +282,6 @@ def _exchange(one: Path, other: Path) -> bool:
     raise OSError(number, os.strerror(number))
 
 
-# ---------------------------------------------------------------- the lock of a folder
 # The lock of a folder that hardcase writes: while one run holds it, a second one is refused in one line.
 #
 # The operating system gives the lock back when a process ends, however it ends. The file that carries it stands beside

@@ -236,7 +236,6 @@ def _sensor_name(pattern: str, members: Sequence[str], taken: set[str]) -> str:
     return name
 
 
-# ---------------------------------------------------------------- the text of a first hardcase.toml
 # The text of a first hardcase.toml, whose comments are what is stated of each key.
 
 

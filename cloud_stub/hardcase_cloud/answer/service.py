@@ -40,9 +40,7 @@ from hardcase_edge.program.readings import Reading
 from .agenda import Agenda, Pace, seconds_left
 from .asking import FAILED, HUNG, UNANSWERED, Answer, Answerer, Asking, Concurrent, Suspects
 from .counters import Counters
-from .flights import Flights
-from .rates import Rates
-from .remembered import Remembered, Replies
+from .remembered import Flights, Rates, Remembered, Replies
 
 log = logging.getLogger(__name__)
 

@@ -38,8 +38,7 @@ from typing import Any
 from ..base.record import record
 from ..bundle.manifest import Manifest
 from ..errors import LinkError
-from ..exchange.circuit import log
-from ..exchange.exchange import Exchange, Over
+from ..exchange.exchange import Exchange, Over, log
 from ..program.definition import Program
 from ..program.readings import Reading
 from .address import parse_address

@@ -11,14 +11,41 @@ number; the messages name the place. The limits of ``program/limits.py`` bound t
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from itertools import chain
 from math import isfinite
 from operator import lt
+from typing import assert_never
 
 from ..base.record import record
 from ..errors import ProgramError
 from ..program.cost import Meter, evaluate_polynomial
-from ..program.definition import CODE_MAX, Affine, Column, Opaque, Program, Trees
+from ..program.definition import (
+    ARGMAX,
+    CODE_MAX,
+    MARGIN,
+    THRESHOLD,
+    TOURNAMENT,
+    Acquire,
+    Affine,
+    Answer,
+    Branch,
+    Column,
+    Forward,
+    Network,
+    Opaque,
+    Polynomial,
+    Program,
+    Scorer,
+    Select,
+    Slice,
+    Stack,
+    Trees,
+    shifted,
+    targets_of,
+)
 from ..program.format import are_held
+from ..program.kinds import CLASS, VALUE
 from ..program.limits import (
     MAX_CELLS,
     MAX_CLASSES,
@@ -28,13 +55,14 @@ from ..program.limits import (
     MAX_READING_BYTES,
     MAX_SCORERS,
     MAX_SENSORS,
+    MAX_SHIFT,
+    MAX_TARGETS,
     SAFE,
 )
 from ..program.readings import DTYPES, MAX_REQUEST_BYTES, request_bytes
+from ..program.reads import bits_of, read_by_scorers
 from ..program.stored_trees import Outline
 from .costs import cost_range
-from .flow import check_flow, reads_of
-from .nodes import check_nodes
 from .require import I32, check_cost, in_range, integers, need
 from .scorers import Proved, prove_scorer
 from .work import check_steps, check_work, memory_of, operations_of
@@ -179,3 +207,168 @@ def _check_cells(p: Program, proofs: list[Proved]) -> int:
     n = len(exact) + len(split)
     need(n <= MAX_CELLS, f"scorers read {n} codes, with missing below and above counted apart, at most {MAX_CELLS}")
     return n
+
+
+# Proves rules V28 and V29: a scorer reads only sensors that the paths to it have tried to buy, or have.
+
+
+Reads = tuple[int, int, int]  # sensors, as bits: read, to be tried on every path, to be there on every path
+
+
+def reads_of(p: Program) -> list[Reads]:
+    """What each scorer reads. Its columns and features exist: V11 has been proved.
+
+    Trees need only the first: each split says where a missing reading goes, so other sensors may be left unbought. A
+    stack reads its members alone, so that nodes with different sensors may stand on one ensemble.
+    """
+    return [_reads(p, s, read) for s, read in zip(p.scorers, read_by_scorers(p), strict=True)]
+
+
+def _reads(p: Program, s: Scorer, read: int) -> Reads:
+    if isinstance(s, Opaque):
+        return read, read, read
+    if isinstance(s, Trees | Stack):
+        return read, 0, 0
+    if not isinstance(s, Polynomial | Network):
+        assert_never(s)
+    must = [p.sensor_of[p.columns[c].feature] for c, x in zip(s.columns, s.substitutes, strict=True) if x is None]
+    return read, read, bits_of(must)
+
+
+def check_flow(p: Program, reads: Sequence[Reads]) -> None:
+    """Check what scorers read against the paths to each node, in one pass.
+
+    ``offered``: sensors tried on some path; ``tried``: on every path; ``at_hand``: sensors that work on every path.
+
+    Raises
+    ------
+    ProgramError
+        A scorer may be read where its sensors are not.
+    """
+    everything = (1 << len(p.sensors)) - 1
+    offered = [0] * len(p.nodes)
+    tried = [everything] * len(p.nodes)
+    at_hand = [everything] * len(p.nodes)
+    tried[0] = at_hand[0] = 0
+    for k, node in enumerate(p.nodes):
+        if isinstance(node, Branch | Answer):
+            scorer = node.scores.scorer
+            somewhere, everywhere, needed = reads[scorer]
+            _check_bits(somewhere & ~offered[k], k, scorer, "no path to it has tried to buy")
+            _check_bits(everywhere & ~tried[k], k, scorer, "some path to it has not tried to buy")
+            _check_bits(needed & ~at_hand[k], k, scorer, "some path to it may lack (the scorer has no substitute)")
+        bought = bits_of(node.sensors) if isinstance(node, Acquire | Forward) else 0
+        for t in set(targets_of(node)):
+            gained = bought if isinstance(node, Acquire) and t == node.then != node.otherwise else 0
+            offered[t] |= offered[k] | bought
+            tried[t] &= tried[k] | bought
+            at_hand[t] &= at_hand[k] | gained
+
+
+def _check_bits(sensors: int, node: int, scorer: int, why: str) -> None:
+    if sensors:
+        first = (sensors & -sensors).bit_length() - 1
+        raise ProgramError(f"node {node}: scorer {scorer} reads sensor {first}, which {why}")
+
+
+# Proves rules V21 to V27: nodes lead ahead, name what exists, and have the shapes of their rules.
+
+
+def check_nodes(p: Program, bounds: list[tuple[int, ...]]) -> None:
+    """Check all nodes. ``bounds``: the largest absolute score of each output of each scorer.
+
+    Raises
+    ------
+    ProgramError
+        A rule does not hold.
+    """
+    widths = [len(outputs) for outputs in bounds]
+    n = len(p.nodes)
+    reached = {0}
+    for k, node in enumerate(p.nodes):
+        what = f"node {k}"
+        need(k in reached, f"{what} cannot be reached")
+        for t in targets_of(node):
+            need(k < t < n, f"{what} leads to {t}: targets must lie in {k + 1} to {n - 1}")
+            reached.add(t)
+        if isinstance(node, Acquire | Forward):
+            in_range(node.sensors, len(p.sensors), f"{what}: sensor")
+            need(len(set(node.sensors)) == len(node.sensors), f"{what} names a sensor twice")
+        if isinstance(node, Acquire):
+            need(len(node.sensors) >= 1, f"{what} buys nothing; it must name a sensor")
+        elif isinstance(node, Forward):
+            need(len(p.uplink.features) >= 1, f"{what} forwards, but the uplink carries no feature")
+        elif isinstance(node, Branch):
+            _check_branch(node, _width(node.scores, widths, what), what)
+        elif isinstance(node, Answer):
+            width = _width(node.scores, widths, what)
+            _check_answer(p, node, width, bounds[node.scores.scorer][node.scores.start], what)
+        elif isinstance(node, Select):
+            _check_select(p, node, what)
+        else:
+            assert_never(node)
+    _check_fallbacks(p)
+
+
+def _width(s: Slice, widths: list[int], what: str) -> int:
+    in_range([s.scorer], len(widths), f"{what}: scorer")
+    need(0 <= s.start < s.stop <= widths[s.scorer], f"{what}: outputs {s.start} to {s.stop} of {widths[s.scorer]}")
+    return s.stop - s.start
+
+
+def _check_branch(node: Branch, width: int, what: str) -> None:
+    n = len(node.targets)
+    need(n <= MAX_TARGETS, f"{what} has {n} targets, at most {MAX_TARGETS} are allowed")
+    integers([node.threshold], f"{what}: the threshold")
+    shape = f"{what}: rule {node.rule} with {width} scores, {n} targets and {len(node.bracket)} matches"
+    if node.rule == TOURNAMENT:
+        need(n >= 2 and width == n - 1 == len(node.bracket), shape)
+        for m, (a, b) in enumerate(node.bracket):
+            if not (0 <= a < n + m and 0 <= b < n + m):
+                in_range((a, b), n + m, f"{what}: match {m}: entrant")
+        played = sorted(chain.from_iterable(node.bracket))
+        need(played == [*range(2 * n - 2)], f"{what}: every entrant except the winner must play exactly once")
+        return
+    need(not node.bracket, shape)
+    if node.rule == THRESHOLD:
+        need(width == 1 and n == 2, shape)
+    elif node.rule == MARGIN:
+        need(n == 2, shape)
+    else:
+        need(node.rule == ARGMAX and (n == width >= 2 or (width == 1 and n == 2)), shape)
+
+
+def _check_answer(p: Program, node: Answer, width: int, bound: int, what: str) -> None:
+    integers([node.shift], f"{what}: the shift", MAX_SHIFT if node.kind == VALUE.answer else 0)
+    if node.kind == CLASS.answer:
+        ok = width == p.n_classes or (width == 1 and p.n_classes == 2)
+        need(ok and p.n_classes >= 2, f"{what} answers with {width} scores for {p.n_classes} classes")
+    else:
+        ok = node.kind == VALUE.answer and width == 1 and p.n_classes == 0
+        need(ok, f"{what} answers a {node.kind} with {width} scores in a program of {p.n_classes} classes")
+    need(shifted(bound, node.shift) < SAFE, f"{what}: a value of {bound} times 2^{node.shift} overflows 64 bits")
+    integers(node.margins, f"{what}: a margin")
+    need(all(map(lt, node.margins, node.margins[1:])), f"{what}: margins do not increase")
+    need(len(node.confidences) == len(node.margins) + 1, f"{what}: one confidence more than margins is needed")
+    need(all(0 <= c <= 10_000 for c in node.confidences), f"{what}: a confidence is outside 0 to 10000")
+
+
+def _check_select(p: Program, node: Select, what: str) -> None:
+    need(len(node.candidates) >= 1, f"{what} has no candidate")
+    for c in node.candidates:
+        if not 1 <= c.max_size <= MAX_ITEM_SIZE:
+            raise ProgramError(f"{what}: a candidate is for items of at most {c.max_size}")
+        check_cost(c.cost, f"{what}: the cost of a candidate")
+        total = evaluate_polynomial(c.cost, p.max_item_size)
+        if total >= SAFE:
+            raise ProgramError(f"{what}: a candidate may cost {total}, too large to add safely")
+
+
+def _check_fallbacks(p: Program) -> None:
+    forwards = [False] * len(p.nodes)  # whether a path from this node may reach a Forward
+    for k in range(len(p.nodes) - 1, -1, -1):
+        node = p.nodes[k]
+        later = any(forwards[t] for t in targets_of(node))
+        if isinstance(node, Forward):
+            need(not later, f"node {k}: its fallback forwards again")
+        forwards[k] = later or isinstance(node, Forward)

@@ -25,19 +25,6 @@ from hardcase_edge.program.inner import COIN, DRAW, MEMORY
 from hardcase_edge.program.limits import MAX_ITEM_SIZE
 from hardcase_edge.stream.layout import layout_of
 
-__all__ = [
-    "KEYS",
-    "Rows",
-    "file_sha256",
-    "group_name",
-    "in_order",
-    "is_rows",
-    "n_remembered",
-    "read_rows",
-    "sequence_name",
-    "size_name",
-]
-
 KEYS = ("X", "y", "feature_names", "hpc", "hpc_confidence", "index")
 OPTIONAL = ("hpc_sha256", "group", "weight", "limits", "item_size", "sequence")
 MAX_CONFIDENCE = 10_000  # basis points
@@ -205,7 +192,6 @@ def _need(arrays: dict[str, NDArray[Any]], key: str, kinds: str, shape: tuple[in
         )
 
 
-# ---------------------------------------------------------------- rows of streams for a program with a memory
 # Rows of streams for a program with a memory: its columns filled as the program walks the rows in their order.
 
 

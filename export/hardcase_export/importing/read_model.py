@@ -42,7 +42,6 @@ def _read_file(path: Path) -> Source:
     raise InputError(f"model {path} is not {', '.join(kinds[:-1])} or {kinds[-1]}; write it as one of them")
 
 
-# ---------------------------------------------------------------- importers
 # Importers: readers of files in which other libraries keep their models, found by the hook ``hardcase.importers``.
 
 

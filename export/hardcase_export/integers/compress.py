@@ -229,7 +229,6 @@ def _bytes(s: Polynomial) -> float:
     return n_terms * len(s.terms[0]) + n_terms * len(s.weights) / 8 + n_weights * s.weight_bits / 8
 
 
-# ---------------------------------------------------------------- pruning and rounding
 # Pruning and rounding of a linear scorer's weights to few small integers, with the least change of its scores.
 #
 # Scores are sums of ``weight * input``, and inputs are correlated: other weights can make up for one that is dropped

@@ -295,7 +295,6 @@ def _compare(draft: Program, quantised: Quantised, rows: Rows, quality: Quality 
     return parity(draft, quantised.program, *row_arrays, steps=quantised.steps, group=rows.group, sizes=rows.sizes)
 
 
-# ---------------------------------------------------------------- intervals of values
 # Intervals of values: the offsets between which nine in ten truths lie, on rows that no choice has seen.
 #
 # Split conformal prediction with signed residuals, by the node where a decision ends: Vovk, Gammerman and Shafer

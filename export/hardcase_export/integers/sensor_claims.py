@@ -115,7 +115,6 @@ class _Measurement:
         return decide(self._machine, self._rows[row], item_size=self._sizes[row], dead=dead, cloud=self._cloud)
 
 
-# ---------------------------------------------------------------- the ranges of readings
 # The ranges of readings that a bundle names, rounded outwards to a few digits; devices report readings beyond them.
 
 

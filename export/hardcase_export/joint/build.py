@@ -226,7 +226,6 @@ def _plain(x: float) -> float:
     return int(x) if x == int(x) else float(np.float32(x))
 
 
-# ---------------------------------------------------------------- confidence tables over gaps
 # Confidence tables over gaps: how often a label with at least this gap was right on held-out items.
 
 

@@ -206,7 +206,6 @@ def _labels_of(answers: NDArray[Any], border: float) -> NDArray[np.int64]:
     return np.asarray(answers.argmax(axis=1) if several else answers.ravel() > border, dtype=np.int64)
 
 
-# ---------------------------------------------------------------- small networks in ONNX files
 # Small networks in ONNX files: dense layers one after another, as skl2onnx, PyTorch and Keras write them.
 #
 # Behind the last layer a Sigmoid or Softmax may stand, and nodes that look up the label. What these do is not read: the

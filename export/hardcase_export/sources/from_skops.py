@@ -24,8 +24,6 @@ from .from_sklearn import KNOWN
 from .preprocessing import SCALERS
 from .source import MAX_MODEL_BYTES, Source
 
-__all__ = ["read_skops"]
-
 MAX_SCHEMA_BYTES = 64 * 1024**2
 MAX_ENTRIES = 100_000
 MAX_DEPTH = 60

@@ -216,7 +216,6 @@ def _can_unroll(program: Program, k: int) -> bool:
     return not has_stack and n_nodes <= MAX_INLINE_NODES and all(depth_of(t) <= MAX_INLINE_DEPTH for t in scorer.trees)
 
 
-# ---------------------------------------------------------------- ``golden.h``
 # ``golden.h``: the golden cases of a bundle as C tables, in the word format that ``replay.h`` describes.
 
 
@@ -249,7 +248,6 @@ def _words(case: GoldenCase) -> list[int]:
     return [*inputs, *expected, len(decision.sensors), *decision.sensors, len(decision.trace), *decision.trace]
 
 
-# ---------------------------------------------------------------- ``prices.h``
 # ``prices.h``: the table by which a microcontroller's servo moves the thresholds of its policy.
 
 
@@ -267,7 +265,6 @@ def prices_header(prices: Prices, worst_cost: int) -> str:
     )
 
 
-# ---------------------------------------------------------------- flash and RAM of a C export on three Cortex-M cores
 # Flash and RAM of a C export on three Cortex-M cores: measured by the cross compiler, otherwise bounds.
 #
 # Flash covers everything that a firmware gets from hardcase: the tables, the kernel, the loop of a decision, and the

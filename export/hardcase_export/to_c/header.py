@@ -207,7 +207,6 @@ def _constant(value: float | int, dtype: str) -> str:
     return f"{float(value)!r}f" if dtype == "f32" else repr(float(value))
 
 
-# ---------------------------------------------------------------- readings in the kernel's byte layout
 # Readings in the kernel's byte layout: for each sensor a C struct of its features in their declared types.
 
 

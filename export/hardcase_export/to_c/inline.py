@@ -172,7 +172,6 @@ def unroll(trees: Sequence[Fork | Leaf], indent: str = "    ") -> Iterator[str]:
         yield f"{indent}}}"
 
 
-# ---------------------------------------------------------------- conditions in C for tree nodes
 # Conditions in C for tree nodes: whether a reading's key, or a column's code, is at most a bound.
 #
 # A node on a rank column compares the order-preserving key of the reading itself

@@ -24,8 +24,6 @@ from ..to_c.frameworks import refuse_inner
 from ..to_c.header import pack_readings
 from ..to_c.names import identifiers, literal
 
-__all__ = ["esphome_files"]
-
 HERE = Path(__file__).parent
 COMPONENT = "components/hardcase"
 IMAGE = "policy.hardcase"

@@ -20,8 +20,6 @@ from .heap import computed_heap
 from .mpy import ARCHITECTURES, NATIVE, native_module
 from .xtensa import XTENSAWIN, can_compile_xtensa, xtensa_module
 
-__all__ = ["device_module", "micropython_files", "micropython_memory"]
-
 HERE = Path(__file__).parent
 OWN = "hardcase"  # the package on the board
 ANY_DEPTH = "HC_WALK_ANY"  # trees of whatever depth, of another policy on the board too: no check asks for it

@@ -8,8 +8,6 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["computed_heap"]
-
 BLOCK = 16  # of MicroPython's collector
 # measured by memory.py on the emulated Cortex-M3, which a test repeats
 WRAPPER, KERNEL_OBJECTS, POLICY_OBJECTS, DECISION_OBJECTS, SENSOR_OBJECTS = 6_000, 256, 256, 80, 80

@@ -18,8 +18,6 @@ from hardcase_edge.kernel.sources import FOLDER
 
 from ..zig import STRING_H, compile_c
 
-__all__ = ["ARCHITECTURES", "FREESTANDING", "NATIVE", "native_module", "parts_flags", "write_mpy"]
-
 NATIVE = Path(__file__).parent / "native"
 ARCHITECTURES = {  # by MicroPython's name: its number in a .mpy file, and Zig's flags
     "x64": (2, "-target x86_64-freestanding-none -fPIC"),

@@ -23,8 +23,6 @@ from hardcase_edge.kernel.sources import FOLDER
 from ..zig import STRING_H
 from .mpy import FREESTANDING, NATIVE, parts_flags, write_mpy
 
-__all__ = ["XTENSAWIN", "can_compile_xtensa", "windowed_elf", "xtensa_module"]
-
 XTENSAWIN, NUMBER = "xtensawin", 10  # MicroPython's name, and its number in a .mpy file
 TOOL = "xtensa-lx106-elf-"
 FLAGS = "-mabi=windowed -fno-jump-tables -fno-tree-loop-distribute-patterns -mtext-section-literals"

@@ -180,7 +180,6 @@ class _PartGraph(Columns):
         return slots, place, bound
 
 
-# ---------------------------------------------------------------- tree ensembles in TFLite
 # Tree ensembles in TFLite, which has no tree operator: all trees are walked at once, level by level.
 #
 # A reading has two *slots*: in one a missing reading is the least number, in the other the greatest, so a step is one

@@ -150,17 +150,25 @@ def test_a_reply_that_finds_no_broker_is_counted_and_remembered(hpc):
 # ---------------------------------------------------------------- the commands
 
 
-@pytest.mark.parametrize("count", [[], ["--count", "1"]], ids=["until it is told to end", "after its count"])
-def test_the_worker_command_says_ready_serves_and_says_what_it_did(mosquitto, hpc, count):
-    flags = ("--broker", mosquitto.url, "--hpc", str(hpc.path), "--json", *count)
+def test_the_worker_command_says_ready_serves_and_says_what_it_did(mosquitto, hpc):
+    flags = ("--broker", mosquitto.url, "--hpc", str(hpc.path), "--json")
     with command("cloud", "worker", *flags) as run, asking(mosquitto.url, "w-6") as (client, heard):
         ready = run.wait_for("ready")
         assert (ready["hpc"], ready["mqtt"], ready["pid"]) == (hpc.sha256, "5", run.process.pid)
         client.publish(request_topic("w-6"), ask(1, (1.0, 4.0), hpc.sha256), 1)
         heard.get(timeout=60)
-        assert (run.process.wait(20) if count else run.finish()) == 0
+        assert run.finish() == 0
         assert run.wait_for("stopped")["served"] == 1
         assert run.stderr() == ""
+
+
+def test_the_worker_command_ends_after_its_count(mosquitto, hpc):
+    flags = ("--broker", mosquitto.url, "--hpc", str(hpc.path), "--json", "--count", "1")
+    with command("cloud", "worker", *flags) as run, asking(mosquitto.url, "w-7") as (client, heard):
+        run.wait_for("ready")
+        client.publish(request_topic("w-7"), ask(1, (1.0, 4.0), hpc.sha256), 1)
+        heard.get(timeout=60)
+        assert run.process.wait(10) == 0
 
 
 def refused(*arguments: str) -> str:

@@ -38,24 +38,26 @@ def by_first(inputs: Any) -> Any:
     return {"outputs": [{"name": "p", "datatype": "FP64", "shape": [n, 3], "data": [x for row in rows for x in row]}]}
 
 
-def replies(tmp_path, rest, *xs):
-    """What a service answers to rows of these first readings."""
+def test_probabilities_of_the_model_are_the_answers_of_the_service(tmp_path):
     bundle = tmp_path / "model.hcb"
     bundle.write_bytes(pack_bundle(half_forwarding(SHA).bundle))
     with serving(by_first) as url:
-        service = Service(KSERVE.open(url + rest, bundle, LIMIT_S))
-        for k, x in enumerate(xs):
+        service = Service(KSERVE.open(f"{url}?missing=-1", bundle, LIMIT_S))
+        for k, x in enumerate((2.0, -2.0, None)):
             service.receive(request_topic("pi-1"), ask(k, (x, 1.0), SHA), 0.0)
-        return [unpack_reply(out.payload, bytes.fromhex(SHA), N_CLASSES) for out in service.run(0.0)]
-
-
-def test_probabilities_of_the_model_are_the_answers_of_the_service(tmp_path):
-    answers = [(r.status, r.result, r.confidence) for r in replies(tmp_path, "?missing=-1", 2.0, -2.0, None)]
-    assert answers == [(OK, 1, 9000), (OK, 0, 9000), (OK, 0, 9000)]
+        replies = [unpack_reply(out.payload, bytes.fromhex(SHA), N_CLASSES) for out in service.run(0.0)]
+    assert [(r.status, r.result, r.confidence) for r in replies] == [(OK, 1, 9000), (OK, 0, 9000), (OK, 0, 9000)]
 
 
 def test_without_a_number_for_missing_a_row_that_lacks_one_is_refused_alone(tmp_path):
-    assert [r.status for r in replies(tmp_path, "", 2.0, None)] == [OK, REFUSED]
+    bundle = tmp_path / "model.hcb"
+    bundle.write_bytes(pack_bundle(half_forwarding(SHA).bundle))
+    with serving(by_first) as url:
+        service = Service(KSERVE.open(url, bundle, LIMIT_S))
+        for k, x in enumerate((2.0, None)):
+            service.receive(request_topic("pi-1"), ask(k, (x, 1.0), SHA), 0.0)
+        replies = [unpack_reply(out.payload, bytes.fromhex(SHA), N_CLASSES) for out in service.run(0.0)]
+    assert [r.status for r in replies] == [OK, REFUSED]
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,7 @@ from hardcase_cloud.answer.onnx_model import Hpc
 from hardcase_cloud.answer.service import Service
 from hardcase_cloud.answer.worker import Worker, default_group
 from hardcase_cloud.broker import acl
-from hardcase_cloud.broker.acl import MARK, read_devices, write_acl
-from hardcase_cloud.broker.passwords import hash_of, parse_lines
+from hardcase_cloud.broker.acl import MARK, hash_of, parse_lines, read_devices, write_acl
 from hardcase_edge.errors import InputError
 from hardcase_edge.link.address import parse_address
 from hardcase_edge.link.connection import Connection, ConnectionConfig, Message

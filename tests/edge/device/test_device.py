@@ -163,21 +163,24 @@ def test_the_run_ends_with_the_items_or_at_the_count():
     assert list(make_device([]).run()) == []
 
 
-@pytest.mark.parametrize(
-    ("first_s", "others_s", "starts"),
-    [
-        pytest.param(3.0, 3.0, [1000.0, 1010.0, 1020.0], id="however-long-they-take"),
-        pytest.param(25.0, 1.0, [1000.0, 1025.0, 1035.0, 1045.0], id="longer-than-the-interval-and-no-burst-after-it"),
-    ],
-)
-def test_decisions_start_an_interval_apart(first_s, others_s, starts):
+def test_decisions_start_an_interval_apart_however_long_they_take():
     clock = Clock()
-    device = make_device([EASY] * len(starts), clock=clock, interval_s=10.0)
+    device = make_device([EASY] * 3, clock=clock, interval_s=10.0)
     times = []
     for record in device.run():
         times.append(record["t"])
-        clock.at += first_s if len(times) == 1 else others_s
-    assert times == starts
+        clock.at += 3.0
+    assert times == [1000.0, 1010.0, 1020.0]
+
+
+def test_a_decision_that_takes_longer_than_the_interval_delays_the_rest_without_a_burst():
+    clock = Clock()
+    device = make_device([EASY] * 4, clock=clock, interval_s=10.0)
+    times = []
+    for record in device.run():
+        times.append(record["t"])
+        clock.at += 25.0 if len(times) == 1 else 1.0
+    assert times == [1000.0, 1025.0, 1035.0, 1045.0]
 
 
 def test_a_signal_handler_may_stop_the_device_at_any_line_of_its_wait():

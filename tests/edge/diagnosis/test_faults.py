@@ -16,7 +16,7 @@ from hardcase_edge.cli import main
 from hardcase_edge.fleet.diagnosis import broker as broker_module
 from hardcase_edge.fleet.diagnosis import machine, storage
 from hardcase_edge.fleet.diagnosis.broker import broker as examine_broker
-from hardcase_edge.fleet.diagnosis.certificates import end_of
+from hardcase_edge.fleet.diagnosis.broker import end_of
 from hardcase_edge.fleet.diagnosis.fault import Fault
 from hardcase_edge.fleet.identity.folder import put_claim, put_identity
 from hardcase_edge.fleet.store.folder import Store

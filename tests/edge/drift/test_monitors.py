@@ -148,18 +148,19 @@ def test_margins_and_forwarding_that_move_are_named():
     assert set(it.facts("abc", "xyz", acts=False)["moved"]) == {"confidence", "forwarded"}
 
 
-HIGH = {0: [0.9], 1: [0.9], 2: [0.9]}
-
-
-@pytest.mark.parametrize(
-    ("price", "readings", "moved"),
-    [(3.0, {}, {"confidence", "forwarded"}), (2.999, {}, set()), (8.1, {}, set()), (8.1, HIGH, {"a", "b", "c"})],
-)
-def test_at_another_price_readings_are_compared_and_not_confidences_and_forwards(price, readings, moved):
+@pytest.mark.parametrize(("price", "moved"), [(3.0, {"confidence", "forwarded"}), (2.999, set()), (8.1, set())])
+def test_confidences_and_forwards_at_another_price_are_compared_with_nothing(price, moved):
     it = Watch(MONITORS, PROGRAM, 3)
     for _ in range(2 * WINDOW):
-        it.decided({**LOCAL, "confidence": 0.4, "price": price}, readings)
+        it.decided({**LOCAL, "confidence": 0.4, "price": price}, {})
     assert set(it.facts("abc", "xyz", acts=False)["moved"]) == moved
+
+
+def test_readings_at_another_price_are_compared():
+    it = Watch(MONITORS, PROGRAM, 3)
+    for _ in range(2 * WINDOW):
+        it.decided({**LOCAL, "price": 8.1}, {0: [0.9], 1: [0.9], 2: [0.9]})
+    assert set(it.facts("abc", "xyz", acts=False)["moved"]) == {"a", "b", "c"}
 
 
 def test_readings_that_are_missing_or_not_there_count_for_nothing():

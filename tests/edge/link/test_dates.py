@@ -20,7 +20,7 @@ from hardcase_edge.base.clock import RELEASED, Clock
 from hardcase_edge.fleet.identity.der import Facts
 from hardcase_edge.fleet.identity.enrol import shows
 from hardcase_edge.fleet.identity.folder import Identity
-from hardcase_edge.link import dates
+from hardcase_edge.link import address
 from hardcase_edge.link.address import parse_address, tls_context
 from hardcase_edge.link.certificates import Certificates
 from hardcase_edge.link.certificates import Pair as OwnPair
@@ -147,7 +147,7 @@ def test_a_certificate_that_expired_above_the_floor_is_taken_by_a_device_that_ca
 def test_without_the_dates_of_the_chain_an_expired_intermediate_would_be_taken(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dates, "_chain", lambda socket: [socket.getpeercert()])
+    monkeypatch.setattr(address, "_chain", lambda socket: [socket.getpeercert()])
     assert handshake(folder, "below_expired", Clock()) == ""
 
 

@@ -13,8 +13,8 @@ from itertools import pairwise
 import pytest
 
 from hardcase_edge.errors import LinkError
-from hardcase_edge.exchange import circuit
-from hardcase_edge.exchange.circuit import Circuit
+from hardcase_edge.exchange import exchange
+from hardcase_edge.exchange.exchange import Circuit
 from hardcase_edge.link import identity, rivals
 from hardcase_edge.link.identity import default_id
 from hardcase_edge.link.rivals import Rivals
@@ -55,7 +55,7 @@ def test_a_request_that_the_broker_forbids_ends_at_once(tmp_path, caplog):
 
 
 def test_a_test_request_that_is_answered_closes_the_circuit(broker, caplog, monkeypatch):
-    monkeypatch.setattr(circuit, "PAUSE_LEAST_MS", 200)
+    monkeypatch.setattr(exchange, "PAUSE_LEAST_MS", 200)
     caplog.set_level("INFO")
     with linked(broker.url) as link:
         assert link.ask(READINGS, 30.0) is None
@@ -65,13 +65,13 @@ def test_a_test_request_that_is_answered_closes_the_circuit(broker, caplog, monk
             assert link.ask(READINGS, 5.0) is not None
             assert link.ask(READINGS, 5.0) is not None
             assert len(cloud.requests) == 2
-    told = [r.getMessage().partition(";")[0] for r in caplog.records if r.name.endswith("circuit")]
+    told = [r.getMessage().partition(";")[0] for r in caplog.records if r.name.endswith("exchange")]
     assert told == ["the broker takes no request: no matching subscribers", "the cloud answers again"]
 
 
 def test_a_new_connection_closes_the_circuit(tmp_path, monkeypatch):
-    monkeypatch.setattr(circuit, "PAUSE_LEAST_MS", 60_000)
-    monkeypatch.setattr(circuit, "PAUSE_MOST_MS", 60_000)
+    monkeypatch.setattr(exchange, "PAUSE_LEAST_MS", 60_000)
+    monkeypatch.setattr(exchange, "PAUSE_MOST_MS", 60_000)
     with running_mosquitto(tmp_path) as broker, linked(broker.url) as link:
         assert link.ask(READINGS, 30.0) is None
         assert not link.can_ask

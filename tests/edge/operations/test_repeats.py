@@ -12,7 +12,7 @@ import threading
 
 from hardcase_edge.device.output import Lines, note
 from hardcase_edge.link.link import Link, LinkConfig
-from hardcase_edge.running.repeats import KINDS, MOST, MOST_ALIKE, WINDOW_S, Repeats
+from hardcase_edge.running.beside import KINDS, MOST, MOST_ALIKE, WINDOW_S, Repeats
 from tests.helpers.cloud.brokers import running_mosquitto, until
 from tests.helpers.edge.device import make_manifest, make_program
 

@@ -22,8 +22,7 @@ from hardcase_edge.cli import main
 from hardcase_edge.errors import InputError
 from hardcase_edge.fleet.operations.unit import NAME, unit
 from hardcase_edge.fleet.store.folder import Store
-from hardcase_edge.running.beside import Beside
-from hardcase_edge.running.systemd import Systemd
+from hardcase_edge.running.beside import Beside, Systemd
 from hardcase_edge.settings.config import RunConfig
 from tests.helpers.attack.operations import attack
 from tests.helpers.edge.device import make_bundle_bytes, make_loaded

@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from hardcase_edge.fleet.outbox.boot import MOST_NUMBER, next_boot
+from hardcase_edge.fleet.outbox.opening import MOST_NUMBER, next_boot
 
 
 def test_the_number_rises_at_each_start_and_is_on_the_disk(tmp_path):

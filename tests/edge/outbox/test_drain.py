@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from math import inf
 
-import pytest
-
 from hardcase_edge.fleet.outbox.drain import Drain, DrainConfig
 from tests.helpers.edge.outbox import make_made
 
@@ -43,49 +41,39 @@ def test_a_store_that_is_silent_gets_one_record_at_pauses_that_double():
     assert times == [0.0, 10.0, 30.0, 70.0, 130.0, 190.0, 250.0, 310.0, 370.0]
 
 
-SENT, TOLD, NEW_LINE = "sent", "told", "reconnected"
-COURSES = {  # what goes out from the second record on, when it is asked for so many, and what a store acknowledges
-    "the first acknowledgement opens the window": (4, [
-        (SENT, 1.0, 50, 2, [2, 3, 4, 5]), (SENT, 1.5, 50, 6, []),
-        (TOLD, 2.0, [(1, 3, 4), (2, 2, 2), (1, 90, 99)], [(1, 3), (1, 4)]), (SENT, 2.0, 50, 6, [6, 7]),
-    ]),
-    "what was not acknowledged is sent again while others are": (4, [
-        (SENT, 0.0, 3, 2, [2, 3, 4]), (TOLD, 9.0, [(1, 3, 4)], [(1, 3), (1, 4)]), (SENT, 9.9, 1, 5, [5]),
-        (SENT, 10.0, 1, 6, [2]),
-    ]),
-    "a store that falls silent closes the window; then what was in flight goes again": (4, [
-        (SENT, 0.0, 50, 2, [2, 3, 4, 5]), (SENT, 9.9, 50, 6, []), (SENT, 10.0, 50, 6, [2]), (SENT, 19.9, 50, 6, []),
-        (TOLD, 19.95, [(1, 2, 2)], [(1, 2)]), (SENT, 20.0, 50, 6, [3, 4, 5, 6]),
-    ]),
-    "after a new connection one record asks whether the store is there": (4, [
-        (SENT, 0.0, 50, 2, [2, 3, 4, 5]), (NEW_LINE, 1.0), (SENT, 1.0, 50, 6, [2]),
-        (TOLD, 1.1, [(1, 2, 2)], [(1, 2)]), (SENT, 1.1, 50, 6, [3, 4, 5, 6]),
-    ]),
-    "a record that no store acknowledges does not hold up the others": (3, [
-        (SENT, 0.0, 50, 2, [2, 3, 4]), (NEW_LINE, 1.0), (SENT, 1.0, 50, 5, [2]), (SENT, 11.0, 50, 5, [3]),
-        (TOLD, 11.1, [(1, 3, 3)], [(1, 3)]), (SENT, 11.1, 50, 5, [4, 2, 5]),
-    ]),
-}  # fmt: skip
+def test_the_first_acknowledgement_opens_the_window():
+    drain = opened(window=4, burst=100)
+    assert sending(drain, 1.0, 50, first=2) == [2, 3, 4, 5]
+    assert sending(drain, 1.5, 50, first=6) == []
+    assert drain.acknowledged([(1, 3, 4), (2, 2, 2), (1, 90, 99)], 2.0) == [(1, 3), (1, 4)]
+    assert sending(drain, 2.0, 50, first=6) == [6, 7]
 
 
-@pytest.mark.parametrize(("window", "course"), COURSES.values(), ids=COURSES)
-def test_what_goes_out_and_when(window, course):
-    drain = opened(window=window, burst=100, again_s=10.0)
-    for what, now, *more in course:
-        if what == SENT:
-            n, first, expected = more
-            assert sending(drain, now, n, first=first) == expected, now
-        elif what == TOLD:
-            assert drain.acknowledged(more[0], now) == more[1]
-        else:
-            drain.reconnected(now)
-
-
-def test_a_record_in_flight_is_due_when_it_is_sent_again():
+def test_a_record_that_was_not_acknowledged_is_sent_again_while_others_are():
     drain = opened(window=4, burst=100, again_s=10.0)
     assert sending(drain, 0.0, 3, first=2) == [2, 3, 4]
     drain.acknowledged([(1, 3, 4)], 9.0)
     assert drain.next_at(9.0, is_asking=False) == 10.0
+    assert sending(drain, 10.0, 1) == [2]
+
+
+def test_a_store_that_falls_silent_closes_the_window():
+    drain = opened(window=4, burst=100, again_s=10.0)
+    assert sending(drain, 0.0, 50, first=2) == [2, 3, 4, 5]
+    assert sending(drain, 9.9, 50, first=6) == []
+    assert sending(drain, 10.0, 50, first=6) == [2]
+    assert sending(drain, 19.9, 50, first=6) == []
+    drain.acknowledged([(1, 2, 2)], 19.95)
+    assert sending(drain, 20.0, 50, first=6) == [3, 4, 5, 6], "what was in flight goes again, then the next"
+
+
+def test_after_a_new_connection_one_record_asks_whether_the_store_is_there():
+    drain = opened(window=4, burst=100)
+    assert sending(drain, 0.0, 50, first=2) == [2, 3, 4, 5]
+    drain.reconnected(1.0)
+    assert sending(drain, 1.0, 50, first=6) == [2]
+    drain.acknowledged([(1, 2, 2)], 1.1)
+    assert sending(drain, 1.1, 50, first=6) == [3, 4, 5, 6]
 
 
 def test_the_rate_is_limited():
@@ -99,6 +87,16 @@ def test_while_a_request_waits_one_record_goes_in_a_second():
     went = [len(sending(drain, k / 10, 100, is_asking=True, first=100 * k)) for k in range(5, 50)]
     assert sum(went) == 4
     assert drain.next_at(5.0, is_asking=True) <= 5.1
+
+
+def test_a_record_that_no_store_acknowledges_does_not_hold_up_the_others():
+    drain = opened(window=3, burst=100, again_s=10.0)
+    assert sending(drain, 0.0, 50, first=2) == [2, 3, 4]
+    drain.reconnected(1.0)
+    assert sending(drain, 1.0, 50, first=5) == [2]
+    assert sending(drain, 11.0, 50, first=5) == [3]
+    drain.acknowledged([(1, 3, 3)], 11.1)
+    assert sending(drain, 11.1, 50, first=5) == [4, 2, 5]
 
 
 def test_nothing_is_due_when_nothing_is_in_flight():

@@ -20,18 +20,7 @@ from hardcase_edge.drivers.channel import DRIVERS, choose
 from hardcase_edge.errors import InputError
 from hardcase_edge.sensors.bank import SensorBank, Wanted
 from hardcase_edge.sensors.driven import Driven
-from tests.helpers.edge.fake_devices import (
-    ENDLESS,
-    GOOD_W1,
-    HWMON,
-    IIO,
-    MACHINE,
-    RAPL,
-    W1,
-    own_children,
-    plant,
-    plant_arecord,
-)
+from tests.helpers.edge.fake_devices import ENDLESS, GOOD_W1, HWMON, IIO, RAPL, W1, own_children, plant, plant_arecord
 
 
 def read(spec: str, root: str, features: tuple[str, ...] = ("x",)) -> tuple[list[float], list[str]]:
@@ -146,39 +135,56 @@ def failure(source: Driven, wanted: Wanted, timeout_s: float = 5.0) -> tuple[lis
 HEAT = Wanted("heat", ("heat",), (False,))
 
 
-W1_SLAVE, W1_HEAT = f"{W1}/28-0316a2798aff/w1_slave", f"{W1}/28-0316a2798aff/temperature"
-IIO_HEAT = f"{IIO}/iio:device0/in_temp_input"
-FAILS: list[tuple[str, str | bytes, str]] = [
-    (W1_SLAVE, GOOD_W1.replace("YES", "NO"), "not_a_number"),
-    (W1_SLAVE, GOOD_W1.replace("23125", "85000"), "not_a_number"),  # what it shows before it has measured
-    (W1_SLAVE, GOOD_W1.replace("23125", "127937"), "not_a_number"),  # too little power
-    (W1_SLAVE, "00 " * 9 + ": crc=00 YES\n" + "00 " * 9 + "t=0\n", "not_a_number"),  # a short circuit
-    (W1_SLAVE, GOOD_W1.partition("\n")[0], "not_a_number"), (W1_SLAVE, "", "not_a_number"),
-    (W1_SLAVE, GOOD_W1 + GOOD_W1, "not_a_number"), (W1_SLAVE, b"\xff" * 40, "not_a_number"),
-    (W1_SLAVE, GOOD_W1 * 100, "raised"),
-    (W1_HEAT, "85000\n", "not_a_number"), (W1_HEAT, "\n", "not_a_number"), (W1_HEAT, "125001\n", "not_a_number"),
-    *((IIO_HEAT, text, "not_a_number") for text in (
-        "nan\n", "1e999\n", "1_0\n", "0x10\n", "21450 21451\n", "\u0661", b"\x00" * 100, "9" * 500,
-    )),
-    (IIO_HEAT, "9" * 10_000_000, "raised"),
-    (f"{HWMON}/hwmon0/temp2_fault", "1\n", "raised"),  # a chip that reports a fault
-]  # fmt: skip
-SPECS = {W1: ("w1", "28-0316a2798aff"), IIO: ("iio", "bme280/temp"), HWMON: ("hwmon", "board/temp2")}
-
-
-@pytest.mark.parametrize(("file", "content", "counter"), FAILS)
-def test_garbage_in_a_file_is_a_failed_sensor(tmp_path: Path, file: str, content: str | bytes, counter: str) -> None:
-    kind, text = next(spec for folder, spec in SPECS.items() if file.startswith(folder))
-    others = {name: data for name, data in MACHINE.items() if not name.startswith(W1)}
-    source = Driven(kind, text, plant(tmp_path, {**others, file: content}))
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (GOOD_W1.replace("YES", "NO"), {"not_a_number": 1}),
+        (GOOD_W1.replace("23125", "85000"), {"not_a_number": 1}),  # what it shows before it has measured
+        (GOOD_W1.replace("23125", "127937"), {"not_a_number": 1}),  # too little power
+        ("00 " * 9 + ": crc=00 YES\n" + "00 " * 9 + "t=0\n", {"not_a_number": 1}),  # a short circuit
+        (GOOD_W1.partition("\n")[0], {"not_a_number": 1}),
+        ("", {"not_a_number": 1}),
+        (GOOD_W1 + GOOD_W1, {"not_a_number": 1}),
+        (b"\xff" * 40, {"not_a_number": 1}),
+        (GOOD_W1 * 100, {"raised": 1}),
+    ],
+)
+def test_a_1_wire_reading_that_is_not_a_measurement_has_failed(
+    tmp_path: Path, content: str | bytes, expected: dict[str, int]
+) -> None:
+    root = plant(tmp_path, {f"{W1}/28-0316a2798aff/w1_slave": content})
+    source = Driven("w1", "28-0316a2798aff", root)
     assert source.lacks(HEAT) == ""
-    assert failure(source, HEAT) == (None, {counter: 1})
+    assert failure(source, HEAT) == (None, expected)
 
 
-def test_a_temperature_that_is_nearly_what_a_chip_shows_at_first_is_a_reading(tmp_path: Path) -> None:
-    source = Driven("w1", "28-0316a2798aff", plant(tmp_path, {W1_HEAT: "84937\n"}))
+@pytest.mark.parametrize(("text", "ok"), [("84937\n", True), ("85000\n", False), ("\n", False), ("125001\n", False)])
+def test_85_degrees_are_a_failure_in_either_file(tmp_path: Path, text: str, ok: bool) -> None:
+    source = Driven("w1", "28-0316a2798aff", plant(tmp_path, {f"{W1}/28-0316a2798aff/temperature": text}))
     assert source.lacks(HEAT) == ""
-    assert failure(source, HEAT) == ([84.937], {})
+    assert failure(source, HEAT)[0] == ([84.937] if ok else None)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("nan\n", {"not_a_number": 1}), ("1e999\n", {"not_a_number": 1}), ("1_0\n", {"not_a_number": 1}),
+        ("0x10\n", {"not_a_number": 1}), ("21450 21451\n", {"not_a_number": 1}),
+        ("\u0661".encode(), {"not_a_number": 1}), (b"\x00" * 100, {"not_a_number": 1}),
+        ("9" * 500, {"not_a_number": 1}), ("9" * 10_000_000, {"raised": 1}),
+    ],
+)  # fmt: skip
+def test_garbage_in_a_file_is_a_failed_sensor(tmp_path: Path, content: str | bytes, expected: dict[str, int]) -> None:
+    root = plant(tmp_path, {f"{IIO}/iio:device0/name": "a", f"{IIO}/iio:device0/in_temp_input": content})
+    source = Driven("iio", "a", root)
+    assert source.lacks(HEAT) == ""
+    assert failure(source, HEAT) == (None, expected)
+
+
+def test_a_chip_that_reports_a_fault_is_a_failed_sensor(machine: str) -> None:
+    source = Driven("hwmon", "board/temp2", machine)
+    assert source.lacks(HEAT) == ""
+    assert failure(source, HEAT) == (None, {"raised": 1})
 
 
 @pytest.mark.parametrize("what", ["pipe", "folder", "device", "gone", "unreadable"])

@@ -12,9 +12,8 @@ import pytest
 from hardcase_edge.base.clock import RELEASED, Clock, risen
 from hardcase_edge.errors import TrustError
 from hardcase_edge.fleet.store.folder import Store
-from hardcase_edge.fleet.store.hours import Hours, clock_of, signed_time_in
 from hardcase_edge.fleet.store.receive import receive
-from hardcase_edge.fleet.store.run import Run
+from hardcase_edge.fleet.store.run import Hours, Run, clock_of, signed_time_in
 from hardcase_edge.fleet.store.trial import Rules
 from hardcase_edge.fleet.store.trust import first_trust, release_of, updated
 from tests.helpers.edge.device import make_bundle_bytes

@@ -14,8 +14,8 @@ from hardcase_edge.fleet.store.metadata import parse
 from hardcase_edge.fleet.store.run import Run
 from hardcase_edge.fleet.store.slots import is_known
 from hardcase_edge.fleet.update import updater
-from hardcase_edge.fleet.update.authority import Authority
 from hardcase_edge.fleet.update.transfer import Transfer
+from hardcase_edge.fleet.update.updater import Authority
 from tests.helpers.edge.air_world import live, world
 from tests.helpers.edge.store_lives import CUT
 from tests.helpers.places import in_memory

@@ -22,7 +22,7 @@ from hardcase_edge.more.batch.scores import score_codes
 from hardcase_edge.program.definition import DEPTHWISE, Network
 from hardcase_edge.verifier.verify import verify
 from hardcase_export.foreign_model import import_model, import_parts
-from hardcase_export.importing.int8 import column_of
+from hardcase_export.importing.parts import column_of
 from hardcase_export.importing.program import gated
 from hardcase_export.integers.decide import decide
 from hardcase_export.scorers.replay import tflite_runner

@@ -20,7 +20,7 @@ from unittest import mock
 import numpy as np
 
 from hardcase_cloud.mqtt.packets import packet
-from hardcase_edge.exchange.circuit import Circuit
+from hardcase_edge.exchange.exchange import Circuit
 from hardcase_edge.link import rivals
 from hardcase_edge.link.link import Link, LinkConfig
 from hardcase_edge.link.wire import Reply, reply_topic

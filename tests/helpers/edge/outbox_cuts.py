@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from ctypes import CFUNCTYPE, POINTER, Structure, c_char_p, c_int, c_int64, c_void_p, cast
 from pathlib import Path
 
-from hardcase_edge.fleet.outbox.boot import next_boot
 from hardcase_edge.fleet.outbox.file import DamagedError, RecordFile
+from hardcase_edge.fleet.outbox.opening import next_boot
 from hardcase_edge.fleet.outbox.records import Made
 from hardcase_edge.settings.values import OLDEST_FIRST
 

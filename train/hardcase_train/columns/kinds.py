@@ -129,7 +129,6 @@ def why_no_category(texts: Sequence[str]) -> str:
     return ""
 
 
-# ---------------------------------------------------------------- parts of dates as columns of numbers
 # Parts of dates as columns of numbers: month, day and weekday of a date, and the hour where there is one.
 
 

@@ -236,7 +236,6 @@ def _dot(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.asarray(np.einsum("gkp,gkp->g", a, b))
 
 
-# ---------------------------------------------------------------- ridge regressions of values on the same terms
 # Ridge regressions of values on the same terms, one for each weighting of the rows.
 
 

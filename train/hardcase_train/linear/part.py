@@ -109,7 +109,6 @@ def judged(
     return judge.trained(part, part.scores(standard.transform(judge.problem.valid.X)), score_fold)
 
 
-# ---------------------------------------------------------------- standardised readings as affine columns
 # Standardised readings as affine columns: a code is the distance from the training mean in deviations.
 #
 # One deviation is ``STEPS`` codes, so codes are clipped at 16 deviations. In a polynomial a deviation is

@@ -106,7 +106,6 @@ def _dependent_pairs(Z: np.ndarray, levels: list[np.ndarray], varying: list[int]
     return {(a, b) for i, a in enumerate(binary) for j, b in enumerate(binary) if j >= i and cells[i, j] < 4}
 
 
-# ---------------------------------------------------------------- A polynomial as a part
 # A polynomial as a part: weights on terms of standardised readings, compiled to a program's scorer.
 
 

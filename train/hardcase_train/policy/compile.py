@@ -140,7 +140,6 @@ def _merged(columns: Iterable[Column]) -> tuple[Column, ...]:
     return tuple(sorted([*ranks, *affine], key=lambda c: c.feature))
 
 
-# ---------------------------------------------------------------- nodes
 # Nodes that acquire a set of sensors: all at once, or one at a time if the whole set cannot be acquired.
 
 

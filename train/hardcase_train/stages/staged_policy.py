@@ -267,7 +267,6 @@ def _cost_then_chance(rated: Rated) -> tuple[float, float]:
     return rated[1], rated[0]
 
 
-# ---------------------------------------------------------------- the exit rules of staged policies
 # The exit rules of staged policies (level, price, gate), each of which gives cuts to try.
 #
 # level   all stages answer from the same confidence on: the confidence cascade

@@ -196,7 +196,6 @@ def _lazy_greedy(
     return chosen
 
 
-# ---------------------------------------------------------------- least-squares classifiers for any sensor set
 # Least-squares classifiers for any sensor set, in about a millisecond, from one shared Gram matrix.
 #
 # The Gram matrix of standardised readings and their products is summed once over the rows on which probes train. The

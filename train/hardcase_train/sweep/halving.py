@@ -100,7 +100,6 @@ def climbers(results: Sequence[Sequence[Point]], hpc: Figures, exchange: float |
     return sorted(chosen)
 
 
-# ---------------------------------------------------------------- the rungs of successive halving
 # The rungs of successive halving: the same problem on a subsample of its training rows, then on all of them.
 #
 # Jobs receive a ladder and nothing else. It does not contain the test rows, so no job can use them.

@@ -78,7 +78,6 @@ class Loop:
             _ = search.once(Chains).climbed
 
 
-# ---------------------------------------------------------------- the numbered phases of a training run
 # The numbered phases of a training run, each with a bar that stays on the terminal as one line.
 
 

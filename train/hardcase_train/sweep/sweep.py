@@ -111,7 +111,6 @@ def front_of(method: str, points: list[Point]) -> list[Point]:
     return best if largest in best else [*best, largest]
 
 
-# ---------------------------------------------------------------- the method ``auto``
 # The method ``auto``: choose methods by a race on a subsample, as the first rung of successive halving.
 #
 # Methods marked "always" are included: ADAPT-GBRT, the baselines, graphs of sensor sets, and ``held`` where rows have

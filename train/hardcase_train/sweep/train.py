@@ -112,7 +112,6 @@ def points_of(method: str, judge: Judge) -> list[Point]:
     return with_test(judge.problem, best_points(Keeper(judge.problem).kept(points)))
 
 
-# ---------------------------------------------------------------- screening of many sensors
 # Screening of many sensors: keep few, without which small classifiers lose nothing that the judged rows can see.
 #
 # The time of a search grows with the square of the number of sensors. Sensors are ranked in three ways: by the order
@@ -197,7 +196,6 @@ def _heads(orders: Sequence[Sequence[int]]) -> Iterator[Subset]:
         head *= 2
 
 
-# ---------------------------------------------------------------- the plan of a sweep
 # The plan of a sweep: number of settings per method and estimated duration, reported before training starts.
 
 

@@ -176,7 +176,6 @@ def plain(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-# ---------------------------------------------------------------- A draft program of values in the target's unit
 # A draft program of values in the target's unit: training works in standard units, devices and people do not.
 
 

@@ -210,7 +210,6 @@ def _windows(table: Table, sensors: tuple[str, ...]) -> dict[str, int]:
     return {s: n for s, n in table.windows.items() if s in sensors}
 
 
-# ---------------------------------------------------------------- the sensors of a task
 # The sensors of a task: which columns each delivers, what it costs, and what a decision costs beside them.
 
 

@@ -76,7 +76,6 @@ def _cuts(column: np.ndarray, dtype: str, max_bins: int) -> np.ndarray:
     return np.where(middle < high, middle, low)
 
 
-# ---------------------------------------------------------------- exclusive feature bundling
 # Exclusive feature bundling: sparse features that never leave their usual bin together share a column.
 #
 # A column has one byte for each row, and the bytes of a row are adjacent. In a shared column (a one-hot group becomes

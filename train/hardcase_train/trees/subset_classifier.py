@@ -156,7 +156,6 @@ def _features_of(problem: Problem, sensors: Sequence[int], bins: Bins) -> tuple[
     return features, Bins(tuple(bins.cuts[f] for f in features))
 
 
-# ---------------------------------------------------------------- A linear model over the trees of an ensemble
 # A linear model over the trees of an ensemble that is a part of its own; several may stand on one ensemble.
 
 
@@ -185,7 +184,6 @@ class Stacked:
         return Stack(0, tuple(self.members.tolist()), rows, tuple(self.bias.tolist()))
 
 
-# ---------------------------------------------------------------- models of values for one sensor set
 # Models of values for one sensor set, with a second output: the uncertainty of the first, by which rows are cut.
 #
 # The second output is fitted to the logarithm of squared errors of copies that have not seen the row, as locally
@@ -227,7 +225,6 @@ def _score(learner: Learner, copy: Ensemble, rows: np.ndarray) -> np.ndarray:
     return ensemble_scores(copy, learner.codes[copy.features][:, rows])[:, 0]
 
 
-# ---------------------------------------------------------------- additive models
 # Additive models: one table of scores per feature, learned as boosted stumps and stored as one tree per feature.
 #
 # An explainable boosting machine without pairs (Lou, Caruana and Gehrke 2012). Each table reads one sensor, so a

@@ -22,11 +22,6 @@ from ...errors import InputError, one_line
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = [
-    "MANIFEST", "MAX_ARCHIVE_BYTES", "UNREADABLE_ZIP", "Archive", "is_archive", "pack_archive", "read_archive",
-    "read_manifest", "read_zip", "zip_of",
-]  # fmt: skip
-
 MANIFEST = "card/manifest.json"
 MAX_ARCHIVE_BYTES = 32 * 1024 * 1024
 MAX_FILES = 1_000

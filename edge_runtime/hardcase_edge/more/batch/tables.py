@@ -20,8 +20,6 @@ from numpy.lib import format as npy
 
 from ...errors import InputError
 
-__all__ = ["NUMBER_BYTES", "VARIABLE", "check_size", "max_bytes", "read_npz"]
-
 VARIABLE = "HARDCASE_MAX_TABLE_GB"
 DEFAULT_GB = 1.0  # 125 million numbers; training then takes a few times as much
 NUMBER_BYTES = 8

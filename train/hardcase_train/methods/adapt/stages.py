@@ -127,7 +127,6 @@ class GreedyMiser(MethodClassifier):
         return self
 
 
-# ---------------------------------------------------------------- adapt-gbrt
 # ADAPT-GBRT in one stage, or in several on nested sensor sets.
 #
 # Nan and Saligrama (2017), Algorithm 2 and Remark 2: each stage approximates the composite of the stages after it.

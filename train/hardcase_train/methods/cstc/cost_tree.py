@@ -211,7 +211,6 @@ def _fitted(
     return learner.fit(columns, has, rows, binned, used)
 
 
-# ---------------------------------------------------------------- zeros
 # Zeros by the exact objective: which sensors each node gives up, so that expected loss plus price times cost falls.
 #
 # The relaxation leaves many small weights, each of which would buy its sensor. A threshold on them is chosen by the
@@ -272,7 +271,6 @@ def _without(objective: Objective, weights: Weights, gone: np.ndarray) -> Weight
     return Weights(coef, weights.theta)
 
 
-# ---------------------------------------------------------------- the single cost-sensitive classifier
 # The single cost-sensitive classifier: a tree of one node, which buys the same sensors for all rows.
 #
 # Xu et al. (2014), 2.2: equations (2) and (3) relaxed as (11); the peer of figure 6 that shows what the tree adds.

@@ -235,7 +235,6 @@ def has_few(problem: Problem) -> bool:
     return len(problem.sensors) <= FEW_SENSORS and learned(problem).has_margins
 
 
-# ---------------------------------------------------------------- policies on a graph of nested sensor subsets
 # Policies on a graph of nested sensor subsets, with a threshold on the classifier's margin in each state.
 #
 # Graph reduce (``reduce``) over prices, where each state learns a cut: rows with a margin above it stop, and all others

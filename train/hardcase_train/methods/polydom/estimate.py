@@ -99,7 +99,6 @@ def design_of(n: int) -> np.ndarray:
     return np.column_stack([has, *pairs, np.ones(len(has))])
 
 
-# ---------------------------------------------------------------- few models
 # Few models: which sets to ship if only so many models, or bytes of them, fit on the device. docs/math.md (107).
 
 

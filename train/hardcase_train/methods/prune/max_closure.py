@@ -14,6 +14,7 @@ prices.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -56,14 +57,12 @@ class Closure:
     def __init__(self, needs: Needs, gains: np.ndarray) -> None:
         self.needs = needs
         self.unspent = np.maximum(gains, 0)
-        self._debt = np.concatenate([np.maximum(-gains, 0), np.zeros(needs.n_readings, dtype=np.int64)])
-        self.spent = np.zeros(
-            len(needs.reading), dtype=np.int64
-        )  # (n_needs,) flow from each split to each of its readings
-        self._lent = np.zeros(len(gains), dtype=np.int64)  # flow from each split to its parent
+        self.spent = np.zeros(len(needs.reading), dtype=np.int64)  # flow from each split to each of its readings
         self._prices = np.zeros(needs.n_readings, dtype=np.int64)
-        self._family = _children(needs.parent)
-        self._payers = _payers(needs)
+        debt = np.concatenate([np.maximum(-gains, 0), self._prices])
+        lent = np.zeros(len(gains), dtype=np.int64)
+        fixed = (needs.parent, *_children(needs.parent), needs.start, needs.reading + len(gains), *_payers(needs))
+        self._flow = _Flow(*fixed, self.unspent, debt, self.spent, lent)
 
     def raise_prices(self, prices: np.ndarray) -> np.ndarray:
         """The splits to keep at these prices, (n_splits,) bool; the smallest of equally good sets.
@@ -75,22 +74,36 @@ class Closure:
         """
         assert (prices >= self._prices).all()
         n_splits = len(self.unspent)
-        self._debt[n_splits:] += prices - self._prices
+        self._flow.debt[n_splits:] += prices - self._prices
         self._prices = prices.copy()
-        needs = self.needs
-        level = _settle(
-            needs.parent,
-            *self._family,
-            needs.start,
-            needs.reading + n_splits,
-            *self._payers,
-            self.unspent,
-            self._debt,
-            self.spent,
-            self._lent,
-        )
-        is_kept: np.ndarray = level[:n_splits] >= 0
+        is_kept: np.ndarray = _settle(self._flow)[:n_splits] >= 0
         return is_kept
+
+
+class _Flow(NamedTuple):
+    """The network and the flow in it; nodes are the splits, then the readings.
+
+    parent, first, after : each split's parent, first child and next sibling, -1 if there is none
+    start, reading : the needs of each split, as in ``Needs``, but of nodes
+    payers, order, owner : as ``_payers`` gives them
+    unspent : what is left of each split's gain
+    debt : what is left of each node's negative gain or price
+    spent : by each need
+    lent : from each split to its parent
+    """
+
+    parent: np.ndarray
+    first: np.ndarray
+    after: np.ndarray
+    start: np.ndarray
+    reading: np.ndarray
+    payers: np.ndarray
+    order: np.ndarray
+    owner: np.ndarray
+    unspent: np.ndarray
+    debt: np.ndarray
+    spent: np.ndarray
+    lent: np.ndarray
 
 
 def _children(parent: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -111,70 +124,39 @@ def _payers(needs: Needs) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 @njit(nogil=True, cache=True)
-def _settle(
-    parent: np.ndarray,
-    first: np.ndarray,
-    after: np.ndarray,
-    start: np.ndarray,
-    reading: np.ndarray,
-    payers: np.ndarray,
-    order: np.ndarray,
-    owner: np.ndarray,
-    unspent: np.ndarray,
-    debt: np.ndarray,
-    spent: np.ndarray,
-    lent: np.ndarray,
-) -> np.ndarray:
+def _settle(flow: _Flow) -> np.ndarray:
     """Augment the flow until it is maximal; the level of each node that unspent gains still reach, -1 for the others.
 
     Nodes are the splits, then the readings. Each round of Dinic's algorithm augments along all shortest paths.
     """
-    n_splits, n_all = len(parent), len(debt)
+    n_splits, n_all = len(flow.parent), len(flow.debt)
     level = np.empty(n_all, dtype=np.int64)
     arc = np.empty(n_all, dtype=np.int64)
     child = np.empty(n_splits, dtype=np.int64)
     queue = np.empty(n_all, dtype=np.int64)
     path = np.empty(n_all, dtype=np.int64)  # nodes of the path
     via = np.empty(n_all, dtype=np.int64)  # the need by which each node was reached; -1: up, -2: down the tree
-    while _levels(parent, first, after, start, reading, payers, order, owner, unspent, debt, spent, lent, level, queue):
+    while _levels(flow, level, queue):
         for v in range(n_all):
-            arc[v] = start[v] if v < n_splits else payers[v - n_splits]
+            arc[v] = flow.start[v] if v < n_splits else flow.payers[v - n_splits]
         child[:] = -2  # -2: not visited yet
         for h in range(n_splits):
-            while unspent[h] > 0:
-                length = _path(
-                    h, parent, first, after, start, reading, payers, order, owner, debt, spent, lent,
-                    level, arc, child, path, via,
-                )  # fmt: skip
+            while flow.unspent[h] > 0:
+                length = _path(h, flow, level, arc, child, path, via)
                 if length == 0:
                     break
-                _spend(length, path, via, n_splits, unspent, debt, spent, lent)
+                _spend(length, path, via, flow)
     return level
 
 
 @njit(nogil=True, cache=True)
-def _levels(
-    parent: np.ndarray,
-    first: np.ndarray,
-    after: np.ndarray,
-    start: np.ndarray,
-    reading: np.ndarray,
-    payers: np.ndarray,
-    order: np.ndarray,
-    owner: np.ndarray,
-    unspent: np.ndarray,
-    debt: np.ndarray,
-    spent: np.ndarray,
-    lent: np.ndarray,
-    level: np.ndarray,
-    queue: np.ndarray,
-) -> bool:
+def _levels(flow: _Flow, level: np.ndarray, queue: np.ndarray) -> bool:
     """Set levels by breadth-first search from unspent gains; whether a debt was reached (deeper levels stay unset)."""
-    n_splits = len(parent)
+    n_splits = len(flow.parent)
     level[:] = -1
     tail = 0
     for h in range(n_splits):
-        if unspent[h] > 0:
+        if flow.unspent[h] > 0:
             level[h] = 0
             queue[tail] = h
             tail += 1
@@ -184,92 +166,76 @@ def _levels(
         at += 1
         if level[v] > last:
             break
-        if debt[v] > 0:
+        if flow.debt[v] > 0:
             last = min(last, level[v])
         if v >= n_splits:
             r = v - n_splits
-            for j in range(payers[r], payers[r + 1]):
-                u = owner[order[j]]
-                if spent[order[j]] > 0 and level[u] < 0:
+            for j in range(flow.payers[r], flow.payers[r + 1]):
+                u = flow.owner[flow.order[j]]
+                if flow.spent[flow.order[j]] > 0 and level[u] < 0:
                     level[u] = level[v] + 1
                     queue[tail] = u
                     tail += 1
             continue
-        for j in range(start[v], start[v + 1]):
-            u = reading[j]
+        for j in range(flow.start[v], flow.start[v + 1]):
+            u = flow.reading[j]
             if level[u] < 0:
                 level[u] = level[v] + 1
                 queue[tail] = u
                 tail += 1
-        u = parent[v]
+        u = flow.parent[v]
         if u >= 0 and level[u] < 0:
             level[u] = level[v] + 1
             queue[tail] = u
             tail += 1
-        u = first[v]
+        u = flow.first[v]
         while u >= 0:
-            if lent[u] > 0 and level[u] < 0:
+            if flow.lent[u] > 0 and level[u] < 0:
                 level[u] = level[v] + 1
                 queue[tail] = u
                 tail += 1
-            u = after[u]
+            u = flow.after[u]
     return last < len(level)
 
 
 @njit(nogil=True, cache=True)
 def _path(
-    h: int,
-    parent: np.ndarray,
-    first: np.ndarray,
-    after: np.ndarray,
-    start: np.ndarray,
-    reading: np.ndarray,
-    payers: np.ndarray,
-    order: np.ndarray,
-    owner: np.ndarray,
-    debt: np.ndarray,
-    spent: np.ndarray,
-    lent: np.ndarray,
-    level: np.ndarray,
-    arc: np.ndarray,
-    child: np.ndarray,
-    path: np.ndarray,
-    via: np.ndarray,
+    h: int, flow: _Flow, level: np.ndarray, arc: np.ndarray, child: np.ndarray, path: np.ndarray, via: np.ndarray
 ) -> int:
     """Fill ``path`` and ``via`` with a path from split h to a debt along rising levels; its length, 0 if none."""
-    n_splits = len(parent)
+    n_splits = len(flow.parent)
     path[0] = h
     length = 1
     while length > 0:
         v = path[length - 1]
-        if debt[v] > 0:
+        if flow.debt[v] > 0:
             return length
         node, by = -1, -1
         if v >= n_splits:
-            stop = payers[v - n_splits + 1]
+            stop = flow.payers[v - n_splits + 1]
             while arc[v] < stop:
-                j = order[arc[v]]
-                if spent[j] > 0 and level[owner[j]] == level[v] + 1:
-                    node, by = owner[j], j
+                j = flow.order[arc[v]]
+                if flow.spent[j] > 0 and level[flow.owner[j]] == level[v] + 1:
+                    node, by = flow.owner[j], j
                     break
                 arc[v] += 1
         else:
-            while arc[v] < start[v + 1]:
-                if level[reading[arc[v]]] == level[v] + 1:
-                    node, by = reading[arc[v]], arc[v]
+            while arc[v] < flow.start[v + 1]:
+                if level[flow.reading[arc[v]]] == level[v] + 1:
+                    node, by = flow.reading[arc[v]], arc[v]
                     break
                 arc[v] += 1
             if node < 0 and child[v] == -2:
-                if parent[v] >= 0 and level[parent[v]] == level[v] + 1:
-                    node, by = parent[v], -1
+                if flow.parent[v] >= 0 and level[flow.parent[v]] == level[v] + 1:
+                    node, by = flow.parent[v], -1
                 else:
-                    child[v] = first[v]
+                    child[v] = flow.first[v]
             if node < 0:
                 while child[v] >= 0:
-                    if lent[child[v]] > 0 and level[child[v]] == level[v] + 1:
+                    if flow.lent[child[v]] > 0 and level[child[v]] == level[v] + 1:
                         node, by = child[v], -2
                         break
-                    child[v] = after[child[v]]
+                    child[v] = flow.after[child[v]]
         if node >= 0:
             path[length], via[length] = node, by
             length += 1
@@ -280,31 +246,23 @@ def _path(
 
 
 @njit(nogil=True, cache=True)
-def _spend(
-    length: int,
-    path: np.ndarray,
-    via: np.ndarray,
-    n_splits: int,
-    unspent: np.ndarray,
-    debt: np.ndarray,
-    spent: np.ndarray,
-    lent: np.ndarray,
-) -> None:
+def _spend(length: int, path: np.ndarray, via: np.ndarray, flow: _Flow) -> None:
     """Augment the flow along a path by its capacity."""
-    amount = min(unspent[path[0]], debt[path[length - 1]])
+    n_splits = len(flow.unspent)
+    amount = min(flow.unspent[path[0]], flow.debt[path[length - 1]])
     for k in range(1, length):
         if via[k] == -2:
-            amount = min(amount, lent[path[k]])
+            amount = min(amount, flow.lent[path[k]])
         elif via[k] >= 0 and path[k] < n_splits:
-            amount = min(amount, spent[via[k]])
-    unspent[path[0]] -= amount
-    debt[path[length - 1]] -= amount
+            amount = min(amount, flow.spent[via[k]])
+    flow.unspent[path[0]] -= amount
+    flow.debt[path[length - 1]] -= amount
     for k in range(1, length):
         if via[k] == -1:
-            lent[path[k - 1]] += amount
+            flow.lent[path[k - 1]] += amount
         elif via[k] == -2:
-            lent[path[k]] -= amount
+            flow.lent[path[k]] -= amount
         elif path[k] < n_splits:
-            spent[via[k]] -= amount
+            flow.spent[via[k]] -= amount
         else:
-            spent[via[k]] += amount
+            flow.spent[via[k]] += amount

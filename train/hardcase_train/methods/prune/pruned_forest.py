@@ -153,7 +153,6 @@ def _point(judge: Judge, settings: ForestSettings, price: float, ensembles: tupl
     return Point("budget-prune", params, judge.summary(outcome), None, program)
 
 
-# ---------------------------------------------------------------- compile a tree ensemble into a program
 # Compile a tree ensemble into a program that acquires sensors lazily, only those on a row's own paths.
 #
 # The trees are walked one after another; a sensor is bought immediately before the first split that reads it. A subtree

@@ -74,7 +74,6 @@ class Holding:
         return Point(method, params, judge.summary(outcome), None, policy, self.memory)
 
 
-# ---------------------------------------------------------------- the judged rows in the order of their time
 # The judged rows in the order of their time: walks of policies that remember, by copies that have not seen them.
 
 

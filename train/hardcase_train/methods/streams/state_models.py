@@ -136,7 +136,6 @@ def _if_read(tree: GrownTree, feature: int, scale: float) -> GrownTree:
     )
 
 
-# ---------------------------------------------------------------- random states of a memory
 # Random states of a memory: training rows as they look if the label is held since a random window before them.
 #
 # A policy that is trained on the states of one policy cannot handle others. So gaps are drawn at random, short ones as

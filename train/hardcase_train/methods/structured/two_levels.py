@@ -183,7 +183,6 @@ def _asking(policy: BuyPolicy, scores: np.ndarray, margins: np.ndarray, ask: flo
     return [policy, replace(policy, ask_margin=margin)] if margin > 0 else [policy]
 
 
-# ---------------------------------------------------------------- one-shot policy of chains
 # One-shot policy of chains: which parts get costly features is decided once, part by part (docs/math.md, section 18).
 #
 # With simple features the policy looks at a part's cheap features alone; with those of the decoder, or complex ones,
