@@ -58,13 +58,13 @@ def asked_in(shape: str, said: Mapping[str, Any], name: str) -> list[Asked]:
     if shape == "openai":
         _need(said.get("model") == name, f"model is not {name!r}")
         _need(not said.get("stream"), "a label does not come in a stream")
-        messages = said.get("messages")
+        messages: Any = said.get("messages")
         _need(isinstance(messages, list) and bool(messages), "messages are no list")
         own = [m for m in messages if isinstance(m, dict) and m.get("role") == "user"]
         _need(bool(own) and all(isinstance(m, dict) for m in messages), "no message is the user's")
         return [Asked(_text_of(own[-1].get("content")), tuple(messages))]
     _need(str(said.get("id", "")).isprintable(), "id is no text that can be printed")
-    inputs = said.get("inputs")
+    inputs: Any = said.get("inputs")
     _need(isinstance(inputs, list) and len(inputs) == 1 and isinstance(inputs[0], dict), "inputs are not one tensor")
     kind, shape_of, data = (inputs[0].get(key) for key in ("datatype", "shape", "data"))
     is_shape = isinstance(shape_of, list) and len(shape_of) in (1, 2) and all(type(k) is int for k in shape_of)
