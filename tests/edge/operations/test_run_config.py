@@ -7,6 +7,7 @@ import argparse
 import json
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,8 +19,6 @@ from hardcase_edge.settings.config import RunConfig
 from hardcase_edge.settings.run_toml import text_of
 from hardcase_edge.settings.table import GROUPS, OWN, SETTINGS, Setting, flag_of
 from tests.helpers.edge.device import make_bundle_bytes
-
-from .test_run_arguments import said_by
 
 SENSORS = 'sensors = ["a:b"]\n'
 
@@ -93,23 +92,22 @@ def test_a_flag_overrides_its_key_and_a_list_replaces_a_list(tmp_path: Path) -> 
         ("count = 99999999999999999999", "more than 64 bits"),
     ],
 )
-def test_a_wrong_file_is_one_line_with_file_and_key(
-    text: str, message: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_file_is_one_line_with_file_and_key(text: str, message: str, tmp_path: Path, edge: Any) -> None:
     path = tmp_path / "run.toml"
     path.write_text(text + "\n" + (SENSORS if "sensors" not in text else ""))
-    status, line = said_by(capfd, "run", "--config", str(path))
-    assert (status, line.count("\n"), str(path) in line, message in line) == (2, 1, True, True), line
+    status, records, line = edge("run", "--config", path)
+    told = (status, records, line.count("\n"), str(path) in line, message in line)
+    assert told == (2, [], 1, True, True), line
 
 
-def test_a_missing_file_and_missing_sensors_are_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert "cannot be read" in said_by(capfd, "run", "--config", str(tmp_path / "none.toml"))[1]
+def test_a_missing_file_and_missing_sensors_are_one_line(tmp_path: Path, edge: Any) -> None:
+    assert "cannot be read" in edge("run", "--config", tmp_path / "none.toml").errors
     (tmp_path / "run.toml").write_text('store = "x"\n')
     for words in (["run", "b.hcb"], ["run", "--config", str(tmp_path / "run.toml")]):
-        status, line = said_by(capfd, *words)
-        assert (status, "required: --sensors" in line, line.count("\n")) == (2, True, 1)
+        status, records, line = edge(*words)
+        assert (status, records, "required: --sensors" in line, line.count("\n")) == (2, [], True, 1)
     (tmp_path / "run.toml").write_text("sensors = 'a:b'\n" + "#" * 65_536)
-    assert "65536" in said_by(capfd, "run", "--config", str(tmp_path / "run.toml"))[1]
+    assert "65536" in edge("run", "--config", tmp_path / "run.toml").errors
 
 
 def test_a_device_runs_by_a_file_alone_and_doctor_and_service_read_it(
