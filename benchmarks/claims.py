@@ -98,15 +98,18 @@ def _edge(results: Any) -> tuple[str, str, str]:
 
 
 def _budget(results: Any) -> tuple[str, str, str]:
-    runs = list(results["rafdb"].values())
-
-    def away(kind: str) -> list[float]:
-        return [100 * (np.mean([r[kind][b]["cost"] for r in runs]) / float(b) - 1) for b in runs[0][kind]]
-
-    mixed, single = away("mixed"), away("one point")
+    mixed, single = list[float](), list[float]()
+    for splits in results.values():
+        for budget in splits["0"]["mixed"]:
+            runs = [run for run in splits.values() if not run["mixed"][budget]["single"]]
+            if len(runs) > len(splits) / 2:  # else the budget pays for the best point
+                for way, found in (("mixed", mixed), ("one point", single)):
+                    found.append(
+                        100 * (np.mean([run[way][budget]["cost"] for run in splits.values()]) / float(budget) - 1)
+                    )
     return (
         f"mean cost {min(mixed):+.1f} to {max(mixed):+.1f} % of the wish",
-        f"{len(runs)} splits, budgets {', '.join(runs[0]['mixed'])}",
+        f"{len(mixed)} budgets of {' and '.join(name.title() for name in results)}, {len(results['rafdb'])} splits each",
         f"one point of the front: {min(single):+.0f} to {max(single):+.0f} %",
     )
 
