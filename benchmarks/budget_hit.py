@@ -53,8 +53,8 @@ CASES = {
 WAYS = {"mixed": (), "one point": ("--no-mix",)}
 HEAD = """# A mean budget, and the mean cost on test rows
 
-It falls short on Letters at budgets of 3 and 5, where test rows cost 3 and 8 % more: [judged rows are scored by forests \
-of three quarters of the rows](../decisions/judged-rows.md), which are surer, so that they buy less.
+It falls short on Letters at budgets of 3 and 5, where test rows cost 3 and 8 % more: [judged rows are scored by \
+forests of three quarters of the rows](../decisions/judged-rows.md), which are surer, so that they buy less.
 
 `HARDCASE_DATA=FOLDER python -m benchmarks run budget_hit` trains each of {seeds} splits once (`cascade`, quick \
 effort); [`hardcase export --budget`](../budgets.md#a-mean-that-is-met) mixes two points of the front by a coin, and \

@@ -109,7 +109,7 @@ def _budget(results: Any) -> tuple[str, str, str]:
                     )
     return (
         f"mean cost {min(mixed):+.1f} to {max(mixed):+.1f} % of the wish",
-        f"{len(mixed)} budgets of {' and '.join(name.title() for name in results)}, {len(results['rafdb'])} splits each",
+        f"{len(mixed)} budgets of {' and '.join(map(str.title, results))}, {len(results['rafdb'])} splits each",
         f"one point of the front: {min(single):+.0f} to {max(single):+.0f} %",
     )
 
