@@ -170,13 +170,19 @@ def run(name: str, words: list[str]) -> int:
     if args.out is None and (why := unnamed()):
         raise SystemExit(f"benchmarks run {name}: {why}, or give --out FILE")
     parameters = {key: value for key, value in vars(args).items() if key not in SHARED}
-    record = Record(args.out or RESULTS / f"{name}.json", json.loads(json.dumps(parameters, default=str)), args.fresh)
+    record = Record(args.out or RESULTS / f"{name}.json", _portable(parameters), args.fresh)
     args.known, args.save, args.keep = record.known, record.save, record.keep
     made = module.run(args)
     if made is None or isinstance(made, int):
         return int(made or 0)
     record.save(made)
     return show(name, module, made, is_kept=args.out is None)
+
+
+def _portable(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Parameters as JSON has them; a file of this clone by its path in it."""
+    text = json.dumps(parameters, default=str).replace(json.dumps(f"{ROOT}{os.sep}")[1:-1], "")
+    return dict(json.loads(text))
 
 
 def page_of(name: str, module: ModuleType, results: Any) -> str:

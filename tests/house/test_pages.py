@@ -120,6 +120,19 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(counting: ModuleType, tmp_p
     assert not list(tmp_path.glob("*.new"))
 
 
+def test_a_record_names_a_file_of_the_clone_by_its_path_in_it(
+    counting: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        counting,
+        "arguments",
+        lambda parser: parser.set_defaults(stop=-1, build=tmp_path / "build" / "rig"),
+        raising=False,
+    )
+    runner.run("counting", [])
+    assert record_of(tmp_path)["made_with"][0]["parameters"]["build"] == "build/rig"
+
+
 def test_a_fresh_run_forgets_what_was_there(counting: ModuleType, tmp_path: Path) -> None:
     runner.run("counting", [])
     assert runner.run("counting", ["--fresh", "--seeds", "2"]) == 1  # a problem, which is not hidden
