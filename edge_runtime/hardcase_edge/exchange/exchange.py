@@ -18,7 +18,7 @@ that only rises) and the request's id (random bytes), publishes what ``poll`` sa
     a reply to this request arrives         Over with the reply, whatever it says
     the cloud is busy for N ms              Over with that reply; no request goes out for N ms, and for twice, four and
                                             eight times as long if the next ones are met so, too
-    the deadline passes, or ``cancel``      Over without a reply; three silences open the circuit (``circuit.py``)
+    the deadline passes, or ``cancel``      Over without a reply; three silences open the circuit (``Circuit``)
     the broker refuses                      Over without a reply, and the circuit is open
 
 A request is sent again under its id when a pause has passed, which doubles each time and is jittered by the bytes of

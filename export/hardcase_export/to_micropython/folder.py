@@ -48,7 +48,7 @@ def micropython_files(loaded: Loaded) -> dict[str, bytes]:
     image, parts = packed.pack(), tuple(sorted({*parts_of(packed), ANY_DEPTH}))
     package = {f"{OWN}/{path.stem}.py": path.read_bytes() for path in (HERE / "package").glob("*.upy")}
     package[f"{OWN}/__init__.py"] = package.pop(f"{OWN}/hardcase.py")
-    package |= {f"{OWN}/{name}.py": device_module(name).encode() for name in ("circuit", "exchange")}
+    package[f"{OWN}/exchange.py"] = exchange_module().encode()
     package |= {f"{OWN}/policy.json": _json(_names(loaded, len(image))), f"{OWN}/image.bin": image}
     files = dict(package)
     natives = {name: native_module(name, parts) for name in ARCHITECTURES}
@@ -74,9 +74,9 @@ def micropython_memory(files: Mapping[str, bytes]) -> dict[str, dict[str, int]]:
     }
 
 
-def device_module(name: str) -> str:
-    """A source file of the exchange as MicroPython runs it: the same but for what it imports."""
-    text = Path(exchange.__file__).with_name(f"{name}.py").read_text(encoding="utf-8").replace(WITHOUT, "")
+def exchange_module() -> str:
+    """The exchange as MicroPython runs it: the same but for what it imports."""
+    text = Path(exchange.__file__).read_text(encoding="utf-8").replace(WITHOUT, "")
     for line, other in REPLACED.items():
         text = text.replace(line, other)
     return text

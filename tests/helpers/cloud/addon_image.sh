@@ -15,8 +15,10 @@ mkdir -p "$1"
 folder=$(cd "$1" && pwd)
 trap 'rm -rf "$folder"' EXIT
 b() {
-    buildah --root "$folder/store" --runroot "$folder/run" --storage-driver vfs \
-        --signature-policy "$folder/policy.json" "$@"
+    verb=$1
+    shift
+    case $verb in from | commit | bud) set -- --signature-policy "$folder/policy.json" "$@" ;; esac
+    buildah --root "$folder/store" --runroot "$folder/run" --storage-driver vfs "$verb" "$@"
 }
 echo '{"default": [{"type": "insecureAcceptAnything"}]}' > "$folder/policy.json"
 mirror=$(apt-get indextargets --format '$(REPO_URI)' | grep -m 1 '/debian/*$')
