@@ -12,6 +12,7 @@ from hardcase.api.policy import Policy
 from hardcase_edge.errors import InputError
 from hardcase_export.own_targets import BUNDLE
 from hardcase_export.targets import targets
+from hardcase_export.to_micropython.folder import exchange_module
 from tests.helpers.export.builds import make_build
 from tests.helpers.hooks import install
 from tests.helpers.places import ROOT
@@ -169,3 +170,9 @@ def test_a_signed_bundle_in_a_folder_of_c_has_its_signature_beside_it(
     assert run(capsys, "export", tmp_path / "x.hcb", "--c", tmp_path / "of-bundle")[0] == 0
     for folder in ("c", "of-bundle"):
         assert (tmp_path / folder / f"{BUNDLE}.sig").read_bytes() == (tmp_path / "x.hcb.sig").read_bytes()
+
+
+def test_the_exchange_for_micropython_imports_what_a_board_has() -> None:
+    lines = exchange_module().splitlines()
+    imported = [line for line in lines if line.lstrip().startswith(("import ", "from "))]
+    assert imported == [f"from .python import {name}" for name in ("logging", "deque", "record")]
