@@ -33,7 +33,7 @@ FLAGS = {"max_loss", "budget", "jobs", "time_limit", "quiet"}  # of commands, an
 PYTHON = {"name", "names"}  # a table has its names, and a file its own
 FILE_ONLY = {  # what a table says to the command alone
     "data.split", "data.sequence", "data.item", "cost.uplink.per_byte", "cost.cloud.per_request", "hpc.table",
-    "hpc.name", "lpc.tflite", "lpc.sensors", "policy.size", "policy.class_weight",
+    "hpc.name", "hpc.url", "lpc.tflite", "lpc.sensors", "policy.size", "policy.class_weight",
 }  # fmt: skip
 ORIGINS = {"cost.decision_origin", "cost.uplink.cost_origin", "cost.cloud.cost_origin"}  # by names in ``cost_origin``
 TABLES = ("index", "joint")  # tables of some methods, which Python sets by their estimators
