@@ -20,7 +20,7 @@ from hardcase_edge.program.definition import Opaque, Program
 from hardcase_edge.program.kinds import kind_of
 
 from .drafts.rows import Rows
-from .hpc_file.hpc import MAX_APART
+from .hpc_file.hpc import MAX_APART, labels_apart
 from .hpc_file.regressor import MAX_GAP
 from .hpc_file.replay_rows import as_held
 from .integers.decide import codes_of, readings_of
@@ -178,13 +178,16 @@ def hpc_model(build: Path, program: Program, manifest: Manifest, rows: Rows) -> 
         wide = session.get_inputs()[0].type == "tensor(double)"
         with np.errstate(over="ignore"):
             X = as_held(rows.X, [f.dtype for f in program.features]).astype(np.float64 if wide else np.float32)
-        (answers,) = session.run([kind_of(len(manifest.classes)).output], {"X": X})
+        outputs = [kind_of(len(manifest.classes)).output, *["probabilities"] * bool(manifest.classes)]
+        answers, *probabilities = session.run(outputs, {"X": X})
     except InputError:
         raise
     except Exception as error:  # onnx and onnxruntime have no common base for their errors
         raise InputError(f"{path} cannot be checked or run ({one_line(error)}); train again") from error
-    gap = 0.0 if manifest.classes else MAX_GAP * float(np.ptp(rows.y))
-    apart = int(np.sum(~(np.abs(np.ravel(answers) - rows.hpc) <= gap)))
+    if probabilities:
+        apart = labels_apart(rows.hpc, np.ravel(answers), probabilities[0])
+    else:
+        apart = int(np.sum(~(np.abs(np.ravel(answers) - rows.hpc) <= MAX_GAP * float(np.ptp(rows.y)))))
     allowed = MAX_APART if manifest.classes else 0.0
     if apart > allowed * len(rows.y):
         raise InputError(

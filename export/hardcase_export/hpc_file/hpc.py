@@ -26,6 +26,7 @@ from .replay_rows import check_rows, feed, runner, twice
 logger = logging.getLogger(__name__)
 
 MAX_APART = 0.002  # share of labels that may differ from scikit-learn's
+TIE = 1e-6  # probabilities nearer than this are equal in float32, after some sums: either label is right
 
 
 def export_hpc(
@@ -129,10 +130,25 @@ def _replay(estimator: Any, session: Any, X: NDArray[np.float64], n_classes: int
         raise InputError(
             f"{name}'s ONNX file gives probabilities that are not numbers{kind}; scale the data, or {REMEDY}"
         )
-    apart = int(np.sum(onnx_labels != labels))
+    apart = labels_apart(labels, onnx_labels, probabilities)
     if apart > MAX_APART * len(X):
         raise InputError(
             f"{name} in ONNX gives {apart} of {len(X)} test rows{kind} another label than scikit-learn, but at most "
             f"{MAX_APART:.1%} may differ; no file was written: {REMEDY}"
         )
     return apart, float(np.abs(onnx_probabilities - probabilities).max())
+
+
+def labels_apart(
+    labels: NDArray[np.integer[Any]], others: NDArray[np.integer[Any]], probabilities: NDArray[np.floating[Any]]
+) -> int:
+    """How many rows have another label; not those in which the two labels are as probable, but for rounding.
+
+    Parameters
+    ----------
+    labels, others : (n,) class numbers
+    probabilities : (n, n_classes)
+    """
+    rows = np.arange(len(labels))
+    gap = np.abs(probabilities[rows, labels] - probabilities[rows, others])
+    return int(np.sum((labels != others) & (gap > TIE)))

@@ -264,6 +264,16 @@ def test_labels_that_come_out_differently_are_refused(only_missing, tmp_path, mo
     refused(twisted, 3, tmp_path / "hpc.onnx", f"{most + 1} of 500 test rows.*{kind.split('rows ')[-1]}")
 
 
+def test_a_label_that_only_rounding_decides_is_not_apart(tmp_path, monkeypatch):
+    """Of two classes that are as probable, scikit-learn's double precision and ONNX's single one may name either."""
+    X, y = np.zeros((500, N_FEATURES)), np.arange(500) % 2
+    model = DecisionTreeClassifier().fit(X, y)
+    data = convert_hpc(model, 2, ["f32"] * N_FEATURES)
+    monkeypatch.setattr("hardcase_export.hpc_file.hpc.convert_hpc", lambda *_: data)
+    report = export_hpc(Twisted(model, 500), X, ["f32"] * N_FEATURES, Classes(2), tmp_path / "hpc.onnx")
+    assert (report["apart"], report["apart_missing"]) == (0, 0)
+
+
 def test_a_file_that_is_refused_leaves_the_old_one(tmp_path):
     path = tmp_path / "hpc.onnx"
     path.write_bytes(b"the one before")
