@@ -59,6 +59,12 @@ def test_a_bundle_that_decides_items_of_parts_answers_otherwise_than_one_that_do
     assert differences_told(items, alone.told()) != ()
 
 
+@pytest.mark.parametrize(("names", "said"), [("abc", "'a', 'b', 'c' is"), ("abcd", "'a', 'b', 'c' (and 1 more) is")])
+def test_a_line_names_three_and_counts_the_others(names: str, said: str) -> None:
+    one = replaced(toy(), sensors={name: ((name, "number"),) for name in names}, needed=tuple(names))
+    assert differences(one, toy()) == (f"the sensor {said} not here",)
+
+
 def test_a_sensor_that_is_dropped_or_never_bought_is_no_difference() -> None:
     both = toy()
     one = replaced(both, sensors={"x": both.sensors["x"]}, needed=("x",))

@@ -215,7 +215,7 @@ def mutate(path: list[Any], value: Any) -> dict[str, Any]:
         (["residuals", 0, 0], [-1, 3, 1]),
         (["residuals", 0, 1], [-1, 1001, None]),
         (["residuals", 0, 2], [-1, 1001, 0.5]),
-        (["residuals", 0, 3], [[], None, [[0, 20, 0, 1, [[1, 1]]]] * 5]),
+        (["residuals", 0, 3], [[], None, [[0, 20, 0, 1, [[1, 1]]]] * 5, [[0, 20, 0, 1, [[1, 1]], 0]]]),
         (["residuals", 0, 3, 0, 0], [1, 5]),
         (["residuals", 0, 3, 0, 1], [-1, 61, 1.0]),
         (["residuals", 0, 3, 0, 2], [2**53, 0.5, None]),

@@ -210,6 +210,16 @@ def test_a_refusal_of_the_broker_ends_the_request_and_opens_the_circuit():
     assert exchange._counters == Counter(sent=1, rejected=1)
 
 
+def test_a_circuit_is_tested_after_half_of_the_time_that_it_has_been_open():
+    exchange = Exchange(1_000, Counter())
+    for now in (0, 20_000):
+        asking(exchange, now=now)
+        exchange.refused(now, "closed")
+        exchange.poll(now, 1)
+    assert not exchange.can_ask(29_999)
+    assert exchange.can_ask(30_000)
+
+
 def test_a_cancelled_request_is_over_and_says_nothing_of_the_cloud():
     exchange = asking()
     exchange.cancel()
