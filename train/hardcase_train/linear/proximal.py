@@ -127,10 +127,7 @@ class _Smooth:
 
     def gradient(self, coef: np.ndarray, slope: np.ndarray) -> np.ndarray:
         """Gradient by weights and biases, from the slope by scores."""
-        out = np.empty_like(coef)
-        out[:-1] = self.Z.T @ slope / self.total + self.l2 * coef[:-1]
-        out[-1] = slope.sum(axis=0) / self.total
-        return out
+        return np.vstack([self.Z.T @ slope / self.total + self.l2 * coef[:-1], slope.sum(axis=0)[None] / self.total])
 
 
 def _descend_smooth(smooth: _Smooth, start: np.ndarray, tolerance: float, max_steps: int) -> np.ndarray:
