@@ -33,7 +33,7 @@ def run_seed(case: Case, seed: int, methods: Sequence[str]) -> dict[str, Any]:
     problem = problem_of(case, seed)
     out: dict[str, Any] = {name: [] for name in ("hpc", *methods)}
     for p in learn(problem, tuple(methods), quiet=True):
-        figures = [round(getattr(p, rows)[key], 6) for rows, keys in FIGURES for key in keys]
+        figures = [round(getattr(getattr(p, rows), key), 6) for rows, keys in FIGURES for key in keys]
         out[p.method].append([*figures, _brief(p.params)])
     return out
 
