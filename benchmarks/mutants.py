@@ -9,7 +9,7 @@ Compiled code is cached by the file that it was made from, and not by what that 
 compiled functions has an empty cache. ``docs/decisions/mutants.md`` says why no library does this.
 
 A list that is not finished in its minutes goes on where it was: a verdict that is kept is not asked for again, as long
-as the sources, and so the list that its seed draws, are the same.
+as the sources, and so the list that its seed draws, are the same; ``--again`` asks for those that were not killed.
 """
 
 from __future__ import annotations
@@ -256,6 +256,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", default="", help="modules whose path this regular expression finds")
     parser.add_argument("--minutes", type=float, default=30, help="mutants that have not begun by then are not run")
     parser.add_argument("--core", action="store_true", help="of the device's core in place of the learners")
+    parser.add_argument("--again", action="store_true", help="ask those again that were not killed")
     for name, default in (("count", 100), ("seed", 0), ("jobs", 2)):
         parser.add_argument(f"--{name}", type=int, default=default)
 
@@ -268,7 +269,8 @@ def run(args: Any) -> dict[str, dict[str, str]]:
     name = f"{'core' if args.core else 'learners'}{f' {args.only}' if args.only else ''}, seed {args.seed}"
     before = kept.get(name, {})
     found = kept[name] = {str(mutant): before.get(str(mutant), VERDICTS[-1]) for mutant in mutants}
-    mutants = [mutant for mutant in mutants if found[str(mutant)] == VERDICTS[-1]]
+    asked = VERDICTS[1:] if args.again else VERDICTS[-1:]
+    mutants = [mutant for mutant in mutants if found[str(mutant)] in asked]
 
     def note(mutant: Mutant, verdict: str) -> None:
         found[str(mutant)] = verdict

@@ -74,27 +74,35 @@ def test_a_module_of_the_core_is_tested_by_its_room_and_by_the_core(monkeypatch:
     assert {m.module.parts[2] for m in drawn(1_000, 0, "", mutants.CORE)} == set(mutants.CORE.rooms)
 
 
+@pytest.mark.parametrize("again", [False, True])
 def test_a_list_that_was_not_finished_goes_on_where_it_was(
-    found: list[Mutant], monkeypatch: pytest.MonkeyPatch
+    found: list[Mutant], monkeypatch: pytest.MonkeyPatch, again: bool
 ) -> None:
-    first, *others = found
+    """And asks again for those that lived, if it is told so."""
+    first, second, *others = found
     saved: list[dict[str, dict[str, str]]] = []
 
     def judged(asked: list[Mutant], *rest: object) -> None:
-        assert asked == others
+        assert asked == ([second, *others] if again else others)
         note = rest[-1]
         assert callable(note)
-        note(others[0], "lived")
+        note(asked[0], "killed" if again else "lived")
 
     monkeypatch.setattr(mutants, "drawn", lambda *_: found)
     monkeypatch.setattr(mutants, "Place", lambda folder: SimpleNamespace(stop=lambda: None))
     monkeypatch.setattr(mutants, "judged", judged)
-    known = {"learners, seed 3": {str(first): "killed", "a mutant of other sources": "lived"}}
+    known = {"learners, seed 3": {str(first): "killed", str(second): "lived", "a mutant of other sources": "lived"}}
     made = mutants.run(
-        Namespace(core=False, only="", seed=3, count=9, jobs=1, minutes=1, known=lambda: known, save=saved.append)
-    )
+        Namespace(
+            core=False, only="", seed=3, count=9, jobs=1, minutes=1, again=again, known=lambda: known,
+            save=saved.append,
+        )
+    )  # fmt: skip
     verdicts = made["learners, seed 3"]
     assert list(verdicts) == [str(mutant) for mutant in found]
-    assert list(verdicts.values()) == ["killed", "lived", *["not run"] * (len(found) - 2)]
+    others_said = ["killed", "not run"] if again else ["lived", "lived"]
+    others_said += ["not run"] * (len(found) - 3)
+    assert list(verdicts.values()) == ["killed", *others_said]
     assert saved == [made]
-    assert f"| learners, seed 3 | {len(found)} | 1 | 1 | 0 | {len(found) - 2} |" in mutants.page(made)
+    n_lived, n_not_run = others_said.count("lived"), others_said.count("not run")
+    assert f"| learners, seed 3 | {len(found)} | {1 + again} | {n_lived} | 0 | {n_not_run} |" in mutants.page(made)

@@ -160,6 +160,12 @@ def test_many_outputs_or_columns_are_not_packed_where_nothing_is_saved() -> None
         assert decode(encode(program)) == (program, False)
 
 
+@pytest.mark.parametrize(("zeros", "is_packed"), [(8, False), (9, True)])
+def test_the_first_byte_that_packing_saves_is_saved(zeros: int, is_packed: bool) -> None:
+    tensors = encode(square(((1,),) * (80 - zeros) + ((0,),) * zeros))  # 2 bytes less of positions, 10 more of a mask
+    assert tensors["program"][scorer_words(tensors) + 8] == 8 + 256 * is_packed
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

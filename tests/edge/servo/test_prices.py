@@ -27,7 +27,8 @@ def test_a_manifest_keeps_its_prices() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"nodes": []}, {"nodes": [0]}, {"nodes": [2]}, {"nodes": [1, 1]}, {"nodes": [99]}, {"nodes": [True]},
+        {"nodes": []}, {"nodes": [], "levels": [[]] * 3}, {"nodes": [0]}, {"nodes": [2]}, {"nodes": [1, 1]},
+        {"nodes": [99]}, {"nodes": [True]},
         {"nodes": "1"}, {"levels": [[256]]}, {"levels": [[900], [256], [300]]}, {"levels": [[900], [256]] * 40},
         {"levels": [[900], [256], [0, 0]]}, {"levels": [[2**62], [256], [0]]}, {"levels": [[900.0], [256], [0]]},
         {"levels": [[900], [255], [0]]}, {"levels": None}, {"shipped": 0}, {"shipped": 3}, {"shipped": -2},
