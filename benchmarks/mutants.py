@@ -82,7 +82,7 @@ LEARNERS = Target(
 CORE_ROOMS = ("program", "verifier", "session", "exchange", "bundle")
 CORE = Target(
     Path("edge_runtime/hardcase_edge"), CORE_ROOMS, TESTS / "edge",
-    tuple(TESTS / "edge" / room for room in (*CORE_ROOMS, "kernel", "joint", "batch", "drift", "stream")),
+    tuple(TESTS / "edge" / room for room in (*CORE_ROOMS, "kernel", "joint", "batch", "drift", "servo", "stream")),
     ("session/test_from_spec.py", "kernel/test_bounds.py"), CORE_ROOMS,
 )  # fmt: skip
 

@@ -35,8 +35,6 @@ from hardcase_edge.program.definition import (
 )
 from hardcase_edge.session.session import Decision, Machine
 
-__all__ = ["GOLDEN", "cases_of", "golden_bundle", "golden_program", "manifest_of"]
-
 GOLDEN = Path(__file__).with_name("v1.hcb")
 
 

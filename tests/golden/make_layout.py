@@ -15,8 +15,6 @@ from hardcase_edge.kernel.layout import CONSTANTS, KINDS, RECORDS, Kinds, Record
 from hardcase_edge.kernel.sources import FOLDER
 from tests.helpers.places import ROOT
 
-__all__ = ["HEADER_FILE", "PAGE", "c_header", "page"]
-
 HEADER_FILE = FOLDER / "hc_layout.h"
 PAGE = ROOT / "docs" / "SPEC-image-v1.md"
 TOP = """\

@@ -13,10 +13,6 @@ from hardcase.flashing.contents import Card, make_card
 from tests.helpers.places import GOLDEN
 from tests.helpers.tools import need
 
-__all__ = [
-    "CLOUD_INIT", "MADE_KERNEL", "RASPBERRY_PI", "boot_image", "made_identity", "plain_card", "system_tree",
-]  # fmt: skip
-
 BUNDLE = GOLDEN / "v1.hcb"
 START = 1_048_576  # of a partition
 RASPBERRY_PI = {

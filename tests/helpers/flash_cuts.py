@@ -27,18 +27,6 @@ from tests.helpers.cards import CLOUD_INIT, RASPBERRY_PI, boot_image
 from tests.helpers.edge.cut_runs import Act, Run, State, Step, some
 from tests.helpers.edge.power_cuts import Operation, Tree, read_tree, without_leftovers
 
-__all__ = [
-    "SIZE",
-    "FolderRun",
-    "ImageRun",
-    "folder_runs",
-    "image_runs",
-    "kind_of_image",
-    "opener",
-    "sectors",
-    "small_card",
-]
-
 Files = frozenset[tuple[str, bytes | None]]
 Seen = tuple[Files, Files | str]
 Opener = Callable[[bool], AbstractContextManager[Volume]]

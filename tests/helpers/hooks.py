@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["install"]
-
 
 def install(
     site: Path, monkeypatch: pytest.MonkeyPatch, package: str, hook: str, points: dict[str, str], source: str = ""

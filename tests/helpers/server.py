@@ -8,8 +8,6 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-__all__ = ["Server"]
-
 
 class Server:
     """Talks to whoever connects, one after the other, while the block runs; who hangs up is forgotten.

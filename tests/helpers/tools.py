@@ -11,8 +11,6 @@ import shutil
 
 import pytest
 
-__all__ = ["PACKAGES", "need", "with_sbin"]
-
 _AARCH64 = "gcc-aarch64-linux-gnu libc6-dev-arm64-cross"
 _ARMHF = "gcc-arm-linux-gnueabihf libc6-dev-armhf-cross"
 _CORTEX = "gcc-arm-none-eabi libnewlib-arm-none-eabi"

@@ -193,7 +193,8 @@ def test_the_sites_table_of_keys_has_its_place_and_its_links_lead_somewhere() ->
 
 
 def test_each_method_driver_and_target_says_how_mature_it_is_and_what_is_known_against_it() -> None:
-    assert text_of(maturity.PAGE) == maturity.page(), "run python tests/house/maturity.py"
+    pages = text_of(maturity.PAGE), text_of(maturity.SENSORS)
+    assert pages == (maturity.page(), maturity.sensors()), "run python tests/house/maturity.py"
     assert all(against for rows in maturity.said().values() for _, _, against in rows)
 
 

@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 
 NOUN = "capture device"
 MATURITY, AGAINST = "tested", "it ran with a stand-in for arecord, and on no sound card"
+SAID = (
+    "ALSA's name (`plughw:1,0`, [`arecord -L`](https://www.alsa-project.org/) lists them), and behind `@` the window, "
+    "0.01 to 10 seconds (0.25)",
+    "`level`",
+    "the level of sound in dBFS",
+)
 DEVICE_FILES, GROUP = (
     "char-alsa",
     "audio",

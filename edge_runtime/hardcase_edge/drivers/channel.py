@@ -2,9 +2,11 @@
 """A device that Linux knows, with its channels by name, each of which reads one number in a stated unit.
 
 A driver is a module, of this room or of another package, with ``find(name, root)``, which gives the device of that
-name, NOUN, what messages call it, and MATURITY and AGAINST, as docs/maturity.md has them. It may have ``check(name)``,
-which refuses a name that no machine can have, and what a unit of systemd must allow: DEVICE_FILES, the files below /dev
-that the driver opens, and GROUP, who may open them.
+name, NOUN, what messages call it, and MATURITY, AGAINST and SAID (of devices, channels and readings), as
+docs/sensors.md has them. It may have ``check(name)``, which refuses a name that no machine can have, and what a unit of
+systemd must allow: DEVICE_FILES, the files below /dev that the driver opens, and GROUP, who may open them. CASE is what
+it is tried with: a spec of one number, the file below ``root`` that it reads, and what stands there if it works, and
+what if it does not.
 Readings are in the units of SenML (RFC 8428, section 12.1): SI without prefixes, degrees Celsius as ``Cel``, relative
 humidity in percent as ``%RH``. ``root`` is the folder under which ``/sys`` and ``/usr`` are looked up; it is ``/``, and
 only callers in Python, such as tests, name another.

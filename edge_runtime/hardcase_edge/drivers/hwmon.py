@@ -21,6 +21,12 @@ MATURITY, AGAINST = (
     "tested",
     "it ran on folders that stand for /sys, and on no board",
 )
+SAID = (
+    "folder (`hwmon1`), label or chip (`ina219`) in `/sys/class/hwmon`",
+    "the file's name without `_input` (`temp1`, `in0`, `power1`), or its label",
+    "hardware monitors; a channel whose `_fault` is set has failed",
+)
+CASE = ("hwmon:hwmon0/temp1", "sys/class/hwmon/hwmon0/temp1_input", "1500\n", "oops\n")
 UNITS = {  # of each kind of channel: what a file's number is divided by, and the unit of the quotient
     "in": (1e3, "V"),
     "temp": (1e3, "Cel"),

@@ -19,6 +19,12 @@ from .sysfs import find_folder, folders, read_number, text_or_empty
 
 NOUN = "IIO device"
 MATURITY, AGAINST = "tested", "it ran on folders that stand for /sys, and on no board"
+SAID = (
+    "folder (`iio:device0`), number, label or chip (`bme280`) in `/sys/bus/iio/devices`",
+    "the file's name without `in_` and `_raw` or `_input` (`temp`, `voltage0`, `accel_x`), or its label",
+    "converters and sensors of Industrial I/O; of `_raw` it is (raw + offset) * scale",
+)
+CASE = ("iio:0/temp", "sys/bus/iio/devices/iio:device0/in_temp_raw", "1500\n", "oops\n")
 UNITS = {  # of each type of channel: what its number is multiplied with and divided by, and the unit that results
     "accel": (1.0, 1.0, "m/s2"),
     "angl": (1.0, 1.0, "rad"),

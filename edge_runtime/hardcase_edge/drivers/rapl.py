@@ -15,6 +15,12 @@ from .sysfs import find_folder, read_number
 
 NOUN = "energy counter"
 MATURITY, AGAINST = "tested", "it ran on folders that stand for /sys, and on no processor that has one"
+SAID = (
+    "folder (`intel-rapl:0`) or name (`package-0`) in `/sys/class/powercap`",
+    "`energy`",
+    "the joules that an x86 processor has drawn since the first read; kernels let only root read them",
+)
+CASE = ("rapl:intel-rapl:0", "sys/class/powercap/intel-rapl:0/energy_uj", "1500\n", "oops\n")
 
 
 def find(name: str, root: str) -> Device:

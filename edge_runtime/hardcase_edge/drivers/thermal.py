@@ -8,6 +8,12 @@ from .sysfs import find_folder, read_number
 
 NOUN = "thermal zone"
 MATURITY, AGAINST = "tested", "it ran on folders that stand for /sys, and on no board"
+SAID = (
+    "number, folder or type (`cpu-thermal`) in `/sys/class/thermal`",
+    "`temp`",
+    "thermal zones",
+)
+CASE = ("thermal:0", "sys/class/thermal/thermal_zone0/temp", "1500\n", "oops\n")
 
 
 def find(name: str, root: str) -> Device:

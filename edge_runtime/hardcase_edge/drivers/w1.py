@@ -18,6 +18,12 @@ from .sysfs import find_folder, number, read_text
 
 NOUN = "1-Wire sensor"
 MATURITY, AGAINST = "tested", "it ran on folders that stand for /sys, and on no board"
+SAID = (
+    "address (`28-0316a2798aff`) in `/sys/bus/w1/devices`",
+    "`temperature`",
+    "DS18B20 and its relatives",
+)
+CASE = ("w1:28-0316a2798aff", "sys/bus/w1/devices/28-0316a2798aff/temperature", "1500\n", "85000\n")
 RANGES = {  # degrees Celsius, by the family in the first two digits of an address
     "10": (-55.0, 125.0),
     "22": (-55.0, 125.0),

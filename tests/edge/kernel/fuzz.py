@@ -23,8 +23,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 from hardcase_edge.kernel.sources import FOLDER
 from tests.helpers.edge.kernel_cases import write_seeds
 
-__all__ = ["Run", "build", "fuzz", "has_fuzzer"]
-
 HERE = Path(__file__).resolve().parent
 SEEDS = 60
 MAX_INPUT_BYTES = 16_384

@@ -25,7 +25,6 @@ from hardcase_edge.kernel.image import make_image
 from hardcase_edge.kernel.machine import KERNEL, PYTHON, VARIABLE, decide, name_of, open_machine
 from hardcase_edge.kernel.sources import CONFIG, EXTENSION, FIRMWARE, FOLDER, SERVO
 from hardcase_edge.program import definition as d
-from hardcase_edge.program.kinds import VALUE
 from hardcase_edge.program.readings import DTYPES, request_bytes
 from hardcase_edge.verifier.verify import verify
 from tests.golden.make_golden import golden_program
@@ -281,7 +280,12 @@ REPLIES = [
 @pytest.mark.parametrize("name", [PYTHON, pytest.param(KERNEL, marks=needs_kernel)])
 @pytest.mark.parametrize(("reply", "error"), REPLIES, ids=map(str, range(len(REPLIES))))
 def test_a_reply_of_any_shape_is_taken_or_refused_in_one_line(name: str, reply: Any, error: type | None) -> None:
-    machine = open_machine(forwarding(d.Answer(d.Slice(0, 0, 2)), 2), name)
+    sensor, up = d.Sensor((0,), (1,)), d.Uplink(request_bytes(["f32"]), (0,))
+    program = d.Program(
+        (d.Feature("f32"),), (sensor,), up, (), (d.Trees((), (0, 0), ()),),
+        (d.Forward((0,), 1), d.Answer(d.Slice(0, 0, 2))), 2, costs=d.Costs(1),
+    )  # fmt: skip
+    machine = open_machine(program, name)
     for answer in [lambda: decide(machine, [1.0], reply), lambda: step(machine, reply)]:
         if error is None:
             decision = answer()
@@ -290,23 +294,6 @@ def test_a_reply_of_any_shape_is_taken_or_refused_in_one_line(name: str, reply: 
             with pytest.raises(error) as caught:
                 answer()
             assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("name", [PYTHON, pytest.param(KERNEL, marks=needs_kernel)])
-def test_a_reply_of_a_value_has_64_bits(name: str) -> None:
-    machine = open_machine(forwarding(d.Answer(d.Slice(0, 0, 1), VALUE.answer), 0), name)
-    for value in (-(2**63), 2**63 - 1):
-        assert step(machine, (value, 5)).result == value
-    for value in (-(2**63) - 1, 2**63):
-        with pytest.raises(SessionError):
-            step(machine, (value, 5))
-
-
-def forwarding(answer: d.Answer, n_classes: int) -> d.Program:
-    """A program that forwards every case."""
-    sensor, up = d.Sensor((0,), (1,)), d.Uplink(request_bytes(["f32"]), (0,))
-    scorers, nodes = (d.Trees((), (0,) * max(1, n_classes), ()),), (d.Forward((0,), 1), answer)
-    return d.Program((d.Feature("f32"),), (sensor,), up, (), scorers, nodes, n_classes, costs=d.Costs(1))
 
 
 def step(machine: Any, reply: Any) -> Any:

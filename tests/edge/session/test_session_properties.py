@@ -306,6 +306,22 @@ def test_a_reply_that_no_hpc_of_this_program_gives_is_refused(reply: tuple[int, 
         session.reply(1, 1)
 
 
+@pytest.mark.parametrize("value", [-(2**63), 2**63 - 1, -(2**63) - 1, 2**63])
+def test_a_reply_of_a_value_has_64_bits(value: int) -> None:
+    sensor, up = d.Sensor((0,), (1,)), d.Uplink(request_bytes(["f32"]), (0,))
+    scorers, nodes = (d.Trees((), (0,), ()),), (d.Forward((0,), 1), d.Answer(d.Slice(0, 0, 1), "value"))
+    session = open_machine(d.Program((d.Feature("f32"),), (sensor,), up, (), scorers, nodes, 0)).session()
+    session.next_action()
+    session.feed({0: [1.0]})
+    session.next_action()
+    if -(2**63) <= value < 2**63:
+        session.reply(value, 5)
+        assert session.next_action().result == value
+    else:
+        with pytest.raises(SessionError):
+            session.reply(value, 5)
+
+
 @pytest.mark.parametrize("size", [0, -1, 2, 10**9])
 def test_an_item_size_outside_the_programs_is_refused(size: int) -> None:
     with pytest.raises(SessionError, match="item size"):

@@ -12,8 +12,6 @@ from typing import Any
 from hardcase_edge.program.readings import DTYPES
 from tests.helpers.export.js_cases import write_js_cases
 
-__all__ = ["write_cases"]
-
 
 def write_cases(path: Path, count: int) -> int:
     """The golden program and so many random ones; returns the number of decisions."""

@@ -26,14 +26,29 @@ from tests.helpers.edge.spec_examples import example_bundle
 from tests.helpers.edge.strategies import random_program
 from tests.helpers.edge.worlds import differences, random_world
 
-from .outcome import Attack, Outcome, each, forever
-
-__all__ = ["Parts", "attack", "mutant", "sealed"]
+from .outcome import Attack, Outcome, each, forever, spoilt
 
 SIZES = {"F64": 8, "I64": 8, "F32": 4, "I32": 4, "I16": 2, "I8": 1}
 NUMBERS = [0, 1, -1, 2, 7, 127, 128, -128, 255, 256, 16383, 16384, 32766, 32767, -32767, -32768, 65535, 65536]
 NUMBERS += [4_000_000, 2**31 - 1, -(2**31), 2**32, 2**53, 2**62 - 1, 2**62, 2**63 - 1, -(2**63)]
 TEXTS = ["", "\x1b[2J", "a" * 300, "\u202e", '"', "NaN", "1", "é", "<script>", "\n", "\ud800"]
+VALUES = [
+    *NUMBERS,
+    *TEXTS,
+    0.5,
+    -0.0,
+    1e308,
+    10**400,
+    float("nan"),
+    True,
+    False,
+    None,
+    [],
+    {},
+    [0],
+    [[1]],
+    {"": {"1": 0}},
+]
 
 
 @dataclass
@@ -155,42 +170,6 @@ def _records(rng: random.Random, parts: Parts) -> None:
     parts.tensors["program"] = bytearray(struct.pack(f"<{len(words)}i", *words))
 
 
-def _value(rng: random.Random, depth: int = 2) -> Any:
-    """Any JSON value."""
-    kind = rng.randrange(9 if depth else 6)
-    if kind < 2:
-        return rng.choice([*NUMBERS, 0.5, -0.0, 1e308, 10**400])
-    if kind < 4:
-        return rng.choice(TEXTS)
-    if kind == 4:
-        return rng.choice([True, False, None])
-    if kind == 5:
-        return float("nan") if rng.random() < 0.3 else []
-    items = [_value(rng, depth - 1) for _ in range(rng.randrange(4))]
-    return items if kind < 8 else {rng.choice(TEXTS): item for item in items}
-
-
-def _changed(rng: random.Random, value: Any) -> Any:
-    """The JSON value with one thing changed, deep or shallow."""
-    if isinstance(value, dict) and value and rng.random() < 0.85:
-        name = rng.choice(list(value))
-        rest = {k: v for k, v in value.items() if k != name}
-        kind = rng.random()
-        if kind < 0.1:
-            return rest
-        new_name = rng.choice([*TEXTS, *value]) if kind < 0.2 else name
-        return rest | {new_name: _changed(rng, value[name])}
-    if isinstance(value, list) and value and rng.random() < 0.85:
-        k = rng.randrange(len(value))
-        kind = rng.random()
-        if kind < 0.15:
-            return value[:k] + value[k + 1 :]
-        if kind < 0.3:
-            return value[:k] + [value[k]] * rng.choice([2, 2, 100]) + value[k + 1 :]
-        return [*value[:k], _changed(rng, value[k]), *value[k + 1 :]]
-    return _value(rng)
-
-
 def _manifest(rng: random.Random, parts: Parts) -> None:
     kind = rng.random()
     if kind < 0.03:
@@ -198,7 +177,7 @@ def _manifest(rng: random.Random, parts: Parts) -> None:
     elif kind < 0.06:
         parts.manifest = '{"name":' + "9" * 5_000 + "}"
     else:
-        parts.manifest = _changed(rng, parts.manifest)
+        parts.manifest = spoilt(rng, parts.manifest, VALUES, TEXTS)
 
 
 def _entries(rng: random.Random, parts: Parts) -> None:
@@ -214,9 +193,8 @@ def _entries(rng: random.Random, parts: Parts) -> None:
             "data_offsets": [x + rng.choice([0, 1, -8, 2**40]) for x in offsets],
         }
     elif kind == 2:
-        parts.entries[name] = _changed(rng, parts.entries[name])
-        if not isinstance(parts.entries[name], dict):
-            parts.entries[name] = {"dtype": parts.entries[name]}
+        entry = spoilt(rng, parts.entries[name], VALUES, TEXTS)
+        parts.entries[name] = entry if isinstance(entry, dict) else {"dtype": entry}
     else:
         parts.entries[rng.choice(TEXTS)] = parts.entries[name]
         parts.tensors |= {n: bytearray() for n in parts.entries if n not in parts.tensors}

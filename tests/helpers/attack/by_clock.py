@@ -22,8 +22,6 @@ from tests.helpers.edge.hybrid import hybrid
 from tests.helpers.edge.strategies import random_program, random_readings
 from tests.helpers.edge.worlds import as_tuple, by_the_pages
 
-__all__ = ["Clock", "attack", "difference", "random_case"]
-
 
 class Clock:
     """Plays a device that goes by the clock: reads one sensor after another, gives up when the time is over."""

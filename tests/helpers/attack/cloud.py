@@ -29,8 +29,6 @@ from ..cloud.requests import DTYPES, Command, command, half_forwarding, write_mo
 from ..places import ROOT
 from .outcome import Attack, Outcome, calls, each
 
-__all__ = ["attack", "flood", "garbage"]
-
 GARBAGE, HUNG = "broken requests and forged replies", "rows that make a function hang"
 Cases = Generator[Callable[[], Outcome], None, None]
 READINGS, ANSWER, FORGED = (1.0, 4.0), 1, 2  # what the victim asks, what the model says, and what the forger says

@@ -23,8 +23,6 @@ from tests.helpers.edge.crafted import LONG_DECISIONS, LONG_PROOFS
 
 from .outcome import Attack, Outcome, least_seconds
 
-__all__ = ["MOST_MEGABYTES", "MOST_SECONDS", "attack", "decision_cost", "loading_cost"]
-
 MOST_SECONDS = 2.0  # of CPU, to load or refuse any bundle
 MOST_MEGABYTES = 256  # while loading any bundle: 32 times the largest file
 LARGEST = 130_000  # of the number that a maker takes

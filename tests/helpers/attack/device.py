@@ -25,7 +25,7 @@ from hardcase_edge.link import rivals
 from hardcase_edge.link.link import Link, LinkConfig
 from hardcase_edge.link.wire import Reply, reply_topic
 from hardcase_edge.sensors.bank import FAILURES, SensorBank, Wanted
-from tests.helpers.attack.outcome import Attack, Outcome
+from tests.helpers.attack.outcome import Attack, Odd, Outcome
 from tests.helpers.edge.device import HPC, make_manifest, make_program, usual_reply
 from tests.helpers.server import Server
 
@@ -197,20 +197,7 @@ def _properties(rng: random.Random) -> bytes:
 # ---------------------------------------------------------------- values of a plug-in
 
 
-class Odd:
-    """An object that raises, or gives something absurd, wherever it is looked at."""
-
-    def __init__(self, rng: random.Random) -> None:
-        self._rng = rng
-
-    def _look(self, *_: object) -> Any:
-        error = self._rng.choice([None, None, ValueError, SystemExit, KeyboardInterrupt, GeneratorExit, RecursionError])
-        if error is not None:
-            raise error
-        return self._rng.choice([0, 1, 2, 5, -1, 10**12, 1.5, "x", None])
-
-    __float__ = __int__ = __index__ = __len__ = __getitem__ = __iter__ = __bool__ = __eq__ = _look
-    __hash__ = None  # type: ignore[assignment]
+ERRORS = (None, None, ValueError, SystemExit, KeyboardInterrupt, GeneratorExit, RecursionError)  # of odd objects
 
 
 def values(rng: random.Random) -> Generator[tuple[SensorBank, list[Wanted]], None, None]:
@@ -256,12 +243,25 @@ class _Source:
 
 def _value(rng: random.Random, count: int) -> object:
     items = [_item(rng) for _ in range(count if rng.random() < 0.8 else rng.randrange(8))]
-    return rng.choice([items, tuple(items), _item(rng), Odd(rng), dict(enumerate(items)), items if items else None])
+    return rng.choice(
+        [items, tuple(items), _item(rng), Odd(rng, *ERRORS), dict(enumerate(items)), items if items else None]
+    )
 
 
 def _item(rng: random.Random) -> object:
     number = rng.choice([rng.gauss(0, 1), rng.randrange(-9, 9), 10**400, 1e308, math.inf, math.nan, True, None])
-    odd = [Odd(rng), "dry", "1e0", "\u0661", b"0.5", [1], 1j, np.float32(0.5), np.str_("dry"), np.datetime64(0, "s")]
+    odd = [
+        Odd(rng, *ERRORS),
+        "dry",
+        "1e0",
+        "\u0661",
+        b"0.5",
+        [1],
+        1j,
+        np.float32(0.5),
+        np.str_("dry"),
+        np.datetime64(0, "s"),
+    ]
     return number if rng.random() < 0.7 else rng.choice(odd)
 
 

@@ -20,8 +20,6 @@ from tests.helpers.flash_cuts import SIZE, image_runs, opener, small_card
 
 from .outcome import Attack, Outcome
 
-__all__ = ["attack", "cuts"]
-
 
 def attack(seconds: float, seed: int) -> list[Outcome]:
     """A third of the time each."""

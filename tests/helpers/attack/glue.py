@@ -27,60 +27,13 @@ from hardcase_edge.kernel.sources import EXTENSION, FOLDER
 from tests.helpers.edge.joint_programs import random_joint
 from tests.helpers.edge.strategies import random_program
 
-from .outcome import Attack, Outcome, apart, each
-
-__all__ = ["Raises", "attack", "hostile_calls"]
+from .outcome import Attack, Odd, Outcome, apart, each
 
 CALLS = 200  # on one program
 
 
 class OddError(Exception):
     """What an object of the attack raises."""
-
-
-class Raises:
-    """An object that raises whatever is asked of it, now and then."""
-
-    def __init__(self, rng: random.Random) -> None:
-        self._rng = rng
-
-    def _odd(self, plain: Any) -> Any:
-        if self._rng.random() < 0.7:
-            raise OddError
-        return plain
-
-    def __index__(self) -> int:
-        return int(self._odd(1))
-
-    def __len__(self) -> int:
-        return int(self._odd(1))
-
-    def __getitem__(self, key: Any) -> Any:
-        return self._odd(key)
-
-    def __contains__(self, key: Any) -> bool:
-        return bool(self._odd(True))
-
-    def __iter__(self) -> Any:
-        return self._odd(iter((0, 5)))
-
-    def __eq__(self, other: object) -> bool:
-        return bool(self._odd(True))
-
-    def __hash__(self) -> int:
-        return int(self._odd(0))
-
-    def __bool__(self) -> bool:
-        return bool(self._odd(True))
-
-    def __str__(self) -> str:
-        return str(self._odd("odd"))
-
-    __repr__ = __str__
-
-    def get(self, key: Any) -> Any:
-        """As that of a mapping."""
-        return self._odd(key)
 
 
 def odd(rng: random.Random, depth: int = 0) -> Any:
@@ -91,7 +44,7 @@ def odd(rng: random.Random, depth: int = 0) -> Any:
     if kind < 8:
         return rng.choice([
             None, 0.5, float("nan"), float("inf"), "x", "\ud800", b"12", bytearray(8), memoryview(b"12345678"),
-            object(), Raises(rng), SessionError, len,
+            object(), Odd(rng, OddError, OddError, None), SessionError, len,
         ])  # fmt: skip
     several = [odd(rng, depth + 1) for _ in range(rng.randrange(4))]
     if kind == 8:

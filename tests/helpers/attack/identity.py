@@ -20,8 +20,6 @@ from hardcase_edge.fleet.identity.messages import ISSUED, enrol_topic, pack_enro
 from ..cloud.enrolment import DAY, NOW, key, request
 from .outcome import Attack, each, mutated
 
-__all__ = ["attack"]
-
 NAMES = ("pi-1", "pi-2", "claim-x", "+")
 
 

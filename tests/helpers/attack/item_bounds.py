@@ -22,8 +22,6 @@ from hardcase_edge.program.readings import request_bytes
 
 from .outcome import Attack, forever, least_seconds
 
-__all__ = ["attack", "item_bytes", "out_of_order", "play_rising", "wide_items"]
-
 CHAIN = Chain(2, (0, 0, 0, 0), (0, 0), (0, 0))
 
 

@@ -20,8 +20,6 @@ from tests.helpers.edge.joint_programs import play, random_joint, random_world
 
 from .outcome import Attack
 
-__all__ = ["attack", "forged_words"]
-
 EDGES = (-1, 0, 1, 2, 3, 7, 255, 1023, 1024, 1025, 2**31 - 1, -(2**31), 2**31, 2**62, -(2**62), 2**63 - 1, -(2**63))
 FORGERIES = 1000  # of one program
 LEAST = 150  # forgeries, on however slow a machine

@@ -9,8 +9,6 @@ from tests.edge.kernel.fuzz import fuzz, has_fuzzer
 
 from .outcome import Outcome
 
-__all__ = ["attack"]
-
 SHORT_S = 10  # a shorter run is not worth the optimising compiler's time
 
 

@@ -20,8 +20,6 @@ from tests.helpers.edge.streams import FEATURES, SENSORS, in_turn, layout, make_
 
 from .outcome import Attack, each, forever
 
-__all__ = ["attack"]
-
 NAMES = (
     "memory.held", "memory.since.gyro", "memory.since.tilt", "memory.since.memory", "memory.change.spin", "memory.",
     "memory.change.memory.held", "memory.change.tilt", "memory.since.", "memory", "memory.held ", "tilt", "",

@@ -30,8 +30,6 @@ from hardcase_edge.fleet.store.trust import Trust, first_trust, updated
 from tests.helpers.attack.outcome import Attack, Outcome, each, spoilt
 from tests.helpers.edge.repository import NOW, Files, Repository, signed_again, time_of, tuf_accepts
 
-__all__ = ["CASES", "attack", "bad_first_roots", "beyond_tuf", "mutants", "verdicts"]
-
 BOTH = "of these, accepted by the device and by python-tuf"
 ALONE = "of these, refused by the device alone, by a rule of its own"
 Mutant = tuple[Trust, Files, bytes, str]  # what is trusted, an update, and its mutated file with its role

@@ -19,8 +19,6 @@ from hardcase_edge.fleet.operations.scrape import Page
 from hardcase_edge.fleet.operations.unit import unit
 from tests.helpers.attack.outcome import Attack, each, forever
 
-__all__ = ["attack"]
-
 GOOD = b"GET /metrics HTTP/1.1\r\n\r\n"
 PIECES = (b"GET ", b"HEAD ", b"/metrics", b" HTTP/1.1", b"\r\n", b"\r\n\r\n", b"\n", b"\0", b"\xff", b"A" * 5_000, b"?")
 PROGRAM = "/usr/bin/hardcase-edge"

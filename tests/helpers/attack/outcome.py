@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -18,8 +18,6 @@ from math import inf
 from typing import Any
 
 from tests.helpers.places import ROOT
-
-__all__ = ["Attack", "Outcome", "apart", "calls", "each", "forever", "least_seconds", "mutated", "spoilt"]
 
 PIECES = (b"", b"-", b"85000", b"nan", b"1e308", b"e9", b"0x1", b"null", b"\0", b"\xff", b"\n", b"YES", b"t=", b"[",
           b"]", b",", b"9" * 20, b"9" * 600, b".", b"_")  # fmt: skip
@@ -127,22 +125,33 @@ def mutated(rng: random.Random, data: bytes) -> bytes:
 
 
 def spoilt(rng: random.Random, value: Any, values: Sequence[Any], names: Sequence[str]) -> Any:
-    """This JSON value, in which one value anywhere is replaced, removed, or stands under another name as well."""
+    """This JSON value with one thing in it replaced, removed, repeated or under another name, deep or shallow."""
+    if isinstance(value, dict | list) and value and rng.random() < 0.85:
+        key, kind = rng.choice([*value] if isinstance(value, dict) else range(len(value))), rng.random()
+        below = spoilt(rng, value[key], values, names) if kind >= 0.2 else value[key]
+        if isinstance(value, list):
+            parts = [] if kind < 0.1 else [below] * (rng.choice([2, 2, 100]) if kind < 0.2 else 1)
+            return value[:key] + parts + value[key + 1 :]
+        rest = value if kind < 0.05 else {name: part for name, part in value.items() if name != key}
+        name = rng.choice([*names, *value]) if kind < 0.2 else key
+        return rest if 0.05 < kind < 0.12 else rest | {name: below}
+    return deepcopy(rng.choice(values))
 
-    def places(holder: Any) -> Iterator[tuple[Any, Any]]:
-        inner = holder.items() if isinstance(holder, dict) else enumerate(holder) if isinstance(holder, list) else ()
-        for key, below in inner:
-            yield holder, key
-            yield from places(below)
 
-    holder, key = rng.choice([*places(value)] or [({}, "")])
-    if rng.random() < 0.3:
-        holder.pop(key, None) if isinstance(holder, dict) else holder.pop(key)
-    elif rng.random() < 0.2 and isinstance(holder, dict) and holder:
-        holder[rng.choice(names)] = holder[key]
-    else:
-        holder[key] = deepcopy(rng.choice(values))
-    return value
+class Odd:
+    """An object that raises one of these errors, or gives something absurd where it is None, however it is used."""
+
+    def __init__(self, rng: random.Random, *errors: type[BaseException] | None) -> None:
+        self._rng, self._errors = rng, errors
+
+    def _look(self, *_: object) -> Any:
+        error = self._rng.choice(self._errors)
+        if error is not None:
+            raise error
+        return self._rng.choice([0, 1, 2, 5, -1, 10**12, 1.5, "x", None, iter((0, 5))])
+
+    __float__ = __int__ = __index__ = __len__ = __getitem__ = __iter__ = __bool__ = __eq__ = __hash__ = _look
+    __contains__ = __str__ = __repr__ = get = _look
 
 
 def each(*attacks: Callable[[float, int], list[Outcome]]) -> Callable[[float, int], list[Outcome]]:

@@ -17,8 +17,6 @@ from hardcase_train.methods.polydom.sets import members
 
 from .outcome import Attack, each, forever
 
-__all__ = ["Lattice", "attack", "broken_promise", "crossing_sets", "lattice", "program_of", "wrong_answers"]
-
 
 @dataclass(frozen=True)
 class Lattice:

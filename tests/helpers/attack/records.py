@@ -21,8 +21,6 @@ from hardcase_edge.link.wire import decision_topic
 from ..edge.outbox import FakeChannel, make_config, make_made, seconds
 from .outcome import Attack, each, mutated
 
-__all__ = ["attack"]
-
 WINDOW = 20
 BATCH = 500  # records that the database takes at once
 ODD = [None, True, False, 0, -1, 1.0, 1e308, 10**30, 2**53, "1", "", [], {}, [1, 1, 1], "\ud800", "\0"]

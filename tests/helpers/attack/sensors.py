@@ -65,9 +65,9 @@ def is_plausible(kind: str, value: Any) -> bool:
 
 def pack(rng: random.Random) -> str:
     """A pack with a value replaced or removed, or with damaged bytes."""
-    values = json.loads(json.dumps(PACK))
+    values: Any = PACK
     for _ in range(rng.choice([1, 1, 2, 5])):
-        spoilt(rng, values, VALUES, NAMES)
+        values = spoilt(rng, values, VALUES, NAMES)
     text = json.dumps(values)
     return mutated(rng, text.encode()).decode(errors="replace") if rng.random() < 0.3 else text
 

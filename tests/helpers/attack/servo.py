@@ -22,8 +22,6 @@ from hardcase_edge.settings.config import RunConfig
 from tests.helpers.attack.outcome import Attack, each, forever, mutated, spoilt
 from tests.helpers.edge.device import make_loaded, make_program
 
-__all__ = ["attack"]
-
 PRICES = Prices((1,), ((900,), (256,), (0,)), (300.0, 30.0, 1.0), (0.9, 0.1, 0.0), 1)
 ODD: list[Any] = [None, True, -1, 0, 1, 2**61, -(2**61), 2**63, 10**400, 0.5, float("nan"), "", "1", [], [1], {}]
 
@@ -69,7 +67,7 @@ def table(rng: random.Random) -> tuple[dict[str, Any], random.Random]:
     """A table with anything in the place of anything, and chance."""
     prices: dict[str, Any] = PRICES.to_json()
     for _ in range(rng.randint(1, 3)):
-        spoilt(rng, prices, [*ODD, rng.randint(-1000, 1000)], ("more",))
+        prices = spoilt(rng, prices, [*ODD, rng.randint(-1000, 1000)], ("more",))
     return prices, rng
 
 

@@ -18,8 +18,6 @@ from hardcase_edge.bundle import ed25519
 from hardcase_edge.bundle.ed25519 import is_point, is_signed
 from tests.helpers.attack.outcome import Attack, Outcome, forever
 
-__all__ = ["SMALL_Y", "L", "P", "attack", "case", "encodings", "openssl_accepts"]
-
 P, L = 2**255 - 19, 2**252 + 27742317777372353535851937790883648493
 ORDER_8 = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD84D3D706A17C7  # y of a point of order 8
 SMALL_Y = (0, 1, P - 1, ORDER_8, P - ORDER_8)  # of all points whose order divides 8

@@ -24,8 +24,6 @@ from ..cloud.guarded import Guarded, guarded_mosquitto
 from ..cloud.raw_mqtt import publish, subscribe
 from .outcome import Attack, Outcome, calls
 
-__all__ = ["TOPICS", "USERS", "WILLS", "attack", "crossing", "take_over"]
-
 CROSSED, NAMES = "topics of other devices and tenants", "client ids of other devices"
 USERS = {"watcher": "eye", "store": "keeper", "updater": "bringer"}
 SAYS = (request_topic, status_topic, wire.facts_topic, wire.decision_topic, wire.audit_topic, wire.fetch_topic)

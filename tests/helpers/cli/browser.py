@@ -15,8 +15,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-__all__ = ["BROWSER", "FLAGS", "Browser"]
-
 BROWSER = "chromium"
 FLAGS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--hide-scrollbars"]
 ANSWER_S = 60.0

@@ -16,8 +16,6 @@ from typing import Any
 
 from hardcase.cli import main
 
-__all__ = ["NAMES", "PRICES", "TRAINING", "contrasts", "made_gate", "requests", "said"]
-
 NAMES = ("small", "large", "old")
 PRICES = dict(zip(NAMES, (1, 10, 4), strict=True))
 CLASSES = ("cat", "dog")

@@ -14,8 +14,6 @@ from tests.golden.make_golden import GOLDEN
 from tests.helpers.cli.browser import Browser
 from tests.helpers.cli.pages import HOSTILE
 
-__all__ = ["faults_of", "hostile_bundle"]
-
 
 def hostile_bundle(k: int) -> Loaded:
     """The golden bundle with names that would be markup, script, the end of a block, or what every object has."""

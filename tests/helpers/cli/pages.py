@@ -8,8 +8,6 @@ from html.parser import HTMLParser
 
 import numpy as np
 
-__all__ = ["HOSTILE", "Page", "Row", "hostile_table", "hostile_toml", "read_page"]
-
 HOSTILE = (
     "<script>document.title = 'owned'</script>",
     "'\"><img src=x onerror=\"document.title = 'owned'\">",

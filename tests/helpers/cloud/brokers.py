@@ -20,8 +20,6 @@ import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
-__all__ = ["Broker", "free_port", "is_listening", "retained", "running_mosquitto", "serving", "until"]
-
 START_S = 10.0
 
 

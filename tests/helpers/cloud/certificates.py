@@ -10,8 +10,6 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from hardcase_cloud.rollout.enrolment.certificates import Purpose, issue, key_pem, make_authority, make_key
 
-__all__ = ["Authority"]
-
 
 class Authority:
     """An authority in a folder: ``ca.pem``, and a ``NAME.pem`` with a ``NAME.key`` for each ``issue``."""

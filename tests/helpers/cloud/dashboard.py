@@ -14,8 +14,6 @@ from hardcase_cloud.keep.dashboard.figures import Figures
 from hardcase_cloud.keep.dashboard.server import Server
 from hardcase_cloud.keep.records.database import Database
 
-__all__ = ["serving"]
-
 
 @contextmanager
 def serving(url: str, token: str, *bundles: Known) -> Iterator[tuple[str, int]]:

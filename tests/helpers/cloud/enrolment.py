@@ -15,8 +15,6 @@ from cryptography.x509.oid import NameOID
 
 from hardcase_cloud.rollout.enrolment.certificates import make_key
 
-__all__ = ["DAY", "NOW", "key", "request"]
-
 NOW, DAY = 1_800_000_000, 86_400
 
 

@@ -30,8 +30,6 @@ from .brokers import until
 from .mutual_tls import Tls, mutual_tls
 from .requests import command
 
-__all__ = ["DEVICES", "Flywheel", "Ran", "Rows", "ask", "flywheel"]
-
 DEVICES = ("line-0", "line-1", "line-2")
 EDGE = "hardcase_edge.cli"
 GROUP = "lines"

@@ -12,8 +12,6 @@ from hardcase_cloud.broker.acl import write_acl
 from .brokers import Broker, free_port
 from .raw_mqtt import Raw, connect
 
-__all__ = ["Guarded", "guarded_mosquitto"]
-
 
 class Guarded(Broker):
     """mosquitto behind passwords and access rules; ``port`` is the devices' listener, ``workers_port`` the other."""

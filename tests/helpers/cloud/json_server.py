@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-__all__ = ["Answer", "ChatServer", "reply", "serving"]
-
 Answer = Callable[[str, Any, Any], Any]  # of path, headers and body
 
 

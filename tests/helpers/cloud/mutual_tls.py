@@ -20,8 +20,6 @@ from hardcase_edge.link.address import parse_address
 from .brokers import Broker, free_port, serving
 from .raw_mqtt import Raw
 
-__all__ = ["Tls", "enrolling", "mutual_tls"]
-
 
 class Tls(Broker):
     """mosquitto; ``port`` is the devices' listener, beside those of workers and of claims."""

@@ -14,8 +14,6 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["Cluster", "running_postgres"]
-
 SETTINGS = "-c listen_addresses='' -c shared_buffers=64MB -c max_connections=20 -c fsync={fsync}"
 
 

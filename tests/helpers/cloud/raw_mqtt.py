@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from hardcase_cloud.mqtt import packets
 from hardcase_edge.framing.packets import Reader
 
-__all__ = ["Raw", "connect", "publish", "subscribe"]
-
 PINGRESP = 0xD0
 MAX_PACKET_BYTES = 1 << 28  # of MQTT
 

@@ -18,8 +18,6 @@ from hardcase_cloud.sim.replay.worker import Worker
 from hardcase_cloud.sim.replay.world import World
 from hardcase_edge.exchange.exchange import Exchange
 
-__all__ = ["FAULTS"]
-
 
 def but(base: type, **other: Any) -> Any:
     """This class with other methods, or other classes to make its parts of."""

@@ -9,8 +9,6 @@ from pathlib import Path
 from time import monotonic
 from types import TracebackType
 
-__all__ = ["Board"]
-
 FILES = """\
 import io, os, vfs
 files = {}

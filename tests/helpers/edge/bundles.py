@@ -10,8 +10,6 @@ from hardcase_edge.joint.definition import Joint
 from hardcase_edge.joint.golden import JointCase
 from hardcase_edge.program.definition import Forward, Program
 
-__all__ = ["bundle_of"]
-
 
 def bundle_of(
     program: Program, golden: tuple[GoldenCase, ...] = (), joint: Joint | None = None, items: tuple[JointCase, ...] = ()

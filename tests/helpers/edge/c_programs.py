@@ -20,8 +20,6 @@ from hardcase_export.to_c.names import array
 from tests.helpers.edge.strategies import _tree, random_readings
 from tests.helpers.edge.worlds import paying
 
-__all__ = ["random_cases", "whole_numbers", "write_programs"]
-
 MAIN = """
 #include <stdio.h>
 

@@ -12,11 +12,6 @@ from collections.abc import Callable, Sequence
 from hardcase_edge.program import definition as d
 from hardcase_edge.program.readings import request_bytes
 
-__all__ = [
-    "LONG_DECISIONS", "LONG_PROOFS", "affine_columns", "branch_bomb", "empty_ensembles", "many_scorers",
-    "select_chain", "shared_margins", "stacked", "unread_outputs", "wide_branch",
-]  # fmt: skip
-
 CONSTANT = d.Polynomial((), (), 1, ((0,),), ((0,),), (0,))
 END = d.Answer(d.Slice(0, 0, 1), "value")
 

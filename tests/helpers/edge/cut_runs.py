@@ -27,8 +27,6 @@ from tests.helpers.edge.power_cuts import (
     without_leftovers,
 )  # fmt: skip
 
-__all__ = ["Act", "Cuts", "Run", "State", "Step", "every", "some"]
-
 Act = Callable[[Recorder], object]  # makes the calls of a step, and marks what it promises
 
 

@@ -9,8 +9,6 @@ import pytest
 
 from hardcase_edge.kernel.machine import EVALUATORS, KERNEL, VARIABLE, has_kernel
 
-__all__ = ["evaluator", "needs_kernel"]
-
 needs_kernel = pytest.mark.skipif(not has_kernel(), reason="the kernel was not built: it needs a C compiler")
 
 

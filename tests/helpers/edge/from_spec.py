@@ -16,11 +16,6 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-__all__ = [
-    "ASK", "READ", "Decided", "Read", "Run", "World", "affine_code", "decide", "golden_of", "held", "key", "rank_code",
-    "read", "read_program",
-]  # fmt: skip
-
 SIZES = {"F64": "d", "I64": "q", "F32": "f", "I32": "i", "I16": "h", "I8": "b"}
 TYPES = ("i32", "f32", "f64")
 MISSING = -32768

@@ -14,8 +14,6 @@ from itertools import combinations
 from hardcase_edge.program import definition as d
 from hardcase_edge.verifier.verify import verify
 
-__all__ = ["hybrid", "sum_of"]
-
 State = tuple[int, ...]
 
 

@@ -23,8 +23,6 @@ from tests.helpers.edge import cut_runs
 from tests.helpers.edge.cut_runs import Act, Run, State
 from tests.helpers.edge.power_cuts import Recorder
 
-__all__ = ["STEPS", "CardRun", "IdentityRun", "identity_runs", "without_openssl"]
-
 BY = make_authority("test", now=NOW, days=9)
 KEYS = [key_pem(key(k)) for k in range(6)]
 REQUESTS = [request("pi-1", key(k)) for k in range(6)]

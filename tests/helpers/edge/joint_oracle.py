@@ -15,8 +15,6 @@ from .from_spec import ASK, READ, Run, World
 from .joint_programs import JointWorld
 from .worlds import again
 
-__all__ = ["best_labels", "decide_item", "item_gaps"]
-
 TOP = 2147483647
 
 

@@ -21,8 +21,6 @@ from .bundles import bundle_of
 from .strategies import random_program, random_readings, retargeted
 from .worlds import paying
 
-__all__ = ["JointWorld", "case_of", "joint_bundle", "play", "random_chain", "random_joint", "random_world"]
-
 
 def random_joint(seed: int, size: int = 3) -> tuple[d.Program, Joint]:
     """A part program with barriers at random nodes, and a random chain."""

@@ -21,8 +21,6 @@ from tests.helpers.edge.shared_stacks import of_both
 from tests.helpers.edge.strategies import random_program
 from tests.helpers.edge.worlds import by_the_pages, random_world
 
-__all__ = ["kernel_cases", "pack_readings", "write_kernel", "write_seeds"]
-
 ROUTES = ("local", "cloud", "degraded")
 NO_BUDGET = 2**63 - 1
 _CODES = {"i32": "i", "f32": "f", "f64": "d"}

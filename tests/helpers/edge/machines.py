@@ -13,8 +13,6 @@ from hardcase_export.to_c.boards import BOARDS, COMPILER, EMULATOR, Board
 from tests.helpers.places import ROOT
 from tests.helpers.tools import need
 
-__all__ = ["ROOT", "STRICT", "TARGETS", "Target", "python_of"]
-
 STRICT = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-Wpedantic"]
 
 

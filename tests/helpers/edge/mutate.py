@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-__all__ = ["change", "mutate", "places"]
-
 Step = str | int
 EXTREMES = [
     0, 1, -1, 2, 3, 127, 128, 32766, 32767, 32768, -32767, -32768, 2**31 - 1, -(2**31), 2**62, -(2**62), 2**63 - 1,

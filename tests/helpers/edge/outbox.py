@@ -13,8 +13,6 @@ from hardcase_edge.fleet.outbox.queue import QueueConfig
 from hardcase_edge.fleet.outbox.records import Made
 from hardcase_edge.settings.values import OLDEST_FIRST
 
-__all__ = ["FakeChannel", "make_config", "make_made", "on_files", "seconds"]
-
 
 def seconds() -> float:
     """A wall time at which every record of these tests was made."""

@@ -26,8 +26,6 @@ from .cut_runs import Act, Run, State, Step, some
 from .outbox import make_made
 from .power_cuts import Recorder, Tree
 
-__all__ = ["OutboxRun", "library", "noting", "outbox_runs"]
-
 CREATE = 0x4
 NAME = b"noting"
 

@@ -22,8 +22,6 @@ from typing import Any
 
 import pytest
 
-__all__ = ["Disk", "Operation", "Recorder", "Tree", "kind_of", "materialise", "read_tree", "without_leftovers"]
-
 CALLS = ("open", "close", "pwrite", "ftruncate", "fsync", "replace", "unlink", "mkdir", "rmdir")
 PARTS = 16  # lengths at which a write is cut off
 Operation = tuple[str, ...]  # what, path, and a second path

@@ -18,8 +18,6 @@ from tuf.ngclient.config import EnvelopeType
 from hardcase_edge.fleet.store.metadata import canonical
 from hardcase_edge.fleet.store.trust import Trust
 
-__all__ = ["NOW", "Files", "Repository", "signed_again", "time_of", "tuf_accepts"]
-
 NOW = datetime(2030, 1, 1, tzinfo=UTC).timestamp()
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from hardcase_edge.program import definition as d
 
-__all__ = ["of_both"]
-
 LOW = -32767  # the code of a reading below all thresholds
 
 

@@ -16,8 +16,6 @@ from hardcase_edge.program.format import COLUMN, FEATURE, HEADER, NODE, POOLS, S
 from hardcase_edge.session.session import Decision
 from tests.helpers.places import ROOT
 
-__all__ = ["BLOCK", "DOCS", "example_bundle", "example_program", "examples", "put_examples"]
-
 DOCS = ROOT / "docs"
 BLOCK = re.compile(r"(<!-- example: ([a-z ]+) -->\n)(?:\n?```text\n(.*?)```\n)?", re.S)
 HPC, ID = bytes(range(32)), bytes(range(0xA0, 0xB0))

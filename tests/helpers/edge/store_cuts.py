@@ -23,8 +23,6 @@ from tests.helpers.edge import cut_runs
 from tests.helpers.edge.cut_runs import Act, Run, State
 from tests.helpers.edge.power_cuts import Recorder, Tree
 
-__all__ = ["Step", "StoreRun", "bundle", "random_steps", "release", "store_runs", "view_of"]
-
 Step = Callable[[Store], object]
 View = tuple[str, bytes, bool]
 NEXT = 999  # the bundle that must go in and run after any cut

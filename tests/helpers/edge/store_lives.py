@@ -29,10 +29,6 @@ from hardcase_edge.fleet.store.trial import Rules
 from hardcase_edge.fleet.update import incoming
 from tests.helpers.edge.update_rig import Rig
 
-__all__ = [
-    "CUT", "EVENTS", "KINDS", "STUCK", "WORSE", "Event", "Life", "live", "random_events", "world", "worse",
-]  # fmt: skip
-
 RULES = Rules(decisions=3, deadline_s=600, memory_bytes=1_000, audits=3)
 Event = tuple[str, int]
 KINDS = (  # of bundles

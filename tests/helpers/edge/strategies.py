@@ -20,10 +20,6 @@ from hypothesis import strategies as st
 from hardcase_edge.program import definition as d
 from hardcase_edge.program.readings import request_bytes
 
-__all__ = [
-    "as_draft", "programs", "random_program", "random_reading", "random_readings", "retargeted", "round_f32", "seeds",
-]  # fmt: skip
-
 seeds = st.integers(0, 2**32 - 1)
 GARBAGE = ["12", "nan", "", b"1.0", None, float("nan"), float("inf"), float("-inf"), 10**400, [1.0], {}, object(), 1j]
 

@@ -18,8 +18,6 @@ from hardcase_edge.session.session import Decision, Machine
 from hardcase_edge.stream.layout import Layout, layout_of
 from hardcase_edge.stream.memory import Memory
 
-__all__ = ["FEATURES", "SENSORS", "in_turn", "layout", "loaded", "make_manifest", "make_program", "streams"]
-
 FEATURES = ("tilt", "step", "spin", "memory.held", "memory.since.gyro", "memory.change.tilt", "memory.change.step")
 SENSORS = ("tilt", "gyro", "memory")
 MEMORY = 2

@@ -28,8 +28,6 @@ from tests.helpers.edge.power_cuts import Recorder, read_tree, without_leftovers
 from tests.helpers.edge.repository import Repository
 from tests.helpers.edge.update_rig import OLD, SIZE, Rig
 
-__all__ = ["Plan", "UpdateRun", "update_runs"]
-
 
 @dataclass(frozen=True)
 class Plan:

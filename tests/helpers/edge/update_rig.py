@@ -15,8 +15,6 @@ from hardcase_edge.fleet.update.updater import OFFER_S, Updater
 from tests.helpers.edge.device import make_bundle_bytes
 from tests.helpers.edge.repository import NOW, Repository
 
-__all__ = ["NEW", "NEWER", "OLD", "SIZE", "Rig"]
-
 SIZE = 4_096
 
 

@@ -17,8 +17,6 @@ from hardcase_edge.session.session import Decision, NeedReply
 from .from_spec import Decided, Read, World, decide, read_program
 from .strategies import random_readings
 
-__all__ = ["again", "as_tuple", "by_the_pages", "differences", "paying", "play", "random_world"]
-
 EXTREMES: list[Any] = [0, -0.0, 1, True, 2**31 - 1, -(2**31), 2**53 + 1, 17030583100112897, 3.5e38, -1e308, 5e-324]
 
 

@@ -23,8 +23,6 @@ import pytest
 from tests.helpers.places import ROOT
 from tests.helpers.tools import need
 
-__all__ = ["Host", "compile_host", "esphome", "own_mqtt"]
-
 COMMAND, OBJECTS = ROOT / "build" / "esphome" / "bin" / "esphome", ROOT / "build" / "esphome-objects"
 OURS = "esphome/components/hardcase"
 STRICT = ("-Wall", "-Wextra", "-Werror=all", "-Wno-unused-parameter")  # as Espressif's framework, but for unused names

@@ -27,8 +27,6 @@ from tests.helpers.edge.kernel_cases import write_kernel
 from tests.helpers.edge.strategies import _rank, _trees, random_program, random_reading
 from tests.helpers.edge.worlds import again
 
-__all__ = ["edge_rows", "plain_ensembles", "random_ensembles", "write_inlined", "write_unrolled"]
-
 SCORES = """
 #include <stdio.h>
 

@@ -14,8 +14,6 @@ from hardcase_edge.program.definition import DEPTHWISE
 from hardcase_export.sources.int8 import Grid, Int8Layer, Int8Network
 from hardcase_export.to_tflite.write_int8 import FloatLayer, quantised
 
-__all__ = ["conv", "dense", "depthwise", "pool", "qdq_model", "random_network"]
-
 Draw = tuple[str, int, tuple[int, int], tuple[int, int], bool]  # operator, channels, window, stride, is_same
 
 

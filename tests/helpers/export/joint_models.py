@@ -8,8 +8,6 @@ import numpy as np
 from hardcase_edge.joint.definition import FEATURES, ONE_SHOT
 from hardcase_export.joint.model import ChainModel, Group
 
-__all__ = ["small_chain", "small_items"]
-
 K, CHEAP, DEAR = 4, 5, 6
 
 

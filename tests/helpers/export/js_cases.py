@@ -28,8 +28,6 @@ from tests.helpers.edge.kernel_cases import programs
 from tests.helpers.edge.worlds import play
 from tests.helpers.places import ROOT
 
-__all__ = ["REPLAY", "exported_golden", "replayed_in", "write_js_cases"]
-
 REPLAY = ROOT / "tests" / "export" / "to_js" / "replay.mjs"
 STRANGE = (
     0.5,

@@ -16,8 +16,6 @@ from pathlib import Path
 
 from .emulator import Machine
 
-__all__ = ["boot"]
-
 JOURNAL = "systemd.journald.forward_to_console=1"
 LOOK_S = 0.2
 

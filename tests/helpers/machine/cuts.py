@@ -21,8 +21,6 @@ from .emulator import BOOT, Machine
 from .fleet import Fleet
 from .life import BOOT_S, FIRST_BOOT_S, LOG, Watch, copy_of
 
-__all__ = ["Cuts", "cut_power"]
-
 SCRIPT_S = 8.0  # the first boot's script on a machine with a core to itself
 WRITES_S = 4.0  # of a store that is written, at most, before the power is cut
 WRITER = ("panic=1", "init=/usr/bin/python3", "--", "/usr/local/lib/hardcase/card_writer.py")

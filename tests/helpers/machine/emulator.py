@@ -19,8 +19,6 @@ import time
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-__all__ = ["BOOT", "Machine"]
-
 BOOT = "@@1M"  # where the boot partition begins, as mtools has it
 POLL_S = 0.05
 START_S = 0.5  # after which QEMU has found all that it needs

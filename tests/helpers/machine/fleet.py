@@ -15,8 +15,6 @@ from hardcase_edge.program.definition import Acquire
 from tests.helpers.edge.device import make_bundle_bytes, make_manifest, make_program
 from tests.helpers.edge.repository import Repository
 
-__all__ = ["DEVICE", "Fleet"]
-
 DEVICE = "pi-1"
 GUEST = Path(__file__).parent / "guest"
 

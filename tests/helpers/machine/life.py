@@ -26,8 +26,6 @@ from tests.helpers.edge.device import make_bundle_bytes
 from .emulator import Machine
 from .fleet import DEVICE, Fleet, crashing_bundle
 
-__all__ = ["LOG", "Seen", "Watch", "copy_of", "live", "offer"]
-
 LOG = "systemd.journald.forward_to_console=1"
 FIRST_BOOT_S, BOOT_S, WATCHDOG_S, UPDATE_S = 240.0, 180.0, 240.0, 300.0  # how long each may take on a busy machine
 

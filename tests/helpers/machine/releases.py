@@ -21,8 +21,6 @@ from .emulator import Machine
 from .fleet import DEVICE, Fleet
 from .life import BOOT_S, FIRST_BOOT_S, LOG, UPDATE_S, Watch, copy_of, offer
 
-__all__ = ["CUTS", "live_on_releases", "runtime"]
-
 CUTS = {  # what the console shows, and how many seconds later the power is cut at most
     "chunks come": (r"fetching bundle", 2.0),
     "put, unpacked and tried": (r"is in slot [ab], and its trial begins", 8.0),

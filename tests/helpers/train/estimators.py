@@ -16,8 +16,6 @@ from hardcase_train.policy_estimator import PolicyEstimator
 from hardcase_train.regressor import PolicyRegressor
 from tests.helpers.train.problems import BRIEF
 
-__all__ = ["NAMES", "PEERS", "few", "table"]
-
 ROUNDS: dict[str, dict[str, Any]] = {
     "CostSensitiveTree": {"depth": 1, "n_steps": 1},
     "SingleCostSensitive": {"n_steps": 1},

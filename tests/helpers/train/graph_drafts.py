@@ -18,8 +18,6 @@ from hardcase_train.policy.selection import Judge
 from hardcase_train.successors.reduce import all_subsets
 from tests.helpers.train.problems import make_problem
 
-__all__ = ["random_dag", "state_of", "steered", "trained_dag"]
-
 
 @cache
 def trained_dag(n: int = 500, degree: int = 2, forwards: bool = False) -> tuple[d.Program, Problem]:

@@ -20,11 +20,6 @@ from hardcase_train.data.problem import Problem, Rows
 from hardcase_train.policy.front import Point
 from hardcase_train.settings.effort import NORMAL, Effort
 
-__all__ = [
-    "BRIEF", "in_streams", "is_front", "legacy_columns", "legacy_toml", "make_problem", "ran", "run", "toml",
-    "weighted", "write_csv",
-]  # fmt: skip
-
 
 def make_problem(
     n_classes: int = 3, n: int = 150, seed: int = 0, missing: float = 0.1, effort: Effort = NORMAL

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-__all__ = ["check_slopes"]
-
 STEP = 1e-5
 
 
