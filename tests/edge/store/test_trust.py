@@ -197,7 +197,7 @@ def test_the_device_and_python_tuf_accept_the_same_mutated_files() -> None:
 
 def test_a_device_that_does_not_count_signatures_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hardcase_edge.fleet.store.trust.check_signatures", lambda metadata, root: None)
-    assert mutants(60.0, 3, n=40)[0].wrong > 0
+    assert mutants(60.0, 3, n=100)[0].wrong > 0
 
 
 def test_a_device_that_refuses_what_it_should_take_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,7 +209,7 @@ def test_a_device_that_refuses_what_it_should_take_would_be_found(monkeypatch: p
         return parse(data, role)
 
     monkeypatch.setattr("hardcase_edge.fleet.store.trust.parse", parse_a_few)
-    assert mutants(60.0, 3, n=40)[0].wrong > 0
+    assert mutants(60.0, 3, n=100)[0].wrong > 0
 
 
 @pytest.mark.parametrize(
