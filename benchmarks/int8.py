@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """An int8 network as a scorer of a program: its integers and its time beside LiteRT's, its instructions on a Cortex-M.
 
-    python -m benchmarks run int8
+    python -m benchmarks run int8 [--cmsis-nn FOLDER]
 
 The network is depthwise separable, of random weights, quantised on random inputs; its TFLite file is imported as a
 user's is. Integers are compared over whole networks, and over each layer alone, which then reads the same numbers.
 Time is of one inference on one thread: the kernel from the last reading to the answer, LiteRT's ``invoke``, in turns.
-Instructions are counted as in ``mcu.py``.
+Instructions are counted as in ``mcu.py``; with a checkout of CMSIS-NN its functions run the same network on the same
+emulated core, from the input's integers to the outputs'.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Any
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
-from benchmarks import mcu
+from benchmarks import cmsis_nn, mcu
 from benchmarks.pages import markdown
 from hardcase_edge.bundle.load import load_bytes
 from hardcase_edge.kernel.sources import FLAGS
@@ -46,7 +47,9 @@ KERNELS = {
     "its reference": OpResolverType.BUILTIN_REF,
 }
 TIMED, ROUNDS, BATCH = 20, 60, 500
-MOST_TIMES = 3.0
+MOST_TIMES, MOST_CMSIS_NN = 3.0, 4.0
+LEVELS = ("-O2", "-Os")
+COUNTED, ON_BOARD = 4, 100  # inputs whose instructions are counted, and on which CMSIS-NN's outputs are compared
 MAIN = """
 #define _POSIX_C_SOURCE 199309L
 #include <stdio.h>
@@ -88,6 +91,7 @@ int main(void)
 def arguments(parser: Any) -> None:
     """The flags of its own."""
     parser.add_argument("--inputs", type=int, default=10_000)
+    parser.add_argument("--cmsis-nn", type=Path, metavar="FOLDER", help="a checkout of ARM-software/CMSIS-NN")
 
 
 def ours(network: Int8Network, codes: np.ndarray) -> np.ndarray:
@@ -171,8 +175,22 @@ def timed(folder: Path, network: Int8Network, readings: list[list[float]], expec
     return best
 
 
+def beside_cmsis_nn(folder: Path, network: Int8Network, codes: np.ndarray) -> list[dict[str, Any]]:
+    """One row for each way to round and level: instructions, and outputs beside ours and LiteRT's reference kernels."""
+    mine, theirs = ours(network, codes), LiteRT(network, OpResolverType.BUILTIN_REF)(codes)
+    scorer, zero, rows = scorer_of(network, [0] * codes.shape[1]), network.layers[-1].grid.zero_point, []
+    for rounds, flags in cmsis_nn.ROUNDINGS.items():
+        for level in LEVELS:
+            n, outputs = cmsis_nn.infer(folder, scorer, codes, COUNTED, level, *flags)
+            litert = counted(theirs, outputs - zero)["equal"]
+            rows.append({"rounds": rounds, "level": level, "instructions": n, "litert": litert})
+            rows[-1] |= counted(mine, outputs - zero)
+    return rows
+
+
 def run(args: Any) -> dict[str, Any]:
     """Compare and measure."""
+    files = cmsis_nn.versions(args.cmsis_nn) if args.cmsis_nn else {}
     network = random_network(1, SHAPE, LAYERS)
     codes = np.random.default_rng(0).integers(-128, 128, (args.inputs, int(np.prod(SHAPE)))).astype(np.int8)
     found: dict[str, Any] = {
@@ -190,13 +208,15 @@ def run(args: Any) -> dict[str, Any]:
         found |= {"operations": done.report.operations, "bytes": done.n_bytes}
         write_c(load_bytes((folder / "model.hcb").read_bytes()), folder)
         found["us"] = timed(folder, network, rows, expected)
-        one: Any = rows[:1]
+        some: Any = rows[:COUNTED]
         if shutil.which(COMPILER) and shutil.which("qemu-system-arm"):
             found["instructions"] = {
-                f"{board.core}, {level}": mcu.measure(folder, board, level, one, expected[:1])[0]
+                f"{board.core}, {level}": mcu.measure(folder, board, level, some, expected[:COUNTED])[0]
                 for board in BOARDS[1:]
-                for level in ("-O2", "-Os")
+                for level in LEVELS
             }
+        if files:
+            found["cmsis_nn"] = {"files": files, "rows": beside_cmsis_nn(args.cmsis_nn, network, codes[:ON_BOARD])}
     return found
 
 
@@ -220,11 +240,45 @@ def page(m: dict[str, Any]) -> str:
     if "instructions" in m:
         counts = [(name, f"{n / 1e6:.2f}") for name, n in m["instructions"].items()]
         text += f"\n{markdown(('core, level', 'million instructions'), counts)}\n"
-    return text
+    return text + (page_of_cmsis_nn(m) if "cmsis_nn" in m else f"\n{NOT_GIVEN}\n")
+
+
+NOT_GIVEN = (
+    "This run had no CMSIS-NN: `python -m benchmarks run int8 --cmsis-nn FOLDER`, a checkout of it, adds its row."
+)
+
+
+def times_cmsis_nn(m: dict[str, Any], row: dict[str, Any]) -> float:
+    """Our instructions by those of a row."""
+    return float(m["instructions"][f"{cmsis_nn.BOARD.core}, {row['level']}"] / row["instructions"])
+
+
+def page_of_cmsis_nn(m: dict[str, Any]) -> str:
+    """Its table, and the files that it was made of."""
+    head = (
+        "CMSIS-NN rounds", "level", "million instructions", "the kernel takes times", "outputs equal", "one step off",
+        "more", "equal to LiteRT's reference",
+    )  # fmt: skip
+    rows = [
+        (r["rounds"], r["level"], f"{r['instructions'] / 1e6:.2f}", f"{times_cmsis_nn(m, r):.2f}",
+         *(f"{r[key]:,}" for key in ("equal", "one", "more", "litert")))
+        for r in m["cmsis_nn"]["rows"]
+    ]  # fmt: skip
+    files = "; ".join(f"`{name}` {version}" for name, version in m["cmsis_nn"]["files"].items())
+    return (
+        f"\nBeside CMSIS-NN on the emulated {cmsis_nn.BOARD.core}, outputs of {ON_BOARD} inputs, instructions of "
+        f"{COUNTED}:\n\n{markdown(head, rows)}\n\nIts files: {files}.\n"
+    )
 
 
 def problems(m: dict[str, Any]) -> list[str]:
     """What misses its goal."""
     off = [f"{r['kernels']}: a layer is more than one step off" for r in m["compared"] if r["layers"]["more"]]
     times = m["us"]["kernel"] / m["us"][next(iter(KERNELS))]
-    return off + [f"{times:.1f} times LiteRT's time, at most {MOST_TIMES:g}"] * (times > MOST_TIMES)
+    off += [f"{times:.1f} times LiteRT's time, at most {MOST_TIMES:g}"] * (times > MOST_TIMES)
+    beside = [(r, times_cmsis_nn(m, r)) for r in m.get("cmsis_nn", {}).get("rows", [])]
+    return off + [
+        f"{n:.1f} times CMSIS-NN's instructions at {r['level']}, less than {MOST_CMSIS_NN:g} is asked for"
+        for r, n in beside
+        if n >= MOST_CMSIS_NN
+    ]

@@ -99,6 +99,21 @@ class Row:
     code: int  # without the tables
 
 
+def emulated(board: Board, sources: Sequence[Path], *flags: str) -> list[str]:
+    """The words that a program prints on an emulated board whose SysTick counts instructions.
+
+    Raises
+    ------
+    subprocess.CalledProcessError
+        It does not compile or run; ``stderr`` has why.
+    """
+    quiet: dict[str, Any] = {"check": True, "capture_output": True, "text": True, "stdin": subprocess.DEVNULL}
+    with tempfile.TemporaryDirectory() as place:
+        out = Path(place) / "bench.elf"
+        subprocess.run([COMPILER, *board.cpu, *flags, *map(str, sources), *board.link(), "-o", str(out)], **quiet)
+        return subprocess.run([*board.emulate(out), "-icount", "shift=0"], **quiet).stdout.split()
+
+
 def measure(
     folder: Path, board: Board, level: str, readings: list[list[int]], expected: list[int]
 ) -> tuple[float, float]:
@@ -107,13 +122,9 @@ def measure(
     packed = [pack_readings(program, row) for row in readings]
     source = {"rows": array(words(b"".join(packed))), "words": len(packed[0]) // 8}
     (folder / "bench.c").write_text(MAIN % (source | {"rounds": ROUNDS, "n_rows": len(packed)}), encoding="ascii")
-    files = [str(folder / name) for name in ("bench.c", "hardcase.c", "inline.c") if (folder / name).exists()]
-    out = folder / "bench.elf"
-    flags = [*board.cpu, "-std=c99", level, "-Wall", "-Wextra", "-Werror", "-ffunction-sections"]
-    subprocess.run([COMPILER, *flags, *files, *board.link(), "-o", str(out)], check=True)
-    counting = [*board.emulate(out), "-icount", "shift=0"]
-    said = subprocess.run(counting, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL).stdout
-    fed, whole, answers = map(int, said.split())
+    files = [folder / name for name in ("bench.c", "hardcase.c", "inline.c") if (folder / name).exists()]
+    said = emulated(board, files, level, "-std=c99", "-Wall", "-Wextra", "-Werror", "-ffunction-sections")
+    fed, whole, answers = map(int, said)
     assert answers == ROUNDS * sum(expected), "the answers are not Python's"
     each = 1e9 / TICKS[board.machine] / (ROUNDS * len(packed))
     return (whole - fed) * each, whole * each

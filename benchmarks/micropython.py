@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A forest's decision under MicroPython on an emulated Cortex-M3, beside the C export and emlearn's C.
+"""A forest's decision under MicroPython on an emulated Cortex-M3, beside the C export, emlearn's C and its module.
 
-    make toolchains && make bench NAME=micropython
+    make toolchains && make bench NAME=micropython [ARGS='--emlearn FOLDER']
 
 One random forest on digits is imported, exported for MicroPython and as C, and converted by emlearn. As in ``mcu``,
 SysTick of ``qemu-system-arm -icount shift=0`` counts instructions, as means over rows of the data. *The kernel alone*
 is what its three calls take beyond three calls that do nothing; a *read* returns the bytes of a struct, or 64 numbers.
+With a checkout of emlearn-micropython its module predicts with the same trees on the same board, after ours. The module
+for the ESP32 decides golden and random programs on an emulated Xtensa.
 """
 
 from __future__ import annotations
 
 import ast
+import shutil
 import subprocess
 import tempfile
 from pathlib import Path
@@ -20,7 +23,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.ensemble import RandomForestClassifier
 
-from benchmarks import mcu
+from benchmarks import emlearn_module, mcu
 from benchmarks.pages import ROOT, markdown
 from hardcase_edge.bundle.load import load_bytes
 from hardcase_edge.session.session import Machine
@@ -29,6 +32,7 @@ from hardcase_export.to_c.boards import BOARDS, COMPILER
 from hardcase_export.to_c.folder import write_c
 from hardcase_export.to_c.header import pack_readings
 from hardcase_export.to_micropython.folder import micropython_files
+from tests.frameworks.micropython.emulated_xtensa import TOOLS, replayed
 from tests.helpers.edge.board import Board
 
 FIRMWARE = ROOT / "build" / "micropython-source" / "firmware.elf"
@@ -37,6 +41,7 @@ M3 = BOARDS[1]
 ROWS = slice(0, None, 90)  # 20 rows of the data
 MOST = 1.1  # of the C export's instructions
 INSTRUCTIONS = 1e9 / mcu.TICKS[M3.machine]  # of a tick
+PROGRAMS = 100  # random ones for the emulated Xtensa
 
 MEMORY = """\
 import gc, micropython
@@ -97,6 +102,7 @@ before = gc.mem_alloc()
 policy.decide(lambda sensor: peak(rows[0]))
 made["garbage"] = gc.mem_alloc() - before
 made["stack"] = deep - micropython.stack_use()
+gc.enable()
 print((said, heap, made))
 """
 EMLEARN = """\
@@ -119,8 +125,20 @@ int main(void)
 """
 
 
-def on_micropython(files: dict[str, bytes], rows: list[bytes], expected: list[int]) -> dict[str, Any]:
-    """Instructions of a decision and bytes of the heap."""
+def arguments(parser: Any) -> None:
+    """The flag of its own."""
+    parser.add_argument("--emlearn", type=Path, metavar="FOLDER", help="a checkout of emlearn/emlearn-micropython")
+
+
+def each(ticks: float, n: int) -> int:
+    """Instructions of one of n."""
+    return round(ticks * INSTRUCTIONS / n)
+
+
+def on_micropython(
+    files: dict[str, bytes], rows: list[bytes], expected: list[int], module: bytes | None, model: Any
+) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Instructions of a decision and bytes of the heap: ours, and those of emlearn's module if there is one."""
     with Board(FIRMWARE, "-icount", "shift=0") as board:
         board.put({"hardcase_kernel.mpy": files["native/armv7m.mpy"], WRAPPER: files[WRAPPER]})
         board.run(MEMORY)
@@ -128,11 +146,22 @@ def on_micropython(files: dict[str, bytes], rows: list[bytes], expected: list[in
         board.run(LOADED)
         board.run(f"rows = {rows!r}")
         said, at, made = ast.literal_eval(board.run(TIMED, 300))
+        theirs = emlearn_module.measure(board, module, model) if module else None
     assert said == expected, "the answers are not Python's"
-    for name in ("nothing", "calls", "struct", "numbers"):
-        made[name] = round(made[name] * INSTRUCTIONS / len(rows))
+    made |= {name: each(made[name], len(rows)) for name in ("nothing", "calls", "struct", "numbers")}
     heap = dict(zip(("kernel", "wrapper", "policy"), np.diff(at).tolist(), strict=True))
-    return {**made, "kernel": made["calls"] - made["nothing"], "heap": heap}
+    if theirs:
+        theirs |= {name: each(theirs[name], len(rows)) for name in ("predict", "label")}
+    return {**made, "kernel": made["calls"] - made["nothing"], "heap": heap}, theirs
+
+
+def on_xtensa() -> dict[str, int]:
+    """How many decisions the module for the ESP32 makes as Python does, of how many; nothing without its tools."""
+    if not all(map(shutil.which, TOOLS)):
+        return {}
+    with tempfile.TemporaryDirectory() as place:
+        made, n = replayed(Path(place), PROGRAMS, (False, True))
+    return {"equal": made, "decisions": n}
 
 
 def on_emlearn(model: Any, rows: np.ndarray, level: str) -> dict[str, Any]:
@@ -147,20 +176,20 @@ def on_emlearn(model: Any, rows: np.ndarray, level: str) -> dict[str, Any]:
         (folder / "alone.c").write_text('#include "m.h"\n')
         given = ",".join("{" + ",".join(map(str, row)) + "}" for row in rows.tolist())
         (folder / "bench.c").write_text(EMLEARN % {"rows": given, "n": len(rows)})
-        command = [COMPILER, *M3.cpu, level, "-w", "-I", str(get_include_dir())]
-        subprocess.run([*command, "-c", folder / "alone.c", "-o", folder / "alone.o"], check=True)
-        subprocess.run([*command, folder / "bench.c", *M3.link(), "-o", folder / "bench.elf"], check=True)
-        counting = [*M3.emulate(folder / "bench.elf"), "-icount", "shift=0"]
-        said = subprocess.run(counting, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL).stdout
+        flags = [level, "-w", "-I", str(get_include_dir())]
+        command = [COMPILER, *M3.cpu, *flags, "-c", str(folder / "alone.c"), "-o", str(folder / "alone.o")]
+        subprocess.run(command, check=True)
+        said = mcu.emulated(M3, [folder / "bench.c"], *flags)
         size = subprocess.run(["arm-none-eabi-size", folder / "alone.o"], check=True, capture_output=True, text=True)
-    ticks, *labels = map(int, said.split())
+    ticks, *labels = map(int, said)
     text, data, _ = map(int, size.stdout.splitlines()[1].split()[:3])
     same = int(np.sum(model.predict(rows) == model.classes_[labels]))
-    return {"instructions": round(ticks * INSTRUCTIONS / len(rows)), "flash": text + data, "ram": data, "same": same}
+    return {"instructions": each(ticks, len(rows)), "flash": text + data, "ram": data, "same": same}
 
 
 def run(args: Any) -> dict[str, Any]:
     """Measure; ends with an error at the first answer of ours that differs."""
+    module = emlearn_module.build(args.emlearn, FIRMWARE.parent) if args.emlearn else None
     X, y = load_digits(return_X_y=True)
     model = RandomForestClassifier(15, max_depth=8, random_state=0, n_jobs=1).fit(X, y > np.median(y))
     with tempfile.TemporaryDirectory() as place:
@@ -178,9 +207,14 @@ def run(args: Any) -> dict[str, Any]:
         name: len(files[path]) for name, path in (("kernel", "native/armv7m.mpy"), ("image", "hardcase/image.bin"))
     }
     flash["wrapper"] = len(files["hardcase/__init__.py"]) + len(files["hardcase/policy.json"])
+    mine, theirs = on_micropython(files, rows, expected, module, model)
+    if theirs:
+        theirs["same"] = int(np.sum(model.predict(X[ROWS]) == np.array(theirs.pop("labels"))))
     return {
         "rows": len(rows),
-        "micropython": {**on_micropython(files, rows, expected), "flash": flash},
+        "micropython": {**mine, "flash": flash},
+        "module": theirs,
+        "xtensa": on_xtensa(),
         "c": {
             "instructions": {level: round(x) for level, x in levels.items()},
             "flash": {"-O2": size.flash, "-Os": size.flash_small},
@@ -196,9 +230,21 @@ def problems(results: dict[str, Any]) -> list[str]:
     return [f"the kernel alone takes {ours / theirs:.2f} of the C export; {MOST} is asked for"] * (ours > MOST * theirs)
 
 
+def sizes_of(peer: dict[str, Any]) -> tuple[str, str, str]:
+    """The row of emlearn's module in the table of bytes."""
+    flash, heap = peer["flash"], peer["heap"]
+    return (
+        "emlearn's module",
+        f"{sum(flash.values()):,} (module {flash['module']:,}, trees as CSV {flash['trees']:,})",
+        f"{sum(heap.values()):,} (heap: module {heap['module']:,}, trees {heap['trees']:,}; {peer['garbage']:,} more a "
+        "prediction)",
+    )
+
+
 def page(results: dict[str, Any]) -> str:
     """docs/benchmarks/micropython.md."""
     m, c, e = results["micropython"], results["c"], results["emlearn"]
+    peer, xtensa = results.get("module"), results.get("xtensa")
     base = c["instructions"]["-O2"]
     timed = [
         ("C export, -O2, as its Makefile compiles", base),
@@ -207,6 +253,11 @@ def page(results: dict[str, Any]) -> str:
         ("native module, its three calls from bytecode", m["calls"]),
         ("`decide(read).label`, a read returns bytes", m["struct"]),
         ("`decide(read).label`, a read returns a list of 64 numbers", m["numbers"]),
+        *(
+            (("emlearn's module, `predict(row, out)`", peer["predict"]), ("the same, and the label", peer["label"]))
+            if peer
+            else ()
+        ),
         ("emlearn's C, -O2", e["-O2"]["instructions"]),
         ("emlearn's C, -Os", e["-Os"]["instructions"]),
     ]
@@ -216,6 +267,7 @@ def page(results: dict[str, Any]) -> str:
     files = f"{sum(flash.values()):,} (module {flash['kernel']:,}, image {flash['image']:,}, wrapper and names "
     sizes = [
         ("MicroPython", f"{files}{flash['wrapper']:,})", f"{sum(heap.values()):,} ({parts})"),
+        *([sizes_of(peer)] if peer else []),
         *(
             (f"C export, {k}", f"{c['flash'][k]:,}", f"{c['ram']:,} (session and stack)" if k == "-O2" else "")
             for k in c["flash"]
@@ -225,6 +277,22 @@ def page(results: dict[str, Any]) -> str:
             for k, x in e.items()
         ),
     ]
+    lacking = "" if peer else "| emlearn's module | no registry of packages has it; give a checkout by `--emlearn` |\n"
+    replays = (
+        f"{xtensa['equal']:,} of {xtensa['decisions']:,} decisions of golden and {PROGRAMS} random programs, with "
+        "readings as numbers and as bytes, were Python's"
+        if xtensa
+        else f"not run, for {' or '.join(TOOLS)} was not there: `apt install gcc-xtensa-lx106 qemu-user`"
+    )
+    same = f", and of its module {peer['same']}" if peer else ""
+    votes = "; the trees of its module vote for a class each" if peer else ""
+    less = (
+        f"""
+emlearn's module, which has the trees alone, takes {m["struct"] / peer["label"]:.1f} times fewer than a whole `decide`,
+and {sum(heap.values()) / sum(peer["heap"].values()):.1f} times less of the heap."""
+        if peer
+        else ""
+    )
     met = "**missed** by the kernel alone" if problems(results) else "met by the kernel alone"
     return f"""\
 # MicroPython on a Cortex-M3
@@ -234,23 +302,25 @@ Where it falls short: the goal, {MOST} of the C export's instructions, is {met},
 `decide` takes {m["struct"] / base:.1f} times as many.
 Three calls from bytecode that do nothing take {m["nothing"]:,}, and the rest is bytecode, which asks the sensor
 and turns numbers into a struct.
-A `Decision` reads each of its fields when it is asked for it; here, that is the label.
+A `Decision` reads each of its fields when it is asked for it; here, that is the label.{less}
 
-`make toolchains && make bench NAME=micropython`: a forest of 15 trees of depth 8 on digits (two classes, 64 whole
-numbers of one sensor) on an emulated Cortex-M3: in MicroPython 1.25, as C, and as emlearn's C.
+`make toolchains && make bench NAME=micropython ARGS='--emlearn FOLDER'`: a forest of 15 trees of depth 8 on digits
+(two classes, 64 whole numbers of one sensor) on an emulated Cortex-M3: in MicroPython 1.25, as C, as emlearn's C, and
+as emlearn's MicroPython module, built from `FOLDER`, a checkout of emlearn-micropython, on the same board.
 SysTick under `qemu-system-arm -icount shift=0` counts instructions, which are not cycles, as means over
 {results["rows"]} rows.
-Every answer of ours was Python's; of emlearn's, {e["-O2"]["same"]} of {results["rows"]} were the forest's, because its
-`int16_t` thresholds are cut to whole numbers.
+Every answer of ours was Python's; of emlearn's C, {e["-O2"]["same"]} of {results["rows"]} were the forest's{same},
+because its `int16_t` thresholds are cut to whole numbers{votes}.
 
 {markdown(("a decision", "instructions", "of the C export"), [(n, f"{x:,}", f"{x / base:.2f}") for n, x in timed])}
 
 {markdown(("bytes", "flash or files", "RAM"), sizes)}
 
+The module for the ESP32 on an emulated Xtensa with windowed calls: {replays}.
+
 What could not be had:
 
 | what | why |
 |---|---|
-| emlearn's MicroPython module | PyPI and npm have none; emlearn's C with the same trees is the nearest thing |
-| cycles, or a board | an emulator counts instructions only |
+{lacking}| cycles, or a board | an emulator counts instructions only |
 """

@@ -180,8 +180,13 @@ def run(name: str, words: list[str]) -> int:
 
 
 def _portable(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Parameters as JSON has them; a file of this clone by its path in it."""
-    text = json.dumps(parameters, default=str).replace(json.dumps(f"{ROOT}{os.sep}")[1:-1], "")
+    """Parameters as JSON has them; a file of this clone by its path in it, another file by its name."""
+
+    def short(value: Any) -> str:
+        is_elsewhere = isinstance(value, Path) and value.is_absolute() and not value.is_relative_to(ROOT)
+        return value.name if is_elsewhere else str(value)
+
+    text = json.dumps(parameters, default=short).replace(json.dumps(f"{ROOT}{os.sep}")[1:-1], "")
     return dict(json.loads(text))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import pages, runner
+from benchmarks import cmsis_nn, emlearn_module, pages, runner
 from benchmarks.newcomer import gate_commands, playground_commands, server_commands
 from benchmarks.pages import MADE, PAGES, RESULTS, ROOT, read
 
@@ -120,17 +120,25 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(counting: ModuleType, tmp_p
     assert not list(tmp_path.glob("*.new"))
 
 
-def test_a_record_names_a_file_of_the_clone_by_its_path_in_it(
+def test_a_record_names_a_file_of_the_clone_by_its_path_in_it_and_another_by_its_name(
     counting: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
         counting,
         "arguments",
-        lambda parser: parser.set_defaults(stop=-1, build=tmp_path / "build" / "rig"),
+        lambda parser: parser.set_defaults(stop=-1, build=tmp_path / "build" / "rig", peer=Path("/elsewhere/peer")),
         raising=False,
     )
     runner.run("counting", [])
-    assert record_of(tmp_path)["made_with"][0]["parameters"]["build"] == "build/rig"
+    parameters = record_of(tmp_path)["made_with"][0]["parameters"]
+    assert (parameters["build"], parameters["peer"]) == ("build/rig", "peer")
+
+
+def test_a_checkout_that_lacks_a_file_is_named_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match=r"^--cmsis-nn: .* has no Include/arm_nnfunctions.h; give a checkout of .*$"):
+        cmsis_nn.versions(tmp_path)
+    with pytest.raises(SystemExit, match=r"^--emlearn: .* has no src/emlearn_trees/Makefile; give a checkout of .*$"):
+        emlearn_module.build(tmp_path, tmp_path)
 
 
 def test_a_fresh_run_forgets_what_was_there(counting: ModuleType, tmp_path: Path) -> None:
