@@ -45,7 +45,7 @@ MAY_IMPORT = {
 CLOUD_EXTRAS = {
     "answer/nats_client.py": {"nats"},
     "keep/dashboard/app.py": {"starlette"},
-    "keep/dashboard/server.py": {"starlette", "uvicorn"},
+    "keep/dashboard/server.py": {"h11", "starlette", "uvicorn"},
     "keep/records/dialects.py": {"psycopg"},
     "keep/records/parquet.py": {"pyarrow"},
 }

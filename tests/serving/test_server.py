@@ -260,6 +260,30 @@ def test_a_request_too_many_and_a_body_that_does_not_come_are_refused_and_counte
     asyncio.run(go())
 
 
+def test_a_body_of_tiny_chunks_is_refused_before_it_has_come_and_one_of_usual_chunks_is_not(tmp_path: Path) -> None:
+    head = b"POST /ask HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+
+    async def usual() -> AsyncIterator[bytes]:
+        yield b'{"input": "1"'
+        for _ in range(2_000):
+            yield b" " * 200
+        yield b"}"
+
+    async def go() -> None:
+        async with served(tmp_path, truthful) as (client, app, _):
+            reader, writer = await asyncio.open_connection("127.0.0.1", client.base_url.port)
+            writer.write(head + b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\n \r\n" * 2_000)  # and no end
+            said = await asyncio.wait_for(reader.read(), 3)
+            assert said.startswith(b"HTTP/1.1 400 ")
+            assert b"chunks" in said
+            writer.close()
+            json = {"Content-Type": "application/json"}
+            assert (await client.post("/ask", content=usual(), headers=json)).status_code == 200
+            assert app.state.counts == {("json", "answered"): 1, ("json", "slow"): 1}
+
+    asyncio.run(go())
+
+
 BAD = {
     "no JSON": (b"{", 400),
     "NaN": (b'{"input": NaN}', 400),

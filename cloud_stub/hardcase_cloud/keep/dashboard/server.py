@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import h11
 import uvicorn
 from starlette.applications import Starlette
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -26,8 +27,12 @@ MOST_STRANGERS = 32
 GRACE_S = 0.5
 MOST_NEW = 250  # strangers at all, those within their grace as well
 HEAD_S = 5.0  # for a request's head, from the connection or the head's first byte on
+MAX_HEAD = 65_536  # bytes
+FREE_CHUNKS = 1_024  # of a body, of any size; each costs the parser as much time as a large one
+LEAST_CHUNK = 128  # bytes of each further one, on the mean
 AT_ONCE = 64  # connections that are accepted before those that are there get their turn
 QUEUE = 1_024  # that wait to be accepted
+TINY = f"The body comes in tiny chunks; send {LEAST_CHUNK} bytes and more in each."
 
 
 class Server(uvicorn.Server):
@@ -100,13 +105,36 @@ class _Strangers(dict["_Protocol", float]):
             loop.call_later(GRACE_S, self._trim, loop)
 
 
+class _Connection(h11.Connection):
+    """Refuses a body that comes in many tiny chunks."""
+
+    n_chunks = n_bytes = 0  # of the body so far
+
+    def next_event(self) -> Any:
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            self.n_chunks = self.n_bytes = 0
+        elif isinstance(event, h11.Data):
+            self.n_chunks += event.chunk_start
+            self.n_bytes += len(event.data)
+            if self.is_tiny:
+                raise h11.RemoteProtocolError(TINY)
+        return event
+
+    @property
+    def is_tiny(self) -> bool:
+        """Whether the chunks have been too many for their bytes."""
+        return self.n_chunks > FREE_CHUNKS + self.n_bytes // LEAST_CHUNK
+
+
 class _Protocol(H11Protocol):
-    """One connection, which ends if a request's head takes longer than ``HEAD_S``."""
+    """One connection, which ends if a request's head takes longer than ``HEAD_S``, or its chunks are tiny."""
 
     others: _Strangers  # of this server
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.conn: _Connection = _Connection(h11.SERVER, MAX_HEAD)
         self._late: asyncio.TimerHandle | None = None
         answer = self.app
 
@@ -134,6 +162,13 @@ class _Protocol(H11Protocol):
         is_between = self.cycle is None or self.cycle.response_complete
         if is_between and self._late is None and self.conn.trailing_data[0] and not self.transport.is_closing():
             self._wait_for_head()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no request; where an answer has begun, the connection ends without another one."""
+        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            self.end()
+            return
+        super().send_400_response(TINY if self.conn.is_tiny else msg)
 
     def end(self) -> None:
         """Close the connection at once."""
