@@ -41,6 +41,7 @@ from ..reports.budget_chart import budgets_svg
 from ..reports.cases_part import told_of_cases
 from ..reports.train_page import Told, mix_table, train_report
 from .budgets import budget_figures, is_indexed
+from .doubled import doubled_warning
 from .folders import BUILD, claimed, fill_folder
 from .front_table import as_read, page, picks, summarise
 from .given_hpc import own_points_of
@@ -204,7 +205,8 @@ class _Cases:
     def told(self, build: Build, front: dict[str, Any], points: list[Point], wish: Wish) -> Told:
         """What the report has of them; the front is in the build."""
         with rows_bar("5/5 report", quiet=self.runs.quiet):
-            return told_of_cases(build, self.task, wish, divided_groups(self.task.table, self.task.config))
+            suspicions = [*divided_groups(self.task.table, self.task.config), *doubled_warning(self.task.problem)]
+            return told_of_cases(build, self.task, wish, suspicions)
 
 
 def _picked(told: Told) -> dict[str, Any] | None:

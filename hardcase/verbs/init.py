@@ -93,6 +93,7 @@ def run(args: argparse.Namespace) -> int:
     from hardcase_train.settings.config import TASKS
     from hardcase_train.tasks.target import check_relevance, target_classes, target_labels, target_values
 
+    from ..training.doubled import doubled_rows
     from ..training.survey import guess_target, make_toml, sensors_of, set_group, survey, task_of
 
     check_replaceable(args.out, force=args.force)
@@ -138,14 +139,15 @@ def run(args: argparse.Namespace) -> int:
         "suspected": columns.suspected,
         "group": columns.group if columns.is_grouped else None,
         "notes": list(table.notes),
+        "doubled": doubled_rows(table, target, columns.features),
     }
     guessed = "" if why.startswith("named") else f"; --{other} names another"
     what = f"{len(classes)} classes" if classes else f'{n_values} different numbers, so task = "{task.name}"'
     head = f"{args.out}: predicts {target!r} ({why}{guessed}), {what}"
     last = f"edit the costs, which are placeholders, then: hardcase train {args.out} --out build"
-    report(
-        args, values, [head, *_lines(table, columns, sensors), *([] if home is None else _home_lines(args, home)), last]
-    )
+    doubled = [f"  {'doubled':<11} {values['doubled']}"] if values["doubled"] else []
+    of_home = [] if home is None else _home_lines(args, home)
+    report(args, values, [head, *_lines(table, columns, sensors), *doubled, *of_home, last])
     return 0
 
 

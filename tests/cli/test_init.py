@@ -14,6 +14,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from hardcase.cli import main
+from hardcase.training.doubled import doubled_warning
 from hardcase.training.survey import divided_groups, guess_target, survey
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.device.device import Device
@@ -368,3 +369,31 @@ def test_training_says_that_the_split_divides_what_may_be_a_group(
     assert line.startswith("WARNING: THE SPLIT DIVIDES ROWS OF ONE 'user', WHICH MAY BELONG TOGETHER")
     for more in ({"group": "user"}, {"drop": ("user",)}, {"weight": "user"}):
         assert divided_groups(table, config.but(**more)) == []
+
+
+def test_rows_that_a_table_has_twice_are_said_with_their_number(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    n = np.arange(60)
+    once = {"a": np.sin(n).round(6), "kind": KIND * 3, "y": n % 2}
+    twice = {name: [*values, *values[:12]] for name, values in once.items()}
+    twice["a"][3] = twice["a"][63] = None  # gaps are alike
+    assert init(capsys, write_csv(tmp_path / "once.csv", once))[0]["doubled"] == ""
+    said, _ = init(capsys, write_csv(tmp_path / "twice.csv", twice), "--force")
+    assert said["doubled"].startswith("12 of 72 rows equal an earlier one")
+    main(["init", str(tmp_path / "twice.csv"), "--out", str(tmp_path / "h.toml"), "--force"])
+    assert "\n  doubled     12 of 72 rows" in capsys.readouterr().out
+    other = twice | {"y": [*once["y"], *(1 - once["y"][:12])]}  # the same readings with another answer are no copies
+    assert init(capsys, write_csv(tmp_path / "other.csv", other), "--force")[0]["doubled"] == ""
+
+
+def test_training_says_how_many_test_rows_are_copies_of_rows_of_training(tmp_path: Path) -> None:
+    n = np.arange(120)
+    columns = {"a": np.sin(n), "b": np.cos(3 * n), "y": n % 2}
+    for how, part in (("once", slice(0)), ("twice", slice(120))):
+        table = {name: np.concatenate([values, values[part]]) for name, values in columns.items()}
+        config = Config(file=write_csv(tmp_path / f"{how}.csv", table), target="y")
+        problem = make_task(config, model=imputed(LogisticRegression())).problem
+        seen = {k % 120 for k in (*problem.train.index, *problem.valid.index)}
+        n_copies = sum(k % 120 in seen for k in problem.test.index)
+        assert [int(line.split()[1]) for line in doubled_warning(problem)] == [n_copies] * (how == "twice")
