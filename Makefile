@@ -7,15 +7,17 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
+COMPILE := $(BIN)/python -m compileall -qq -j 0 -x '/(tests|ziglang)/' .venv/lib || true
 READY := .venv/.ready
 DOCS_READY := .venv/.docs-ready
+DEMO_READY := $(or $(wildcard $(READY)),.venv/.demo-ready)
 PACKAGES := edge_runtime train export cloud_stub .
 SOURCES := hardcase edge_runtime train export cloud_stub tests benchmarks docs
 
 .PHONY: demo test venv check docs wheels golden mutants bench toolchains machine clean
 
-demo: $(READY)
+demo: $(DEMO_READY)
 	@$(BIN)/hardcase demo
 
 # All tests but those of tests/frameworks, which make test OF=frameworks runs (and OF=edge/link those of a folder): they
@@ -88,15 +90,21 @@ machine: $(if $(filter card,$(DO)),,$(READY))
 clean:
 	@rm -rf .venv build dist */build *.egg-info */*.egg-info .pytest_cache .mypy_cache .ruff_cache
 
-$(READY): constraints.txt pyproject.toml $(wildcard */pyproject.toml edge_runtime/setup.py edge_runtime/hardcase_edge/kernel/*.[ch])
+# The packages from this folder, and what they need; .demo-ready is without the tools of tests, checks and wheels. They are
+# built by one setuptools, where pip would install it anew for each of them, and all cores compile what was installed.
+$(READY) .venv/.demo-ready: constraints.txt pyproject.toml $(wildcard */pyproject.toml edge_runtime/setup.py edge_runtime/hardcase_edge/kernel/*.[ch])
 	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 or later is needed: apt install python3 python3-venv"; exit 2; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "$$($(PYTHON) --version) is too old, 3.11 or later is needed: make PYTHON=python3.11"; exit 2; }
 	@$(PYTHON) -m venv .venv || { echo "venv is needed: apt install python3-venv"; exit 2; }
 	@echo "installing into .venv (a few minutes the first time)"
-	@$(PIP) -e ./edge_runtime -e ./train -e ./export -e ./cloud_stub -e '.[test,check,wheels]'
+	@$(PIP) 'setuptools>=77'
+	@$(PIP) --no-build-isolation --no-deps $(PACKAGES:%=-e ./%)
+	@$(PIP) hardcase$(if $(filter $(READY),$@),'[test,check,wheels]')
+	@$(COMPILE)
 	@touch $@
 
 $(DOCS_READY): $(READY)
-	@$(PIP) -e '.[docs]'
+	@$(PIP) 'hardcase[docs]'
+	@$(COMPILE)
 	@touch $@
