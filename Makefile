@@ -12,6 +12,7 @@ COMPILE := $(BIN)/python -m compileall -qq -j 0 -x '/(tests|ziglang)/' .venv/lib
 READY := .venv/.ready
 DOCS_READY := .venv/.docs-ready
 DEMO_READY := $(or $(wildcard $(READY)),.venv/.demo-ready)
+EXTRAS := [test,check,wheels]
 PACKAGES := edge_runtime train export cloud_stub .
 SOURCES := hardcase edge_runtime train export cloud_stub tests benchmarks docs
 
@@ -100,7 +101,7 @@ $(READY) .venv/.demo-ready: constraints.txt pyproject.toml $(wildcard */pyprojec
 	@echo "installing into .venv (a few minutes the first time)"
 	@$(PIP) 'setuptools>=77'
 	@$(PIP) --no-build-isolation --no-deps $(PACKAGES:%=-e ./%)
-	@$(PIP) hardcase$(if $(filter $(READY),$@),'[test,check,wheels]')
+	@$(PIP) 'hardcase$(if $(filter $(READY),$@),$(EXTRAS))'
 	@$(COMPILE)
 	@touch $@
 
