@@ -16,6 +16,8 @@ EXTRAS := [test,check,wheels]
 PACKAGES := edge_runtime train export cloud_stub .
 SOURCES := hardcase edge_runtime train export cloud_stub tests benchmarks docs
 
+unexport PYTHONDONTWRITEBYTECODE  # each of hundreds of processes would compile the packages again
+
 .PHONY: demo test venv check docs wheels golden mutants bench toolchains machine clean
 
 demo: $(DEMO_READY)
@@ -23,11 +25,10 @@ demo: $(DEMO_READY)
 
 # All tests but those of tests/frameworks, which make test OF=frameworks runs (and OF=edge/link those of a folder): they
 # build or run programs of other projects, Home Assistant, Node-RED, ESPHome, MicroPython, Zephyr and Arduino, or compile
-# for other processors. Bytecode is kept: hundreds of processes would compile the packages again, and each worker the
-# tests. One more worker than cores, because tests wait for brokers, processes and deadlines.
+# for other processors. One more worker than cores, because tests wait for brokers, processes and deadlines.
 test: $(READY)
 	@sh tests/helpers/toolchains.sh mosquitto
-	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest --dist worksteal \
+	@$(BIN)/python -m pytest --dist worksteal \
 		-n $$($(BIN)/python -c "import os; print(os.cpu_count() + 1)") \
 		$(if $(OF),tests/$(OF),--ignore tests/frameworks)
 	@$(if $(OF),,echo "tests with programs of other projects and for other processors: make test OF=frameworks")

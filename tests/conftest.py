@@ -68,11 +68,18 @@ def pytest_collection_finish() -> None:
 
 
 def _look_once() -> None:
-    """scikit-learn reads a class's signature for each copy, and looks for classes in the same labels for each tree."""
+    """scikit-learn reads signatures for each copy and call, asks of each array whether it is a DataFrame, and looks for
+    classes in the same labels for each tree.
+    """
+    import numpy as np
     from sklearn.base import BaseEstimator
     from sklearn.tree import _classes
+    from sklearn.utils import _param_validation, validation
 
     BaseEstimator._get_param_names = classmethod(cache(BaseEstimator._get_param_names.__func__))
+    _param_validation.signature = cache(_param_validation.signature)
+    is_frame = validation._nw_into_df_or_series
+    validation._nw_into_df_or_series = lambda x: type(x) is not np.ndarray and is_frame(x)
     check, last = _classes.check_classification_targets, [None]
 
     def check_once(y: object) -> None:

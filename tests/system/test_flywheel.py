@@ -84,7 +84,7 @@ def test_people_label_what_came_back_and_devices_then_run_a_bundle_that_is_right
         assert len(labelled) > 200
         for k, device in enumerate(loop.devices):
             loop.start(device, rows.some(np.arange(k, len(rows), 3)), interval_s=0.05, times=50)
-        ran = loop.retrain(config, tmp_path / "next", "--effort", "quick", "--no-baselines", seconds=120)
+        ran = loop.retrain(config, tmp_path / "next", "--effort", "quick", "--no-baselines", here=True)
         assert ran.status == 0, ran.err
         new = tmp_path / "next" / "model.hcb"
         for device in loop.devices:

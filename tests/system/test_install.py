@@ -4,13 +4,11 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
 import venv
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,30 +20,18 @@ GOLDEN = ROOT / "tests" / "golden" / "v1.hcb"
 
 
 CONSTRAINTS = ["-c", str(ROOT / "constraints.txt")]
-Build = Callable[[Path, Path], Path]
+
+
+def build(source: Path, out: Path) -> Path:
+    """Makes the wheel of a folder in another, by this environment's setuptools."""
+    words = ["--wheel", "--no-isolation", "--skip-dependency-check", "--outdir", str(out), str(source)]
+    subprocess.run([sys.executable, "-m", "build", *words], check=True, capture_output=True, timeout=240)
+    (built,) = out.glob("*.whl")
+    return built
 
 
 @pytest.fixture(scope="module")
-def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
-    """Makes the wheel of a folder in another; what makes it is installed once, and not for each wheel."""
-    tools = tmp_path_factory.mktemp("setuptools")
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--target", str(tools)]
-    subprocess.run([*pip, *CONSTRAINTS, "setuptools>=77"], check=True, capture_output=True, timeout=240)
-
-    def make(source: Path, out: Path) -> Path:
-        words = ["--wheel", "--no-isolation", "--skip-dependency-check", "--outdir", str(out), str(source)]
-        subprocess.run(
-            [sys.executable, "-m", "build", *words], check=True, capture_output=True, timeout=240,
-            env={**os.environ, "PYTHONPATH": str(tools)},
-        )  # fmt: skip
-        (built,) = out.glob("*.whl")
-        return built
-
-    return make
-
-
-@pytest.fixture(scope="module")
-def device(build: Build, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def device(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A fresh environment's bin folder, with the device's wheel installed."""
     folder = tmp_path_factory.mktemp("device")
     built = build(ROOT / "edge_runtime", folder)
@@ -104,7 +90,7 @@ def test_the_unit_of_an_installed_device_starts_that_device(device: Path) -> Non
 
 
 @pytest.mark.parametrize(("folder", "package"), [(".", "hardcase"), ("cloud_stub", "hardcase_cloud")])
-def test_a_wheel_has_every_file_of_its_package(folder: str, package: str, build: Build, tmp_path: Path) -> None:
+def test_a_wheel_has_every_file_of_its_package(folder: str, package: str, tmp_path: Path) -> None:
     copied = tmp_path / "source"
     copied.mkdir()
     for name in ("pyproject.toml", "README.md"):

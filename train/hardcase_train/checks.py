@@ -12,6 +12,7 @@ import json
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -271,6 +272,14 @@ def _ends(grid: Sequence[Params]) -> list[Params]:
     return [grid[0], *grid[-1:]][: len(grid)]
 
 
+@lru_cache(maxsize=1)
+def _forth(method: Method) -> tuple[Problem, list[Params], list[list[Point]]]:
+    """A problem, the settings at the ends of its grid, and the points of each, run in this order; for two checks."""
+    search = _search(_problem())
+    ends = _ends(method.grid(search))
+    return search.problem, ends, [method.run(search, params) for params in ends]
+
+
 def _plain(points: Sequence[Point]) -> list[tuple[Any, ...]]:
     return [(p.method, p.params, p.valid, p.program) for p in points]
 
@@ -298,25 +307,23 @@ def check_the_number_of_settings_is_known_before(method: Method) -> None:
 
 def check_settings_do_not_depend_on_each_other(method: Method) -> None:
     """A setting's points are the same, whichever setting ran before it."""
-    problem = _problem()
-    first, again = _search(problem), _search(problem)
-    ends = _ends(method.grid(first))
-    forth = [_plain(method.run(first, params)) for params in ends]
+    problem, ends, made = _forth(method)
+    again = _search(problem)
     method.grid(again)
     back = [_plain(method.run(again, params)) for params in reversed(ends)]
-    assert forth == back[::-1], f"{method.method.name}: settings in another order give other points"
+    assert [_plain(points) for points in made] == back[::-1], f"{method.method.name}: settings in another order give other points"
 
 
 def check_points_are_of_the_method(method: Method) -> None:
     """Points have the method's name, settings of JSON, and programs that a device runs."""
-    search = _search(_problem())
-    points = [point for params in _ends(method.grid(search)) for point in method.run(search, params)]
+    problem, _, made = _forth(method)
+    points = [point for of_one in made for point in of_one]
     assert points, "no setting gives a point"
     for point in points:
         assert point.method == method.method.name, f"a point is of {point.method!r}"
         assert json.loads(json.dumps(point.params, allow_nan=False)) == point.params, "settings are no JSON"
         assert point.program is not None, "a point has no program"
-        decision, most = _decided(Machine(point.program), search.problem.valid.X[0], 0), sum(COSTS) + FORWARD_COST
+        decision, most = _decided(Machine(point.program), problem.valid.X[0], 0), sum(COSTS) + FORWARD_COST
         cost = to_unit(decision.cost)
         assert cost <= most, f"a row costs {cost:g}, all sensors and a request {most:g}"
 

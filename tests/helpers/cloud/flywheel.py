@@ -256,14 +256,14 @@ class Flywheel:
         loaded = load_bundle(self.bundle)
         return [loaded.manifest.features[f] for f in loaded.machine.program.uplink.features]
 
-    def retrain(self, config: Path, out: Path, *more: object, rolls_out: bool = True, seconds: float = 900.0) -> Ran:
+    def retrain(self, config: Path, out: Path, *more: object, rolls_out: bool = True, here: bool = False) -> Ran:
         """``hardcase cloud retrain``, whose bundle goes to a canary and then to all; or which makes it alone."""
         words: list[object] = ["cloud", "retrain", config, "--store", self.store, "--bundle", self.bundle, "--hpc",
                                self.hpc, "--audited", AUDITED, "--out", out, "--json", *more]  # fmt: skip
         if rolls_out:
             words += ["--metadata", self.folder / "fleet", "--group", GROUP, "--canary", "1", "--ca", self.broker.ca,
                       "--broker", self.broker.url_of("updater")]  # fmt: skip
-        return ask(*words, may_end_with=(0, 1, 2), seconds=seconds)
+        return (ask_here if here else ask)(*words, may_end_with=(0, 1, 2))
 
     def close(self) -> None:
         """End the devices."""
