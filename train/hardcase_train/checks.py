@@ -311,7 +311,9 @@ def check_settings_do_not_depend_on_each_other(method: Method) -> None:
     again = _search(problem)
     method.grid(again)
     back = [_plain(method.run(again, params)) for params in reversed(ends)]
-    assert [_plain(points) for points in made] == back[::-1], f"{method.method.name}: settings in another order give other points"
+    assert [_plain(points) for points in made] == back[::-1], (
+        f"{method.method.name}: settings in another order give other points"
+    )
 
 
 def check_points_are_of_the_method(method: Method) -> None:
