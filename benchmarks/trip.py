@@ -64,16 +64,27 @@ words = sys.argv[1:]
 if words[:1] == ["run"]:
     from hardcase_edge.cli import main
     assert main(words) == 0
-elif words:
-    __import__(*words)
+else:
+    for word in words:
+        __import__(word)
 import time
 cpu = time.process_time()
+peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
 files = [m.__file__ or "" for name, m in sys.modules.items() if name.startswith("hardcase_edge")]
 texts = [open(name, encoding="utf-8").read() for name in files if name.endswith(".py")]
-peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
 lines = sum(text.count("\\n") for text in texts)
 print(len(texts), lines, int(peak.split()[1]) / 1024, cpu, file=sys.stderr)
 """
+LIBRARY = [
+    "typing",
+    "argparse",
+    "json",
+    "threading",
+    "signal",
+    "array",
+    "struct",
+    "bisect",
+]  # of Python, which a plain job loads
 
 
 class Walk:
@@ -222,7 +233,8 @@ def loaded_by_a_job(folder: Path) -> None:
     with running_mosquitto(folder / "plain") as broker, running_mosquitto(folder / "tls", **keys) as guarded:
         with_tls = ["--broker", f"mqtts://{guarded.host}:{guarded.port}", "--ca", str(authority.ca)]
         rows = {
-            "bare Python": [], "bare Python with paho": ["paho.mqtt.client"], "a plain job alone": job,
+            "bare Python": [], "bare Python with typing": ["typing"], "bare Python with a job's library": LIBRARY,
+            "bare Python with paho": ["paho.mqtt.client"], "a plain job alone": job,
             "a plain job with a broker": [*job, "--broker", broker.url, "--device-id", "pi-1"],
             "a plain job with a broker and TLS": [*job, *with_tls, "--device-id", "pi-1"],
         }  # fmt: skip

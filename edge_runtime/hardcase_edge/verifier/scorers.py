@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proves rules V11 to V20: each scorer is well formed, and no sum in it can overflow its integer type.
+"""Proves rules V11 to V20: each scorer is well formed, and no sum in it can overflow its integer type; what it reads.
 
 ``networks`` has those of networks, V34 to V36.
 
@@ -25,11 +25,13 @@ from ..program.definition import (
     Opaque,
     Polynomial,
     Program,
+    Scorer,
     Stack,
     Tree,
     Trees,
 )
 from ..program.limits import MAX_TREE_COLUMNS, MAX_TREE_NODES, SAFE, WORK
+from ..program.reads import bits_of, read_by_scorers
 from ..program.stored_trees import Outline, shape_of
 from .networks import prove_network
 from .require import I32, in_range, integers, need, whole
@@ -221,3 +223,26 @@ def _opaque(p: Program, s: Opaque, what: str) -> Proved:
         need(low <= high, f"{what}: the declared range {low} to {high} is empty")
     outputs = tuple([max(abs(a), abs(b)) for a, b in zip(s.low, s.high, strict=True)])
     return Proved(outputs, 0, len(s.features) + 2 * len(outputs))
+
+
+Reads = tuple[int, int, int]  # sensors, as bits: read, to be tried on every path, to be there on every path
+
+
+def reads_of(p: Program) -> list[Reads]:
+    """What each scorer reads. Its columns and features exist: V11 has been proved.
+
+    Trees need only the first: each split says where a missing reading goes, so other sensors may be left unbought. A
+    stack reads its members alone, so that nodes with different sensors may stand on one ensemble.
+    """
+    return [_reads(p, s, read) for s, read in zip(p.scorers, read_by_scorers(p), strict=True)]
+
+
+def _reads(p: Program, s: Scorer, read: int) -> Reads:
+    if isinstance(s, Opaque):
+        return read, read, read
+    if isinstance(s, Trees | Stack):
+        return read, 0, 0
+    if not isinstance(s, Polynomial | Network):
+        assert_never(s)
+    must = [p.sensor_of[p.columns[c].feature] for c, x in zip(s.columns, s.substitutes, strict=True) if x is None]
+    return read, read, bits_of(must)

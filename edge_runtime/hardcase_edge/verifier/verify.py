@@ -32,14 +32,10 @@ from ..program.definition import (
     Branch,
     Column,
     Forward,
-    Network,
     Opaque,
-    Polynomial,
     Program,
-    Scorer,
     Select,
     Slice,
-    Stack,
     Trees,
     shifted,
     targets_of,
@@ -60,11 +56,11 @@ from ..program.limits import (
     SAFE,
 )
 from ..program.readings import DTYPES, MAX_REQUEST_BYTES, request_bytes
-from ..program.reads import bits_of, read_by_scorers
+from ..program.reads import bits_of
 from ..program.stored_trees import Outline
 from .costs import cost_range
 from .require import I32, check_cost, in_range, integers, need
-from .scorers import Proved, prove_scorer
+from .scorers import Proved, Reads, prove_scorer, reads_of
 from .work import check_steps, check_work, memory_of, operations_of
 
 
@@ -210,29 +206,6 @@ def _check_cells(p: Program, proofs: list[Proved]) -> int:
 
 
 # Proves rules V28 and V29: a scorer reads only sensors that the paths to it have tried to buy, or have.
-
-
-Reads = tuple[int, int, int]  # sensors, as bits: read, to be tried on every path, to be there on every path
-
-
-def reads_of(p: Program) -> list[Reads]:
-    """What each scorer reads. Its columns and features exist: V11 has been proved.
-
-    Trees need only the first: each split says where a missing reading goes, so other sensors may be left unbought. A
-    stack reads its members alone, so that nodes with different sensors may stand on one ensemble.
-    """
-    return [_reads(p, s, read) for s, read in zip(p.scorers, read_by_scorers(p), strict=True)]
-
-
-def _reads(p: Program, s: Scorer, read: int) -> Reads:
-    if isinstance(s, Opaque):
-        return read, read, read
-    if isinstance(s, Trees | Stack):
-        return read, 0, 0
-    if not isinstance(s, Polynomial | Network):
-        assert_never(s)
-    must = [p.sensor_of[p.columns[c].feature] for c, x in zip(s.columns, s.substitutes, strict=True) if x is None]
-    return read, read, bits_of(must)
 
 
 def check_flow(p: Program, reads: Sequence[Reads]) -> None:
