@@ -46,6 +46,7 @@ __all__ = ["Record", "described", "load", "names", "page_of", "render", "run", "
 FOLDER = ROOT / "benchmarks"
 FIGURES = "<!-- figures -->\n"
 SHARED = ("out", "fresh", "render")
+WIDTH = 240  # of a line of a record
 
 
 class Record:
@@ -91,21 +92,28 @@ class Record:
             print(f"{key}: {time.process_time() - began:.0f} s", flush=True)
 
 
-def text_of(results: Any) -> str:
-    """JSON that has a short list of plain values on one line.
+def text_of(results: Any, depth: int = 0) -> str:
+    """JSON that has a short list or object on one line, and plain values of a list at any length.
 
-    >>> print(text_of({"a": [1, 2.5], "b": {}}))
+    >>> print(text_of({"a": [1, 2.5], "b": [300 * "-", {"c": 3}]}).replace(300 * "-", "..."))
     {
      "a": [1, 2.5],
-     "b": {}
+     "b": [
+      "...",
+      {"c": 3}
+     ]
     }
     """
-    text = json.dumps(results, indent=1, default=str)
-    return re.sub(
-        r"\[\n\s+((?:[-+.\w]+|\"[^\"\\\n]*\")(?:,\n\s+(?:[-+.\w]+|\"[^\"\\\n]*\"))*)\n\s+\]",
-        lambda found: "[" + re.sub(r",\n\s+", ", ", found[1]) + "]",
-        text,
-    )
+    line = json.dumps(results, default=str)
+    parts = [*results.values()] if isinstance(results, dict) else results if isinstance(results, list | tuple) else []
+    is_plain = not isinstance(results, dict) and not any(isinstance(part, dict | list | tuple) for part in parts)
+    if is_plain or depth + len(line) <= WIDTH:
+        return line
+    names = [f"{json.dumps(str(name))}: " for name in results] if isinstance(results, dict) else [""] * len(parts)
+    inner, outer = "\n" + " " * (depth + 1), "\n" + " " * depth
+    rows = f",{inner}".join(name + text_of(part, depth + 1) for name, part in zip(names, parts, strict=True))
+    first, last = "{}" if isinstance(results, dict) else "[]"
+    return f"{first}{inner}{rows}{outer}{last}"
 
 
 @cache
