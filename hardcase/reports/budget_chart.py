@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from hardcase_edge.base.escape import markup as safe
-from hardcase_train.methods import METHODS
 
 from .front_chart import OTHER, Frame, linear_scale, log_scale
 from .page import STYLE, title
@@ -18,6 +17,8 @@ PER_ROW = 4  # methods in a row of the legend
 
 def budgets_svg(figures: Mapping[str, Any]) -> str:
     """The picture, an SVG document that loads nothing; ``figures``: as in budgets.json."""
+    from hardcase_train.methods import METHODS  # when it is drawn: they are all learners
+
     accuracy, budgets = figures["accuracy"], [max(b, 1e-6) for b in figures["budgets"]]
     colours = {m: METHODS[m].method.colour if m in METHODS else OTHER for m in accuracy}
     values = [v for groups in accuracy.values() for line in groups for v in line]

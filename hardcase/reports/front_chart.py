@@ -15,7 +15,6 @@ from typing import Any
 
 from hardcase_edge.base.escape import markup as safe
 from hardcase_edge.more.fronts.front import staircase
-from hardcase_train.methods import METHODS
 
 from .page import STYLE, amount, dark, title
 
@@ -78,6 +77,8 @@ def front_svg(
 
 def _colours(points: Sequence[Point]) -> dict[str, str]:
     """The colour of each method, in the order of the points."""
+    from hardcase_train.methods import METHODS  # all learners, which pictures of anything else do without
+
     colour_of = {name: METHODS[name].method.colour for name in METHODS} | OTHERS
     methods = dict.fromkeys(str(p["method"]) for p in points)
     colours = {m: colour_of.get(m, OTHER) for m in methods}

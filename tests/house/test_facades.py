@@ -98,3 +98,9 @@ def test_importing_a_facade_imports_no_room_and_nothing_heavy(facade: ModuleType
 
 def test_deciding_does_not_import_the_device() -> None:
     assert "hardcase_edge.device.device" not in modules_after("from hardcase_edge import load_bundle, drive")
+
+
+def test_pages_and_exports_of_a_bundle_import_nothing_that_learns() -> None:
+    """It would take a user of ``hardcase playground`` twice as long."""
+    loaded = modules_after("import hardcase.playground.page, hardcase.verbs.fleet.page, hardcase_export.runtimes")
+    assert not {"sklearn", "scipy", "numba", "joblib"} & set(loaded)

@@ -13,12 +13,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.compose import TransformedTargetRegressor
-from sklearn.dummy import DummyRegressor
-from sklearn.kernel_ridge import KernelRidge
-from sklearn.linear_model import LinearRegression
-from sklearn.pipeline import Pipeline
-from sklearn.svm import SVR
 
 from hardcase_edge.errors import InputError, one_line
 from hardcase_edge.program.kinds import VALUE
@@ -74,6 +68,8 @@ def _untransformed(estimator: Any, X: Array) -> tuple[Any, float, float]:
     InputError
         The transformation is not a factor and an offset.
     """
+    from sklearn.compose import TransformedTargetRegressor  # here and below: an export of a bundle does without
+
     own = last_step(estimator)
     if not isinstance(own, TransformedTargetRegressor):
         return estimator, 1.0, 0.0
@@ -92,6 +88,8 @@ def _untransformed(estimator: Any, X: Array) -> tuple[Any, float, float]:
 
 def with_last_step(estimator: Any, own: Any) -> Any:
     """The estimator with another one in place of its ``last_step``."""
+    from sklearn.pipeline import Pipeline
+
     if not hasattr(estimator, "steps"):
         return own
     *before, (name, last) = estimator.steps
@@ -100,6 +98,10 @@ def with_last_step(estimator: Any, own: Any) -> Any:
 
 def _known(model: Any) -> Any:
     """A regressor that skl2onnx knows and that predicts the same, where there is one; otherwise itself."""
+    from sklearn.dummy import DummyRegressor
+    from sklearn.kernel_ridge import KernelRidge
+    from sklearn.svm import SVR
+
     if isinstance(model, DummyRegressor):
         return _linear(np.zeros(model.n_features_in_), np.ravel(model.constant_)[0])
     if not isinstance(model, KernelRidge) or model.kernel not in ("linear", "rbf", *POLYNOMIAL, "sigmoid"):
@@ -118,7 +120,9 @@ def _known(model: Any) -> Any:
     return stand_in
 
 
-def _linear(coef: Array, intercept: float) -> LinearRegression:
+def _linear(coef: Array, intercept: float) -> Any:
+    from sklearn.linear_model import LinearRegression
+
     model = LinearRegression()
     model.coef_, model.intercept_, model.n_features_in_ = coef, float(intercept), len(coef)
     return model
