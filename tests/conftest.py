@@ -78,8 +78,9 @@ def _look_once() -> None:
 
     BaseEstimator._get_param_names = classmethod(cache(BaseEstimator._get_param_names.__func__))
     _param_validation.signature = cache(_param_validation.signature)
-    is_frame = validation._nw_into_df_or_series
-    validation._nw_into_df_or_series = lambda x: type(x) is not np.ndarray and is_frame(x)
+    of_frames = validation.nw.dependencies
+    for name in ("is_into_dataframe", "is_into_series"):
+        setattr(of_frames, name, lambda x, asked=getattr(of_frames, name): type(x) is not np.ndarray and asked(x))
     check, last = _classes.check_classification_targets, [None]
 
     def check_once(y: object) -> None:
