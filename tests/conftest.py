@@ -78,9 +78,11 @@ def _look_once() -> None:
 
     BaseEstimator._get_param_names = classmethod(cache(BaseEstimator._get_param_names.__func__))
     _param_validation.signature = cache(_param_validation.signature)
-    of_frames = validation.nw.dependencies
-    for name in ("is_into_dataframe", "is_into_series"):
-        setattr(of_frames, name, lambda x, asked=getattr(of_frames, name): type(x) is not np.ndarray and asked(x))
+    frames = validation.nw.dependencies
+    frames.is_into_dataframe, frames.is_into_series = (
+        lambda x, ask=ask: type(x) is not np.ndarray and ask(x)
+        for ask in (frames.is_into_dataframe, frames.is_into_series)
+    )
     check, last = _classes.check_classification_targets, [None]
 
     def check_once(y: object) -> None:
