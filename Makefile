@@ -54,7 +54,8 @@ docs: $(DOCS_READY)
 wheels: $(READY)
 	@rm -rf dist && mkdir dist
 	@for p in $(PACKAGES); do \
-		HARDCASE_PURE=1 $(BIN)/python -m build --wheel --no-isolation --skip-dependency-check --outdir dist $$p >/dev/null || exit 1; done
+		HARDCASE_PURE=1 $(BIN)/python -m build --wheel --no-isolation --skip-dependency-check --outdir dist $$p \
+			>/dev/null || exit 1; done
 	@$(BIN)/python -m hardcase.flashing.wheels dist/hardcase_edge-*-py3-none-any.whl
 	@ls -l dist
 
