@@ -19,8 +19,8 @@ from hardcase_edge.session.session import Decision
 from tests.helpers.attack.outcome import Attack, Outcome
 from tests.helpers.edge.from_spec import REPLY, World
 from tests.helpers.edge.hybrid import hybrid
-from tests.helpers.edge.strategies import random_program, random_readings
-from tests.helpers.edge.worlds import as_tuple, by_the_pages
+from tests.helpers.edge.strategies import random_program
+from tests.helpers.edge.worlds import as_tuple, by_the_pages, random_world
 
 
 class Clock:
@@ -57,19 +57,13 @@ class Clock:
 def random_case(program: Program, seed: int) -> World:
     """A world in which sensors take nothing to thrice of what was declared, and some fail or hang."""
     rng = random.Random(seed)
-    size = rng.randint(1, program.max_item_size)
-    meter = Meter(program, size)
+    world = random_world(rng, program)
+    meter = Meter(program, world.size)
     declared = dict(enumerate(meter.sensor_costs)) | {REPLY: meter.request_cost}
     times = {
         k: rng.choice([c, rng.randint(0, 3 * c), 10**15 if rng.random() < 0.3 else c]) for k, c in declared.items()
     }
-    n = len(program.sensors)
-    reply = (rng.randrange(program.n_classes or 1000), rng.randint(0, 10_000)) if rng.random() < 0.7 else None
-    return World(
-        random_readings(rng, program, 0.0), frozenset(s for s in range(n) if rng.random() < 0.1),
-        frozenset(s for s in range(n) if rng.random() < 0.05), rng.randint(0, 1 + sum(declared.values())), size,
-        rng.random() < 0.8, reply, times,
-    )  # fmt: skip
+    return replace(world, budget=rng.randint(0, 1 + sum(declared.values())), times=times)
 
 
 def difference(program: Program, case: World, machine: Any = None) -> str:

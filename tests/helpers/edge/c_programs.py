@@ -13,12 +13,11 @@ from hardcase_edge.kernel.image import Image
 from hardcase_edge.kernel.sources import FOLDER
 from hardcase_edge.program import definition as d
 from hardcase_edge.session.session import Decision, Machine
-from hardcase_edge.verifier.verify import verify
 from hardcase_export.to_c.folder import golden_tables
 from hardcase_export.to_c.header import words
 from hardcase_export.to_c.names import array
-from tests.helpers.edge.strategies import _tree, random_readings
-from tests.helpers.edge.worlds import paying
+from tests.helpers.edge.kernel_cases import random_case
+from tests.helpers.edge.strategies import _tree
 
 MAIN = """
 #include <stdio.h>
@@ -39,18 +38,13 @@ int main(void)
 
 def random_cases(program: d.Program, seed: int, count: int) -> tuple[GoldenCase, ...]:
     """Sessions in random worlds, with what the Python evaluator decides there."""
-    rng, machine, worst = random.Random(seed), Machine(program), verify(program).worst_cost
-    cases = []
+    rng, machine, cases = random.Random(seed), Machine(program), list[GoldenCase]()
     for _ in range(count):
+        w = random_case(rng, program)
         case = GoldenCase(
-            readings=tuple(random_readings(rng, program)),
-            failed=tuple(s for s in range(len(program.sensors)) if rng.random() < 0.2),
-            budget=paying(program, rng.choice([None, None, 0, rng.randint(0, max(1, 2 * worst))])),
-            item_size=rng.randint(1, program.max_item_size),
-            cloud=rng.random() < 0.8,
-            reply=(rng.randrange(program.n_classes or 1000), rng.randint(0, 10_000)) if rng.random() < 0.6 else None,
+            tuple(w.readings), tuple(sorted(w.failing | w.dead)), w.budget, w.size, w.cloud, w.reply,
             expected=Decision(0, 0, "local", 0, (), ()),
-        )
+        )  # fmt: skip
         cases.append(replace(case, expected=run_case(machine, case)))
     return tuple(cases)
 

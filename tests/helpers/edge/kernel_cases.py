@@ -66,7 +66,7 @@ def _case(p: Program, case: World) -> bytes:
     return out
 
 
-def _random_case(rng: random.Random, p: Program) -> World:
+def random_case(rng: random.Random, p: Program) -> World:
     """A world whose readings are those that their types hold."""
     world = random_world(rng, p)
     return replace(world, readings=normalise(world.readings, [f.dtype for f in p.features]))
@@ -82,11 +82,11 @@ def _golden_cases(p: Program) -> list[World]:
 def programs(count: int) -> Iterator[tuple[Program, list[World]]]:
     """The golden program, stacks that share trees, and random programs, each with cases."""
     yield golden_program(), _golden_cases(golden_program())
-    yield of_both(), [_random_case(random.Random(k), of_both()) for k in range(40)]
+    yield of_both(), [random_case(random.Random(k), of_both()) for k in range(40)]
     for seed in range(count):
         p = random_program(seed, seed % 6)
         rng = random.Random(seed)
-        yield p, [_random_case(rng, p) for _ in range(4)]
+        yield p, [random_case(rng, p) for _ in range(4)]
 
 
 def kernel_cases(count: int) -> tuple[bytes, int]:
