@@ -81,7 +81,8 @@ def accuracy(r: dict[str, Any]) -> str:
 def page(r: dict[str, Any]) -> str:
     """The page."""
     about = "".join(
-        f"- *{c['name']}*: {c['text']}; thresholds of {c['nodes']} nodes move over {c['levels']} levels, from "
+        f"- *{c['name']}*: {c['text']}; thresholds of {c['nodes']} node{'s' * (c['nodes'] > 1)} move over "
+        f"{c['levels']} levels, from "
         f"{c['costs'][0]:.1f} to {c['costs'][1]:.1f} mJ a decision on validation rows.\n"
         for c in r["cases"]
     )

@@ -240,7 +240,11 @@ def _verify(args: argparse.Namespace) -> int:
 
 def _print_report(report: dict[str, Any], *, as_json: bool) -> None:
     width = max(map(len, report))
-    lines = [json_line(report)] if as_json else [terminal(f"{k:<{width}}  {v}") for k, v in report.items()]
+    lines = (
+        [json_line(report)]
+        if as_json
+        else [terminal(f"{k:<{width}}  {'-' if v is None else v}") for k, v in report.items()]
+    )
     print_text("".join(f"{line}\n" for line in lines))
 
 

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from hardcase_edge.errors import InputError
 from hardcase_train.data.table import Table, read_table
+from hardcase_train.settings.amounts import MAX_COST
 
 from .file import MAX_APIS, NAME, Api, is_share
 
@@ -35,6 +36,7 @@ KIND_OF = {ending: kind for kind, endings in ENDINGS.items() for ending in endin
 COLUMN = re.compile(rf"(.+?)[_.]({'|'.join(KIND_OF)})", re.IGNORECASE)
 TRUTHS = ("truth", "label", "y", "target")
 TARGET = "truth"
+LEAST = 1e-5  # mean of a column, unless it is 0: a cost has six decimals
 
 
 @dataclass(frozen=True)
@@ -164,7 +166,14 @@ def _mean(path: Path, table: Table, column: str) -> float:
     values = values[~np.isnan(values)]
     if not len(values) or (values < 0).any():
         raise InputError(f"{path}: {column!r} has {'a negative number' if len(values) else 'no number'}; correct it")
-    return float(np.round(values.mean(), 6))
+    if (values > MAX_COST).any():
+        raise InputError(f"{path}: {column!r} has a number above {MAX_COST:g}; scale the column")
+    mean = float(values.mean())
+    if 0 < mean < LEAST:
+        raise InputError(
+            f"{path}: {column!r} has a mean of {mean:g}, of which six decimals keep no digit; scale all prices alike"
+        )
+    return float(np.round(mean, 6))
 
 
 def _numbers(path: Path, table: Table, column: str) -> np.ndarray:

@@ -38,6 +38,7 @@ from .typical import typical_rows
 SCRIPT = Path(__file__).parent / "playground.js"
 MAX_PAGE = 150_000  # bytes with other points, where the bundle alone takes less
 MAX_ROWS = 40  # of training, of a build
+MAX_READINGS = 16_000  # of all these rows, of features that some policy uses
 MAX_CONTROLS = 400  # readings that have one; those of the other sensors stay as in the case
 F32_MAX = 3.4028234663852886e38
 Json = dict[str, Any]
@@ -142,6 +143,7 @@ def _typed(row: Any, loaded: Loaded, used: set[int]) -> list[Reading]:
 def _training_rows(build: Path, loaded: Loaded, used: set[int]) -> list[Json]:
     """Typical rows of training, of all classes or of the whole range of values, with their truth and f0's answers."""
     rows, steps = read_rows(build / "train.npz", loaded.manifest), steps_of(loaded.manifest)
+    n_rows = max(1, min(MAX_ROWS, MAX_READINGS // max(1, len(used))))
 
     def answer(value: Any) -> int:
         return int(value) if steps is None else round(float(value) * 2**steps)
@@ -152,7 +154,7 @@ def _training_rows(build: Path, loaded: Loaded, used: set[int]) -> list[Json]:
             "truth": answer(rows.y[k]),
             "f0": [str(answer(rows.hpc[k])), int(rows.confidence[k])],
         }
-        for k in typical_rows(rows.X[:, sorted(used)], rows.y, MAX_ROWS)
+        for k in typical_rows(rows.X[:, sorted(used)], rows.y, n_rows)
     ]
 
 

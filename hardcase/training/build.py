@@ -271,7 +271,7 @@ def _save_policies(task: Task, points: list[Point], folder: Path, hpc: str, room
             continue
         files.append(f"policies/{p.method}-{numbers[p.method]:03d}{SUFFIX}")
         numbers[p.method] += 1
-    packed: dict[int, bytes] = {}
+    sizes = [0] * len(points)
     value = value_of(task)
     for k, draft, _ in programs(points):
         features, sensors = memory_names(points[k].memory, task.features, task.sensors)
@@ -290,13 +290,15 @@ def _save_policies(task: Task, points: list[Point], folder: Path, hpc: str, room
             clock=task.config.clock,
         )
         program = draft if value is None else in_target_unit(draft, task.problem.value_unit)
-        if files[k] is not None:
-            packed[k] = pack_draft(pack_bundle(Bundle(manifest.to_json(), program, (), is_draft=True)))
-    kept = kept_files(as_read(points), [len(packed.get(k, b"")) for k in range(len(points))], room)
+        name = files[k]
+        if name is not None:  # written at once: together they may take more memory than training
+            data = pack_draft(pack_bundle(Bundle(manifest.to_json(), program, (), is_draft=True)))
+            sizes[k] = (folder.parent / name).write_bytes(data)
+    kept = kept_files(as_read(points), sizes, room)
     for k, name in enumerate(files):
-        if name is not None and k in kept:
-            (folder.parent / name).write_bytes(packed[k])
-        files[k] = name if k in kept else None
+        if name is not None and k not in kept:
+            (folder.parent / name).unlink()
+            files[k] = None
     return [_entry(task, p, name) for p, name in zip(points, files, strict=True)]
 
 

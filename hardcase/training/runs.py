@@ -15,6 +15,7 @@ from hardcase_edge.base.escape import terminal
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.encode import encode
 from hardcase_train.data.table import Table
+from hardcase_train.policy.compile import Policy
 from hardcase_train.policy.front import Point, programs
 from hardcase_train.settings.config import Config
 from hardcase_train.stages.deadline import Deadline, seconds_of
@@ -75,17 +76,15 @@ class Runs:
         cache = JobCache(self.folder, task_key(task))
         if len(cache):
             self.say(f"{self.folder} holds {len(cache)} finished jobs of an earlier run; resuming")
-        first = None if better is None else lambda points: better(self._fitting(points))
-        points = learn(
+        return learn(
             task.problem, methods, quiet=self.quiet, pool=self.pool, jobs=self.jobs, cache=cache,
-            say=None if self.quiet else self.say, deadline=self.deadline, better=first,
+            say=None if self.quiet else self.say, deadline=self.deadline, better=better, fitting=self._fitting,
         )  # fmt: skip
-        return self._fitting(points)
 
     def _fitting(self, points: list[Point]) -> list[Point]:
         """The points whose drafts fit into a file; a device would take none of the others."""
-        sizes = _sizes(points)
-        fitting = [p for p, size in zip(points, sizes, strict=True) if size <= MAX_DRAFT_BYTES]
+        small = [p for p in points if not isinstance(p.policy, Policy) or p.policy.least_bytes <= MAX_DRAFT_BYTES]
+        fitting = [p for p, size in zip(small, _sizes(small), strict=True) if size <= MAX_DRAFT_BYTES]
         if len(fitting) < len(points):
             self.say(
                 f'left out {len(points) - len(fitting)} policies that are too large for a device; try size = "small"'

@@ -309,6 +309,8 @@ def test_without_truth_the_dearest_api_stands_in_and_the_log_says_so(tmp_path: P
         ("a_label,a_pred,a_price,b_label,b_price", "x,x,1,x,1", "both the label of 'a'"),
         ("a_label,a_price,b_label,b_price,y,truth", "x,1,x,1,x,x", "2 columns of truth"),
         ("a_label,a_price,b_label,b_price", "x,-1,x,1", "'a_price' has a negative number"),
+        ("a_label,a_price,b_label,b_price", "x,1e308,x,1", "'a_price' has a number above 1e+09; scale the column"),
+        ("a_label,a_price,b_label,b_price", "x,0.0000004,x,1", "'a_price' has a mean of 4e-07, of which six decimals"),
         ("a_label,a_price,a_score,b_label,b_price", "x,1,87,x,1", "'a_score' holds 87, a confidence from 0 to 1"),
         ("a_label,a_price,b_label,b_price", "x,much,x,1", "'a_price' holds something else than numbers"),
         ("a*_label,a*_price,b_label,b_price", "x,1,x,1", "'a*' is no name"),

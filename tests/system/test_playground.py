@@ -241,6 +241,11 @@ def test_only_points_that_fit_the_page_can_be_tried(build: Path, monkeypatch: py
     assert 'id="point"' in playground_page(loaded, build)
 
 
+def test_rows_of_many_readings_are_few(build: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_READINGS", 13)
+    assert 1 <= len(module._training_rows(build, load_bundle(build / "model.hcb"), {0, 1, 2})) <= 4
+
+
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The report of a build with hostile names, which has its playground."""

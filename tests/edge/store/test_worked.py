@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from hardcase_edge.base.sha256 import sha256
+from hardcase_edge.cli import main
 from hardcase_edge.errors import NoBundleError, StoreError
 from hardcase_edge.fleet.store import slots
 from hardcase_edge.fleet.store.folder import Store
@@ -211,13 +212,18 @@ def test_power_cuts_after_good_decisions_leave_an_update_on_trial(tmp_path: Path
     assert run().facts()["store"]["waits_for"] == "30 answers of f0, has 0"
 
 
-def test_a_store_shows_what_stands_behind_a_trial_and_what_has_worked(tmp_path: Path) -> None:
+def test_a_store_shows_what_stands_behind_a_trial_and_what_has_worked(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     store = Store(tmp_path / "store")
     digests = [sha256(bundle).hex() for bundle in (b"one", b"two")]
     store.put(b"one")
     store.start()
     store.apply(lambda known: slots.worked(known, digests[0]))
     assert describe(store)["slot_a"] == f"trial {digests[0]} (has worked)"
+    assert main(["store", "show", str(store.folder)]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert [line.split()[-1] for line in lines if line.startswith(("current", "root", "targets"))] == ["-"] * 3
     store.put(b"two")
     store.start()
     shown = describe(store)

@@ -13,12 +13,14 @@ from hardcase_edge.more.batch.quality import figures_of
 from hardcase_edge.more.batch.scores import scores_of
 from hardcase_edge.program.cost import to_unit
 from hardcase_edge.program.definition import MARGIN, THRESHOLD, Acquire, Answer, Branch, Forward, Program, Slice, Trees
+from hardcase_edge.program.encode import encode
 from hardcase_edge.session.session import CLOUD
 from hardcase_export.integers.decide import decisions
 from hardcase_export.integers.quantise import quantise
 from hardcase_train.data.canonical_order import content_order
+from hardcase_train.policy import front
 from hardcase_train.policy.batch import Batch, Outcome
-from hardcase_train.policy.compile import compile_program
+from hardcase_train.policy.compile import Policy, compile_program
 from hardcase_train.policy.front import with_test
 from hardcase_train.policy.selection import Judge
 from hardcase_train.stages.subset_search import SubsetSearch
@@ -70,6 +72,28 @@ def test_every_kind_of_end_was_seen_in_those_comparisons():
     assert any(0 < o.forwarded.mean() < 1 for o in outcomes)
     assert any(len(set(o.node)) > 2 for o in outcomes)
     assert any(len(set(o.cost)) > 2 for o in outcomes)
+
+
+def test_test_figures_are_the_same_whatever_parts_are_compiled_together(monkeypatch):
+    found, at_once, joint = points(3), [], front.joint
+    monkeypatch.setattr(front, "joint", lambda policies: (at_once.append(len(policies)), joint(policies))[1])
+    for most in (10**9, 1):
+        monkeypatch.setattr(front, "MOST_NUMBERS", most)
+        assert with_test(problem(3), found) == found
+    n_groups = len(at_once)
+    assert max(at_once) > 1
+    with_test(problem(3), found)
+    assert len(at_once) - n_groups > n_groups / 2  # of the two calls before
+
+
+def test_what_a_sweep_returns_holds_no_part_that_no_point_uses():
+    policies = [p.policy for p in points(3) if isinstance(p.policy, Policy)]
+    held = {id(part) for policy in policies for part in policy.parts if part is not None}
+    assert held == {id(policy.parts[k]) for policy in policies for k in policy.used}
+    for policy in policies:
+        size = sum(len(values) * values.itemsize for values in encode(policy.program(), is_draft=True).values())
+        assert 0 <= policy.least_bytes <= size
+    assert any(policy.least_bytes for policy in policies)
 
 
 @pytest.mark.parametrize("rule", [THRESHOLD, MARGIN])

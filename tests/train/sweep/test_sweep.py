@@ -29,7 +29,7 @@ from hardcase_train.methods.adapt.stages import FINER
 from hardcase_train.policy.front import Point
 from hardcase_train.policy.selection import Judge
 from hardcase_train.settings.effort import NORMAL
-from hardcase_train.sweep import executors, halving, loop, sweep
+from hardcase_train.sweep import executors, halving, job_cache, loop, sweep
 from hardcase_train.sweep import halving as ladder
 from hardcase_train.sweep import sweep as auto
 from hardcase_train.sweep.executors import code_digest, open_pool
@@ -194,6 +194,15 @@ def cached_jobs(tmp_path):
     for job, made in zip(jobs, points, strict=True):
         cache.add(job, made)
     return cache, jobs, points
+
+
+def test_the_drafts_of_a_job_are_never_in_memory_together(cached_jobs, monkeypatch):
+    cache, jobs, points = cached_jobs
+    steps, pack, write = [], job_cache.pack_bundle, job_cache.write_whole
+    monkeypatch.setattr(job_cache, "pack_bundle", lambda bundle: (steps.append("packed"), pack(bundle))[1])
+    monkeypatch.setattr(job_cache, "write_whole", lambda *file: (steps.append("written"), write(*file))[1])
+    cache.add(jobs[0], points[0] * 3)
+    assert steps == ["packed", "written"] * 3 + ["written"]
 
 
 def test_what_is_kept_is_found_again_to_the_last_bit(cached_jobs):

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
+import numpy as np
+
 from hardcase_edge.program.definition import (
     Acquire,
     Affine,
@@ -56,19 +58,28 @@ class Policy:
     """Nodes over trained parts, where scorer k is ``parts[k]``; it compiles to a program of the parts that it uses.
 
     bare : the problem's features, sensors and costs, as a program without nodes
-    parts : one tuple, shared by all policies over the same parts
+    parts : one tuple, shared by all policies over the same parts; None in place of one that none of them uses
     """
 
     bare: Program
-    parts: tuple[Part, ...]
+    parts: tuple[Part | None, ...]
     nodes: tuple[Node, ...]
 
     @property
     def used(self) -> tuple[int, ...]:
         """The parts that nodes read, and those on which these stand, by number."""
         read = {n.scores.scorer for n in self.nodes if isinstance(n, Answer | Branch)}
-        below = {id(part.below) for k in read if isinstance(part := self.parts[k], OnPart)}
+        below = {id(part.below) for part in _known(self.parts[k] for k in read) if isinstance(part, OnPart)}
         return tuple(sorted(read | {k for k, part in enumerate(self.parts) if id(part) in below}))
+
+    @property
+    def least_bytes(self) -> int:
+        """Length that its draft in a file has at least, known without compiling it."""
+        parts = (self.parts[k] for k in self.used)
+        leaves = (
+            np.ascontiguousarray(tree.leaves, np.float64) for part in parts for tree in getattr(part, "trees", ())
+        )
+        return sum({hash(one.tobytes()): one.nbytes for one in leaves}.values())  # a file has equal ones once
 
     def program(self, like: Program | None = None) -> Program:
         """The draft program; ``like``: that of a policy that uses the same parts, whose scorers then serve again."""
@@ -77,7 +88,7 @@ class Policy:
         nodes = [_renumbered(n, place) for n in self.nodes]
         if like is not None:
             return replace(like, nodes=tuple(nodes))
-        return _compiled(self.bare, [self.parts[k] for k in used], nodes)
+        return _compiled(self.bare, _known(self.parts[k] for k in used), nodes)
 
 
 def joint(policies: Sequence[Policy]) -> tuple[Program, list[tuple[Node, ...]]]:
@@ -85,8 +96,17 @@ def joint(policies: Sequence[Policy]) -> tuple[Program, list[tuple[Node, ...]]]:
     used = sorted({k for policy in policies for k in policy.used})
     place = {scorer: k for k, scorer in enumerate(used)}
     first = policies[0]
-    program = _compiled(first.bare, [first.parts[k] for k in used], ())
+    program = _compiled(first.bare, _known(first.parts[k] for k in used), ())
     return program, [tuple(_renumbered(n, place) for n in policy.nodes) for policy in policies]
+
+
+def _known(parts: Iterable[Part | None]) -> list[Part]:
+    return [part for part in parts if part is not None]
+
+
+def n_numbers(part: Part | None) -> int:
+    """How many numbers the leaves of a part have; 0 for a part without trees, which is small."""
+    return sum(np.size(tree.leaves) for tree in getattr(part, "trees", ()))
 
 
 def policy_of(problem: Problem, parts: Sequence[Part], nodes: Sequence[Node]) -> Policy:

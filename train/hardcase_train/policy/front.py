@@ -24,7 +24,9 @@ from hardcase_edge.stream.layout import Layout
 
 from ..data.problem import Problem
 from .batch import Batch, walked
-from .compile import Policy, joint
+from .compile import Part, Policy, joint, n_numbers
+
+MOST_NUMBERS = 1_000_000  # of leaves, in the parts that are compiled together for test figures
 
 
 @dataclass(frozen=True)
@@ -101,17 +103,32 @@ def best_points(points: Sequence[Point]) -> list[Point]:
     return front
 
 
+def used_parts(points: Sequence[Point]) -> list[Point]:
+    """The points, whose policies let go of parts that none of them uses: a setting learns more than its front needs."""
+    used: dict[int, set[int]] = {}
+    for point in points:
+        if isinstance(point.policy, Policy):
+            used.setdefault(id(point.policy.parts), set()).update(point.policy.used)
+    parts: dict[int, tuple[Part | None, ...]] = {}
+
+    def kept(policy: Policy) -> Policy:
+        key = id(policy.parts)
+        if key not in parts:
+            parts[key] = tuple(part if k in used[key] else None for k, part in enumerate(policy.parts))
+        return replace(policy, parts=parts[key])
+
+    return [replace(p, policy=kept(p.policy)) if isinstance(p.policy, Policy) else p for p in points]
+
+
 def with_test(problem: Problem, points: Sequence[Point], n_jobs: int = 1) -> list[Point]:
     """The points with their figures on test rows, if there are any.
 
-    The scores of parts that policies share are computed once.
+    The scores of parts that policies share are computed once, unless these parts are very large.
     """
     rows = problem.test
     if len(rows.y) == 0:
         return list(points)
-    groups: dict[int, list[int]] = {}
-    for k, point in enumerate(points):
-        groups.setdefault(id(getattr(point.policy, "parts", point.policy)), []).append(k)
+    groups = list(_together([point.policy for point in points]))
 
     def tested(group: list[int]) -> list[Point]:
         program, walks = _walks([points[k].policy for k in group])
@@ -129,9 +146,31 @@ def with_test(problem: Problem, points: Sequence[Point], n_jobs: int = 1) -> lis
             for k, nodes in zip(group, walks, strict=True)
         ]
 
-    tested_groups = Parallel(n_jobs, prefer="threads")(delayed(tested)(group) for group in groups.values())
-    places = (k for group in groups.values() for k in group)
+    tested_groups = Parallel(n_jobs, prefer="threads")(delayed(tested)(group) for group in groups)
+    places = (k for group in groups for k in group)
     return [p for _, p in sorted(zip(places, chain(*tested_groups), strict=True), key=itemgetter(0))]
+
+
+def _together(policies: Sequence[Policy | Program | None]) -> Iterator[list[int]]:
+    """Numbers of policies over the same parts, of at most ``MOST_NUMBERS`` numbers unless a single one has more.
+
+    A program has a number of an array as an object of Python, which takes four times the memory.
+    """
+    groups: dict[int, list[int]] = {}
+    for k, policy in enumerate(policies):
+        groups.setdefault(id(getattr(policy, "parts", policy)), []).append(k)
+    for group in groups.values():
+        first = policies[group[0]]
+        sizes = [n_numbers(part) for part in first.parts] if isinstance(first, Policy) else []
+        together, parts = list[int](), set[int]()
+        for used, k in sorted((p.used if isinstance(p := policies[k], Policy) else (), k) for k in group):
+            more = parts | set(used)
+            if together and more != parts and sum(sizes[m] for m in more) > MOST_NUMBERS:
+                yield together
+                together, more = [], set(used)
+            together.append(k)
+            parts = more
+        yield together
 
 
 def _walks(policies: Sequence[Policy | Program | None]) -> tuple[Program, list[tuple[Node, ...]]]:

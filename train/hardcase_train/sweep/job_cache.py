@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
@@ -19,13 +19,14 @@ from typing import Any
 from msgspec import to_builtins
 
 from hardcase_edge.base.files import sweep, write_whole
-from hardcase_edge.bundle.file import Bundle, pack_bundle, read_bundle_bytes, unpack_bundle
+from hardcase_edge.bundle.file import MAX_BUNDLE_BYTES, Bundle, pack_bundle, read_bundle_bytes, unpack_bundle
 from hardcase_edge.errors import BundleError, InputError
 from hardcase_edge.more.batch.per_class import Gap
 from hardcase_edge.more.fronts.front import Judged
 from hardcase_edge.program.definition import Program
 from hardcase_edge.stream.layout import Layout
 
+from ..policy.compile import Policy
 from ..policy.front import Point, programs
 from ..tasks.task import Task
 from .executors import code_here
@@ -82,18 +83,20 @@ class JobCache:
 
     def add(self, job: Job, points: list[Point]) -> None:
         """Store a finished job, unless one of its programs does not fit in a bundle."""
+        if any(isinstance(p.policy, Policy) and p.policy.least_bytes > MAX_BUNDLE_BYTES for p in points):
+            return
+        names: list[str | None] = [None] * len(points)
         try:
-            packed = _packed(points)
+            for k, data in _packed(points):
+                names[k] = sha256(data).hexdigest()
+                self.folder.mkdir(exist_ok=True)
+                write_whole(self.folder / f"{names[k]}.safetensors", data)
         except BundleError:
             return
         entry = []
-        for point, data in zip(points, packed, strict=True):
-            fields: dict[str, Any] = {"params": point.params, "valid": point.valid.to_json(), "sha256": None}
+        for point, name in zip(points, names, strict=True):
+            fields: dict[str, Any] = {"params": point.params, "valid": point.valid.to_json(), "sha256": name}
             fields |= {} if point.memory is None else {"memory": asdict(point.memory)}
-            if data is not None:
-                fields["sha256"] = sha256(data).hexdigest()
-                self.folder.mkdir(exist_ok=True)
-                write_whole(self.folder / f"{fields['sha256']}.safetensors", data)
             entry.append(fields)
         self._add_plain(asdict(job), entry)
 
@@ -137,13 +140,11 @@ class JobCache:
         return unpack_bundle(data, allow_draft=True).program
 
 
-def _packed(points: Sequence[Point]) -> list[bytes | None]:
-    """The draft of each point as a bundle; None if the point has figures alone."""
-    packed: list[bytes | None] = [None] * len(points)
+def _packed(points: Sequence[Point]) -> Iterator[tuple[int, bytes]]:
+    """Numbers of the points that have more than figures, each with its draft as a bundle, one at a time."""
     numbers = [k for k, point in enumerate(points) if point.policy is not None]
     for k, program, _ in programs([points[k] for k in numbers]):
-        packed[numbers[k]] = pack_bundle(Bundle({}, program, (), is_draft=True))
-    return packed
+        yield numbers[k], pack_bundle(Bundle({}, program, (), is_draft=True))
 
 
 def _json(value: Any) -> bytes:

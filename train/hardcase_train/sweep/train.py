@@ -16,7 +16,7 @@ from ..data.problem import Problem, Subset
 from ..methods import AUTO, METHODS
 from ..policy.answers import bare_answer
 from ..policy.compile import compile_program
-from ..policy.front import Point, best_points, with_test
+from ..policy.front import Point, best_points, used_parts, with_test
 from ..policy.kinds import answer_loss
 from ..policy.selection import Judge
 from ..stages.deadline import Deadline
@@ -49,6 +49,7 @@ def learn(
     say: Callable[[str], None] | None = None,
     deadline: Deadline | None = None,
     better: Callable[[list[Point]], None] | None = None,
+    fitting: Callable[[list[Point]], list[Point]] = list,
 ) -> list[Point]:
     """The point of f0, the best points of every method that keep the limits, and the fixed set of all sensors.
 
@@ -63,13 +64,14 @@ def learn(
     deadline : of the whole run; None: train all settings on all rows. Under a deadline, ``cache`` is not used, and
         the points depend on the speed of this machine
     better : called with the points of the first front, as soon as they are there, if there is a deadline
+    fitting : leaves out points before test figures are computed
     """
     judge, keeper = Judge(problem), Keeper(problem)
     hpc = hpc_point(judge)
     n_jobs = n_threads(jobs)
 
     def tested(points: list[Point]) -> list[Point]:
-        return [hpc, *with_test(problem, points, n_jobs)]
+        return [hpc, *with_test(problem, fitting(used_parts(points)), n_jobs)]
 
     def checked(points: list[Point]) -> list[Point]:
         for line in keeper.lines():
@@ -88,7 +90,9 @@ def learn(
         ladder = Ladder(problem, n_jobs)
         if say is not None:
             say(str(make_plan(ladder, methods, n_jobs)))
-        return checked(Sweep(ladder, hpc, Loop(opened, cache, quiet), keeper).points(methods))
+        points = Sweep(ladder, hpc, Loop(opened, cache, quiet), keeper).points(methods)
+        del ladder  # and with it the models that no point uses
+        return checked(points)
 
 
 def _nothing(_: object) -> None:
