@@ -232,6 +232,7 @@ SENSOR_2 = "      sensor 2:\n        source: s3\n        timeout: 20ms\n"
         ("    cloud:", "    budget: 20 kJ\n    cloud:", "the policy's costs are in mJ, not in kJ"),
         ("    cloud:", "    budget: much\n    cloud:", "an amount is a number and the policy's unit, such as 20 mJ"),
         ("source: s3", "source: s3\n        cost: -1", "an amount is 0 to 7.68614e+11 mJ here, not -1"),
+        ("source: s3", f"source: s3\n        cost: {'9' * 400}", "an amount is 0 to 7.68614e+11 mJ here, not 999"),
         ("source: s3", "source: s3\n        cost: .nan", "an amount is a number and the policy's unit, such as 20 mJ"),
         ("policy.hardcase", "none.hardcase", "Could not find file"),
         ("policy.hardcase", "esphome.yaml", "esphome.yaml' is no image of a policy"),
