@@ -16,8 +16,11 @@ from tests.helpers.edge.board import Board
 PLACE = "src/emlearn_trees"
 FILES = ("Makefile", "trees.c", "emlearn_trees.py")
 IMPORTED = """\
-import array
-del policy, image, session, rows, said
+import array, gc
+from machine import mem32
+def used():
+    gc.collect()
+    return gc.mem_alloc()
 before = used()
 import emlearn_trees
 module = used() - before
@@ -32,7 +35,16 @@ del file
 TIMED = """\
 loaded = used() - before
 files.clear()
-given, out = [array.array("h", row) for row in numbers], array.array("f", [0.0, 0.0])
+given, out = [array.array("h", row) for row in %(rows)r], array.array("f", [0.0, 0.0])
+mem32[0xE000E014] = 0xFFFFFF
+mem32[0xE000E018] = 0
+mem32[0xE000E010] = 5
+def ticks(f, rows):
+    gc.collect()
+    began = mem32[0xE000E018]
+    for row in rows:
+        f(row)
+    return began - mem32[0xE000E018] & 0xFFFFFF
 def label(row):
     model.predict(row, out)
     return out[1] > out[0]
@@ -43,7 +55,6 @@ gc.disable()
 before = gc.mem_alloc()
 label(given[0])
 made["garbage"] = gc.mem_alloc() - before
-gc.enable()
 print((said, module, loaded, made))
 """
 
@@ -68,8 +79,8 @@ def build(folder: Path, source: Path) -> bytes:
         return (copy / "emlearn_trees.mpy").read_bytes()
 
 
-def measure(board: Board, module: bytes, model: Any) -> dict[str, Any]:
-    """Labels, SysTick's ticks and bytes, on a board that has ``used``, ``ticks`` and the rows as ``numbers``."""
+def measure(board: Board, module: bytes, model: Any, rows: list[list[int]]) -> dict[str, Any]:
+    """Labels, SysTick's ticks over these rows, and bytes, on a board that has just started."""
     import emlearn
 
     code = emlearn.convert(model, method="loadable", dtype="int16_t", leaf_bits=0)
@@ -81,7 +92,7 @@ def measure(board: Board, module: bytes, model: Any) -> dict[str, Any]:
     board.run(IMPORTED)
     board.put({"m.csv": csv})
     board.run(LOADED % {kind: kinds.count(kind) for kind in "rnl"}, 300)
-    labels, for_module, for_trees, made = ast.literal_eval(board.run(TIMED, 300))
+    labels, for_module, for_trees, made = ast.literal_eval(board.run(TIMED % {"rows": rows}, 300))
     return {
         "labels": labels, **made, "heap": {"module": for_module, "trees": for_trees},
         "flash": {"module": len(module), "trees": len(csv)},

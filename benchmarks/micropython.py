@@ -102,7 +102,6 @@ before = gc.mem_alloc()
 policy.decide(lambda sensor: peak(rows[0]))
 made["garbage"] = gc.mem_alloc() - before
 made["stack"] = deep - micropython.stack_use()
-gc.enable()
 print((said, heap, made))
 """
 EMLEARN = """\
@@ -135,10 +134,8 @@ def each(ticks: float, n: int) -> int:
     return round(ticks * INSTRUCTIONS / n)
 
 
-def on_micropython(
-    files: dict[str, bytes], rows: list[bytes], expected: list[int], module: bytes | None, model: Any
-) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """Instructions of a decision and bytes of the heap: ours, and those of emlearn's module if there is one."""
+def on_micropython(files: dict[str, bytes], rows: list[bytes], expected: list[int]) -> dict[str, Any]:
+    """Instructions of a decision and bytes of the heap."""
     with Board(FIRMWARE, "-icount", "shift=0") as board:
         board.put({"hardcase_kernel.mpy": files["native/armv7m.mpy"], WRAPPER: files[WRAPPER]})
         board.run(MEMORY)
@@ -146,13 +143,18 @@ def on_micropython(
         board.run(LOADED)
         board.run(f"rows = {rows!r}")
         said, at, made = ast.literal_eval(board.run(TIMED, 300))
-        theirs = emlearn_module.measure(board, module, model) if module else None
     assert said == expected, "the answers are not Python's"
     made |= {name: each(made[name], len(rows)) for name in ("nothing", "calls", "struct", "numbers")}
     heap = dict(zip(("kernel", "wrapper", "policy"), np.diff(at).tolist(), strict=True))
-    if theirs:
-        theirs |= {name: each(theirs[name], len(rows)) for name in ("predict", "label")}
-    return {**made, "kernel": made["calls"] - made["nothing"], "heap": heap}, theirs
+    return {**made, "kernel": made["calls"] - made["nothing"], "heap": heap}
+
+
+def on_module(module: bytes, model: Any, rows: np.ndarray) -> dict[str, Any]:
+    """The same of emlearn's module, and how many of its labels are the forest's."""
+    with Board(FIRMWARE, "-icount", "shift=0") as board:
+        made = emlearn_module.measure(board, module, model, rows.tolist())
+    made |= {name: each(made[name], len(rows)) for name in ("predict", "label")}
+    return made | {"same": int(np.sum(model.predict(rows) == np.array(made.pop("labels"))))}
 
 
 def on_xtensa() -> dict[str, int]:
@@ -207,13 +209,10 @@ def run(args: Any) -> dict[str, Any]:
         name: len(files[path]) for name, path in (("kernel", "native/armv7m.mpy"), ("image", "hardcase/image.bin"))
     }
     flash["wrapper"] = len(files["hardcase/__init__.py"]) + len(files["hardcase/policy.json"])
-    mine, theirs = on_micropython(files, rows, expected, module, model)
-    if theirs:
-        theirs["same"] = int(np.sum(model.predict(X[ROWS]) == np.array(theirs.pop("labels"))))
     return {
         "rows": len(rows),
-        "micropython": {**mine, "flash": flash},
-        "module": theirs,
+        "micropython": {**on_micropython(files, rows, expected), "flash": flash},
+        "module": on_module(module, model, X[ROWS].astype(int)) if module else None,
         "xtensa": on_xtensa(),
         "c": {
             "instructions": {level: round(x) for level, x in levels.items()},
