@@ -150,7 +150,7 @@ def on_micropython(files: dict[str, bytes], rows: list[bytes], expected: list[in
 
 
 def on_module(module: bytes, model: Any, rows: np.ndarray) -> dict[str, Any]:
-    """The same of emlearn's module, and how many of its labels are the forest's."""
+    """Instructions and bytes of emlearn's module, and how many of its labels are the forest's."""
     with Board(FIRMWARE, "-icount", "shift=0") as board:
         made = emlearn_module.measure(board, module, model, rows.tolist())
     made |= {name: each(made[name], len(rows)) for name in ("predict", "label")}
