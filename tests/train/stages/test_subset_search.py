@@ -8,10 +8,15 @@ from itertools import pairwise
 
 import numpy as np
 
-from hardcase_train.data.problem import Rows, Subset
+from hardcase_edge.more.batch.choices import margins_of
+from hardcase_edge.program.definition import MICRO, Feature, Sensor, Uplink
+from hardcase_train.data.problem import Problem, Rows, Subset
 from hardcase_train.policy.selection import Judge
 from hardcase_train.stages.subset_search import Probe, SubsetSearch
 from hardcase_train.trees import size as sizes
+from hardcase_train.trees.boosting import ensemble_scores
+from hardcase_train.trees.subset_classifier import FOREST
+from tests.helpers.places import ROOT
 from tests.helpers.train.problems import BRIEF, make_problem
 
 
@@ -81,3 +86,25 @@ def test_a_classifier_reads_its_own_sensors_only():
         used = {int(trained.part.features[f]) // 2 for tree in trained.part.trees for f in tree.features}
         assert used <= set(subset)
         assert trained.scores.shape == (300, 3)
+
+
+def test_a_cut_lets_as_many_rows_through_on_a_device_as_on_the_judged_rows():
+    """Copies of three quarters of the rows are surer than the whole forest, so their scores are scaled.
+
+    Truth is some 3,000 letters that no part has seen. With copies' own scores .04 fewer of them pass.
+    """
+    table = np.genfromtxt(ROOT / "examples" / "letters" / "letters.csv", delimiter=",", dtype=str, skip_header=1)
+    X, y = table[:, :-1].astype(float), (table[:, -1] > "M").astype(np.int64)
+    order, p = np.random.default_rng(0).permutation(len(y)), np.full((len(y), 2), 0.5)
+    train, valid, test = (Rows(X[r], y[r], p[r], r) for r in np.split(order, (1350, 1800)))
+    features = tuple(Feature("i32") for _ in range(16))
+    sensors = tuple(Sensor((s,), (MICRO,)) for s in range(16))
+    problem = Problem(features, sensors, Uplink(64, tuple(range(16))), 2, train, valid, test)
+    search = SubsetSearch(Judge(problem), 2)
+    sets = [(k, k + 1, k + 2) for k in range(0, 15, 3)]
+    more = []
+    for trained in search.models(sets, FOREST):
+        codes = search._learners[FOREST].bins.transform(test.X)
+        fresh = margins_of(ensemble_scores(trained.part, codes[trained.part.features]))
+        more += [np.mean(fresh >= np.quantile(margins_of(trained.scores), q)) - (1 - q) for q in (0.25, 0.5, 0.75)]
+    assert abs(np.mean(more)) < 0.015, more

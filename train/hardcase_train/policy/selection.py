@@ -101,6 +101,24 @@ class Judge:
             out_of_fold[in_fold] = score_fold(np.flatnonzero(in_fold), np.flatnonzero(~in_fold))
         return Trained(part, np.vstack([out_of_fold, valid]))
 
+    def as_sure(self, trained: Trained, copies: Sequence[np.ndarray]) -> Trained:
+        """``trained`` with its out-of-fold scores scaled: on validation rows copies are as sure as the whole, in mean.
+
+        A copy sees fewer rows and may be surer, and then a cut lets fewer judged rows through than rows of a device.
+
+        Parameters
+        ----------
+        copies : (n_valid, n_outputs) each, scores of the folds' copies on the validation rows; none: as it is
+        """
+        kind, n = learned(self.problem), len(self.fold)
+        if not copies or not kind.has_margins:
+            return trained
+        weight = self.problem.valid.weight
+        of_copies = np.average([np.average(kind.margins(scores), weights=weight) for scores in copies])
+        of_whole = np.average(kind.margins(trained.scores[n:]), weights=weight)
+        scale = of_whole / of_copies if min(of_whole, of_copies) > 0 else 1.0
+        return Trained(trained.part, np.vstack([scale * trained.scores[:n], trained.scores[n:]]))
+
     def right(self, answers: np.ndarray, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
         """Whether answers (n,) to these judged rows are right: the class, or within f0's root mean square error."""
         return learned(self.problem).is_right(answers, self.y[rows], self.tolerance)

@@ -193,12 +193,16 @@ class SubsetSearch:
             plain = self._models.get((kind, subset, False))
             return fit_value_model(learner, self.judge, subset, plain or self._train(kind, subset, False))
 
+        copies: list[np.ndarray] = []
+
         def fold_scores(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
             copy = learner.fit(subset, others)
+            copies.append(ensemble_scores(copy, learner.valid[copy.features]))
             return ensemble_scores(copy, learner.codes[copy.features][:, rows])
 
-        ensemble = learner.fit(subset, np.arange(len(self.problem.train.y)))
-        return self.judge.trained(ensemble, ensemble_scores(ensemble, learner.valid[ensemble.features]), fold_scores)
+        whole = learner.fit(subset, np.arange(len(self.problem.train.y)))
+        trained = self.judge.trained(whole, ensemble_scores(whole, learner.valid[whole.features]), fold_scores)
+        return self.judge.as_sure(trained, copies)
 
     def walked(self) -> list[Subset]:
         """The promising subsets of the greedy paths."""

@@ -178,10 +178,14 @@ def _shared(rows: DagRows) -> list[Classifier]:
 def _trees(rows: DagRows, s: int, learner: Learner) -> Classifier:
     p, state, codes = rows.problem, rows.graph.states[s], learner.codes
     whole = learner.fit(state, np.arange(len(p.train.y)))
-    unseen = np.empty((len(p.train.y), p.n_outputs))
+    unseen, copies = np.empty((len(p.train.y), p.n_outputs)), []
     for k in range(N_FOLDS):
         held_out = rows.fold == k
         copy = learner.fit(state, np.flatnonzero(~held_out))
         unseen[held_out] = ensemble_scores(copy, codes[copy.features][:, held_out])
+        copies.append(ensemble_scores(copy, learner.valid[copy.features]))
     trained = rows.trained(whole, unseen, ensemble_scores(whole, learner.valid[whole.features]))
+    if rows.judge.is_crossed:
+        trained = rows.judge.as_sure(trained, copies)
+        unseen = trained.scores[: len(unseen)]
     return Classifier(trained, unseen, learned(p))
