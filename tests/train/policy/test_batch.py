@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from dataclasses import replace
 from functools import cache
 
@@ -24,6 +26,7 @@ from hardcase_train.policy.compile import Policy, compile_program
 from hardcase_train.policy.front import with_test
 from hardcase_train.policy.selection import Judge
 from hardcase_train.stages.subset_search import SubsetSearch
+from hardcase_train.sweep import train
 from hardcase_train.sweep.train import learn
 from tests.helpers.train.problems import BRIEF, make_problem
 
@@ -84,6 +87,23 @@ def test_test_figures_are_the_same_whatever_parts_are_compiled_together(monkeypa
     assert max(at_once) > 1
     with_test(problem(3), found)
     assert len(at_once) - n_groups > n_groups / 2  # of the two calls before
+
+
+def test_models_that_no_point_uses_are_let_go_before_test_figures(monkeypatch):
+    begin, searches, alive = SubsetSearch.__post_init__, [], []
+    monkeypatch.setattr(
+        SubsetSearch, "__post_init__", lambda self: (searches.append(weakref.ref(self)), begin(self))[1]
+    )
+
+    def tested(problem, points, n_jobs=1):
+        gc.collect()
+        alive.append(sum(search() is not None for search in searches))
+        return points
+
+    monkeypatch.setattr(train, "with_test", tested)
+    learn(problem(2), ("static",), quiet=True)
+    assert searches
+    assert alive[-1] == 0
 
 
 def test_what_a_sweep_returns_holds_no_part_that_no_point_uses():

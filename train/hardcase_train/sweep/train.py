@@ -71,7 +71,8 @@ def learn(
     n_jobs = n_threads(jobs)
 
     def tested(points: list[Point]) -> list[Point]:
-        return [hpc, *with_test(problem, fitting(used_parts(points)), n_jobs)]
+        points[:] = fitting(used_parts(points))  # in place: callers would hold the models that are let go
+        return [hpc, *with_test(problem, points, n_jobs)]
 
     def checked(points: list[Point]) -> list[Point]:
         for line in keeper.lines():
