@@ -123,4 +123,5 @@ def _read_parquet(what: str, data: bytes) -> Any:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], sys.argv[2], Path(sys.argv[3])))
+    # at once: in an ordinary end pyarrow's threads now and then abort the process, whose table is written by then
+    os._exit(main(sys.argv[1], sys.argv[2], Path(sys.argv[3])))
