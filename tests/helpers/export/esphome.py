@@ -31,15 +31,20 @@ BACKEND = "mqtt_backend_libretiny.h"
 ELSEWHERE = re.compile(r'#include "(lwip/\w+|esphome/components/json/json_util|mqtt_component)\.h"\n')  # what it has
 
 
-def esphome(*words: object) -> subprocess.CompletedProcess[str]:
-    """What the command says."""
+def _need_it() -> None:
     if not COMMAND.exists():
         pytest.skip("esphome: make toolchains")
+
+
+def esphome(*words: object) -> subprocess.CompletedProcess[str]:
+    """What the command says."""
+    _need_it()
     return subprocess.run([COMMAND, *map(str, words)], capture_output=True, text=True, timeout=60, check=False)
 
 
 def own_mqtt(folder: Path, stand_in: Path) -> None:
     """ESPHome's own MQTT client as a component for the host, with the backend that stands in for libraries."""
+    _need_it()
     sources = next(COMMAND.parents[1].glob("lib/python3*/site-packages/esphome/components/mqtt"))
     folder.mkdir()
     shutil.copyfile(stand_in / "mqtt.epy", folder / "__init__.py")
