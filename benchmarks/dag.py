@@ -194,10 +194,10 @@ def speed(n_jobs: int) -> dict[str, Any]:
         timed("terms", lambda: rows.prepare(True, False))
         times["terms of all sensors"] = len(rows.terms.factors)
         dag = timed("bank", lambda: Dag(rows, n_passes=1, forwards=False, n_jobs=n_jobs))
-        policies = timed("policies", lambda: dag.learn(0.2 / dag.unit))
+        policies = timed("policies", lambda: dag.learn(0.2 / problem.cost_unit))
         point = timed("program", lambda: dag_point(rows, dag.classifiers, policies, {}))
     times["megabytes"] = memory_mb()
-    times["judged"] = point.valid
+    times["judged"] = point.valid.to_json()
     times["kept states"] = point.params["states"]
     return times
 
