@@ -74,6 +74,7 @@ def problems(results: dict[str, Any]) -> list[str]:
 
 
 def _device(args: argparse.Namespace) -> int:
+    record = Record(RESULTS / "device.json", {"runs": args.runs, "build": args.build})
     bundle = _bundle(args.build)
     figures = {"bundle_bytes": bundle.stat().st_size, "decision_us": _decision_us(load_bundle(bundle), args.build)}
     with tempfile.TemporaryDirectory() as folder:
@@ -91,7 +92,7 @@ def _device(args: argparse.Namespace) -> int:
         figures[f"{name}_mb"] = statistics.median(mb for _, mb in runs)
     _print(figures)
     made = {"figures": figures, "limits": LIMITS, "python": sys.version.split()[0]}
-    Record(RESULTS / "device.json", {"runs": args.runs, "build": str(args.build)}).save(made)
+    record.save(made)
     return int(any(figures[k] > limit for k, limit in LIMITS.items()))
 
 

@@ -60,7 +60,7 @@ class Record:
 
     def __init__(self, path: Path, parameters: dict[str, Any], is_fresh: bool = False) -> None:
         self.path, self.is_fresh = path, is_fresh
-        self._made = {"parameters": parameters, **provenance()}
+        self._made = {"parameters": _portable(parameters), **provenance()}
         self._before: list[dict[str, Any]] = []
         self._began = time.monotonic()
 
@@ -178,7 +178,7 @@ def run(name: str, words: list[str]) -> int:
     if args.out is None and (why := unnamed()):
         raise SystemExit(f"benchmarks run {name}: {why}, or give --out FILE")
     parameters = {key: value for key, value in vars(args).items() if key not in SHARED}
-    record = Record(args.out or RESULTS / f"{name}.json", _portable(parameters), args.fresh)
+    record = Record(args.out or RESULTS / f"{name}.json", parameters, args.fresh)
     args.known, args.save, args.keep = record.known, record.save, record.keep
     made = module.run(args)
     if made is None or isinstance(made, int):
