@@ -32,10 +32,7 @@ model = emlearn_trees.new(%(r)d, %(n)d, %(l)d)
 with open("m.csv") as file: emlearn_trees.load_model(model, file)
 del file
 """
-TIMED = """\
-loaded = used() - before
-files.clear()
-given, out = [array.array("h", row) for row in %(rows)r], array.array("f", [0.0, 0.0])
+TICKS = """\
 mem32[0xE000E014] = 0xFFFFFF
 mem32[0xE000E018] = 0
 mem32[0xE000E010] = 5
@@ -45,6 +42,15 @@ def ticks(f, rows):
     for row in rows:
         f(row)
     return began - mem32[0xE000E018] & 0xFFFFFF
+"""
+TIMED = (
+    """\
+loaded = used() - before
+files.clear()
+given, out = [array.array("h", row) for row in %(rows)r], array.array("f", [0.0, 0.0])
+"""
+    + TICKS
+    + """\
 def label(row):
     model.predict(row, out)
     return out[1] > out[0]
@@ -57,6 +63,7 @@ label(given[0])
 made["garbage"] = gc.mem_alloc() - before
 print((said, module, loaded, made))
 """
+)
 
 
 def build(folder: Path, source: Path) -> bytes:

@@ -61,7 +61,8 @@ policy = hardcase.policy()
 heap.append(heap[-1] + used() - before)
 files.clear()
 """
-TIMED = """\
+TIMED = (
+    """\
 rows = [bytearray(row) for row in rows]
 from machine import mem32
 from hardcase_kernel import call
@@ -69,15 +70,9 @@ image, session = policy._image, policy._session
 budget = bytearray(8)
 hardcase.struct.pack_into("<q", budget, 0, hardcase.NO_BUDGET)
 numbers = [list(hardcase.struct.unpack("<64i", row)) for row in rows]
-mem32[0xE000E014] = 0xFFFFFF
-mem32[0xE000E018] = 0
-mem32[0xE000E010] = 5
-def ticks(f, rows):
-    gc.collect()
-    began = mem32[0xE000E018]
-    for row in rows:
-        f(row)
-    return began - mem32[0xE000E018] & 0xFFFFFF
+"""
+    + emlearn_module.TICKS
+    + """\
 def three(start, next, feed):
     def calls(row):
         call(start, image, session, 2, budget)
@@ -104,6 +99,7 @@ made["garbage"] = gc.mem_alloc() - before
 made["stack"] = deep - micropython.stack_use()
 print((said, heap, made))
 """
+)
 EMLEARN = """\
 #include <stdio.h>
 #include "m.h"
