@@ -38,8 +38,8 @@ venv: $(READY)
 check: $(READY)
 	@$(BIN)/ruff check $(SOURCES)
 	@$(BIN)/ruff format --check --quiet $(SOURCES) || { echo "run: $(BIN)/ruff format $(SOURCES)"; exit 1; }
-	@$(BIN)/mypy edge_runtime/hardcase_edge train/hardcase_train export/hardcase_export cloud_stub/hardcase_cloud hardcase
-	@$(BIN)/mypy --config-file benchmarks/mypy.ini --cache-dir .mypy_cache/benchmarks -p benchmarks
+	@$(BIN)/mypy edge_runtime/hardcase_edge train/hardcase_train export/hardcase_export cloud_stub/hardcase_cloud hardcase \
+		benchmarks
 	@$(BIN)/python -m pytest tests/house/test_arrows.py tests/house/test_rules.py
 
 # The site, in build/site. Warnings are errors: a link or an anchor that leads nowhere, a page without a place.

@@ -20,11 +20,12 @@ from benchmarks.adapt_figures import COLOURS, TEST, draw_synthetic
 from benchmarks.pages import PAGES, provenance, pyplot, save
 from benchmarks.synthetic_data import synthetic_1, synthetic_2, toy_problem
 from hardcase_train.data.problem import Problem
-from hardcase_train.methods.adapt.gate_thresholds import NEVER, adapt_nodes
+from hardcase_train.methods.adapt.gate_thresholds import adapt_nodes
 from hardcase_train.methods.adapt.gbrt import AdaptGBRT
 from hardcase_train.methods.adapt.linear import AdaptLin
 from hardcase_train.policy.batch import Batch
 from hardcase_train.policy.compile import compile_program
+from hardcase_train.policy.confidences import NEVER
 from hardcase_train.policy.selection import Judge
 from hardcase_train.sweep.train import hpc_point, points_of
 from hardcase_train.trees.boosting import TreeSettings
