@@ -148,7 +148,8 @@ def at_share(points: list[Point], share: float) -> dict[str, float]:
 
 def measure(names: list[str], known: dict[str, Any]) -> dict[str, Any]:
     """The folds of WISDM and the room with these names, printed as they are done, beside the figures that are known."""
-    duty_cycle.best_points = held.best_points = list  # type: ignore[assignment,attr-defined]  # all thresholds, not the best alone
+    # all thresholds, not the best alone
+    duty_cycle.best_points = held.best_points = list  # type: ignore[assignment,attr-defined]
     held.better = lambda designs, cuts, point: designs  # both, to show each
     held.SHARES, duty_cycle.PERIODS = SHARES, PERIODS
     for name in names:
