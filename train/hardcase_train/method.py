@@ -22,7 +22,6 @@ class Method:
     auto : "always": ``auto`` includes the method; "raced": only if it wins a race on a subsample; "named": never
     runners : slice of the grid: the settings that run in the race
     is_halved : whether weak settings are stopped early (successive halving)
-    work : training time of a setting, in units of one classifier of all sensors
     searches_subsets : whether its settings share the search over sensor subsets
     turn : sweeps start jobs of lower turns first; methods of long settings come early
     needs_order : whether it learns only from rows in the order of their time
@@ -43,7 +42,6 @@ class Method:
     auto: str = "named"
     runners: slice = field(default_factory=lambda: slice(0, 1))
     is_halved: bool = True
-    work: float = 1.0
     searches_subsets: bool = False
     takes_values: bool = False
     needs_order: bool = False

@@ -68,7 +68,7 @@ class L1Baseline(MethodClassifier):
     l2: float = 1e-4
     method: ClassVar[Method] = Method(
         name="l1", maturity="research",
-        against="the baseline of the paper on ADAPT: it selects one set of sensors for all cases", turn=3, work=4,
+        against="the baseline of the paper on ADAPT: it selects one set of sensors for all cases", turn=3,
         colour="#a569bd", auto="raced", takes_values=True,
     )  # fmt: skip
     _limits: ClassVar[Limits] = {"gamma": (0, np.inf), "l2": (0, np.inf)}

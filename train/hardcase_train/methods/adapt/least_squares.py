@@ -185,7 +185,7 @@ class AdaptLstsq(AdaptLin):
     method: ClassVar[Method] = Method(
         name="adapt-lstsq", maturity="research",
         against="as adapt-lin; its step is derived by us, because the paper's supplement was not to be had", turn=2,
-        work=16, colour="#b7950b", takes_values=True,
+        colour="#b7950b", takes_values=True,
     )  # fmt: skip
 
     def _first(self) -> float:

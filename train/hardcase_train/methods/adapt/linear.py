@@ -82,7 +82,7 @@ class AdaptLin(MethodClassifier):
     method: ClassVar[Method] = Method(
         name="adapt-lin", maturity="research",
         against="linear gates and models: on tables that trees suit it cuts a small part of what they cut", turn=1,
-        work=8, colour="#e67e22", auto="raced", runners=slice(1, 2), takes_values=True,
+        colour="#e67e22", auto="raced", runners=slice(1, 2), takes_values=True,
     )  # fmt: skip
     _limits: ClassVar[Limits] = {
         "p_full": (0, 1),

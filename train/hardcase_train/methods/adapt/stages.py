@@ -166,7 +166,7 @@ class StagedAdaptGBRT(MethodClassifier):
     n_jobs: int | None = None
     method: ClassVar[Method] = Method(
         name="adapt-gbrt", maturity="proven",
-        against="its sets of sensors are nested, so no case skips one to reach a later one", turn=7, work=3,
+        against="its sets of sensors are nested, so no case skips one to reach a later one", turn=7,
         colour="#c0392b", auto="always", runners=slice(1, None, 4), searches_subsets=True, takes_values=True,
     )  # fmt: skip
     _limits: ClassVar[Limits] = {"n_rounds": (1, np.inf)}

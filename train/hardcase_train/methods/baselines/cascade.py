@@ -40,7 +40,7 @@ class ConfidenceCascade(MethodClassifier):
     n_jobs: int | None = None
     method: ClassVar[Method] = Method(
         name="cascade", maturity="proven", against="one order of sensors serves all cases: the last one costs all",
-        turn=0, work=5, colour="#2471a3", is_baseline=True, auto="always", runners=slice(-1, None),
+        turn=0, colour="#2471a3", is_baseline=True, auto="always", runners=slice(-1, None),
         is_halved=False, searches_subsets=True, takes_values=True,
     )  # fmt: skip
 

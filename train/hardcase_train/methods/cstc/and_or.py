@@ -55,7 +55,7 @@ class AndOr(MethodClassifier):
     n_stages: int = 5
     method: ClassVar[Method] = Method(
         name="and-or", maturity="research", against="classes alone; only cases of the most frequent one leave early",
-        turn=19, work=3, colour="#922b21",
+        turn=19, colour="#922b21",
     )  # fmt: skip
     _limits: ClassVar[Limits] = {"n_stages": (1, 16)}
 

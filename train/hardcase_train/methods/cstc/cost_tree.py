@@ -84,7 +84,7 @@ class CostSensitiveTree(MethodClassifier):
     descent: str = "together"
     method: ClassVar[Method] = Method(
         name="cstc", against="where inner nodes answer well for all rows, it becomes one fixed set of sensors",
-        turn=11, work=8, colour="#16a085", auto="raced", takes_values=True,
+        turn=11, colour="#16a085", auto="raced", takes_values=True,
     )  # fmt: skip
     _limits: ClassVar[Limits] = {"depth": (0, 4), "slope": (1e-3, 1e3), "interior": (0, 1), "l1": (0, np.inf),
                                 "l2": (0, np.inf), "tree_cost": (0, np.inf), "n_steps": (1, np.inf)}  # fmt: skip
@@ -288,7 +288,7 @@ class SingleCostSensitive(CostSensitiveTree):
 
     depth: int = 0
     method: ClassVar[Method] = Method(
-        name="single", maturity="research", against="one linear classifier for all cases", turn=17, work=2,
+        name="single", maturity="research", against="one linear classifier for all cases", turn=17,
         colour="#48c9b0", takes_values=True,
     )  # fmt: skip
 

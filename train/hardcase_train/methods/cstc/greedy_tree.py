@@ -55,7 +55,7 @@ class GreedyTree(MethodClassifier):
 
     depth: int = 2
     method: ClassVar[Method] = Method(
-        name="astc", maturity="research", against="nothing is fitted jointly", turn=18, work=3, colour="#0b5345",
+        name="astc", maturity="research", against="nothing is fitted jointly", turn=18, colour="#0b5345",
         takes_values=True,
     )  # fmt: skip
     _limits: ClassVar[Limits] = {"depth": (0, 4)}

@@ -179,7 +179,7 @@ class DagClassifier(MethodClassifier):
     method: ClassVar[Method] = Method(
         name="dag", maturity="proven",
         against="from six sensors on it knows the sets of two chains alone, and compares margins with thresholds",
-        turn=5, work=8, colour="#117a65", auto="always", searches_subsets=True, takes_values=True,
+        turn=5, colour="#117a65", auto="always", searches_subsets=True, takes_values=True,
     )  # fmt: skip
     _limits: ClassVar[Limits] = {"degree": (1, 3), "n_subsets": (1, 8), "n_passes": (1, 10)}
 

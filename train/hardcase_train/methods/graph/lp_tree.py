@@ -58,7 +58,7 @@ class LpTree(MethodClassifier):
     degree: int = 1
     method: ClassVar[Method] = Method(
         name="lp-tree", maturity="research", against="at most four sensors and 400 rows; it forwards no case to f0",
-        turn=10, work=20, colour="#5d6d7e", takes_values=True,
+        turn=10, colour="#5d6d7e", takes_values=True,
     )  # fmt: skip
     _limits: ClassVar[Limits] = {"degree": (1, 3)}
 

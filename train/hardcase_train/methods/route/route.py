@@ -58,7 +58,7 @@ class RouteClassifier(MethodClassifier):
     n_jobs: int | None = None
     method: ClassVar[Method] = Method(
         name="route", maturity="proven",
-        against="on most tables it makes no policy; it learns at most 40 classes, and no values", turn=6, work=4,
+        against="on most tables it makes no policy; it learns at most 40 classes, and no values", turn=6,
         colour="#b9770e", auto="always", is_halved=False, searches_subsets=True,
     )  # fmt: skip
     _limits: ClassVar[Limits] = {"max_cells": (2, 16)}

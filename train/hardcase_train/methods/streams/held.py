@@ -60,7 +60,6 @@ class Held(MethodClassifier):
         is_halved=False,
         searches_subsets=True,
         needs_order=True,
-        work=3,
         expected_failures={
             "check_the_number_of_settings_is_known_before": "rows without an order have no cheap sets to watch"
         },
