@@ -120,7 +120,8 @@ def test_a_store_keeps_and_acknowledges(nats: Address, tmp_path: Path) -> None:
         database.close()
 
 
-def test_nats_has_all_that_3_1_1_gives(nats: Address) -> None:
+def test_nats_has_all_that_3_1_1_gives(nats: Address, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hardcase_cloud.mqtt.check.SLOW_MS", 5_000.0)  # of a busy machine
     found = {finding.what: finding.does for finding in check_broker(nats)}
     assert (found.pop("MQTT 5"), set(found.values()), len(found)) == (NO, {YES}, 5)
 

@@ -128,19 +128,22 @@ def test_a_weighed_sensor_has_the_energy_that_the_power_sensor_shows(counts: boo
     last, total, asked = [0.0], [0.0], [time.monotonic()]
 
     def read() -> None:
-        last[0] = time.monotonic()
         time.sleep(0.001)
+        last[0] = time.monotonic()
 
     def power() -> float:
         now = time.monotonic()
-        watts = 3.0 if now - last[0] < 0.005 else 1.0
+        watts = 3.0 if now - last[0] < 0.015 else 1.0
         total[0] += watts * (now - asked[0])
         asked[0] = now
         return total[0] if counts else watts
 
-    energy = weigh(Live(power, counts=counts), read)
+    live = Live(power, counts=counts)
+    times = live.rounds(read)
+    energy = energy_of(times, live.watts)
+    of_a_read = sum(t.after - t.busy for t in times) / sum(t.reads for t in times)
     assert energy.is_certain
-    assert 2.0 * 0.001 < energy.joules < 2.0 * 0.003, "2 W above idle, for the milliseconds of a read"
+    assert energy.joules == pytest.approx(2.0 * of_a_read, rel=0.3), "2 W above idle, for the time of a read"
 
 
 @pytest.mark.usefixtures("short_phases")
