@@ -314,7 +314,7 @@ def test_a_killed_sweep_goes_on_and_ends_in_the_same_bytes(tmp_path, data, whole
         child.send_signal(sign)
         _, err = child.communicate(timeout=60)
         assert child.returncode == (-sign if sign == signal.SIGKILL else 130)
-        assert "from now" in err, "it says before the long work what it is about to do"
+        assert "settings about: " in err, "it says before the long work what it is about to do"
         if sign != signal.SIGKILL:
             assert "run the same command again to resume" in err
     left = tmp_path / ".build.sweep"

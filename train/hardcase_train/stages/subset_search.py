@@ -24,7 +24,15 @@ from ..policy.selection import Judge, Trained
 from ..trees.binning import Bins, make_bins
 from ..trees.boosting import Ensemble, ensemble_scores
 from ..trees.size import size_of
-from ..trees.subset_classifier import LEAST_SQUARE, TREES, Learner, fit_classifier, fit_value_model, make_learner
+from ..trees.subset_classifier import (
+    LEAST_SQUARE,
+    TREES,
+    Learner,
+    cross_fitted,
+    fit_classifier,
+    fit_value_model,
+    make_learner,
+)
 from .deadline import Deadline
 from .priced_sets import MANY_SENSORS, PricedSets
 
@@ -193,16 +201,12 @@ class SubsetSearch:
             plain = self._models.get((kind, subset, False))
             return fit_value_model(learner, self.judge, subset, plain or self._train(kind, subset, False))
 
-        copies: list[np.ndarray] = []
-
-        def fold_scores(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
-            copy = learner.fit(subset, others)
-            copies.append(ensemble_scores(copy, learner.valid[copy.features]))
-            return ensemble_scores(copy, learner.codes[copy.features][:, rows])
-
         whole = learner.fit(subset, np.arange(len(self.problem.train.y)))
-        trained = self.judge.trained(whole, ensemble_scores(whole, learner.valid[whole.features]), fold_scores)
-        return self.judge.as_sure(trained, copies)
+        valid = ensemble_scores(whole, learner.valid[whole.features])
+        if not self.judge.is_crossed:
+            return Trained(whole, valid)
+        unseen, copies = cross_fitted(learner, subset, self.judge.fold)
+        return self.judge.as_sure(self.judge.trained(whole, valid, lambda rows, _: unseen[rows]), copies)
 
     def walked(self) -> list[Subset]:
         """The promising subsets of the greedy paths."""

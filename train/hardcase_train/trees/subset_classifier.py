@@ -184,6 +184,19 @@ class Stacked:
         return Stack(0, tuple(self.members.tolist()), rows, tuple(self.bias.tolist()))
 
 
+def cross_fitted(learner: Learner, sensors: Sequence[int], fold: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
+    """(n_train, n_outputs) scores from copies that have not seen the row, and each copy's of validation rows.
+
+    ``fold``: (n_train,) number of the copy that is not trained on the row.
+    """
+    unseen, of_valid = np.empty((len(fold), learner.problem.n_outputs)), []
+    for k in range(N_FOLDS):
+        copy = learner.fit(sensors, np.flatnonzero(fold != k))
+        unseen[fold == k] = ensemble_scores(copy, learner.codes[copy.features][:, fold == k])
+        of_valid.append(ensemble_scores(copy, learner.valid[copy.features]))
+    return unseen, of_valid
+
+
 # Models of values for one sensor set, with a second output: the uncertainty of the first, by which rows are cut.
 #
 # The second output is fitted to the logarithm of squared errors of copies that have not seen the row, as locally

@@ -18,13 +18,12 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 
-from ...data.problem import N_FOLDS
 from ...linear.logistic import Design, logistic, ridge_regression
 from ...policy.kinds import Learned, answer_loss, learned
 from ...policy.losses import SquaredLoss
 from ...policy.selection import Trained
 from ...trees.boosting import ensemble_scores
-from ...trees.subset_classifier import EBM, FOREST, TREES, Learner, is_trees, make_learner
+from ...trees.subset_classifier import EBM, FOREST, TREES, Learner, cross_fitted, is_trees, make_learner
 from .state_rows import DagRows
 
 KINDS = ("polynomial", TREES, FOREST, EBM, "shared")
@@ -176,14 +175,9 @@ def _shared(rows: DagRows) -> list[Classifier]:
 
 
 def _trees(rows: DagRows, s: int, learner: Learner) -> Classifier:
-    p, state, codes = rows.problem, rows.graph.states[s], learner.codes
+    p, state = rows.problem, rows.graph.states[s]
     whole = learner.fit(state, np.arange(len(p.train.y)))
-    unseen, copies = np.empty((len(p.train.y), p.n_outputs)), []
-    for k in range(N_FOLDS):
-        held_out = rows.fold == k
-        copy = learner.fit(state, np.flatnonzero(~held_out))
-        unseen[held_out] = ensemble_scores(copy, codes[copy.features][:, held_out])
-        copies.append(ensemble_scores(copy, learner.valid[copy.features]))
+    unseen, copies = cross_fitted(learner, state, rows.fold)
     trained = rows.trained(whole, unseen, ensemble_scores(whole, learner.valid[whole.features]))
     if rows.judge.is_crossed:
         trained = rows.judge.as_sure(trained, copies)
