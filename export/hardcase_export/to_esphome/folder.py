@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from base64 import b64encode
 from pathlib import Path
 from string import Template
 from typing import Any
 
+from hardcase_edge.base.escape import terminal
 from hardcase_edge.bundle.load import Loaded
 from hardcase_edge.kernel.image import make_image
 from hardcase_edge.kernel.sources import CONFIG, FOLDER
@@ -30,6 +32,7 @@ IMAGE = "policy.hardcase"
 MAGIC = "hardcase image 1 "  # as component/policy.epy reads it
 INCLUDED = re.compile(r'^#include "(hc_\w+\.h)"\n', re.MULTILINE)
 NEVER = "    update_interval: never"
+ESCAPED = str.maketrans({"'": "''", "$": "\\044", "(": "\\050"})  # ESPHome evaluates ${...}, and id(...) in a lambda
 MAX_UNIT = 60  # bytes; ESPHome takes 63 for an entity's unit
 
 
@@ -111,18 +114,15 @@ def _example(policy: dict[str, Any], loaded: Loaded) -> str:
     ids = dict(zip(manifest.features, identifiers("read_", manifest.features), strict=True))
     given = dict(zip(manifest.features, golden[0].readings if golden else [0] * len(ids), strict=True))
     wanted: list[str] = []
+    unit = terminal(policy["unit"])
     entries: dict[bool, list[str]] = {True: [], False: []}  # of texts, and of numbers
     for sensor in policy["sensors"]:
         features = sensor["features"]
-        wanted.append(
-            f"    {json.dumps(sensor['name'])}:  # costs {sensor['cost'] / 1e6:g} {policy['unit']}, {sensor['origin']}"
-        )
+        wanted.append(f"    {_key(sensor['name'])}:  # costs {sensor['cost'] / 1e6:g} {unit}, {sensor['origin']}")
         wanted += [] if len(features) == 1 else ["      features:"]
         for feature in features:
             name = feature["name"]
-            wanted.append(
-                f"        {json.dumps(name)}: {ids[name]}" if len(features) > 1 else f"      source: {ids[name]}"
-            )
+            wanted.append(f"        {_key(name)}: {ids[name]}" if len(features) > 1 else f"      source: {ids[name]}")
             said = f"    lambda: 'return {{{_constant(given[name], feature.get('texts'))}}};'"
             entries["texts" in feature] += ["  - platform: template", f"    id: {ids[name]}", said, NEVER]
     is_class = bool(policy["classes"])
@@ -130,12 +130,24 @@ def _example(policy: dict[str, Any], loaded: Loaded) -> str:
     entries[True] += ["  - platform: hardcase", "    route: {name: Route}"]
     entries[is_class].append("    decision: {name: Decision}" if is_class else "    value: {name: Value}")
     template = Template((HERE / "example.yaml").read_text(encoding="utf-8"))
+    has_dollar = any("$" in name for name in (*manifest.sensors, *manifest.features))
+    tag = " !literal" if has_dollar else ""  # ESPHome evaluates ${...} in keys, too, as Python of Jinja
     lists = {"wanted": wanted, "texts": entries[True], "numbers": entries[False]}
-    return template.substitute({"image": IMAGE} | {name: "\n".join(lines) for name, lines in lists.items()})
+    return template.substitute({"image": IMAGE, "tag": tag} | {name: "\n".join(lines) for name, lines in lists.items()})
 
 
 def _constant(reading: Any, texts: list[str] | None) -> str:
     """A reading in C++, within a quoted text of YAML."""
     if texts is not None:
-        return literal("" if reading is None else texts[int(reading)]).replace("'", "''")
-    return "NAN" if reading is None else repr(float(reading))
+        is_known = reading is not None and 0 <= reading < len(texts)
+        return literal(texts[int(reading)] if is_known else "").translate(ESCAPED)
+    return "NAN" if reading is None or not math.isfinite(reading) else repr(float(reading))
+
+
+def _key(name: str) -> str:
+    r"""A name as a key of YAML.
+
+    >>> print(_key('a"b'))
+    "a\U00000022b"
+    """
+    return '"' + "".join(c if c.isprintable() and c not in '"\\' else f"\\U{ord(c):08x}" for c in name) + '"'

@@ -18,9 +18,10 @@ import pytest
 
 from hardcase.cli import main
 from hardcase_edge.bundle.file import Bundle, pack_bundle
-from hardcase_edge.bundle.golden import GoldenCase
+from hardcase_edge.bundle.golden import GoldenCase, run_case
 from hardcase_edge.link.wire import BUSY, OK, OTHER_HPC, REFUSED, Reply, Request, pack_reply, unpack_request
 from hardcase_edge.session.recorded import ROUTES
+from hardcase_edge.session.session import Machine
 from tests.helpers.export.esphome import COMMAND, Host, compile_host, esphome, own_mqtt
 
 from .policies import AS_DECLARED, AS_TRAINED, CASES, MANIFEST, MODE, OTHER, OTHER_MANIFEST, PROGRAM, TEXTS
@@ -213,6 +214,28 @@ def test_with_its_own_mqtt_code_for_an_esp32_is_generated(exported: Path, tmp_pa
     written = (tmp_path / ".esphome" / "build" / "hardcase-example" / "src" / "main.cpp").read_text()
     assert "->set_cloud(\"hardcase-example\", 2000, 1000, {'\\x01', " in written
     assert written.count('500000, "declared here"') == 1
+
+
+def test_names_of_a_bundle_are_no_code_no_line_and_no_expression_of_the_example(tmp_path: Path) -> None:
+    """ESPHome runs what it finds in ``${...}``, in keys and in code, too."""
+    evil = f"${{cycler.__init__.__globals__.os.system('touch {tmp_path}/owned')}}"
+    names = {"sensors": (evil, "$x\n\x85 \U0001f321", 'a"\\\x1b'), "unit": "mJ\nesphome: {}\u2028#"}
+    names |= {
+        "features": ("a ${y}", "b\U0001f321\r", "c: d #", "d", "e"),
+        "categories": {"e": (f"id(s) {evil}", *TEXTS)},
+    }
+    readings = (*CASES[0].readings[:MODE], 0)
+    case = replace(CASES[0], readings=readings)
+    case = replace(case, expected=run_case(Machine(PROGRAM), case))
+    bundle = Bundle(replace(MANIFEST, **names).to_json(), PROGRAM, (case,))
+    (tmp_path / "evil.hcb").write_bytes(pack_bundle(bundle))
+    assert main(["export", str(tmp_path / "evil.hcb"), "--esphome", str(tmp_path / "out")]) == 0
+    made = esphome("compile", "--only-generate", tmp_path / "out" / "example.yaml")
+    assert made.returncode == 0, made.stdout + made.stderr
+    assert not (tmp_path / "owned").exists()
+    written = next((tmp_path / "out").glob(".esphome/build/*/src/main.cpp")).read_text()
+    assert '->add_sensor("$x?? \\360\\237\\214\\241", ' in written
+    assert '->add_sensor("a\\042\\134?", ' in written
 
 
 S2 = '          feature 2:\n            source: s2\n            unit: "°C"\n'
