@@ -19,6 +19,7 @@ from hardcase_edge.hooks import hooked, load_hook
 if TYPE_CHECKING:
     from ..answer.asking import Answerer
 
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")  # and no path of Windows
 _NAMED = re.compile(r"([a-z][a-z0-9-]{0,30})\+[a-z]{0,10}:?//")
 
 
@@ -43,15 +44,17 @@ def backend_of(hpc: str) -> Backend | None:
     Raises
     ------
     InputError
-        No back end of this name is installed, or it cannot be loaded.
+        It is another URL; or no back end of this name is installed, or it cannot be loaded.
     """
     named = _NAMED.match(hpc)
-    if named is None:
+    if named is None and not _URL.match(hpc):
         return None
     known = hooked("backends")
+    if named is None:
+        raise InputError(f"--hpc is the URL of no back end; begin it with {' or '.join(f'{name}+' for name in known)}")
     if named[1] not in known:
         hint = did_you_mean(named[1], known, f"back ends are {', '.join(known)}")
-        raise InputError(f"--hpc {hpc[:120]}: there is no back end {named[1]!r}; {hint}")
+        raise InputError(f"--hpc: there is no back end {named[1]!r}; {hint}")  # its URL may hold a password
     backend: Backend = load_hook(known[named[1]], Backend)
     return backend
 

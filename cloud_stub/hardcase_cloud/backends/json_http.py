@@ -18,6 +18,8 @@ from threading import Lock
 from time import monotonic
 from typing import Any, NoReturn
 
+from hardcase_edge.errors import one_line
+
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 
 
@@ -103,7 +105,7 @@ class Server:
             connection.timeout = _left_s(until)
             if connection.sock is not None:
                 connection.sock.settimeout(connection.timeout)
-            connection.response_class = partial(_Response, until)
+            connection.response_class = partial(_Response, until, 2 * self._max_bytes)  # heads and chunks' sizes, too
             connection.request(method, path, body, {"Content-Type": "application/json", **(headers or {})})
             response = connection.getresponse()
             data = response.read(self._max_bytes + 1)
@@ -111,6 +113,8 @@ class Server:
                 raise http.client.HTTPException(f"more than {self._max_bytes} bytes")
             is_idle = self._keeps and response.isclosed() and connection.sock is not None
             return Answered(response.status, response.getheader("Retry-After", ""), data)
+        except ValueError as error:  # http.client reads a chunk of -5 bytes
+            raise http.client.HTTPException(one_line(error)) from error
         finally:
             if is_idle:
                 with self._lock:
@@ -155,17 +159,21 @@ def _left_s(until: float) -> float:
 
 
 class _Timed(io.RawIOBase):
-    """The bytes of a socket until a time."""
+    """The bytes of a socket until a time, and no more than so many: of a chunk of -1 bytes, http.client reads all."""
 
-    def __init__(self, sock: Any, until: float) -> None:
-        self._sock, self._raw, self._until = sock, sock.makefile("rb", buffering=0), until
+    def __init__(self, sock: Any, until: float, most: int) -> None:
+        self._sock, self._raw, self._until, self._left = sock, sock.makefile("rb", buffering=0), until, most
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
         self._sock.settimeout(_left_s(self._until))
-        return int(self._raw.readinto(buffer))
+        n = int(self._raw.readinto(buffer))
+        self._left -= n
+        if self._left < 0:
+            raise http.client.HTTPException("too many bytes")
+        return n
 
     def close(self) -> None:
         self._raw.close()
@@ -173,9 +181,9 @@ class _Timed(io.RawIOBase):
 
 
 class _Response(http.client.HTTPResponse):
-    """A response all of whose bytes must come by a time."""
+    """A response all of whose bytes, which are bounded, must come by a time."""
 
-    def __init__(self, until: float, sock: Any, *args: Any, **named: Any) -> None:
+    def __init__(self, until: float, most: int, sock: Any, *args: Any, **named: Any) -> None:
         super().__init__(sock, *args, **named)
         self.fp.close()
-        self.fp = io.BufferedReader(_Timed(sock, until))
+        self.fp = io.BufferedReader(_Timed(sock, until, most))

@@ -55,7 +55,7 @@ class KserveModel:
     def __init__(self, url: str, n_features: int, limit_s: float) -> None:
         parts = _URL.fullmatch(url)
         if parts is None or not is_host(parts["host"]) or not 0 < int(parts["port"] or 80) < 65_536:
-            raise InputError(f"--hpc {url[:120]!r} is not a KServe model; use {SHAPE}")
+            raise InputError(f"--hpc is not the URL of a KServe model; use {SHAPE}")
         self._url, self._path = url, parts["path"]
         self._missing = None if parts["missing"] is None else _number(parts["missing"], url)
         self._server, self._limit_s = Server(parts["host"], int(parts["port"] or 80)), limit_s

@@ -39,8 +39,9 @@ def read_bounded(
     try:
         with open(path, "rb") as file:
             data = file.read(limit + 1)
-    except OSError as error:
-        raise InputError(f"{what} {path} cannot be read: {error.strerror}; {remedy}") from error
+    except (OSError, ValueError) as error:  # a name may hold what no file's name can
+        why = error.strerror if isinstance(error, OSError) else error
+        raise InputError(f"{what} {path} cannot be read: {why}; {remedy}") from error
     if len(data) > limit:
         raise refusal(f"{what} {path} is larger than {limit} bytes; {remedy}")
     return data

@@ -101,9 +101,10 @@ def test_a_model_that_takes_something_else_is_refused_at_the_start(meta, message
     "url",
     [f"kserve+{rest}" for rest in (
         "https://h/v2/models/m", "http://h/models/m", "http://h:99999/v2/models/m", "http://h/v2/models/m?missing=nan",
-        "http://h/v2/models/m?missing=1.1.1", "http://h/v2/models/a b",
+        "http://h/v2/models/m?missing=1.1.1", "http://h/v2/models/a b", "http://u:s3cret@h/v2/models/m",
     )],
 )  # fmt: skip
 def test_a_url_that_is_none_is_one_line(url):
-    with pytest.raises(InputError, match="kserve"):
+    with pytest.raises(InputError, match="kserve") as raised:
         KserveModel(url, 2, 1.0)
+    assert "s3cret" not in str(raised.value)

@@ -263,6 +263,28 @@ def test_a_large_model_is_asked_no_more_than_the_limit_and_refused_within_the_de
         assert len(chat.bodies) == most_asked
 
 
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize("size", [b"-1", b"-5", b"f" * 1_000, b"f" * 70_000, b"x"], ids=lambda size: size[:3].decode())
+def test_a_chunk_of_a_wrong_size_is_refused_before_much_is_read(size, caplog):
+    sent = []
+
+    def talk(peer: Any) -> None:
+        if peer.recv(65_536).startswith(b"GET"):
+            peer.sendall(b"HTTP/1.1 404 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+            return
+        peer.sendall(CHUNKED + size + b"\r\n")
+        for _ in range(100):
+            peer.sendall(bytes(1_000_000))
+            sent.append(1)
+
+    with Server(talk) as server, at(server.port, limit_s=2.0) as model:
+        assert model.answers([(1.0, 0.0)]) == ["failed"]
+    assert len(sent) < 90  # on up to three connections, each with its buffers
+    assert "cannot be asked: " in caplog.text
+
+
 @pytest.mark.parametrize("part", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9000\r\n\r\n"], ids=["head", "body"])
 def test_a_server_that_sends_a_byte_now_and_then_is_left_at_the_deadline(part):
     def talk(peer: Any) -> None:
@@ -362,6 +384,7 @@ def test_settings_that_are_none_are_one_line(tmp_path, text, said):
         pytest.param(f"https://{KEY}@h/v1?model=m", "is not the URL", id="key-before-host"),
         pytest.param("http://h:99999/v1?model=m", "is not the URL", id="port"),
         pytest.param("http://h..x/v1?model=m", "is not the URL", id="host"),
+        pytest.param("http://h/v1?model=m&settings=%00", "null byte", id="no-name-of-a-file"),
         pytest.param("http://h/v1?key=K", "needs model=NAME", id="model-lacks"),
         pytest.param("http://h/v1?model=m&model=n", "needs model=NAME", id="two-models"),
         pytest.param("http://h/v1?model=m&api_key=K", "needs model=NAME", id="unknown"),
@@ -384,6 +407,17 @@ def test_a_url_or_key_that_is_none_is_one_line_without_the_key(rest, said, bundl
     assert err.count("\n") == 1
     assert main(words) == 2
     assert KEY not in err + capsys.readouterr().err
+
+
+@pytest.mark.parametrize("scheme", ["https", "file", "ftp", "openai+HTTPS", "foo+http", "kserve+http"])
+def test_a_url_that_no_back_end_takes_is_not_repeated(scheme, bundle, tmp_path, capsys):
+    url = f"{scheme}://user:{KEY}@h/v1?model=m"
+    for hpc in (url, configured(tmp_path, url)):
+        assert main(["cloud", "worker", "--hpc", hpc, "--broker", "mqtt://127.0.0.1:1", "--bundle", str(bundle)]) == 2
+        err = capsys.readouterr().err
+        assert "openai" in err or "kserve+http" in err
+        assert err.count("\n") == 1
+        assert KEY not in err
 
 
 def test_a_server_that_repeats_the_key_is_not_repeated(monkeypatch, caplog):

@@ -129,6 +129,9 @@ def test_two_keys_are_enough(tmp_path):
         pytest.param("[polcy]", "the top level has the unknown key 'polcy'; did you mean 'policy'", id="section-typo"),
         pytest.param(DATA + "[cost.uplnk]", "'uplnk'; did you mean 'uplink'", id="subsection-typo"),
         pytest.param(DATA + '[[sensor]]\nname = "a"\ncots = 1', "'cots'; did you mean 'cost'", id="sensor-typo"),
+        pytest.param(
+            '[data]\ntarget = "y"\nfile = "a\\u0000b"', r"file is 'a\\x00b', the name of a file", id="no-name-of-a-file"
+        ),
         pytest.param(DATA + "zzzz = 1", "'zzzz'; known keys are file, target, task, target_unit", id="nothing-near"),
         pytest.param(DATA + "[hpc]\nestimater = 'x'", "did you mean 'estimator'", id="hpc-typo"),
         pytest.param(DATA + "[policy]\nsize = 'larg'", "size is 'larg'; use one of auto, small, large, ebm", id="size"),

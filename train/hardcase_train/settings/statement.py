@@ -156,7 +156,7 @@ def _path(kind: type, value: Any) -> Any:
     """Values of types that are not msgspec's own: paths may be given as text."""
     if isinstance(value, kind):
         return value
-    if kind is Path and isinstance(value, str):
+    if kind is Path and isinstance(value, str) and "\0" not in value:  # which no name of a file has
         return Path(value)
     raise TypeError
 

@@ -65,7 +65,8 @@ def _config(path: Path, tree: dict[str, Any], over: dict[str, Any]) -> Config:
                 given[record][one.field] = value
     own = given[Config]
     _check_required(Config, "[data]", own)
-    own.update({key: path.parent / own[key] for key in PATHS if isinstance(own.get(key), str)})
+    texts = {key: own[key] for key in PATHS if isinstance(own.get(key), str)}
+    own.update({key: path.parent / text for key, text in texts.items() if "\0" not in text})
     if own.get("clock") is True:
         own.setdefault("unit", CLOCK_UNIT)
     ErrorCosts(**given[ErrorCosts])
