@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin
 
+import pytest
 import yaml
 
 from hardcase_edge.cli import main as edge
@@ -68,9 +69,11 @@ def ingress(port: int) -> Answer:
 
 
 @contextmanager
-def started(folder: Path, supervisor_port: int, port: int, **options: object) -> Iterator[subprocess.Popen[bytes]]:
+def started(
+    folder: Path, supervisor_port: int, port: int, text: str = "", **options: object
+) -> Iterator[subprocess.Popen[bytes]]:
     """The add-on's script with the environment that a container would have."""
-    (folder / "options.json").write_text(json.dumps({"keep": "90d", "hpc": "", "bundles": [], **options}))
+    (folder / "options.json").write_text(text or json.dumps({"keep": "90d", "hpc": "", "bundles": [], **options}))
     more = {
         "SUPERVISOR_URL": f"http://127.0.0.1:{supervisor_port}", "SUPERVISOR_TOKEN": "s3cret",
         "DATA_FOLDER": str(folder), "CONFIG_FOLDER": str(folder), "INGRESS_ADDRESS": "127.0.0.1",
@@ -133,6 +136,29 @@ def test_the_add_on_ends_when_a_part_ends_and_says_why_without_a_broker(tmp_path
         with serving(supervisor(mqtt)) as asked, started(tmp_path, asked, port, hpc="nothing.onnx") as addon:
             assert addon.wait(60) == 1
     assert "nothing.onnx" in (tmp_path / "said").read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "answer", "said"),
+    [
+        *((text, b"{}", "the options cannot be used") for text in (
+            "{", "[]", "[" * 100_000, '{"bundles": null}', '{"bundles": "a.hcb"}', '{"bundles": [5]}', '{"hpc": 5}',
+            '{"keep": 90}', '{"bundles": ["a\\u0000b"]}', '{"bundles": ["\\ud800"]}', '{"hpc": "a\\n--help"}',
+            '{"hpc": "/etc/passwd"}', '{"hpc": "../store.sqlite"}', '{"bundles": [""]}', '{"bundles": ["x/../.."]}',
+        )),
+        *(("{}", data, "Home Assistant names no broker") for data in (
+            b"{", b"[1]", b"[" * 100_000, b'{"data": null}', b'{"data": {"host": "h"}}',
+        )),
+    ],
+)  # fmt: skip
+def test_options_and_answers_that_cannot_be_used_are_one_line(
+    tmp_path: Path, options: str, answer: bytes, said: str
+) -> None:
+    with serving(lambda *_: (200, answer)) as asked, started(tmp_path, asked, free_port(), text=options) as addon:
+        assert addon.wait(30) == 1
+    told = (tmp_path / "said").read_text()
+    assert said in told
+    assert told.count("\n") == 1
 
 
 # What the Supervisor's documents say of config.yaml, for the keys that are used; the Supervisor itself is no package.

@@ -30,10 +30,14 @@ STOP_S = 8.0  # the Supervisor waits for ten
 
 def main() -> int:
     """Run until told to end, or until a part ends."""
-    options = json.loads((DATA / "options.json").read_text())
+    try:
+        options = checked(json.loads((DATA / "options.json").read_text()))
+    except (OSError, ValueError, RecursionError) as error:
+        print(f"hardcase: the options cannot be used ({error}); correct them", file=sys.stderr)
+        return 1
     try:
         broker = broker_of(service("mqtt"))
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         print(f"hardcase: Home Assistant names no broker ({error}); set up the MQTT integration", file=sys.stderr)
         return 1
     processes: list[subprocess.Popen[bytes]] = []
@@ -48,6 +52,20 @@ def main() -> int:
         return 1
     finally:
         end(processes)
+
+
+def checked(options: Any) -> dict[str, Any]:
+    """The options, if their texts are texts and their files lie in the add-on's folder; else ``ValueError``."""
+    if not isinstance(options, dict) or not isinstance(options.get("bundles", []), list):
+        raise ValueError("they are no table, or bundles is no list")
+    names = [*options.get("bundles", []), *([options["hpc"]] if options.get("hpc") else [])]
+    for text in [*names, options.get("keep") or ""]:
+        if not isinstance(text, str) or not text.isprintable():
+            raise ValueError(f"{text!r:.80} is no text of one line")
+    for name in names:
+        if CONFIG.resolve() not in (CONFIG / name).resolve().parents:
+            raise ValueError(f"{name!r:.80} is no file in the add-on's configuration folder")
+    return options
 
 
 def service(name: str) -> dict[str, Any]:
