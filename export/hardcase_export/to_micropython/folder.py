@@ -109,4 +109,5 @@ def _names(loaded: Loaded, image_bytes: int) -> dict[str, Any]:
 
 
 def _json(value: Any) -> bytes:
-    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode("ascii")
+    """As JSON without escapes of characters beyond 16 bits, whose halves MicroPython's json does not join."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()

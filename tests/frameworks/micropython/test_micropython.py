@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -20,8 +21,10 @@ import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
 from hardcase.cli import main
-from hardcase_edge.bundle.load import load_bundle
+from hardcase_edge.bundle.file import pack_bundle, unpack_bundle
+from hardcase_edge.bundle.load import load_bundle, load_bytes
 from hardcase_edge.link.wire import OK, Reply, Request, pack_reply, unpack_request
+from hardcase_export.to_micropython.folder import micropython_files
 from hardcase_export.to_micropython.mpy import ARCHITECTURES, native_module
 from tests.golden.make_golden import GOLDEN
 from tests.helpers.cloud.brokers import Broker, running_mosquitto
@@ -265,6 +268,24 @@ made = hardcase.decide(lambda sensor: {said})
 print(made.failed == made.sensors and len(made.sensors) > 0)
 """
     assert micropython(board, "-c", script) == "True"
+
+
+def test_names_of_a_bundle_are_the_same_texts_on_a_board(tmp_path: Path) -> None:
+    bundle, hostile = unpack_bundle(GOLDEN.read_bytes()), "\U0001f321\u2028\x85\x7f\x1b\0'\"\\\n{}__proto__"
+    names = {
+        key: [f"{hostile}{k}" for k in range(len(bundle.manifest[key]))] for key in ("features", "sensors", "classes")
+    }
+    made = micropython_files(load_bytes(pack_bundle(replace(bundle, manifest=bundle.manifest | names))))
+    (tmp_path / "policy.json").write_bytes(made["hardcase/policy.json"])
+    script = """
+import json
+with open("policy.json") as file:
+    p = json.load(file)
+texts = p["classes"] + [s["name"] for s in p["sensors"]] + [f for s in p["sensors"] for f in s["features"]]
+print([[ord(c) for c in text] for text in texts])
+"""
+    said = {"".join(map(chr, codes)) for codes in json.loads(micropython(tmp_path, "-c", script))}
+    assert said == {name for some in names.values() for name in some}
 
 
 def test_the_exchange_says_the_same_under_micropython(board: Path, capsys: pytest.CaptureFixture[str]) -> None:
