@@ -56,7 +56,7 @@ inline bool command(Hub *const *hubs, std::istringstream line) {
     mqtt->on_connect.call(false);
     return false;
   } else if (what == "down") {
-    mqtt->is_up = false;
+    mqtt->is_up = mqtt->is_wanted = false;
     return false;
   } else if (what == "forget") {
     said.clear();
@@ -94,8 +94,9 @@ inline void drive(Hub *first, Hub *second) {
       is_asked[k] = false;
     }
   }
-  if (esphome::mqtt::backend->is_up && !esphome::mqtt::global_mqtt_client->is_connected())
-    return; /* until ESPHome's client has seen it */
+  auto *mqtt = esphome::mqtt::backend;
+  if (!(mqtt->is_up ? esphome::mqtt::global_mqtt_client->is_connected() : mqtt->is_wanted))
+    return; /* until ESPHome's client has seen the connection, or its loss */
   struct pollfd in = {0, POLLIN, 0};
   for (char c; poll(&in, 1, 0) > 0 && read(0, &c, 1) == 1;) {
     if (c != '\n') {

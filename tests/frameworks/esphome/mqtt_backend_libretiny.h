@@ -47,7 +47,7 @@ class MQTTBackendLibreTiny final : public MQTTBackend {
   void set_on_message(std::function<on_message_callback_t> &&f) final { this->on_message = std::move(f); }
   void set_on_publish(std::function<on_publish_user_callback_t> &&) final {}
   bool connected() const final { return this->is_up; }
-  void connect() final {}
+  void connect() final { this->is_wanted = true; }
   void disconnect() final {}
   bool subscribe(const char *topic, uint8_t) final { return this->topics.insert(topic).second; }
   bool unsubscribe(const char *topic) final { return this->topics.erase(topic) != 0; }
@@ -59,7 +59,7 @@ class MQTTBackendLibreTiny final : public MQTTBackend {
     return this->is_up;
   }
 
-  bool is_up{false};
+  bool is_up{false}, is_wanted{false};
   std::set<std::string> topics;
   CallbackManager<on_connect_callback_t> on_connect;
   std::function<on_message_callback_t> on_message;
