@@ -30,7 +30,7 @@ test: $(READY)
 	@sh tests/helpers/toolchains.sh mosquitto
 	@$(BIN)/python -m pytest --dist worksteal \
 		-n $$($(BIN)/python -c "import os; print(os.cpu_count() + 1)") \
-		$(if $(OF),$(addprefix tests/,$(OF)),--ignore tests/frameworks)
+		$(if $(OF),tests/$(OF),--ignore tests/frameworks)
 	@$(if $(OF),,echo "tests with programs of other projects and for other processors: make test OF=frameworks")
 
 venv: $(READY)
