@@ -20,7 +20,7 @@ NAME = "hardcase-edge.service"
 _PLAIN = re.compile(r"[A-Za-z0-9_@+=:,./-]+")
 _STRANGE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")  # controls, and bytes that are not UTF-8
 _GROUP = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
-HOMES = ("/home/", "/root/", "/run/user/")
+HOMES = ("/home/", "/root/", "/run/user/")  # what ProtectHome= of systemd.exec(5) hides
 
 
 def unit(
