@@ -102,6 +102,14 @@ def check_makes_no_code(path: Path) -> None:
             assert given.get("shell") is not True, f"{names(path)}:{node.lineno}"
 
 
+def test_no_compiled_function_rounds_as_llvm_likes() -> None:
+    """With fastmath it rounds by what it inlines, that is by what numba's cache has: other bytes for one seed."""
+    keywords = [(k, path) for path in modules("train/hardcase_train") for k in ast.walk(parsed(path))]
+    assert not [
+        f"{names(p)}:{k.value.lineno}" for k, p in keywords if isinstance(k, ast.keyword) and k.arg == "fastmath"
+    ]
+
+
 @pytest.mark.parametrize("package", PACKAGES)
 def test_every_module_says_what_it_is_and_what_it_offers(package: str) -> None:
     for path in modules(package):

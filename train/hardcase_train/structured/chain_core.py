@@ -31,7 +31,7 @@ def _cell(row, column, f, state, mask):
     return np.int64((x ^ (x >> _SHIFT)) & np.uint64(mask)), np.float32(1)
 
 
-@njit(nogil=True, cache=True, fastmath=True)
+@njit(nogil=True, cache=True)
 def _score(row, columns, weights, first, end, state, mask, out):
     """``out`` = weights of one state times the columns of a part; zeros are passed over."""
     out[:] = 0
@@ -191,7 +191,7 @@ def _log_sum(values):
     return high + np.log(total)
 
 
-@njit(nogil=True, cache=True, fastmath=True)
+@njit(nogil=True, cache=True)
 def train_chain(
     features: np.ndarray, labels: np.ndarray, starts: np.ndarray, columns: np.ndarray, firsts: np.ndarray,
     weights: np.ndarray, chain: np.ndarray, n_epochs: int, margin: float, step: float, chain_step: float,

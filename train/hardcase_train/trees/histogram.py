@@ -58,7 +58,7 @@ def grow_tree(
         small, large = _split(t, packed, codes, sensor_of, penalty, max_leaves, max_depth, min_rows, is_once)
 
 
-@njit(nogil=True, cache=True, fastmath=True)
+@njit(nogil=True, cache=True)
 def _plant(t, steps):
     """Start with a tree of one leaf."""
     n = len(t.rows)
@@ -195,7 +195,7 @@ def _gather(leaf_rows, steps, ordered):
             ordered[j, k] = steps[leaf_rows[j], k]
 
 
-@njit(nogil=True, cache=True, fastmath=True)
+@njit(nogil=True, cache=True)
 def _count(packed, leaf_rows, ordered, sums):
     """Sum the steps of a leaf's rows by cell, in blocks of columns whose sums fit the caches."""
     sums[:] = 0.0
@@ -222,7 +222,7 @@ def _count_columns(columns, cell, leaf_rows, ordered, first, last, sums):
         step += width
 
 
-@njit(nogil=True, cache=True, fastmath=True)
+@njit(nogil=True, cache=True)
 def _bins_of(packed, f, sums, totals, n_rows, out):
     """A feature's histogram: sums and row counts by bin, missing rows last."""
     n, usual, first, n_sums = packed.n_bins[f], packed.usual[f], packed.first[f], len(totals)
@@ -240,7 +240,7 @@ def _bins_of(packed, f, sums, totals, n_rows, out):
     return out[: n + 1]
 
 
-@njit(nogil=True, cache=True, fastmath=True)
+@njit(nogil=True, cache=True)
 def _left_sums(packed, f, b, to_left, sums, totals, n_rows, out):
     """Sums over the rows that a split sends to the left."""
     n, n_sums = packed.n_bins[f], len(totals)
@@ -254,7 +254,7 @@ def _left_sums(packed, f, b, to_left, sums, totals, n_rows, out):
             out[k] += bins[n, k]
 
 
-@njit(nogil=True, cache=True, fastmath=True)
+@njit(nogil=True, cache=True)
 def _best_cuts(packed, sums, totals, n_rows, min_rows, l2, best):
     """The best split of every feature in one leaf; a gain of 0 if there is none."""
     n_sums = len(totals)
@@ -269,7 +269,7 @@ def _best_cuts(packed, sums, totals, n_rows, min_rows, l2, best):
     for n in packed.n_bins:
         width = max(width, n + 1)
     scratch = np.empty((width, sums.shape[1]))
-    left = np.empty_like(totals)
+    left, terms = np.empty_like(totals), np.empty(n_outputs)
     for f in packed.features:
         bins = _bins_of(packed, f, sums, totals, n_rows, scratch)
         has_missing = bins[-1, n_sums] > 0
@@ -280,7 +280,7 @@ def _best_cuts(packed, sums, totals, n_rows, min_rows, l2, best):
             if n_outputs == 1:
                 gain, b, n_left = _scan_one(bins, way, last, totals, n_rows, min_rows, l2, parent + floor)
             else:
-                gain, b, n_left = _scan(bins, way, last, totals, n_rows, min_rows, l2, parent + floor, left)
+                gain, b, n_left = _scan(bins, way, last, totals, n_rows, min_rows, l2, parent + floor, left, terms)
             gain = 0.5 * (gain - parent)
             if b >= 0 and gain > best[f, 0]:
                 best[f, 0] = gain
@@ -288,7 +288,7 @@ def _best_cuts(packed, sums, totals, n_rows, min_rows, l2, best):
                 best[f, 2] = way if has_missing else (1 if 2 * n_left >= n_rows else 0)
 
 
-@njit(nogil=True, cache=True, fastmath=True)
+@njit(nogil=True, cache=True)
 def _scan_one(bins, way, last, totals, n_rows, min_rows, l2, top):
     """``_scan`` for one output, which compares fractions without dividing."""
     total_g, total_h = totals[0], totals[1] + 2 * l2
@@ -314,8 +314,8 @@ def _scan_one(bins, way, last, totals, n_rows, min_rows, l2, top):
     return top, best_bin, best_left
 
 
-@njit(nogil=True, cache=True, fastmath=True)
-def _scan(bins, way, last, totals, n_rows, min_rows, l2, top, left):
+@njit(nogil=True, cache=True)
+def _scan(bins, way, last, totals, n_rows, min_rows, l2, top, left, terms):
     """The largest ``_gain`` above ``top``, its bin (or -1), and the number of rows that go left."""
     n_sums = len(totals)
     left[:] = 0.0
@@ -335,19 +335,20 @@ def _scan(bins, way, last, totals, n_rows, min_rows, l2, top, left):
             continue
         if n_rows - n_left < min_rows:
             break
-        gain = _gain(left, totals, l2)
+        gain = _gain(left, totals, l2, terms)
         if gain > top:
             top, best_bin, best_left = gain, b, n_left
     return top, best_bin, best_left
 
 
-@njit(nogil=True, cache=True, fastmath=True)
-def _gain(left, totals, l2):
-    """Twice the gain of a split, plus the parent's term."""
-    n = len(totals) // 2
-    gain = 0.0
+@njit(nogil=True, cache=True)
+def _gain(left, totals, l2, terms):
+    """Twice the gain of a split, plus the parent's term; ``terms``, in a loop of their own, are made side by side."""
+    n, gain = len(terms), 0.0
     for k in range(n):
         g, other_g, least = left[k], totals[k] - left[k], EMPTY * totals[n + k] + TINY
         a, z = max(left[n + k], least) + l2, max(totals[n + k] - left[n + k], least) + l2
-        gain += (g * g * z + other_g * other_g * a) / (a * z)
+        terms[k] = (g * g * z + other_g * other_g * a) / (a * z)
+    for k in range(n):
+        gain += terms[k]
     return gain
