@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 from typing import TYPE_CHECKING
@@ -180,7 +181,8 @@ def _write(path: str | Path, fill: Callable[[BinaryIO], object], mode: int, put:
     except FileExistsError:
         raise
     except OSError as error:
-        raise InputError(f"{target} cannot be written: {error.strerror}; choose a writable folder") from error
+        remedy = "free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "choose a writable folder"
+        raise InputError(f"{target} cannot be written: {error.strerror}; {remedy}") from error
     finally:
         if temporary is not None:  # an error, or Ctrl-C
             with contextlib.suppress(OSError):

@@ -59,6 +59,8 @@ def check_signature(data: bytes, signature: bytes, public_pem: bytes) -> None:
         The key is not an Ed25519 public key.
     """
     key = public_key_of(public_pem)
+    if not signature:
+        raise SignatureError("the bundle's .sig file is missing or has 0 bytes; copy it beside the bundle")
     if not are_signatures(signature):
         raise SignatureError(
             f"the signature has {len(signature)} bytes, {SIGNATURE_BYTES} are expected; copy the .sig file again"

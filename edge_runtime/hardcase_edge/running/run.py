@@ -143,7 +143,7 @@ def _run_store(process: Process, words: Sequence[str] | None) -> Plan | None:
             try:
                 loaded = load_bundle(stored.started.path, trust=config.trust, allow_joint=True)
             except BundleError as error:
-                if not isinstance(error, SignatureError):  # a wrong --trust is not the bundle's fault
+                if not isinstance(error, SignatureError) or _is_trusted(config, store):
                     stored.fail(str(error), is_useless=True)
                 raise
             news = partial(has_news, store, stored.started, beside.note)
@@ -163,6 +163,22 @@ def _run_store(process: Process, words: Sequence[str] | None) -> Plan | None:
                 return None
         if launch is not None:
             return launched_by(launch)
+
+
+def _is_trusted(config: RunConfig, store: Store) -> bool:
+    """Whether what a trial would go back to has the signature, so that ``--trust`` is right and the trial's bundle not.
+
+    With a wrong ``--trust`` no bundle has it, and none turns bad for that.
+    """
+    from ..bundle.load import load_bundle
+    from ..errors import BundleError
+
+    slots = store.slots()
+    name = slots.current or slots.behind
+    try:
+        return bool(name and load_bundle(store.folder / name / "bundle.hcb", trust=config.trust, allow_joint=True))
+    except BundleError:
+        return False
 
 
 # ---------------------------------------------------------------- a store without a bundle

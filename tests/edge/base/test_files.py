@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
-from hardcase_edge.base.files import HEAD_BYTES, check_replaceable, read_bounded
+from hardcase_edge.base.files import HEAD_BYTES, check_replaceable, read_bounded, write_whole
 from hardcase_edge.errors import InputError
 
 
@@ -64,3 +67,11 @@ def test_only_the_head_of_a_large_file_is_read(tmp_path: Path) -> None:
     heads: list[bytes] = []
     check_replaceable(tmp_path / "large", "a note", lambda head: not heads.append(head))
     assert heads == [bytes(HEAD_BYTES)]
+
+
+def test_a_full_disk_is_told_from_a_folder_that_nobody_may_write(tmp_path: Path, monkeypatch) -> None:
+    for code, remedy in ((errno.ENOSPC, "free some space"), (errno.EROFS, "choose a writable folder")):
+        error = OSError(code, os.strerror(code))
+        monkeypatch.setattr(os, "fsync", Mock(side_effect=error))
+        with pytest.raises(InputError, match=f"{os.strerror(code)}; {remedy}"):
+            write_whole(tmp_path / "x", b"1")

@@ -114,8 +114,19 @@ def test_a_disk_that_fills_at_any_write_leaves_the_good_bundle_running(store: St
     store.put(NEXT, b"s" * 64)
     with monkeypatch.context() as patch:  # a trial whose start cannot be counted is not tried
         patch.setattr(folder, "write_whole", write)
-        assert runs(store) == NEW
+        started = store.start()
+        assert started.path.read_bytes() == NEW
+        assert started.notes == ("no space left; slot a is not tried before that, and slot b runs",)
     assert runs(store) == NEXT
+
+
+@pytest.mark.parametrize("size", [0, 7])
+def test_a_damaged_bundle_can_be_put_again_while_the_device_still_runs_it(store: Store, size: int) -> None:
+    started = store.start()
+    started.path.write_bytes(NEW[:size])
+    assert store.put(NEW) != ""
+    assert runs(store) == NEW
+    assert store.put(NEW) == "", "a whole one is known"
 
 
 def test_a_store_on_a_disk_that_has_become_read_only_still_runs(store: Store, monkeypatch) -> None:

@@ -377,3 +377,17 @@ def test_another_program_is_put_only_if_somebody_says_so(store, put, run):
     assert "other program: its name is 'wine', and 'toy' runs here; it answers the classes 'red', 'white'" in line
     assert "--replace-program" in line
     assert put("other", "--replace-program", **other).status == 0
+
+
+def test_a_trial_without_the_trusted_signature_makes_way_for_the_bundle_that_has_it(tmp_path, store, put, edge, run):
+    private, public = make_keys()
+    (tmp_path / "ours.pub").write_bytes(public)
+    path = write_bundle(tmp_path, "first")
+    Path(f"{path}.sig").write_bytes(sign(path.read_bytes(), private))
+    trust = ("--trust", tmp_path / "ours.pub")
+    edge("store", "put", store.folder, path, *trust)
+    run(*trust)
+    assert put("second").status == 0, "put without --trust checks no signature"
+    status, records, errors = run(*trust)
+    assert (status, len(records), errors.count("; slot a runs again")) == (0, 6, 1)
+    assert states(store) == ("good", "bad", "a")

@@ -28,7 +28,7 @@ from ...errors import HardcaseError, NoBundleError, StoreError, one_line
 from ..release.content import Content
 from ..release.slot import read_content, write_content
 from .boot import Boot
-from .slots import NAMES, Slot, Slots, broken, is_known, offered, received, slots_from, started, without_trial
+from .slots import NAMES, Slot, Slots, broken, is_known, mended, offered, received, slots_from, started, without_trial
 
 MAX_STATE_BYTES = 16_384
 MAX_TRUST_BYTES = 2 * 1024 * 1024  # two copies of four files of metadata, each quoted
@@ -36,13 +36,8 @@ SPARE_BYTES = 262_144  # of the disk, besides the bundle: for the state, the tru
 MAX_TIME_BYTES = MAX_PARTS_BYTES = 1_024
 MAX_BROKEN = 256  # names of sensors that are noted
 MAX_BROKEN_BYTES = 2 * 1024 * 1024  # two copies of so many names of 200 characters, each escaped
-LEFTOVERS = (
-    ".state.????????",
-    ".trust.????????",
-    ".time.????????",
-    ".broken.????????",
-    "[ab]/.*.????????",
-)  # temporary files of ``write_whole``
+# temporary files of ``write_whole``
+LEFTOVERS = (".state.????????", ".trust.????????", ".time.????????", ".broken.????????", "[ab]/.*.????????")
 
 
 @record(frozen=True, slots=True)
@@ -177,7 +172,7 @@ class Store:
         digest = content.sha256
         self.make()
         with self._locked():
-            slots = self.slots()
+            slots = self._apply(lambda slots: mended(slots, digest, self._digest))
             after = offered(slots, digest, release)
             if trust:
                 self._seal("trust", trust)
@@ -229,8 +224,9 @@ class Store:
                 ]
                 try:
                     self._apply(lambda _, new=new: new)  # type: ignore[misc]
-                except HardcaseError:
-                    new, name = without_trial(old, new)
+                except HardcaseError as error:
+                    tried, (new, name) = name, without_trial(old, new)
+                    notes += [f"{error}; slot {tried} is not tried before that, and slot {name} runs"] * (name != tried)
                 if self._digest(name) == new[name].sha256:
                     return Started(name, self._bundle(name), new[name], tuple(notes))
                 notes.append(f"the bundle of slot {name} is not used: its file is damaged")

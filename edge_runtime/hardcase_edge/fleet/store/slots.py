@@ -21,7 +21,7 @@ from ...base.record import field, record
 from ...errors import NoBundleError, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 NAMES = ("a", "b")
 STATES = ("empty", "loading", "ready", "trial", "good", "bad")
@@ -156,6 +156,18 @@ def is_known(slots: Slots, sha256: str) -> bool:
     """Whether this bundle is the current one already, runs, or will be tried at the next start."""
     names = (slots.current, slots.ready, slots.runs)
     return any(name and slots[name].sha256 == sha256 for name in names)
+
+
+def mended(slots: Slots, sha256: str, digest_of: Callable[[str], str]) -> Slots:
+    """As ``slots``, but a slot is bad whose files should be this bundle and are not, so that it can be put again.
+
+    digest_of : SHA-256 of what a slot's files hold, "" if they are damaged
+    """
+    for name in NAMES:
+        is_held = slots[name].state in ("ready", "trial", "good") and slots[name].sha256 == sha256
+        if is_held and digest_of(name) != sha256:
+            slots = broken(slots, name, "its file is damaged")
+    return slots
 
 
 def offered(slots: Slots, sha256: str, release: tuple[int, int] = (0, 0)) -> Slots:
