@@ -9,6 +9,7 @@ const { join, resolve } = require("node:path");
 const { pathToFileURL } = require("node:url");
 
 const MOST_OPEN = 100; // decisions that wait
+const F0 = Symbol("f0"); // beside the names of sensors, because a sensor may be called f0, too
 
 async function opened(folder) {
   const at = resolve(folder);
@@ -28,7 +29,7 @@ module.exports = function (RED) {
     function numbers(model, sensor, given) {
       const names = model.reads[sensor].map((f) => model.features[f]);
       const values = Array.isArray(given) ? given
-        : given !== null && typeof given === "object" ? names.map((name) => given[name] ?? null) : [given];
+        : given !== null && typeof given === "object" ? names.map((name) => new Map(Object.entries(given)).get(name) ?? null) : [given];
       const code = (x, k) => {
         const at = (new Map(Object.entries(model.categories ?? {})).get(names[k]) ?? []).indexOf(x);
         return at < 0 ? null : at;
@@ -55,15 +56,15 @@ module.exports = function (RED) {
           };
           return send([{ ...msg, payload }, null]);
         }
-        const topics = action.need === "sensors" ? action.sensors.map((k) => model.sensors[k]) : ["f0"];
+        const topics = action.need === "sensors" ? action.sensors.map((k) => model.sensors[k]) : [F0];
         const lacking = topics.filter((topic) => !known.has(topic));
         for (const topic of lacking.filter((topic) => !asked.has(topic))) {
           asked.add(topic);
-          send([null, { topic, decision: id, payload: topic === "f0" ? Buffer.from(action.request) : topic }]);
+          send([null, topic === F0 ? { topic: "f0", decision: id, payload: Buffer.from(action.request) } : { topic, decision: id, payload: topic }]);
         }
         if (lacking.length) return undefined;
         if (action.need === "sensors") for (const k of action.sensors) session.feed(k, numbers(model, k, known.get(model.sensors[k])));
-        else if (known.get("f0")) session.reply(known.get("f0").result, known.get("f0").confidence);
+        else if (known.get(F0)) session.reply(known.get(F0).result, known.get(F0).confidence);
         else session.noReply();
       }
     }
@@ -90,7 +91,8 @@ module.exports = function (RED) {
         if (!msg.topic) begin(msg, send, all);
         else if (open.has(msg.decision)) {
           const { known, asked } = open.get(msg.decision);
-          if (asked.has(msg.topic) && !known.has(msg.topic)) known.set(msg.topic, msg.payload ?? null);
+          const topic = msg.topic === "f0" && asked.has(F0) ? F0 : msg.topic;
+          if (asked.has(topic) && !known.has(topic)) known.set(topic, msg.payload ?? null);
           go(msg.decision, all);
         }
         done();

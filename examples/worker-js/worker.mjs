@@ -37,7 +37,7 @@ export function unpack(payload, { uplink, types, features, hpc }) {
   const size = uplink.reduce((sum, f) => sum + READ[types[f]][0], HEAD);
   if (n !== uplink.length || payload.length !== size) return { reason: "malformed" };
   if (deadline < 1 || deadline > MOST_DEADLINE_MS) return { reason: "malformed" };
-  const readings = {};
+  const readings = Object.create(null); // a name may be __proto__, too
   let at = HEAD;
   for (const f of uplink) {
     const [bytes, read, isMissing] = READ[types[f]], x = read(view, at);
