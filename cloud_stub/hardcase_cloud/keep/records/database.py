@@ -11,6 +11,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -39,6 +40,8 @@ IN_ORDER = (
     "ORDER BY device, boot, sequence LIMIT ?"
 )
 FIRST: Row = ("", 0, 0)  # before all records
+# Where a cell begins with one, also a cell that a spreadsheet makes which parts lines at other marks than commas.
+FORMULA = re.compile(r"(?:^|(?<=[;\t\r\n]))(?=[=+\-@\t\r])")
 
 
 class Database:
@@ -196,13 +199,10 @@ def _seconds(value: Any) -> float | None:
 
 
 def _plain(value: Any) -> Any:
-    """A cell of CSV: lists and objects as JSON. A text that a spreadsheet would take for a formula gets a quote."""
+    """A cell of CSV: lists and objects as JSON. What a spreadsheet would take for a formula gets a quote before it."""
     if isinstance(value, list | dict):
         value = json.dumps(value)
-    if not isinstance(value, str):
-        return value
-    is_formula = value[:1] in ("=", "+", "-", "@", "\t", "\r")
-    return f"'{utf8(value)}" if is_formula else utf8(value)
+    return FORMULA.sub("'", utf8(value)) if isinstance(value, str) else value
 
 
 def utf8(text: str) -> str:

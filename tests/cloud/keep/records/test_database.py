@@ -83,6 +83,14 @@ def test_the_table_has_no_formulas(database):
     assert "-2.5" in row.split(",")
 
 
+@pytest.mark.parametrize("mark", [";", "\t", "\n", "\r"])
+def test_a_cell_of_a_spreadsheet_that_parts_lines_elsewhere_is_no_formula(database, mark):
+    database.keep([record("a", 1, 1, label=f"calm{mark}=1+1 -2")], 5.0)
+    file = io.StringIO()
+    assert database.export(file) == 1
+    assert f"calm{mark}'=1+1 -2" in file.getvalue()
+
+
 def test_a_label_that_is_half_a_character_is_a_question_mark(database):
     database.keep([record("a", 1, 1, label="\ud800")], 5.0)
     file = io.StringIO()
