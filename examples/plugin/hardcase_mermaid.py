@@ -3,6 +3,7 @@
 
 from pathlib import Path
 
+from hardcase_edge.base.escape import terminal
 from hardcase_edge.program.definition import Acquire, Answer, Branch, Forward, Node, Select
 from hardcase_export.targets import MODELS, Output, Source, Target
 
@@ -28,7 +29,8 @@ def make(source: Source, folder: Path, switches: frozenset[str]) -> Output:
     manifest, lines = source.loaded.manifest, ["flowchart TD"]
     for k, node in enumerate(source.loaded.bundle.program.nodes):
         words, arrows = words_and_arrows(node, manifest.sensors)
-        lines.append(f'  n{k}["{words.translate(str.maketrans("", "", chr(34) + "<>"))}"]')
+        shown = "".join(c if c.isalnum() or c in " ,.-_()" else f"#{ord(c)};" for c in terminal(words))  # no directive
+        lines.append(f'  n{k}["{shown}"]')
         lines += [f"  n{k} -->|{text}| n{target}" for text, target in arrows.items()]
     data = ("\n".join(lines) + "\n").encode()
     entry = {"file": "policy.mmd", "bytes": len(data)}

@@ -3,16 +3,21 @@
 
 from __future__ import annotations
 
+import re
+import runpy
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from hardcase.api.policy import Policy
+from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.errors import InputError
 from hardcase_export.own_targets import BUNDLE
-from hardcase_export.targets import targets
+from hardcase_export.targets import Source, targets
 from hardcase_export.to_micropython.folder import exchange_module
+from tests.golden.make_golden import GOLDEN
 from tests.helpers.export.builds import make_build
 from tests.helpers.hooks import install
 from tests.helpers.places import ROOT
@@ -66,6 +71,16 @@ def test_the_example_of_a_package_of_ones_own_writes_its_file_and_is_short(
     entries = said["models"][str(tmp_path / "out")]
     assert entries == [{"file": "policy.mmd", "bytes": len(drawn)}]
     assert Policy(build, budget=100).export_to("mermaid", tmp_path / "again").files["policy.mmd"].decode() == drawn
+
+
+def test_a_name_in_the_flow_chart_is_text_and_no_directive_of_mermaid() -> None:
+    loaded = load_bundle(GOLDEN)
+    names = ('a"]\n%%{init: {"themeCSS": "x"}}%%', "<b>#quot;", "c;\nclick n0 call x()")
+    source = Source(b"", replace(loaded, manifest=replace(loaded.manifest, sensors=names)))
+    drawn = runpy.run_path(str(PLUGIN / "hardcase_mermaid.py"))["make"](source, Path("out"), frozenset()).files
+    assert "#60;b#62;#35;quot#59;" in drawn["policy.mmd"].decode()
+    for line in drawn["policy.mmd"].decode().split("\n")[1:-1]:
+        assert re.fullmatch(r'  n\d+(\["(\w|[ ,.()-]|#\d+;)+"\]| -->\|[\w ]+\| n\d+)', line)
 
 
 def test_no_file_is_written_if_one_target_cannot_be_made(
