@@ -53,7 +53,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """End with exit status 2 and one line that begins with the program's name."""
-        self.exit(2, f"{self.prog.split()[0]}: {' '.join(message.split())}; see {self.prog} --help\n")
+        self.exit(2, f"{self.prog.split()[0]}: {terminal(' '.join(message.split()))}; see {self.prog} --help\n")
 
 
 def _with_file(parser: Parser, parsed: argparse.Namespace) -> argparse.Namespace:

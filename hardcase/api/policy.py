@@ -136,8 +136,8 @@ class Policy:
     def __repr__(self) -> str:
         figures = self.front.picked.test
         return (
-            f"<Policy {self.front.picked.method}: {self.front.quality} {figures.quality:.4f}, "
-            f"cost {figures.cost:g} {self.front.unit}, {figures.forward_rate:.1%} forwarded>"
+            f"<Policy {self.front.picked.method}: {terminal(self.front.quality)} {figures.quality:.4f}, "
+            f"cost {figures.cost:g} {terminal(self.front.unit)}, {figures.forward_rate:.1%} forwarded>"
         )
 
     def _repr_html_(self) -> str:

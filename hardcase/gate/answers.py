@@ -7,7 +7,6 @@ others, and the truth by its name. A sensor reads the label as a category, and t
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from hardcase_edge.base.toml import toml_value
 from hardcase_edge.errors import InputError
 from hardcase_train.data.table import Table, read_table
 from hardcase_train.settings.amounts import MAX_COST
@@ -109,7 +109,7 @@ def write_problem(log: Log, folder: Path, unit: str) -> tuple[Path, Table]:
             columns[api.name + CONFIDENCE] = pa.array(log.confidences[api.name], from_pandas=True)
         features = [name for name in (api.name + LABEL, api.name + CONFIDENCE) if name in columns]
         sensors.append(
-            f"\n[[sensor]]\nname = {json.dumps(api.name)}\nfeatures = {json.dumps(features)}\ncost = {api.price!r}\n"
+            f"\n[[sensor]]\nname = {toml_value(api.name)}\nfeatures = {toml_value(features)}\ncost = {api.price!r}\n"
         )
     folder.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.table(columns), folder / "calls.parquet")
@@ -117,7 +117,7 @@ def write_problem(log: Log, folder: Path, unit: str) -> tuple[Path, Table]:
     path.write_text(
         "# Written by hardcase gate: each sensor is an API, its cost the mean price of a call.\n\n"
         f'[data]\nfile = "calls.parquet"\ntarget = "{TARGET}"\n\n'
-        f"[cost]\nunit = {json.dumps(unit)}\n\n[cost.uplink]\nper_request = 0.0\n\n"
+        f"[cost]\nunit = {toml_value(unit)}\n\n[cost.uplink]\nper_request = 0.0\n\n"
         '[policy]\nsize = "small"\nmax_forward = 0.0\n'  # a few readings need no large model, which may not fit
         + "".join(sensors),
         encoding="utf-8",

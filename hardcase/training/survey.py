@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from hardcase_edge.base.hints import nearest_column
+from hardcase_edge.base.toml import toml_value
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.cost import PLACEHOLDER
 from hardcase_edge.program.kinds import CLASS, VALUE, Kind
@@ -264,11 +264,11 @@ def make_toml(
     origin, needed = _origin(), sum(costs.get(name, (1.0, ""))[0] for name in sensors)
     return f"""\
 [data]
-file = {quote(file)}  # {_said("file")}
-target = {quote(target)}  # {_said("target")}: {why}
-task = {quote(task.name)}  # what is predicted: {task.note}
+file = {toml_value(file, "file")}  # {_said("file")}
+target = {toml_value(target)}  # {_said("target")}: {why}
+task = {toml_value(task.name)}  # what is predicted: {task.note}
 {_dropped(found)}{_dates(found)}{_group(found)}# {_said("split")}
-split = {quote(found.split or "random")}
+split = {toml_value(found.split or "random")}
 seed = 0  # {_said("seed")}
 
 # What a decision costs: the sensors below, and for a case that goes to the cloud the radio and the cloud itself.
@@ -288,7 +288,7 @@ per_request = 0.0  # {_said("cloud_per_request")}
 {origin}  # {_said("cloud_origin")}
 
 [hpc]
-estimator = {quote(task.default_f0)}  # {_said("estimator")}
+estimator = {toml_value(task.default_f0)}  # {_said("estimator")}
 # url = "openai+https://api.example/v1?model=NAME&key=VARIABLE"  # {_said("service")}
 
 [hpc.params]  # {_said("params")}
@@ -314,40 +314,35 @@ def _of_sensor(field: str) -> str:
 
 
 def _origin() -> str:
-    return f"cost_origin = {quote(PLACEHOLDER)}"
-
-
-def quote(value: str | Sequence[str]) -> str:
-    """A basic string of TOML, or an array of them: as in JSON, but characters that are not printed are escapes."""
-    text = json.dumps(value, ensure_ascii=False)
-    return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in text)
+    return f"cost_origin = {toml_value(PLACEHOLDER)}"
 
 
 def _sensor(name: str, features: Sequence[str], cost: float, why: str) -> str:
     amount = f"cost = {cost}{why and f'  # {why}'}"
-    return f"\n[[sensor]]\nname = {quote(name)}\nfeatures = {quote(list(features))}\n{amount}\n{_origin()}\n"
+    return f"\n[[sensor]]\nname = {toml_value(name)}\nfeatures = {toml_value(list(features))}\n{amount}\n{_origin()}\n"
 
 
 def _dropped(found: Survey) -> str:
     """Columns that no model reads, with the reason for each."""
     if not found.left_out:
         return f"drop = []  # {_said('drop')}\n"
-    rows = [f"    {quote(name)},  # {quote(reason)[1:-1]}\n" for name, reason in found.left_out.items()]
+    rows = [f"    {toml_value(name)},  # {toml_value(reason)[1:-1]}\n" for name, reason in found.left_out.items()]
     return f"drop = [  # {_said('drop')}\n{''.join(rows)}]\n"
 
 
 def _dates(found: Survey) -> str:
     if not found.dates:
         return ""
-    return f'dates = "leave"  # without {quote(found.dates)[1:-1]}; "parts": month, day, weekday and hour as features\n'
+    names = toml_value(found.dates)[1:-1]
+    return f'dates = "leave"  # without {names}; "parts": month, day, weekday and hour as features\n'
 
 
 def _group(found: Survey) -> str:
     """The line of the group: with a ``#`` before it where it is only suspected and cannot be the default."""
     if not found.group:
         return ""
-    reason = quote(found.suspected.get(found.group, "names the group"))[1:-1]
+    reason = toml_value(found.suspected.get(found.group, "names the group"))[1:-1]
     if found.is_grouped:
         off = "a # before this line makes it a feature"
-        return f"group = {quote(found.group)}  # no split divides its rows, as it {reason}; {off}\n"
-    return f"# group = {quote(found.group)}  # without the #, no split divides its rows; it {reason}\n"
+        return f"group = {toml_value(found.group)}  # no split divides its rows, as it {reason}; {off}\n"
+    return f"# group = {toml_value(found.group)}  # without the #, no split divides its rows; it {reason}\n"

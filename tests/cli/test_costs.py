@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import random
+import tomllib
 from itertools import product
 from pathlib import Path
 
@@ -90,6 +91,13 @@ def test_the_command_prints_lines_of_a_toml(tmp_path: Path, capsys: pytest.Captu
     assert "2 sizes from 4 to 8: excess 0.0% in the mean, 0.0% at most; p90 is 1.00 times the median" in out
     assert main(["costs", str(file), "--json", "--degree", "1"]) == 0
     assert json.loads(capsys.readouterr().out)["sensors"]["a"]["cost"] == [0.75, 0.25]
+
+
+def test_the_lines_are_toml_whatever_the_sensors_name_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name = "\U0001f98a\x7f\x9b2J"
+    (tmp_path / "times.jsonl").write_text(line(sensor=name) * 3 + line(sensor=name, size=8) * 3)
+    assert main(["costs", str(tmp_path / "times.jsonl"), "--degree", "1"]) == 0
+    assert tomllib.loads(capsys.readouterr().out)["sensor"][0]["name"] == name
 
 
 def test_the_command_says_that_no_step_helps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import re
 import tomllib
 from pathlib import Path
@@ -14,9 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hardcase.api.policy import Policy
 from hardcase.cli import main
-from hardcase.training.survey import quote
 from hardcase_edge.base.escape import NO_BREAK, PUNCTUATION, json_line, markdown, markup, terminal
+from hardcase_edge.base.toml import toml_value
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.cli import main as edge
 from tests.helpers.cli.pages import read_page
@@ -70,9 +72,17 @@ def test_markup_is_the_text_again_without_what_cannot_be_shown(name: str) -> Non
 
 @given(names.filter(lambda name: "\ud800" not in name))
 def test_a_toml_has_a_name_as_it_is_and_shows_what_is_printed(name: str) -> None:
-    line = f"name = {quote(name)}"
+    line = f"name = {toml_value(name)}"
     assert line.isprintable()
     assert tomllib.loads(line) == {"name": name}
+
+
+def test_a_table_whose_path_toml_cannot_hold_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / os.fsdecode(b"d\xff.csv")
+    path.write_text("a,y\n" + "1,0\n2,1\n" * 40)
+    assert main(["init", str(path), "--out", str(tmp_path / "hardcase.toml")]) == 2
+    assert capfd.readouterr().err == "hardcase init: the value of file is not UTF-8; leave out what is not\n"
+    assert not (tmp_path / "hardcase.toml").exists()
 
 
 # ---------------------------------------------------------------- from init to a device
@@ -108,7 +118,7 @@ def test_nothing_from_init_to_a_device_shows_a_name_raw(folder: Path, capfd: pyt
     assert "?[2J" in shown(main, "init", folder / "data.csv", "--out", toml)
     for line in toml.read_text(encoding="utf-8").splitlines():
         assert terminal(line) == line
-    text = toml.read_text(encoding="utf-8").replace('unit = "unit"', f"unit = {quote(UNIT)}")
+    text = toml.read_text(encoding="utf-8").replace('unit = "unit"', f"unit = {toml_value(UNIT)}")
     text = text.replace("HistGradientBoostingClassifier", "LogisticRegression").replace(
         "default_sensor", "default_sensor"
     )
@@ -125,6 +135,8 @@ def test_nothing_from_init_to_a_device_shows_a_name_raw(folder: Path, capfd: pyt
     assert json.loads(shown(edge, "verify", bundle, "--json"))["unit"] == UNIT
     decided = shown(edge, "run", bundle, "--sensors", f"replay:{folder / 'data.csv'}", "--count", "3")
     assert {json.loads(line)["label"] for line in decided.splitlines()} <= {COLOUR, LINE, LINK + TURN}
+    shown_in_python = repr(Policy(build, max_loss=1)) + Policy(build, max_loss=1).front.table()
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", shown_in_python)
     page = (build / "front.md").read_text(encoding="utf-8")
     assert markdown(UNIT) in page
     assert UNIT not in page

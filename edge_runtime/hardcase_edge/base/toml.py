@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TOML of users: parsed, with every whole number within 64 bits, as TOML itself asks; and flat keys written as TOML."""
+"""TOML of users: parsed, with every whole number within 64 bits, as TOML itself asks; and keys and values written."""
 
 from __future__ import annotations
 
@@ -52,18 +52,31 @@ def toml_text(values: Mapping[str, Any]) -> str:
     InputError
         A text is not UTF-8.
     """
-    return "".join(f"{key} = {_value(key, value)}\n" for key, value in values.items())
+    return "".join(f"{key} = {toml_value(value, key)}\n" for key, value in values.items())
 
 
-def _value(key: str, value: Any) -> str:
+def toml_value(value: Any, key: str = "a key") -> str:
+    """A value as TOML has it, on one line; ``key`` names it in messages. No other function writes a text of TOML.
+
+    JSON would not do: TOML has no halves of a character, and escapes DEL, too. What is not printed is an escape here.
+
+    >>> print(toml_value(["k\xfchl", "a" + chr(0x202e)]))
+    ["k\xfchl", "a\\U0000202e"]
+
+    Raises
+    ------
+    InputError
+        A text is not UTF-8.
+    """
     if isinstance(value, list):
-        return f"[{', '.join(_value(key, v) for v in value)}]"
-    if isinstance(value, str):  # TOML has all escapes of JSON but the halves of a character, and escapes DEL, too
+        return f"[{', '.join(toml_value(v, key) for v in value)}]"
+    if isinstance(value, str):
         try:
             value.encode()
         except UnicodeEncodeError as error:
             raise InputError(f"the value of {key} is not UTF-8; leave out what is not") from error
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        text = json.dumps(value, ensure_ascii=False)
+        return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in text)
     if isinstance(value, bool):
         return "true" if value else "false"
     return repr(value)

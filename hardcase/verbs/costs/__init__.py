@@ -8,6 +8,7 @@ import json
 from typing import TYPE_CHECKING
 
 from hardcase_edge.base.escape import terminal
+from hardcase_edge.base.toml import toml_value
 from hardcase_edge.errors import InputError
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def _lines(fits: dict[str, CostFit], times: Times, own: float) -> list[str]:
             "",
             f"[[sensor]]  # {len(sizes)} sizes from {sizes[0]} to {sizes[-1]}: excess {found.mean_excess:.1%} in the "
             f"mean, {found.largest_excess:.1%} at most; p90 is {found.spread:.2f} times the median",
-            f"name = {json.dumps(name)}",
+            f"name = {toml_value(name)}",
             f"cost = {found.cost}",
             'cost_origin = "measured"',
         ]

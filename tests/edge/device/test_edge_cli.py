@@ -231,6 +231,7 @@ def test_verify_says_what_was_proved(edge, bundle):
         (["--sensors", "zzz=none"], "names no sensor of this bundle"),
         (["--budget", "much"], "argument --budget: invalid float value: 'much'; see hardcase-edge run --help"),
         (["--colour"], "unrecognized arguments: --colour"),
+        (["\x1b[31m.hcb"], "unrecognized arguments: ?[31m.hcb;"),
         (["--trust", "/nowhere.pub"], "trusted key /nowhere.pub cannot be read"),
     ],
 )

@@ -213,10 +213,11 @@ def test_windows_line_ends_stay(tmp_path: Path) -> None:
 
 
 def test_lines_for_a_bundle_are_toml() -> None:
-    lines = lines_of({'a"b': 0.0123, "c": 5.0}, {'a"b': ["f\n"], "c": ["x", "y"]})
+    name = 'a"b\x7f\U0001f98a'  # of a fox, which JSON writes as two halves
+    lines = lines_of({name: 0.0123, "c": 5.0}, {name: ["f\n"], "c": ["x", "y"]})
     assert parse_toml("x", lines.encode()) == {
         "sensor": [
-            {"name": 'a"b', "features": ["f\n"], "cost": 0.0123, "cost_origin": "measured"},
+            {"name": name, "features": ["f\n"], "cost": 0.0123, "cost_origin": "measured"},
             {"name": "c", "features": ["x", "y"], "cost": 5.0, "cost_origin": "measured"},
         ]
     }

@@ -23,11 +23,16 @@ NODE_RED = """
 import { createRequire } from "node:module";
 const [node, folder, messages] = process.argv.slice(1);
 let make;
-const RED = { nodes: { createNode: (self) => { self.on = (what, act) => { self[what] = act; }; }, registerType: (_, made) => { make = made; } } };
-createRequire(node)(node)(RED);
+const nodes = {
+  createNode: (self) => { self.on = (what, act) => { self[what] = act; }; },
+  registerType: (_, made) => { make = made; },
+};
+createRequire(node)(node)({ nodes });
 const self = {}, out = [], send = (said) => out.push(said);
 make.call(self, { folder, timeout: 100 });
-for (const msg of JSON.parse(messages)) await new Promise((done) => self.input(msg, send, (error) => done(error && out.push(error.message))));
+for (const msg of JSON.parse(messages)) {
+  await new Promise((done) => self.input(msg, send, (error) => done(error && send(error.message))));
+}
 await new Promise((done) => setTimeout(done, 250));
 self.close();
 console.log(JSON.stringify(out));
@@ -58,7 +63,7 @@ def node(script: str, *words: object) -> Any:
 
 
 @pytest.mark.parametrize(
-    "sensors, messages, topics, route",
+    ("sensors", "messages", "topics", "route"),
     [
         pytest.param(["f0", "b"], [{"payload": {"f0": [-2], "b": [-3]}}], [], "local", id="a-sensor-is-called-f0"),
         pytest.param(["f0", "b"], [{"payload": {"f0": [3], "b": [-3]}}], ["f0"], "degraded", id="and-f0-is-silent"),

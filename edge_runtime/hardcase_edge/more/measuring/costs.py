@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...base.toml import parse_toml
+from ...base.toml import parse_toml, toml_value
 from ...errors import InputError
 
 ENERGIES = {"J": 1.0, "kJ": 1e3, "mJ": 1e-3, "uJ": 1e-6, "\u00b5J": 1e-6, "\u03bcJ": 1e-6, "Wh": 3600.0, "mWh": 3.6}
@@ -36,10 +36,8 @@ def rounded(cost: float) -> float:
 
 def lines_of(costs: Mapping[str, float], features: Mapping[str, Iterable[str]]) -> str:
     """The lines of a hardcase.toml that give these sensors these costs."""
-    import json  # its texts are texts of TOML, too
-
     blocks = [
-        f"[[sensor]]\nname = {json.dumps(name)}\nfeatures = {json.dumps(list(features[name]))}\ncost = {cost!r}\n"
+        f"[[sensor]]\nname = {toml_value(name)}\nfeatures = {toml_value(list(features[name]))}\ncost = {cost!r}\n"
         f'cost_origin = "measured"\n'
         for name, cost in costs.items()
     ]
