@@ -318,6 +318,9 @@ def test_no_argument_becomes_a_setting():
     text = unit([*COMMAND, 'a b"c\\d', "50%", "$HOME", "x;y", "#z", ""])
     exec_line = next(line for line in text.splitlines() if line.startswith("ExecStart="))
     assert exec_line.endswith(r'''thermal: "a b\"c\\d" "50%%" "$$HOME" "x;y" "#z" ""''')
+    own = unit([*COMMAND, "@DEVICES@"], devices=["/dev/i2c-1"])
+    assert "thermal: @DEVICES@\n" in own
+    assert own.count("DeviceAllow=/dev/i2c-1 rw\n") == 1
     for word in ("a\nUser=root", "a\rb", "\0", "\udcff"):  # the last: a byte that is not UTF-8
         with pytest.raises(InputError, match="control character"):
             unit([*COMMAND, word])

@@ -66,7 +66,7 @@ def unit(
         lines.append("ProtectHome=read-only")
     template = (Path(__file__).parent / NAME).read_text(encoding="utf-8")
     extra = "".join(f"{line}\n" for line in ["", "# What this device needs besides.", *lines]) if lines else ""
-    return template.replace("@EXEC@", " ".join(map(_quoted, command))).replace("@DEVICES@\n", extra + "\n")
+    return template.replace("@DEVICES@\n", extra + "\n").replace("@EXEC@", " ".join(map(_quoted, command)))
 
 
 def program(argv0: str) -> str:
