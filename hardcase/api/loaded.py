@@ -168,8 +168,10 @@ class Loaded:
         program, names = self._loaded.bundle.program, self.features
 
         def read(asked: tuple[int, ...]) -> dict[int, list[Any] | None]:
-            values = {s: [by_feature.get(names[f]) for f in program.sensors[s].features] for s in asked}
-            read_values = {s: None if all(v is None for v in row) else row for s, row in values.items()}
+            features = {s: [names[f] for f in program.sensors[s].features] for s in asked}
+            read_values = {
+                s: [by_feature.get(n) for n in own] if by_feature.keys() & own else None for s, own in features.items()
+            }
             if memory is not None:
                 memory.see(read_values)
                 read_values |= {s: memory.read() for s in asked if s == memory.layout.sensor}

@@ -17,6 +17,7 @@ from ..measuring.headline import Headline, cut_lines, headline
 from ..measuring.measure import some_classes, value_errors
 from ..measuring.picked import (
     constant_warning,
+    f0_warning,
     gaps_of,
     item_headline,
     kept_by,
@@ -109,7 +110,9 @@ def _of_cases(exported: ExportedCases, build: Build | None) -> tuple[dict[str, A
         }
     cuts = headline(exported.program, test.paths, exported.sensors, exported.costs)
     gaps = gaps_of(exported.point, exported.valid.against_f0)
+    counts = [] if against_f0 is None else [c.n for c in against_f0.classes]
     lines = [
+        None if build is None or against_f0 is None else f0_warning(against_f0.f0, build.front.measure, counts),
         constant_warning(values),
         selection_warning(exported.selection, exported.measure, test.after.quality),
         *recall_warnings(gaps, exported.classes, "" if build is None else kept_by(build, gaps, exported.point)),

@@ -16,6 +16,7 @@ from hardcase_edge.errors import HardcaseError, InputError
 from hardcase_edge.more.batch.evaluate import Batch
 from hardcase_edge.more.batch.intervals import Interval, loss_interval, quality_interval
 from hardcase_edge.more.batch.per_class import ClassCount, Gap, gaps_between, per_class, recall_gaps
+from hardcase_edge.more.batch.quality import Quality
 from hardcase_edge.more.fronts.front import HPC_METHOD
 from hardcase_edge.more.fronts.pick import picks_by_budget, picks_by_loss
 from hardcase_edge.program.definition import Program
@@ -158,6 +159,23 @@ def constant_warning(values: Mapping[str, Any]) -> str | None:
     )
 
 
+def f0_warning(f0: float, measure: Quality, counts: Sequence[int]) -> str | None:
+    """An f0, to which policies are held, no better on test rows than one answer to every case; None if it is.
+
+    counts : rows of each class; empty for values
+    """
+    if measure.kind not in ("accuracy", "r2", "errors", "log-loss") or (measure.kind == "accuracy" and not any(counts)):
+        return None
+    constant = max(counts) / sum(counts) if measure.kind == "accuracy" else 0.0
+    if f0 > constant:
+        return None
+    return (
+        f"WARNING: f0 IS NO BETTER THAN ONE ANSWER TO EVERY CASE ({measure.name} {f0:.4f} AGAINST {constant:.4f} ON"
+        " TEST ROWS), AND POLICIES ARE HELD TO IT; give it features that tell more, more rows or another [hpc]"
+        " estimator, or choose another [policy] quality"
+    )
+
+
 def selection_warning(selection: Selection, measure: str, test: float) -> str | None:
     """A policy whose sensors were chosen among many on few rows; None otherwise.
 
@@ -217,7 +235,9 @@ def _known(spans: Sequence[tuple[tuple[float, float] | None, str]]) -> list[tupl
 def picked_warnings(picked: Picked) -> list[str]:
     """Those of the policy that an export would pick."""
     values, quality = picked.measured.to_json(picked.manifest), picked.measured.quality.name
+    counts = [c.n for c in picked.f0_classes]
     warnings = (
+        f0_warning(picked.f0, picked.measured.quality, counts),
         constant_warning(values),
         selection_warning(picked.selection, quality, values["quality"]),
         *recall_warnings(picked.gaps, picked.manifest.classes, picked.kept_by),

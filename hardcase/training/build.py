@@ -48,7 +48,7 @@ from .given_hpc import own_points_of
 from .hpc_file import copy_hpc, hpc_confidence, named, provenance, save_hpc, value_of
 from .items import ItemRun
 from .runs import Runs, open_runs
-from .survey import divided_groups
+from .survey import divided_groups, given_away
 
 MAX_TRAIN_ROWS = 4_096
 MAX_TRAIN_NUMBERS = 2_000_000
@@ -205,7 +205,12 @@ class _Cases:
     def told(self, build: Build, front: dict[str, Any], points: list[Point], wish: Wish) -> Told:
         """What the report has of them; the front is in the build."""
         with rows_bar("5/5 report", quiet=self.runs.quiet):
-            suspicions = [*divided_groups(self.task.table, self.task.config), *doubled_warning(self.task.problem)]
+            table, config = self.task.table, self.task.config
+            suspicions = [
+                *given_away(self.task),
+                *divided_groups(table, config),
+                *doubled_warning(self.task.problem),
+            ]
             return told_of_cases(build, self.task, wish, suspicions)
 
 

@@ -14,17 +14,27 @@ from hardcase_edge.errors import InputError
 from hardcase_edge.program.cost import PLACEHOLDER
 from hardcase_edge.program.kinds import CLASS, VALUE, Kind
 from hardcase_train.columns.kinds import DATE, NUMBER, OTHER, TEXT, texts_in
-from hardcase_train.columns.suspects import is_named_group, why_group, why_no_number, why_no_text, why_numbers
+from hardcase_train.columns.suspects import (
+    gives_away,
+    is_named_group,
+    why_group,
+    why_missing,
+    why_no_number,
+    why_no_text,
+    why_numbers,
+)
 from hardcase_train.data.problem import MAX_CLASSES
 from hardcase_train.data.split import LEAST_GROUPS
 from hardcase_train.data.table import Table
 from hardcase_train.settings.config import Config, SensorConfig
 from hardcase_train.settings.statement import stated
+from hardcase_train.tasks.task import Task
 
 from ..options import plain
 
 LIKELY_TARGETS = ("target", "label", "class", "y")
 SPLIT_WORDS = {"train", "valid", "test", "calibration"}
+MOST_SUSPECTED = 3  # features of which training says that they may give the answer away
 MAX_LABELS = 20  # different whole numbers that still look like classes
 NUMBERED = re.compile(r"(.*[^\W\d_].*?[._ -]?)\[?(\d+)\]?")  # a name with a letter, and a number at its end
 
@@ -129,6 +139,22 @@ def divided_groups(table: Table, config: Config) -> list[str]:
     return []
 
 
+def given_away(task: Task) -> list[str]:
+    """Lines if features have one value for each class, or if a number among values seems to stand for a missing one."""
+    table, target = task.table, plain(task.config.target, 24)
+    if task.config.task == VALUE.name:
+        reason = why_missing(task.y)
+        return [f"WARNING: THE TARGET {target!r} {reason}"] if reason else []
+    y = task.y.tolist()
+    columns = zip(table.names, table.X.T, strict=True) if task.classes else ()
+    found = [plain(name, 24) for name, x in columns if gives_away((None if v != v else v for v in x), y)]
+    return [
+        f"WARNING: {name!r} MAY GIVE THE ANSWER AWAY, AS IT HAS ONE VALUE FOR EACH CLASS: if it is not known before "
+        "the answer, take it from the features with [data] drop"
+        for name in found[:MOST_SUSPECTED]
+    ]
+
+
 def _add_number(found: Survey, name: str, kind: str, table: Table, y: list[Any]) -> None:
     values = table.X[:, table.names.index(name)]
     reason = "" if table.windows else why_no_number(name, values)
@@ -137,6 +163,8 @@ def _add_number(found: Survey, name: str, kind: str, table: Table, y: list[Any])
         return
     (found.numbers if kind == NUMBER else found.booleans).append(name)
     _suspect(found, name, [None if v != v else v for v in values.tolist()], y)
+    if name not in found.suspected and not table.windows and (stand_in := why_missing(values)):
+        found.suspected[name] = stand_in
 
 
 def _add_text(found: Survey, name: str, values: list[Any], y: list[Any]) -> None:
@@ -154,8 +182,7 @@ def _add_text(found: Survey, name: str, values: list[Any], y: list[Any]) -> None
 
 
 def _suspect(found: Survey, name: str, values: list[Any], y: list[Any]) -> None:
-    n_values = len(set(values))
-    if n_values == len(set(y)) == len(set(zip(values, y, strict=True))):
+    if y and gives_away(values, y):
         found.suspected[name] = "may give the answer away: it has one value for each class"
     elif reason := why_group(name, values):
         found.suspected[name] = f"may say which rows belong together: {reason}"

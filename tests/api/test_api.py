@@ -203,6 +203,7 @@ def mixed(n: int = 200) -> pa.Table:
     """A DataFrame of a category that tells the class, a number, a boolean, dates, and the target."""
     X, y = rows(n, seed=3)
     sky = [{"low": "rain", "middle": "cloud", "high": None}[label] for label in y]
+    sky[0] = "rain" if y[0] == "middle" else "cloud"  # a column that is always right would be suspected
     hours = [datetime(2024, 1, 1, tzinfo=UTC) + timedelta(hours=k) for k in range(n)]
     return pa.table({"sky": sky, "heat": X[:, 2], "on": X[:, 3] > 1, "when": hours, "y": y.tolist()})
 
@@ -254,6 +255,23 @@ def test_a_text_that_training_has_not_seen_fails_its_sensor_and_the_confidence_i
         unknown = device.decide({"sky": text, "heat": 0.3})
         assert (unknown.failed, unknown.route) == (("sky",), "degraded")
         assert 0.3 < unknown.confidence < 0.7
+
+
+def test_a_missing_reading_that_training_has_seen_fails_no_sensor(tmp_path: Path) -> None:
+    """As on a device, which reads an empty cell of a replayed table, None or NaN alike."""
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(400, 2))
+    y = np.where(X[:, 0] > 0, "go", "stay")
+    X[::5, 0] = np.nan
+    policy = hardcase.train(
+        X, y, names=["heat", "noise"], costs={"heat": 2, "noise": 90}, forward_cost=500, max_loss=0.2, effort=BRIEF,
+        hpc=RandomForestClassifier(20, random_state=0), methods=["static"],
+    )  # fmt: skip
+    policy.export(tmp_path / "x.hcb", min_agreement=0.5)
+    device = hardcase.load(tmp_path / "x.hcb")
+    for missing in (None, np.nan):
+        assert (device.decide({"heat": missing}).failed, device.decide({"heat": missing}).route) == ((), "local")
+    assert device.decide({}).failed == ("heat",)
 
 
 def test_nothing_is_written_over_a_file_of_others(policy: hardcase.Policy, tmp_path: Path) -> None:

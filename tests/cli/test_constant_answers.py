@@ -13,8 +13,9 @@ import pytest
 import hardcase
 from benchmarks import users
 from hardcase.cli import main
-from hardcase.measuring.picked import constant_warning, measure_pick
+from hardcase.measuring.picked import constant_warning, f0_warning, measure_pick
 from hardcase_edge.errors import InputError
+from hardcase_edge.more.batch.quality import ACCURACY, Quality
 from hardcase_export.bundle import export_bundle
 from hardcase_export.integers.point import Build
 from tests.helpers.train.problems import run, toml, write_csv
@@ -88,6 +89,16 @@ def test_where_errors_have_costs_the_picked_policy_finds_faults(tmp_path, capsys
     whole = told["test"]["cost"] + told["test"]["errors"]
     assert whole < told["f0"]["cost"] + (1 - told["f0"]["quality"]) * 3
     assert whole < min(100 * faults["n"], 2 * (told["test"]["n"] - faults["n"])) / told["test"]["n"]
+
+
+def test_an_f0_that_is_no_better_than_one_answer_is_said() -> None:
+    values = Quality("r2", "R2")
+    for f0, measure, counts in ((-0.07, values, ()), (0.8, ACCURACY, (1, 4))):
+        line = f0_warning(f0, measure, counts)
+        assert line is not None
+        assert line.startswith("WARNING: f0 IS NO BETTER THAN ONE ANSWER TO EVERY CASE (")
+    for f0, measure, counts in ((0.01, values, ()), (0.81, ACCURACY, (1, 4)), (0.1, Quality("balanced", "b"), (1, 4))):
+        assert f0_warning(f0, measure, counts) is None
 
 
 def test_several_answers_and_no_errors_are_no_warning() -> None:

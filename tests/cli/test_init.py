@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 from hardcase.cli import main
 from hardcase.training.doubled import doubled_warning
-from hardcase.training.survey import divided_groups, guess_target, survey
+from hardcase.training.survey import divided_groups, given_away, guess_target, survey
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.device.device import Device
 from hardcase_edge.sensors.specs import open_bank
@@ -27,6 +27,7 @@ from hardcase_train.tasks.task import make_task
 from tests.helpers.train.problems import ran, run, write_csv
 
 pytestmark = pytest.mark.usefixtures("brief_effort")
+EMPTY = "if it stands for a missing value, leave such cells empty"
 
 
 def test_all_keys_are_printed_with_what_is_stated_of_them(capsys: pytest.CaptureFixture[str]) -> None:
@@ -243,7 +244,7 @@ def test_long_text_is_left_out_and_almost_numbers_are_told_from_it(tmp_path: Pat
     }
     found = survey(read_table(write_csv(tmp_path / "data.csv", columns)), "y").left_out
     text = "text with 210 different values, at most 200 can be coded"
-    assert found == {"note": text, "level": f"{text}; most are numbers, and '-' is not"}
+    assert found == {"note": text, "level": f"{text}; most are numbers, and '-' is not: {EMPTY}"}
 
 
 def test_numbers_that_are_not_written_as_numbers_are_suspected(tmp_path: Path) -> None:
@@ -270,6 +271,27 @@ def test_what_gives_the_answer_away_or_names_groups_is_said(tmp_path: Path) -> N
         "user": "may say which rows belong together: its name suggests it, and it has 3 values",
     }
     assert (found.group, found.left_out) == ("user", {})
+
+
+def test_a_number_that_stands_for_a_missing_value_and_an_answer_with_gaps_are_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    n = np.arange(60)
+    columns = {
+        "oil": np.where(n % 9 == 0, -999, 20 + np.sin(n)),
+        "day": n % 7,  # numbers of the same size, and none that stands for a gap
+        "code": [None if k % 5 == 0 else 7 + k % 2 for k in n],
+        "y": n % 2,
+    }
+    data = write_csv(tmp_path / "data.csv", columns)
+    far = f"has -999 in 7 rows, far from all other numbers: {EMPTY}"
+    gives = "may give the answer away: it has one value for each class"
+    assert survey(read_table(data), "y").suspected == {"oil": far, "code": gives}
+    (line,) = given_away(make_task(Config(file=data, target="y"), model=imputed(LogisticRegression())))
+    assert line.startswith("WARNING: 'code' MAY GIVE THE ANSWER AWAY")
+    assert init(capsys, data, "--target", "oil", "--task", "value", "--force")[0]["suspected"] == {"oil": far}
+    config = Config(file=data, target="oil", task="value")
+    assert given_away(make_task(config, model=imputed(Ridge()))) == [f"WARNING: THE TARGET 'oil' {far}"]
 
 
 def test_a_column_that_says_the_parts_becomes_the_split(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

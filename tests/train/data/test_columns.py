@@ -91,6 +91,12 @@ def test_what_cannot_be_dropped_is_told(tmp_path: Path, drop: tuple[str, ...], s
         task(tmp_path, drop=drop)
 
 
+def test_a_sensor_of_columns_that_are_dropped_is_told(tmp_path: Path) -> None:
+    for drop, features in ((("id", "heat"), ("heat",)), (("id", "raw.*", "he*"), ("heat",))):
+        with pytest.raises(InputError, match=r"sensor 's' names 'heat', which \[data\] drop names; take out either"):
+            task(tmp_path, drop=drop, sensors=(SensorConfig(name="s", features=features, cost=1.0),))
+
+
 @pytest.mark.parametrize("label", ["1.0", "true"])
 def test_labels_of_text_are_text_in_a_table_where_all_of_them_look_like_numbers(tmp_path: Path, label: str) -> None:
     manifest = Manifest("m", "u", ("a",), ("a",), (label, "none"), "y")
@@ -108,7 +114,8 @@ def test_numbers_that_are_not_written_as_numbers_are_told(tmp_path: Path) -> Non
     }
     config = Config(file=write_csv(tmp_path / "data.csv", columns), target="y")
     assert make_task(config, model=imputed(LogisticRegression())).table.notes == (
-        "took the 9 texts of 'level' for a category; most are numbers, and '-' is not",
+        "took the 9 texts of 'level' for a category; most are numbers, and '-' is not: if it stands for "
+        "a missing value, leave such cells empty",
         "took the 9 texts of 'load' for a category; they look like numbers, and '0.5%' is not written as one",
     )
 

@@ -9,7 +9,7 @@ Only their look gives such columns away, so these are suspicions, for people to 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -24,6 +24,7 @@ GROUP = re.compile(
     r"household|customer|query|qid)(?:$|[\W_])",
     re.I,
 )
+STAND_INS = (99, 127, 999, 9_999, 32_767, 32_768, 65_535, 99_999, 999_999)  # with either sign: often no readings
 MIN_NUMBERS = 5  # fewer texts that look like numbers may as well be names, such as 1, 2 and 3a
 UNIT = re.compile(r"\D{0,4}\Z")  # behind a number, the same in every text, such as " kWh"
 NUMBER = re.compile(
@@ -72,7 +73,7 @@ def why_numbers(texts: Sequence[str]) -> str:
     """How different texts seem to be numbers that are not written as such; empty if most of them do not.
 
     >>> why_numbers(["1", "2", "3", "4.5", "5", "-"])
-    "most are numbers, and '-' is not"
+    "most are numbers, and '-' is not: if it stands for a missing value, leave such cells empty"
     >>> why_numbers(["1,5 %", "2,5 %", "20 %", "3,25 %", "8 %"])
     "they look like numbers, and '1,5 %' is not written as one"
     """
@@ -85,11 +86,53 @@ def why_numbers(texts: Sequence[str]) -> str:
     if len(others) >= len(texts) / 2:
         return ""
     if others:
-        return f"most are numbers, and {others[0][:40]!r} is not"
+        return (
+            f"most are numbers, and {others[0][:40]!r} is not: if it stands for a missing value, leave such cells empty"
+        )
     odd = next((text for text in texts if not _is_number(text)), None)
     if odd is None:
         return "they are numbers, stored as text"
     return f"they look like numbers, and {odd[:40]!r} is not written as one"
+
+
+def why_missing(values: np.ndarray) -> str:
+    """Which number in a column, (n,) with NaN for missing, seems to stand for a missing value; empty if none does.
+
+    One of ``STAND_INS`` in three rows or more, beyond all other numbers by more than these span.
+
+    >>> why_missing(np.array([20.5, -999, 21, -999, 19.5, -999, 20, 22]))
+    'has -999 in 3 rows, far from all other numbers: if it stands for a missing value, leave such cells empty'
+    """
+    distinct, counts = np.unique(values[~np.isnan(values)], return_counts=True)
+    if len(distinct) < MIN_NUMBERS:
+        return ""
+    for end, others in ((0, distinct[1:]), (-1, distinct[:-1])):
+        gap = np.abs(others - distinct[end]).min()
+        if counts[end] >= 3 and abs(distinct[end]) in STAND_INS and gap > np.ptp(others):
+            return (
+                f"has {distinct[end]:g} in {counts[end]} rows, far from all other numbers: if it stands for a missing "
+                "value, leave such cells empty"
+            )
+    return ""
+
+
+def gives_away(values: Iterable[Any], labels: Sequence[Any]) -> bool:
+    """Whether a column, None for missing, has one value for each class; where cells are missing, perhaps of the others.
+
+    >>> gives_away([1, 2, 1, None], "abab"), gives_away([None, 2, None, 2], "abab"), gives_away([1, 2, 1, 1], "abab")
+    (True, True, False)
+    """
+    n_classes, every, n_pairs = len(set(labels)), set[tuple[Any, Any]](), 0
+    for pair in zip(values, labels, strict=False):
+        if pair not in every:
+            every.add(pair)
+            n_pairs += pair[0] is not None
+            if n_pairs > n_classes:  # soon, in most columns
+                return False
+    for pairs in (every, {pair for pair in every if pair[0] is not None}):
+        if 0 < n_classes == len(pairs) == len({value for value, _ in pairs}) == len({label for _, label in pairs}):
+            return True
+    return False
 
 
 def why_group(name: str, values: Sequence[Any]) -> str:

@@ -248,6 +248,8 @@ def task_sensors(table: Table, config: Config) -> tuple[tuple[Sensor, ...], tupl
         for pattern in s.features:
             columns = _matching(table.names, pattern)
             if not columns:
+                if any(_matching((pattern,), dropped) for dropped in config.drop):
+                    raise InputError(f"sensor {s.name!r} names {pattern!r}, which [data] drop names; take out either")
                 hint = nearest_column(pattern, table.names)
                 raise InputError(f"sensor {s.name!r} names {pattern!r}, which is not a column of numbers; {hint}")
             features += [f for f in columns if f not in features]
