@@ -47,5 +47,6 @@ def test_python_is_warned_too() -> None:
     rng = np.random.default_rng(1)
     X = rng.normal(size=(150, 40))
     y = (X[:, 0] + rng.normal(size=150) > 0).astype(int)
-    with pytest.warns(UserWarning, match="40 SENSORS ARE MANY TO CHOOSE AMONG ON 105 JUDGED ROWS"):
+    many = "40 SENSORS ARE MANY TO CHOOSE AMONG ON 105 JUDGED ROWS"
+    with pytest.warns(UserWarning, match=many), pytest.warns(UserWarning, match="f0 IS NO BETTER THAN ONE ANSWER"):
         hardcase.train(X, y, hpc=LogisticRegression(), methods=["static"], effort="quick", budget=3.0)
