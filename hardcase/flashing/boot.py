@@ -38,6 +38,7 @@ _CALL = "for d in /boot/firmware /boot; do [ -f $d/hardcase/first.sh ] && { sh $
 _COMMAND = (
     "systemd.run=/boot/firmware/firstrun.sh systemd.run_success_action=reboot systemd.unit=kernel-command-line.target"
 )
+_KEY = r"[A-Za-z_][\w-]*\s*:(?:\s|$)"  # of YAML, at the beginning of a line
 _END = """\
 for d in /boot/firmware /boot; do
     [ -f $d/cmdline.txt ] || continue
@@ -121,8 +122,11 @@ def _with_command(text: str, name: str) -> str:
     call = "'" + _CALL % "cloud-init" + "'"
     if f"/{FOLDER}/first.sh" in text:
         return text
-    if text.strip() and not text.startswith("#cloud-config"):
-        raise InputError(f"user-data on {name} is not a #cloud-config; add a bootcmd to it by hand (docs/flashing.md)")
+    if text.strip() and not _is_block(text):
+        raise InputError(
+            f"user-data on {name} is not a #cloud-config with its keys at the beginning of lines; add a bootcmd to it "
+            "by hand (docs/flashing.md)"
+        )
     lines = text.rstrip("\n").split("\n") if text.strip() else ["#cloud-config"]
     at = next((k for k, line in enumerate(lines) if re.match(r"bootcmd\s*:", line)), None)
     if at is None:
@@ -134,6 +138,19 @@ def _with_command(text: str, name: str) -> str:
     )
     indent = item[1] if item else "  "
     return "\n".join([*lines[: at + 1], f"{indent}- {call}", *lines[at + 1 :], ""])
+
+
+def _is_block(text: str) -> bool:
+    """Whether this is YAML of keys in the block style, to which another key may be added as a line.
+
+    JSON, an archive, an indented mapping or a quoted key, which may be bootcmd, would not be read as it was any more.
+    """
+    head, *rest = text.rstrip().split("\n")
+    lines = [line for line in rest if line.strip() and line.lstrip()[0] != "#"]
+    lines = lines[lines[:1] == ["---"] :]
+    is_begun = not lines or re.match(_KEY, lines[0]) is not None
+    outer = [line for line in lines if not line[0].isspace()]
+    return head.rstrip() == "#cloud-config" and is_begun and all(re.match(rf"{_KEY}|-(?:\s|$)", line) for line in outer)
 
 
 def _with_run(command: str, name: str) -> str:

@@ -38,6 +38,10 @@ def test_cloud_init_runs_the_script_at_every_boot_until_it_is_done() -> None:
             "#cloud-config\nbootcmd: # mine\n  # first\n    - a\n",
             "#cloud-config\nbootcmd: # mine\n    - 'CALL'\n  # first\n    - a\n", id="a list that is indented",
         ),
+        pytest.param(
+            "#cloud-config\n---\n# x\nssh:\n  a: |\n   {\n\npackages:\n- b\n",
+            "#cloud-config\n---\n# x\nssh:\n  a: |\n   {\n\npackages:\n- b\nbootcmd:\n  - 'CALL'\n", id="of an imager",
+        ),
         pytest.param("#cloud-config\nruncmd: [a]", "#cloud-config\nruncmd: [a]\nbootcmd:\n  - 'CALL'\n", id="no end"),
     ],
 )  # fmt: skip
@@ -89,6 +93,14 @@ def test_a_second_flash_changes_nothing(files: dict[str, bytes]) -> None:
         pytest.param({**CLOUD_INIT, "user-data": b"#!/bin/sh\n"}, "is not a #cloud-config", id="a script"),
         pytest.param(
             {**CLOUD_INIT, "user-data": b"#cloud-config\nbootcmd: [a, b]\n"}, "bootcmd on one line", id="a flow list"
+        ),
+        *(
+            pytest.param({**CLOUD_INIT, "user-data": b"#cloud-config" + rest}, "keys at the beginning of lines", id=id_)
+            for rest, id_ in (
+                (b'\n{"users": ["default"]}\n', "JSON"), (b"-archive\n- content: x\n", "an archive"),
+                (b"\n  users: [default]\n", "indented keys"), (b'\n"bootcmd":\n- a\n', "a quoted bootcmd"),
+                (b"\nusers: [default]\n...\n", "its end is marked"), (b"\n- users\n", "a list"),
+            )
         ),
         pytest.param({**CLOUD_INIT, "user-data": b"\xff"}, "user-data is not text in UTF-8", id="no text"),
         pytest.param(
