@@ -256,6 +256,7 @@ def _assemble(
     report = partial(
         ExportedCases,
         target_unit=None if manifest.value is None else manifest.value.unit,
+        intervals=len(integers.intervals),
         valid=integers.on_valid,
         test=integers.on_test,
         selection=selection_of(front, point, integers.draft, inner),

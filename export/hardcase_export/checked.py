@@ -51,7 +51,8 @@ class Exported(Published):
 class ExportedCases(Exported):
     """Of single decisions: how the program compares with the draft.
 
-    ``target_unit`` is that of values, None of classes. ``promise`` is as in the manifest's claims. ``weights`` is None
+    ``target_unit`` is that of values, None of classes, and ``intervals`` counts the nodes whose values have one.
+    ``promise`` is as in the manifest's claims. ``weights`` is None
     for a program without polynomials. ``selection`` says what the choice of its sensors does to its figure on judged
     rows. ``nearest`` is what decides something itself, where f0 was picked for every case. ``mix`` is what a coin
     mixes, and ``single`` why it mixes nothing although that was asked for; empty if it was not. ``program`` is what was
@@ -59,6 +60,7 @@ class ExportedCases(Exported):
     """
 
     target_unit: str | None
+    intervals: int
     valid: Parity
     test: Parity
     selection: Selection

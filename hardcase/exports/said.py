@@ -88,7 +88,7 @@ def _of_cases(exported: ExportedCases, build: Build | None) -> tuple[dict[str, A
         "agreement": {"valid": exported.valid.agreement, "test": test.agreement},
         "valid": exported.valid.after.to_json(),
         "test": test.after.to_json(),
-        **({} if exported.target_unit is None else {"target_unit": exported.target_unit}),
+        **({} if (of := exported.target_unit) is None else {"target_unit": of, "intervals": exported.intervals}),
         "selection": asdict(exported.selection),
         **({} if exported.nearest is None else {"nearest": asdict(exported.nearest)}),
         "promise": exported.promise,
@@ -148,6 +148,10 @@ def export_lines(r: dict[str, Any], verbose: bool) -> list[str]:
     ]
     if "rmse" in test:
         lines.append(f"  error      {value_errors(test, r['target_unit'])}")
+        if not r["intervals"]:
+            lines.append(
+                "  interval   none: it takes 30 calibration rows, of 19 groups if there are any; devices print null"
+            )
     if "loss" in r:
         of_loss = f" (95 %: {_interval(r['loss_95'])})" if "loss_95" in r else ""
         lines.append(f"  loss       {r['loss']:.4f} against f0{of_loss}")

@@ -20,6 +20,7 @@ from hardcase_edge.fleet.release.archive import MANIFEST, MAX_ARCHIVE_BYTES, rea
 from hardcase_edge.fleet.store.first_boot import REPORT
 from hardcase_edge.fleet.store.folder import Store
 from hardcase_edge.fleet.store.show import describe
+from hardcase_edge.fleet.store.slots import NAMES
 
 from .contents import Card
 from .kernels import PROCESSORS
@@ -88,9 +89,14 @@ def verify_root(folder: Path) -> dict[str, Any]:
         for name, digest in manifest["files"].items():
             if sha256(_read(runtime / name)).hex() != digest:
                 raise InputError(f"{runtime / name} is not what was written; flash again")
-        bundle, store = manifest["bundle"], describe(Store(folder / STORE))
+        kept = Store(folder / STORE)
+        bundle, store, slots = manifest["bundle"], describe(kept), kept.slots()
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(f"{runtime / MANIFEST} is damaged; flash again") from error
+    for name in NAMES:
+        is_held = slots[name].state in ("ready", "trial", "good")
+        if is_held and kept.content_of(name).sha256 != slots[name].sha256:
+            raise InputError(f"the bundle of slot {name} in {folder / STORE} is damaged; flash again")
     if bundle not in f"{store['slot_a']} {store['slot_b']}" or not store["runs"]:
         raise InputError(f"the store in {folder} does not have the bundle that was flashed; flash again")
     if not (folder / UNITS / "multi-user.target.wants" / "hardcase-edge.service").is_symlink():

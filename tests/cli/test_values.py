@@ -54,6 +54,7 @@ def test_figures_are_in_the_targets_unit_and_the_same_everywhere(
     _, evaluated, _ = run(capsys, "evaluate", build.parent / "m.hcb", build / "test.npz")
     assert exported["test"]["quality"] == evaluated["quality"]
     assert exported["test"]["rmse"] == evaluated["rmse"]
+    assert exported["intervals"] > 0
     assert (evaluated["measure"], evaluated["target_unit"], evaluated["classes"]) == ("R2", "litres", [])
     y = np.load(build / "test.npz")["y"]
     assert evaluated["quality"] == pytest.approx(1 - evaluated["rmse"] ** 2 / y.var())
@@ -155,7 +156,7 @@ def test_ranks_are_measured_by_ndcg_within_groups(tmp_path: Path, capsys: pytest
     path = toml(tmp_path, HPC, data='task = "rank"\ngroup = "q"')
     assert main(["train", str(path), "--out", str(tmp_path / "build"), *FLAGS]) == 0
     assert main(["export", str(tmp_path / "build"), "--out", str(tmp_path / "m.hcb")]) == 0
-    capsys.readouterr()
+    assert "\n  interval   none: it takes 30 calibration rows, of 19 groups" in capsys.readouterr().out
     _, found, _ = run(capsys, "evaluate", tmp_path / "m.hcb", tmp_path / "build" / "test.npz")
     assert found["measure"] == "NDCG@5"
     assert 0.7 < found["quality"] <= 1

@@ -357,6 +357,11 @@ def test_a_changed_file_on_a_card_is_noticed(tmp_path: Path, capsys: pytest.Capt
     changed = root / "usr/local/lib/hardcase/hardcase_edge/errors.py"
     changed.write_text(changed.read_text() + "#")
     assert "errors.py is not what was written; flash again" in refused(capsys, "--verify", root)
+    run(capsys, BUNDLE, root)
+    kept = root / "var/lib/hardcase/a/bundle.hcb"
+    kept.write_bytes(kept.read_bytes()[:-1])
+    assert "the bundle of slot a in " in refused(capsys, "--verify", root)
+    assert run(capsys, BUNDLE, root)[0] == run(capsys, "--verify", root)[0] == 0
 
 
 @pytest.mark.parametrize(
