@@ -30,7 +30,7 @@ class VerbParser(Parser):
         """As argparse; the parser of a verb refuses what it does not know, and names its nearest flag."""
         parsed, rest = super().parse_known_args(args, namespace)
         if rest and self._subparsers is None:
-            near = did_you_mean(rest[0].partition("=")[0], self._option_string_actions, "")
+            near = did_you_mean(rest[0].partition("=")[0], self._option_string_actions, "", cutoff=0.7)
             self.error(f"unrecognized arguments: {' '.join(rest)}{f' ({near})' if near else ''}")
         return parsed, rest
 

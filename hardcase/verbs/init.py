@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
 
     from hardcase_edge.base.files import check_replaceable, write_whole
     from hardcase_edge.program.kinds import kind_named
-    from hardcase_train.columns.suspects import why_missing
+    from hardcase_train.columns.suspects import why_alike, why_missing
     from hardcase_train.data.table import read_table
     from hardcase_train.settings.amounts import check_choice
     from hardcase_train.settings.config import TASKS
@@ -114,7 +114,8 @@ def run(args: argparse.Namespace) -> int:
     set_group(columns, table, target, named=args.group, is_off=args.no_group, is_rank=task.needs_groups)
     if home is not None and home.group is not None and args.group == home.group:
         columns.suspected[home.group] = "holds neighbours in time, which are alike"
-    if numbers is not None and not task.needs_groups and (reason := why_missing(numbers)):
+    reason = why_alike(classes) if numbers is None else "" if task.needs_groups else why_missing(numbers)
+    if reason:
         columns.suspected[target] = reason
     if task.needs_groups and numbers is not None:
         check_relevance(numbers, target)

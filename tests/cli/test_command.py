@@ -63,6 +63,17 @@ def test_the_help_ends_with_the_terms_that_it_uses() -> None:
     assert "which point (one of them):" in help_of("export")
 
 
+@pytest.mark.parametrize(
+    ("words", "hint"), [(["--broker", "x"], ""), (["--jsn"], " (did you mean '--json'?)")], ids=["none", "near"]
+)
+def test_a_flag_that_is_unknown_is_named_with_a_near_one_alone(words, hint, capsys) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(SystemExit):
+        main(["cloud", "check-broker", "mqtt://x", *words])
+    assert (
+        f"unrecognized arguments: {' '.join(words)}{hint}; see hardcase cloud check-broker" in capsys.readouterr().err
+    )
+
+
 def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
         main(["--version"])

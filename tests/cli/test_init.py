@@ -294,6 +294,15 @@ def test_a_number_that_stands_for_a_missing_value_and_an_answer_with_gaps_are_sa
     assert given_away(make_task(config, model=imputed(Ridge()))) == [f"WARNING: THE TARGET 'oil' {far}"]
 
 
+def test_classes_that_differ_in_case_alone_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = write_csv(tmp_path / "data.csv", {"z": Z, "y": ["ok", "OK", "ok ", "fault"] * 5})
+    said = init(capsys, data)[0]
+    assert said["classes"] == ["OK", "fault", "ok"]
+    assert said["suspected"]["y"].startswith(
+        "has the classes 'OK' and 'ok', which differ in upper and lower case alone"
+    )
+
+
 def test_a_column_that_says_the_parts_becomes_the_split(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     columns = {"z": Z, "fold": ["train", "valid", "test", "train"] * 5, "y": ["u", "v", "v", "u"] * 5}
     said, toml = init(capsys, write_csv(tmp_path / "data.csv", columns))

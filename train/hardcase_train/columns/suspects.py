@@ -116,6 +116,21 @@ def why_missing(values: np.ndarray) -> str:
     return ""
 
 
+def why_alike(classes: Sequence[Any]) -> str:
+    """Which two classes seem to be one, written in two ways; empty if none do.
+
+    >>> why_alike(["fault", "OK", "ok"])
+    "has the classes 'OK' and 'ok', which differ in upper and lower case alone: write one of them in all rows"
+    """
+    first: dict[str, str] = {}
+    for label in classes:
+        other = first.setdefault(str(label).casefold(), str(label))
+        if other != str(label):
+            alike = f"{other[:40]!r} and {str(label)[:40]!r}"
+            return f"has the classes {alike}, which differ in upper and lower case alone: write one of them in all rows"
+    return ""
+
+
 def gives_away(values: Iterable[Any], labels: Sequence[Any]) -> bool:
     """Whether a column, None for missing, has one value for each class; where cells are missing, perhaps of the others.
 
