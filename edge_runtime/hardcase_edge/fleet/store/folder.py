@@ -330,7 +330,8 @@ class Store:
         except OSError as error:
             if must:
                 raise StoreError(
-                    f"the store {self.folder} cannot be written: {error.strerror}; put a bundle into it, or free it"
+                    f"the store {self.folder} cannot be written: {error.strerror}; "
+                    "put a bundle into it if it is new, or make its disk writable"
                 ) from error
         try:
             yield

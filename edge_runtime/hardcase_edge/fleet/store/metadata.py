@@ -98,7 +98,7 @@ def check_signatures(metadata: Metadata, root: Mapping[str, Any]) -> None:
     if len(signers) < role["threshold"]:
         raise TrustError(
             f"{len(signers)} trusted keys have signed the {metadata.role} metadata, {role['threshold']} must; "
-            "sign it with more keys of the role"
+            "sign it with more keys of the role, or take that of this device's fleet"
         )
 
 
