@@ -231,7 +231,8 @@ def main() -> int:
             part(now)
         if args.save is not None:
             return 0
-        files = sorted({p.relative_to(f) for f in (args.compare, now) for p in f.rglob("*") if p.is_file()})
+        found = {p.relative_to(f) for f in (args.compare, now) for p in f.rglob("*") if p.is_file()}
+        files = sorted(p for p in found if p.suffix != ".pyc")  # which Python writes or not, as the environment says
         made = [path for path in files if args.only is None or (now / path).is_file()]
         told = {path: text for path in made if (text := difference(args.compare / path, now / path))}
     for path, text in told.items():
