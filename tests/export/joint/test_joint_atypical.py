@@ -78,7 +78,7 @@ def test_no_label_purchase_or_cost_changes_and_parts_that_are_far_off_are_found(
     assert found["far"] > 0.5
 
 
-@pytest.mark.skipif(not has_kernel(), reason="the kernel is not built")
+@pytest.mark.skipif(not has_kernel(), reason="the kernel is needed: hardcase-edge doctor --build")
 def test_the_kernel_decides_items_with_the_score_alike(pair: tuple[Loaded, Loaded]) -> None:
     bundle = pair[1].bundle
     machines = [open_joint(bundle.program, bundle.joint, evaluator) for evaluator in ("python", "kernel")]
