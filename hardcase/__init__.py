@@ -10,7 +10,6 @@
 These names are imported on first use, so ``import hardcase`` is fast.
 """
 
-import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -26,10 +25,6 @@ __all__ = [
     "Decided", "Front", "Gate", "GateAnswer", "Loaded", "Policy", "__version__", "evaluate", "export", "load", "train",
 ]  # fmt: skip
 __version__ = "0.1.0"
-
-# Threads of scikit-learn that wait for each other sleep instead of spinning: where another program runs too, spinning
-# slows f0's boosting greatly (docs/f0.md). It counts if scikit-learn is imported afterwards.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 _HOMES = {
     "Decided": "loaded",

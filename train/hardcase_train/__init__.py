@@ -5,14 +5,9 @@ The facade: ``PolicyClassifier``, ``PolicyRegressor``, ``MethodClassifier``, eve
 ``Problem`` and ``register_method``. All else may move.
 """
 
-import os
 from typing import Any
 
 __version__ = "0.1.0"
-
-# OpenMP's idle threads spin by default; where other processes want the cores, scikit-learn's boosted trees then take
-# 20 times as long. OpenMP reads the variable when scikit-learn is imported; a user's own setting wins.
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
 def __getattr__(name: str) -> Any:

@@ -4,14 +4,19 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+import os
+import subprocess
+import sys
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from hardcase_edge.errors import InputError
 from hardcase_train.hpc import fit as hpc
@@ -58,6 +63,51 @@ def test_a_fold_whose_others_are_all_alike_has_their_answer() -> None:
 
 def test_a_row_without_others_has_its_own_value() -> None:
     assert out_of_fold(LinearRegression(), np.zeros((1, 1)), np.array([7.0]), 0, 0).tolist() == [[7.0]]
+
+
+class Watched(HistGradientBoostingClassifier):
+    """Remembers how many OpenMP threads each fit and each answer might take."""
+
+    seen: ClassVar[list[int]] = []
+
+    def fit(self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None) -> Watched:
+        self.seen.extend(openmp_threads())
+        return super().fit(X, y, sample_weight)  # type: ignore[no-any-return]
+
+    def predict_proba(self, X: np.ndarray) -> np.ndarray:
+        self.seen.extend(openmp_threads())
+        return np.asarray(super().predict_proba(X))
+
+
+def openmp_threads() -> list[int]:
+    return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "openmp"]
+
+
+def test_each_copy_has_one_openmp_thread_and_the_caller_keeps_its_own() -> None:
+    X, y = table()
+    Watched.seen.clear()
+    with threadpool_limits(3, user_api="openmp"):
+        out_of_fold(Watched(max_iter=2), X, y, 3, 0)
+        assert set(openmp_threads()) == {3}
+    assert len(Watched.seen) >= 8  # a fit and an answer in each of four folds
+    assert set(Watched.seen) == {1}
+
+
+def test_folds_side_by_side_answer_as_one_after_the_other() -> None:
+    X, y = table(300)
+    model = make_hpc("HistGradientBoostingClassifier", {"max_iter": 5}, 0)
+    answers = []
+    for threads in (1, 4):
+        with threadpool_limits(threads, user_api="openmp"):
+            answers.append(out_of_fold(model, X, y, 3, 0, weight=np.linspace(0.5, 2, len(y))))
+    assert np.array_equal(*answers)
+
+
+def test_an_import_leaves_the_settings_of_a_process_alone() -> None:
+    """A setting of OpenMP, made here for f0, once slowed LightGBM in users' own programs."""
+    code = "import os; was = dict(os.environ); import hardcase, hardcase_train.sweep.train; assert was == os.environ"
+    env = {name: value for name, value in os.environ.items() if not name.startswith("OMP_")}
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60, env=env)
 
 
 @pytest.mark.parametrize("name", ["HistGradientBoostingClassifier", "LogisticRegression"])

@@ -8,18 +8,21 @@ Pipeline that ends in one.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from typing import Any
 
 import numpy as np
+from joblib import Parallel, delayed
 from sklearn.base import ClassifierMixin, RegressorMixin, TransformerMixin, clone, is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline
 from sklearn.utils import all_estimators
 from sklearn.utils.validation import has_fit_parameter
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from hardcase_edge.base.hints import did_you_mean
 from hardcase_edge.errors import InputError, one_line
@@ -42,11 +45,8 @@ QUIET: dict[str, dict[str, Any]] = {
 LOUD = ("verbose", "verbose_eval", "silent")  # of CatBoost, which takes one of them or a logging_level
 USUAL = ("linear_model", "ensemble", "preprocessing", "tree", "neighbors", "svm")  # others are sought in all modules
 MIXINS = {"classifier": ClassifierMixin, "regressor": RegressorMixin, "transformer": TransformerMixin}
-TAKES_MISSING = (
-    "HistGradientBoostingClassifier",
-    "HistGradientBoostingRegressor",
-    *LIBRARIES,
-)  # natively, and their ONNX conversion does too
+HISTOGRAM = ("HistGradientBoostingClassifier", "HistGradientBoostingRegressor")
+TAKES_MISSING = (*HISTOGRAM, *LIBRARIES)  # natively, and their ONNX conversion does too
 
 
 def make_hpc(name: str | Sequence[str], params: dict[str, Any], seed: int, kind: str = "classifier") -> Any:
@@ -147,11 +147,13 @@ def fit_hpc(model: Any, X: np.ndarray, y: np.ndarray, weight: np.ndarray | None 
     InputError
         scikit-learn refuses the parameters or the data.
     """
-    with (
-        warnings.catch_warnings(),
-        np.errstate(all="ignore"),
-    ):  # an overflow shows in the probabilities, which are checked
-        warnings.simplefilter("ignore", ConvergenceWarning)  # the user's choice of iterations
+    with _no_warnings():
+        return _fitted(model, X, y, weight)
+
+
+def _fitted(model: Any, X: np.ndarray, y: np.ndarray, weight: np.ndarray | None) -> Any:
+    """As ``fit_hpc``, which may run on any thread."""
+    with np.errstate(all="ignore"), _one_thread():  # an overflow shows in the probabilities, which are checked
         model = clone(model)
         X = _without_empty(X)
         holds_out = is_classifier(model) and getattr(model, "early_stopping", None) == "auto"
@@ -162,6 +164,31 @@ def fit_hpc(model: Any, X: np.ndarray, y: np.ndarray, weight: np.ndarray | None 
         except Exception as error:  # estimators raise exceptions of any kind
             gap = "; XGBClassifier needs a row of each class in every fold" if "Invalid classes" in str(error) else ""
             raise InputError(f"[hpc] the estimator cannot be fitted: {one_line(error)}{gap}") from error
+
+
+@contextmanager
+def _no_warnings() -> Iterator[None]:
+    """Without the warning that the iterations, which the user chose, were too few; of the whole process."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        yield
+
+
+def _one_thread() -> threadpool_limits:
+    """OpenMP gets one thread of this thread's work.
+
+    A tree's histograms are small: threads that sleep between them take longer to wake than the work does, and threads
+    that spin take the cores from other processes. Sums, and so models, are then the same on any number of cores.
+    """
+    return threadpool_limits(1, user_api="openmp")
+
+
+def _side_by_side(model: Any) -> int:
+    """How many folds are fitted at once: for histogram boosting, as many as OpenMP has threads."""
+    last = model.steps[-1][1] if isinstance(model, Pipeline) else model
+    if type(last).__name__ not in HISTOGRAM:
+        return 1
+    return min(int(library["num_threads"]) for library in threadpool_info() if library["user_api"] == "openmp")
 
 
 def _without_empty(X: np.ndarray) -> np.ndarray:
@@ -207,7 +234,7 @@ def probabilities(model: Any, X: np.ndarray, n_classes: int) -> np.ndarray:
 def _finite(ask: Callable[[], np.ndarray], what: str) -> np.ndarray:
     """What the estimator answers, which may raise anything, as finite numbers."""
     try:
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), _one_thread():
             found = ask()
     except Exception as error:  # estimators raise exceptions of any kind
         raise InputError(f"[hpc] the estimator cannot predict: {one_line(error)}") from error
@@ -245,19 +272,22 @@ def out_of_fold(
     stratum = strata(y, n_classes)
     fold = _row_folds(stratum, seed) if group is None else group_folds(group, stratum, seed)
     answers = np.zeros((len(y), n_classes or 1))
-    for k in range(N_FOLDS):
-        is_held_out = fold == k
+
+    def answer(is_held_out: np.ndarray) -> None:
         fold_classes = np.unique(y[~is_held_out])
         if is_held_out.any() and len(fold_classes) > 1:
             fold_weight = None if weight is None else weight[~is_held_out]
-            answers[is_held_out] = answers_to(
-                fit_hpc(model, X[~is_held_out], y[~is_held_out], fold_weight), X[is_held_out], n_classes
-            )
+            fitted = _fitted(model, X[~is_held_out], y[~is_held_out], fold_weight)
+            answers[is_held_out] = answers_to(fitted, X[is_held_out], n_classes)
         elif n_classes:
             answers[np.ix_(is_held_out, fold_classes)] = 1.0
         else:
             answers[is_held_out] = fold_classes[0] if len(fold_classes) else y.mean()
-        progress(1)
+
+    with _no_warnings():
+        threads = Parallel(n_jobs=_side_by_side(model), require="sharedmem", return_as="generator")
+        for _ in threads(delayed(answer)(fold == k) for k in range(N_FOLDS)):
+            progress(1)
     return answers
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from joblib import Parallel, delayed
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController, threadpool_limits
 
 from hardcase_edge.errors import InputError
 
@@ -53,15 +53,24 @@ def open_pool(dask: str | None = None, jobs: int | None = None) -> AbstractConte
 
 @contextmanager
 def _threads(jobs: int) -> Iterator[Pool]:
-    """Threads suffice, because training releases the interpreter's lock while it computes."""
+    """Threads suffice, because training releases the interpreter's lock while it computes.
+
+    Libraries get one thread for each job: their sums are then reproducible, and jobs do not compete for cores.
+    """
 
     begun: list[Any] = []
 
     def run(function: Function, shared: Any, items: Sequence[Any]) -> Results:
+        limits = ThreadpoolController()
+
+        def alone(number: int, item: Any) -> tuple[int, Any]:
+            with limits.limit(limits=1, user_api="openmp"):  # of this thread, where BLAS has a limit of the process
+                return number, function(shared, item)
+
         work = Parallel(n_jobs=jobs, prefer="threads", return_as="generator_unordered", batch_size=1)
-        results = work(delayed(_numbered)(function, shared, k, item) for k, item in enumerate(items))
+        results = work(delayed(alone)(k, item) for k, item in enumerate(items))
         begun.append(results)
-        with one_blas_thread():
+        with limits.limit(limits=1, user_api="blas"):
             yield from results
 
     with warnings.catch_warnings():  # after Ctrl-C, joblib advises to cancel less work
@@ -104,23 +113,14 @@ def _dask(address: str) -> Iterator[Pool]:
         yield run
 
 
-def _numbered(function: Function, shared: Any, number: int, item: Any) -> tuple[int, Any]:
-    return number, function(shared, item)
-
-
 def _far(code: str, function: Function, shared: Any, number: int, item: Any) -> tuple[int, Any]:
     """Run a job on a worker, after checking that its code is that of the sender."""
     if code != code_here():
         raise InputError(
             "a Dask worker has other versions of hardcase or its packages; install the same ones everywhere"
         )
-    with one_blas_thread():
-        return _numbered(function, shared, number, item)
-
-
-def one_blas_thread() -> threadpool_limits:
-    """Limit linear algebra to one thread: sums are then reproducible, and jobs do not compete for cores."""
-    return threadpool_limits(1, user_api="blas")
+    with threadpool_limits(1):
+        return number, function(shared, item)
 
 
 @cache
