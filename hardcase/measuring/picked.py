@@ -20,10 +20,11 @@ from hardcase_edge.more.batch.quality import Quality
 from hardcase_edge.more.fronts.front import HPC_METHOD
 from hardcase_edge.more.fronts.pick import picks_by_budget, picks_by_loss
 from hardcase_edge.program.definition import Program
+from hardcase_edge.session.actions import Decision
 from hardcase_export.bundle import MIN_AGREEMENT, constant_refusal
 from hardcase_export.drafts.front import Point
 from hardcase_export.drafts.rows import in_order, read_rows
-from hardcase_export.integers.decide import Figures, answers_of
+from hardcase_export.integers.decide import Figures, answers_of, decisions, figures
 from hardcase_export.integers.parity import AgainstF0
 from hardcase_export.integers.point import AgreementError, Build
 from hardcase_export.picking.optimism import Selection, selection_of
@@ -129,7 +130,24 @@ def _dead(program: Program, rows: LabelledRows, measured: Measured, steps: int |
     """Figures with each sensor dead that some rows buy, the most bought first, as far as the number of rows allows."""
     used = sorted((s for s, n in enumerate(measured.bought) if n), key=lambda s: (-measured.bought[s], s))
     tried = used[: max(1, MAX_DECISIONS // len(rows.y))]
-    return {s: measure(program, rows, measured.quality, steps=steps, dead=(s,)).figures for s in tried}
+    if rows.coin is not None or rows.memory is not None:  # what is remembered may differ for rows that do not buy it
+        return {s: measure(program, rows, measured.quality, steps=steps, dead=(s,)).figures for s in tried}
+    return {
+        s: figures(_decided_without(program, rows, measured.decisions, s, steps), rows.y, measured.quality, rows.group)
+        for s in tried
+    }
+
+
+def _decided_without(
+    program: Program, rows: LabelledRows, decided: Sequence[Decision], sensor: int, steps: int | None
+) -> list[Decision]:
+    """The decisions with the sensor dead: only of rows that bought it are they made again."""
+    at = [k for k, d in enumerate(decided) if sensor in d.sensors]
+    hpc, confidence = zip(*(rows.replies[k] for k in at), strict=True) if rows.replies else (None, None)
+    sizes = None if rows.sizes is None else rows.sizes[at]
+    again = decisions(program, rows.X[at], hpc, confidence, steps=steps, dead=(sensor,), sizes=sizes)
+    found = dict(zip(at, again, strict=True))
+    return [found.get(k, d) for k, d in enumerate(decided)]
 
 
 # What must not be overlooked about a policy, each in a line that begins with WARNING.

@@ -16,7 +16,7 @@ from hardcase_train.stages.deadline import Deadline
 from hardcase_train.sweep import timed
 from hardcase_train.sweep.halving import Job, Ladder
 from hardcase_train.sweep.loop import SETS, Loop
-from hardcase_train.sweep.timed import Clock, first_problem, later_problems
+from hardcase_train.sweep.timed import Clock, first_problem, last_deadline, later_problems
 from hardcase_train.sweep.train import learn
 from tests.helpers.train.problems import BRIEF, make_problem
 
@@ -105,12 +105,22 @@ def test_the_first_front_has_few_rows_where_validation_rows_alone_are_judged(mon
     problem = many_valid()
     assert len(first_problem(problem).train.y) == 50
     steps = later_problems(problem)
-    assert [(len(p.train.y), p.size_name) for p in steps[:-1]] == [(13, "small"), (50, "small"), (200, "small")]
-    assert steps[-1] is problem
+    *small, few, last = steps
+    assert [(len(p.train.y), p.size_name) for p in small] == [(13, "small"), (50, "small"), (200, "small")]
+    assert (len(few.train.y), few.size_name, few.effort.tree_share) == (200, "auto", problem.effort.tree_share / 4)
+    assert last is problem
     assert {p.size_name for p in later_problems(replace(problem, size_name="large"))} == {"large"}
     crossed = make_problem(effort=BRIEF)
     assert len(first_problem(crossed).train.y) == 150
-    assert [len(p.train.y) for p in later_problems(crossed)] == [150, 150]
+    assert [len(p.train.y) for p in later_problems(crossed)] == [150, 150, 150]
+
+
+def test_figures_of_larger_models_are_given_more_of_the_time() -> None:
+    small, whole = make_problem(effort=BRIEF), Deadline.after(100)
+    large = replace(small, size_name="large")
+    assert last_deadline(whole, 10, small, small).left() == pytest.approx(100 - 10 * timed.LAST_TIMES, abs=1)
+    assert last_deadline(whole, 10, small, large).left() < 100 - 15 * timed.LAST_TIMES
+    assert last_deadline(whole, 0.1, small, large).left() == pytest.approx(100 - 100 * timed.LAST_SHARE, abs=1)
 
 
 def test_the_next_rows_are_the_most_that_fit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,12 +32,13 @@ from .sweep import Sweep, front_of
 
 FIRST_SHARE = 0.1  # of the limit, for the first front, once f0 is fitted
 LAST_SHARE = 0.05  # of the limit at least, for test figures, the report and the files of the last front
-LAST_TIMES = 2  # as long as for the first front: models of more rows are larger
+LAST_TIMES = 2.5  # as long as for the first front: more settings give more policies
+LAST_GROWTH = 0.3  # power of a model's leaves with which that time grows
 SEARCH_SHARE = 0.5  # of that, for the sensor sets
 SECOND_SHARE = 0.2  # of what is left then, for the second search of sensor sets
 LEADING = 0.1  # of the points of the front: a method with fewer waits for the rung of all rows
 FIRST_ROWS = 6000  # training rows of the first front at most, where validation rows alone are judged
-FASTER = 4  # each rung has at most so many times the rows of the one before
+FASTER = 4  # each rung has at most so many times the rows of the one before, or trees
 FIRST_METHODS = ("dag", "cascade", "static")  # come first in the first front, with at least one setting each
 MARGIN = 1.3  # a setting may take so many times what a smaller one took, in proportion to the work of a model
 LEAST_GROWTH = 0.3  # power of a model's work with which a setting's time grows at least: part of it is scoring alone
@@ -144,13 +145,14 @@ class TimedSweep:
         points = self._run(ladder, _jobs(ladder, order), clock, CHOICE)
         began = time.monotonic()
         better(_fronts(chosen, points))
-        last = self.deadline.before(max(LAST_SHARE * self.deadline.limit, LAST_TIMES * (time.monotonic() - began)))
+        seconds = time.monotonic() - began
         left = [Ladder(step, self.n_jobs) for step in later_problems(self.problem)]
+        lasts = [last_deadline(self.deadline, seconds, ladder.problem, later.problem) for later in left]
         guide = ladder
-        if last.left() > 0:
+        if lasts[0].left() > 0:
             guide = left[0]
-            self.loop.search(guide, last.before((1 - SECOND_SHARE) * last.left()), SETTINGS)
-        for later in left:
+            self.loop.search(guide, lasts[0].before((1 - SECOND_SHARE) * lasts[0].left()), SETTINGS)
+        for later, last in zip(left, lasts, strict=True):
             later.at(ALL).deadline = last
             if later is not guide:
                 later.at(ALL).follow(guide.at(ALL))
@@ -158,16 +160,16 @@ class TimedSweep:
             worth = Counter(p.method for p in best_points(points))
             order.sort(key=lambda m, worth=worth: -worth[m])  # type: ignore[misc]
             leading = [m for m in order if worth[m] >= LEADING * worth.total()]
-            fitting = [(k, *self._planned(left[k], ladder, leading, clock, last)) for k in range(len(left))]
-            k, jobs, next_clock, _ = next((f for f in reversed(fitting) if f[3] < last.left()), fitting[0])
+            fitting = [(k, *self._planned(left[k], ladder, leading, clock, lasts[k])) for k in range(len(left))]
+            k, jobs, next_clock, _ = next((f for f in reversed(fitting) if f[3] < lasts[f[0]].left()), fitting[0])
             if k == len(left) - 1 or next_clock.are_late(jobs):
                 jobs += _jobs(left[k], [m for m in order if m not in leading])
             if next_clock.are_late(jobs):
-                what = "large models of " if len(left) == 1 and ladder is not first else ""
+                what = "" if left[0].problem.size_name == "small" or ladder is first else "large models of "
                 rows = f"{what}{_n_rows(left[0])} training rows"
                 self.say(f"no time was left for {rows}; a longer limit gives better policies")
                 break
-            ladder, clock, left = left[k], next_clock, left[k + 1 :]
+            ladder, clock, left, lasts = left[k], next_clock, left[k + 1 :], lasts[k + 1 :]
             points += self._run(ladder, jobs, clock, SETTINGS)
         return _fronts(chosen, points)
 
@@ -203,7 +205,9 @@ def first_problem(problem: Problem) -> Problem:
 
 
 def later_problems(problem: Problem) -> list[Problem]:
-    """The problems of the fronts after the first: more and more rows with small models; the last is the problem itself.
+    """The problems of the fronts after the first: more and more rows with small models, then large models of few trees.
+
+    The last is the problem itself.
 
     Where training rows are judged too, all of them have all rows, because policies are compared on the same judged
     rows. There are no small models where the problem's own are small, or its size was asked for.
@@ -214,7 +218,14 @@ def later_problems(problem: Problem) -> list[Problem]:
             rungs.insert(0, rungs[0] * FASTER)
     if problem.size_name != "auto" or len(problem.train.y) < MANY_ROWS:
         return [sample(problem, k) for k in rungs]
-    return [*(replace(sample(problem, k), size_name="small") for k in rungs), problem]
+    few = replace(problem, effort=replace(problem.effort, tree_share=problem.effort.tree_share / FASTER))
+    return [*(replace(sample(problem, k), size_name="small") for k in rungs), few, problem]
+
+
+def last_deadline(whole: Deadline, seconds: float, first: Problem, later: Problem) -> Deadline:
+    """When the settings of a front must end, if test figures, report and files of the first one took so long."""
+    growth = (_n_leaves(later) / _n_leaves(first)) ** LAST_GROWTH
+    return whole.before(max(LAST_SHARE * whole.limit, LAST_TIMES * growth * seconds))
 
 
 def _jobs(ladder: Ladder, methods: Sequence[str]) -> list[Job]:
@@ -233,6 +244,12 @@ def _fronts(methods: Sequence[str], points: list[Point]) -> list[Point]:
 
 def _n_rows(ladder: Ladder) -> str:
     return f"{len(ladder.problem.train.y):,}"
+
+
+def _n_leaves(problem: Problem) -> int:
+    """Of a model, at most."""
+    size = size_of(problem)
+    return size.n_trees * size.model.max_leaves
 
 
 def _work(problem: Problem) -> float:
