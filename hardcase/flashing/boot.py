@@ -155,6 +155,9 @@ def _is_block(text: str) -> bool:
 
 def _with_run(command: str, name: str) -> str:
     """``cmdline.txt``, which is one line, with the call of ``firstrun.sh``."""
+    lines = [line for line in command.splitlines() if line.strip()]
+    if len(lines) > 1:
+        raise InputError(f"cmdline.txt on {name} has {len(lines)} lines, of which a boot takes one; delete the others")
     line = " ".join(command.split())
     ours = "systemd.run=" in line
     if ours and not re.search(r"systemd\.run=\S*/firstrun\.sh\b", line):

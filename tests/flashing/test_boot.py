@@ -107,6 +107,10 @@ def test_a_second_flash_changes_nothing(files: dict[str, bytes]) -> None:
             {**RASPBERRY_PI, "cmdline.txt": b"quiet systemd.run=/boot/other.sh\n"}, "runs another program first",
             id="another first program",
         ),
+        pytest.param(
+            {**RASPBERRY_PI, "cmdline.txt": b"quiet\n# was: splash\n"}, "has 2 lines, of which a boot",
+            id="a second line",
+        ),
     ],
 )  # fmt: skip
 def test_what_cannot_be_added_to_is_refused_in_one_line(files: dict[str, bytes], message: str) -> None:

@@ -42,9 +42,9 @@ def budgets_by_bundle(budgets: Iterable[tuple[str, Budget]], most: int) -> list[
     """The sums of the bundles with most budgets; a bundle is named by the first 12 digits of its SHA-256."""
     by_bundle: dict[str, list[Budget]] = {}
     for bundle, budget in budgets:
-        by_bundle.setdefault(bundle, []).append(budget)
+        by_bundle.setdefault(bundle[:12], []).append(budget)
     rows = sorted(by_bundle.items(), key=lambda x: (-len(x[1]), x[0]))[:most]
-    return [_sums(bundle[:12], some) for bundle, some in rows]
+    return [_sums(bundle, some) for bundle, some in rows]
 
 
 def _sums(bundle: str, some: list[Budget]) -> BudgetFigures:

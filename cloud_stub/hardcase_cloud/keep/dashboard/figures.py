@@ -154,9 +154,13 @@ class Figures:
         n, forwarded, degraded, labelled, agreed = (int(x) for x in (*sums[:3], *sums[4:]))
         devices = self._by_state()
         broken, suspects = self._said()
+        promises = {
+            (s.bundle[:12], s.label): PromiseFigures(s.bundle[:12], s.label, s.state, *s.interval)
+            for s in self._standings()
+        }
         return Fleet(
             devices, n, forwarded, degraded, float(sums[3]), labelled, agreed, rollouts, STATES, OPEN,
-            promises=[PromiseFigures(s.bundle[:12], s.label, s.state, *s.interval) for s in self._standings()],
+            promises=[*promises.values()],
             broken=broken, suspects=suspects, budgets=self._budgets(),
             judged=(self._judged.all.n - self._judged.all.wrong, self._judged.all.wrong),
         )  # fmt: skip

@@ -111,3 +111,24 @@ def test_running_budgets_are_summed_by_bundle_and_odd_ones_are_nothing(figures: 
     assert 'hardcase_fleet_budget_plan_per_hour{bundle=""} 120' in lines
     assert 'hardcase_fleet_budget_price{bundle=""} 2' in lines
     assert 'hardcase_fleet_budget_stretched_devices{bundle=""} 1' in lines
+
+
+def test_bundles_whose_first_digits_are_equal_make_no_series_twice(figures: Figures, tmp_path: Path) -> None:
+    """Prometheus drops the whole page for one series that stands on it twice, and a device may name any bundle."""
+    bundles = [BUNDLE[:-1] + last for last in "01"]
+    seen = [
+        Seen(f"d{last}", is_online=True, bundle=bundle, facts=json.dumps({"budget": BUDGET}))
+        for last, bundle in enumerate(bundles)
+    ]
+    Devices(figures.rollouts.database).saw(seen, NOW)
+    labels = Labels(Database(f"sqlite:{tmp_path / 'd.sqlite'}"))
+    for k, bundle in enumerate(bundles):
+        promise(labels.database, bundle, {"audits": {"at_least": 0.9}})
+        audit = Incoming(f"d{k}", 1, k, "audit", json.dumps({"bundle": bundle, "label": "x"}), bundle)
+        labels.database.keep([audit], NOW)
+    labels.label([(row, "x", True) for row in labels.unlabelled("f0", 50)], "f0", NOW)
+    assert len(figures.look(NOW)["promises"]["rows"]) == 4
+    series = [line.rsplit(" ", 1)[0] for line in fleet_text(figures.fleet(NOW)).splitlines()]
+    assert f'hardcase_fleet_budget_spent{{bundle="{BUNDLE[:12]}"}}' in series
+    assert len(series) == len(set(series))
+    labels.database.close()
