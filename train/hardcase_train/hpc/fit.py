@@ -188,7 +188,8 @@ def _side_by_side(model: Any) -> int:
     last = model.steps[-1][1] if isinstance(model, Pipeline) else model
     if type(last).__name__ not in HISTOGRAM:
         return 1
-    return min(int(library["num_threads"]) for library in threadpool_info() if library["user_api"] == "openmp")
+    counts = (int(library["num_threads"]) for library in threadpool_info() if library["user_api"] == "openmp")
+    return min(counts, default=1)  # scikit-learn can be built without OpenMP
 
 
 def _without_empty(X: np.ndarray) -> np.ndarray:
