@@ -14,6 +14,7 @@ from ..options import add_hpc, add_json, add_trust, plain, report
 
 if TYPE_CHECKING:
     from hardcase_edge.bundle.load import Loaded
+    from hardcase_edge.bundle.manifest import Manifest
 
 HELP = "Measure a bundle's quality, cost and forward rate on labelled rows."
 EXAMPLES = """\
@@ -88,9 +89,21 @@ def _measure(loaded: Loaded, args: argparse.Namespace) -> dict[str, Any]:
             }
     if rows.coin is not None:
         values["weight"] = rows.coin.weight
-    warning = constant_warning(values)
+    warnings = [line for line in (constant_warning(values), _seen_warning(manifest, Path(args.data))) if line]
     worst = to_unit(loaded.report.worst_cost if budget is None else min(loaded.report.worst_cost, budget))
-    return {**values, "worst_cost": worst, "warnings": [] if warning is None else [warning]}
+    return {**values, "worst_cost": worst, "warnings": warnings}
+
+
+def _seen_warning(manifest: Manifest, data: Path) -> str | None:
+    """What must not be overlooked about the rows; None if they are not those of the training."""
+    from hardcase_export.drafts.rows import is_training_table
+
+    if not is_training_table(manifest.trained, data):
+        return None
+    return (
+        f"WARNING: THIS POLICY WAS TRAINED ON {plain(data.name, 40)}, SO THESE FIGURES ARE TOO GOOD;"
+        " measure it on the build's test.npz, or on new rows"
+    )
 
 
 def _budget(amount: float | None, unit: str) -> int | None:

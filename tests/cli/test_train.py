@@ -129,8 +129,11 @@ def test_any_table_of_numbers_with_a_target_trains_exports_and_evaluates(tmp_pat
     picked = said["test"]
     said = ran(capsys, "evaluate", bundle, tmp_path / "build" / "test.npz")
     assert {k: said[k] for k in picked} == picked
+    seen = "WARNING: THIS POLICY WAS TRAINED ON data.csv, SO THESE FIGURES ARE TOO GOOD"
+    assert not any(line.startswith(seen) for line in said["warnings"])
     said = ran(capsys, "evaluate", bundle, tmp_path / "data.csv", "--hpc", tmp_path / "build" / "hpc.onnx")
     assert said["n"] == len(table["y"])
+    assert said["warnings"][-1].startswith(seen)
 
 
 @pytest.mark.parametrize("method", ["hpc", "adapt-gbrt", "cascade"])
@@ -176,6 +179,7 @@ def test_windows_are_trained_on_exported_and_evaluated(tmp_path, capsys):
     assert set(load_bundle(bundle).manifest.windows.values()) == {12}
     said = ran(capsys, "evaluate", bundle, tmp_path / "data.npz")
     assert said["n"] == 80
+    said["warnings"].pop()  # of rows that were trained on
     samples = {f"{name}[{t}]": X[:, k, t] for k, name in enumerate("pq") for t in range(12)}
     path = write_csv(tmp_path / "samples.csv", samples | {"v": y})  # what run --sensors replay: reads
     assert run(capsys, "evaluate", bundle, path)[:2] == (0, said)

@@ -147,6 +147,15 @@ def n_remembered(manifest: Manifest) -> int:
     return n + (COIN in manifest.sensors and DRAW in manifest.features)
 
 
+def is_training_table(trained: dict[str, Any], path: Path) -> bool:
+    """Whether a file is the table that a manifest's policy was trained on, of which most rows are training rows."""
+    known = _column(trained, "sha256")
+    if known is None:
+        return False
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest() == known
+
+
 def _column(trained: dict[str, Any], use: str) -> str | None:
     data = trained.get("data")
     name = data.get(use) if isinstance(data, dict) else None
