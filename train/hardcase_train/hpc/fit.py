@@ -269,6 +269,7 @@ def out_of_fold(
 
     If a class has a single row, the copy that predicts that row has not seen the class and gives it probability zero.
     Where all other folds have one class or value, that is the answer, as no estimator need take such rows.
+    ``progress`` is called with 1 after each fold, by the thread that fits it.
     """
     stratum = strata(y, n_classes)
     fold = _row_folds(stratum, seed) if group is None else group_folds(group, stratum, seed)
@@ -284,11 +285,10 @@ def out_of_fold(
             answers[np.ix_(is_held_out, fold_classes)] = 1.0
         else:
             answers[is_held_out] = fold_classes[0] if len(fold_classes) else y.mean()
+        progress(1)
 
     with _no_warnings():
-        threads = Parallel(n_jobs=_side_by_side(model), require="sharedmem", return_as="generator")
-        for _ in threads(delayed(answer)(fold == k) for k in range(N_FOLDS)):
-            progress(1)
+        Parallel(n_jobs=_side_by_side(model), require="sharedmem")(delayed(answer)(fold == k) for k in range(N_FOLDS))
     return answers
 
 
