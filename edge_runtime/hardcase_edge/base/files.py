@@ -39,7 +39,10 @@ def read_bounded(
     """
     try:
         with open(path, "rb") as file:
-            data = file.read(limit + 1)
+            size = os.fstat(file.fileno()).st_size  # to ask for the limit would take as much memory
+            data = file.read(min(size, limit) + 1)
+            if len(data) > size:  # it grows, or has no size
+                data += file.read(limit + 1 - len(data))
     except (OSError, ValueError) as error:  # a name may hold what no file's name can
         why = error.strerror if isinstance(error, OSError) else error
         raise InputError(f"{what} {path} cannot be read: {why}; {remedy}") from error

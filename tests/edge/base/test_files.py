@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import errno
 import os
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -19,6 +21,26 @@ def test_a_file_within_the_limit_is_read_whole(tmp_path: Path, size: int) -> Non
     path = tmp_path / "key.pem"
     path.write_bytes(b"x" * size)
     assert read_bounded(path, 8, "key", remedy="make one") == b"x" * size
+
+
+def test_a_small_file_takes_little_memory_whatever_the_limit(tmp_path: Path) -> None:
+    """A machine with less memory than the limit of f0's file, 1 GiB, could open none."""
+    path = tmp_path / "key.pem"
+    path.write_bytes(b"x" * 1000)
+    tracemalloc.start()
+    try:
+        assert len(read_bounded(path, 2**30, "key", remedy="make one")) == 1000
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_file_without_a_size_is_read_whole(tmp_path: Path) -> None:
+    path = tmp_path / "key.pipe"
+    os.mkfifo(path)
+    with ThreadPoolExecutor(1) as writer:
+        writer.submit(path.write_bytes, b"x" * 8)
+        assert read_bounded(path, 8, "key", remedy="make one") == b"x" * 8
 
 
 def test_a_larger_file_is_refused(tmp_path: Path) -> None:
