@@ -22,7 +22,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline
 from sklearn.utils import all_estimators
 from sklearn.utils.validation import has_fit_parameter
-from threadpoolctl import threadpool_info, threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from hardcase_edge.base.hints import did_you_mean
 from hardcase_edge.errors import InputError, one_line
@@ -153,7 +153,7 @@ def fit_hpc(model: Any, X: np.ndarray, y: np.ndarray, weight: np.ndarray | None 
 
 def _fitted(model: Any, X: np.ndarray, y: np.ndarray, weight: np.ndarray | None) -> Any:
     """As ``fit_hpc``, which may run on any thread."""
-    with np.errstate(all="ignore"), _one_thread():  # an overflow shows in the probabilities, which are checked
+    with np.errstate(all="ignore"), _one_thread(model):  # an overflow shows in the probabilities, which are checked
         model = clone(model)
         X = _without_empty(X)
         holds_out = is_classifier(model) and getattr(model, "early_stopping", None) == "auto"
@@ -174,22 +174,35 @@ def _no_warnings() -> Iterator[None]:
         yield
 
 
-def _one_thread() -> threadpool_limits:
+def _one_thread(model: Any) -> Any:
     """OpenMP gets one thread of this thread's work.
 
     A tree's histograms are small: threads that sleep between them take longer to wake than the work does, and threads
     that spin take the cores from other processes. Sums, and so models, are then the same on any number of cores.
     """
-    return threadpool_limits(1, user_api="openmp")
+    return _libraries(type(_last(model))).limit(limits=1, user_api="openmp")
 
 
 def _side_by_side(model: Any) -> int:
     """How many folds are fitted at once: for histogram boosting, as many as OpenMP has threads."""
-    last = model.steps[-1][1] if isinstance(model, Pipeline) else model
-    if type(last).__name__ not in HISTOGRAM:
+    last = type(_last(model))
+    if last.__name__ not in HISTOGRAM:
         return 1
-    counts = (int(library["num_threads"]) for library in threadpool_info() if library["user_api"] == "openmp")
+    counts = (int(library["num_threads"]) for library in _libraries(last).info() if library["user_api"] == "openmp")
     return min(counts, default=1)  # scikit-learn can be built without OpenMP
+
+
+def _last(model: Any) -> Any:
+    """The model itself, or the one at the end of a Pipeline of it."""
+    while isinstance(model, Pipeline):
+        model = model.steps[-1][1]
+    return model
+
+
+@cache
+def _libraries(of: type) -> ThreadpoolController:
+    """All that a process has loaded by the time of its first model of a class; to look takes longer than a small fit."""
+    return ThreadpoolController()
 
 
 def _without_empty(X: np.ndarray) -> np.ndarray:
@@ -211,7 +224,11 @@ def answers_to(model: Any, X: np.ndarray, n_classes: int) -> np.ndarray:
     """
     if n_classes:
         return probabilities(model, X, n_classes)
-    return _finite(lambda: np.asarray(model.predict(X), dtype=np.float64).reshape(len(X), 1), "predicts values")
+
+    def asked() -> np.ndarray:
+        return np.asarray(model.predict(X), dtype=np.float64).reshape(len(X), 1)
+
+    return _finite(model, asked, "predicts values")
 
 
 def probabilities(model: Any, X: np.ndarray, n_classes: int) -> np.ndarray:
@@ -229,13 +246,13 @@ def probabilities(model: Any, X: np.ndarray, n_classes: int) -> np.ndarray:
         proba[:, model.classes_] = model.predict_proba(X)
         return proba
 
-    return _finite(asked, "gives probabilities")
+    return _finite(model, asked, "gives probabilities")
 
 
-def _finite(ask: Callable[[], np.ndarray], what: str) -> np.ndarray:
+def _finite(model: Any, ask: Callable[[], np.ndarray], what: str) -> np.ndarray:
     """What the estimator answers, which may raise anything, as finite numbers."""
     try:
-        with np.errstate(all="ignore"), _one_thread():
+        with np.errstate(all="ignore"), _one_thread(model):
             found = ask()
     except Exception as error:  # estimators raise exceptions of any kind
         raise InputError(f"[hpc] the estimator cannot predict: {one_line(error)}") from error

@@ -57,12 +57,10 @@ def _threads(jobs: int) -> Iterator[Pool]:
 
     Libraries get one thread for each job: their sums are then reproducible, and jobs do not compete for cores.
     """
-
+    limits = ThreadpoolController()
     begun: list[Any] = []
 
     def run(function: Function, shared: Any, items: Sequence[Any]) -> Results:
-        limits = ThreadpoolController()
-
         def alone(number: int, item: Any) -> tuple[int, Any]:
             with limits.limit(limits=1, user_api="openmp"):  # of this thread, where BLAS has a limit of the process
                 return number, function(shared, item)
