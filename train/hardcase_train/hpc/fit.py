@@ -201,7 +201,7 @@ def _last(model: Any) -> Any:
 
 @cache
 def _libraries(of: type) -> ThreadpoolController:
-    """All that a process has loaded by the time of its first model of a class; to look takes longer than a small fit."""
+    """What a process has loaded by its first model of this class; to look takes longer than a small fit."""
     return ThreadpoolController()
 
 
