@@ -180,27 +180,27 @@ def _one_thread(model: Any) -> Any:
     A tree's histograms are small: threads that sleep between them take longer to wake than the work does, and threads
     that spin take the cores from other processes. Sums, and so models, are then the same on any number of cores.
     """
-    return _libraries(type(_last(model))).limit(limits=1, user_api="openmp")
+    return _libraries(_class_of(model)).limit(limits=1, user_api="openmp")
 
 
 def _side_by_side(model: Any) -> int:
     """How many folds are fitted at once: for histogram boosting, as many as OpenMP has threads."""
-    last = type(_last(model))
+    last = _class_of(model)
     if last.__name__ not in HISTOGRAM:
         return 1
     counts = (int(library["num_threads"]) for library in _libraries(last).info() if library["user_api"] == "openmp")
     return min(counts, default=1)  # scikit-learn can be built without OpenMP
 
 
-def _last(model: Any) -> Any:
-    """The model itself, or the one at the end of a Pipeline of it."""
+def _class_of(model: Any) -> Any:
+    """Of the model itself, or of the one at the end of a Pipeline."""
     while isinstance(model, Pipeline):
         model = model.steps[-1][1]
-    return model
+    return type(model)
 
 
 @cache
-def _libraries(of: type) -> ThreadpoolController:
+def _libraries(of: Any) -> ThreadpoolController:
     """What a process has loaded by its first model of this class; to look takes longer than a small fit."""
     return ThreadpoolController()
 
