@@ -38,7 +38,7 @@ venv: $(READY)
 check: $(READY)
 	@$(BIN)/ruff check $(SOURCES)
 	@$(BIN)/ruff format --check --quiet $(SOURCES) || { echo "run: $(BIN)/ruff format $(SOURCES)"; exit 1; }
-	@$(BIN)/mypy edge_runtime/hardcase_edge train/hardcase_train export/hardcase_export cloud_stub/hardcase_cloud hardcase \
+	@$(BIN)/mypy --num-workers auto edge_runtime/hardcase_edge train/hardcase_train export/hardcase_export cloud_stub/hardcase_cloud hardcase \
 		benchmarks
 	@$(BIN)/python -m pytest tests/house/test_arrows.py tests/house/test_rules.py
 
