@@ -39,15 +39,21 @@ def read_bounded(
     """
     try:
         with open(path, "rb") as file:
-            size = os.fstat(file.fileno()).st_size  # to ask for the limit would take as much memory
-            data = file.read(min(size, limit) + 1)
-            if len(data) > size:  # it grows, or has no size
-                data += file.read(limit + 1 - len(data))
+            data = read_most(file, limit)
     except (OSError, ValueError) as error:  # a name may hold what no file's name can
         why = error.strerror if isinstance(error, OSError) else error
         raise InputError(f"{what} {path} cannot be read: {why}; {remedy}") from error
     if len(data) > limit:
         raise refusal(f"{what} {path} is larger than {limit} bytes; {remedy}")
+    return data
+
+
+def read_most(file: BinaryIO, limit: int) -> bytes:
+    """The bytes of a file that is open; one more than ``limit`` of a larger one."""
+    size = os.fstat(file.fileno()).st_size  # to ask for the limit would take as much memory
+    data = file.read(min(size, limit) + 1)
+    if len(data) > size:  # it grows, or has no size
+        data += file.read(limit + 1 - len(data))
     return data
 
 

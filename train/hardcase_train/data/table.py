@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from hardcase_edge.base.files import read_most
 from hardcase_edge.errors import InputError, one_line
 from hardcase_edge.more.batch.tables import check_size, max_bytes, read_npz
 from hardcase_edge.program.definition import Feature
@@ -202,7 +203,7 @@ def read_table(path: str | Path, as_text: Collection[str] = ()) -> Table:
     try:
         check_size(f"data file {path}", path.stat().st_size)
         with open(path, "rb") as file:
-            data = file.read(max_bytes() + 1)  # a file may grow, and a device has no size
+            data = read_most(file, max_bytes())
     except OSError as error:
         raise InputError(f"data file {path} cannot be read: {error.strerror}") from error
     check_size(f"data file {path}", len(data))

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from hardcase_edge.base.files import read_most
 from hardcase_edge.base.hints import check_keys
 from hardcase_edge.base.toml import parse_toml
 from hardcase_edge.errors import InputError
@@ -39,7 +40,7 @@ def read_config(path: str | Path, *, seed: int | None = None) -> Config:
     path = Path(path)
     try:
         with open(path, "rb") as file:
-            text = file.read(MAX_CONFIG_BYTES + 1)
+            text = read_most(file, MAX_CONFIG_BYTES)
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}; create one with: hardcase init") from error
     if len(text) > MAX_CONFIG_BYTES:

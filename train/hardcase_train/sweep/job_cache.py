@@ -18,7 +18,7 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from hardcase_edge.base.files import sweep, write_whole
+from hardcase_edge.base.files import read_most, sweep, write_whole
 from hardcase_edge.bundle.file import MAX_BUNDLE_BYTES, Bundle, pack_bundle, read_bundle_bytes, unpack_bundle
 from hardcase_edge.errors import BundleError, InputError
 from hardcase_edge.more.batch.per_class import Gap
@@ -104,7 +104,7 @@ class JobCache:
         """A stored JSON value; None if it is absent or damaged."""
         try:
             with open(self.folder / f"{self._name(key)}.json", "rb") as file:
-                text = file.read(MAX_JSON_BYTES + 1)
+                text = read_most(file, MAX_JSON_BYTES)
             value = json.loads(text[64:]) if len(text) <= MAX_JSON_BYTES else None
         except (OSError, ValueError, RecursionError):
             return None
