@@ -295,7 +295,7 @@ def _check_branch(node: Branch, width: int, what: str) -> None:
     integers([node.threshold], f"{what}: the threshold")
     shape = f"{what}: rule {node.rule} with {width} scores, {n} targets and {len(node.bracket)} matches"
     if node.rule == TOURNAMENT:
-        need(n >= 2 and width == n - 1 == len(node.bracket), shape)
+        need(n >= 2 and width == n - 1 == len(node.bracket) and {*map(len, node.bracket)} == {2}, shape)
         for m, (a, b) in enumerate(node.bracket):
             if not (0 <= a < n + m and 0 <= b < n + m):
                 in_range((a, b), n + m, f"{what}: match {m}: entrant")

@@ -281,6 +281,7 @@ RULES: list[tuple[str, str, Any, str]] = [
     ("V25-argmax", "nodes[4].targets", (5, 6, 6), "rule argmax with 2 scores, 3 targets"),
     ("V25-tournament", "nodes[5].targets", (6, 7, 8, 8), "rule tournament with 2 scores, 4 targets"),
     ("V25-matches", "nodes[5].bracket", ((0, 1),), "3 targets and 1 matches"),
+    ("V25-match-of-three", "nodes[5].bracket", ((0, 1, 1), (3, 2)), "3 targets and 2 matches"),
     ("V25-idle-matches", "nodes[4].bracket", ((0, 1),), "rule argmax with 2 scores, 2 targets and 1 matches"),
     ("V25-early-winner", "nodes[5].bracket", ((0, 3), (1, 2)), "match 0: entrant 3 is named"),
     ("V25-plays-twice", "nodes[5].bracket", ((0, 1), (0, 3)), "must play exactly once"),
