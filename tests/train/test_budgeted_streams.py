@@ -84,7 +84,7 @@ METHODS = (
 def test_methods_that_stop_spend_about_their_budget(
     kind: type[stopping.Early], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(peers, "N_TREES", 8)
+    monkeypatch.setattr(peers, "N_TREES", 5)
     monkeypatch.setattr(windows, "ROWS", (400, 800))
     drawn, method = drift(0, WISHES), kind()
     method.fit(drawn.problem)

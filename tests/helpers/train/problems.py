@@ -20,6 +20,11 @@ from hardcase_train.data.problem import Problem, Rows
 from hardcase_train.policy.front import Point
 from hardcase_train.settings.effort import NORMAL, Effort
 
+LEAST = replace(  # for behaviour that no number of settings changes
+    BRIEF, forest_trees=2, max_stages=2, max_probes=2, levels=(0.8,), n_prices=1, n_gate_prices=2, n_graph_prices=1,
+    forward_rates=(0.0, 0.3), gate_trees=3, lp_rows=4, n_linear_gammas=1,
+)  # fmt: skip
+
 
 def make_problem(
     n_classes: int = 3, n: int = 150, seed: int = 0, missing: float = 0.1, effort: Effort = NORMAL

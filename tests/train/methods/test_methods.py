@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 from typing import Any, ClassVar
 
@@ -16,6 +17,7 @@ from hardcase.reports.front_chart import front_svg
 from hardcase.training.build import configure
 from hardcase_edge.errors import InputError
 from hardcase_edge.more.batch.quality import Figures
+from hardcase_train import checks
 from hardcase_train.checks import METHOD_CHECKS, run_check
 from hardcase_train.data.problem import Problem
 from hardcase_train.estimator import MethodClassifier
@@ -29,7 +31,7 @@ from hardcase_train.sweep.halving import Ladder, settings_of
 from hardcase_train.sweep.sweep import chosen_methods
 from hardcase_train.sweep.train import learn
 from tests.helpers.train.estimators import few, table
-from tests.helpers.train.problems import BRIEF, make_problem, plain, toml
+from tests.helpers.train.problems import BRIEF, LEAST, make_problem, plain, toml
 
 
 def search_of(**effort: object) -> SubsetSearch:
@@ -57,6 +59,14 @@ def test_each_method_is_an_estimator_by_the_name_of_its_class() -> None:
     assert all(getattr(hardcase_train, name) is cls for name, cls in ESTIMATORS.items())
 
 
+@pytest.fixture
+def _least(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The problem of the checks asks for less effort."""
+    effort = replace(LEAST, levels=BRIEF.levels, forward_rates=BRIEF.forward_rates, n_linear_gammas=2)
+    monkeypatch.setattr(checks, "_problem", partial(checks._problem, effort))
+
+
+@pytest.mark.usefixtures("_least")
 @pytest.mark.parametrize("check", METHOD_CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("name", METHODS)
 def test_each_method_keeps_the_contract_of_sweeps(name: str, check: Callable[[Any], None]) -> None:
@@ -208,7 +218,7 @@ def test_a_registered_method_is_trained_beside_the_others(tmp_path) -> None:  # 
     assert register_method(OneSensor) is OneSensor
     assert hardcase_train.OneSensor is OneSensor
     problem = make_problem(n=90, effort=BRIEF)
-    points = learn(problem, ("one-sensor", "static"), quiet=True)
+    points = learn(problem, ("one-sensor", "static"), quiet=True, jobs=1)
     assert {p.method for p in points} == {"hpc", "one-sensor", "static"}
     own = [p for p in points if p.method == "one-sensor"]
     assert own

@@ -3,7 +3,11 @@
 
 from __future__ import annotations
 
+import pickle
+from collections.abc import Callable, Iterator
+from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,14 +24,10 @@ from hardcase_train.methods.adapt.gbrt import AdaptGBRT
 from hardcase_train.methods.baselines.static import StaticSubset
 from hardcase_train.policy.batch import Batch
 from tests.helpers.train.estimators import NAMES, PEERS, few
-from tests.helpers.train.problems import BRIEF
+from tests.helpers.train.problems import LEAST
 
 VALUES = ("PolicyRegressor",)  # beside the classifiers of every method
 OFTEN = [*(name for name in NAMES if name not in PEERS), *VALUES]  # peers: ``benchmarks/checks.py`` runs all of theirs
-LEAST = replace(  # for the estimator's behaviour, which no number of settings changes
-    BRIEF, forest_trees=2, max_stages=2, max_probes=2, levels=(0.8,), n_prices=2, n_gate_prices=2, n_graph_prices=1,
-    forward_rates=(0.0, 0.3), gate_trees=3, lp_rows=8,
-)  # fmt: skip
 FEW_CHECKS = (checks.check_a_costless_sensor_is_used_where_it_helps, checks.check_the_device_decides_as_predict)
 FAILS = {
     "check_sample_weight_equivalence_on_dense_data": "validation rows and folds are drawn by row, and trees ask for a "
@@ -52,7 +52,26 @@ OF_SHARED_CODE = {  # of inputs, labels and weights, which ``fit`` and ``predict
     "check_supervised_y_2d", *FAILS, *SKIPPED,
 }  # fmt: skip
 FITTED: dict[tuple[Any, ...], Any] = {}
+F0S: dict[bytes, Any] = {}
 SHARED = ("fit", "predict", "predict_proba", "decide", "cost", "_fit", "_learn", "_decide", "_rows", "__sklearn_tags__")
+
+
+@pytest.fixture(autouse=True)
+def _known_f0() -> Iterator[None]:
+    """On few tables all estimators fit the same f0: what another test has fitted is used once, later fits are own."""
+    found = dict(F0S)
+
+    def known(made: Callable[..., Any], *given: Any, **more: Any) -> Any:
+        key = pickle.dumps((made.__name__, given, more))
+        if key not in found:
+            F0S[key] = made(*given, **more)
+            return deepcopy(F0S[key])
+        return deepcopy(found.pop(key))
+
+    with pytest.MonkeyPatch.context() as patch:  # of its own, as ``first_fit`` undoes the other
+        for name in ("out_of_fold", "fit_hpc"):
+            patch.setattr(policy_estimator, name, partial(known, getattr(policy_estimator, name)))
+        yield
 
 
 @pytest.mark.filterwarnings("ignore")  # the checks look at those that matter

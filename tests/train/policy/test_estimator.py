@@ -23,6 +23,7 @@ from hardcase_export.integers.quantise import quantise
 from hardcase_train.estimator import PolicyClassifier
 from hardcase_train.methods import ESTIMATORS, METHODS
 from tests.helpers.train.estimators import NAMES, few, table
+from tests.helpers.train.problems import LEAST
 
 SENSORS = [[4, 0], [2]]  # columns 1 and 3 are sensors of their own
 COSTS = [6, 2, 1, 3]
@@ -67,7 +68,7 @@ INDICES = {"Greedy", "GreedyAccuracy", "GreedyCost", "PolyDom", "PolyDomAnytime"
 
 @pytest.mark.parametrize("name", NAMES)
 def test_sensors_are_numbered_as_given_and_cost_what_was_said(name: str) -> None:
-    model = fitted(name, sensors=SENSORS, costs=COSTS, forward_cost=10)
+    model = fitted(name, sensors=SENSORS, costs=COSTS, forward_cost=10, effort=LEAST)
     X, y = table(seed=1)
     program, outcome = model.program_, model.decide(X)
     assert [s.features for s in program.sensors] == [(4, 0), (2,), (1,), (3,)]
@@ -86,10 +87,9 @@ def test_sensors_are_numbered_as_given_and_cost_what_was_said(name: str) -> None
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_fitted_quantises_and_is_proved(name: str) -> None:
     X, _ = table(seed=1)
-    program = fitted(name).program_
-    integers = quantise(program).program
-    assert verify(integers).worst_cost >= 0
     model = fitted(name)
+    integers = quantise(model.program_).program
+    assert verify(integers).worst_cost >= 0
     before = model.decide(X)
     model.program_ = integers
     after = model.decide(X)

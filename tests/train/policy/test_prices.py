@@ -17,7 +17,7 @@ from hardcase_train.methods import METHODS
 from hardcase_train.policy.front import Point
 from hardcase_train.policy.prices import over_prices, prices
 from hardcase_train.sweep.train import learn
-from tests.helpers.train.problems import BRIEF, in_streams, make_problem
+from tests.helpers.train.problems import LEAST, in_streams, make_problem
 
 PRICED = {"forward_price", "price", "gamma", "budget", "path_costs"}  # parameters in units of cost, or by one
 
@@ -75,8 +75,8 @@ def in_micro(program: Program, times: int) -> list[Node]:
 def test_costs_in_another_unit_change_no_policy(method: str) -> None:
     """A factor of 4, so that no float is rounded otherwise."""
     make = in_streams if METHODS[method].method.needs_order else make_problem
-    problem = replace(make(n=90), effort=replace(BRIEF, n_linear_gammas=1))
-    one, other = (learn(p, (method,), quiet=True) for p in (problem, in_units(problem, 4)))
+    problem = replace(make(n=60), effort=LEAST)
+    one, other = (learn(p, (method,), quiet=True, jobs=1) for p in (problem, in_units(problem, 4)))
     assert len(one) == len(other) > 1
     for a, b in zip(one, other, strict=True):
         assert {k: v for k, v in a.params.items() if k not in PRICED} == {

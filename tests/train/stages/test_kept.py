@@ -28,7 +28,7 @@ from hardcase_train.stages.subset_search import SubsetSearch
 from hardcase_train.sweep.train import learn
 from hardcase_train.trees.size import FEWEST_LEAVES, LARGE, n_offered, size_of
 from hardcase_train.trees.subset_classifier import classifier_kinds
-from tests.helpers.train.problems import BRIEF, make_problem
+from tests.helpers.train.problems import BRIEF, LEAST, make_problem
 
 CLASSIFY = [name for name, cls in METHODS.items() if not cls.method.needs_order]
 DROPS = {"budget-prune"}  # of a forest that reads too much, some prices keep the budget
@@ -61,7 +61,7 @@ def worst(point: Point) -> int:
 
 @pytest.mark.parametrize("method", CLASSIFY)
 def test_every_method_keeps_a_budget_that_forbids_forwards(method: str) -> None:
-    problem = limited(make_problem(effort=BRIEF), budget=6)
+    problem = limited(make_problem(n=100, effort=LEAST), budget=6)
     points = made(method, problem)
     kept = Keeper(problem).kept(points)
     assert all(worst(p) <= to_micro(6) for p in kept)
@@ -72,7 +72,7 @@ def test_every_method_keeps_a_budget_that_forbids_forwards(method: str) -> None:
 
 @pytest.mark.parametrize("method", ["cascade", "dag", "adapt-gbrt", "cstc", "l1", "poly-dom", "greedy"])
 def test_a_budget_that_binds_nothing_changes_nothing(method: str) -> None:
-    problem = make_problem(effort=BRIEF)
+    problem = make_problem(n=60, effort=LEAST)
     free, bound = (made(method, p, 1) for p in (problem, limited(problem, budget=problem.forward_cost)))
     assert [(p.params, p.valid) for p in bound] == [(p.params, p.valid) for p in free]
 
@@ -171,7 +171,7 @@ def test_models_are_halved_until_policies_fit(method: str, limits: dict[str, flo
     large = [p for p in statics() if p.params["classifier"] == "trees" and len(p.params["sensors"]) > 1]
     assert large
     assert not Keeper(problem).kept(large)
-    points = statics(**limits) if method == "static" else made(method, problem)
+    points = statics(**limits) if method == "static" else made(method, problem, 4 if "max_bytes" in limits else None)
     kept = Keeper(problem).kept(points)
     assert kept
     assert len({p.params["classifier"] for p in statics(**limits)}) > 2  # and halves of those, for stages
@@ -202,7 +202,7 @@ def test_any_limit_gives_a_size(max_bytes: int, max_ms: float, n_classes: int, f
 def test_thresholds_forward_at_most_the_share(method: str, share: float) -> None:
     problem = make_problem(n=400, effort=BRIEF)
     problem = limited(replace(problem, costs=replace(problem.costs, per_request=0)), max_forward=share)
-    points, keeper = made(method, problem), Keeper(problem)
+    points, keeper = made(method, problem, 2), Keeper(problem)
     kept = keeper.kept(points)
     assert kept if method == "adapt-gbrt" else kept == points
     assert share / 3 < max(p.valid.forward_rate for p in kept) < share  # with a standard error

@@ -28,7 +28,7 @@ from hardcase_train.methods import METHODS
 from hardcase_train.methods.adapt.stages import FINER
 from hardcase_train.policy.front import Point
 from hardcase_train.policy.selection import Judge
-from hardcase_train.settings.effort import NORMAL
+from hardcase_train.settings.effort import EFFORTS, NORMAL
 from hardcase_train.sweep import executors, halving, job_cache, loop, sweep
 from hardcase_train.sweep import halving as ladder
 from hardcase_train.sweep import sweep as auto
@@ -38,7 +38,7 @@ from hardcase_train.sweep.job_cache import JobCache
 from hardcase_train.sweep.sweep import chosen_methods
 from hardcase_train.sweep.train import hpc_point, learn
 from tests.helpers.places import ROOT
-from tests.helpers.train.problems import BRIEF, make_problem, plain, ran, run, toml, write_csv
+from tests.helpers.train.problems import BRIEF, LEAST, make_problem, plain, ran, run, toml, write_csv
 
 pytestmark = pytest.mark.usefixtures("brief_effort")
 
@@ -159,7 +159,7 @@ def test_with_little_effort_auto_runs_no_race():
 
 def test_auto_races_few_rows_of_each_method_and_never_judges_by_test_rows(monkeypatch):
     monkeypatch.setattr(auto, "RACE_ROWS", 60)
-    problem = make_problem(n=120, effort=replace(BRIEF, races=True))
+    problem = make_problem(n=120, effort=replace(LEAST, races=True))
     seen = []
 
     def race(jobs, title):
@@ -175,7 +175,7 @@ def test_auto_races_few_rows_of_each_method_and_never_judges_by_test_rows(monkey
     n = len(problem.test.y)
     nonsense = replace(problem.test, y=(problem.test.y + 1) % 3, hpc=np.full((n, 3), 1 / 3))
     small = replace(problem, train=replace(problem.train), test=nonsense)
-    one, other = (learn(p, ("auto",), quiet=True) for p in (problem, small))
+    one, other = (learn(p, ("auto",), quiet=True, jobs=1) for p in (problem, small))
     assert [(p.method, p.params, p.valid, p.program) for p in one] == [
         (p.method, p.params, p.valid, p.program) for p in other
     ]
@@ -258,8 +258,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # also where a shell h
 from hardcase.cli import main
 from hardcase_train.settings.effort import EFFORTS
 from hardcase_train.sweep import job_cache
-from tests.helpers.train.problems import BRIEF
-EFFORTS["quick"] = BRIEF
+from tests.helpers.train.problems import LEAST
+EFFORTS["quick"] = LEAST
 add = job_cache.JobCache.add
 def slowly(self, job, points):
     add(self, job, points)
@@ -292,6 +292,7 @@ def train_and_count(path):
     kept = []
     add = JobCache.add
     with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(EFFORTS, "quick", LEAST)
         patch.setattr(JobCache, "add", lambda self, job, points: (add(self, job, points), kept.append(job)))
         assert main(["train", str(path), "--out", str(path.parent / "build")]) == 0
     return files(path.parent / "build"), len(kept)

@@ -62,7 +62,9 @@ def problem(n=600):
 @cache
 def _problem(n):
     X, y = routed(n, 0)
-    made = arrays_problem(X, y, np.ones(n), N_CLASSES, [[0, 1, 2]], None, 100.0, 0, "auto", replace(QUICK, n_prices=16))
+    made = arrays_problem(
+        X, y, np.ones(n), N_CLASSES, [[0, 1, 2]], None, 100.0, 0, "auto", replace(QUICK, n_prices=6, tree_share=0.2)
+    )
     return made.with_hpc(np.tile(np.eye(N_CLASSES)[y] * 0.9 + 0.025, (1, 1)))
 
 
@@ -138,7 +140,9 @@ def striped(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 @cache
 def striped_problem():
     X, y = striped(2000, 0)
-    made = arrays_problem(X, y, np.ones(len(y)), 2, [[0, 1, 2]], None, 100.0, 0, "auto", replace(QUICK, n_prices=8))
+    made = arrays_problem(
+        X, y, np.ones(len(y)), 2, [[0, 1, 2]], None, 100.0, 0, "auto", replace(QUICK, n_prices=4, tree_share=0.2)
+    )
     return made.with_hpc(np.eye(2)[y] * 0.9 + 0.05)
 
 
@@ -175,7 +179,7 @@ def test_integers_take_the_way_of_their_draft_on_every_row(ways):
 
 
 def test_figures_are_those_of_the_program_where_validation_rows_alone_are_judged():
-    search = SubsetSearch(Judge(problem(), is_alone=True), 1)
+    search = SubsetSearch(Judge(problem(300), is_alone=True), 1)
     rows = search.problem.valid
     for point in RouteClassifier.run(search, {"ways": "answers", "max_cells": 8, "classifier": "bayes"}):
         outcome = Batch(point.program, rows.X).run(rows.hpc_label)
@@ -184,7 +188,7 @@ def test_figures_are_those_of_the_program_where_validation_rows_alone_are_judged
 
 
 def test_judged_rows_cost_what_the_meter_says_at_their_sizes():
-    p = problem(400)
+    p = problem(300)
     sensors = tuple(replace(s, cost=(1_000_000, 250_000 * (k % 3))) for k, s in enumerate(p.sensors))
     rows = {k: replace(getattr(p, k), sizes=1 + getattr(p, k).index % 3) for k in ("train", "valid", "test")}
     sized = replace(p, sensors=sensors, max_item_size=3, **rows)
@@ -199,9 +203,9 @@ def test_judged_rows_cost_what_the_meter_says_at_their_sizes():
 def test_costs_in_another_unit_change_no_policy():
     """A factor of 4, so that no float is rounded otherwise."""
     other = RouteClassifier.run(
-        SubsetSearch(Judge(in_units(problem(400), 4)), 1), {"ways": "cells", "max_cells": 8, "classifier": "bayes"}
+        SubsetSearch(Judge(in_units(problem(240), 4)), 1), {"ways": "cells", "max_cells": 8, "classifier": "bayes"}
     )
-    one = points("cells", None, 400)
+    one = points("cells", None, 240)
     assert len(one) == len(other) > 1
     for a, b in zip(one, other, strict=True):
         assert (a.program.nodes, a.program.scorers) == (b.program.nodes, b.program.scorers)
@@ -261,11 +265,11 @@ def test_rows_on_which_a_sensor_fails_are_judged_as_the_program_decides_them(cla
 
 
 def test_an_ordinary_table_has_no_first_sensor_and_the_estimator_still_answers():
-    search = SubsetSearch(Judge(make_problem(effort=BRIEF)), 1)
+    search = SubsetSearch(Judge(make_problem(n=90, effort=BRIEF)), 1)
     found = [p for params in RouteClassifier.grid(search) for p in RouteClassifier.run(search, params)]
     assert not [p for p in found if "first" in p.params]
     X, y = routed(300, 3)
-    model = RouteClassifier(costs=[1.0] * 6, budget=6.0, random_state=0, effort="quick").fit(X[:, 3:9], y)
+    model = RouteClassifier(costs=[1.0] * 6, budget=6.0, random_state=0, effort=BRIEF).fit(X[:, 3:9], y)
     assert model.predict(X[:, 3:9]).shape == (300,)
 
 
@@ -280,7 +284,9 @@ def cube(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 def test_answers_lead_on_without_a_first_sensor_where_naive_bayes_is_better_than_trees():
     X, y = cube(600, 0)
-    made = arrays_problem(X, y, np.ones(len(y)), 8, None, None, 100.0, 0, "auto", replace(QUICK, n_prices=16))
+    made = arrays_problem(
+        X, y, np.ones(len(y)), 8, None, None, 100.0, 0, "auto", replace(QUICK, n_prices=16, tree_share=0.2)
+    )
     search = SubsetSearch(Judge(made.with_hpc(np.eye(8)[y] * 0.9 + 0.0125)), 1)
     assert None in search.once(_roots_of)(8, "bayes")
     assert None not in search.once(_roots_of)(8, "trees")
