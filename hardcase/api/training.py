@@ -130,8 +130,8 @@ def train(
     --------
     >>> import numpy as np, hardcase
     >>> rng = np.random.default_rng(0)
-    >>> y = rng.integers(0, 2, 400)
-    >>> X = y[:, None] + rng.normal(size=(400, 3)) * (1.5, 0.7, 0.2)
+    >>> y = rng.integers(0, 2, 200)
+    >>> X = y[:, None] + rng.normal(size=(200, 3)) * (1.5, 0.7, 0.2)
     >>> sensors = {"cheap": [0, 1], "good": [2]}
     >>> policy = hardcase.train(X, y, sensors=sensors, costs={"good": 20}, methods=["static"], effort="quick")
     >>> policy.front.quality

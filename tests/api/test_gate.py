@@ -324,6 +324,7 @@ def test_a_log_that_cannot_be_used_is_one_line(tmp_path: Path, capsys, header, l
     assert err.count("\n") == 1
 
 
+@pytest.mark.usefixtures("brief_effort")
 def test_a_log_in_parquet_makes_a_gate_with_a_promise_and_one_within_a_loss(tmp_path: Path, capsys) -> None:
     log, out = tmp_path / "calls.parquet", tmp_path / "gate"
     pa.parquet.write_table(pa.Table.from_pylist(list(requests())), log)

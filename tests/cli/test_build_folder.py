@@ -18,6 +18,8 @@ from hardcase_edge.errors import InputError
 from hardcase_export.drafts.front import read_front
 from tests.helpers.train.problems import run, toml, write_csv
 
+pytestmark = pytest.mark.usefixtures("brief_effort")
+
 STATIC = "[hpc]\nestimator = 'LogisticRegression'\n[policy]\nmethods = ['static']\neffort = 'quick'\n"
 
 

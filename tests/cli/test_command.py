@@ -8,6 +8,7 @@ import io
 import shlex
 import subprocess
 import sys
+from functools import cache
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -31,8 +32,11 @@ from tests.house.test_arrows import HEAVY
 WITH_EXAMPLES = [verb for verb, point in verbs().items() if hasattr(point.load(), "EXAMPLES")]
 
 
+the_parser = cache(make_parser)
+
+
 def help_of(*words: str) -> str:
-    parser: argparse.ArgumentParser = make_parser()
+    parser: argparse.ArgumentParser = the_parser()
     for word in words:
         below = next(a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
         parser = below.choices[word]
@@ -54,7 +58,7 @@ def test_the_examples_of_the_help_parse(verb: tuple[str, ...]) -> None:
     for line in shown:
         program, *words = shlex.split(line.partition(" > ")[0], comments=True)
         assert program == "hardcase"
-        make_parser().parse_args(words)  # ends with SystemExit where it does not
+        the_parser().parse_args(words)  # ends with SystemExit where it does not
 
 
 def test_the_help_ends_with_the_terms_that_it_uses() -> None:

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def free(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The builds of a table whose TOML leaves shares and releases to the effort."""
+    folder = tmp_path_factory.mktemp("free")
+    write(folder, edit=WITHOUT_SHARES, n=N)
+    return cache(lambda effort: train(folder, folder / effort, "--effort", effort, "--quiet"))
+
+
+@pytest.fixture(scope="module")
+def quick(folder: Path) -> Path:
+    return train(folder, folder / "quick", "--effort", "quick", "--quiet")
+
+
 def train(folder: Path, out: Path, *flags: str) -> Path:
     assert main(["train", str(folder / "hardcase.toml"), "--out", str(out), *flags]) == 0
     return out
@@ -47,10 +62,9 @@ def train(folder: Path, out: Path, *flags: str) -> Path:
 
 @pytest.mark.parametrize("effort", EFFORTS)
 def test_effort_says_which_shares_and_releases_are_tried_unless_the_toml_does(
-    folder: Path, tmp_path: Path, effort: str
+    folder: Path, free: Callable[[str], Path], tmp_path: Path, effort: str
 ) -> None:
-    write(tmp_path, edit=WITHOUT_SHARES, n=N)
-    tried = settings(train(tmp_path, tmp_path / "build", "--effort", effort, "--quiet"))
+    tried = settings(free(effort))
     known = EFFORTS[effort]
     assert sorted(tried) == sorted((r, s) for r in known.part_releases for s in known.part_shares)
     named = settings(train(folder, tmp_path / "named", "--effort", effort, "--quiet"))
@@ -176,10 +190,9 @@ def test_with_time_enough_the_front_is_the_whole_one(folder: Path, tmp_path: Pat
     ],
 )
 def test_a_front_in_time_is_whole_or_the_first_one(
-    folder: Path, tmp_path: Path, moments: list[float], said: str, monkeypatch: pytest.MonkeyPatch,
+    folder: Path, quick: Path, tmp_path: Path, moments: list[float], said: str, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    quick = train(folder, tmp_path / "quick", "--effort", "quick", "--quiet")
     clock = iter(moments)
     monkeypatch.setattr(Deadline, "left", lambda _: next(clock))
     capsys.readouterr()
@@ -190,11 +203,10 @@ def test_a_front_in_time_is_whole_or_the_first_one(
 
 
 def test_settings_beyond_the_first_ones_are_left_out_when_time_is_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    free: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    whole, first = bundles(free("normal")), settings(free("quick"))
     write(tmp_path, edit=WITHOUT_SHARES, n=N)
-    whole = bundles(train(tmp_path, tmp_path / "whole", "--quiet"))
-    first = settings(train(tmp_path, tmp_path / "quick", "--effort", "quick", "--quiet"))
     clock = iter([1e6, *[1.0] * 7, -1.0])
     monkeypatch.setattr(Deadline, "left", lambda _: next(clock))
     build = train(tmp_path, tmp_path / "build", "--time-limit", "10s")

@@ -32,7 +32,7 @@ cost = 4
 
 
 @pytest.fixture(scope="module")
-def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def build(tmp_path_factory: pytest.TempPathFactory, brief_effort: None) -> Path:
     folder = tmp_path_factory.mktemp("limits")
     rng = np.random.default_rng(0)
     y = rng.integers(0, 2, 240)

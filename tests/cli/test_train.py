@@ -6,11 +6,13 @@ from __future__ import annotations
 import json
 import os
 import pickletools
+import shutil
 import signal
 import subprocess
 import sys
 import time
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -26,8 +28,9 @@ from hardcase_export.drafts.front import read_front
 from hardcase_train.data.split import CALIBRATION, random_split
 from hardcase_train.data.table import read_table
 from hardcase_train.hpc.fit import out_of_fold
+from hardcase_train.settings.effort import EFFORTS
 from tests.helpers.places import ROOT
-from tests.helpers.train.problems import is_front, ran, run, toml, write_csv
+from tests.helpers.train.problems import BRIEF, is_front, ran, run, toml, write_csv
 
 pytestmark = pytest.mark.usefixtures("brief_effort")
 
@@ -52,6 +55,40 @@ def train(folder, capsys, table, text="", **more):
     write_csv(folder / "data.csv", table)
     said = ran(capsys, "train", toml(folder, text, **more), "--out", folder / "build")
     return said["front"]
+
+
+FOREST = '[hpc]\nestimator = "RandomForestClassifier"\n[hpc.params]\nn_estimators = 5\n'
+STATIC = "[policy]\nmethods = ['static']\n"
+
+
+@pytest.fixture(scope="module")
+def static(tmp_path_factory, brief_effort):
+    """The usual table, its TOML and its build, to be copied."""
+    folder = tmp_path_factory.mktemp("static")
+    write_csv(folder / "data.csv", columns())
+    assert main(["train", str(toml(folder, STATIC)), "--out", str(folder / "build"), "--quiet"]) == 0
+    return folder
+
+
+@pytest.fixture
+def trained(static, tmp_path):
+    """What training makes of the usual table."""
+    shutil.copytree(static, tmp_path, dirs_exist_ok=True)
+
+
+@pytest.fixture(scope="module")
+def forwarding(tmp_path_factory, brief_effort):
+    """A build of every method, to be read, some of whose policies forward."""
+    folder = tmp_path_factory.mktemp("forwarding")
+    write_csv(folder / "data.csv", hot_or_cold())
+    path = toml(folder, "[cost.uplink]\nper_request = 2\n" + FOREST)
+    assert main(["train", str(path), "--out", str(folder / "build"), "--quiet"]) == 0
+    return folder / "build"
+
+
+def hot_or_cold():
+    table = columns(n=100, b=punched(columns(n=100)["b"]))
+    return {**table, "y": np.where(table["y"] == 1, "hot", "cold")}
 
 
 def refused(folder, capsys, said, *, text="", table=None, **more):
@@ -89,22 +126,20 @@ def rare():
     return t
 
 
-FOREST = '[hpc]\nestimator = "RandomForestClassifier"\n[hpc.params]\nn_estimators = 5\n'
-
 TABLES = {
     "two-classes": (columns, ""),
     "thirty-classes": (lambda: columns(n=240, n_classes=30), ""),
     "text-labels": (lambda: {**columns(), "y": [f"state {k}" for k in columns()["y"]]}, ""),
     "fractional-labels": (lambda: {**columns(), "y": columns()["y"] + 0.5}, ""),
     "missing-values": (lambda: {**columns(), "a": punched(columns()["a"]), "b": punched(columns()["b"])}, ""),
-    "a-column-all-missing": (lambda: columns(none=[None] * N), ""),
-    "a-constant-column": (lambda: columns(k=[0.1] * N), ""),
+    "a-column-all-missing": (lambda: columns(c=[None] * N), ""),
+    "a-constant-column": (lambda: columns(c=[0.1] * N), ""),
     "all-constant": (lambda: {"a": [1] * N, "b": [0.1] * N, "y": columns()["y"]}, ""),
-    "true-and-false": (lambda: columns(on=["true", "false"] * (N // 2)), ""),
+    "true-and-false": (lambda: columns(c=["true", "false"] * (N // 2)), ""),
     "one-feature": (one_feature, ""),
     "rare-classes": (rare, ""),
-    "large-values": (lambda: columns(big=columns()["a"] * 1e30, whole=columns()["c"] + 2**53), FOREST),
-    "values-too-fine-for-f32": (lambda: columns(when=1.7e9 + np.arange(N) / 8), FOREST),
+    "large-values": (lambda: columns(b=columns()["a"] * 1e30, c=columns()["c"] + 2**53), FOREST),
+    "values-too-fine-for-f32": (lambda: columns(c=1.7e9 + np.arange(N) / 8), FOREST),
     "free-sensors": (columns, "[cost]\ndefault_sensor = 0\n"),
     "free-uplink": (columns, "[cost]\ndefault_sensor = 3\n[cost.uplink]\nper_request = 0\n"),
     "one-sensor-of-all": (columns, '[[sensor]]\nname = "s"\nfeatures = ["*"]\ncost = 5\n'),
@@ -113,7 +148,9 @@ TABLES = {
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_any_table_of_numbers_with_a_target_trains_exports_and_evaluates(tmp_path, capsys, name):
+def test_any_table_of_numbers_with_a_target_trains_exports_and_evaluates(tmp_path, capsys, monkeypatch, name):
+    fewest = replace(BRIEF, n_graph_prices=1, n_gate_prices=2, n_prices=3)  # every method on every table, but briefly
+    monkeypatch.setitem(EFFORTS, "quick", fewest)
     make, text = TABLES[name]
     table = make()
     front = train(tmp_path, capsys, table, text)
@@ -137,30 +174,16 @@ def test_any_table_of_numbers_with_a_target_trains_exports_and_evaluates(tmp_pat
 
 
 @pytest.mark.parametrize("method", ["hpc", "adapt-gbrt", "cascade"])
-def test_a_policy_that_forwards_is_judged_on_a_users_table_as_on_test_rows(tmp_path, capsys, method):
+def test_a_policy_that_forwards_is_judged_on_a_users_table_as_on_test_rows(forwarding, tmp_path, capsys, method):
     """Rows of the source, one by one, give the figures of test.npz: names, labels and types are found again."""
-    table = columns(n=200, b=punched(columns(n=200)["b"]))
-    table["y"] = np.where(table["y"] == 1, "hot", "cold")
-    train(tmp_path, capsys, table, "[cost.uplink]\nper_request = 2\n")
-    bundle = tmp_path / "build" / "model.hcb"
-    ran(
-        capsys,
-        "export",
-        tmp_path / "build",
-        "--budget",
-        1e6,
-        "--method",
-        method,
-        "--out",
-        bundle,
-        "--min-agreement",
-        0.9,
-    )
-    with np.load(tmp_path / "build" / "test.npz") as test:
+    table, build = hot_or_cold(), Path(shutil.copytree(forwarding, tmp_path / "build"))
+    bundle = build / "model.hcb"
+    ran(capsys, "export", build, "--budget", 1e6, "--method", method, "--out", bundle, "--min-agreement", 0.9)
+    with np.load(build / "test.npz") as test:
         rows = test["index"]
     shuffled = {k: np.asarray(table[k])[rows] for k in ["y", "c", "b", "a"]}
     write_csv(tmp_path / "more.csv", {**shuffled, "note": ["x"] * len(rows)})
-    wanted = run(capsys, "evaluate", bundle, tmp_path / "build" / "test.npz")
+    wanted = run(capsys, "evaluate", bundle, build / "test.npz")
     assert run(capsys, "evaluate", bundle, tmp_path / "more.csv") == wanted
     assert wanted[1]["forward_rate"] > 0
 
@@ -208,7 +231,7 @@ def rows_of(folder, name):
 
 def test_a_random_split_is_stratified_and_takes_every_row_once(tmp_path, capsys):
     table = columns(n=200, n_classes=4)
-    train(tmp_path, capsys, table, "[policy]\nmethods = ['static']\n")
+    train(tmp_path, capsys, table, STATIC)
     valid, calibration, test = (rows_of(tmp_path, name) for name in ("valid", "calibration", "test"))
     assert (len(valid["y"]), len(calibration["y"]), len(test["y"])) == (20, 20, 40)
     assert len({*valid["index"], *calibration["index"], *test["index"]}) == 80
@@ -244,7 +267,7 @@ def test_a_time_split_keeps_row_order_and_classes_that_training_has_not_seen(tmp
 def test_a_column_may_say_the_split(tmp_path, capsys, words):
     part = np.arange(N) % 6 // 4 + (np.arange(N) % 6 == 5)
     table = columns(part=[words[k] for k in part])
-    train(tmp_path, capsys, table, "[policy]\nmethods = ['static']\n", data='split = "part"')
+    train(tmp_path, capsys, table, STATIC, data='split = "part"')
     assert rows_of(tmp_path, "valid")["index"].tolist() == np.flatnonzero(part == 1).tolist()
     assert rows_of(tmp_path, "test")["feature_names"].tolist() == ["a", "b", "c"]
     assert not (tmp_path / "build" / "calibration.npz").exists()
@@ -253,7 +276,7 @@ def test_a_column_may_say_the_split(tmp_path, capsys, words):
 @pytest.mark.parametrize("word", ["calibration", 3])
 def test_a_column_may_name_calibration_rows(tmp_path, capsys, word):
     part = [("train", "valid", "test", word)[k % 4] if word != 3 else k % 4 for k in range(N)]
-    train(tmp_path, capsys, columns(part=part), "[policy]\nmethods = ['static']\n", data='split = "part"')
+    train(tmp_path, capsys, columns(part=part), STATIC, data='split = "part"')
     assert rows_of(tmp_path, "calibration")["index"].tolist() == list(range(3, N, 4))
     provenance = load_manifest_of(tmp_path / "build")
     assert provenance["data"]["rows"] == {"train": 15, "valid": 15, "calibration": 15, "test": 15}
@@ -264,7 +287,7 @@ def test_calibration_rows_of_weight_0_are_nowhere(tmp_path, capsys, kept):
     """Those of weight 2 stand once; where all weigh nothing there are none."""
     table = columns(part=np.arange(N) % 4)
     table["w"] = np.where((table["part"] == 3) & (np.arange(N) >= 4 * kept), 0, 1 + np.arange(N) % 2)
-    train(tmp_path, capsys, table, "[policy]\nmethods = ['static']\n", data='split = "part"\nweight = "w"')
+    train(tmp_path, capsys, table, STATIC, data='split = "part"\nweight = "w"')
     path = tmp_path / "build" / "calibration.npz"
     found = rows_of(tmp_path, "calibration")["index"].tolist() if path.exists() else []
     assert found == list(range(3, 4 * kept, 4))
@@ -297,7 +320,7 @@ def test_a_trained_policy_is_promised_on_its_calibration_rows(tmp_path, capsys):
 
 
 def test_a_column_named_as_a_kind_of_split_is_a_column(tmp_path, capsys):
-    train(tmp_path, capsys, columns(time=np.arange(N)), "[policy]\nmethods = ['static']\n", data='split = "time"')
+    train(tmp_path, capsys, columns(time=np.arange(N)), STATIC, data='split = "time"')
     assert rows_of(tmp_path, "test")["feature_names"].tolist() == ["a", "b", "c", "time"]
 
 
@@ -491,7 +514,7 @@ def test_out_of_fold_probabilities_come_from_copies_that_have_not_seen_the_row()
 
 
 def test_the_front_is_what_the_issue_says_and_every_program_can_be_read(tmp_path, capsys):
-    said = train(tmp_path, capsys, columns(n=120), '[cost]\nunit = "mJ"\n')
+    said = train(tmp_path, capsys, columns(), '[cost]\nunit = "mJ"\n')
     front = json.loads((tmp_path / "build" / "front.json").read_text())
     assert front == said
     assert (front["unit"], front["quality"]) == ("mJ", "accuracy")
@@ -511,9 +534,8 @@ def test_the_front_is_what_the_issue_says_and_every_program_can_be_read(tmp_path
     assert any("a" in p["params"]["sensors"] for p in front["points"] if p["method"] == "static")
 
 
-def test_a_build_holds_no_pickle(tmp_path, capsys):
-    train(tmp_path, capsys, columns())
-    files = [p for p in (tmp_path / "build").rglob("*") if p.is_file()]
+def test_a_build_holds_no_pickle(forwarding):
+    files = [p for p in forwarding.rglob("*") if p.is_file()]
     assert len(files) > 8
     for path in files:
         parts = [path.read_bytes()]
@@ -547,30 +569,25 @@ def process(*argv, **more):
     return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, **more)
 
 
-def test_the_same_seed_gives_the_same_bytes_in_another_process(tmp_path, capsys):
-    table = columns(n=100, b=punched(columns(n=100)["b"]))
-    train(tmp_path, capsys, table, '[hpc]\nestimator = "RandomForestClassifier"\n[hpc.params]\nn_estimators = 5\n')
+def test_the_same_seed_gives_the_same_bytes_in_another_process(forwarding, tmp_path, capsys):
     other = tmp_path / "other"
     env = {**os.environ, "PYTHONHASHSEED": "1234"}
-    argv = ("train", tmp_path / "hardcase.toml", "--out", other, "--quiet")
+    argv = ("train", forwarding.parent / "hardcase.toml", "--out", other, "--quiet")
     with process(*argv, env=env, stdout=subprocess.DEVNULL) as child:
         _, err = child.communicate(timeout=120)
         assert (child.returncode, err) == (0, b"")
-    one, two = (
-        {p.relative_to(d): p.read_bytes() for p in d.rglob("*") if p.is_file()} for d in (tmp_path / "build", other)
-    )
+    one, two = ({p.relative_to(d): p.read_bytes() for p in d.rglob("*") if p.is_file()} for d in (forwarding, other))
     assert one.keys() == two.keys()
     assert [str(p) for p in one if one[p] != two[p]] == []
     bundles = []
-    for folder in (tmp_path / "build", other):
-        bundle = folder.with_suffix(".hcb")
+    for folder in (forwarding, other):
+        bundle = tmp_path / f"{folder.name}.hcb"
         run(capsys, "export", folder, "--max-loss", 1, "--out", bundle, "--min-agreement", 0.9, "--force")
         bundles.append(bundle.read_bytes())
     assert bundles[0] == bundles[1]
 
 
-def test_another_seed_splits_other_rows(tmp_path, capsys):
-    train(tmp_path, capsys, columns(), "[policy]\nmethods = ['static']\n")
+def test_another_seed_splits_other_rows(trained, tmp_path, capsys):
     before = rows_of(tmp_path, "test")["index"].tolist()
     assert run(capsys, "train", tmp_path / "hardcase.toml", "--seed", 1, "--out", tmp_path / "build")[0] == 0
     assert rows_of(tmp_path, "test")["index"].tolist() != before
@@ -581,7 +598,7 @@ def test_another_seed_splits_other_rows(tmp_path, capsys):
 
 def test_a_build_is_replaced_whole_and_nothing_else_is(tmp_path, capsys):
     write_csv(tmp_path / "data.csv", columns())
-    path = toml(tmp_path, "[policy]\nmethods = ['static']\n")
+    path = toml(tmp_path, STATIC)
     build = tmp_path / "build"
     build.mkdir()  # empty: taken
     assert run(capsys, "train", path, "--out", build)[0] == 0
@@ -614,8 +631,7 @@ def test_a_build_is_replaced_whole_and_nothing_else_is(tmp_path, capsys):
     assert (mine / "thesis.txt").read_text() == "all of it"
 
 
-def test_a_file_of_others_in_the_place_of_a_builds_file_stays(tmp_path, capsys):
-    train(tmp_path, capsys, columns(), "[policy]\nmethods = ['static']\n")
+def test_a_file_of_others_in_the_place_of_a_builds_file_stays(trained, tmp_path, capsys):
     build = tmp_path / "build"
     files = json.loads((build / ".hardcase.json").read_text())["files"]
     list_files(build, BUILD, [name for name in files if name != "front.md"])
@@ -626,16 +642,16 @@ def test_a_file_of_others_in_the_place_of_a_builds_file_stays(tmp_path, capsys):
     assert (build / "front.md").read_text() == "mine"
 
 
-def test_the_folder_one_stands_in_may_be_the_build(tmp_path, capsys, monkeypatch):
-    train(tmp_path, capsys, columns(), "[policy]\nmethods = ['static']\n")
+def test_the_folder_one_stands_in_may_be_the_build(trained, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path / "build")
     assert run(capsys, "train", tmp_path / "hardcase.toml", "--out", ".")[0] == 0
     assert (tmp_path / "build" / "front.json").exists()
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(28, "No space left on device"), ValueError("a bug")])
-def test_a_run_that_fails_leaves_the_old_build_and_only_finished_jobs_of_its_own(tmp_path, capsys, monkeypatch, error):
-    train(tmp_path, capsys, columns(), "[policy]\nmethods = ['static']\n")
+def test_a_run_that_fails_leaves_the_old_build_and_only_finished_jobs_of_its_own(
+    trained, tmp_path, capsys, monkeypatch, error
+):
     before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
 
     def fail(*_):
@@ -655,8 +671,7 @@ def test_a_run_that_fails_leaves_the_old_build_and_only_finished_jobs_of_its_own
     assert {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file() and p.parent != kept} == before
 
 
-def test_a_build_that_cannot_take_its_place_leaves_the_old_one(tmp_path, capsys, monkeypatch):
-    train(tmp_path, capsys, columns(), "[policy]\nmethods = ['static']\n")
+def test_a_build_that_cannot_take_its_place_leaves_the_old_one(trained, tmp_path, capsys, monkeypatch):
     before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
     rename = Path.rename
 
@@ -696,7 +711,7 @@ def test_a_run_that_is_terminated_leaves_nothing(tmp_path):
 
 def test_evaluate_tells_what_a_table_lacks(tmp_path, capsys):
     table = {**columns(), "y": [["cold", "hot"][k] for k in columns()["y"]]}
-    train(tmp_path, capsys, table, "[policy]\nmethods = ['static']\n")
+    train(tmp_path, capsys, table, STATIC)
     bundle = tmp_path / "build" / "m.hcb"
     run(capsys, "export", tmp_path / "build", "--max-loss", 1, "--out", bundle, "--min-agreement", 0.9, "--force")
     for change, said in (

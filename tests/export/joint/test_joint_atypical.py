@@ -27,7 +27,7 @@ from hardcase_export.joint.quantise import Asking
 from tests.helpers.export.joint_models import small_chain, small_items
 
 SHARE = 0.05
-TRAIN, HELD, FRESH = (small_items(n, seed)[0] for n, seed in ((300, 3), (200, 4), (60, 5)))
+TRAIN, HELD, FRESH = (small_items(n, seed)[0] for n, seed in ((300, 3), (200, 4), (40, 5)))
 FAR = [item * np.where(np.arange(item.shape[1]) < 3, 4, 1) for item in FRESH]  # readings that no training row has
 SETTINGS: dict[str, dict[str, Any]] = {
     ONE_SHOT: {},

@@ -39,8 +39,8 @@ N_NODES = 2_300  # of the trees of one set of sensors
 @pytest.fixture(scope="module")
 def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = make_build(tmp_path_factory.mktemp("atypical") / "build")
-    save_rows(folder / "train.npz", folder / "hpc.onnx", 2_000, 9)
-    save_rows(folder / "valid.npz", folder / "hpc.onnx", 1_500, 2)
+    save_rows(folder / "train.npz", folder / "hpc.onnx", 1_200, 9)
+    save_rows(folder / "valid.npz", folder / "hpc.onnx", 900, 2)
     return folder
 
 

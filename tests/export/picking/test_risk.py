@@ -430,6 +430,13 @@ def test_another_hpc_than_the_builds_does_not_answer(build, tmp_path):
     assert not (tmp_path / "m.hcb").exists()
 
 
+@pytest.fixture(scope="module")
+def promised(shared_build, tmp_path_factory):
+    out = tmp_path_factory.mktemp("promised") / "m.hcb"
+    export_bundle(shared_build, out, terms=RiskTerms(0.2, 0.1))
+    return unpack_bundle(out.read_bytes())
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -447,10 +454,8 @@ def test_another_hpc_than_the_builds_does_not_answer(build, tmp_path):
         pytest.param(lambda c: {**c, "counts": {**c["counts"], "local": True}}, id="true-answers"),
     ],
 )
-def test_a_promise_of_another_shape_is_printed_as_the_claim_it_is(build, tmp_path, capsys, change):
-    out = tmp_path / "m.hcb"
-    export_bundle(build, out, terms=RiskTerms(0.2, 0.1))
-    bundle = unpack_bundle(out.read_bytes())
+def test_a_promise_of_another_shape_is_printed_as_the_claim_it_is(promised, tmp_path, capsys, change):
+    out, bundle = tmp_path / "m.hcb", promised
     claims = {**bundle.manifest["claims"], "promise": change(bundle.manifest["claims"]["promise"])}
     out.write_bytes(pack_bundle(replace(bundle, manifest={**bundle.manifest, "claims": claims})))
     capsys.readouterr()

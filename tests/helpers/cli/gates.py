@@ -14,7 +14,11 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from hardcase.cli import main
+from hardcase_train.checks import BRIEF
+from hardcase_train.settings.effort import EFFORTS
 
 NAMES = ("small", "large", "old")
 PRICES = dict(zip(NAMES, (1, 10, 4), strict=True))
@@ -71,6 +75,8 @@ def made_gate(
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)
-    with redirect_stdout(StringIO()) as printed, chdir(folder):
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()) as printed, chdir(folder):
+        if "--risk" not in wish:  # for which a brief search finds nothing between the smallest model and the largest
+            patch.setitem(EFFORTS, "quick", BRIEF)
         assert main(["gate", "calls.csv", *(wish or ("--budget", "4")), *TRAINING]) == 0
     return folder / "gate", json.loads(printed.getvalue())

@@ -261,12 +261,14 @@ def task_sensors(table: Table, config: Config) -> tuple[tuple[Sensor, ...], tupl
             owner[f] = s.name
         sensors.append(Sensor(tuple(table.names.index(f) for f in features), coefficients(s.cost)))
         names.append(s.name)
+    taken = set(names)
     for k, f in enumerate(table.names):
         if f not in owner:
-            if f in names:
+            if f in taken:
                 raise InputError(f"feature {f!r} belongs to no sensor, but a sensor has its name; rename the sensor")
             sensors.append(Sensor((k,), (to_micro(config.default_sensor),)))
             names.append(f)
+            taken.add(f)
     return tuple(sensors), tuple(names)
 
 
