@@ -76,6 +76,12 @@ def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
+@cache
+def nodes_of(path: Path) -> list[ast.AST]:
+    """All nodes of a module's tree, found once for all rules."""
+    return list(ast.walk(parsed(path)))
+
+
 def module_name(path: Path, folder: Path) -> str:
     """A module's name below its distribution, such as ``program.cost``; of a package, the package's."""
     parts = path.relative_to(folder).with_suffix("").parts
@@ -97,7 +103,7 @@ def groups_of(modules: Iterable[str]) -> set[str]:
 
 def imported(path: Path, package: str, distribution: str) -> Iterator[str]:
     """Dotted names that a module imports from its own distribution, inside functions too; ``package`` is its own."""
-    for node in ast.walk(parsed(path)):
+    for node in nodes_of(path):
         if isinstance(node, ast.ImportFrom):
             base = package.split(".") if package else []
             above = base[: len(base) - node.level + 1] if node.level else []

@@ -24,7 +24,7 @@ from tests.house.rooms import (
     lines_of,
     module_graph,
     module_name,
-    parsed,
+    nodes_of,
     room_graph,
     wrong_arrows,
 )
@@ -67,7 +67,7 @@ PAIRS = 16  # of places with ``rooms.EQUAL`` equal lines, most of them signature
 def imported_roots(path: Path) -> set[str]:
     """First names of everything a module imports, inside functions too; relative imports are its own package."""
     roots = set()
-    for node in ast.walk(parsed(path)):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             roots |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.level == 0:

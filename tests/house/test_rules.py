@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.places import ROOT
-from tests.house.rooms import parsed
+from tests.house.rooms import nodes_of, parsed
 
 PACKAGES = [
     "edge_runtime/hardcase_edge",
@@ -81,12 +81,7 @@ def test_every_module_can_be_imported(package: str) -> None:
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_no_module_makes_code_from_data(package: str) -> None:
-    for path in modules(package):
-        check_makes_no_code(path)
-
-
-def check_makes_no_code(path: Path) -> None:
-    for node in ast.walk(parsed(path)):
+    for path, node in [(p, node) for p in modules(package) for node in nodes_of(p)]:
         if isinstance(node, ast.Import):
             roots = {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
@@ -104,7 +99,7 @@ def check_makes_no_code(path: Path) -> None:
 
 def test_no_compiled_function_rounds_as_llvm_likes() -> None:
     """With fastmath it rounds by what it inlines, that is by what numba's cache has: other bytes for one seed."""
-    keywords = [(k, path) for path in modules("train/hardcase_train") for k in ast.walk(parsed(path))]
+    keywords = [(k, path) for path in modules("train/hardcase_train") for k in nodes_of(path)]
     assert not [
         f"{names(p)}:{k.value.lineno}" for k, p in keywords if isinstance(k, ast.keyword) and k.arg == "fastmath"
     ]
@@ -113,16 +108,12 @@ def test_no_compiled_function_rounds_as_llvm_likes() -> None:
 @pytest.mark.parametrize("package", PACKAGES)
 def test_every_module_says_what_it_is_and_what_it_offers(package: str) -> None:
     for path in modules(package):
-        check_says_what_it_offers(path)
-
-
-def check_says_what_it_offers(path: Path) -> None:
-    tree = parsed(path)
-    if path.name == "__init__.py" and not tree.body:
-        return
-    assert ast.get_docstring(tree), f"{names(path)}: a module begins with its rules"
-    public = [n for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef) and n.name[0] != "_"]
-    assert not [n.name for n in public if not ast.get_docstring(n)], names(path)
+        tree = parsed(path)
+        if path.name == "__init__.py" and not tree.body:
+            continue
+        assert ast.get_docstring(tree), f"{names(path)}: a module begins with its rules"
+        public = [n for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef) and n.name[0] != "_"]
+        assert not [n.name for n in public if not ast.get_docstring(n)], names(path)
 
 
 def test_no_file_names_a_machines_folder_or_a_registry() -> None:
@@ -161,10 +152,10 @@ OTHER_IDEAS = {  # modules where the same word is something else
 }
 
 
-def kinds_named(tree: ast.AST) -> list[int]:
+def kinds_named(nodes: list[ast.AST]) -> list[int]:
     """Lines with a kind's name as a text, unless it is a key: of a dict, a subscript, ``get``, ``pop`` or ``in``."""
     keys: set[int] = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Subscript):
             keys.add(id(node.slice))
         elif isinstance(node, ast.Dict):
@@ -173,13 +164,13 @@ def kinds_named(tree: ast.AST) -> list[int]:
             keys.add(id(node.left))
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("get", "pop"):
             keys |= {id(arg) for arg in node.args[:1]}
-    texts = [n for n in ast.walk(tree) if isinstance(n, ast.Constant) and n.value in KINDS]
+    texts = [n for n in nodes if isinstance(n, ast.Constant) and n.value in KINDS]
     return sorted(n.lineno for n in texts if id(n) not in keys)
 
 
 def test_no_module_but_one_names_a_kind() -> None:
     modules = {p.relative_to(ROOT).as_posix(): p for folder in PACKAGES for p in (ROOT / folder).rglob("*.py")}
-    lines = {name: kinds_named(parsed(path)) for name, path in modules.items()}
+    lines = {name: kinds_named(nodes_of(path)) for name, path in modules.items()}
     named = {name for name, found in lines.items() if found}
     assert THE_KINDS in named
     assert sorted(named - {THE_KINDS}) == sorted(OTHER_IDEAS), lines
@@ -199,29 +190,29 @@ READS_TARGETS = ("data", "settings", "tasks")  # rooms of train that say what a 
 TRAITS = {"has_classes", "has_unit", "needs_groups", "is_value", "is_rank"}
 
 
-def imports_a_kind(tree: ast.AST) -> bool:
+def imports_a_kind(nodes: list[ast.AST]) -> bool:
     """Whether a module imports one of the three kinds."""
-    names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
+    names = {alias.name for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names}
     return bool(names & {"CLASS", "VALUE", "RANK"})
 
 
-def reads_a_trait(tree: ast.AST) -> bool:
+def reads_a_trait(nodes: list[ast.AST]) -> bool:
     """Whether a module reads an attribute by which kinds differ; a loss has one of the same name."""
-    traits = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr in TRAITS]
+    traits = [node for node in nodes if isinstance(node, ast.Attribute) and node.attr in TRAITS]
     return any(getattr(node.value, "id", "") != "loss" for node in traits)
 
 
 def test_train_and_export_name_a_kind_only_where_they_are_of_it() -> None:
     folders = ("train", "export/hardcase_export")
     modules = {p.relative_to(ROOT).as_posix(): p for folder in folders for p in (ROOT / folder).rglob("*.py")}
-    named = {name for name, path in modules.items() if imports_a_kind(parsed(path))}
+    named = {name for name, path in modules.items() if imports_a_kind(nodes_of(path))}
     assert sorted(named) == sorted(OF_ONE_KIND)
 
 
 def test_learners_ask_one_module_what_a_kind_is() -> None:
     folder = ROOT / "train/hardcase_train"
     modules = {p for p in folder.rglob("*.py") if p.relative_to(folder).parts[0] not in READS_TARGETS}
-    told_apart = {p for p in modules if reads_a_trait(parsed(p))}
+    told_apart = {p for p in modules if reads_a_trait(nodes_of(p))}
     assert told_apart == {ROOT / LEARNED_KINDS}
 
 
@@ -236,8 +227,8 @@ def test_learners_ask_one_module_what_a_kind_is() -> None:
     ],
 )
 def test_a_module_that_tells_kinds_apart_is_found(text: str, is_found: bool) -> None:
-    tree = ast.parse(text)
-    assert (imports_a_kind(tree) or reads_a_trait(tree)) is is_found
+    nodes = list(ast.walk(ast.parse(text)))
+    assert (imports_a_kind(nodes) or reads_a_trait(nodes)) is is_found
 
 
 @pytest.mark.parametrize(
@@ -251,7 +242,7 @@ def test_a_module_that_tells_kinds_apart_is_found(text: str, is_found: bool) -> 
     ],
 )
 def test_a_module_that_names_a_kind_is_found(text: str, n: int) -> None:
-    assert len(kinds_named(ast.parse(text))) == n
+    assert len(kinds_named(list(ast.walk(ast.parse(text))))) == n
 
 
 NEEDS_ITS_NEIGHBOUR = re.compile(r'^ *"""The same\b.*|\bdef test_(?:it|its|they|so_does)_\w+', re.M)

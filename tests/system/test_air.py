@@ -29,8 +29,6 @@ from tests.helpers.cloud.brokers import Broker, retained, until
 from tests.helpers.edge.device import EASY, FEATURES, make_bundle_bytes, write_replay
 from tests.helpers.edge.repository import NOW, Repository
 
-ROWS = 4_000
-
 
 def big_bundle(name: str) -> bytes:
     """A bundle of 14 chunks."""
@@ -54,7 +52,7 @@ class Rig:
         self.store, self.repository = Store(tmp_path / "store"), Repository()
         (tmp_path / "1.root.json").write_bytes(self.repository.roots[0])
         begin_trust(self.store, tmp_path / "1.root.json")
-        self.replay = write_replay(tmp_path / "r.csv", [EASY] * ROWS)
+        self.replay = write_replay(tmp_path / "r.csv", [EASY] * 4_000)
         self.first = make_bundle_bytes(name="first") if first is None else first
         if self.first:
             self.store.put(self.first)

@@ -17,8 +17,6 @@ from hardcase_edge.bundle.signature import make_keys, sign
 from tests.helpers.places import ROOT
 
 GOLDEN = ROOT / "tests" / "golden" / "v1.hcb"
-
-
 CONSTRAINTS = ["-c", str(ROOT / "constraints.txt")]
 
 

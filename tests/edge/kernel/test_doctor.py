@@ -51,7 +51,7 @@ def test_a_forced_evaluator_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="a C compiler is needed: apt install gcc python3-dev")
 def test_a_device_without_the_kernel_builds_it(tmp_path: Path) -> None:
-    shutil.copytree(PACKAGE, tmp_path / "hardcase_edge", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    shutil.copytree(PACKAGE, tmp_path / "hardcase_edge", ignore=shutil.ignore_patterns("*.so"))
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     environment.pop(VARIABLE, None)
 

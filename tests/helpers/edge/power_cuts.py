@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from typing import Any
 import pytest
 
 CALLS = ("open", "close", "pwrite", "ftruncate", "fsync", "replace", "unlink", "mkdir", "rmdir")
+ABOVE = cache(lambda path: [str(folder) for folder in Path(path).parents][:-1])  # but the root
 PARTS = 16  # lengths at which a write is cut off
 Operation = tuple[str, ...]  # what, path, and a second path
 Tree = dict[str, bytes | None]  # path below the root to a file's bytes; None: a folder
@@ -169,12 +171,9 @@ class Disk:
                 self.pending.remove(change)
         elif what == "write":
             self.bytes[self.names[path]].append(data)  # type: ignore[index]
-        elif what == "patch":
-            file = self.names[path]
-            self.patches.setdefault(file, []).append((int.from_bytes(data[:8], "little"), data[8:]))  # type: ignore[arg-type]
-        elif what == "truncate":
-            file = self.names[path]
-            self.patches.setdefault(file, []).append((int.from_bytes(data[:8], "little"), None))  # type: ignore[arg-type]
+        elif what in ("patch", "truncate"):
+            part = data[8:] if what == "patch" else None
+            self.patches.setdefault(self.names[path], []).append((int.from_bytes(data[:8], "little"), part))  # type: ignore[arg-type]
         else:
             gone = path if what in ("rename", "unlink") else ""
             comes = {"rename": operation[-1], "unlink": ""}.get(what, path)
@@ -197,7 +196,7 @@ class Disk:
             for change, is_done in zip(self.pending, chosen, strict=True):
                 if is_done:
                     apply(names, change)
-            there = {p: f for p, f in names.items() if all(str(q) in names for q in Path(p).parents if str(q) != ".")}
+            there = {p: f for p, f in names.items() if all(q in names for q in ABOVE(p))}
             files = [(path, file) for path, file in there.items() if file is not None]
             for contents in product(*[self._versions(file) for _, file in files]):
                 yield {path: None for path, file in there.items() if file is None} | {
@@ -213,7 +212,7 @@ class Disk:
         for change in self.pending:
             if rng.random() < 0.5:
                 apply(names, change)
-        there = {p: f for p, f in names.items() if all(str(q) in names for q in Path(p).parents if str(q) != ".")}
+        there = {p: f for p, f in names.items() if all(q in names for q in ABOVE(p))}
         return {path: None if file is None else self._random_version(file, rng, sector) for path, file in there.items()}
 
     def _random_version(self, file: int, rng: random.Random, sector: int) -> bytes:
@@ -273,7 +272,7 @@ def apply(names: dict[str, int | None], change: tuple[str, str, str, int | None]
 
 def without_leftovers(tree: Tree) -> frozenset[tuple[str, bytes | None]]:
     """What counts of a folder: all but temporary files."""
-    return frozenset((path, data) for path, data in tree.items() if Path(path).name[0] != ".")
+    return frozenset((path, data) for path, data in tree.items() if path.rpartition("/")[2][0] != ".")
 
 
 def kind_of(operation: Operation) -> str:

@@ -18,6 +18,7 @@ References
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import ceil, exp, inf, log
 from typing import Any
 
@@ -37,6 +38,7 @@ GRID = tuple((x, -log((1 - (1 - PROBE) * exp(x)) / PROBE)) for x in (0.08, 0.04,
 NEEDED = log(len(GRID) / DELTA)
 
 
+@lru_cache(maxsize=1)  # it is asked of at each case, and changes with few of them
 def most_wrong(probes: int) -> float:
     """Wrong answers given alone at most, with probability 1 - ``DELTA`` at all times, after so many wrong probes.
 
@@ -170,10 +172,8 @@ class Rest:
         """The best cells answer, as many as are together good enough."""
         spare = max(0.0, 1 - most_wrong(self.wrong_probes) / (self.tolerated * self.alone + ALLOWED))
         most = self.tolerated * (CAUTION + spare)
-        cells = sorted(
-            ((2 * wrong + ONE) / (ONE * (2 * known + 1)), place)
-            for place, (_, known, wrong, _) in self._cells.items()
-        )  # fmt: skip
+        each = self._cells.items()
+        cells = sorted(((2 * wrong + ONE) / (ONE * (2 * known + 1)), place) for place, (_, known, wrong, _) in each)
         n = wrong = 0.0
         is_good = True
         for share, place in cells:

@@ -8,6 +8,7 @@ import io
 import json
 import re
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +60,7 @@ TYPES = {
     "object": (dict,),
 }  # fmt: skip
 BY_SENSOR, LISTS = {"failed", "unpaid", "atypical"}, (dict, list)  # of an item of several parts: by sensor, or parts
-
-
+MADE = cache(make)
 GATE, UNLIKE = d.Slice(0, 0, 1), d.Slice(1, 0, 1)
 
 
@@ -98,7 +98,7 @@ def lines(tmp_path: Path, capfd: Any, monkeypatch: pytest.MonkeyPatch) -> Lines:
     one += Device(make_loaded(), FakeBank([EASY]), None, RuntimeConfig(budget=0.5)).run()
     path = write_csv(tmp_path / "refused.csv", [np.concatenate([ITEMS[0]] * 8), ITEMS[1]], ["1"] * 2)
     parts = list(device_of(load_bytes(ASKING, allow_joint=True), [f"replay:{path}"]).run())
-    parts += records_of(make(ONE_SHOT), FAR[:1], tmp_path)
+    parts += records_of(MADE(ONE_SHOT), FAR[:1], tmp_path)
     return {OF_ONE: one, OF_PARTS: parts}
 
 
