@@ -155,18 +155,7 @@ def no_compiler() -> Generator[None]:
 
 
 @pytest.fixture(scope="module")
-def one_thread() -> Generator[None]:
-    """A sweep has one thread unless it asks for more: one per core would wait for others, as those of arithmetic do."""
-    from hardcase_train.sweep import executors, train
-
-    with pytest.MonkeyPatch.context() as patch:
-        for module in (executors, train):
-            patch.setattr(module, "n_threads", lambda jobs: jobs or 1)
-        yield
-
-
-@pytest.fixture(scope="module")
-def brief_effort(one_thread: None) -> Generator[None]:
+def brief_effort() -> Generator[None]:
     """``--effort quick`` is briefer still, for tests of what stands around a search."""
     from hardcase_train.settings.effort import EFFORTS
     from tests.helpers.train.problems import BRIEF

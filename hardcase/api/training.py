@@ -116,7 +116,7 @@ def train(
     unit : unit of all costs, for reports; None: "unit", or "ms" by the clock
     clock : whether the device decides by the clock: costs are milliseconds, a budget is a deadline, and what sensors
         and requests really take is spent
-    jobs : number of threads; None: one per core
+    jobs : number of threads; None: one per core, and one for less than 10,000 rows
     time_limit : of the whole run, such as "90s", "10m" or "2h"; what is reached then depends on this machine's speed.
         None: train all settings on all rows, with the same result everywhere
     quiet : whether to show no progress bars on stderr

@@ -8,6 +8,7 @@ which the exporter makes, and each job of a sweep would train the chain again th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -45,6 +46,7 @@ from hardcase_train.methods.structured.two_levels import (
 from hardcase_train.settings.effort import QUICK, Effort
 from hardcase_train.stages.deadline import Deadline
 from hardcase_train.stages.kept import BundleKeeper
+from hardcase_train.sweep.executors import open_pool
 from hardcase_train.tasks.items import Items, item_numbers, items_of, sensor_types
 from hardcase_train.tasks.task import Task, cost_origins
 
@@ -151,11 +153,15 @@ class ItemRun:
 
     def _learned(self, effort: Effort) -> TwoLevels:
         joint, problem, train = self.task.config.joint, self.task.problem, self.train
-        with clock_bar("2/3 chain and policies"):
+        pool = self.runs.pool
+        with (
+            clock_bar("2/3 chain and policies"),
+            open_pool(jobs=self.runs.jobs) if pool is None else nullcontext(pool) as opened,
+        ):
             learned = learn_two_levels(
                 train.X, train.y, len(problem.sensors[0].features), len(self.task.classes), group=train.group,
                 methods=self.methods, ask=joint.ask, labels=joint.labels, seed=self.task.config.seed,
-                pool=self.runs.pool, **tried(joint, effort),
+                pool=opened, **tried(joint, effort),
             )  # fmt: skip
         if not learned.policies:
             raise InputError("no purchase helps a training item, so nothing is learned; leave out --no-baselines")

@@ -6,7 +6,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,13 +41,14 @@ def _sweep_folder(out: Path) -> Path:
 class Runs:
     """How sweeps run, for every seed.
 
+    pool : a Dask cluster; None: threads of this machine
     folder : for finished jobs
-    jobs : threads on this machine
+    jobs : how many threads, if that was said
     deadline : of the whole run, f0 included; None: no time limit
     written : the folder of a first build, once there is one that a better one shall replace
     """
 
-    pool: Pool
+    pool: Pool | None
     folder: Path
     jobs: int | None = None
     quiet: bool = False
@@ -114,7 +115,7 @@ def open_runs(
     if jobs is not None and not 1 <= jobs <= MAX_JOBS:
         raise InputError(f"--jobs is {jobs}; expected 1 to {MAX_JOBS} threads")
     folder = _sweep_folder(out)
-    with open_pool(dask, jobs) as pool, terminable():
+    with nullcontext() if dask is None else open_pool(dask) as pool, terminable():
         runs = Runs(pool, folder, jobs, quiet, deadline)
         try:
             folder.mkdir(exist_ok=True)

@@ -96,7 +96,7 @@ def _add_pool(parser: Flags) -> None:
         metavar="TIME",
         help="such as 90s, 10m or 2h: write a first front after about a tenth of it, then a better one",
     )
-    parser.add_argument("--jobs", type=int, metavar="N", help="threads on this machine (default: one per core)")
+    parser.add_argument("--jobs", type=int, metavar="N", help="threads here (default: one per core, one for few rows)")
 
 
 def add_setting(parser: Flags, flag: str, record: type[Settings], field: str, **how: Any) -> None:

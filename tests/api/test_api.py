@@ -34,8 +34,6 @@ from hardcase_train.tasks.parts import item_sizes
 from tests.helpers.train.estimators import few
 from tests.helpers.train.problems import BRIEF
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 NAMES = ["light", "sound", "heat", "motion"]
 SENSORS = {"near": ["light", "sound"], "far": ["heat"]}
 

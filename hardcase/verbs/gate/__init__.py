@@ -40,7 +40,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_setting(trained, "--seed", Config, "seed", type=int, metavar="N")
     add_setting(trained, "--effort", Config, "effort", metavar="HOW")
     trained.add_argument("--method", action="append", metavar="NAME", help="as for hardcase train (repeatable)")
-    trained.add_argument("--jobs", type=int, metavar="N", help="threads on this machine (default: one per core)")
+    trained.add_argument("--jobs", type=int, metavar="N", help="threads here (default: one per core, one for few rows)")
     parser.add_argument("--prices", action="store_true", help="let running budgets move the policy's thresholds")
     parser.add_argument("--key", metavar="FILE", help="private key to sign with, from hardcase keygen")
     add_force(parser)

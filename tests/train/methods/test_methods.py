@@ -218,7 +218,7 @@ def test_a_registered_method_is_trained_beside_the_others(tmp_path) -> None:  # 
     assert register_method(OneSensor) is OneSensor
     assert hardcase_train.OneSensor is OneSensor
     problem = make_problem(n=90, effort=BRIEF)
-    points = learn(problem, ("one-sensor", "static"), quiet=True, jobs=1)
+    points = learn(problem, ("one-sensor", "static"), quiet=True)
     assert {p.method for p in points} == {"hpc", "one-sensor", "static"}
     own = [p for p in points if p.method == "one-sensor"]
     assert own

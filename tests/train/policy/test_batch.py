@@ -40,7 +40,7 @@ def problem(n_classes):
 
 @cache
 def points(n_classes):
-    return learn(problem(n_classes), METHODS, quiet=True, jobs=1)
+    return learn(problem(n_classes), METHODS, quiet=True)
 
 
 def agree(program: Program, X: np.ndarray, hpc: np.ndarray) -> Outcome:
@@ -101,7 +101,7 @@ def test_models_that_no_point_uses_are_let_go_before_test_figures(monkeypatch):
         return points
 
     monkeypatch.setattr(train, "with_test", tested)
-    learn(problem(2), ("static",), quiet=True, jobs=1)
+    learn(problem(2), ("static",), quiet=True)
     assert searches
     assert alive[-1] == 0
 
@@ -215,7 +215,7 @@ def test_poisoned_test_rows_change_neither_choices_nor_programs():
     rng = np.random.default_rng(9)
     n = len(p.test.y)
     nonsense = replace(p.test, X=rng.normal(size=p.test.X.shape) * 1e6, y=rng.integers(0, 3, n), hpc=rng.random((n, 3)))
-    poisoned = learn(replace(p, test=nonsense, calibration=nonsense), METHODS, quiet=True, jobs=1)
+    poisoned = learn(replace(p, test=nonsense, calibration=nonsense), METHODS, quiet=True)
     clean = points(3)
     assert [(q.method, q.params, q.valid, q.program) for q in poisoned] == [
         (q.method, q.params, q.valid, q.program) for q in clean

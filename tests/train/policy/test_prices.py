@@ -76,7 +76,7 @@ def test_costs_in_another_unit_change_no_policy(method: str) -> None:
     """A factor of 4, so that no float is rounded otherwise."""
     make = in_streams if METHODS[method].method.needs_order else make_problem
     problem = replace(make(n=60), effort=LEAST)
-    one, other = (learn(p, (method,), quiet=True, jobs=1) for p in (problem, in_units(problem, 4)))
+    one, other = (learn(p, (method,), quiet=True) for p in (problem, in_units(problem, 4)))
     assert len(one) == len(other) > 1
     for a, b in zip(one, other, strict=True):
         assert {k: v for k, v in a.params.items() if k not in PRICED} == {

@@ -43,9 +43,12 @@ from tests.helpers.train.problems import BRIEF, LEAST, make_problem, plain, ran,
 pytestmark = pytest.mark.usefixtures("brief_effort")
 
 
-@pytest.fixture(scope="module")
-def one_thread():
-    """Not here: sweeps have all their threads."""
+@pytest.fixture(scope="module", autouse=True)
+def _all_threads():
+    """Sweeps have them here, however small their tables are."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(executors, "MANY_ROWS", 0)
+        yield
 
 
 HPC = Figures(0.9, 100.0, 1.0)

@@ -25,14 +25,19 @@ from hardcase_edge.errors import InputError
 
 CONNECT_S = 10.0
 PACKAGES = ("numpy", "scipy", "scikit-learn", "numba")
+MANY_ROWS = 10_000  # for training; on fewer, threads wait for the interpreter's lock more than they compute
 Function = Callable[[Any, Any], Any]
 Results = Iterator[tuple[int, Any]]
 Pool = Callable[[Function, Any, Sequence[Any]], Results]
 
 
-def n_threads(jobs: int | None) -> int:
-    """``jobs`` if given, else one thread per core."""
-    return jobs or os.cpu_count() or 1
+def n_threads(jobs: int | None, n_rows: int = MANY_ROWS) -> int:
+    """``jobs`` if given, else one thread per core, and one alone for less than ``MANY_ROWS``.
+
+    >>> n_threads(None, 300), n_threads(2, 300)
+    (1, 2)
+    """
+    return jobs or (n_rows >= MANY_ROWS and os.cpu_count()) or 1
 
 
 def open_pool(dask: str | None = None, jobs: int | None = None) -> AbstractContextManager[Pool]:

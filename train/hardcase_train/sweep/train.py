@@ -55,7 +55,7 @@ def learn(
     methods : names in ``methods.METHODS``, or "auto"
     quiet : whether to show no progress bars on stderr
     pool : where jobs run; None: threads of this machine
-    jobs : number of threads; None: one per core
+    jobs : number of threads; None: one per core, and one for a small table (``executors.n_threads``)
     cache : finished jobs of earlier runs
     say : called before training with one line, the plan of the sweep; under a deadline after each front, too
     deadline : of the whole run; None: train all settings on all rows. Under a deadline, ``cache`` is not used, and
@@ -65,7 +65,7 @@ def learn(
     """
     judge, keeper = Judge(problem), Keeper(problem)
     hpc = hpc_point(judge)
-    n_jobs = n_threads(jobs)
+    n_jobs = n_threads(jobs, len(problem.train.y))
 
     def tested(points: list[Point]) -> list[Point]:
         points[:] = fitting(used_parts(points))  # in place: callers would hold the models that are let go
@@ -77,7 +77,7 @@ def learn(
         keeper.check(points)
         return tested(points)
 
-    with open_pool(jobs=jobs) if pool is None else nullcontext(pool) as opened:
+    with open_pool(jobs=n_jobs) if pool is None else nullcontext(pool) as opened:
         problem, screening = screen(problem, n_jobs)
         for line in (screening, judge.warning()):
             if say is not None and line is not None:

@@ -57,7 +57,7 @@ def test_greedy_miser_is_adapt_gbrt_where_nothing_may_be_forwarded_tree_for_tree
 
 
 def test_greedy_miser_buys_and_answers_and_never_forwards():
-    points = learn(make_problem(effort=replace(NORMAL, n_gammas=3)), ("greedy-miser",), quiet=True, jobs=1)[1:]
+    points = learn(make_problem(effort=replace(NORMAL, n_gammas=3)), ("greedy-miser",), quiet=True)[1:]
     assert {p.method for p in points} == {"greedy-miser"}
     assert {len(p.params["sensors"]) for p in points} >= {0, 3}
     for p in points:
@@ -172,7 +172,7 @@ def test_figure_2_has_two_easy_sides_that_want_opposite_lines():
 
 def test_every_method_has_points_and_auto_is_the_default():
     methods = tuple(m for m, cls in METHODS.items() if not cls.method.needs_order)
-    points = learn(make_problem(n=90, effort=LEAST), methods, quiet=True, jobs=1)
+    points = learn(make_problem(n=90, effort=LEAST), methods, quiet=True)
     assert {"hpc", *methods} == {p.method for p in points}
     assert stated(Config, "methods").default == DEFAULT_METHODS == (AUTO,)
     for p in points:

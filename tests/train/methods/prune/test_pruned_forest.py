@@ -135,7 +135,7 @@ def test_each_fold_is_judged_by_the_program_that_has_not_seen_it():
 
 def test_points_say_what_they_are_and_never_forward():
     problem = make_problem(3, n=200, effort=replace(NORMAL, prune_forests=((2, 1.0), (5, 1.0))))
-    points = learn(problem, ("budget-prune",), quiet=True, jobs=1)[1:]
+    points = learn(problem, ("budget-prune",), quiet=True)[1:]
     assert len(points) > 3
     assert {p.method for p in points} == {"budget-prune"}
     for p in points:
@@ -146,7 +146,7 @@ def test_points_say_what_they_are_and_never_forward():
         test = Batch(p.program, problem.test.X).run(problem.test.hpc_label)
         assert p.test == figures_of(test, problem.test.y)
     assert points[-1].valid.quality > points[0].valid.quality + 0.2
-    again = learn(problem, ("budget-prune",), quiet=True, jobs=1)[1:]
+    again = learn(problem, ("budget-prune",), quiet=True)[1:]
     assert again == points
 
 
