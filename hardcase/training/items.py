@@ -46,7 +46,7 @@ from hardcase_train.methods.structured.two_levels import (
 from hardcase_train.settings.effort import QUICK, Effort
 from hardcase_train.stages.deadline import Deadline
 from hardcase_train.stages.kept import BundleKeeper
-from hardcase_train.sweep.executors import open_pool
+from hardcase_train.sweep.executors import n_threads, open_pool
 from hardcase_train.tasks.items import Items, item_numbers, items_of, sensor_types
 from hardcase_train.tasks.task import Task, cost_origins
 
@@ -156,7 +156,7 @@ class ItemRun:
         pool = self.runs.pool
         with (
             clock_bar("2/3 chain and policies"),
-            open_pool(jobs=self.runs.jobs) if pool is None else nullcontext(pool) as opened,
+            open_pool(jobs=n_threads(self.runs.jobs, len(train.X))) if pool is None else nullcontext(pool) as opened,
         ):
             learned = learn_two_levels(
                 train.X, train.y, len(problem.sensors[0].features), len(self.task.classes), group=train.group,
