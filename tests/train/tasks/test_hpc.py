@@ -93,7 +93,8 @@ def test_each_copy_has_one_openmp_thread_and_the_caller_keeps_its_own() -> None:
     assert set(Watched.seen) == {1}
 
 
-def test_folds_side_by_side_answer_as_one_after_the_other() -> None:
+def test_folds_side_by_side_answer_as_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hpc, "MANY_ROWS", 0)
     X, y = table(300)
     model = make_hpc("HistGradientBoostingClassifier", {"max_iter": 5}, 0)
     answers = []

@@ -45,6 +45,7 @@ QUIET: dict[str, dict[str, Any]] = {
 LOUD = ("verbose", "verbose_eval", "silent")  # of CatBoost, which takes one of them or a logging_level
 USUAL = ("linear_model", "ensemble", "preprocessing", "tree", "neighbors", "svm")  # others are sought in all modules
 MIXINS = {"classifier": ClassifierMixin, "regressor": RegressorMixin, "transformer": TransformerMixin}
+MANY_ROWS = 10_000  # for training; on fewer, threads wait for the interpreter's lock more than they compute
 HISTOGRAM = ("HistGradientBoostingClassifier", "HistGradientBoostingRegressor")
 TAKES_MISSING = (*HISTOGRAM, *LIBRARIES)  # natively, and their ONNX conversion does too
 
@@ -183,10 +184,10 @@ def _one_thread(model: Any) -> Any:
     return _libraries(_class_of(model)).limit(limits=1, user_api="openmp")
 
 
-def _side_by_side(model: Any) -> int:
-    """How many folds are fitted at once: for histogram boosting, as many as OpenMP has threads."""
+def _side_by_side(model: Any, n_rows: int) -> int:
+    """How many folds are fitted at once: for histogram boosting on many rows, as many as OpenMP has threads."""
     last = _class_of(model)
-    if last.__name__ not in HISTOGRAM:
+    if last.__name__ not in HISTOGRAM or n_rows < MANY_ROWS:
         return 1
     counts = (int(library["num_threads"]) for library in _libraries(last).info() if library["user_api"] == "openmp")
     return min(counts, default=1)  # scikit-learn can be built without OpenMP
@@ -304,8 +305,9 @@ def out_of_fold(
             answers[is_held_out] = fold_classes[0] if len(fold_classes) else y.mean()
         progress(1)
 
+    work = Parallel(n_jobs=_side_by_side(model, len(y)), require="sharedmem")
     with _no_warnings():
-        Parallel(n_jobs=_side_by_side(model), require="sharedmem")(delayed(answer)(fold == k) for k in range(N_FOLDS))
+        work(delayed(answer)(fold == k) for k in range(N_FOLDS))
     return answers
 
 

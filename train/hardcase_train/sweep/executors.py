@@ -23,9 +23,10 @@ from threadpoolctl import ThreadpoolController, threadpool_limits
 
 from hardcase_edge.errors import InputError
 
+from ..hpc.fit import MANY_ROWS
+
 CONNECT_S = 10.0
 PACKAGES = ("numpy", "scipy", "scikit-learn", "numba")
-MANY_ROWS = 10_000  # for training; on fewer, threads wait for the interpreter's lock more than they compute
 Function = Callable[[Any, Any], Any]
 Results = Iterator[tuple[int, Any]]
 Pool = Callable[[Function, Any, Sequence[Any]], Results]
