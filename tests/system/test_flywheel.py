@@ -86,6 +86,8 @@ def test_people_label_what_came_back_and_devices_then_run_a_bundle_that_is_right
             loop.start(device, rows.some(np.arange(k, len(rows), 3)), interval_s=0.05, times=50)
         ran = loop.retrain(config, tmp_path / "next", "--effort", "quick", "--no-baselines", here=True)
         assert ran.status == 0, ran.err
+        (serving,) = (each for each in ran.objects if each.get("event") == "serving")
+        assert "agreement" not in serving  # with an f0 that is wrong, which would never be certain
         new = tmp_path / "next" / "model.hcb"
         for device in loop.devices:
             device.stop()

@@ -100,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
     report(args, values, [*found.lines(), *lines, *lines_of(figures)])
     if not figures["is_better"] and not args.anyway:
         return WORSE
-    if found.left_out and args.agreement is None:
+    if found.f0_has_fallen and args.agreement is None:
         args.agreement = "none"  # whoever agrees with an f0 that is wrong is no better for it
     return 0 if args.group is None else _roll_out(args)
 

@@ -50,7 +50,7 @@ def compare(old: Loaded, new: Path, found: Rows, hpc: Path | None, worse_by: flo
     loaded = load_bundle(new)
     before, after = (_decided(each, loaded, old, tested, hpc) for each in (old, loaded))
     told = [row.is_by_person for row in tested]
-    by = PEOPLE if sum(told) >= (1 if found.left_out else LEAST_BY_PEOPLE) else ALL
+    by = PEOPLE if sum(told) >= (1 if found.f0_has_fallen else LEAST_BY_PEOPLE) else ALL
     judged = np.array(told, bool) if by == PEOPLE else np.ones(len(tested), bool)
     share = standing_for(tested, weight, judged.tolist())
     share, weight = share / share.sum(), weight / weight.sum()

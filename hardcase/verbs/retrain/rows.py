@@ -57,6 +57,7 @@ class Rows:
     left_out : rows that only f0 has labelled, whose labels do not count
     f0_right : share of the rows labelled by people that f0 answers so, of ``f0_of`` rows; None if there are few
     f0_was : what that share was when f0 was trained
+    f0_has_fallen : whether it is lower now for certain, so that neither f0's labels nor agreement with f0 count
     old : rows of the old table beside them
     """
 
@@ -68,6 +69,7 @@ class Rows:
     f0_right: float | None = None
     f0_of: int = 0
     f0_was: float = 1.0
+    f0_has_fallen: bool = False
     old: OldRows | None = None
 
     @property
@@ -80,7 +82,7 @@ class Rows:
         n, cases = len(self.rows), sum(row.is_case for row in self.rows)
         return {
             "rows": n, "audits": n - cases, "cases": cases, "by_person": self.by_person, "by_f0": n - self.by_person,
-            "left_out": len(self.left_out), "f0_right": self.f0_right,
+            "left_out": len(self.left_out), "f0_right": self.f0_right, "f0_has_fallen": self.f0_has_fallen,
             "old_rows": 0 if self.old is None else len(self.old.labels),
             "filled": {} if self.old is None else dict(self.old.filled),
         }  # fmt: skip
@@ -95,7 +97,7 @@ class Rows:
         if self.f0_right is not None:
             said = f"f0 is right in {self.f0_right:.1%} of the {self.f0_of} rows that people have labelled"
             gone = f" ({self.f0_was:.1%} when it was trained): {f['left_out']} rows with its label alone are left out"
-            lines.append(said + gone * bool(self.left_out))
+            lines.append(said + gone * self.f0_has_fallen)
         if self.old is not None and self.old.filled:
             named = ", ".join(f"{n} of {label}" for label, n in sorted(self.old.filled.items()))
             lines.append(f"rows of the old table stand in for classes of which too few came back: {named}")
@@ -135,9 +137,9 @@ def read_rows(args: argparse.Namespace, olds: Sequence[Loaded]) -> Rows:
         raise InputError("the store has audits and cases; say with --audited which share devices audit, such as 5%")
     found = _counting(args, olds[0], rows)
     if len(found.rows) < LEAST_ROWS:
-        what = f"f0 is right in only {found.f0_right:.1%} of what people have labelled, so " if found.left_out else ""
+        what = f"f0 is right in only {found.f0_right:.1%} of what people have labelled, so " if found.f0_has_fallen else ""
         remedy = (
-            "have people label more (hardcase cloud label --labels)" if found.left_out else "let devices audit "
+            "have people label more (hardcase cloud label --labels)" if found.f0_has_fallen else "let devices audit "
             "(--audit), have f0 answer (hardcase cloud label), and keep cases (hardcase cloud worker --cases)"
         )  # fmt: skip
         raise InputError(
@@ -158,7 +160,7 @@ def _counting(args: argparse.Namespace, old: Loaded, rows: list[CameBack]) -> Ro
         return Rows(rows, weights, rows, weights, f0_right=right, f0_of=len(told), f0_was=was)
     standing = standing_for(rows, weights, [row.is_by_person for row in rows])
     others = [row for row in rows if not row.is_by_person]
-    return Rows(told, standing, rows, weights, others, f0_right=right, f0_of=len(told), f0_was=was)
+    return Rows(told, standing, rows, weights, others, right, len(told), was, f0_has_fallen=True)
 
 
 def _weights(audited: str | None, rows: Sequence[CameBack]) -> NDArray[np.float64]:
