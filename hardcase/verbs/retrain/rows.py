@@ -137,7 +137,9 @@ def read_rows(args: argparse.Namespace, olds: Sequence[Loaded]) -> Rows:
         raise InputError("the store has audits and cases; say with --audited which share devices audit, such as 5%")
     found = _counting(args, olds[0], rows)
     if len(found.rows) < LEAST_ROWS:
-        what = f"f0 is right in only {found.f0_right:.1%} of what people have labelled, so " if found.f0_has_fallen else ""
+        what = (
+            f"f0 is right in only {found.f0_right:.1%} of what people have labelled, so " if found.f0_has_fallen else ""
+        )
         remedy = (
             "have people label more (hardcase cloud label --labels)" if found.f0_has_fallen else "let devices audit "
             "(--audit), have f0 answer (hardcase cloud label), and keep cases (hardcase cloud worker --cases)"
