@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -19,8 +20,9 @@ from hardcase_edge.bundle.file import Bundle, pack_bundle
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.cli import main, make_parser
 from hardcase_edge.errors import InputError
+from hardcase_edge.more.measuring import energy as energy_module
 from hardcase_edge.more.measuring.costs import lines_of, patch_of, rounded
-from hardcase_edge.more.measuring.energy import ROUNDS, Energy, Live, Round, energy_of, energy_per_read, rounds
+from hardcase_edge.more.measuring.energy import EVERY_S, ROUNDS, Energy, Live, Round, energy_of, energy_per_read, rounds
 from hardcase_edge.more.measuring.measure import MeasureConfig, measure, policy_of
 from hardcase_edge.more.measuring.timing import Timing, time_reads
 from hardcase_edge.sensors.bank import SensorBank, Wanted
@@ -31,6 +33,7 @@ from tests.helpers.edge.hybrid import hybrid
 from tests.helpers.places import ROOT
 
 X = Wanted("x", ("x",), (False,))
+READ_S, STEP_S = 0.002, 0.001  # of a sensor's read, and of a clock that a test moves
 TOML = (
     b"""# mine
 [cost]
@@ -122,28 +125,38 @@ def short_phases(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(rounds.__kwdefaults__, "phase_s", 0.08)
 
 
-@pytest.mark.usefixtures("short_phases")
 @pytest.mark.parametrize("counts", [False, True])
-def test_a_weighed_sensor_has_the_energy_that_the_power_sensor_shows(counts: bool) -> None:
-    last, total, asked = [0.0], [0.0], [time.monotonic()]
+def test_a_weighed_sensor_has_the_energy_that_the_power_sensor_shows(
+    counts: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, watts, total = [0.0], [1.0], [0.0]
+
+    def sleep(seconds: float) -> None:
+        end = now[0] + seconds
+        while now[0] < end:
+            now[0] += STEP_S
+            total[0] += watts[0] * STEP_S
+            if round(now[0] / STEP_S) % round(EVERY_S / STEP_S) == 0:
+                live.sample()
 
     def read() -> None:
-        time.sleep(0.001)
-        last[0] = time.monotonic()
+        watts[0] = 3.0
+        sleep(READ_S)
+        watts[0] = 1.0
 
-    def power() -> float:
-        now = time.monotonic()
-        watts = 3.0 if now - last[0] < 0.015 else 1.0
-        total[0] += watts * (now - asked[0])
-        asked[0] = now
-        return total[0] if counts else watts
-
-    live = Live(power, counts=counts)
-    times = live.rounds(read)
-    energy = energy_of(times, live.watts)
-    of_a_read = sum(t.after - t.busy for t in times) / sum(t.reads for t in times)
+    live = Live(lambda: (total if counts else watts)[0], counts=counts)
+    monkeypatch.setattr(energy_module, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+    energy = energy_of(rounds(read), live.watts)
     assert energy.is_certain
-    assert energy.joules == pytest.approx(2.0 * of_a_read, rel=0.3), "2 W above idle, for the time of a read"
+    assert energy.joules == pytest.approx(2.0 * READ_S, rel=0.02), "2 W above idle, for the time of a read"
+
+
+@pytest.mark.usefixtures("short_phases")
+def test_a_power_sensor_is_sampled_in_all_phases() -> None:
+    live = Live(lambda: 2.5)
+    times = live.rounds(lambda: time.sleep(0.001))
+    assert live.watts(times[0].before, times[-1].end) == 2.5
+    assert all(t.reads for t in times)
 
 
 @pytest.mark.usefixtures("short_phases")

@@ -153,12 +153,16 @@ class Live:
             return (self._values[end - 1] - self._values[first]) / (self._at[end - 1] - self._at[first])
         return fmean(self._values[first:end])
 
+    def sample(self) -> None:
+        """Read the power sensor once; if it fails, note why."""
+        try:
+            value = self._read()
+        except (OSError, SensorError) as error:
+            self._failure = one_line(error)
+            return
+        self._at.append(time.monotonic())
+        self._values.append(value)
+
     def _run(self) -> None:
         while not self._end.wait(EVERY_S):
-            try:
-                value = self._read()
-            except (OSError, SensorError) as error:
-                self._failure = one_line(error)
-                continue
-            self._at.append(time.monotonic())
-            self._values.append(value)
+            self.sample()
