@@ -73,6 +73,14 @@ def test_each_method_keeps_the_contract_of_sweeps(name: str, check: Callable[[An
     run_check(check, METHODS[name])
 
 
+@pytest.mark.parametrize("name", ["adapt-lin", "l1"])
+def test_a_row_of_the_least_margin_is_answered_by_the_program_as_by_its_figures(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checks, "_problem", partial(checks._problem, LEAST))  # where its margin is a threshold
+    checks.check_confidences_are_those_of_the_program(METHODS[name])
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_sweeps_take_the_settings_of_the_grid(name: str) -> None:
     ladder = Ladder(make_problem(n=90, effort=BRIEF))

@@ -116,9 +116,14 @@ def _with_policies(judge: Judge, model: Gated, points: Sequence[Point]) -> Itera
 
 
 def _threshold(values: np.ndarray, rate: float) -> float:
-    """A threshold that about a share of ``rate`` of the values exceed, half-way between two of them."""
+    """A threshold that about a share of ``rate`` of the values exceed, half-way between two of them.
+
+    One that all exceed is half a mean gap below them, where a program that rounds otherwise has them above it, too.
+    """
     ordered = np.sort(values)[::-1]
     k = round(rate * len(ordered))
     if k == 0:
         return float(ordered[0]) + 1.0
-    return float(ordered[k - 1] + ordered[min(k, len(ordered) - 1)]) / 2
+    if k == len(ordered):
+        return float(ordered[-1]) - float(ordered[0] - ordered[-1]) / (2 * k)
+    return float(ordered[k - 1] + ordered[k]) / 2
