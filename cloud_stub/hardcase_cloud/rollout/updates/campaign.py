@@ -219,6 +219,11 @@ class Campaign:
         entry = self._devices.get(device)
         return entry is not None and entry.is_online
 
+    def has_facts(self, device: str) -> bool:
+        """Whether a device's facts have come, without which its state says nothing."""
+        entry = self._devices.get(device)
+        return entry is not None and entry.has_facts
+
     def states(self) -> dict[str, tuple[str, str]]:
         """Each device's state and, where it has not taken the bundle, the reason."""
         return {name: (d.state, d.reason) for name, d in sorted(self._devices.items())}

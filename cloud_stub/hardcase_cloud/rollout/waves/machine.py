@@ -181,16 +181,25 @@ class Rollout:
         }  # fmt: skip
 
     @classmethod
-    def restored(cls, value: Mapping[str, Any], instances: Mapping[str, tuple[str, float, str]]) -> Rollout:
-        """The roll-out of an earlier ``to_json``; of each device its state, since when, and the reason."""
+    def restored(
+        cls, value: Mapping[str, Any], instances: Mapping[str, tuple[str, float, str]], unserved_s: float = 0.0
+    ) -> Rollout:
+        """The roll-out of an earlier ``to_json``.
+
+        Parameters
+        ----------
+        instances : of each device its state, since when, and the reason
+        unserved_s : how long nobody has served it, which counts against no device on its way
+        """
         it = cls(Plan.from_json(value["plan"]), value["target"], instances, value["began"])
         it.state, it.reason, it.n_released = value["state"], value["reason"], value["n_released"]
         it.ended = math.nan if value["ended"] is None else value["ended"]
         it._wave_ended = value["wave_ended"]
         it.quality.restore(value["quality"])
         for device, (state, since, reason) in instances.items():
-            it._enter(since, device, it._instances[device], state, reason, is_restored=True)
-        it._changed.clear()
+            since_served = since + unserved_s if state in ON_THE_WAY else since
+            it._enter(since_served, device, it._instances[device], state, reason, is_restored=True)
+        it._changed = {device for device, (state, _, _) in instances.items() if state in ON_THE_WAY}
         return it
 
     # ------------------------------------------------------------ parts

@@ -57,7 +57,8 @@ class Serving:
         self._rollouts, self._row, self._now, self._on_change = rollouts, row, now, on_change
         self._shipped = shipped
         self.campaign = campaign
-        self.rollout = Rollout.restored(json.loads(row.machine), rollouts.instances(row.id))
+        machine, unserved_s = json.loads(row.machine), max(0.0, now() - row.served) if row.served else 0.0
+        self.rollout = Rollout.restored(machine, rollouts.instances(row.id), unserved_s)
         campaign.may_have = self._may_have
         self._next_at = 0.0
         self._cost_after = now()
@@ -79,7 +80,8 @@ class Serving:
         it = self.rollout
         for device, (state, reason) in self.campaign.states().items():
             it.presence(device, self.campaign.is_online(device))
-            it.observe(now, device, state, reason)
+            if self.campaign.has_facts(device):  # else it has not said that it runs another bundle, only nothing yet
+                it.observe(now, device, state, reason)
         try:
             self._judge(now)
             it.tick(now)

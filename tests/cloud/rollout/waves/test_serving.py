@@ -47,9 +47,9 @@ def serving_of(rollouts: Rollouts, devices: list[str]) -> Serving:
     return served(rollouts, rollouts.begin(BUNDLE, "/b.hcb", "", "all", machine, devices, 0.0), devices)
 
 
-def served(rollouts: Rollouts, number: int, devices: list[str]) -> Serving:
+def served(rollouts: Rollouts, number: int, devices: list[str], since: int = 0) -> Serving:
     campaign = Campaign(DATA, OFFER, named=frozenset(devices))
-    clock = iter(range(0, 1_000, 10))
+    clock = iter(range(since, since + 1_000, 10))
     return Serving(rollouts, rollouts.rollout(number), campaign, on_change=lambda line: None, now=lambda: next(clock))
 
 
@@ -82,6 +82,32 @@ def test_an_end_that_was_wished_for_while_nobody_served_comes_before_what_device
     again.campaign.facts("d0", json.dumps({"store": {"failed": {"sha256": SHA, "reason": "it is bad"}}}).encode())
     assert again.step()
     assert rollouts.rollout(1).state == state
+    opened.close()
+
+
+def test_a_roll_out_that_is_served_again_goes_on_whenever_facts_come_and_however_long_nobody_served(
+    tmp_path: Path,
+) -> None:
+    opened = Database(tmp_path / "s.sqlite")
+    rollouts, devices = Rollouts(opened), [f"d{k}" for k in range(8)]
+    machine = Rollout(Plan(canary=4, abort_after=1), SHA, devices, 0.0).to_json()
+    it = served(rollouts, rollouts.begin(BUNDLE, "/b.hcb", "", "all", machine, devices, 0.0), devices)
+    it.step()
+    first = [d for d in devices if it.rollout.may_have(d)]
+    says: dict[str, dict[str, object]] = {device: {"bundle": SHA} for device in first}
+    says |= {first[2]: {"bundle": SHA, "store": {"state": "trial"}}, first[3]: {}}
+    for device, facts in says.items():
+        it.campaign.facts(device, json.dumps(facts).encode())
+    it.step()
+    ago = 0
+    for _ in range(2):  # each time longer than a device may take, and each time another device is heard first
+        again = served(rollouts, 1, devices, ago := ago + 5 * 3_600)
+        again.campaign.facts(first[0], json.dumps(says[first[0]]).encode())
+        assert not again.step(), again.rollout.reason
+        assert [rollouts.instances(1)[d][0] for d in first] == ["good", "good", "trial", "offered"]
+    again.campaign.facts(first[1], json.dumps({"bundle": "00" * 32}).encode())
+    assert again.step()
+    assert rollouts.instances(1)[first[1]][::2] == (ROLLED_BACK, "it runs another bundle again")
     opened.close()
 
 
