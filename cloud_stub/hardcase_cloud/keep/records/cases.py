@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cases: forwarded requests with f0's answers, which a worker keeps in a store for the next training.
 
-A worker answers whether or not the store can be used: cases wait in a bounded queue for a thread that writes them, and
-what finds no room, or cannot be written, is counted and gone. A case is a record of its device with the boot number 0,
-which no start of a device has, and a sequence that follows from the request's id: so a request that two workers answer
-is one case.
+A worker answers whether or not the store can be used: cases wait in a bounded queue until a thread has written them,
+and what finds no room, or waits at the end, is counted and gone. A case is a record of its device with the boot number
+0, which no start of a device has, and a sequence that follows from the request's id: so a request that two workers
+answer is one case.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 from hardcase_edge.errors import InputError
 
 from .database import Database
+from .dialects import keep_storable
 from .incoming import Incoming
 
 CASE = "case"
@@ -59,7 +60,7 @@ class Cases:
     Attributes
     ----------
     kept, lost : int
-        Cases that are in the store, and that found no room or could not be written.
+        Cases that are in the store, and that found no room, were not written by the end, or can never be.
     trouble : str
         Why the store cannot be used now, or "".
     """
@@ -69,7 +70,7 @@ class Cases:
     ) -> None:
         self._open, self._hpc, self._share, self._now = open_store, hpc, share, now
         self._least = round(share * 2**32)
-        self._waiting: list[Incoming] = []
+        self._waiting: list[Incoming] = []  # the thread alone removes some, the first ones
         self._lock, self._stop = threading.Lock(), threading.Event()
         self.kept = self.lost = 0
         self.trouble = ""
@@ -104,16 +105,22 @@ class Cases:
         is_last = False
         while not is_last:
             is_last = self._stop.wait(PAUSE_S)
-            with self._lock:
-                waiting, self._waiting = self._waiting, []
-            for k in range(0, len(waiting), BATCH):
-                batch = waiting[k : k + BATCH]
-                try:
+            try:
+                while batch := self._waiting[:BATCH]:
                     database = database or self._open()
-                    self.kept += database.keep(batch, self._now())
-                    self.trouble = ""
-                except InputError as error:
-                    self.lost += len(batch)
-                    self.trouble = str(error)
+                    self._keep(database, batch)
+                self.trouble = ""
+            except InputError as error:
+                self.trouble = str(error)  # what waits is tried again
+        self.lost += len(self._waiting)
         if database is not None:
             database.close()
+
+    def _keep(self, database: Database, batch: list[Incoming]) -> None:
+        def keep(some: Sequence[Incoming]) -> None:
+            self.kept += database.keep(some, self._now())
+
+        n_bad = keep_storable(batch, keep)
+        with self._lock:
+            self.lost += n_bad
+            del self._waiting[: len(batch)]

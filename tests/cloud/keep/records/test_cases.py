@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,30 @@ def test_a_share_is_kept_by_id_and_a_store_that_is_away_costs_cases_alone(monkey
     cases.start()
     cases.close()
     assert (cases.figures()["cases_lost"], cases.trouble) == (6, "the store cannot be used")
+
+
+def test_cases_wait_for_a_store_that_is_away_and_one_that_no_store_takes_costs_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PAUSE_S", 0.01)
+    monkeypatch.setattr(module, "BATCH", 3)
+    tries: list[int] = []
+
+    def back_at_the_third() -> Database:
+        tries.append(1)
+        if len(tries) < 3:
+            raise InputError("the store cannot be used")
+        return Database(tmp_path / "s.sqlite")
+
+    cases = Cases(back_at_the_third, FAKE, 1.0)
+    for k, device in enumerate(["a", "b", "\ud800", "c", "d"]):
+        cases.add(device, bytes((k, *[0] * 15)), (1.0,), 0)
+    cases.start()
+    until = time.monotonic() + 5
+    while cases.figures()["cases"] < 4 and time.monotonic() < until:
+        time.sleep(0.01)
+    cases.close()
+    assert (cases.figures(), cases.trouble) == ({"cases": 4, "cases_lost": 1}, "")
 
 
 def test_the_flags_of_a_worker_open_a_store_or_are_one_line(tmp_path: Path) -> None:
