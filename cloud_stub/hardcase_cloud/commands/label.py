@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     while not stop.is_set():
         n, agreed = labelling.some()
         n_all, agreed_all = n_all + n, agreed_all + agreed
-        if n == 0 and (args.once or stop.wait(PAUSE_S)):
+        if not labelling.n_found and (args.once or stop.wait(PAUSE_S)):
             break
     database.close()
     failed = {"failed": len(labelling.failed)} if labelling.failed else {}

@@ -407,9 +407,9 @@ def test_f0_labels_audits_and_agreement_is_known(
         return Incoming("d0", 1, sequence, "audit", text, "b", "local", label)
 
     good: list[object] = [1.0, *[None] * (width - 1)]
-    database.keep(
-        [audit(1, classes[1], good), audit(2, classes[0], good), audit(3, "x", [1]), audit(4, "x", "?")], 60.0
-    )
+    database.keep([audit(1, classes[1], good), audit(2, classes[0], good)], 60.0)
+    database.keep([audit(3, "x", [1]), audit(4, "x", "?")], 61.0)  # newer, and no request of this f0
+    monkeypatch.setattr("hardcase_cloud.keep.records.labels.BATCH", 2)
     words = ["label", "--store", url, "--hpc", "judge:answer", "--bundle", str(tmp_path / "m.hcb"), "--once"]
     monkeypatch.setattr("hardcase_cloud.commands.label.on_stop_signals", lambda stop: None)
     assert main(["cloud", *words]) == 0

@@ -110,6 +110,13 @@ class Model(Protocol):
 class Labelling:
     """Labels the audits that f0 has not seen, ``most`` at a time; one that f0 fails in is not asked about again.
 
+    Attributes
+    ----------
+    failed : set
+        Device, boot and sequence of the audits that f0 failed in.
+    n_found : int
+        Audits that waited when ``some`` looked last, ``most`` at most, whatever became of them.
+
     Raises
     ------
     InputError
@@ -119,6 +126,7 @@ class Labelling:
     def __init__(self, labels: Labels, model: Model, classes: Sequence[Any], most: int = BATCH) -> None:
         self._labels, self._model, self._classes, self._most = labels, model, classes, most
         self.failed: set[tuple[Any, ...]] = set()
+        self.n_found = 0
 
     def some(self, now: Callable[[], float] = time.time) -> tuple[int, int]:
         """Label some; returns how many are new, and on how many both agree.
@@ -128,6 +136,7 @@ class Labelling:
         """
         found = self._labels.unlabelled(F0, self._most + len(self.failed))
         waiting = [row for row in found if row[:3] not in self.failed][: self._most]
+        self.n_found = len(waiting)
         records = [json.loads(row[4]) for row in waiting]
         is_good = [is_request(record.get("readings"), len(self._model.dtypes)) for record in records]
         good = [(row, record) for row, record, is_one in zip(waiting, records, is_good, strict=True) if is_one]
