@@ -26,6 +26,7 @@ STATES = (  # of a device in it
     "waiting", "offered", "loading", "trial", "good", "rolled back", "refused", f"refused here: {OTHER_PROGRAM}",
     "timed out", "away",
 )  # fmt: skip
+ENDS = ("stop", "supersede")  # wishes behind which no other one comes
 MOST_AT_ONCE = 2_000  # rows that one look at audits or costs reads
 SETTLE_S = 2.0  # from the stamp of an answer or a record until all that carry an earlier one are kept, too
 ROLLOUT = "id, bundle, path, metadata, members, wish, state, machine, began, served"
@@ -155,14 +156,18 @@ class Rollouts:
         Raises
         ------
         InputError
-            There is no such roll-out, or it has ended.
+            There is no such roll-out, or it has ended, or is to end as soon as somebody serves it.
         """
         row = self.rollout(number)
         changed = self.database.write(
-            "UPDATE rollouts SET wish = ? WHERE id = ? AND state IN (?, ?) RETURNING id", (wish, number, *OPEN)
+            "UPDATE rollouts SET wish = ? WHERE id = ? AND state IN (?, ?) AND wish NOT IN (?, ?) RETURNING id",
+            (wish, number, *OPEN, *ENDS),
         )
-        if not changed:
+        if not changed and row.state not in OPEN:
             raise InputError(f"roll-out {number} has ended: {row.state}; start another one")
+        if not changed and wish not in ENDS:
+            why = "another roll-out has its devices" if row.wish == "supersede" else "a person stopped it"
+            raise InputError(f"roll-out {number} is to end, because {why}; start another one")
 
     def save(self, number: int, machine: Mapping[str, Any], changes: Mapping[str, tuple[str, float, str]], now: float
              ) -> str:  # fmt: skip

@@ -17,6 +17,7 @@ from hardcase_cloud.rollout.waves.machine import REFUSED, ROLLED_BACK, Rollout
 from hardcase_cloud.rollout.waves.plan import Plan
 from hardcase_cloud.rollout.waves.serve import Serving
 from hardcase_edge.base.sha256 import sha256
+from hardcase_edge.errors import InputError
 from hardcase_edge.fleet.update.messages import Offer, digests_of
 from tests.helpers.cloud.postgres import running_postgres
 
@@ -77,7 +78,14 @@ def test_an_end_that_was_wished_for_while_nobody_served_comes_before_what_device
     opened = Database(tmp_path / "s.sqlite")
     rollouts = Rollouts(opened)
     serving_of(rollouts, ["d0"]).step()
-    rollouts.wish(1, wish)
+    if wish == "supersede":
+        rollouts.begin(BUNDLE, "/b.hcb", "", "all", {"state": "running"}, ["d0"], 0.0, supersedes=True)
+    else:
+        rollouts.wish(1, wish)
+    for other in ("pause", "resume"):
+        with pytest.raises(InputError, match="roll-out 1 is to end"):
+            rollouts.wish(1, other)
+    rollouts.wish(1, "stop")  # which changes nothing
     again = served(rollouts, 1, ["d0"])
     again.campaign.facts("d0", json.dumps({"store": {"failed": {"sha256": SHA, "reason": "it is bad"}}}).encode())
     assert again.step()
