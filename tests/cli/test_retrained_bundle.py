@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import json
 import sys
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Sequence
 from hashlib import sha256
@@ -20,6 +21,7 @@ import numpy as np
 import pytest
 
 from hardcase.cli import main
+from hardcase.verbs.retrain.rows import read_rows
 from hardcase_cloud.keep.records.cases import case_of
 from hardcase_cloud.keep.records.database import Database
 from hardcase_cloud.keep.records.incoming import Incoming
@@ -294,6 +296,21 @@ def test_people_show_that_f0_is_wrong_and_the_new_bundle_learns_what_its_teacher
     assert "by people's labels" in text
     assert right(plant.bundle, fresh) < 0.6
     assert right(tmp_path / "out" / "model.hcb", fresh) > 0.9
+
+
+def test_hard_cases_that_f0_has_wrong_do_not_show_that_it_is_wrong_in_all(plant: Plant, tmp_path: Path) -> None:
+    easy, hard, model = drawn(300, 14), drawn(100, 15), load_bundle(plant.bundle).manifest.hpc
+    ids = [sha256(b"h%d" % k).digest()[:16] for k in range(100)]
+    cases = [case_of(f"d{k % 5}", ids[k], model, hard.readings[k], 1, 1.0) for k in range(100)]
+    store = keep(tmp_path / "s.sqlite", [*audits(plant.bundle, easy), *cases])
+    label_by_f0(plant, store)
+    said = ["warm" if k % 3 else text for k, text in enumerate(hard.truth)]
+    label(plant, store, tmp_path, list(zip(cases, said, strict=True)))
+    settings = Namespace(store=store, hpc=plant.hpc, audited="5%", rows=1_000, per_device=1_000)
+    found = read_rows(settings, [load_bundle(plant.bundle)])  # where 300 audits stand for 6,000 decisions
+    assert (found.f0_of, found.f0_has_fallen, found.by_person, len(found.rows)) == (100, False, 100, 400)
+    assert found.f0_right is not None
+    assert found.f0_right < 0.7
 
 
 def test_with_few_labels_of_people_all_labels_count_and_the_command_says_so(
