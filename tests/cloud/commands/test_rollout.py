@@ -239,6 +239,19 @@ def test_whether_a_worker_answers_is_said_before_anything_is_sent(
     assert "no worker answers for f0 000102030405 of this bundle; until one does" in err
 
 
+def test_an_offer_to_all_where_no_device_is_ends_and_says_so(
+    broker: Broker, fleet: Fleet, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("hardcase_cloud.rollout.updates.serve.SETTLE_S", 0.2)
+    offer = ["cloud", "offer", str(fleet.bundle), "--metadata", str(fleet.folder), "--broker", broker.url, "--all"]
+    ended: list[int] = []
+    thread = threading.Thread(target=lambda: ended.append(main(offer)), daemon=True)
+    thread.start()
+    thread.join(5)
+    assert ended == [2]
+    assert "shows the status of no device; " in capsys.readouterr().err
+
+
 def test_a_running_roll_out_asks_for_a_worker_again_and_on_its_own_connection(
     broker: Broker, fleet: Fleet, devices: Devices, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from threading import Condition
 
-from hardcase_edge.errors import HardcaseError, WireError
+from hardcase_edge.errors import HardcaseError, InputError, WireError
 from hardcase_edge.link.address import Address
 from hardcase_edge.link.wire import (
     device_of_topic,
@@ -86,6 +86,8 @@ class Server:
         ------
         LinkError
             The broker cannot be reached.
+        InputError
+            All devices are to be served, and there are none.
         """
         self._client.open()
         self._on_open()
@@ -99,8 +101,15 @@ class Server:
                     reload_at = now + RELOAD_S
                     self._renew()
                 is_settled = self.campaign.named is not None or now >= settled_at
-                if not waits and is_settled and self.campaign.is_done:
+                if waits or not is_settled:
+                    continue
+                if self.campaign.is_done:
                     return
+                if not self.campaign.states():
+                    raise InputError(
+                        "the broker shows the status of no device; name devices with --device, have --wait for some, "
+                        "or log in as a user who may read their status"
+                    )
         finally:
             self._client.flush(STEP_S)
             self._client.stop()
