@@ -152,6 +152,18 @@ def test_a_promise_goes_on_over_a_restart_and_damage_begins_anew():
     assert again.to_json() == promise.to_json()
 
 
+@pytest.mark.parametrize(("before", "after"), [(ALARM, FORWARD), (FORWARD, ALARM)])
+def test_a_broken_promise_stays_broken_under_another_rule_and_one_that_holds_goes_on(before, after):
+    promise = audits(Promise(0.95, 0.3, before), 0.0, 60, 1)
+    again = Promise(0.95, 0.3, after)
+    assert again.restore(json.loads(json.dumps(promise.to_json())))
+    assert (again.state, again.since, again.breaks, again.n) == (BROKEN, promise.since, promise.breaks, 0)
+    assert again.forwarded_share == (1.0 if after == FORWARD else 0.0)
+    promise, again = audits(Promise(0.95, 0.3, before), 1.0, 60, 1), Promise(0.95, 0.3, after)
+    assert again.restore(promise.to_json())
+    assert (again.state, again.n, again.decisions) == (promise.state, 60, promise.decisions)
+
+
 @pytest.mark.parametrize("key", ["decisions", "breaks", "since", "n", "agreed", "broken", "holds", "forward", "rule"])
 @pytest.mark.parametrize("value", [None, -1, 1e300, 2**60, "x", [], [[]], {}, float("nan"), True])
 def test_a_damaged_state_is_refused_and_changes_nothing(key, value):

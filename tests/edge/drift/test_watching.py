@@ -136,6 +136,18 @@ def test_only_a_price_below_the_shipped_one_may_forward_more_than_promised(price
     assert promise.facts()["forward"]["since"] == (1 if is_broken else None)
 
 
+def test_a_promise_that_breaks_is_on_the_disk_before_the_next_decision(tmp_path):
+    promise, again = Promise(0.95, None), Promise(0.95, None)
+    memory = Memory(str(tmp_path), "aa", promise, [].append)
+    args = RunConfig(drift="watch", deadline_ms=1_000)
+    watching = Watching(args, make_loaded(), make_bank([]), FakeLink([]), promise, None, memory, [].append)
+    while promise.state != "broken":
+        promise.audited(False)
+    watching.decided({"route": "local", "failed": []})
+    Memory(str(tmp_path), "aa", again, [].append)  # after a power cut
+    assert (again.state, again.decisions) == ("broken", 1)
+
+
 def test_monitors_see_what_the_program_decided_and_not_what_the_rule_forwarded(monkeypatch):
     device, watching, _ = make_device([3.0, HARD], [reply(), reply()], broken(), monitors=MONITORS)
     seen = []

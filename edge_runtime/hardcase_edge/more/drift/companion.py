@@ -189,6 +189,8 @@ class Watching(Part):
         if self._promise is not None and state == BROKEN and last_state != BROKEN:
             end = "f0 answers until it agrees" if self._promise.rest is not None else "have it trained again"
             self._note(f"the bundle's promise is broken since decision {self._promise.broken_since}; {end}")
+            if self._memory is not None:
+                self._memory.write()  # it stays broken, also if the power is cut now
         together = frozenset[int]() if self._watch is None else self._watch.together
         for s in suspects.keys() - last_suspects - together:
             self._note(self._suspicion(s, suspects[s][0]))

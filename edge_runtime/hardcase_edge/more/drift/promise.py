@@ -163,13 +163,16 @@ class Promise:
 
     def _take(self, state: Mapping[str, Any]) -> bool:
         counts = [state.get(key) for key in ("decisions", "breaks", "since", "n", "agreed")]
-        if not all(type(x) is int and 0 <= x < 2**53 for x in counts) or state.get("rule") != self.rule:
+        rule = state.get("rule")
+        if not all(type(x) is int and 0 <= x < 2**53 for x in counts) or rule not in (ALARM, FORWARD):
             return False
         self.decisions, breaks, self.since, n, agreed = (int(x) for x in counts if x is not None)
         if breaks > MOST_BREAKS or agreed > n:
             return False
         self.breaks = breaks
         self._begin()
+        if breaks and rule != self.rule:  # broken it stays, but what was tested since was under the other rule
+            return self._forward is None or self._forward.restore(state.get("forward"))
         self.n, self.agreed = n, agreed
         if self.agreement is not None:
             holds = state.get("holds")
