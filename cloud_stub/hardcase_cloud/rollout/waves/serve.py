@@ -61,8 +61,8 @@ class Serving:
         self.rollout = Rollout.restored(machine, rollouts.instances(row.id), unserved_s)
         campaign.may_have = self._may_have
         self._next_at = 0.0
-        self._cost_after = now()
-        self._label_after: Row = (self._cost_after, "", 0, 0)
+        self._cost_after: float = machine.get("cost_after", now())  # what came while nobody served counts, too
+        self._label_after: Row = tuple(machine.get("label_after", (now(), "", 0, 0)))
         self._said = (self.rollout.state, -1)
         self._unsaved: dict[str, tuple[str, float, str]] = {}
         self.trouble = ""  # why the store cannot be used now
@@ -121,7 +121,8 @@ class Serving:
         wishes: list[str] = []
 
         def save(some: Sequence[tuple[str, tuple[str, float, str]]]) -> None:
-            machine = {**self.rollout.to_json(), "f0": self.f0}
+            after = {"cost_after": self._cost_after, "label_after": self._label_after}
+            machine = {**self.rollout.to_json(), **after, "f0": self.f0}
             wishes.append(self._rollouts.save(self._row.id, machine, dict(some), now))
 
         if n := keep_storable(list(self._unsaved.items()), save):

@@ -11,6 +11,8 @@ import pytest
 
 from hardcase_cloud.keep.records.database import Database
 from hardcase_cloud.keep.records.devices import Devices, Seen
+from hardcase_cloud.keep.records.incoming import Incoming
+from hardcase_cloud.keep.records.labels import Labels
 from hardcase_cloud.keep.records.rollouts import Rollouts
 from hardcase_cloud.rollout.updates.campaign import Campaign
 from hardcase_cloud.rollout.waves.machine import REFUSED, ROLLED_BACK, Rollout
@@ -116,6 +118,32 @@ def test_a_roll_out_that_is_served_again_goes_on_whenever_facts_come_and_however
     again.campaign.facts(first[1], json.dumps({"bundle": "00" * 32}).encode())
     assert again.step()
     assert rollouts.instances(1)[first[1]][::2] == (ROLLED_BACK, "it runs another bundle again")
+    opened.close()
+
+
+def test_audits_and_costs_that_come_while_nobody_serves_count_once(tmp_path: Path) -> None:
+    opened = Database(tmp_path / "s.sqlite")
+    rollouts, labels = Rollouts(opened), Labels(opened)
+    plan = Plan(canary=1, agreement=0.9, budget=5.0, cost_limit=10.0)
+    machine = Rollout(plan, SHA, ["d0", "d1"], 0.0).to_json()
+    it = served(rollouts, rollouts.begin(BUNDLE, "/b.hcb", "", "all", machine, ["d0", "d1"], 0.0), ["d0", "d1"])
+    it.step()
+    (device,) = (d for d in ("d0", "d1") if it.rollout.may_have(d))
+    it.campaign.facts(device, json.dumps({"bundle": SHA}).encode())
+
+    def came(sequence: int, at: float) -> None:
+        text = json.dumps({"bundle": SHA, "label": "a", "cost": 1.0, "readings": [1.0]})
+        opened.keep([Incoming(device, 1, sequence, "audit", text, SHA, "local", "a", 1.0)], at)
+        opened.keep([Incoming(device, 1, sequence + 1, "decision", text, SHA, "local", "a", 1.0)], at)
+        labels.label([(row, "a", True) for row in labels.unlabelled("f0", 9)], "f0", at)
+
+    came(1, 12.0)
+    it.step()
+    came(3, 500.0)
+    for since in (1_000, 2_000):
+        again = served(rollouts, 1, ["d0", "d1"], since)
+        again.step()
+        assert {name: c.n for name, c in again.rollout.quality.criteria.items()} == {"agreement": 2, "cost": 2}
     opened.close()
 
 
