@@ -107,7 +107,10 @@ def _end_of(facts: str | None) -> tuple[int, str] | None:
     draws, boot = fields.get("draws"), fields.get("boot")
     if not isinstance(draws, dict) or "seed" not in draws or type(boot) is not int or not 0 < boot <= MOST:
         return None
-    return boot, json.dumps({key: fields.get(key) for key in ("local", "boot", "draws", "outbox")})
+    audits = fields.get("audits")
+    share = audits.get("share") if isinstance(audits, dict) else None
+    kept = {key: fields.get(key) for key in ("local", "boot", "draws", "outbox")}
+    return boot, json.dumps({**kept, "audits": {"share": share}} if isinstance(share, int | float) else kept)
 
 
 class Presence:

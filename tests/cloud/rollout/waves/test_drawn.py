@@ -126,6 +126,20 @@ def test_an_earlier_start_is_checked_by_what_the_store_keeps_of_it(
     database.close()
 
 
+@pytest.mark.parametrize(("draws", "state"), [(DUE, "complete"), (DUE[1:], "wrong")])
+def test_an_earlier_start_is_checked_with_the_share_that_its_own_facts_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], draws: list[int], state: str
+) -> None:
+    database = Database(tmp_path / "s.sqlite")
+    for facts in ({**FACTS, "audits": {"share": SHARE, "kept": 1}, "more": 1}, {"local": 0, "boot": 4}):
+        Devices(database).saw([Seen("a", facts=json.dumps(facts))], 1.0)
+    database.keep([Incoming("a", 3, k, "audit", json.dumps({"draw": k})) for k in draws], 1.0)
+    assert main(["cloud", "audits", "--store", f"sqlite:{tmp_path / 's.sqlite'}", "--json"]) == (state == "wrong")
+    said = json.loads(capsys.readouterr().out)
+    assert (said["boot"], said["share"], said["state"]) == (3, SHARE, state)
+    database.close()
+
+
 def test_a_device_that_tells_many_ends_takes_a_bounded_part_of_the_store(tmp_path: Path) -> None:
     database = Database(tmp_path / "s.sqlite")
     devices = Devices(database)
