@@ -181,26 +181,25 @@ class Rollout:
         }  # fmt: skip
 
     @classmethod
-    def restored(
-        cls, value: Mapping[str, Any], instances: Mapping[str, tuple[str, float, str]], unserved_s: float = 0.0
-    ) -> Rollout:
-        """The roll-out of an earlier ``to_json``.
-
-        Parameters
-        ----------
-        instances : of each device its state, since when, and the reason
-        unserved_s : how long nobody has served it, which counts against no device on its way
-        """
+    def restored(cls, value: Mapping[str, Any], instances: Mapping[str, tuple[str, float, str]]) -> Rollout:
+        """The roll-out of an earlier ``to_json``; of each device its state, since when, and the reason."""
         it = cls(Plan.from_json(value["plan"]), value["target"], instances, value["began"])
         it.state, it.reason, it.n_released = value["state"], value["reason"], value["n_released"]
         it.ended = math.nan if value["ended"] is None else value["ended"]
         it._wave_ended = value["wave_ended"]
         it.quality.restore(value["quality"])
         for device, (state, since, reason) in instances.items():
-            since_served = since + unserved_s if state in ON_THE_WAY else since
-            it._enter(since_served, device, it._instances[device], state, reason, is_restored=True)
-        it._changed = {device for device, (state, _, _) in instances.items() if state in ON_THE_WAY}
+            it._enter(since, device, it._instances[device], state, reason, is_restored=True)
+        it._changed.clear()
         return it
+
+    def excuse(self, seconds: float) -> None:
+        """Nobody has served the roll-out for so long, which counts against no device on its way."""
+        for device, instance in self._instances.items():
+            if instance.state in ON_THE_WAY and seconds > 0:
+                instance.since += seconds
+                self._changed.add(device)
+                self._set_timeout(device, instance)
 
     # ------------------------------------------------------------ parts
 
@@ -222,11 +221,15 @@ class Rollout:
         instance.state, instance.since, instance.reason = state, now, reason[:200]
         self._changed.add(device)
         if state in ON_THE_WAY:
-            allowed = {OFFERED: self.plan.offer_s, LOADING: self.plan.load_s, TRIAL: self.plan.trial_s}[state]
-            heapq.heappush(self._timeouts, (now + allowed, device, state, now))
+            self._set_timeout(device, instance)
         self._n_open += self._is_open(instance) - was_open
         if not is_restored and self.n_released:
             self._wave_ended = None if self._n_open else now if self._wave_ended is None else self._wave_ended
+
+    def _set_timeout(self, device: str, instance: Instance) -> None:
+        plan, state = self.plan, instance.state
+        allowed = {OFFERED: plan.offer_s, LOADING: plan.load_s, TRIAL: plan.trial_s}[state]
+        heapq.heappush(self._timeouts, (instance.since + allowed, device, state, instance.since))
 
     @staticmethod
     def _is_open(instance: Instance) -> bool:

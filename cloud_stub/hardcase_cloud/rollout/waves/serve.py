@@ -2,7 +2,7 @@
 """Serves a roll-out: its machine between a campaign at a broker, which offers and observes, and a store.
 
 The store has everything that must survive: this process may end at any time, and another one goes on. While the store
-cannot be used nothing is released, and nothing is lost that devices have not retained themselves.
+cannot be used nothing is released, no device's time runs out, and nothing is lost that devices have not retained.
 """
 
 from __future__ import annotations
@@ -57,12 +57,14 @@ class Serving:
         self._rollouts, self._row, self._now, self._on_change = rollouts, row, now, on_change
         self._shipped = shipped
         self.campaign = campaign
-        machine, unserved_s = json.loads(row.machine), max(0.0, now() - row.served) if row.served else 0.0
-        self.rollout = Rollout.restored(machine, rollouts.instances(row.id), unserved_s)
+        machine, began = json.loads(row.machine), now()
+        self.rollout = Rollout.restored(machine, rollouts.instances(row.id))
+        self._served = row.served or began  # when the store last had how it stands
+        self.rollout.excuse(began - self._served)
         campaign.may_have = self._may_have
         self._next_at = 0.0
-        self._cost_after: float = machine.get("cost_after", now())  # what came while nobody served counts, too
-        self._label_after: Row = tuple(machine.get("label_after", (now(), "", 0, 0)))
+        self._cost_after: float = machine.get("cost_after", began)  # what came while nobody served counts, too
+        self._label_after: Row = tuple(machine.get("label_after", (began, "", 0, 0)))
         self._said = (self.rollout.state, -1)
         self._unsaved: dict[str, tuple[str, float, str]] = {}
         self.trouble = ""  # why the store cannot be used now
@@ -84,8 +86,11 @@ class Serving:
                 it.observe(now, device, state, reason)
         try:
             self._judge(now)
-            it.tick(now)
+            if not self.trouble:  # else nobody is served, and no time passes until the store has taken what has changed
+                it.tick(now)
+            unserved_s = now - self._served if self.trouble else 0.0
             wish = self._save(now)
+            it.excuse(unserved_s)
         except InputError as error:
             self.trouble = str(error)
             self._say()
@@ -129,6 +134,7 @@ class Serving:
             self.dropped += n
             save([])
         self._unsaved.clear()
+        self._served = now
         return next((wish for wish in reversed(wishes) if wish), "")
 
     def _obey(self, wish: str, now: float) -> None:
