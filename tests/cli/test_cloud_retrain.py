@@ -28,6 +28,7 @@ from hardcase_edge.fleet.store.folder import Store
 from hardcase_edge.fleet.store.receive import begin_trust
 from hardcase_edge.link.wire import facts_topic
 from tests.helpers.cloud.brokers import Broker, retained, running_mosquitto
+from tests.helpers.edge.device import make_bundle_bytes
 from tests.helpers.train.problems import ran, toml, write_csv
 
 Capture = pytest.CaptureFixture[str]
@@ -204,6 +205,13 @@ def test_only_whole_readings_of_these_bundles_with_a_label_come_back(world: Worl
         (0, True, 0.5, (2, 3), "yes", False), (1, False, 1.0, (1, None), "yes", True),
     ]  # fmt: skip
     database.close()
+
+
+def test_an_f0_does_not_label_for_a_bundle_that_asks_another(world: World, tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / "other.hcb").write_bytes(make_bundle_bytes())
+    words = ["--store", world.store, "--bundle", str(tmp_path / "other.hcb"), "--hpc", str(world.build / "hpc.onnx")]
+    assert main(["cloud", "label", *words, "--once"]) == 2
+    assert "other.hcb asks another f0 than that of --hpc" in capsys.readouterr().err
 
 
 def test_labels_of_people_are_read_with_their_line_numbers(world: World, tmp_path: Path, capsys: Capture) -> None:

@@ -51,6 +51,8 @@ def run(args: argparse.Namespace) -> int:
         say(args.json, "labelled", {"records": n, "unknown": len(by_people) - n})
         return 0
     model = open_model(args.hpc, args.bundle)
+    if loaded.manifest.hpc not in ("", model.sha256):
+        raise InputError(f"{args.bundle} asks another f0 than that of --hpc; name a bundle that asks this one")
     database, stop = Database(args.store, makes=False), threading.Event()
     at_once = getattr(model, "at_once", None)  # of a large model, whose answers are paid: they are kept soon
     labelling = Labelling(Labels(database), model, classes, BATCH if at_once is None else ROUNDS * at_once)

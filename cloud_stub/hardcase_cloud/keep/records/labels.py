@@ -17,7 +17,7 @@ from hardcase_edge.errors import InputError
 
 from .database import MINUTES, Database
 from .dialects import Row
-from .incoming import MOST, is_request, word
+from .incoming import MOST, is_request, object_of, word
 from .standing import Audited, add_audits
 
 F0 = "f0"  # the source of labels that f0 has given
@@ -34,14 +34,24 @@ class Labels:
         self.database = database
         self._it = database.dialect
 
-    def unlabelled(self, source: str, most: int) -> list[Row]:
-        """Audits without a label of this source, the newest first: device, boot, sequence, received, record."""
+    def unlabelled(self, source: str, most: int, but_of: Sequence[str] = ()) -> list[Row]:
+        """Audits without a label of this source, the newest first: device, boot, sequence, received, record.
+
+        Parameters
+        ----------
+        but_of : SHA-256 of bundles, in hex, whose audits are left out
+        """
         return self.database.read(
             "SELECT r.device, r.boot, r.sequence, r.received, r.record FROM records r WHERE r.kind = 'audit' AND NOT "
             "EXISTS (SELECT 1 FROM labels l WHERE l.device = r.device AND l.boot = r.boot AND l.sequence = r.sequence "
-            "AND l.source = ?) ORDER BY r.received DESC LIMIT ?",
-            (source, most),
+            f"AND l.source = ?) {'AND r.record NOT LIKE ? ' * len(but_of)}ORDER BY r.received DESC LIMIT ?",
+            (source, *[f'%"{bundle}"%' for bundle in but_of], most),
         )
+
+    def bundles_of_others(self, hpc: str) -> list[str]:
+        """The bundles that were rolled out from this store and ask another f0 than this one; all SHA-256 in hex."""
+        rows = self.database.read("SELECT sha256, manifest FROM bundles ORDER BY sha256")
+        return [sha256 for sha256, text in rows if object_of(text).get("hpc", "") not in ("", hpc)]
 
     def label(self, labels: Sequence[tuple[Row, str, bool]], source: str, now: float) -> int:
         """Keep labels of audits, each once; returns how many are new.
@@ -134,7 +144,8 @@ class Labelling:
         An audit whose readings are not a request of this f0 gets the empty label, with which no device agrees, so that
         it is not looked at again; it counts neither as agreement nor as an audit of the bundle.
         """
-        found = self._labels.unlabelled(F0, self._most + len(self.failed))
+        others = self._labels.bundles_of_others(self._model.sha256)
+        found = self._labels.unlabelled(F0, self._most + len(self.failed), others)
         waiting = [row for row in found if row[:3] not in self.failed][: self._most]
         self.n_found = len(waiting)
         records = [json.loads(row[4]) for row in waiting]

@@ -19,9 +19,10 @@ from hardcase_edge.errors import InputError
 class Large:
     """A large model that fails where the reading is below 0, and says the reading else."""
 
-    sha256, dtypes = "", ("f64",)
+    dtypes: tuple[str, ...] = ("f64",)
 
     def __init__(self) -> None:
+        self.sha256 = ""
         self.asked: list[float] = []
 
     def answer(self, rows: Sequence[Sequence[Any]]) -> list[tuple[int, int]]:
@@ -57,6 +58,24 @@ def test_a_row_that_fails_costs_no_other_its_label_and_is_asked_once(labels: Lab
     assert len(labelling.failed) == len(labels.unlabelled(F0, 9)) == 2
     audits(labels, [0] * 7)
     assert labelling.some(lambda: 2.0) == (1, 1), "the others were here"
+
+
+def test_audits_of_a_bundle_that_asks_another_f0_wait_for_that_one(labels: Labels) -> None:
+    ours, theirs = "a1" * 32, "b2" * 32
+    for sha256, hpc in ((ours, "0a"), (theirs, "0b"), ("c3" * 32, "")):  # as a roll-out notes them
+        labels.database.write("INSERT INTO bundles VALUES (?, 'x', 1, 0, 0, ?, 0)", (sha256, json.dumps({"hpc": hpc})))
+    of = [theirs, ours, "d4" * 32, theirs, "c3" * 32, theirs]
+    records = [
+        Incoming("d", 1, k, "audit", json.dumps({"bundle": bundle, "label": "no", "readings": [0.0]}), bundle)
+        for k, bundle in enumerate(of)
+    ]
+    labels.database.keep(records, 100.0)
+    for hpc, n in (("0a", 3), ("0b", 3)):
+        model = Large()
+        model.sha256 = hpc
+        labelling = Labelling(labels, model, ("no", "yes"), most=2)
+        assert sum(labelling.some(lambda: 1.0)[0] for _ in range(4)) == n
+    assert labels.unlabelled(F0, 9) == []
 
 
 def test_a_model_that_answers_nothing_ends_it(labels: Labels) -> None:
