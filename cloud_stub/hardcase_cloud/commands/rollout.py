@@ -278,7 +278,7 @@ def _serve(args: argparse.Namespace, rollouts: Rollouts, number: int) -> int:
     name = name_of(address, tenant)  # one for all questions, because each has a subscription
     serving = Serving(
         rollouts, row, campaign, on_change=lambda line: say(args.json, "rollout", {"id": number, "now": line}),
-        shipped=load_bytes(made[0]).manifest.shipped,
+        shipped=load_bytes(made[0]).manifest.shipped, is_up=lambda: server.is_up,
     )  # fmt: skip
 
     def on_step() -> None:

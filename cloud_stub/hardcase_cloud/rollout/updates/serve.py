@@ -126,6 +126,11 @@ class Server:
         """Make ``run`` return soon; may be called by a signal handler or another thread."""
         self._is_stopping = True
 
+    @property
+    def is_up(self) -> bool:
+        """Whether the broker is there."""
+        return self._client.is_up
+
     # ------------------------------------------------------------ parts
 
     def _step(self) -> None:

@@ -33,6 +33,7 @@ class Serving:
     shipped : level of the bundle's prices at which it promises agreement; None: it has no prices
     on_change : called with a line when the roll-out's own state changes
     now : wall time in seconds
+    is_up : whether there is a connection to the devices' broker
 
     Attributes
     ----------
@@ -53,14 +54,15 @@ class Serving:
         on_change: Callable[[str], None],
         now: Callable[[], float] = time.time,
         shipped: int | None = None,
+        is_up: Callable[[], bool] = lambda: True,
     ) -> None:
         self._rollouts, self._row, self._now, self._on_change = rollouts, row, now, on_change
         self._shipped = shipped
         self.campaign = campaign
         machine, began = json.loads(row.machine), now()
         self.rollout = Rollout.restored(machine, rollouts.instances(row.id))
-        self._served = row.served or began  # when the store last had how it stands
-        self.rollout.excuse(began - self._served)
+        self._is_up = is_up
+        self._idle_since: float | None = row.served or None  # since when no device has been served; None: they are
         campaign.may_have = self._may_have
         self._next_at = 0.0
         self._cost_after: float = machine.get("cost_after", began)  # what came while nobody served counts, too
@@ -79,18 +81,16 @@ class Serving:
         if 0 <= self._next_at - now <= STEP_S:
             return False
         self._next_at = now + STEP_S
-        it = self.rollout
+        it, is_serving = self.rollout, self._is_serving(now)
         for device, (state, reason) in self.campaign.states().items():
             it.presence(device, self.campaign.is_online(device))
             if self.campaign.has_facts(device):  # else it has not said that it runs another bundle, only nothing yet
                 it.observe(now, device, state, reason)
         try:
             self._judge(now)
-            if not self.trouble:  # else nobody is served, and no time passes until the store has taken what has changed
+            if is_serving:
                 it.tick(now)
-            unserved_s = now - self._served if self.trouble else 0.0
             wish = self._save(now)
-            it.excuse(unserved_s)
         except InputError as error:
             self.trouble = str(error)
             self._say()
@@ -106,6 +106,16 @@ class Serving:
 
     def _may_have(self, device: str) -> bool:
         return not self.trouble and self.rollout.may_have(device)
+
+    def _is_serving(self, now: float) -> bool:
+        """Whether devices are served; the time in which they were not counts against none of them."""
+        is_serving = self._is_up() and not self.trouble
+        if self._idle_since is None:
+            self._idle_since = None if is_serving else now
+        elif is_serving:
+            self.rollout.excuse(now - self._idle_since)
+            self._idle_since = None
+        return is_serving
 
     def _judge(self, now: float) -> None:
         """Tell the machine of audits and costs that have come since the last time."""
@@ -134,7 +144,6 @@ class Serving:
             self.dropped += n
             save([])
         self._unsaved.clear()
-        self._served = now
         return next((wish for wish in reversed(wishes) if wish), "")
 
     def _obey(self, wish: str, now: float) -> None:

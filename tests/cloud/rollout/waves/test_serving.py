@@ -121,16 +121,19 @@ def test_a_roll_out_that_is_served_again_goes_on_whenever_facts_come_and_however
     opened.close()
 
 
-def test_a_store_that_is_full_for_long_costs_no_device_its_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("away", ["save", "audits_since", "broker"])
+def test_a_store_or_a_broker_that_is_away_for_long_costs_no_device_its_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, away: str
 ) -> None:
     opened = Database(tmp_path / "s.sqlite")
-    rollouts, now = Rollouts(opened), 0.0
-    machine = Rollout(Plan(canary=1), SHA, ["d0"], 0.0).to_json()
+    rollouts, now, is_up = Rollouts(opened), 0.0, True
+    machine = Rollout(Plan(canary=1, agreement=0.9), SHA, ["d0"], 0.0).to_json()
     number = rollouts.begin(BUNDLE, "/b.hcb", "", "all", machine, ["d0"], 0.0)
-    campaign = Campaign(DATA, OFFER, named=frozenset(["d0"]))
-    it = Serving(rollouts, rollouts.rollout(number), campaign, on_change=lambda line: None, now=lambda: now)
-    campaign.status(0.0, "d0", b'{"state": "online"}')
+    it = Serving(
+        rollouts, rollouts.rollout(number), Campaign(DATA, OFFER, named=frozenset(["d0"])),
+        on_change=lambda line: None, now=lambda: now, is_up=lambda: is_up,
+    )  # fmt: skip
+    it.campaign.status(0.0, "d0", b'{"state": "online"}')
 
     def full(*_: object) -> str:
         raise InputError("the store is full")
@@ -143,12 +146,15 @@ def test_a_store_that_is_full_for_long_costs_no_device_its_time(
 
     step(10.0)
     with monkeypatch.context() as patch:
-        patch.setattr(rollouts, "save", full)
-        assert [step(at) for at in (20.0, 3_000.0, 9_000.0)] == ["running"] * 3
-        assert (it.trouble, campaign.may_have("d0")) == ("the store is full", False)
-    assert [step(at) for at in (9_010.0, 9_020.0, 12_600.0)] == ["running"] * 3
-    assert campaign.may_have("d0")
-    assert step(12_620.0) == "aborted"  # of an hour it had used ten seconds
+        is_up = away != "broker"
+        if is_up:
+            patch.setattr(rollouts, away, full)
+        assert [step(at) for at in (20.0, 30.0, 9_000.0)] == ["running"] * 3
+        assert (it.trouble, it.campaign.may_have("d0")) == (("the store is full", False) if is_up else ("", True))
+    is_up = True
+    assert [step(at) for at in (9_010.0, 9_020.0, 12_500.0)] == ["running"] * 3
+    assert it.campaign.may_have("d0")
+    assert step(12_700.0) == "aborted"  # of its hour it had used less than a minute
     opened.close()
 
 
