@@ -40,7 +40,8 @@ class GateAnswer:
     confidence : probability that the label is right, from 0 to 1; None if nobody measured it without what failed, or
         if the reference gave the label because the promise is broken
     asked : names of the APIs in the order in which they were asked, with those that failed
-    failed : names of those that raised, were late, or gave something else than a pair with such a confidence
+    failed : names of those that raised, were late, or gave something else than a pair with such a confidence, and of
+        those that the policy wanted when the request's time was over, which are not asked and not paid
     price : of the calls in the gate's unit, by the mean prices of the log, or what a call says that is less; a call
         that failed is paid
     ms : milliseconds from the request to this answer
@@ -174,11 +175,11 @@ class Gate:
         """
         if self._awaited:
             raise InputError(f"what asks {min(self._awaited)!r} is a coroutine function; use adecide")
-        steps, left_s = self._steps(budget), self._clock(within_ms)
+        steps = self._steps(budget, self._clock(within_ms))
         try:
-            names = next(steps)
+            names, left_s = next(steps)
             while True:
-                names = steps.send(call_all(self._of(names), request, left_s()))
+                names, left_s = steps.send(call_all(self._of(names), request, left_s))
         except StopIteration as end:
             answer, audit = end.value
         finally:
@@ -190,12 +191,12 @@ class Gate:
 
     async def adecide(self, request: Any, *, budget: float | None = None, within_ms: float | None = None) -> GateAnswer:
         """As ``decide``, with functions of either kind; plain ones run in threads."""
-        steps, left_s = self._steps(budget), self._clock(within_ms)
+        steps = self._steps(budget, self._clock(within_ms))
         try:
-            names = next(steps)
+            names, left_s = next(steps)
             while True:
-                answers = await acall_all(self._of(names), request, left_s())
-                names = steps.send(answers)
+                answers = await acall_all(self._of(names), request, left_s)
+                names, left_s = steps.send(answers)
         except StopIteration as end:
             answer, audit = end.value
         finally:
@@ -220,7 +221,7 @@ class Gate:
         self._companions.close()
 
     def _clock(self, within_ms: float | None) -> Callable[[], float | None]:
-        """How long the calls of the next step may take."""
+        """How long the calls of the next step may take; 0 when the request's time is over."""
         own = self._deadline_s
         if within_ms is None:
             return lambda: own
@@ -231,14 +232,16 @@ class Gate:
         return {name: self._calls[name] for name in names}
 
     def _steps(
-        self, budget: float | None
-    ) -> Generator[list[str], dict[str, Said | None], tuple[GateAnswer, Audit | None]]:
-        """Yields the names of the APIs to ask next, takes their answers, and returns the gate's; calls nobody.
+        self, budget: float | None, clock: Callable[[], float | None]
+    ) -> Generator[tuple[list[str], float | None], dict[str, Said | None], tuple[GateAnswer, Audit | None]]:
+        """Yields the names of the APIs to ask next and their time, takes their answers, and returns the gate's.
+
+        It calls nobody. When the request's time is over nobody is asked any more, and nothing more is paid.
 
         With it comes an audit, if one is to be made of which the reference does not know the answer yet.
         """
         self.check()
-        begun, policy, asked = perf_counter(), self._policy, list[str]()
+        begun, policy, asked, late = perf_counter(), self._policy, list[str](), list[str]()
         case = self._companions.begin(budget_of(budget))
         heard, seen = dict[str, Said | None](), dict[int, list[Any] | None]()
         try:
@@ -246,20 +249,22 @@ class Gate:
             draw = 0 if policy._coin is None else policy._toss()
             while isinstance(action := session.next_action(), NeedSensors):
                 names = {s: policy.sensors[s] for s in action.sensors}
-                outer = [name for name in names.values() if name not in policy._inner]
-                asked += outer
-                heard |= (yield outer) if outer else {}
+                outer, left_s = [name for name in names.values() if name not in policy._inner], clock()
+                (late if left_s == 0 else asked).extend(outer)
+                heard |= (yield outer, left_s) if outer and left_s != 0 else {}
                 prices = {s: one[2] for s, name in names.items() if (one := heard.get(name)) is not None}
                 costs = {s: to_micro(min(price, MAX_PRICE)) for s, price in prices.items() if price is not None}
+                costs |= {s: 0 for s, name in names.items() if name in late}
                 readings = {s: self._readings(s, heard.get(name), draw) for s, name in names.items()}
                 session.feed(readings, costs or None)
                 seen |= readings
             line = policy._lines.line(action, perf_counter() - begun)  # type: ignore[arg-type]
             own, name = line, "" if self._reference is None else self._reference.name
-            forward = self._companions.forwards(case, action, line)  # type: ignore[arg-type]
+            left_s = clock()
+            forward = self._companions.forwards(case, action, line, is_over=left_s == 0)  # type: ignore[arg-type]
             if forward is not None and name not in heard:
                 asked.append(name)
-                heard |= yield [name]
+                heard |= yield [name], left_s
         except BaseException:  # such as a task that was cancelled
             self._companions.left(case, [policy.sensors.index(name) for name in asked])
             raise
@@ -273,9 +278,9 @@ class Gate:
         if audit is not None and known is not None:  # the policy has asked the reference itself
             self._companions.heard(self._companions.asked(audit, 0.0), known[0])
             audit = None
-        failed = tuple(name for name in asked if name in line["failed"])
+        failed = tuple(name for name in (*asked, *late) if name in line["failed"])
         label = line["label"]
-        if self._fallback is not None and asked and len(failed) == len(asked):
+        if self._fallback is not None and failed and failed[: len(asked)] == tuple(asked):
             label = self._fallback
         return GateAnswer(label, line["confidence"], tuple(asked), failed, line["cost"], ms), audit
 

@@ -120,14 +120,21 @@ class Companions:
         """The sensors that no decision asks, because they are suspected."""
         return self._seen.without
 
-    def forwards(self, case: Case, decision: Decision, line: Mapping[str, Any]) -> Forward | None:
-        """Whether the reference is to answer in the policy's place, as the rule wants it and the limit allows it."""
+    def forwards(
+        self, case: Case, decision: Decision, line: Mapping[str, Any], *, is_over: bool = False
+    ) -> Forward | None:
+        """Whether the reference is to answer in the policy's place, as the rule wants it and the limit allows it.
+
+        ``is_over``: the request's time is, so that nobody can be asked.
+        """
         with self._lock:
             rest = None if self._promise is None else self._promise.rest
             if rest is None or line["route"] != LOCAL:
                 return None
-            price = 0 if self._reference in line["sensors"] else self._price
-            if case.limit is not None and decision.cost + price > case.limit:
+            has_asked = self._reference in line["sensors"]
+            price = 0 if has_asked else self._price
+            is_dear = case.limit is not None and decision.cost + price > case.limit
+            if is_dear or (is_over and not has_asked):
                 rest.uncovered += 1
                 return None
             place = place_of(int(decision.result), line["confidence"], len(line["sensors"]))

@@ -158,6 +158,29 @@ def test_where_every_call_fails_the_fallback_answers_sync_and_async(made, rows) 
     assert hardcase.Gate(made[0], dict.fromkeys(NAMES, broken)).decide(rows[0]).label in gate.classes
 
 
+@pytest.mark.parametrize("is_async", [False, True], ids=["decide", "adecide"])
+@pytest.mark.parametrize(("within_ms", "n_asked"), [(20, 1), (0, 0)], ids=["between-two-steps", "at-once"])
+def test_when_a_request_s_time_is_over_nobody_is_asked_and_nothing_is_paid(
+    made, rows, within_ms, n_asked, is_async
+) -> None:
+    called = list[str]()
+
+    def slow(name: str) -> Any:
+        return lambda row: (called.append(name), time.sleep(0.1), said(row, name))[2]
+
+    gate = hardcase.Gate(made[0], {name: slow(name) for name in NAMES}, fallback="a human", coin_seed=1)
+    broke = hardcase.Gate(made[0], dict.fromkeys(NAMES, broken), coin_seed=1)
+    wanted = broke.decide(rows[0]).asked  # one after the other
+    assert len(wanted) > 1
+    if is_async:
+        answer = asyncio.run(gate.adecide(rows[0], within_ms=within_ms))
+    else:
+        answer = gate.decide(rows[0], within_ms=within_ms)
+    assert tuple(called) == answer.asked == wanted[:n_asked]
+    assert (answer.label, answer.failed) == ("a human", wanted)
+    assert answer.price == sum(PRICES[name] for name in answer.asked)
+
+
 def test_threads_of_calls_stay_and_one_that_hangs_is_left_behind(made, rows) -> None:
     idents, let_go = set[int](), threading.Event()
 
