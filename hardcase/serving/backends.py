@@ -19,7 +19,7 @@ from hardcase_cloud.backends.json_http import json_object
 
 from ..api.gate import Gate
 from .settings import BackEnd, Settings
-from .shapes import Asked, Heard, heard, question
+from .shapes import Asked, Heard, heard, plain, question
 
 MAX_ANSWER = 1024 * 1024
 MOST_CONNECTIONS = 512
@@ -39,7 +39,8 @@ class BackEnds:
         self._times = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), settings.call_ms / 1000)}
         self._classes = [str(label) for label in gate.classes]
         for name, one in settings.apis.items():
-            gate.asks(name)(self._function(one, {text.casefold(): text for text in gate.labels_of(name)}))
+            # of labels that are alike, that of the log counts: the policy knows no other of this API
+            gate.asks(name)(self._function(one, {plain(text): text for text in reversed(gate.labels_of(name))}))
 
     def _function(self, one: BackEnd, labels: dict[str, str]) -> Function:
         headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}

@@ -130,7 +130,7 @@ def heard(shape: str, said: Mapping[str, Any], labels: Mapping[str, str], classe
 
     Parameters
     ----------
-    labels : by their text without case, the labels that it may give
+    labels : by their ``plain`` text, the labels that it may give
     classes : in the order of probabilities
 
     Raises
@@ -151,9 +151,18 @@ def heard(shape: str, said: Mapping[str, Any], labels: Mapping[str, str], classe
     _need(confidence is None or _is_number(confidence), "its confidence is no number")
     _need(price is None or (_is_number(price) and price >= 0), "its price is no amount")
     _need(isinstance(label, str | int) and not isinstance(label, bool), "its label is neither text nor a whole number")
-    text = str(label)[:1000].strip().strip("\"'`.").strip().casefold()
+    text = plain(str(label)[:1000])
     _need(text in labels, f"its label {text[:40]!r} is none of the gate's")
     return labels[text], confidence, price
+
+
+def plain(label: str) -> str:
+    """A label without case, quotes and a final point.
+
+    >>> plain(' "Cat". ')
+    'cat'
+    """
+    return label.strip().strip("\"'`.").strip().casefold()
 
 
 def _of_tensors(outputs: Any, classes: Sequence[str]) -> tuple[Any, Any]:

@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -19,10 +20,11 @@ import pytest
 from hardcase.api.gate import Gate
 from hardcase.cli import main
 from hardcase.serving import app as app_module
+from hardcase.serving import backends
 from hardcase.serving.app import MAX_BODY, make_app
 from hardcase.serving.backends import MAX_ANSWER
 from hardcase.serving.settings import read_settings
-from hardcase.serving.shapes import heard
+from hardcase.serving.shapes import Asked, heard
 from hardcase_cloud.keep.dashboard.server import Server
 from hardcase_edge.errors import InputError
 from tests.helpers.cli.gates import NAMES, made_gate, requests, said
@@ -377,6 +379,23 @@ def test_probabilities_of_kserve_are_a_label_and_a_confidence() -> None:
     assert heard("kserve", {"outputs": [output]}, labels, ["cat", "dog"]) == ("dog", 0.8, None)
     with pytest.raises(ValueError, match="probabilities of 3"):
         heard("kserve", {"outputs": [output]}, labels, ["cat", "dog", "cow"])
+
+
+@pytest.mark.parametrize("said", ["CAT", "cat", "'Cat'.", "U.S.", '"u.s."'])
+def test_a_label_is_that_of_the_log_whatever_its_case_and_its_points(tmp_path: Path, monkeypatch, said: str) -> None:
+    async def exchange(transport: object, request: object) -> bytes:
+        return json.dumps({"label": said}).encode()
+
+    monkeypatch.setattr(backends, "_exchange", exchange)
+    functions: dict[str, Any] = {}
+    gate: Any = SimpleNamespace(
+        classes=("cat", "dog"),
+        labels_of=lambda name: ("CAT", "DOG", "U.S.", "cat", "dog"),  # those of the log, and the classes
+        asks=lambda name: lambda call: functions.setdefault(name, call),
+    )
+    backends.BackEnds(read_settings(file_of(tmp_path, 9)), gate)
+    label, _, _ = asyncio.run(functions["small"](Asked("a picture")))
+    assert label == ("CAT" if "c" in said.lower() else "U.S.")
 
 
 def test_a_gate_whose_back_end_is_not_named_does_not_start(tmp_path: Path, capsys) -> None:
