@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,8 +13,9 @@ import pytest
 from hardcase_edge.bundle.value import Value
 from hardcase_edge.cli import main
 from hardcase_edge.errors import InputError
-from hardcase_edge.fleet.operations.discovery import ENTITIES, checked_prefix, config_topic, payloads
+from hardcase_edge.fleet.operations.discovery import ENTITIES, checked_prefix, config_topic, make, payloads
 from hardcase_edge.link.wire import decision_topic, facts_topic, install_topic, status_topic
+from hardcase_edge.settings.config import RunConfig
 from tests.edge.link.test_link import linked
 from tests.helpers.cloud.brokers import retained, running_mosquitto, until
 from tests.helpers.edge.device import EASY, make_bundle_bytes, make_manifest, write_replay
@@ -94,6 +96,26 @@ def test_a_retained_message_is_there_again_on_every_connection_and_an_empty_one_
         broker.restart()
         until(lambda: link.is_connected)
         assert retained(broker, "homeassistant/sensor/+/cost/config") == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    ("shown", "removed", "left"),
+    [("ha", None, {"ha"}), (None, "ha", set()), ("ha", "ha", set()), ("ha", "homeassistant", {"ha"})],
+    ids=["shown", "removed", "shown-by-the-file-and-removed", "moved-to-another-prefix"],
+)
+def test_a_prefix_to_remove_holds_nothing_whatever_shows_the_device(shown, removed, left):
+    sent: dict[str, bytes] = {}
+    run: Any = SimpleNamespace(
+        config=RunConfig(home_assistant=shown, home_assistant_remove=removed),
+        link=SimpleNamespace(device_id="dev-1", retain=sent.__setitem__),
+        loaded=SimpleNamespace(manifest=make_manifest()),
+        store=None,
+    )
+    make(run)
+    assert {topic.partition("/")[0] for topic in sent} == {shown, removed} - {None}
+    assert {topic for topic, message in sent.items() if message} == {
+        config_topic("dev-1", key, prefix) for prefix in left for key in ENTITIES
+    }
 
 
 def test_a_run_shows_the_device_and_removes_it(tmp_path):

@@ -62,11 +62,16 @@ def check(config: RunConfig) -> None:
 def make(run: Surroundings) -> None:
     """Have the messages go out on each connection; nothing is left to do in the run."""
     shown, removed, link = run.config.home_assistant, run.config.home_assistant_remove, run.link
-    if link is not None:
-        has_store = run.store is not None
-        messages = {} if shown is None else payloads(link.device_id, run.loaded.manifest, __version__, has_store)
+    if link is None:
+        return
+    for prefix in {
+        p for p in (shown, removed) if p is not None
+    }:  # a file may show the device while the command removes it
+        has_store, messages = run.store is not None, dict[str, bytes]()
+        if prefix != removed:
+            messages = payloads(link.device_id, run.loaded.manifest, __version__, has_store)
         for key in ENTITIES:
-            link.retain(config_topic(link.device_id, key, shown or removed or ""), messages.get(key, b""))
+            link.retain(config_topic(link.device_id, key, prefix), messages.get(key, b""))
 
 
 def checked_prefix(prefix: str) -> str:
