@@ -25,9 +25,11 @@ from hardcase_edge.more.measuring.costs import lines_of, patch_of, rounded
 from hardcase_edge.more.measuring.energy import EVERY_S, ROUNDS, Energy, Live, Round, energy_of, energy_per_read, rounds
 from hardcase_edge.more.measuring.measure import MeasureConfig, measure, policy_of
 from hardcase_edge.more.measuring.timing import Timing, time_reads
+from hardcase_edge.program.inner import COIN, DRAW
 from hardcase_edge.sensors.bank import SensorBank, Wanted
 from hardcase_edge.sensors.plugin import Plugin
-from tests.helpers.edge.device import make_bundle_bytes
+from tests.helpers.edge.coins import mixed_program
+from tests.helpers.edge.device import FEATURES, make_bundle_bytes, make_manifest
 from tests.helpers.edge.fake_devices import HWMON, plant
 from tests.helpers.edge.hybrid import hybrid
 from tests.helpers.places import ROOT
@@ -316,6 +318,24 @@ def test_a_bundle_is_measured_and_a_dead_sensor_is_not(folder: Path, capfd: pyte
     assert (row["energy_j"], row["proposed_cost"]) == (None, None), "a unit of energy, and no power sensor"
     assert row["p95_ms"] >= row["median_ms"] >= 1.0
     assert "sensor x has no source and is not measured" in err
+
+
+@pytest.mark.parametrize("with_items", [False, True], ids=["alone", "items"])
+def test_of_a_bundle_with_a_coin_only_what_has_a_source_is_measured(
+    folder: Path, with_items: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    manifest = make_manifest(features=(*FEATURES, DRAW), sensors=("x", "vib", COIN))
+    (folder / "mixed.hcb").write_bytes(pack_bundle(Bundle(manifest.to_json(), mixed_program(), ())))
+    (folder / "hardcase_sized.py").write_text(
+        "from hardcase_measured import read as one\ndef read(sensor, item): return one(sensor)\n"
+        "def items(): return [(None, 1, None)] * 3\n"
+    )
+    module = "hardcase_sized" if with_items else "hardcase_measured"
+    words = ["measure", "mixed.hcb", "--sensors", f"{module}:read", "--reads", "3", "--json"]
+    assert main([*words, *(["--items", "hardcase_sized:items", "--out", "times.jsonl"] if with_items else [])]) == 0
+    out = capfd.readouterr().out
+    rows = map(json.loads, Path("times.jsonl").read_text().splitlines()) if with_items else json.loads(out)["sensors"]
+    assert {row["sensor"] for row in rows if "sensor" in row} == {"x", "vib"}
 
 
 def measure_config(words: list[str]) -> MeasureConfig:

@@ -126,7 +126,7 @@ def time_items(
     """
     done: Counter[int] = Counter()
     failed: Counter[str] = Counter()
-    living = [k for k in range(len(wanted)) if k not in bank.dead]
+    living = [k for k, w in enumerate(wanted) if k not in bank.dead and not w.is_inner]
     for _ in range(ITEMS_EACH * repeat):
         if not bank.next_item():
             break

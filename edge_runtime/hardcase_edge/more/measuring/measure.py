@@ -135,7 +135,7 @@ def measure(config: MeasureConfig, root: str = "") -> int:
         if policy.sized:
             names = ", ".join(sorted(policy.sized))
             note(f"costs that depend on an item's size are kept, measure them with --items and --out: {names}")
-        living = [k for k in range(len(policy.wanted)) if k not in bank.dead]
+        living = [k for k, w in enumerate(policy.wanted) if k not in bank.dead and not w.is_inner]
         measured = [_measured(bank, k, config.reads, power, policy.wanted[k].name) for k in living]
         if power is not None:
             power.finish()
