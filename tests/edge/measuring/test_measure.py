@@ -23,7 +23,7 @@ from hardcase_edge.errors import InputError
 from hardcase_edge.more.measuring import energy as energy_module
 from hardcase_edge.more.measuring.costs import lines_of, patch_of, rounded
 from hardcase_edge.more.measuring.energy import EVERY_S, ROUNDS, Energy, Live, Round, energy_of, energy_per_read, rounds
-from hardcase_edge.more.measuring.measure import MeasureConfig, measure, policy_of
+from hardcase_edge.more.measuring.measure import MeasureConfig, _proposed, measure, policy_of
 from hardcase_edge.more.measuring.timing import Timing, time_reads
 from hardcase_edge.program.inner import COIN, DRAW
 from hardcase_edge.sensors.bank import SensorBank, Wanted
@@ -219,6 +219,23 @@ def test_a_placeholder_becomes_measured_with_its_cost() -> None:
 def test_a_file_that_lines_cannot_change_is_refused_and_never_changed_wrongly(text: str) -> None:
     with pytest.raises(InputError, match="cannot be changed line by line"):
         patch_of("h.toml", text.encode(), {"x": 2.5})
+
+
+@pytest.mark.parametrize(
+    ("joules", "unit", "cost"),
+    [
+        pytest.param(0.001, "mJ", 1.0, id="fits"),
+        pytest.param(0.036, "Wh", 1e-5, id="just"),
+        pytest.param(0.001, "Wh", None, id="would-be-free"),
+        pytest.param(0.001, "s", 2e-5, id="time"),
+        pytest.param(0.001, "euro", None, id="no-physical-unit"),
+    ],
+)
+def test_a_cost_that_six_decimals_do_not_keep_is_not_proposed(
+    joules: float, unit: str, cost: float | None, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert _proposed("x", Timing((2e-5,), {}), Energy(joules, 0.0), unit) == cost
+    assert ("sensor x takes 2.78e-07 Wh" in capfd.readouterr().err) == (unit == "Wh" and cost is None)
 
 
 def test_windows_line_ends_stay(tmp_path: Path) -> None:

@@ -278,10 +278,19 @@ def test_what_cannot_be_modelled_is_told_in_one_line(
     assert said in err
 
 
-def test_costs_in_another_unit_have_no_model(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "h.toml").write_text(TOML.replace("uJ", "euro"))
+@pytest.mark.parametrize(
+    ("unit", "said"),
+    [
+        ("euro", "are in 'euro', a model gives energies: J, kJ, mJ"),
+        ("Wh", "a decision takes 7.73e-13 Wh, and costs have six decimals: give [cost] unit a smaller one"),
+    ],
+)
+def test_costs_in_another_unit_have_no_model(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], unit: str, said: str
+) -> None:
+    (tmp_path / "h.toml").write_text(TOML.replace("uJ", unit))
     assert main(["measure", str(tmp_path / "h.toml"), "--instructions", "9", "--processor", "nrf52840"]) == 2
-    assert "are in 'euro', a model gives energies: J, kJ, mJ" in capfd.readouterr().err
+    assert said in capfd.readouterr().err
 
 
 def test_each_processor_has_what_its_data_sheet_says() -> None:

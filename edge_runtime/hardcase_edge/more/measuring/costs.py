@@ -17,6 +17,7 @@ from ...errors import InputError
 ENERGIES = {"J": 1.0, "kJ": 1e3, "mJ": 1e-3, "uJ": 1e-6, "\u00b5J": 1e-6, "\u03bcJ": 1e-6, "Wh": 3600.0, "mWh": 3.6}
 TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "\u00b5s": 1e-6, "\u03bcs": 1e-6}
 DIGITS = 3  # of a proposed cost; no measurement here has more
+LEAST = 1e-5  # of a proposed cost: a program has whole millionths, by which a smaller one would be wrong or free
 LINE = re.compile(r"[^\n]*\n|[^\n]+")
 HEADER = re.compile(r"\s*\[")
 SENSOR = re.compile(r"\s*\[\[\s*sensor\s*\]\]\s*(#.*)?")

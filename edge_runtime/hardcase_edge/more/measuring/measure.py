@@ -17,7 +17,7 @@ from ...program.cost import to_unit
 from ...program.limits import CLOCK_UNIT
 from ...sensors.bank import SensorBank, Wanted, wanted_of
 from ...sensors.specs import open_sources, timeout_s_of
-from .costs import ENERGIES, TIMES, lines_of, patch_of, rounded
+from .costs import ENERGIES, LEAST, TIMES, lines_of, patch_of, rounded
 from .energy import Energy, Live, Times, energy_of
 from .timing import Timing, quantile, time_reads
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 MAX_TOML = 1_000_000  # bytes, as training reads them
 MAX_READS = 100_000
+SMALLER = "give [cost] unit a smaller one, and all costs in it"
 MAX_REPEAT = 10_000  # of each sensor on items of one size
 
 
@@ -167,6 +168,8 @@ def _model(config: MeasureConfig) -> int:
         )
     of = processor_of(config.processor or "")
     cost = rounded(of.joules(n) / ENERGIES[unit])
+    if cost < LEAST:
+        raise InputError(f"a decision takes {cost:g} {unit}, and costs have six decimals: {SMALLER}")
     change = f'[cost]\nper_decision = {cost!r}\ndecision_origin = "modelled"\n'
     if config.json:
         found = {"unit": unit, "instructions": n, "energy_j": of.joules(n), "per_decision": cost, "change": change}
@@ -264,7 +267,7 @@ def _row(
         "energy_j": energy and energy.joules,
         "energy_error_j": energy and energy.error,
         "cost": policy.costs.get(wanted.name),
-        "proposed_cost": None if wanted.name in policy.sized else _proposed(timing, energy, policy.unit),
+        "proposed_cost": None if wanted.name in policy.sized else _proposed(wanted.name, timing, energy, policy.unit),
     }
 
 
@@ -278,12 +281,17 @@ def _ms(timing: Timing, share: float) -> float | None:
     return round(quantile(timing.seconds, share) * 1000, 3) if timing.seconds else None
 
 
-def _proposed(timing: Timing, energy: Energy | None, unit: str) -> float | None:
+def _proposed(name: str, timing: Timing, energy: Energy | None, unit: str) -> float | None:
     if unit in ENERGIES and energy is not None and energy.is_certain:
-        return rounded(energy.joules / ENERGIES[unit])
-    if unit in TIMES and timing.seconds:
-        return rounded(quantile(timing.seconds, 0.5) / TIMES[unit])
-    return None
+        cost = rounded(energy.joules / ENERGIES[unit])
+    elif unit in TIMES and timing.seconds:
+        cost = rounded(quantile(timing.seconds, 0.5) / TIMES[unit])
+    else:
+        return None
+    if cost < LEAST:
+        note(f"sensor {name} takes {cost:g} {unit}, and costs have six decimals: {SMALLER}")
+        return None
+    return cost
 
 
 def _change(path: str, policy: Policy, proposed: Mapping[str, float]) -> str:
