@@ -22,8 +22,10 @@ inline uint64_t moved_clock() { return real_clock() + skipped_ms; }
 inline std::map<std::string, std::string> said; /* by the id of a source; one that is not there fails */
 inline bool is_asked[2]; /* the policies, which have not said what they have decided */
 
+inline void say_at(const char *what) { printf("@%s %llu\n", what, (unsigned long long) moved_clock()); }
+
 inline optional<float> reading(const char *id) {
-  printf("@read %s\n", id);
+  say_at((std::string("read ") + id).c_str());
   return said.count(id) ? optional<float>(strtof(said[id].c_str(), nullptr)) : nullopt;
 }
 

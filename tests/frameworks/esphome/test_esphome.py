@@ -392,6 +392,26 @@ def test_a_supply_that_two_policies_read_with_is_switched_off_by_the_last(host: 
     assert shared >= 3
 
 
+def test_no_policy_reads_with_a_supply_before_it_has_settled_whoever_switched_it_on(host: Host) -> None:
+    """Sensor 1 is read 5 ms after that by the first policy, and 10 ms by the other."""
+    until(host, "off")
+    host.connect(False)
+    shared = 0
+    for case in CASES[:16]:
+        host.say(*words_of(case), f"both - {case.item_size}")
+        lines = []
+        for _ in range(2):
+            last, before = until(host, "decided", "other")
+            lines += [*before, last]
+        on = [int(words[1]) for words in lines if words[0] == "on"]
+        waited = [int(words[2]) - on[0] for words in lines if words[:2] == ["read", "s1"]]
+        if len(on) == 1 and len(waited) == 2:
+            assert waited[0] >= 5
+            assert waited[1] >= 10
+            shared += 1
+    assert shared >= 3
+
+
 def test_a_policy_says_what_it_costs(exported: Path) -> None:
     values = json.loads((exported / "policy.hardcase").read_text().partition("\n")[2])
     assert [(s["cost"], s["origin"]) for s in values["sensors"]] == [

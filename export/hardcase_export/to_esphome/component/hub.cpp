@@ -154,11 +154,11 @@ void Hub::next_(uint64_t now) {
       this->begin_(now, hc_wanted(this->session_));
       break;
     case HC_NEED_REPLY:
-      this->supply_(nullptr);
+      this->supply_(nullptr, now);
       this->ask_(now);
       break;
     default:
-      this->supply_(nullptr);
+      this->supply_(nullptr, now);
       this->phase_ = Phase::IDLE;
       this->publish_();
   }
@@ -167,8 +167,8 @@ void Hub::next_(uint64_t now) {
 void Hub::begin_(uint64_t now, int sensor) {
   this->asked_ = sensor;
   const Source &source = this->sources_[sensor];
-  if (this->supply_(source.supply)) {
-    this->until_ = now + source.settle_ms;
+  this->until_ = this->supply_(source.supply, now) + source.settle_ms;
+  if (source.supply != nullptr && now < this->until_) {
     this->phase_ = Phase::SETTLING;
   } else {
     this->read_(now);
@@ -180,15 +180,16 @@ bool Hub::reads_with_(const Supply *supply) const {
          this->sources_[this->asked_].supply == supply;
 }
 
-/* Switch this supply on, and off what was switched on before; whether it must settle. One that was on stays on, and one
- * that another policy reads with is for that to switch off. */
-bool Hub::supply_(Supply *wanted) {
+/* Switch this supply on, and off what was switched on before; since when it is on, 0 if nobody here has switched it on.
+ * One that was on stays on, and one that another policy reads with is for that to switch off. */
+uint64_t Hub::supply_(Supply *wanted, uint64_t now) {
 #ifdef USE_SWITCH
   if (this->on_ != nullptr && this->on_ != wanted) {
     auto heir = std::find_if(hubs.begin(), hubs.end(),
                              [this](Hub *hub) { return hub != this && hub->reads_with_(this->on_); });
     if (heir != hubs.end()) {
       (*heir)->on_ = this->on_;
+      (*heir)->on_since_ = this->on_since_;
     } else {
       this->on_->turn_off();
     }
@@ -197,10 +198,14 @@ bool Hub::supply_(Supply *wanted) {
   if (wanted != nullptr && !wanted->state) {
     wanted->turn_on();
     this->on_ = wanted;
-    return true;
+    this->on_since_ = now;
+  }
+  for (const Hub *hub : hubs) {
+    if (wanted != nullptr && hub->on_ == wanted)
+      return hub->on_since_;
   }
 #endif
-  return false;
+  return 0;
 }
 
 void Hub::read_(uint64_t now) {

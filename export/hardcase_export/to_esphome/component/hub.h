@@ -103,7 +103,7 @@ class Hub : public PollingComponent {
   bool is_complete_() const;
   void feed_();
   const void *pack_();
-  bool supply_(Supply *wanted);
+  uint64_t supply_(Supply *wanted, uint64_t now);
   bool reads_with_(const Supply *supply) const;
   void ask_(uint64_t now);
   void forward_(uint64_t now);
@@ -122,7 +122,7 @@ class Hub : public PollingComponent {
   Exchange exchange_;
   std::string request_topic_, reply_topic_;
   Supply *on_{nullptr};
-  uint64_t until_{0};
+  uint64_t on_since_{0}, until_{0};
   int64_t budget_{HC_NO_BUDGET}, n_classes_{0};
   int32_t item_size_{1};
   uint32_t deadline_ms_{0}, connections_{1};
