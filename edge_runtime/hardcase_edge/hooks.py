@@ -41,8 +41,8 @@ def hooked(hook: str) -> dict[str, EntryPoint]:
         other = found.setdefault(point.name, point)
         if other.value != point.value:
             raise InputError(
-                f"two installed packages offer {point.name!r} for hardcase.{hook}, {_home(other)} and {_home(point)}; "
-                "uninstall one"
+                f"two installed packages offer {point.name!r} for hardcase.{hook}, {home_of(other)} and "
+                f"{home_of(point)}; uninstall one"
             )
     return found
 
@@ -59,16 +59,16 @@ def load_hook(point: EntryPoint, kind: type) -> Any:
         value = point.load()
     except Exception as error:  # a stranger's module may fail in any way
         raise InputError(
-            f"{point.name!r} of {_home(point)} cannot be loaded ({one_line(error)}); update or uninstall it"
+            f"{point.name!r} of {home_of(point)} cannot be loaded ({one_line(error)}); update or uninstall it"
         ) from error
     if not isinstance(value, kind):
         raise InputError(
-            f"{point.name!r} of {_home(point)} is a {type(value).__name__}, but a {kind.__name__} is expected; update "
-            "or uninstall it"
+            f"{point.name!r} of {home_of(point)} is a {type(value).__name__}, but a {kind.__name__} is expected; "
+            "update or uninstall it"
         )
     return value
 
 
-def _home(point: EntryPoint) -> str:
+def home_of(point: EntryPoint) -> str:
     """The distribution of an entry point, and where its object stands."""
     return f"{point.dist.name if point.dist else 'an unknown package'} ({point.value})"

@@ -12,7 +12,8 @@ from typing import Any, cast
 
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import InputError
-from hardcase_export.targets import MODELS, Output, Source, Target, targets
+from hardcase_edge.hooks import home_of, hooked
+from hardcase_export.targets import HOOK, MODELS, Output, Source, Target, targets
 
 from ..options import Flags
 from ..training.folders import check_folder, whole_folder
@@ -27,7 +28,8 @@ def add_targets(group: Flags) -> None:
         flags = [f"--{name}", *(f"--{switch}" for switch in target.switches)]
         taken = [f for f in flags if f in group._option_string_actions or not NAME.fullmatch(f[2:])]
         if taken:
-            raise InputError(f"the installed target {name!r} cannot have the flag {taken[0]!r}; uninstall it")
+            home = home_of(hooked(HOOK)[name])
+            raise InputError(f"the target {name!r} of {home} cannot have the flag {taken[0]!r}; uninstall it")
         group.add_argument(flags[0], type=Path, metavar="FOLDER", help=target.help)
         for switch, words in target.switches.items():
             group.add_argument(f"--{switch}", action="store_true", help=f"with --{name}: {words}")

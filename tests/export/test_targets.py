@@ -158,7 +158,8 @@ def test_a_target_whose_flag_is_taken_is_named(
     source = "from hardcase_export.targets import MODELS, Target\nX = Target('x', None, MODELS)\n"
     install(tmp_path / "site", monkeypatch, "stranger_o", "targets", {"out": "stranger_o:X"}, source)
     status, _, err = run(capsys, "export", "build")
-    assert (status, err) == (2, "hardcase: the installed target 'out' cannot have the flag '--out'; uninstall it\n")
+    said = "hardcase: the target 'out' of stranger_o (stranger_o:X) cannot have the flag '--out'; uninstall it\n"
+    assert (status, err) == (2, said)
 
 
 @pytest.mark.parametrize(
