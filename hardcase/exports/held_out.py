@@ -15,8 +15,9 @@ from hardcase_export.integers.point import Build
 from hardcase_export.picking.held_out import HeldOut
 from hardcase_export.picking.pick import candidates
 from hardcase_export.picking.promise_words import BY_CLASS, BY_TRUTH
+from hardcase_train.data.dtypes import rounded_to_dtypes
 
-from ..measuring.labelled_rows import groups_of, labelled_rows, replies_to, sizes_of, texts_of
+from ..measuring.labelled_rows import groups_of, labelled_rows, replies_to, sequences_of, sizes_of, texts_of
 
 
 def held_out_of(args: argparse.Namespace, build: Build) -> HeldOut:
@@ -37,6 +38,10 @@ def held_out_of(args: argparse.Namespace, build: Build) -> HeldOut:
     kind = np.int64 if manifest.classes else np.float64
     answers = np.array([answer for answer, _ in replies], dtype=kind)
     sure = np.array([confidence for _, confidence in replies], dtype=np.int64)
-    rows = Rows(X, y, answers, sure, group=groups_of(path, manifest), sizes=sizes_of(path, manifest))
+    streams = sequences_of(path, manifest)
+    rows = Rows(
+        rounded_to_dtypes(X, draft.features), y, answers, sure, group=groups_of(path, manifest),
+        sizes=sizes_of(path, manifest), sequence=np.zeros(len(y), dtype=np.int64) if streams is None else streams,
+    )  # fmt: skip
     column = None if args.risk_per in (None, BY_CLASS, BY_TRUTH) else texts_of(path, args.risk_per)
     return HeldOut(rows, path.name, file_sha256(path), column)

@@ -115,3 +115,35 @@ def test_groups_may_be_given_from_python(tmp_path):
     assert (manifest.name, manifest.trained["data"]["group"]) == ("pump 2.1", "group")
     with pytest.raises(InputError, match=r"240 rows, but group has the shape \(239,\)"):
         hardcase.train(X, made["y"], groups=made["machine"][1:])
+
+
+# ---------------------------------------------------------------- streams, whose rows follow each other
+
+
+@pytest.fixture(scope="module")
+def held(tmp_path_factory):
+    made = tmp_path_factory.mktemp("streams")
+    for file, first, n_streams in (("data.csv", 0, 20), ("new.csv", 20, 12)):
+        write_csv(made / file, streams(first, n_streams))
+    path = toml(made, "[policy]\nmethods = ['duty-cycle', 'static']\n", data='sequence = "user"')
+    assert main(["train", str(path), "--out", str(made / "build"), "--no-baselines", "--quiet"]) == 0
+    return made
+
+
+def streams(first, n_streams, n=30):
+    """Streams whose label mostly stays; "a" tells it."""
+    rng = np.random.default_rng(first)
+    y = np.concatenate([np.cumsum(rng.random(n) < 0.05) % 2 for _ in range(n_streams)])
+    users = np.repeat([f"u{first + k}" for k in range(n_streams)], n)
+    return {"a": np.round(y + 0.1 * rng.normal(size=len(y)), 3), "b": rng.integers(0, 9, len(y)), "user": users, "y": y}
+
+
+@pytest.mark.parametrize("method", [[], ["--method", "duty-cycle"]])
+def test_a_promise_walks_streams_as_evaluate_does(held, tmp_path, capsys, method):
+    bundle = tmp_path / "m.hcb"
+    for more, file in (([], "build/calibration.npz"), (["--calibration", held / "new.csv"], "new.csv")):
+        argv = ("export", held / "build", "--risk", 0.9, "--delta", 0.5, "--out", bundle, "--force", *method, *more)
+        counts = ran(capsys, *argv)["promise"]["counts"]
+        measured = ran(capsys, "evaluate", bundle, held / file)
+        assert counts["local"] == measured["n"]
+        assert counts["errors"] == round(measured["n"] * (1 - measured["quality"])) > 0

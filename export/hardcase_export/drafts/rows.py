@@ -207,9 +207,14 @@ def _need(arrays: dict[str, NDArray[Any]], key: str, kinds: str, shape: tuple[in
 def in_order(program: Program, manifest: Manifest, rows: Rows) -> Rows:
     """The rows with what a memory says of each, as ``program`` decides those before it; the same without a memory.
 
-    From then on each row stands for itself. Rows without an order are each a stream of their own.
+    From then on each row stands for itself. Rows without an order are each a stream of their own. They may have been
+    read for another policy of the build, which remembers more or less than this one.
     """
-    layout = layout_of(program, manifest.features, manifest.sensors)
+    layout, n_features = layout_of(program, manifest.features, manifest.sensors), len(manifest.features)
+    if rows.X.shape[1] != n_features:
+        n_empty = n_remembered(manifest)
+        empty = np.full((len(rows.y), n_empty), np.nan)
+        rows = replace(rows, X=np.hstack([rows.X[:, : n_features - n_empty], empty]))
     if layout is None:
         return rows
     sequence = np.arange(len(rows.y)) if rows.sequence is None else rows.sequence
