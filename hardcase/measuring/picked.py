@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import HardcaseError, InputError
 from hardcase_edge.more.batch.evaluate import Batch
@@ -182,9 +184,11 @@ def f0_warning(f0: float, measure: Quality, counts: Sequence[int]) -> str | None
 
     counts : rows of each class; empty for values
     """
-    if measure.kind not in ("accuracy", "r2", "errors", "log-loss") or (measure.kind == "accuracy" and not any(counts)):
+    if measure.kind == "ndcg" or not (measure.is_of_values or any(counts)):
         return None
-    constant = max(counts) / sum(counts) if measure.kind == "accuracy" else 0.0
+    constant, labels = 0.0, np.arange(len(counts))
+    if not (measure.is_of_values or measure.reads_confidences):
+        constant = max(measure(labels, np.full_like(labels, answer), np.array(counts)) for answer in labels)
     if f0 > constant:
         return None
     return (

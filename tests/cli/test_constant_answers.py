@@ -91,14 +91,23 @@ def test_where_errors_have_costs_the_picked_policy_finds_faults(tmp_path, capsys
     assert whole < min(100 * faults["n"], 2 * (told["test"]["n"] - faults["n"])) / told["test"]["n"]
 
 
-def test_an_f0_that_is_no_better_than_one_answer_is_said() -> None:
-    values = Quality("r2", "R2")
-    for f0, measure, counts in ((-0.07, values, ()), (0.8, ACCURACY, (1, 4))):
-        line = f0_warning(f0, measure, counts)
-        assert line is not None
-        assert line.startswith("WARNING: f0 IS NO BETTER THAN ONE ANSWER TO EVERY CASE (")
-    for f0, measure, counts in ((0.01, values, ()), (0.81, ACCURACY, (1, 4)), (0.1, Quality("balanced", "b"), (1, 4))):
-        assert f0_warning(f0, measure, counts) is None
+@pytest.mark.parametrize(
+    ("measure", "constant"),
+    [
+        (ACCURACY, 0.8), (Quality("balanced", "balanced accuracy"), 0.5), (Quality("macro-f1", "macro F1"), 4 / 9),
+        (Quality("f1", "F1 of fault"), 1 / 3), (Quality("recall", "recall", precision=0.5), 0.4),
+        (Quality("errors", "costs", costs=((0.0, 5.0), (1.0, 0.0)), scale=0.8), 0.0),
+        (Quality("log-loss", "log loss skill"), 0.0), (Quality("r2", "R2"), 0.0),
+    ],
+    ids=lambda value: getattr(value, "kind", None),
+)  # fmt: skip
+def test_an_f0_that_is_no_better_than_one_answer_is_said(measure: Quality, constant: float) -> None:
+    counts = () if measure.is_of_values else (1, 4)  # of fault and ok
+    line = f0_warning(constant - 0.001, measure, counts)
+    assert line is not None
+    assert line.startswith("WARNING: f0 IS NO BETTER THAN ONE ANSWER TO EVERY CASE (")
+    assert f0_warning(constant + 0.001, measure, counts) is None
+    assert f0_warning(-1.0, Quality("ndcg", "NDCG@5"), ()) is None
 
 
 def test_several_answers_and_no_errors_are_no_warning() -> None:
