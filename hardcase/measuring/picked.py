@@ -19,7 +19,7 @@ from hardcase_edge.more.batch.evaluate import Batch
 from hardcase_edge.more.batch.intervals import Interval, loss_interval, quality_interval
 from hardcase_edge.more.batch.per_class import ClassCount, Gap, gaps_between, per_class, recall_gaps
 from hardcase_edge.more.batch.quality import Quality
-from hardcase_edge.more.fronts.front import HPC_METHOD
+from hardcase_edge.more.fronts.front import HPC_METHOD, SLACK
 from hardcase_edge.more.fronts.pick import picks_by_budget, picks_by_loss
 from hardcase_edge.program.definition import Program
 from hardcase_edge.session.actions import Decision
@@ -41,6 +41,7 @@ MAX_DECISIONS = 300_000  # with dead sensors: beyond that only those that most r
 Wish = Mapping[str, float | None]  # ``max_loss`` or ``budget``, as for ``pick``; empty: its default
 LEAST_MOVE = 0.0005  # of a cut by other costs: less cannot be seen in its figure
 PROMISE = ", and --risk with --risk-per truth promises its share of wrong answers"
+OTHER_QUALITY = ", or choose another [policy] quality"
 MOST_CLASSES = 3  # of which a line says how much less often they are found
 MOST_TRIED = 16  # points by loss, and by budget, whose drafts are measured for the wish that keeps a class
 
@@ -179,22 +180,23 @@ def constant_warning(values: Mapping[str, Any]) -> str | None:
     )
 
 
-def f0_warning(f0: float, measure: Quality, counts: Sequence[int]) -> str | None:
+def f0_warning(f0: float, measure: Quality, counts: Sequence[int], other: str = OTHER_QUALITY) -> str | None:
     """An f0, to which policies are held, no better on test rows than one answer to every case; None if it is.
 
     counts : rows of each class; empty for values
+    other : what else could be done; empty for items of several parts, which have one measure
     """
     if measure.kind == "ndcg" or not (measure.is_of_values or any(counts)):
         return None
     constant, labels = 0.0, np.arange(len(counts))
     if not (measure.is_of_values or measure.reads_confidences):
         constant = max(measure(labels, np.full_like(labels, answer), np.array(counts)) for answer in labels)
-    if f0 > constant:
+    if f0 > constant + SLACK:
         return None
     return (
         f"WARNING: f0 IS NO BETTER THAN ONE ANSWER TO EVERY CASE ({measure.name} {f0:.4f} AGAINST {constant:.4f} ON"
         " TEST ROWS), AND POLICIES ARE HELD TO IT; give it features that tell more, more rows or another [hpc]"
-        " estimator, or choose another [policy] quality"
+        f" estimator{other}"
     )
 
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from hardcase_edge.base.escape import markup as safe
 from hardcase_edge.errors import HardcaseError
 from hardcase_edge.joint.session import JointDecision
@@ -16,7 +18,7 @@ from hardcase_export.picking.pick import pick
 from hardcase_train.tasks.items import Items
 from hardcase_train.tasks.task import Task
 
-from ..measuring.picked import Wish, item_headline
+from ..measuring.picked import Wish, f0_warning, item_headline
 from .page import STYLE, bar, figure, percent
 from .train_page import Told
 
@@ -32,8 +34,9 @@ def told_of_items(
     decided: Sequence[Sequence[JointDecision]],
     test: Items,
     wish: Wish,
+    warnings: Sequence[str],
 ) -> Told:
-    """The pick of an export with this wish, and what an item is.
+    """The pick of an export with this wish, and what an item is; ``warnings``: what comes first.
 
     Parameters
     ----------
@@ -54,20 +57,22 @@ def told_of_items(
         f"{task.sensors[1]} bought": [percent(b) + bar(b) for b in (p["test"]["bought"] for p in entries)],
     }
     intervals = {k: _interval(p["test"]) for k, p in enumerate(entries) if "quality_se" in p["test"]}
-    told = Told(("an item", "part"), n_test, intervals, values, columns=columns)
+    told = Told(("an item", "part"), n_test, intervals, values, columns=columns, warnings=warnings)
     try:
         point = pick(build.front, **dict[str, Any](wish))
     except HardcaseError as error:
         return replace(told, nothing=str(error))
-    cuts, warnings = item_headline(build, point, task.classes)
+    cuts, lines = item_headline(build, point, task.classes)
+    f0, counts = entries[0]["test"]["quality"], np.bincount(np.concatenate(test.y), minlength=len(task.classes))
+    of_f0 = f0_warning(f0, build.front.measure, counts.tolist(), other="") or ""
     bought = entries[build.front.points.index(point)]["test"]["bought"]
     return replace(
         told,
         picked=point,
         test=point.test,
         cuts=cuts,
-        f0=entries[0]["test"]["quality"],
-        warnings=warnings,
+        f0=f0,
+        warnings=[*warnings, *[of_f0] * bool(of_f0), *lines],
         cards=[[percent(bought), f"of the parts get {task.sensors[1]}"]],
     )
 

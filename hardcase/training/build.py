@@ -41,14 +41,13 @@ from ..reports.budget_chart import budgets_svg
 from ..reports.cases_part import told_of_cases
 from ..reports.train_page import Told, mix_table, train_report
 from .budgets import budget_figures, is_indexed
-from .doubled import doubled_warning
 from .folders import BUILD, claimed, fill_folder
 from .front_table import as_read, page, picks, summarise
 from .given_hpc import own_points_of
 from .hpc_file import copy_hpc, hpc_confidence, named, provenance, save_hpc, value_of
 from .items import ItemRun
 from .runs import Runs, open_runs
-from .survey import divided_groups, given_away
+from .survey import suspicions
 
 MAX_TRAIN_ROWS = 4_096
 MAX_TRAIN_NUMBERS = 2_000_000
@@ -205,13 +204,7 @@ class _Cases:
     def told(self, build: Build, front: dict[str, Any], points: list[Point], wish: Wish) -> Told:
         """What the report has of them; the front is in the build."""
         with rows_bar("5/5 report", quiet=self.runs.quiet):
-            table, config = self.task.table, self.task.config
-            suspicions = [
-                *given_away(self.task),
-                *divided_groups(table, config),
-                *doubled_warning(self.task.problem),
-            ]
-            return told_of_cases(build, self.task, wish, suspicions)
+            return told_of_cases(build, self.task, wish, suspicions(self.task))
 
 
 def _picked(told: Told) -> dict[str, Any] | None:

@@ -58,6 +58,7 @@ from ..reports.train_page import Told
 from .front_table import as_read, picks, summarise
 from .hpc_file import provenance
 from .runs import Runs
+from .survey import suspicions
 
 _Types = tuple[tuple[str, ...], tuple[str, ...]]
 
@@ -263,7 +264,8 @@ class ItemRun:
 
     def told(self, build: Build, front: dict[str, Any], points: list[BundlePoint], wish: Wish) -> Told:
         """What the report has of them."""
-        return told_of_items(build, self.task, front, [p.decided for p in points[1:]], self.test, wish)
+        decided = [p.decided for p in points[1:]]
+        return told_of_items(build, self.task, front, decided, self.test, wish, suspicions(self.task))
 
 
 def _chains(effort: Effort) -> int:

@@ -31,6 +31,7 @@ from hardcase_train.settings.statement import stated
 from hardcase_train.tasks.task import Task
 
 from ..options import plain
+from .doubled import doubled_warning
 
 LIKELY_TARGETS = ("target", "label", "class", "y")
 SPLIT_WORDS = {"train", "valid", "test", "calibration"}
@@ -137,6 +138,11 @@ def divided_groups(table: Table, config: Config) -> list[str]:
                 "figures may be too good for others; [data] group splits by it, [data] drop takes it from the features"
             ]
     return []
+
+
+def suspicions(task: Task) -> list[str]:
+    """Lines of what the rows of a task may hold beside readings, whatever is learned from them."""
+    return [*given_away(task), *divided_groups(task.table, task.config), *doubled_warning(task.problem)]
 
 
 def given_away(task: Task) -> list[str]:

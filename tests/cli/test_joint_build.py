@@ -290,6 +290,21 @@ def test_items_are_never_divided_by_a_split_column(tmp_path: Path, capsys: pytes
     assert "put all its rows in one part" in capsys.readouterr().err
 
 
+def test_train_says_of_items_what_is_suspicious_about_the_rows_and_f0(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The column h0 tells the letter, half of the items are copies, and f0 always says the most frequent letter."""
+    path = write(tmp_path, edit=("[joint]", "[hpc.params]\nC = 1e-9\n[joint]"), n=60)
+    head, *rows = (line.split(",") for line in (tmp_path / "letters.csv").read_text().splitlines())
+    told = [[label, letter, str("abcd".index(letter)), *rest] for label, letter, _, *rest in rows]
+    lines = [head, *told, *([f"copy of {label}", *rest] for label, *rest in told)]
+    (tmp_path / "letters.csv").write_text("\n".join(map(",".join, lines)))
+    warnings = ran(capsys, "train", path, "--out", tmp_path / "build", "--effort", "quick")["warnings"]
+    for said in ("'h0' MAY GIVE THE ANSWER AWAY", "TEST ROWS EQUAL A ROW OF TRAINING", "f0 IS NO BETTER THAN ONE"):
+        assert any(said in line for line in warnings), (said, warnings)
+    assert "MAY GIVE THE ANSWER AWAY" in (tmp_path / "build" / "report.html").read_text()
+
+
 def test_a_label_that_is_lost_and_costs_that_nobody_stated_are_told_of_items_too(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
