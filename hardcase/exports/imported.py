@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -25,19 +26,28 @@ BUILD_FLAGS = (
     "delta",
     "max_forward",
     "excess",
+    "risk_per",
+    "risk_tolerance",
     "calibration",
     "hpc",
     "method",
+    "no_mix",
     "prices",
+    "monitors",
     "atypical",
-)
+)  # of which nothing but a build has what they need
+
+
+def given(args: argparse.Namespace, flags: Iterable[str]) -> str | None:
+    """The first of these flags that was given; None if none was."""
+    return next((flag for flag in flags if (value := getattr(args, flag)) is not None and value is not False), None)
 
 
 def run_model(args: argparse.Namespace) -> int:
     """Import and report."""
     if args.build is not None:
         raise InputError(f"both BUILD ({args.build}) and --model are given; give only one")
-    misplaced = next((flag for flag in BUILD_FLAGS if getattr(args, flag)), None) or given_target(args)
+    misplaced = given(args, BUILD_FLAGS) or given_target(args)
     if misplaced:
         raise InputError(f"--{misplaced.replace('_', '-')} requires BUILD; leave it out with --model")
     if args.out is None:

@@ -216,8 +216,10 @@ def _given(args: argparse.Namespace, wished: Wished) -> Source:
     from hardcase_edge.bundle.load import load_bytes
     from hardcase_edge.bundle.signature import MAX_SIGNATURES, signature_path
 
-    is_wished = any(getattr(args, key) is not None for key in ("max_loss", "budget", "hard_budget", "risk", "out"))
-    if is_wished or wished.of_build_only or not wished.targets:
+    from ..exports.imported import BUILD_FLAGS, given
+
+    made_before = ("max_loss", "budget", "hard_budget", "risk", "out", "key", "min_agreement", *BUILD_FLAGS)
+    if given(args, made_before) or wished.of_build_only or not wished.targets:
         *flags, last = _of_bundle()
         raise InputError(f"{args.build} is a bundle; only {', '.join(flags)} and {last} apply")
     data = read_bounded(args.build, MAX_BUNDLE_BYTES, "bundle", remedy="name a bundle that hardcase export wrote")

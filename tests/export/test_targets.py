@@ -133,7 +133,13 @@ def test_targets_that_contradict_each_other_are_one_line(
     assert (status, err) == (2, f"hardcase export: {said}\n")
 
 
-@pytest.mark.parametrize("more", [("--tflite", "d"), ("--max-loss", "0.1", "--c", "d"), ()])
+@pytest.mark.parametrize(
+    "more",
+    [
+        ("--tflite", "d"), ("--max-loss", "0.1", "--c", "d"), ("--key", "k.key", "--c", "d"),
+        ("--monitors", "--c", "d"), ("--atypical", "0.1", "--onnx", "d"), ("--min-agreement", "0", "--onnx", "d"), (),
+    ],
+)  # fmt: skip
 def test_of_a_bundle_not_everything_is_made(
     more: tuple[str, ...],
     build: Path,

@@ -510,6 +510,8 @@ def test_the_command_takes_sensors_rows_and_a_key(tmp_path: Path, capsys: Captur
     [
         pytest.param(["build", "--model", "m.onnx"], "both BUILD (build) and --model are given", id="both"),
         pytest.param(["--model", "m.onnx", "--method", "static"], "--method requires BUILD", id="point"),
+        pytest.param(["--model", "m.onnx", "--monitors"], "--monitors requires BUILD", id="monitors"),
+        pytest.param(["--model", "m.onnx", "--risk-per", "class"], "--risk-per requires BUILD", id="promise"),
         pytest.param(["--budget", "1"], "BUILD is missing", id="no-build"),
         pytest.param(["build", "--budget", "1", "--rows", "x.csv"], "--rows requires --model", id="rows"),
         pytest.param(["--model", "no.onnx"], "model no.onnx cannot be read: No such file", id="absent"),
