@@ -98,7 +98,7 @@ def _text(value: float, texts: Any) -> str:
 
 
 def check_unseen(held_out: HeldOut, build: Path, manifest: Manifest) -> None:
-    """Refuse the table that the build was trained on, and the validation rows on which training chose.
+    """Refuse the table that the build was trained on, its training rows, and those of validation on which it chose.
 
     Refuse also rows without groups, if the build was trained on rows in groups: a test would take them for independent.
 
@@ -115,7 +115,8 @@ def check_unseen(held_out: HeldOut, build: Path, manifest: Manifest) -> None:
         )
     data = manifest.trained.get("data")
     trained_on = data.get("sha256") if isinstance(data, dict) else None
-    if held_out.sha256 in (trained_on, file_sha256(build / "valid.npz")):
+    own = [file_sha256(path) for name in ("train.npz", "valid.npz") if (path := build / name).is_file()]
+    if held_out.sha256 in (trained_on, *own):
         raise InputError(
             f"{held_out.name} holds rows that training has seen; name rows that it has not seen with --calibration"
         )
@@ -208,12 +209,12 @@ def count(
     tolerance = 0.0 if terms is None or terms.tolerance is None else terms.tolerance
     own, f0 = (~(np.abs(x - rows.y) <= tolerance) for x in (answers, rows.hpc))
     marks = np.array([local, local & own, local & own & ~f0, local & ~own & f0])
-    per = None if terms is None else terms.per
+    per, names = None if terms is None else terms.per, np.array([]) if column is None else np.unique(column)
     if per in (BY_CLASS, BY_TRUTH):
-        column = _names(integers.manifest)[answers.astype(int) if per == BY_CLASS else rows.y]
+        classes = _names(integers.manifest)
+        column, names = classes[answers.astype(int) if per == BY_CLASS else rows.y], np.unique(classes)
     parts: tuple[tuple[str, Counts], ...] = ()
     if per is not None and column is not None:
-        names = np.unique(column[local])
         parts = tuple((str(name), _counts(marks & (column == name), rows.group)) for name in names)
     return replace(_counts(marks, rows.group), parts=parts)
 

@@ -146,6 +146,24 @@ def test_a_column_of_a_table_or_a_feature_divides_the_rows_and_small_parts_are_n
         run(export, build, "--risk", 0.2, "--risk-per", "x0", "--out", export_bundle_at)
 
 
+def test_a_part_of_which_no_case_is_answered_here_is_named_too(build, tmp_path, capsys):
+    out, mine = tmp_path / "m.hcb", tmp_path / "mine.csv"
+    argv = (export, build, "--risk", 0.3, "--risk-per", "site", "--method", "cascade", "--out", out)
+    assert run(export, build, "--budget", 1e6, "--method", "cascade", "--no-mix", "--out", out) == 0
+    loaded = load_bundle(out)
+    rows = read_rows(build / "calibration.npz", loaded.manifest)
+    made = decisions(loaded.bundle.program, rows.X, rows.hpc, rows.confidence)
+    sent = [k for k, d in enumerate(made) if d.route == CLOUD][:5]
+    assert len(sent) == 5
+    write_csv(mine, rows)
+    head, *lines = mine.read_text().splitlines()
+    table = [f"{line},{'sea' if k in sent else 'lake'}" for k, line in enumerate(lines)]
+    mine.write_text("\n".join([f"{head},site", *table]) + "\n")
+    capsys.readouterr()
+    assert run(*argv, "--calibration", mine) == 0
+    assert 'answers: "site" is "sea" (0 answers)' in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("flags", "said"),
     [

@@ -400,7 +400,8 @@ def load_manifest(build):
 @pytest.mark.parametrize(
     ("flag", "file", "said"),
     [
-        pytest.param("--calibration", "valid.npz", "valid.npz holds rows that training has seen", id="seen-rows"),
+        pytest.param("--calibration", "valid.npz", "valid.npz holds rows that training has seen", id="judged-rows"),
+        pytest.param("--calibration", "train.npz", "train.npz holds rows that training has seen", id="training-rows"),
         pytest.param("--hpc", "hpc.onnx", "--hpc requires --calibration", id="an-hpc-without-rows"),
     ],
 )
