@@ -26,6 +26,7 @@ from hardcase_train.columns.suspects import (
 from hardcase_train.data.problem import MAX_CLASSES
 from hardcase_train.data.split import LEAST_GROUPS
 from hardcase_train.data.table import Table
+from hardcase_train.policy.selection import Judge
 from hardcase_train.settings.config import Config, SensorConfig
 from hardcase_train.settings.statement import stated
 from hardcase_train.tasks.task import Task
@@ -141,8 +142,10 @@ def divided_groups(table: Table, config: Config) -> list[str]:
 
 
 def suspicions(task: Task) -> list[str]:
-    """Lines of what the rows of a task may hold beside readings, whatever is learned from them."""
-    return [*given_away(task), *divided_groups(task.table, task.config), *doubled_warning(task.problem)]
+    """Lines of what may be wrong with the rows of a task, whatever is learned from them."""
+    few = Judge(task.problem, is_alone=task.config.item is not None).warning()  # items judge no training rows
+    said = [f"WARNING: {few}"] if few else []
+    return [*given_away(task), *divided_groups(task.table, task.config), *doubled_warning(task.problem), *said]
 
 
 def given_away(task: Task) -> list[str]:

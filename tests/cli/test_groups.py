@@ -102,15 +102,22 @@ def test_a_table_to_promise_on_must_name_its_groups(folder, tmp_path, capsys):
 def test_few_groups_are_said_to_be_few(tmp_path, capsys):
     write_csv(tmp_path / "data.csv", columns(8, 200))
     path = toml(tmp_path, STATIC, data='group = "machine"')
-    assert main(["train", str(path), "--out", str(tmp_path / "build"), "--no-baselines"]) == 0
-    lines = [line for line in capsys.readouterr().err.splitlines() if "groups" in line]
-    assert lines == ["choices are made on 5 groups, which say little about others; add groups, 10 or more"]
+    few = "choices are made on 5 groups, which say little about others; add groups, 10 or more"
+    argv = ("train", path, "--out", tmp_path / "build", "--no-baselines")
+    assert main([*map(str, argv)]) == 0
+    out, err = capsys.readouterr()
+    assert [line for line in err.splitlines() if "groups" in line] == [few]
+    assert f"WARNING: {few}" in out.splitlines()
+    assert f"WARNING: {few}" in ran(capsys, *argv)["warnings"]  # --json shows no plan
+    assert few in (tmp_path / "build" / "report.html").read_text()
 
 
 def test_groups_may_be_given_from_python(tmp_path):
     made = columns(12, 240)
     X = np.column_stack([made["a"], made["b"]])
-    policy = hardcase.train(X, made["y"], groups=made["machine"], methods=["static"], effort="quick", name="pump 2.1")
+    how = {"methods": ["static"], "effort": "quick", "name": "pump 2.1"}
+    with pytest.warns(UserWarning, match="choices are made on 8 groups"):
+        policy = hardcase.train(X, made["y"], groups=made["machine"], **how)
     manifest = load_bundle(policy.export(tmp_path / "m.hcb").path).manifest
     assert (manifest.name, manifest.trained["data"]["group"]) == ("pump 2.1", "group")
     with pytest.raises(InputError, match=r"240 rows, but group has the shape \(239,\)"):
