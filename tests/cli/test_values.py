@@ -92,6 +92,20 @@ def test_a_device_answers_in_the_unit_with_an_interval(build: Path) -> None:
     assert all(low < 0 < high for pair in value.interval.values() for low, high in [pair[0]] if pair[0])
 
 
+def test_values_with_a_score_of_atypical_cases_have_an_interval_at_each_answer(build: Path, tmp_path: Path) -> None:
+    assert main(["export", str(build), "--atypical", "0.2", "--out", str(tmp_path / "m.hcb")]) == 0
+    device = hardcase.load(tmp_path / "m.hcb")
+    with np.load(build / "test.npz") as rows:
+        names, X, y = (rows[key].tolist() for key in ("feature_names", "X", "y"))
+    made = [device.decide(dict(zip(names, x, strict=True))) for x in X]
+    ends = [(d.interval or (np.nan, np.nan), truth) for d, truth in zip(made, y, strict=True)]
+    inside = [low <= truth <= high for (low, high), truth in ends]
+    value = device._loaded.manifest.value
+    assert value is not None
+    assert len(value.interval) == 2, "of typical and atypical cases"
+    assert np.mean(inside) > 0.8
+
+
 def test_f0_is_a_regressor_whose_values_come_back_on_the_programs_scale(build: Path) -> None:
     front = json.loads((build / "front.json").read_text())
     assert front["hpc"]["gap"] < 1e-5

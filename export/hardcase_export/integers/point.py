@@ -141,10 +141,14 @@ class Build:
                 name = quality.name[:60]
                 raise InputError(f"{self.folder / FRONT}: the quality measure {name!r} is not one of its drafts")
             valid, test = (read_rows(self.folder / f"{name}.npz", manifest) for name in ("valid", "test"))
-            calibration = self.folder / "calibration.npz"
-            rows = None if draft.n_classes or not calibration.is_file() else read_rows(calibration, manifest)
+            rows = self.calibration(manifest)
             self._made[key] = make_integers(draft, manifest, valid, test, min_agreement, quality, rows)
         return self._made[key]
+
+    def calibration(self, manifest: Manifest) -> Rows | None:
+        """The rows on which intervals of values are measured; None of classes, or if the split sets none aside."""
+        path = self.folder / "calibration.npz"
+        return None if manifest.classes or not path.is_file() else read_rows(path, manifest)
 
 
 def make_integers(

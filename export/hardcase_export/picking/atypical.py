@@ -46,9 +46,9 @@ from hardcase_edge.program.reads import led
 from hardcase_edge.session.actions import LOCAL, Decision
 from hardcase_edge.verifier.verify import verify
 
-from ..drafts.rows import n_remembered, read_rows
+from ..drafts.rows import Rows, n_remembered, read_rows
 from ..integers.decide import decisions
-from ..integers.point import Build, IntegerPoint, remeasured
+from ..integers.point import Build, IntegerPoint, measure_intervals, remeasured
 from ..scorers.boxes import N_TREES, box_trees
 
 LEAST_FIT = 512  # training rows that end at an Answer; of fewer all are taken, wherever they end
@@ -96,13 +96,16 @@ class Scored:
         path = self.build.folder / "train.npz"
         if not path.is_file():
             raise InputError(f"{path.parent} has no train.npz, which --atypical needs; train again with this version")
-        train = read_rows(path, point.manifest).X
-        return with_atypical(point, train, self.share, self.build.front.measure, forwards=self.forwards)
+        train, calibration = read_rows(path, point.manifest).X, self.build.calibration(point.manifest)
+        return with_atypical(
+            point, train, self.share, self.build.front.measure, forwards=self.forwards, calibration=calibration
+        )
 
 
 def with_atypical(
-    point: IntegerPoint, train: NDArray[np.float64], share: float, quality: Quality = ACCURACY, *, forwards: bool = True
-) -> IntegerPoint:
+    point: IntegerPoint, train: NDArray[np.float64], share: float, quality: Quality = ACCURACY, *,
+    forwards: bool = True, calibration: Rows | None = None,
+) -> IntegerPoint:  # fmt: skip
     """The point with a score for each Answer at which enough validation rows end, and measured again.
 
     Parameters
@@ -110,6 +113,7 @@ def with_atypical(
     train : (n, n_features) rows of training, NaN = missing
     share : of the validation rows at each Answer that may lie above its threshold
     forwards : whether a case above the threshold goes to the cloud, if the program goes there at all
+    calibration : rows on which intervals of values are measured, of each node that answers now
 
     Raises
     ------
@@ -127,7 +131,8 @@ def with_atypical(
     verify(program)
     scales = (*point.quantised.scales, *((1.0,) for _ in program.scorers[len(point.quantised.scales) :]))
     quantised = replace(point.quantised, program=program, scales=scales)
-    return remeasured(replace(point, quantised=quantised, atypical=branches), quality)
+    intervals = {} if calibration is None else measure_intervals(quantised, calibration)
+    return remeasured(replace(point, quantised=quantised, atypical=branches, intervals=intervals), quality)
 
 
 def with_guards(
