@@ -167,6 +167,22 @@ def test_a_declared_cost_covers_the_decisions_own_time_too(tmp_path: Path, capsy
     assert "is 1.7 ms at size 4, but 1.75 ms were measured" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("default", "drop", "is_refused"),
+    [("1.4", "[]", True), ("1.5", "[]", False), ("0", '["a"]', False), ("0", '["b*"]', True)],
+)
+def test_a_sensor_of_the_default_cost_is_checked_too(
+    default: str, drop: str, is_refused: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "times.jsonl").write_text(line())
+    (tmp_path / "hardcase.toml").write_text(
+        f'[data]\nfile = "d.csv"\ntarget = "y"\ndrop = {drop}\n[cost]\nunit = "ms"\ndefault_sensor = {default}\n'
+    )
+    status = main(["costs", str(tmp_path / "times.jsonl"), "--check", str(tmp_path / "hardcase.toml")])
+    assert status == 2 * is_refused
+    assert ("the cost of sensor 'a' is " in capsys.readouterr().err) == is_refused
+
+
 def test_costs_in_another_unit_are_not_compared_with_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "times.jsonl").write_text(line())
     (tmp_path / "hardcase.toml").write_text('[data]\nfile = "d.csv"\ntarget = "y"\n[cost]\nunit = "mJ"\n')

@@ -49,7 +49,9 @@ def run(args: argparse.Namespace) -> int:
         config = read_config(args.check)
         if config.unit != "ms":
             raise InputError(f"{args.check} counts costs in {config.unit!r}, but times are in ms; check costs in ms")
-        check_declared({s.name: s.cost for s in config.sensors}, times, args.quantile)
+        names = [name for name in times.sensors if not any(_matches(name, pattern) for pattern in config.drop)]
+        default = dict.fromkeys(names, config.default_sensor)  # of those that no [[sensor]] names
+        check_declared(default | {s.name: s.cost for s in config.sensors}, times, args.quantile)
     own = own_ms(times, args.quantile)
     fits = {name: fit(t, args.quantile, degree=args.degree, more=own) for name, t in times.sensors.items()}
     if args.json:
@@ -57,6 +59,11 @@ def run(args: argparse.Namespace) -> int:
     else:
         print("\n".join(_lines(fits, times, own)))
     return 0
+
+
+def _matches(name: str, pattern: str) -> bool:
+    """Whether ``[data] drop`` names this column by this pattern."""
+    return name == pattern or (pattern.endswith("*") and name.startswith(pattern[:-1]))
 
 
 def _plain(found: CostFit) -> dict[str, object]:
