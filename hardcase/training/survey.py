@@ -36,6 +36,7 @@ from .doubled import doubled_warning
 
 LIKELY_TARGETS = ("target", "label", "class", "y")
 SPLIT_WORDS = {"train", "valid", "test", "calibration"}
+IS_ARRAY = "is the array of that name"
 MOST_SUSPECTED = 3  # features of which training says that they may give the answer away
 MAX_LABELS = 20  # different whole numbers that still look like classes
 NUMBERED = re.compile(r"(.*[^\W\d_].*?[._ -]?)\[?(\d+)\]?")  # a name with a letter, and a number at its end
@@ -52,6 +53,7 @@ class Survey:
     suspected : features that seem to say something else than a reading, with the reason
     group : the suspected feature that may say which rows belong together, or empty
     is_grouped : whether splits go by it: it has groups enough, and no column says the parts
+    arrays : what other arrays of an .npz file say of each row: its weight, the size of its item
     """
 
     numbers: list[str] = field(default_factory=list)
@@ -63,6 +65,7 @@ class Survey:
     suspected: dict[str, str] = field(default_factory=dict)
     group: str = ""
     is_grouped: bool = False
+    arrays: list[str] = field(default_factory=list)
 
     @property
     def features(self) -> set[str]:
@@ -85,7 +88,13 @@ def survey(table: Table, target: str) -> Survey:
             _add_text(found, name, table.labels[name].tolist(), y)
         else:
             _add_number(found, name, kind, table, y)
-    found.is_grouped = bool(found.group) and not found.split and has_groups(table, found.group)
+    arrays = [name for name in table.roles if name != target]
+    if "group" in arrays:
+        found.group, found.suspected["group"] = "group", IS_ARRAY
+    found.split = "split" if "split" in arrays else found.split
+    found.arrays = [name for name in arrays if name not in ("split", "group")]
+    is_told = not found.split or "group" in arrays
+    found.is_grouped = bool(found.group) and is_told and has_groups(table, found.group)
     return found
 
 
@@ -303,7 +312,7 @@ def make_toml(
 file = {toml_value(file, "file")}  # {_said("file")}
 target = {toml_value(target)}  # {_said("target")}: {why}
 task = {toml_value(task.name)}  # what is predicted: {task.note}
-{_dropped(found)}{_dates(found)}{_group(found)}# {_said("split")}
+{_dropped(found)}{_dates(found)}{_group(found)}{_arrays(found)}# {_said("split")}
 split = {toml_value(found.split or "random")}
 seed = 0  # {_said("seed")}
 
@@ -373,12 +382,17 @@ def _dates(found: Survey) -> str:
     return f'dates = "leave"  # without {names}; "parts": month, day, weekday and hour as features\n'
 
 
+def _arrays(found: Survey) -> str:
+    return "".join(f"{name} = {toml_value(name)}  # {_said(name)}\n" for name in found.arrays)
+
+
 def _group(found: Survey) -> str:
     """The line of the group: with a ``#`` before it where it is only suspected and cannot be the default."""
     if not found.group:
         return ""
     reason = toml_value(found.suspected.get(found.group, "names the group"))[1:-1]
     if found.is_grouped:
-        off = "a # before this line makes it a feature"
-        return f"group = {toml_value(found.group)}  # no split divides its rows, as it {reason}; {off}\n"
+        off = "splits by rows" if reason == IS_ARRAY else "makes it a feature"
+        line = f"group = {toml_value(found.group)}  # no split divides its rows, as it {reason}"
+        return f"{line}; a # before this line {off}\n"
     return f"# group = {toml_value(found.group)}  # without the #, no split divides its rows; it {reason}\n"

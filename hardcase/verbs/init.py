@@ -205,6 +205,7 @@ def _lines(table: Table, found: Survey, sensors: Mapping[str, Sequence[str]]) ->
         "booleans": [_some(found.booleans)],
         "dates": [f'{_some(found.dates)}: left out; dates = "parts" makes features of them'] if found.dates else [],
         "split": [f"{found.split} says each row's part"] if found.split else [],
+        "arrays": [_some(f"{name} says each row's {name.replace('_', ' ')}" for name in found.arrays)],
         "left out": [f"{name} {reason}" for name, reason in found.left_out.items()],
         "suspected": [f"{name} {reason}" for name, reason in found.suspected.items()],
         "group": [f"no split divides one {found.group}; --no-group splits by rows"] * found.is_grouped,

@@ -157,6 +157,21 @@ def test_windows_are_taken_by_their_sensors(tmp_path: Path, capsys: pytest.Captu
     assert (made.sensors, made.windows, len(made.features)) == (("p", "q"), {"p": 6, "q": 6}, 8)
 
 
+def test_arrays_that_say_something_of_each_row_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    X, group, size = np.random.default_rng(0).normal(size=(60, 2)), np.arange(60) // 6, np.arange(60) % 3 + 1
+    more = {"group": group, "weight": np.ones(60), "item_size": size}
+    np.savez(tmp_path / "d.npz", X=X, y=np.arange(60) % 2, **more)
+    said, toml = init(capsys, tmp_path / "d.npz")
+    assert {key: toml["data"].get(key) for key in more} == {key: key for key in more}
+    assert (said["group"], toml["data"]["split"]) == ("group", "random")
+    assert "group" not in init(capsys, tmp_path / "d.npz", "--no-group", "--force")[1]["data"]
+    part = np.where(group < 6, "train", np.where(group < 8, "valid", "test"))
+    np.savez(tmp_path / "d.npz", X=X, Y=np.stack([group, size], 1), target_names=["weight", "kind"], split=part)
+    data = init(capsys, tmp_path / "d.npz", "--target", "kind", "--force")[1]["data"]
+    assert data["split"] == "split"
+    assert "weight" not in data, "it is another target"
+
+
 @pytest.mark.parametrize(
     ("names", "sensors"),
     [

@@ -47,6 +47,7 @@ from ..columns.kinds import (
 from ..columns.suspects import why_numbers
 
 FORMATS = (*ARROW_FORMATS, ".npz")
+ROLES = ("split", "group", "weight", "item_size")  # arrays of an .npz file that say something of each row
 
 
 class Labels(Mapping[str, np.ndarray]):
@@ -86,6 +87,7 @@ class Table:
         means a category by it even if its texts look like numbers
     declared : the types of columns that are known beforehand, such as those of a bundle that has read them
     notes : what the user should know about the table, a line each
+    roles : those of ``ROLES`` that an .npz file has as arrays, and not as targets
     """
 
     names: tuple[str, ...]
@@ -99,6 +101,7 @@ class Table:
     categories: dict[str, tuple[str, ...]] = field(default_factory=dict)
     declared: Mapping[str, Feature] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    roles: tuple[str, ...] = ()
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -280,11 +283,11 @@ def _read_npz(path: Path, data: bytes, sha256: str) -> Table:
     X = np.asarray(arrays["X"], dtype=np.float64)
     if "scale" in arrays:
         X = X * float(arrays["scale"])
-    labels = _npz_labels(path, arrays, len(X))
+    labels, roles = _npz_labels(path, arrays, len(X))
     if X.ndim == 2:
         feature_names = _strings(arrays.get("feature_names", np.array([f"x{k}" for k in range(X.shape[1])])))
         _check_length(path, "feature_names", len(feature_names), X.shape[1])
-        return _of_numbers(path, feature_names, X, labels, sha256)
+        return replace(_of_numbers(path, feature_names, X, labels, sha256), roles=roles)
     if "sensor_names" not in arrays:
         raise InputError(f"data file {path} has windows in X, but no sensor_names; add the name of each sensor")
     sensors = _strings(arrays["sensor_names"])
@@ -293,7 +296,7 @@ def _read_npz(path: Path, data: bytes, sha256: str) -> Table:
     rows = [[x for window in row.tolist() for x in window_features(window)] for row in X]
     table = np.array(rows, dtype=np.float64).reshape(len(X), len(names))
     windows = {s: int(X.shape[2]) for s in sensors}
-    return replace(_of_numbers(path, names, table, labels, sha256), windows=windows, samples=X)
+    return replace(_of_numbers(path, names, table, labels, sha256), windows=windows, samples=X, roles=roles)
 
 
 def _of_numbers(path: Path, names: tuple[str, ...], X: np.ndarray, labels: Labels, sha256: str) -> Table:
@@ -305,22 +308,24 @@ def _strings(names: np.ndarray) -> tuple[str, ...]:
     return tuple(str(n) for n in (names.astype(str) if names.dtype.kind == "S" else names).ravel())
 
 
-def _npz_labels(path: Path, arrays: dict[str, np.ndarray], n: int) -> Labels:
+def _npz_labels(path: Path, arrays: dict[str, np.ndarray], n: int) -> tuple[Labels, tuple[str, ...]]:
     columns: dict[str, np.ndarray] = {}
-    for name in ("y", "split", "group", "weight", "item_size"):
+    for name in ("y", *ROLES):
         if name in arrays and arrays[name].ndim == 1:
             _check_length(path, name, len(arrays[name]), n)
             columns[name] = arrays[name]
+    roles = [name for name in ROLES if name in columns]
     if "Y" in arrays and "target_names" in arrays and arrays["Y"].ndim == 2:
         targets = _strings(arrays["target_names"])
         _check_length(path, "target_names", len(targets), arrays["Y"].shape[1])
         _check_length(path, "Y", len(arrays["Y"]), n)
         columns.update(zip(targets, arrays["Y"].T, strict=True))
+        roles = [name for name in roles if name not in targets]
     for name, column in columns.items():
         if column.dtype.kind not in "fiubUS":
             raise InputError(f"data file {path}: {name} is of type {column.dtype}, numbers or text are expected")
     text = {k: v.astype(str) if v.dtype.kind == "S" else v for k, v in columns.items()}
-    return Labels({name: column.tolist for name, column in text.items()})
+    return Labels({name: column.tolist for name, column in text.items()}), tuple(roles)
 
 
 def _check_length(path: Path, what: str, length: int, expected: int) -> None:
