@@ -101,7 +101,8 @@ def export(
     forwards = any(isinstance(node, Forward) for node in program.nodes)
     file, sha256 = b"", ""
     if forwards:
-        file, described = make_hpc_file(model, problem.test.X, problem.dtypes, Classes(problem.n_classes))
+        answers = Classes(problem.n_classes, estimator._targets)
+        file, described = make_hpc_file(model, problem.test.X, problem.dtypes, answers)
         sha256 = described["sha256"]
     parts = {"valid": problem.valid, "test": problem.test}
     manifest = Manifest(
@@ -116,8 +117,8 @@ def export(
     valid, test = (
         LabelledRows(r.X, r.y, r.hpc_label, hpc_confidence(problem, r), sha256, weight=r.weight) for r in parts.values()
     )
-    integers = make_integers(program, manifest, valid, test, min_agreement)
-    front = Front(unit, tuple(as_read(_points(problem, estimator, program))), costs=costs)
+    integers = make_integers(program, manifest, valid, test, min_agreement, problem.quality)
+    front = Front(unit, tuple(as_read(_points(problem, estimator, program))), problem.quality, costs=costs)
     report = told(export_point(front, front.points[-1], integers, out, key=key, **options), None)
     if forwards:
         write_whole(hpc_out, file)
@@ -145,7 +146,15 @@ def _origins(problem: Problem, sensors: Sequence[str], given: str | Mapping[str,
 
 
 def _problem(estimator: PolicyClassifier, X: Any, y: Any, sensors: Sequence[str] | None) -> Problem:
-    """The rows, half of them for comparison and half for figures; nothing learns from them."""
+    """The rows, half of them for comparison and half for figures; nothing learns from them.
+
+    Both are measured, and f0 answers, as ``fit`` was told by quality or errors.
+    """
+    if not isinstance(estimator, PolicyClassifier):
+        raise InputError(
+            f"{type(estimator).__name__} is no classifier of hardcase_train; values are trained for devices by "
+            'hardcase.train(X, y, task="value")'
+        )
     program, classes = estimator.program_, estimator.classes_.tolist()
     values = np.asarray(X, dtype=np.float64)
     if values.ndim != 2 or values.shape[1] != len(program.features) or len(values) < MIN_ROWS:
@@ -164,11 +173,13 @@ def _problem(estimator: PolicyClassifier, X: Any, y: Any, sensors: Sequence[str]
     index = np.array([classes.index(label) for label in np.asarray(y).tolist()])
     proba, numbers, half = probabilities(estimator.hpc_, values, len(classes)), np.arange(len(values)), len(values) // 2
     first, last = (
-        Rows(values[part], index[part], proba[part], numbers[part]) for part in (numbers[:half], numbers[half:])
+        Rows(values[part], index[part], proba[part], numbers[part], targets=estimator._targets)
+        for part in (numbers[:half], numbers[half:])
     )
     return Problem(
-        program.features, program.sensors, program.uplink, len(classes), first, first, last, costs=program.costs
-    )
+        program.features, program.sensors, program.uplink, len(classes), first, first, last, costs=program.costs,
+        quality=estimator._measure,
+    )  # fmt: skip
 
 
 def _points(problem: Problem, estimator: PolicyClassifier, program: Program) -> list[Point]:

@@ -19,6 +19,7 @@ from sklearn.linear_model import LogisticRegression
 import hardcase
 import hardcase_train
 from hardcase.cli import main
+from hardcase_cloud.answer.onnx_model import Hpc
 from hardcase_edge.base.files import write_whole
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.bundle.signature import make_keys
@@ -446,6 +447,30 @@ def test_a_fitted_estimator_becomes_a_bundle(name: str, tmp_path: Path) -> None:
     ]
     assert np.mean(same) >= (0.9 if not forwards else 0.5)
     assert report.n_golden > 0
+
+
+def test_a_fitted_estimators_f0_answers_by_the_costs_of_errors_in_the_cloud_too(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 3)).astype(np.float32)
+    y = np.where(X[:, 0] + 1.2 * rng.normal(size=400) > 1, "fault", "ok")
+    errors = {"miss": {"fault": 50}, "other": 2}
+    model = few("ConfidenceCascade", costs=[0.2] * 3, forward_cost=0.1, errors=errors, hpc=LogisticRegression())
+    model.fit(X[:250], y[:250])
+    report = hardcase.export(model, tmp_path / "x.hcb", X[250:], y[250:], min_agreement=0.9)
+    assert (report.measure, report.said["measure"]) == ("error costs", "error costs")
+    sent = model.decide(X).forwarded
+    assert sent.any()
+    answers = [model.classes_[k] for k, _ in Hpc(tmp_path / "x.hcb.hpc.onnx").answer(X[sent].tolist())]
+    assert answers == model.predict(X[sent]).tolist()
+    assert answers != model.classes_[model.hpc_.predict(X[sent])].tolist(), "the likeliest class is not the cheapest"
+    assert hardcase.evaluate(tmp_path / "x.hcb", X[250:], y[250:])["errors"] > 0
+
+
+def test_an_estimator_of_values_is_refused_in_words(tmp_path: Path) -> None:
+    X, _ = rows(100)
+    model = hardcase_train.PolicyRegressor(policy=hardcase_train.StaticSubset(), effort=BRIEF).fit(X, X[:, 0])
+    with pytest.raises(InputError, match="PolicyRegressor is no classifier of hardcase_train"):
+        hardcase.export(model, tmp_path / "x.hcb", X, X[:, 0])
 
 
 def test_what_training_has_read_and_made_of_a_point_its_export_takes(

@@ -136,7 +136,7 @@ class PolicyEstimator(BaseEstimator, metaclass=ABCMeta):  # type: ignore[misc]
         assert program is not None
         program = order.restored(program)
         self.program_ = in_target_unit(program, problem.value_unit)
-        self._targets = judge.problem.targets
+        self._targets, self._measure = judge.problem.targets, judge.problem.quality
         self.figures_ = point.valid
         self.sensors_ = _bought(self.program_, X)
 
