@@ -45,11 +45,12 @@ def run(args: argparse.Namespace) -> int:
     times = read_times(args.times)
     if args.check is not None:
         from hardcase_train.settings.toml import read_config
+        from hardcase_train.tasks.task import matching
 
         config = read_config(args.check)
         if config.unit != "ms":
             raise InputError(f"{args.check} counts costs in {config.unit!r}, but times are in ms; check costs in ms")
-        names = [name for name in times.sensors if not any(_matches(name, pattern) for pattern in config.drop)]
+        names = [name for name in times.sensors if not any(matching((name,), pattern) for pattern in config.drop)]
         default = dict.fromkeys(names, config.default_sensor)  # of those that no [[sensor]] names
         check_declared(default | {s.name: s.cost for s in config.sensors}, times, args.quantile)
     own = own_ms(times, args.quantile)
@@ -59,11 +60,6 @@ def run(args: argparse.Namespace) -> int:
     else:
         print("\n".join(_lines(fits, times, own)))
     return 0
-
-
-def _matches(name: str, pattern: str) -> bool:
-    """Whether ``[data] drop`` names this column by this pattern."""
-    return name == pattern or (pattern.endswith("*") and name.startswith(pattern[:-1]))
 
 
 def _plain(found: CostFit) -> dict[str, object]:

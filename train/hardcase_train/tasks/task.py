@@ -225,11 +225,11 @@ def dropped_columns(table: Table, config: Config) -> list[str]:
     parts = [part for name in table.parts for part in table.date_columns(name)] if config.dates == "parts" else []
     columns = (*(table.kinds or table.names), *parts)
     for pattern in config.drop:
-        matching = _matching(columns, pattern)
-        if not matching:
+        named = matching(columns, pattern)
+        if not named:
             hint = nearest_column(pattern, columns)
             raise InputError(f"[data] drop names {pattern!r}, which is not a column of the data; {hint}")
-        dropped += matching
+        dropped += named
     return dropped
 
 
@@ -246,9 +246,9 @@ def task_sensors(table: Table, config: Config) -> tuple[tuple[Sensor, ...], tupl
     for s in config.sensors:
         features: list[str] = []
         for pattern in s.features:
-            columns = _matching(table.names, pattern)
+            columns = matching(table.names, pattern)
             if not columns:
-                if any(_matching((pattern,), dropped) for dropped in config.drop):
+                if any(matching((pattern,), dropped) for dropped in config.drop):
                     raise InputError(f"sensor {s.name!r} names {pattern!r}, which [data] drop names; take out either")
                 hint = nearest_column(pattern, table.names)
                 raise InputError(f"sensor {s.name!r} names {pattern!r}, which is not a column of numbers; {hint}")
@@ -285,7 +285,7 @@ def cost_origins(config: Config, names: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _matching(names: Sequence[str], pattern: str) -> list[str]:
+def matching(names: Sequence[str], pattern: str) -> list[str]:
     """The column of this name; otherwise, if the pattern ends in ``*``, the columns with that prefix."""
     if pattern in names:
         return [pattern]
