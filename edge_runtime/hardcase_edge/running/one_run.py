@@ -75,9 +75,10 @@ def run_bundle(
     config, beside = process.config, process.beside
     timeout_s = timeout_s_of(config.sensor_timeout_ms)
     try:
+        process.loop.check_fits(loaded)
         bank = _bank(config, loaded, timeout_s, beside.note)
     except InputError as error:
-        if stored is not None:  # its sensors are not those of this device
+        if stored is not None:  # its sensors or costs are not for this device
             stored.fail(str(error))
         raise
     with bank, _pace(loaded):
@@ -163,6 +164,9 @@ def _bank(config: RunConfig, loaded: Loaded, timeout_s: float, tell: Callable[[s
     if loaded.joint is None:
         from ..sensors.specs import open_bank
 
+        for module in asked(config):
+            if hasattr(module, "check_fits"):
+                module.check_fits(config, loaded)
         return open_bank(
             config.sensors, program, manifest, timeout_s=timeout_s, isolate=config.isolate, items=config.items,
             tell=tell,

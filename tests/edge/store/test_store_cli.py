@@ -8,17 +8,20 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from hardcase_edge.base.sha256 import sha256
+from hardcase_edge.bundle.file import Bundle, pack_bundle
 from hardcase_edge.bundle.signature import make_keys, sign
 from hardcase_edge.fleet.diagnosis import storage
 from hardcase_edge.fleet.store.folder import Store
 from hardcase_edge.fleet.store.slots import saw_cloud
+from hardcase_edge.program.definition import MICRO, Costs
 from hardcase_edge.running import beside
-from tests.helpers.edge.device import EASY, FEATURES, make_bundle_bytes, write_replay
+from tests.helpers.edge.device import EASY, FEATURES, make_bundle_bytes, make_manifest, make_program, write_replay
 from tests.helpers.edge.repository import Repository
 
 
@@ -96,6 +99,33 @@ def test_a_bundle_whose_sensors_are_not_here_makes_way_for_the_good_one(store, p
     assert errors.startswith("hardcase-edge: the trial of slot b has failed: ")
     assert errors.endswith("; slot a runs again\n")
     assert states(store) == ("good", "bad", "a")
+
+
+START = Costs(per_decision=2 * MICRO)
+
+
+@pytest.mark.parametrize(
+    ("first", "other", "unit", "words", "why"),
+    [
+        pytest.param({}, {"costs": START}, "J", ("--budget", 1), "the budget is 1, but", id="budget"),
+        pytest.param({}, {"costs": START}, "J", ("--budget-per-hour", 9), "each decision of", id="running-budget"),
+        pytest.param({"max_item_size": 2}, {}, "J", ("--item-size", 2), "the item size is 2;", id="item-size"),
+        pytest.param({}, {}, "cents", ("--battery", 9, "--until", "2999-01-01"), "--battery is an", id="battery"),
+    ],
+)
+def test_a_bundle_whose_costs_the_flags_refuse_makes_way_for_the_good_one(
+    first, other, unit, words, why, tmp_path, store, edge, run
+):
+    for k, (name, program, its_unit) in enumerate([("first", first, "J"), ("other", other, unit)]):
+        manifest = make_manifest(unit=its_unit, trained={"build": name})
+        (tmp_path / "x.hcb").write_bytes(
+            pack_bundle(Bundle(manifest.to_json(), replace(make_program(), **program), ()))
+        )
+        edge("store", "put", store.folder, tmp_path / "x.hcb", "--replace-program")
+        status, records, errors = run(*words)
+        assert (status, len(records)) == (0, 6)
+        assert states(store) == ("good", ("empty", "bad")[k], "a")
+    assert f"the trial of slot b has failed: {why}" in errors
 
 
 PLUGIN = """

@@ -128,6 +128,30 @@ def _why_no_prices(loaded: Loaded) -> str:
     return "hardcase export --prices adds them where a threshold moves the cost"
 
 
+def check_fits(config: RunConfig, loaded: Loaded) -> None:
+    """Refuse a plan of what may be spent with a bundle that it cannot hold back.
+
+    Raises
+    ------
+    InputError
+        The bundle has no such costs.
+    """
+    if config.budget_per_hour is None and config.battery is None:
+        return
+    manifest, start = loaded.manifest, start_of(loaded.bundle.program.costs)
+    if manifest.clock:
+        raise InputError("this bundle decides by the clock, and time is not a budget to save; use --budget")
+    if start:
+        raise InputError(
+            f"each decision of this bundle costs {to_unit(start):g} {manifest.unit} before it reads anything, which a "
+            "running budget cannot hold back; use --budget or --max-forward-rate, or train it without per_decision"
+        )
+    if config.battery is not None and energy_to_micro(config.battery, manifest.unit) is None:
+        raise InputError(
+            f"--battery is an energy, but this bundle's costs are in {manifest.unit!r}; use --budget-per-hour"
+        )
+
+
 def plan_of(
     config: RunConfig,
     loaded: Loaded,
@@ -149,20 +173,12 @@ def plan_of(
     """
     if config.budget_per_hour is None and config.battery is None:
         return None, None
-    manifest, start = loaded.manifest, start_of(loaded.bundle.program.costs)
-    if manifest.clock:
-        raise InputError("this bundle decides by the clock, and time is not a budget to save; use --budget")
-    if start:
-        raise InputError(
-            f"each decision of this bundle costs {to_unit(start):g} {manifest.unit} before it reads anything, which a "
-            "running budget cannot hold back; use --budget or --max-forward-rate, or train it without per_decision"
-        )
-    unit, per_hour = manifest.unit, None if config.budget_per_hour is None else to_micro(config.budget_per_hour)
+    check_fits(config, loaded)
+    unit, per_hour = loaded.manifest.unit, None if config.budget_per_hour is None else to_micro(config.budget_per_hour)
     if config.battery is None:
         return Plan(per_hour), None
     left, until = energy_to_micro(config.battery, unit), parse_date(config.until or "", "--until")
-    if left is None:
-        raise InputError(f"--battery is an energy, but this bundle's costs are in {unit!r}; use --budget-per-hour")
+    assert left is not None  # by ``check_fits``
     left_ms = int((until - clock.now()) * 1000)
     is_past = f"--until {config.until} is past by this device's clock"
     if kept is None:
