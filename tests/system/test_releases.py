@@ -218,6 +218,15 @@ def test_settings_that_the_runtime_does_not_know_fail_their_trial(fleet: Fleet) 
         assert "intervall" in said or "foo://x" in said
 
 
+def test_settings_with_which_no_run_begins_count_starts_and_the_other_slot_runs_again(fleet: Fleet) -> None:
+    words = "--sensors my_sensors:read --broker mqtts://127.0.0.1:1 --ca nowhere.pem"
+    fleet.put("bad.hcr", release(fleet.folder, "--run", words))
+    for starts in (1, 2, 3):
+        assert "nowhere.pem cannot be used" in fleet.run(*RUN, "--count", "3", status=2)[1]
+        assert (fleet.store.slots().b.state, fleet.store.slots().b.starts) == ("trial", starts)
+    assert (len(fleet.run(*RUN, "--count", "3")[0]), fleet.store.slots().b.state) == (3, "bad")
+
+
 def test_what_is_damaged_on_the_disk_is_unpacked_again_or_the_other_slot_runs(fleet: Fleet) -> None:
     fleet.put("new.hcr", other_runtime())
     fleet.run(*RUN, "--count", "12")

@@ -114,7 +114,7 @@ def _run_store(process: Process, words: Sequence[str] | None) -> Plan | None:
         What this process is to become, because another runtime or other settings run; None: it ends.
     """
     from ..bundle.load import load_bundle
-    from ..errors import BundleError, NoBundleError, SignatureError, StoreError
+    from ..errors import BundleError, InputError, NoBundleError, SignatureError, StoreError
     from ..fleet.store.folder import Store
     from ..fleet.store.run import Run
     from ..fleet.update.launching import launched, launched_by, plan_for
@@ -148,9 +148,10 @@ def _run_store(process: Process, words: Sequence[str] | None) -> Plan | None:
                 raise
             news = partial(has_news, store, stored.started, beside.note)
             run_bundle(process, loaded, news, store=store, stored=stored)
-        except HardcaseError:
+        except HardcaseError as error:
             if not stored.has_failed:
-                stored.stop()
+                if launch is None or not isinstance(error, InputError):  # else the slot's own settings may be at fault
+                    stored.stop()
                 raise
         except (BrokenPipeError, KeyboardInterrupt):
             stored.stop()
