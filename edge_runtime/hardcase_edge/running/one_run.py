@@ -235,7 +235,7 @@ def _decisions(process: Process, device: Device, link: Link | None, stored: Run 
         yield decision
         if stored is None:
             continue
-        is_connected, now = link is not None and link.can_ask, time.monotonic()
+        is_connected, now = link is not None and link.is_connected, time.monotonic()
         if not stored.decided(now, is_connected=is_connected, memory_bytes=resident_bytes, record=decision):
             return
         if stored.take_news():

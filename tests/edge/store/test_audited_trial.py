@@ -11,6 +11,7 @@ import pytest
 
 from hardcase_edge.fleet.operations.metrics import Metrics
 from hardcase_edge.fleet.store.folder import Store
+from hardcase_edge.fleet.store.slots import saw_cloud
 from hardcase_edge.link.wire import OTHER_HPC
 from hardcase_edge.running import beside
 from tests.helpers.cloud.brokers import retained
@@ -139,6 +140,13 @@ def test_without_f0_a_trial_passes_when_half_of_its_deadline_is_over(store, brok
     _, errors = run("pi-d", 7, "--interval", 0.1, "--trial-s", 1)
     assert "the bundle in slot b has passed its trial" in errors
     assert retained(broker, "hardcase/v1/pi-d/facts")["store"]["agreement"]["agreed"] == 0
+
+
+def test_a_device_whose_hard_cases_nobody_answers_is_connected_all_the_same(store, run):
+    store.apply(saw_cloud)
+    made, errors = run("pi-i", 6, "--trial-audits", 0, "--deadline-ms", 60, xs=(HARD,))
+    assert [line["route"] for line in made] == ["degraded"] * 6
+    assert "the bundle in slot b has passed its trial" in errors
 
 
 def test_audits_leave_the_link_to_live_cases(store, broker, run):
