@@ -226,6 +226,9 @@ def test_a_disk_that_takes_no_note_ends_no_run(store: Store, monkeypatch) -> Non
     run = start(store, notes := [])
     assert all(decide(run, failed="b") for _ in range(9))
     assert notes == ["no space left; decisions go on"]
+    monkeypatch.undo()
+    run.stop()
+    assert store.noted_broken(store.slots().a.sha256) == {"b"}, "the disk has room again"
 
 
 def test_items_that_are_refused_are_no_decisions_of_a_trial(store: Store) -> None:

@@ -252,9 +252,9 @@ class Run:
         broken = frozenset(self._sensors.broken)
         if self._state != "good" or broken == self._noted:
             return False
-        self._noted = broken
         try:
             self._store.note_broken(self.started.slot.sha256, broken)
+            self._noted = broken
         except HardcaseError as error:
             self._note(f"{error}; decisions go on")
         return True
