@@ -107,6 +107,7 @@ def test_what_is_fitted_quantises_and_is_proved(name: str) -> None:
         ({"sensors": [[0, 1]], "costs": [1]}, "costs has 1 entries for 4 sensors"),
         ({"costs": [1, 1, 1, 1, -1]}, "the cost of sensor 4 is -1, a cost from 0"),
         ({"costs": [1, 1, 1, 1, float("nan")]}, "the cost of sensor 4 is nan"),
+        ({"costs": [1, 1, 1, 1, 4e-7]}, "the cost of sensor 4 is 4e-07, which six decimals round to nothing"),
         ({"forward_cost": 1e10}, "forward_cost is 10000000000.0, a cost from 0"),
         ({"hpc": RidgeClassifier()}, "hpc is RidgeClassifier.*has no predict_proba"),
         ({"hpc": LogisticRegression(C=-1)}, "the estimator cannot be fitted: .*C.*must be"),

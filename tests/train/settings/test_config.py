@@ -166,6 +166,19 @@ def test_two_keys_are_enough(tmp_path):
         pytest.param(DATA + "[cost]\ndefault_sensor = '1'", "is '1', a cost from 0", id="text-as-a-cost"),
         pytest.param(DATA + f"[cost.uplink]\nper_byte = 1{'0' * 18}", "a cost from 0 to 1e.09", id="huge"),
         pytest.param(DATA + "[cost.cloud]\nper_request = -0.5", "per_request is -0.5", id="negative-cloud"),
+        pytest.param(
+            DATA + '[cost]\nunit = "Wh"\ndefault_sensor = 2.78e-7',
+            r"\[cost\] default_sensor is 2.78e-07, which six decimals round to nothing: give all costs in a smaller",
+            id="free-by-rounding",
+        ),
+        pytest.param(
+            DATA + "[cost.uplink]\nper_byte = 4e-7", "per_byte is 4e-07, which six", id="byte-free-by-rounding"
+        ),
+        pytest.param(
+            DATA + '[[sensor]]\nname = "a"\ncost = [0, 1, 1e-9]',
+            "the cost of sensor 'a' is 1e-09, which six",
+            id="sensor-free-by-rounding",
+        ),
         pytest.param(DATA + '[cost]\nunit = ""', "unit is '', a text of 1 to 200 characters", id="no-unit"),
         pytest.param(DATA + '[[sensor]]\nname = "a"\ncost = -2', "cost of sensor 'a' is -2", id="negative-sensor"),
         pytest.param(DATA + '[[sensor]]\nname = "a"', "sensor 'a' has no cost", id="no-cost"),

@@ -13,7 +13,7 @@ from hardcase_edge.program.cost import to_micro
 from hardcase_edge.program.definition import Costs, Sensor, Uplink
 from hardcase_edge.program.readings import request_bytes
 
-from ..settings.amounts import MAX_COST, check_choice
+from ..settings.amounts import MAX_COST, check_choice, check_kept
 from ..settings.config import SIZES
 from ..settings.effort import Effort, effort_of
 from .dtypes import check_declared, declared, rounded_to_dtypes
@@ -156,4 +156,5 @@ def _sensors(
 def _amount(what: str, value: float) -> float:
     if not 0 <= value <= MAX_COST:  # a comparison with NaN is false
         raise ValueError(f"{what} is {value}, a cost from 0 to {MAX_COST:g} is expected")
+    check_kept(what, value)
     return float(value)

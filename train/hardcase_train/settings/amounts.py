@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from hardcase_edge.program.cost import ORIGINS
+from hardcase_edge.errors import InputError
+from hardcase_edge.program.cost import ORIGINS, to_micro
 from hardcase_edge.program.limits import MAX_COEFFICIENTS, MAX_NAME
 
 from .statement import check, one_of
@@ -55,6 +56,22 @@ def check_cost(what: str, cost: Any) -> float | tuple[float, ...]:
     """
     checked: float | tuple[float, ...] = check(what, Polynomial, cost)
     return checked
+
+
+def check_kept(what: str, cost: float | tuple[float, ...]) -> None:
+    """Refuse a cost above 0 that a program, which has whole millionths of the unit, would round to nothing.
+
+    Raises
+    ------
+    InputError
+        The cost, or a coefficient of it, is below half a millionth.
+    """
+    for amount in cost if isinstance(cost, tuple) else (cost,):
+        if amount and not to_micro(amount):
+            raise InputError(
+                f"{what} is {amount:g}, which six decimals round to nothing: give all costs in a smaller unit, or 0 "
+                "if it is free"
+            )
 
 
 def check_choice(what: str, name: Any, choices: tuple[str, ...]) -> str:

@@ -17,9 +17,9 @@ from hardcase_edge.program.cost import DECLARED, to_micro
 from hardcase_edge.program.kinds import CLASS, NAMES, Kind, kind_named
 from hardcase_edge.program.limits import CLOCK_UNIT
 
-from .amounts import Columns, Cost, Name, Origin, Polynomial, Share, Text
+from .amounts import Columns, Cost, Name, Origin, Polynomial, Share, Text, check_kept
 from .effort import EFFORTS, NORMAL
-from .statement import Settings, Statement, one_of, said
+from .statement import Settings, Statement, one_of, said, statements
 
 DEFAULT_METHODS = ("auto",)
 TASKS = NAMES
@@ -46,6 +46,10 @@ class SensorConfig(Settings, frozen=True, kw_only=True):
     cost_origin: Annotated[
         Origin, said("sensor.cost_origin", "where the cost is from: measured, modelled, declared or a placeholder")
     ] = DECLARED
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_kept(f"the cost of sensor {self.name!r:.80}", self.cost)
 
     def _named(self, one: Statement) -> str:
         return f"the {one.key} of sensor {self.name!r:.80}"
@@ -318,6 +322,9 @@ class Config(Settings, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        for one in statements(Config):
+            if one.table.startswith("cost") and isinstance(amount := getattr(self, one.field), float):
+                check_kept(self._named(one), amount)
         if self.clock and self.unit != CLOCK_UNIT:
             raise InputError(
                 f"the clock counts in {CLOCK_UNIT}, but the unit of costs is {str(self.unit)[:60]!r}; change one"
