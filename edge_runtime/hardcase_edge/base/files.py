@@ -15,9 +15,10 @@ from .sha256 import sha256
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-    from typing import BinaryIO
+    from typing import Any, BinaryIO
 
 DIGEST_BYTES = 64  # of a sealed copy, in hex
+STDIN = "/dev/stdin"
 HEAD_BYTES = 513  # of a file that is there already: enough to know a bundle, signatures or an ONNX model
 
 
@@ -55,6 +56,33 @@ def read_most(file: BinaryIO, limit: int) -> bytes:
     if len(data) > size:  # it grows, or has no size
         data += file.read(limit + 1 - len(data))
     return data
+
+
+_pipes: dict[tuple[object, ...], Any] = {}
+
+
+def open_stream(path: str, kind: str, open_file: Callable[[], Any]) -> Any:
+    """What ``open_file`` gives, or gave before of the same pipe on standard input, which has nothing twice.
+
+    Whoever opened such a pipe anew would lose what was read ahead, and the header of a table. ``close_stream`` closes
+    what it gives.
+    """
+    key: tuple[object, ...] = ()
+    with contextlib.suppress(OSError):
+        if path == STDIN and not stat.S_ISREG((found := os.stat(path)).st_mode):
+            key = kind, found.st_dev, found.st_ino
+    if key in _pipes:
+        return _pipes[key]
+    stream = open_file()
+    if key:
+        _pipes[key] = stream
+    return stream
+
+
+def close_stream(stream: Any) -> None:
+    """Close it, unless it is a pipe, which the next run goes on with."""
+    if all(stream is not pipe for pipe in _pipes.values()):
+        stream.close()
 
 
 def check_private(path: str | Path, what: str) -> None:

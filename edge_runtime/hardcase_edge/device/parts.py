@@ -63,8 +63,8 @@ class PartReplay(Replay):
             self.close()
             raise InputError(f"replay file {path} has no column {ITEM!r}, which says which rows are one item; add it")
         self._rows: list[list[str] | None] = []
-        self._next: list[str] | None = None
-        self._has_next = self._has_begun = False
+        self._next = self._lines.ahead
+        self._has_next = self._has_begun = self._next is not None
         self.parts = 0
 
     def next_item(self) -> bool:
@@ -85,7 +85,7 @@ class PartReplay(Replay):
 
     def _read_one(self) -> bool:
         self._has_next = super().next_item()
-        self._next = self._cells if self._has_next else None
+        self._next = self._lines.ahead = self._cells if self._has_next else None
         return self._has_next
 
     def _is_same(self, first: list[str] | None) -> bool:

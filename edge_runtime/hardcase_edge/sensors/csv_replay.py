@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, TextIO
 
 from ..base.cells import LATIN_1, column_names, is_open, number_in, separator_of
+from ..base.files import STDIN, close_stream, open_stream
 from ..errors import InputError, SensorError
 from .bank import Features, Wanted
 from .items import BUDGET, SIZE, Item, item_of
@@ -41,18 +42,17 @@ class Replay:
     is_instant = True  # ``next_item`` has read the row
 
     def __init__(self, path: str | Path) -> None:
-        self._path = "/dev/stdin" if str(path) == "-" else str(path)
+        self._path, what = STDIN if str(path) == "-" else str(path), f"replay file {path}"
         try:
-            self._file: TextIO = open(self._path, encoding="utf-8-sig", errors=LATIN_1, newline="")  # noqa: SIM115
+            self._lines: _Lines = open_stream(self._path, "replay", lambda: _Lines(_opened(self._path), what))
         except OSError as error:
             raise InputError(f"replay file {path} cannot be read: {error.strerror}") from error
-        lines = _Lines(self._file, f"replay file {path}")
         try:
-            header = lines.header()
+            header = self._lines.header()
             if kind := next((kind for head, kind in NO_CSV.items() if header.startswith(head)), ""):
                 raise InputError(f"replay file {path} is {kind} and no CSV; write its table as .csv")
             self._separator = separator_of(header)
-            self._rows_of_file = _rows(lines, self._separator)
+            self._rows_of_file = _rows(self._lines, self._separator)
             cells = next(_rows(iter([header]), self._separator), [])
         except InputError:
             self.close()
@@ -138,7 +138,11 @@ class Replay:
 
     def close(self) -> None:
         """Close the file."""
-        self._file.close()
+        close_stream(self._lines)
+
+
+def _opened(path: str) -> TextIO:
+    return open(path, encoding="utf-8-sig", errors=LATIN_1, newline="")
 
 
 class _Lines:
@@ -152,8 +156,10 @@ class _Lines:
     """
 
     def __init__(self, file: TextIO, what: str) -> None:
-        self._file, self._what = file, what
+        self._file, self._what, self._header = file, what, ""
         self._n = self._line = self._first = 0
+        self.ahead: list[str] | None = None  # a row that was read and not used yet
+        self.close = file.close
 
     def __iter__(self) -> _Lines:
         return self
@@ -164,10 +170,12 @@ class _Lines:
 
     def header(self) -> str:
         """The first row that is not blank, as it stands in the file; empty if there is none."""
-        text, is_within = [next(self, "")], False
-        while is_within := is_open(text[-1], is_within):
-            text.append(next(self))
-        return "".join(text)
+        if not self._header:
+            text, is_within = [next(self, "")], False
+            while is_within := is_open(text[-1], is_within):
+                text.append(next(self))
+            self._header = "".join(text)
+        return self._header
 
     def __next__(self) -> str:
         """The next line; an ``InputError`` if a row is open and has no end."""

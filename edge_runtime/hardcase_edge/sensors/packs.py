@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from typing import BinaryIO
 
+from ..base.files import STDIN, close_stream, open_stream
 from ..drivers.senml import NAME, Measurement, resolve
 from ..errors import InputError, SensorError
 from .bank import Wanted
@@ -38,8 +39,9 @@ class Packs:
         self._now = now
         self._wanted: dict[str, Wanted] = {}
         self._values: dict[str, list[Measurement]] | None = None
+        name = STDIN if path == "-" else path
         try:
-            self._file: BinaryIO = open("/dev/stdin" if path == "-" else path, "rb")  # noqa: SIM115
+            self._file: BinaryIO = open_stream(name, "senml", lambda: open(name, "rb"))  # noqa: SIM115
         except OSError as error:
             raise InputError(f"SenML file {path} cannot be read: {error.strerror}; name another") from error
 
@@ -78,7 +80,7 @@ class Packs:
 
     def close(self) -> None:
         """Close the file."""
-        self._file.close()
+        close_stream(self._file)
 
     def _resolve(self, line: bytes) -> dict[str, list[Measurement]] | None:
         values: dict[str, list[Measurement]] = {}

@@ -208,6 +208,23 @@ def test_a_trial_that_hangs_fails_at_its_deadline_and_the_good_one_runs(store, p
     assert states(store) == ("good", "bad", "a")
 
 
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        pytest.param("replay:-", ",".join(FEATURES) + "\n" + "3,1,0,0,0\n" * 10, id="table"),
+        pytest.param("senml:-", '[{"n":"x","v":3}]\n' * 10, id="packs"),
+    ],
+)
+def test_what_came_through_a_pipe_is_not_lost_when_the_good_one_runs_again(source, text, store, put, run):
+    put("first")
+    run()
+    put("other", "--replace-program", features=("elsewhere", *FEATURES[1:]))
+    words = ["--store", str(store.folder), "--sensors", source, "--trial-decisions", "4"]
+    command = [sys.executable, "-m", "hardcase_edge.cli", "run", *words]
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.count("\n"), states(store)) == (0, 10, ("good", "bad", "a")), done.stderr
+
+
 @pytest.mark.usefixtures("plugin")
 def test_a_first_bundle_without_one_reading_fails_and_without_a_broker_the_run_ends(store, put, edge):
     put("first", sensors=("y", "noise"), windows={"noise": 5})
