@@ -122,7 +122,9 @@ def test_an_image_is_flashed_verified_and_put_down_at_the_first_boot(
     root.mkdir()
     subprocess.run([mcopy, "-i", f"{image}@@{START}", "-s", "::hardcase", str(tmp_path)], check=True, timeout=60)
     script = ["sh", str(tmp_path / "hardcase" / "first.sh"), "firstrun", str(root)]
-    subprocess.run(script, check=True, timeout=60, env={"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"})
+    zipped, ended = tmp_path / "hardcase" / "identity.zip", tmp_path / "hardcase" / "done.txt"
+    path, given = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}, zipped.read_bytes()
+    subprocess.run(script, check=True, timeout=60, env=path)
     report = json.loads((root / "var/lib/hardcase/first-boot.json").read_text())
     assert (report["how"], report["store"]) == ("firstrun", "the bundle is in slot a")
     assert (report["evaluator"], report["identity"]) == ("python", "put down")  # the kernel's bytes are no kernel
@@ -135,7 +137,16 @@ def test_an_image_is_flashed_verified_and_put_down_at_the_first_boot(
     assert json.loads((tmp_path / "hardcase" / "done.txt").read_text()) == report
     subprocess.run(script, check=True, timeout=60)  # a second boot does nothing
     assert read_tree(root / "var/lib/hardcase/identity") == read_tree(identity)
-    assert not (tmp_path / "hardcase" / "identity.zip").exists()
+    assert not zipped.exists()
+
+    zipped.write_bytes(given)
+    ended.unlink()
+    ended.mkdir()  # in place of a power cut before the last step
+    assert subprocess.run(script, check=False, timeout=60, env=path).returncode == 2
+    assert not zipped.exists(), "no boot that finds its end would remove the key"
+    ended.rmdir()
+    subprocess.run(script, check=True, timeout=60, env=path)
+    assert json.loads(ended.read_text())["identity"] == "one was there already"
 
     runtime = {"PYTHONPATH": str(root / "usr/local/lib/hardcase"), "PATH": os.environ["PATH"]}
     command = [sys.executable, "-P", "-m", "hardcase_edge.cli", "run", "--store", str(root / "var/lib/hardcase")]

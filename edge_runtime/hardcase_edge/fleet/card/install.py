@@ -176,12 +176,12 @@ def _fill_store(store: Store, runtime: Path, files: Mapping[str, bytes]) -> str:
 
 def _put_identity(root: Path, files: Mapping[str, bytes]) -> str:
     """Write an identity once: one that is there stays if a device can read it, because a broker may know no other."""
-    if not files:
-        return "none was given"
     folder = safe_folder(root, STORE)
     place, new = folder / "identity", folder / ".identity.new"
     if Identities(place).held().has_any:
         return "one was there already"
+    if not files:
+        return "none was given"
     try:
         shutil.rmtree(new, ignore_errors=True)
         new.mkdir(mode=0o700)
@@ -217,12 +217,13 @@ def main(argv: list[str]) -> int:
     try:
         data = read_bounded(folder / "card.pyz", MAX_ARCHIVE_BYTES, "archive", remedy="flash again")
         archive, identity = read_archive(data, str(folder / "card.pyz")), {}
-        if archive.manifest["identity"]:
-            zipped = read_bounded(folder / "identity.zip", MAX_ARCHIVE_BYTES, "identity", remedy="flash again")
+        zip_file, has_own = folder / "identity.zip", Identities(root / STORE / "identity").held().has_any
+        if archive.manifest["identity"] and (zip_file.exists() or not has_own):  # a cut may have come behind its end
+            zipped = read_bounded(zip_file, MAX_ARCHIVE_BYTES, "identity", remedy="flash again")
             identity = read_identity(zipped, archive)
         report = install(archive, root, how, own_processor(), identity, is_here=True)
+        zip_file.unlink(missing_ok=True)  # first: nobody looks for it any more once the work is done
         write_whole(folder / "done.txt", json.dumps(report, sort_keys=True).encode() + b"\n")
-        (folder / "identity.zip").unlink(missing_ok=True)
     except HardcaseError as error:
         print(" ".join(str(error).split()), file=sys.stderr)
         return 2
