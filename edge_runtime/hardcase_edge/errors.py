@@ -16,6 +16,10 @@ class InputError(HardcaseError):
     """The caller passed something unusable: correct the file, the flag or the argument."""
 
 
+class UnfitError(InputError):
+    """The bundle is not for this device's sensors or settings: keep running the previous one."""
+
+
 class HpcTimeoutError(InputError):
     """The HPC did not answer these rows in time: ask the rows singly, and never again the one that hangs."""
 

@@ -18,7 +18,7 @@ from ..base.record import record
 from ..device.lines import line_format
 from ..device.output import BLOCKED_S, Lines, note
 from ..device.surroundings import Companion, Part, Surroundings
-from ..errors import InputError
+from ..errors import InputError, UnfitError
 from ..program.inner import inner_sensors
 from .checks import asked, check_one_part
 from .signals import on_end, switch_main_thread
@@ -80,7 +80,7 @@ def run_bundle(
     except InputError as error:
         if stored is not None:  # its sensors or costs are not for this device
             stored.fail(str(error))
-        raise
+        raise UnfitError(str(error)) from error
     with bank, _pace(loaded):
         for k in sorted(bank.dead):
             note(f"sensor {loaded.manifest.sensors[k]} has no source and counts as dead")

@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..device.output import Lines, note
-from ..errors import HardcaseError
+from ..errors import HardcaseError, UnfitError
 from ..settings.config import RunConfig
 from .one_run import Process, run_bundle
 from .signals import has_news, interrupt, newer, on_end, on_reload, switch_main_thread
@@ -95,7 +95,14 @@ def _run_file(process: Process, loaded: Loaded) -> None:
         return new is not None
 
     while True:
-        run_bundle(process, news[-1], has_other)
+        try:
+            run_bundle(process, news[-1], has_other)
+        except UnfitError as error:
+            if len(news) == 1:
+                raise
+            news.pop()
+            note(f"{error}; the bundle before it runs again")
+            continue
         on_end(interrupt)
         if not reload.take():
             return

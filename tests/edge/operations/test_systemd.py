@@ -11,21 +11,24 @@ import socket
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from types import SimpleNamespace
 
 import pytest
 
+from hardcase_edge.bundle.file import Bundle, pack_bundle
 from hardcase_edge.bundle.signature import make_keys
 from hardcase_edge.cli import main
 from hardcase_edge.errors import InputError
 from hardcase_edge.fleet.operations.unit import NAME, unit
 from hardcase_edge.fleet.store.folder import Store
+from hardcase_edge.program.definition import MICRO, Costs
 from hardcase_edge.running.beside import Beside, Systemd
 from hardcase_edge.settings.config import RunConfig
 from tests.helpers.attack.operations import attack
-from tests.helpers.edge.device import make_bundle_bytes, make_loaded
+from tests.helpers.edge.device import make_bundle_bytes, make_loaded, make_manifest, make_program
 
 GRACE = 5  # so many periods may pass on a busy machine
 
@@ -262,6 +265,22 @@ def test_a_hangup_runs_what_the_file_holds_then_and_keeps_what_it_has_if_that_is
         supervisor.process.send_signal(signal.SIGHUP)
         assert supervisor.hear("RELOADING=1")
         assert supervisor.hear("READY=1") == "READY=1\nSTATUS=runs newer"
+        supervisor.process.send_signal(signal.SIGTERM)
+        assert supervisor.process.wait(10) == 0
+
+
+def test_a_hangup_keeps_what_runs_if_the_settings_refuse_what_the_file_holds_then(folder):
+    words = run("toy.hcb", "--sensors", "mine:read", "--interval", 0.01, "--budget", 1_000)
+    dear = replace(make_program(), costs=Costs(per_decision=2_000 * MICRO))
+    with Supervisor(words, folder, 5.0) as supervisor:
+        assert supervisor.hear("READY=1")
+        (folder / "toy.hcb").write_bytes(pack_bundle(Bundle(make_manifest().to_json(), dear, ())))
+        supervisor.process.send_signal(signal.SIGHUP)
+        line = supervisor.process.stderr.readline()
+        assert (
+            b"each decision costs 2000 mJ before it reads anything; raise it; the bundle before it runs again" in line
+        )
+        assert supervisor.hear("READY=1") == "READY=1\nSTATUS=runs toy"
         supervisor.process.send_signal(signal.SIGTERM)
         assert supervisor.process.wait(10) == 0
 
