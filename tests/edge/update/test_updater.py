@@ -163,6 +163,18 @@ def test_a_bundle_that_failed_its_trial_is_taken_again_only_from_newer_targets(r
     assert rig.fetched != []
 
 
+def test_a_bundle_whose_file_was_damaged_here_is_taken_again(rig):
+    offer = rig.offer_of(NEW)
+    rig.offer(offer)
+    rig.feed(NEW)
+    (rig.store.folder / "b" / "bundle.hcb").write_bytes(NEW[:-1])
+    assert (rig.store.start().name, rig.states) == ("a", ("good", "bad", "a"))
+    rig.restart()
+    rig.offer(offer)
+    rig.feed(NEW)
+    assert rig.states == ("good", "ready", "a")
+
+
 def test_a_whole_bundle_that_cannot_be_used_is_not_fetched_again(rig):
     bad = NEW[:-40] + bytes(40)  # its own checksum is wrong, and the metadata list it all the same
     offer = rig.offer_of(bad)

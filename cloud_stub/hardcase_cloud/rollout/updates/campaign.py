@@ -21,6 +21,7 @@ from typing import Any
 from hardcase_edge.base.escape import terminal
 from hardcase_edge.bundle.compatible import OTHER_PROGRAM, Identity, differences_told
 from hardcase_edge.errors import WireError
+from hardcase_edge.fleet.store.slots import DAMAGED
 from hardcase_edge.fleet.update.messages import MOST_WANTED, Chunk, Offer, name_of, pack_chunk, pack_offer, unpack_fetch
 
 FIRST_PAUSE_S, MOST_PAUSE_S = 5.0, 3_600.0  # between two offers to a device that does not fetch
@@ -119,12 +120,14 @@ class Campaign:
         sha, store, update = self.offer.sha256.hex(), facts.get("store") or {}, facts.get("update") or {}
         failures = [store.get(key) or {} for key in ("failed", "failed_before")]
         failed: dict[str, Any] = next((one for one in failures if one.get("sha256") == sha), {})
+        # of before this campaign: it failed no trial, and the device takes it again
+        is_lost = failed.get("reason") == DAMAGED and known.state not in (GOOD, TRIAL, ROLLED_BACK)
         is_run = sha in (facts.get("bundle"), store.get("sha256"))  # a release has the digest of its archive
         if is_run and store.get("state", "good") == "good":
             known.state, known.reason = GOOD, ""
         elif is_run:
             known.state, known.reason = TRIAL, _waits(store.get("waits_for"))
-        elif failed and _release(failed.get("release")) >= self.release:
+        elif failed and not is_lost and _release(failed.get("release")) >= self.release:
             known.state, known.reason = ROLLED_BACK, _words(failed.get("reason", ""))
         elif update.get("state") == "refused" and update.get("sha256") == sha:
             known.state, known.reason = REFUSED, _words(update.get("reason", ""))

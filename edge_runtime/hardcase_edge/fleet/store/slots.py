@@ -28,6 +28,7 @@ STATES = ("empty", "loading", "ready", "trial", "good", "bad")
 START = 3  # points of a start of a trial that has not ended well; one point if the bundle had worked in it
 MOST, MOST_WORKED = 3 * START, 5 * START  # points from which on a trial fails; the second once the bundle has worked
 MAX_REASON = 200  # characters of what is kept of a failure
+DAMAGED = "its file is damaged"  # why a slot is bad that failed no trial
 _OTHER = {"a": "b", "b": "a"}
 
 
@@ -166,7 +167,7 @@ def mended(slots: Slots, sha256: str, digest_of: Callable[[str], str]) -> Slots:
     for name in NAMES:
         is_held = slots[name].state in ("ready", "trial", "good") and slots[name].sha256 == sha256
         if is_held and digest_of(name) != sha256:
-            slots = broken(slots, name, "its file is damaged")
+            slots = broken(slots, name, DAMAGED)
     return slots
 
 

@@ -21,7 +21,7 @@ from ...base.sha256 import sha256
 from ...bundle.compatible import OTHER_PROGRAM
 from ...errors import BundleError, HardcaseError, SignatureError, StoreError, TrustError, WireError
 from ..store.metadata import parse
-from ..store.slots import NAMES, is_known
+from ..store.slots import DAMAGED, NAMES, is_known
 from ..store.trust import Trust, release_for, trust_from, updated
 from .incoming import MOST_TRIES, Refused
 from .messages import CHUNK, OFFER, kind_of, pack_fetch, unpack_chunk, unpack_offer
@@ -345,7 +345,8 @@ def authorised(offer: Offer, slots: Slots, trust: bytes | None, *, has_key: bool
         return Authority(release, authority.trust, is_known=True)
     if release < slots.newest:
         raise StoreError(f"the offer has release {_dotted(release)}, and the store has had {_dotted(slots.newest)}")
-    if any(slots[n].state == "bad" and slots[n].sha256 == sha and release <= slots[n].release for n in NAMES):
+    bad = [slots[n] for n in NAMES if slots[n].state == "bad" and slots[n].reason != DAMAGED]
+    if any(slot.sha256 == sha and release <= slot.release for slot in bad):
         raise StoreError("the offered bundle has failed here; sign newer targets to have it tried again")
     return authority
 

@@ -13,6 +13,7 @@ from hardcase_cloud.rollout.updates.campaign import COPIES, FIRST_PAUSE_S, LEAST
 from hardcase_cloud.rollout.updates.offer import CHUNK_BYTES, make_offer
 from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.errors import InputError, TrustError
+from hardcase_edge.fleet.store.slots import DAMAGED
 from hardcase_edge.fleet.update.messages import (
     CHUNK,
     OFFER,
@@ -110,12 +111,16 @@ def test_facts_that_are_none_are_dropped(payload: bytes) -> None:
 
 def test_a_campaign_says_what_a_device_runs() -> None:
     it, failed = campaign("a"), {"sha256": SHA, "release": "1.2", "reason": "slow"}
+    damaged = {**failed, "reason": DAMAGED}
     for payload, state in (
         (facts(store={"state": "good"}), "unknown"),
+        (facts(store={"state": "good", "failed": damaged}), "unknown"),  # before it was offered
         (facts(update={"state": "loading", "sha256": SHA, "have": 1, "of": 2}), "loading 1/2"),
         (facts(bundle=SHA, store={"state": "trial"}), "trial"),
         (facts(store={"state": "good", "failed": {**failed, "release": "1.1"}}), "unknown"),  # of an older offer
         (facts(store={"state": "good", "failed": failed}), "rolled back"),
+        (facts(bundle=SHA, store={"state": "trial"}), "trial"),
+        (facts(store={"state": "good", "failed": damaged}), "rolled back"),  # and not offered again and again
         (facts(update={"state": "refused", "sha256": SHA, "reason": "?"}), "refused"),
         (facts(bundle=SHA, store={"state": "good"}), "good"),
     ):
