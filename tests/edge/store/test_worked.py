@@ -133,7 +133,7 @@ def test_whatever_stands_there_a_good_one_passes_and_a_broken_one_leaves_the_oth
     assert (good.current, good.runs, good.ready) == (known.idle, known.idle, "")
     assert slots.started(good) == good
     if other := good.behind:
-        assert slots.started(slots.broken(good, good.current, "damaged")).runs == other
+        assert slots.started(slots.broken(good, good.current)).runs == other
 
 
 # ---------------------------------------------------------------- starts

@@ -28,20 +28,7 @@ from ...errors import HardcaseError, NoBundleError, StoreError, one_line
 from ..release.content import Content
 from ..release.slot import read_content, write_content
 from .boot import Boot
-from .slots import (
-    DAMAGED,
-    NAMES,
-    Slot,
-    Slots,
-    broken,
-    is_known,
-    mended,
-    offered,
-    received,
-    slots_from,
-    started,
-    without_trial,
-)
+from .slots import NAMES, Slot, Slots, broken, is_known, mended, offered, received, slots_from, started, without_trial
 
 MAX_STATE_BYTES = 16_384
 MAX_TRUST_BYTES = 2 * 1024 * 1024  # two copies of four files of metadata, each quoted
@@ -242,8 +229,8 @@ class Store:
                     notes += [f"{error}; slot {tried} is not tried before that, and slot {name} runs"] * (name != tried)
                 if self._digest(name) == new[name].sha256:
                     return Started(name, self._bundle(name), new[name], tuple(notes))
-                notes.append(f"the bundle of slot {name} is not used: {DAMAGED}")
-                self._apply(lambda slots, name=name: broken(slots, name, DAMAGED))  # type: ignore[misc]
+                notes.append(f"the bundle of slot {name} is not used: its file is damaged")
+                self._apply(lambda slots, name=name: broken(slots, name))  # type: ignore[misc]
 
     def resumed(self, name: str, digest: str) -> Started:
         """The slot whose start another process has counted for this one.

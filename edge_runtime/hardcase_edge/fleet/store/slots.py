@@ -167,7 +167,7 @@ def mended(slots: Slots, sha256: str, digest_of: Callable[[str], str]) -> Slots:
     for name in NAMES:
         is_held = slots[name].state in ("ready", "trial", "good") and slots[name].sha256 == sha256
         if is_held and digest_of(name) != sha256:
-            slots = broken(slots, name, DAMAGED)
+            slots = broken(slots, name)
     return slots
 
 
@@ -291,13 +291,13 @@ def failed(slots: Slots, sha256: str, reason: str, *, is_useless: bool = False) 
     return slots if is_lower or not (back or is_useless) else slots.put(name, _bad(slots[name], reason))
 
 
-def broken(slots: Slots, name: str, reason: str) -> Slots:
+def broken(slots: Slots, name: str) -> Slots:
     """The slot's files are not what was received, so nothing can run them; the other slot, if it is good, is current.
 
     The other slot is current also if it was so before: then this was a trial, or a ready slot.
     """
     other = _OTHER[name]
-    return slots.put(name, _bad(slots[name], reason), current=other if slots[other].state == "good" else "")
+    return slots.put(name, _bad(slots[name], DAMAGED), current=other if slots[other].state == "good" else "")
 
 
 def saw_cloud(slots: Slots) -> Slots:
