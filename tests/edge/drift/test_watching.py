@@ -87,6 +87,10 @@ def test_a_run_asks_about_audits_tells_a_broken_promise_and_remembers_it(broker,
     assert run(tmp_path, *words, "--drift", "watch", n=2) == 0
     assert json.loads((store / FILE).read_text())["promise"]["decisions"] == state["promise"]["decisions"] + 2
     assert "promise is broken" not in capfd.readouterr()[1], "it was told before"
+    (tmp_path / "c.hcb").write_bytes(make_bundle_bytes(name="other", claims=CLAIM))
+    assert main(["store", "put", str(store), str(tmp_path / "c.hcb")]) == 0
+    assert run(tmp_path, *words, "--drift", "watch", n=2) == 0
+    assert json.loads((store / FILE).read_text())["bundle"] == state["bundle"], "that one runs if the trial fails"
 
 
 @pytest.mark.parametrize(
@@ -146,6 +150,18 @@ def test_a_promise_that_breaks_is_on_the_disk_before_the_next_decision(tmp_path)
     watching.decided({"route": "local", "failed": []})
     Memory(str(tmp_path), "aa", again, [].append)  # after a power cut
     assert (again.state, again.decisions) == ("broken", 1)
+
+
+def test_a_trial_leaves_what_is_known_of_the_promise_of_the_bundle_behind_it(tmp_path):
+    known, tried, is_tried = Promise(0.95, None), Promise(0.95, None), [True]
+    while known.state != "broken":
+        known.audited(False)
+    Memory(str(tmp_path), "aa", known, [].append).write()
+    memory = Memory(str(tmp_path), "bb", tried, [].append, lambda: is_tried[0])
+    for is_tried[0], state in ((True, "broken"), (False, "not yet enough")):
+        memory.write()
+        Memory(str(tmp_path), "aa", again := Promise(0.95, None), [].append)
+        assert again.state == state
 
 
 def test_monitors_see_what_the_program_decided_and_not_what_the_rule_forwarded(monkeypatch):

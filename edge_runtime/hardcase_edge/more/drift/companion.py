@@ -73,7 +73,9 @@ def make(run: Surroundings) -> Watching | None:
     audited = AuditedBank(run.bank, program, config.item_size) if auditing is None else auditing.bank
     memory = None
     if config.store is not None and promise is not None:
-        memory = Memory(config.store, loaded.bundle.sha256, promise, note)
+        stored = run.stored
+        is_tried = (lambda: False) if stored is None else (lambda: stored.is_trial or stored.has_failed)
+        memory = Memory(config.store, loaded.bundle.sha256, promise, note, is_tried)
     if auditing is not None and promise is not None and promise.agreement is not None and config.audit:
         auditing.retest = promise
     watch = None if monitors is None else Watch(monitors, program, manifest.shipped)
@@ -255,10 +257,15 @@ class Memory:
     sha256 : of the bundle; what is known of another one's promise is forgotten
     promise : which goes on from the file, if there is one for it
     note : called with each line that a user should read
+    is_tried : whether the bundle has not passed its trial, so that the file may be of the one that runs if it fails
     """
 
-    def __init__(self, folder: str, sha256: str, promise: Promise, note: Callable[[str], None]) -> None:
+    def __init__(
+        self, folder: str, sha256: str, promise: Promise, note: Callable[[str], None],
+        is_tried: Callable[[], bool] = lambda: False,
+    ) -> None:  # fmt: skip
         self._path, self._sha256, self._promise, self._note = Path(folder) / FILE, sha256, promise, note
+        self._is_tried, self._is_other = is_tried, False
         self._next_s = monotonic() + EVERY_S
         remove_leftovers(self._path)
         if self._path.exists():
@@ -272,6 +279,7 @@ class Memory:
         except (InputError, ValueError, RecursionError):
             is_ours = is_usable = False
             self._note(f"{self._path} cannot be used; the promise is tested from the beginning")
+        self._is_other = is_usable and not is_ours
         if is_ours and is_usable and not self._promise.restore(state["promise"]):
             self._note(f"{self._path} is of another promise; it is tested from the beginning")
 
@@ -283,6 +291,8 @@ class Memory:
     def write(self) -> None:
         """Write the file."""
         self._next_s = monotonic() + EVERY_S
+        if self._is_other and self._is_tried():
+            return
         state = {"bundle": self._sha256, "promise": self._promise.to_json()}
         try:
             write_whole(self._path, json.dumps(state, separators=(",", ":")).encode())
