@@ -6,12 +6,13 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from hardcase.cli import main
+from hardcase_cloud.commands import up
 from tests.helpers.cloud.brokers import free_port, running_mosquitto
 from tests.helpers.cloud.requests import write_model
 
@@ -37,6 +38,18 @@ def test_a_port_of_metrics_that_is_taken_is_told_before_it_is_ready(service: str
         status, out, lines = said(service, "--broker", broker.url, *own[service], "--metrics", taken)
     assert (status, out, len(lines)) == (2, "", 1)
     assert taken in lines[0]
+
+
+@pytest.mark.parametrize(("workers", "status"), [("0", 0), ("1", 2)])
+def test_a_broker_alone_needs_no_f0(
+    workers: str, status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stops: list[Callable[[], None]] = []
+    monkeypatch.setattr(up, "on_stop_signals", stops.append)
+    monkeypatch.setattr(up, "say", lambda as_json, event, fields: (print(event), stops[0]()))
+    assert main(["cloud", "up", "--workers", workers, "--bind", f"127.0.0.1:{free_port()}"]) == status
+    out, err = capsys.readouterr()
+    assert (out.split(), "need --hpc" in err) == ((["ready", "stopped"], False) if status == 0 else ([], True))
 
 
 def test_without_a_broker_enrolment_says_so_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -33,14 +33,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--workers", type=int, default=1, metavar="N", help="number of worker processes (0: the broker alone)"
     )
-    model_arguments(parser)
+    model_arguments(parser, is_required=False)
 
 
 def run(args: argparse.Namespace) -> int:
     """Start what was asked for, and watch it until stopped; the exit status."""
     if not 0 <= args.workers <= MAX_WORKERS:
         raise InputError(f"--workers is {args.workers}; expected 0 to {MAX_WORKERS}")
-    check_hpc(args)
+    if args.workers and args.hpc is None:
+        raise InputError("workers need --hpc; name f0, or start the broker alone with --workers 0")
+    if args.hpc is not None:
+        check_hpc(args)
     stop = threading.Event()
     on_stop_signals(stop.set)
     if args.broker is not None:

@@ -49,12 +49,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     model_arguments(parser)
 
 
-def model_arguments(command: argparse.ArgumentParser) -> None:
-    """Declare the flags of a worker's model, also those of TLS."""
+def model_arguments(command: argparse.ArgumentParser, *, is_required: bool = True) -> None:
+    """Declare the flags of a worker's model, also those of TLS; ``is_required``: whether ``--hpc`` is."""
     parser = command.add_argument_group("the model")
     parser.add_argument(
         "--hpc",
-        required=True,
+        required=is_required,
         type=hpc_named,
         metavar="MODEL",
         help="hpc.onnx of hardcase train, your own Python module:function, kserve+http://host/v2/models/NAME, or a "
