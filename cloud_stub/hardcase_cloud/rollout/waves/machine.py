@@ -36,6 +36,7 @@ WAITING, OFFERED, LOADING, TRIAL, GOOD, ROLLED_BACK, REFUSED, OTHER, TIMED_OUT, 
 ON_THE_WAY = (OFFERED, LOADING, TRIAL)
 FAILED = (ROLLED_BACK, REFUSED, OTHER, TIMED_OUT)
 RUNNING, PAUSED = OPEN
+KEEP_S = 600.0  # how often the time in metered hours is written down: as much is lost at a restart at most
 DONE, INCOMPLETE, ABORTED, STOPPED, SUPERSEDED = "done", "incomplete", "aborted", "stopped", "superseded"
 
 
@@ -81,6 +82,7 @@ class Rollout:
         self._timeouts: list[tuple[float, str, str, float]] = []  # when, device, its state, and since when
         self._wave_ended: float | None = None  # when the last device of the waves so far ended
         self._changed: set[str] = set()
+        self._paused: dict[str, float] = {}  # devices in metered hours, and until when their time has been put off
 
     # ------------------------------------------------------------ what is known of devices
 
@@ -90,11 +92,15 @@ class Rollout:
         if instance is None or self.is_over:
             return
         word = state.partition(" ")[0] if state.startswith((LOADING, PAUSED)) else state
-        word = LOADING if word == PAUSED else word  # a device that may not fetch at this hour
+        is_paused, word = word == PAUSED, LOADING if word == PAUSED else word  # it may not fetch at this hour
         if word in (GOOD, ROLLED_BACK, REFUSED, OTHER) or (word in (LOADING, TRIAL) and instance.state != TIMED_OUT):
             self._enter(now, device, instance, word, reason)
         elif word == "unknown" and instance.state in (TRIAL, GOOD):
             self._enter(now, device, instance, ROLLED_BACK, "it runs another bundle again")
+        if is_paused and instance.state == LOADING and instance.is_online:
+            self._paused.setdefault(device, now)
+        elif (since := self._paused.pop(device, None)) is not None and instance.state == LOADING:
+            self._put_off(device, instance, now - since)
 
     def presence(self, device: str, is_online: bool) -> None:
         """Whether a device is connected."""
@@ -178,6 +184,7 @@ class Rollout:
             "plan": self.plan.to_json(), "target": self.target, "state": self.state, "reason": self.reason,
             "began": self.began, "ended": None if math.isnan(self.ended) else self.ended,
             "n_released": self.n_released, "wave_ended": self._wave_ended, "quality": self.quality.to_json(),
+            "late": [d for d, i in self._instances.items() if i.is_late and i.state in ON_THE_WAY],
         }  # fmt: skip
 
     @classmethod
@@ -188,6 +195,8 @@ class Rollout:
         it.ended = math.nan if value["ended"] is None else value["ended"]
         it._wave_ended = value["wave_ended"]
         it.quality.restore(value["quality"])
+        for device in set(value.get("late", ())) & it._instances.keys():
+            it._instances[device].is_late = True
         for device, (state, since, reason) in instances.items():
             it._enter(since, device, it._instances[device], state, reason, is_restored=True)
         it._changed.clear()
@@ -195,13 +204,17 @@ class Rollout:
 
     def excuse(self, seconds: float) -> None:
         """Nobody has served the roll-out for so long, which counts against no device on its way."""
+        self._paused = {device: since + seconds for device, since in self._paused.items()}
         for device, instance in self._instances.items():
-            if instance.state in ON_THE_WAY and seconds > 0:
-                instance.since += seconds
-                self._changed.add(device)
-                self._set_timeout(device, instance)
+            if instance.state in ON_THE_WAY:
+                self._put_off(device, instance, seconds)
 
     # ------------------------------------------------------------ parts
+
+    def _put_off(self, device: str, instance: Instance, seconds: float) -> None:
+        instance.since += max(0.0, seconds)
+        self._changed.add(device)
+        self._set_timeout(device, instance)
 
     def _counts_for_quality(self, device: str) -> bool:
         instance = self._instances.get(device)
@@ -236,10 +249,14 @@ class Rollout:
         return instance.state in ON_THE_WAY and not instance.is_late
 
     def _let_time_out(self, now: float) -> None:
+        for device, since in self._paused.items():
+            if now >= since + KEEP_S:
+                self._put_off(device, self._instances[device], now - since)
+                self._paused[device] = now
         while self._timeouts and self._timeouts[0][0] <= now:
             _, device, state, since = heapq.heappop(self._timeouts)
             instance = self._instances[device]
-            if (instance.state, instance.since) != (state, since):
+            if (instance.state, instance.since) != (state, since) or device in self._paused:
                 continue
             is_away = instance.state == OFFERED and not instance.is_online
             self._enter(now, device, instance, *((AWAY, "") if is_away else (TIMED_OUT, f"it stayed {instance.state}")))

@@ -27,6 +27,14 @@ def through(it: machine.Rollout, now: float, devices: list[str], end: str = mach
             it.observe(now, device, state, "why" if end != machine.GOOD else "")
 
 
+def restarted(it: machine.Rollout) -> machine.Rollout:
+    states = {d: (i.state, i.since, i.reason) for d in it.order if (i := it.instance(d))}
+    again = machine.Rollout.restored(json.loads(json.dumps(it.to_json())), states)
+    for d in it.order:
+        again.presence(d, it.instance(d).is_online)  # type: ignore[union-attr]
+    return again
+
+
 def test_a_good_bundle_goes_out_in_waves_and_is_done_when_all_run_it() -> None:
     it, now, waves = rollout(soak_s=5.0), 0.0, []
     while not it.is_over:
@@ -99,7 +107,8 @@ def test_every_state_times_out(state: str, after: float, reason: str) -> None:
     assert it.instance("d0").reason == f"it stayed {reason}"  # type: ignore[union-attr]
 
 
-def test_a_device_that_is_not_there_has_not_failed_and_nobody_waits_for_it_twice() -> None:
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_device_that_is_not_there_has_not_failed_and_nobody_waits_for_it_twice(restarts: bool) -> None:
     it = rollout(16, canary=4)
     first = it.tick(0)
     through(it, 0, first[1:])
@@ -107,6 +116,8 @@ def test_a_device_that_is_not_there_has_not_failed_and_nobody_waits_for_it_twice
     assert (it.counts[machine.AWAY], len(second)) == (1, 8)
     it.presence(first[0], True)
     it.observe(3601, first[0], "loading 1/2")
+    if restarts:
+        it = restarted(it)
     through(it, 3602, second)
     third = it.tick(3603)
     assert len(third) == 4
@@ -116,6 +127,31 @@ def test_a_device_that_is_not_there_has_not_failed_and_nobody_waits_for_it_twice
     it.observe(3606, first[0], machine.GOOD)
     it.tick(3606)
     assert it.state == machine.DONE
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize(
+    ("says", "hours"),
+    [("l", 6), ("p" * 16 + "l", 22), ("l" + "p" * 16 + "l", 22), ("pppal", 10), ("pppg", 9), ("ppt", 8)],
+)
+def test_metered_hours_in_which_a_device_is_there_are_no_time_of_loading(says: str, hours: int, restarts: bool) -> None:
+    """Each hour it is loading, paused, gone, or on trial, or nobody is served for an hour (a); then the last goes on."""
+    words = {"l": "loading 1/9", "p": "paused 1/9", "g": "paused 1/9", "t": "trial"}
+    it, now, away_s = rollout(1, abort_above=1.0), 0, 0
+    (device,) = it.tick(0)
+    while not it.is_over:
+        said = says[min(now // 3600, len(says) - 1)]
+        if said == "a":
+            away_s += 600
+        else:
+            it.excuse(away_s)
+            away_s = 0
+            it.presence(device, said != "g")
+            it.observe(now, device, words[said])
+            it.tick(now)
+        it = restarted(it) if restarts and now == 7_200 else it
+        now += 600
+    assert (it.counts[machine.TIMED_OUT], math.ceil((now - 600) / 3600)) == (1, hours)
 
 
 def test_a_device_that_is_good_late_or_no_longer_counts_as_what_it_is() -> None:
@@ -219,11 +255,7 @@ def test_a_roll_out_goes_on_after_a_restart_as_if_nothing_had_happened() -> None
         it, rng, now, log = rollout(200, agreement=0.9, offer_s=50.0), random.Random(7), 0.0, []
         while not it.is_over and now < 1e5:
             if restarts:
-                states = {d: (i.state, i.since, i.reason) for d in it.order if (i := it.instance(d))}
-                again = machine.Rollout.restored(json.loads(json.dumps(it.to_json())), states)
-                for d in it.order:
-                    again.presence(d, it.instance(d).is_online)  # type: ignore[union-attr]
-                it = again
+                it = restarted(it)
             for device in it.tick(now):
                 log.append((now, device))
                 if rng.random() < 0.9:
