@@ -169,23 +169,30 @@ class Rollouts:
             why = "another roll-out has its devices" if row.wish == "supersede" else "a person stopped it"
             raise InputError(f"roll-out {number} is to end, because {why}; start another one")
 
-    def save(self, number: int, machine: Mapping[str, Any], changes: Mapping[str, tuple[str, float, str]], now: float
-             ) -> str:  # fmt: skip
-        """Keep how a roll-out stands; returns the wish, which is then done.
+    def save(
+        self,
+        number: int,
+        machine: Mapping[str, Any],
+        changes: Mapping[str, tuple[str, float, str]],
+        now: float,
+        done: str = "",
+    ) -> str:
+        """Keep how a roll-out stands; returns the wish, which stays until a later call says that it is done.
 
         Parameters
         ----------
         machine : ``Rollout.to_json``
         changes : of devices whose state has changed: state, since when, and reason
+        done : a wish that ``machine`` has obeyed
         """
         is_open = machine["state"] in OPEN
         rows = [(*change, number, device) for device, change in sorted(changes.items())]
 
         def act() -> str:
-            wishes = self._it.execute("SELECT wish FROM rollouts WHERE id = ?", (number,))
-            self._it.execute(
-                "UPDATE rollouts SET machine = ?, state = ?, served = ?, wish = '' WHERE id = ?",
-                (json.dumps(machine), machine["state"], now, number),
+            wishes = self._it.execute(
+                "UPDATE rollouts SET machine = ?, state = ?, served = ?, wish = CASE WHEN wish = ? THEN '' ELSE wish "
+                "END WHERE id = ? RETURNING wish",
+                (json.dumps(machine), machine["state"], now, done, number),
             )
             self._it.many(
                 "UPDATE instances SET state = ?, since = ?, reason = ? WHERE rollout = ? AND device = ?", rows

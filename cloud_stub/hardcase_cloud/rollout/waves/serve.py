@@ -90,15 +90,14 @@ class Serving:
             self._judge(now)
             if is_serving:
                 it.tick(now)
-            wish = self._save(now)
+            if wish := self._save(now):
+                self._obey(wish, now)
+                self._save(now, wish)
         except InputError as error:
             self.trouble = str(error)
             self._say()
             return False
         self.trouble = ""
-        if wish:
-            self._obey(wish, now)
-            self._save(now)
         self._say()
         return it.is_over
 
@@ -130,7 +129,7 @@ class Serving:
             for device, cost in costs:
                 it.spent(device, cost)
 
-    def _save(self, now: float) -> str:
+    def _save(self, now: float, done: str = "") -> str:
         changes = {d: (i.state, i.since, i.reason) for d, i in self.rollout.take_changes().items()}
         self._unsaved |= changes
         wishes: list[str] = []
@@ -138,7 +137,7 @@ class Serving:
         def save(some: Sequence[tuple[str, tuple[str, float, str]]]) -> None:
             after = {"cost_after": self._cost_after, "label_after": self._label_after}
             machine = {**self.rollout.to_json(), **after, "f0": self.f0}
-            wishes.append(self._rollouts.save(self._row.id, machine, dict(some), now))
+            wishes.append(self._rollouts.save(self._row.id, machine, dict(some), now, done))
 
         if n := keep_storable(list(self._unsaved.items()), save):
             self.dropped += n

@@ -135,7 +135,7 @@ def test_a_roll_out_is_kept_and_no_device_is_in_two(database: Database) -> None:
         rollouts.begin(BUNDLE, "", "", "none", machine, [], 6.0)
     rollouts.wish(one, "pause")
     assert rollouts.save(one, machine, {"a": ("good", 7.0, "")}, 7.0) == "pause"
-    assert rollouts.save(one, machine, {}, 8.0) == ""
+    assert [rollouts.save(one, machine, {}, 8.0, done) for done in ("", "stop", "pause")] == ["pause", "pause", ""]
     assert rollouts.instances(one) == {"a": ("good", 7.0, ""), "b": ("waiting", 5.0, "")}
     with pytest.raises(InputError, match=r"release 1\.1, and roll-out 1 has brought 1\.2"):
         rollouts.begin({**BUNDLE, "sha256": "b0", "targets": 1}, "", "", "g", machine, ["a"], 8.0, supersedes=True)

@@ -135,7 +135,7 @@ def test_a_device_that_is_not_there_has_not_failed_and_nobody_waits_for_it_twice
     [("l", 6), ("p" * 16 + "l", 22), ("l" + "p" * 16 + "l", 22), ("pppal", 10), ("pppg", 9), ("ppt", 8)],
 )
 def test_metered_hours_in_which_a_device_is_there_are_no_time_of_loading(says: str, hours: int, restarts: bool) -> None:
-    """Each hour it is loading, paused, gone, or on trial, or nobody is served for an hour (a); then the last goes on."""
+    """Each hour it is loading, paused, gone or on trial, or nobody is served (a); then the last goes on."""
     words = {"l": "loading 1/9", "p": "paused 1/9", "g": "paused 1/9", "t": "trial"}
     it, now, away_s = rollout(1, abort_above=1.0), 0, 0
     (device,) = it.tick(0)

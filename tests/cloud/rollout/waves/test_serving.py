@@ -95,6 +95,35 @@ def test_an_end_that_was_wished_for_while_nobody_served_comes_before_what_device
     opened.close()
 
 
+@pytest.mark.parametrize(("wish", "state"), [("pause", "paused"), ("stop", "stopped")])
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_wish_outlives_a_store_that_fails_or_a_power_cut_while_it_is_obeyed(
+    wish: str, state: str, restarts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = Database(tmp_path / "s.sqlite")
+    rollouts = Rollouts(opened)
+    it = serving_of(rollouts, ["d0"])
+    it.step()
+    rollouts.wish(1, wish)
+    whole, n = rollouts.save, 0
+
+    def once(*args: object) -> str:
+        nonlocal n
+        n += 1
+        if n > 1:
+            raise InputError("the store is full")
+        return whole(*args)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rollouts, "save", once)
+        assert not it.step()
+    assert (n, rollouts.rollout(1).state) == (2, "running")
+    it = served(rollouts, 1, ["d0"]) if restarts else it
+    assert it.step() == (wish == "stop")
+    assert (it.trouble, rollouts.rollout(1).state, rollouts.rollout(1).wish) == ("", state, "")
+    opened.close()
+
+
 def test_a_roll_out_that_is_served_again_goes_on_whenever_facts_come_and_however_long_nobody_served(
     tmp_path: Path,
 ) -> None:
