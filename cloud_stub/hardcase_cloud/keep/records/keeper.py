@@ -176,6 +176,8 @@ class Keeper:
                 return
             self._lag_s = time.monotonic() - began
             self._acknowledge(batch)
+            if not self._spool:
+                break  # states and facts that have come meanwhile must not hold up the inbox
         self._remove_old()
 
     @property

@@ -15,6 +15,7 @@ from hardcase_cloud.keep.records.database import Database
 from hardcase_cloud.keep.records.devices import Presence
 from hardcase_cloud.keep.records.keeper import Inbox, Keeper
 from hardcase_cloud.mqtt.client import ClientConfig
+from hardcase_cloud.mqtt.packets import Published
 from hardcase_edge.errors import InputError, LinkError
 from hardcase_edge.fleet.outbox.acks import unpack_acks
 from hardcase_edge.link.address import parse_address
@@ -121,6 +122,27 @@ def test_a_flood_of_one_device_leaves_room_for_others_and_memory_is_bounded(monk
     inbox.put(decision_topic("d"), b"x" * (module.MAX_RECORD_BYTES + 1))
     assert len(inbox.take(10_000, 0, 0)) == 10
     assert (inbox._bytes, dict(inbox._of)) == (0, {})
+
+
+def test_devices_that_say_something_at_each_moment_hold_up_no_record(tmp_path):
+    database = Database(tmp_path / "d.sqlite")
+    keeper = Keeper(database, parse_address("mqtt://127.0.0.1:1"), note=print)
+    saw, n = keeper._devices.saw, 0
+
+    def saw_and_more(*seen):
+        nonlocal n
+        n += 1
+        assert n < 10, "the inbox waits"
+        saw(*seen)
+        keeper._take(Published(status_topic(f"d{n}"), b'{"state": "online"}', 0))
+
+    keeper._devices.saw = saw_and_more
+    keeper._take(Published(status_topic("d0"), b'{"state": "online"}', 0))
+    for k in (1, 2):
+        keeper._take(Published(decision_topic("pi-1"), pack(k), 0))
+        keeper.step(0.01)
+        assert keeper.counters["kept"] == k
+    database.close()
 
 
 def test_without_a_broker_it_says_so(tmp_path):
