@@ -121,9 +121,12 @@ class Serving:
         it = self.rollout
         criteria = it.quality.criteria
         if "agreement" in criteria:
-            audits, self._label_after = self._rollouts.audits_since(it.target, self._label_after, now, self._shipped)
-            for device, agrees in audits:
-                it.audited(device, agrees)
+            before: Row = ()
+            while before != self._label_after:  # all of them: the time for them may be over
+                before = self._label_after
+                audits, self._label_after = self._rollouts.audits_since(it.target, before, now, self._shipped)
+                for device, agrees in audits:
+                    it.audited(device, agrees)
         if "cost" in criteria:
             costs, self._cost_after = self._rollouts.costs_since(it.target, self._cost_after, now)
             for device, cost in costs:

@@ -213,6 +213,29 @@ def test_audits_and_costs_that_come_while_nobody_serves_count_once(tmp_path: Pat
     opened.close()
 
 
+def test_all_audits_that_came_while_nobody_served_count_before_the_time_for_them_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hardcase_cloud.keep.records.rollouts.MOST_AT_ONCE", 20)
+    opened = Database(tmp_path / "s.sqlite")
+    rollouts, labels = Rollouts(opened), Labels(opened)
+    machine = Rollout(Plan(canary=1, agreement=0.5, quality_s=3_600.0), SHA, ["d0", "d1"], 0.0).to_json()
+    it = served(rollouts, rollouts.begin(BUNDLE, "/b.hcb", "", "all", machine, ["d0", "d1"], 0.0), ["d0", "d1"])
+    it.step()
+    (device,) = (d for d in ("d0", "d1") if it.rollout.may_have(d))
+    it.campaign.facts(device, json.dumps({"bundle": SHA}).encode())
+    it.step()
+    text = {sha: json.dumps({"bundle": sha, "label": "a", "readings": [1.0]}) for sha in (SHA, "old")}
+    for k in range(1, 200):  # the other devices are audited, too
+        sha = SHA if k > 100 else "old"
+        opened.keep([Incoming(device, 1, k, "audit", text[sha], sha, "local", "a", 1.0)], 100.0 + k)
+        labels.label([(row, "a", True) for row in labels.unlabelled("f0", 9)], "f0", 100.0 + k)
+    again = served(rollouts, 1, ["d0", "d1"], 9_000)
+    assert not again.step(), again.rollout.reason
+    assert again.rollout.n_released == 2
+    opened.close()
+
+
 def test_a_change_that_can_never_be_kept_is_dropped_and_counted(rollouts: Rollouts) -> None:
     it = serving_of(rollouts, ["a", "b", "c"])
     it.step()
