@@ -20,6 +20,9 @@ from ..updates.campaign import Campaign
 from .machine import SUPERSEDED, Rollout
 
 STEP_S = 0.5  # how often the machine is asked what to do
+GAP_S = (
+    60.0  # from which on a step is so late that this machine has slept, or its clock was set: nobody served meanwhile
+)
 
 
 class Serving:
@@ -80,6 +83,8 @@ class Serving:
         now = self._now()
         if 0 <= self._next_at - now <= STEP_S:
             return False
+        if self._idle_since is None and self._next_at and now > self._next_at + GAP_S:
+            self._idle_since = self._next_at
         self._next_at = now + STEP_S
         it, is_serving = self.rollout, self._is_serving(now)
         for device, (state, reason) in self.campaign.states().items():
