@@ -189,6 +189,8 @@ class Figures:
         }
 
     def _read_devices(self, now: float) -> None:
+        if now < self._seen:  # the clock was set back: what devices say from now on looks older than what is known
+            self._seen = 0.0
         rows = self._database.read(
             "SELECT device, is_online, bundle, state, facts, seen FROM devices WHERE seen > ?",
             (self._seen - OVERLAP_S,),

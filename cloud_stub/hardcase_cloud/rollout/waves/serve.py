@@ -20,9 +20,7 @@ from ..updates.campaign import Campaign
 from .machine import SUPERSEDED, Rollout
 
 STEP_S = 0.5  # how often the machine is asked what to do
-GAP_S = (
-    60.0  # from which on a step is so late that this machine has slept, or its clock was set: nobody served meanwhile
-)
+GAP_S = 60.0  # a step that is so late shows that this machine has slept, or its clock was set: nobody served meanwhile
 
 
 class Serving:

@@ -171,6 +171,12 @@ def test_the_list_is_right_though_nobody_watches_and_asks_not_for_capitals(figur
     assert json.loads(ask(figures, "/devices?q=e1", headers=IN)[2])["rows"][0][1] == "offline"
 
 
+def test_what_devices_say_after_the_clock_was_set_back_is_shown(figures: Figures) -> None:
+    assert figures.look(NOW)["fleet"]["online"] == 61
+    Devices(figures._database).saw([Seen("d1", is_online=False)], NOW - 3_600)
+    assert [figures.look(NOW - 3_600 + s)["fleet"]["online"] for s in (30, 60)] == [60, 60]
+
+
 def test_the_head_of_a_stream_ends(figures: Figures) -> None:
     status, head, body = ask(figures, "/events", method="HEAD", headers=IN)
     assert (status, head["content-type"].partition(";")[0], body) == (200, "text/event-stream", b"")
