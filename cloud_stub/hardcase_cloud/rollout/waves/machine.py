@@ -37,6 +37,7 @@ ON_THE_WAY = (OFFERED, LOADING, TRIAL)
 FAILED = (ROLLED_BACK, REFUSED, OTHER, TIMED_OUT)
 RUNNING, PAUSED = OPEN
 KEEP_S = 600.0  # how often the time in metered hours is written down: as much is lost at a restart at most
+MOST_METERED_S = 7 * 86_400.0  # of one device in all: no state lasts for ever, whatever devices say
 DONE, INCOMPLETE, ABORTED, STOPPED, SUPERSEDED = "done", "incomplete", "aborted", "stopped", "superseded"
 
 
@@ -83,6 +84,7 @@ class Rollout:
         self._wave_ended: float | None = None  # when the last device of the waves so far ended
         self._changed: set[str] = set()
         self._paused: dict[str, float] = {}  # devices in metered hours, and until when their time has been put off
+        self._metered_s: Counter[str] = Counter()  # by how much
 
     # ------------------------------------------------------------ what is known of devices
 
@@ -99,8 +101,9 @@ class Rollout:
             self._enter(now, device, instance, ROLLED_BACK, "it runs another bundle again")
         if is_paused and instance.state == LOADING and instance.is_online:
             self._paused.setdefault(device, now)
-        elif (since := self._paused.pop(device, None)) is not None and instance.state == LOADING:
-            self._put_off(device, instance, now - since)
+        elif device in self._paused:
+            self._put_off_metered(now, device, instance)
+            del self._paused[device]
 
     def presence(self, device: str, is_online: bool) -> None:
         """Whether a device is connected."""
@@ -216,6 +219,13 @@ class Rollout:
         self._changed.add(device)
         self._set_timeout(device, instance)
 
+    def _put_off_metered(self, now: float, device: str, instance: Instance) -> None:
+        seconds = min(now - self._paused[device], MOST_METERED_S - self._metered_s[device])
+        self._paused[device] = now
+        if seconds > 0 and instance.state == LOADING:
+            self._metered_s[device] += seconds  # type: ignore[assignment]
+            self._put_off(device, instance, seconds)
+
     def _counts_for_quality(self, device: str) -> bool:
         instance = self._instances.get(device)
         return instance is not None and not self.is_over and instance.state in (TRIAL, GOOD)
@@ -251,12 +261,13 @@ class Rollout:
     def _let_time_out(self, now: float) -> None:
         for device, since in self._paused.items():
             if now >= since + KEEP_S:
-                self._put_off(device, self._instances[device], now - since)
-                self._paused[device] = now
+                self._put_off_metered(now, device, self._instances[device])
         while self._timeouts and self._timeouts[0][0] <= now:
             _, device, state, since = heapq.heappop(self._timeouts)
             instance = self._instances[device]
-            if (instance.state, instance.since) != (state, since) or device in self._paused:
+            if device in self._paused:
+                self._put_off_metered(now, device, instance)
+            if (instance.state, instance.since) != (state, since):
                 continue
             is_away = instance.state == OFFERED and not instance.is_online
             self._enter(now, device, instance, *((AWAY, "") if is_away else (TIMED_OUT, f"it stayed {instance.state}")))

@@ -154,6 +154,17 @@ def test_metered_hours_in_which_a_device_is_there_are_no_time_of_loading(says: s
     assert (it.counts[machine.TIMED_OUT], math.ceil((now - 600) / 3600)) == (1, hours)
 
 
+def test_a_device_that_says_for_ever_that_its_hours_are_metered_times_out() -> None:
+    it, hour = rollout(1, abort_above=1.0), 0
+    (device,) = it.tick(0)
+    while not it.is_over:
+        it.presence(device, True)
+        it.observe(3_600.0 * hour, device, "paused 1/9")
+        it.tick(3_600.0 * hour)
+        hour += 1
+    assert (it.counts[machine.TIMED_OUT], hour - 1) == (1, 7 * 24 + 6)
+
+
 def test_a_device_that_is_good_late_or_no_longer_counts_as_what_it_is() -> None:
     it = rollout(8, canary=4, abort_above=1.0, offer_s=10)
     first = it.tick(0)
