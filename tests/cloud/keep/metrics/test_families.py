@@ -7,6 +7,9 @@ import json
 import re
 import shutil
 import subprocess
+from pathlib import Path
+
+import pytest
 
 from hardcase_cloud.keep.metrics.families import (
     Fleet,
@@ -16,7 +19,7 @@ from hardcase_cloud.keep.metrics.families import (
     store_text,
     worker_text,
 )
-from hardcase_cloud.rollout.waves.machine import STATES
+from hardcase_cloud.rollout.waves.machine import FAILED, STATES
 from tests.helpers.places import ROOT
 
 ROLLOUT = RolloutFigures(3, "abcd", 'a "group"', "running", {"good": 2}, 4.5)
@@ -51,6 +54,33 @@ def test_promtool_takes_pages_and_alerts() -> None:
             assert (told.returncode, told.stdout, told.stderr) == (0, "", "")
         rules = ["promtool", "check", "rules", str(ROOT / "examples" / "prometheus" / "rules.yml")]
         assert subprocess.run(rules, capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("alert", "name", "labels"),
+    [
+        *[("WorkerRefuses", "worker_events_total", {"event": event}) for event in ("refused", "busy", "expired")],
+        *[("RolloutFails", "rollout_instances", {"state": state}) for state in FAILED],
+        ("StoreLosesMessages", "store_events_total", {"event": "lost"}),
+        ("Degraded", "fleet_decisions_total", {"route": "degraded"}),
+    ],
+)
+def test_an_alert_is_raised_by_what_it_is_for(alert: str, name: str, labels: dict[str, str], tmp_path: Path) -> None:
+    if not shutil.which("promtool"):
+        return
+    words = ", ".join(f'{key}="{value}"' for key, value in {**labels, "instance": "here"}.items())
+    series = [f"hardcase_{name}{{{words}}}", 'hardcase_worker_answers_total{instance="here"}']
+    query = {"expr": f'count(ALERTS{{alertname="Hardcase{alert}", alertstate="firing"}})', "eval_time": "20m"}
+    trial = {
+        "rule_files": [str(ROOT / "examples" / "prometheus" / "rules.yml")],
+        "tests": [{
+            "interval": "1m", "input_series": [{"series": one, "values": "0+60x30"} for one in series],
+            "promql_expr_test": [{**query, "exp_samples": [{"labels": "{}", "value": 1}]}],
+        }],
+    }  # fmt: skip
+    (tmp_path / "trial.yml").write_text(json.dumps(trial))  # which is YAML, too
+    told = subprocess.run(["promtool", "test", "rules", tmp_path / "trial.yml"], capture_output=True, check=False)
+    assert told.returncode == 0, told.stdout + told.stderr
 
 
 def test_alerts_and_board_ask_for_figures_that_there_are() -> None:
