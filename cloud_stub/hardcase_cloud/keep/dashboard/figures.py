@@ -148,7 +148,9 @@ class Figures:
         )[0]
         counts = self._instances()
         rollouts = [
-            RolloutFigures(r.id, r.bundle[:12], r.members, r.state, counts.get(r.id, {}), max(0.0, now - r.served))
+            RolloutFigures(
+                r.id, r.bundle[:12], r.members, r.state, counts.get(r.id, {}), max(0.0, now - (r.served or r.began))
+            )
             for r in self.rollouts.rollouts()[:ROLLOUTS]
         ]
         n, forwarded, degraded, labelled, agreed = (int(x) for x in (*sums[:3], *sums[4:]))
@@ -327,7 +329,8 @@ class Figures:
             out.append({
                 "id": row.id, "bundle": self._bundles.title(row.bundle), "group": row.members, "state": row.state,
                 "wish": row.wish, "reason": machine.get("reason", ""), "began": row.began, "is_open": row.state in OPEN,
-                "is_served": now - row.served < 10, "budget": plan.get("budget"), "agreement": plan.get("agreement"),
+                "is_served": now - (row.served or row.began) < 10,
+                "budget": plan.get("budget"), "agreement": plan.get("agreement"),
                 "devices": [[state, counts.get(row.id, {}).get(state, 0)] for state in STATES],
             })  # fmt: skip
         return out

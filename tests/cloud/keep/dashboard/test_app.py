@@ -328,6 +328,11 @@ def test_metrics_have_every_state_of_every_roll_out(figures: Figures) -> None:
     assert len([line for line in lines if line.startswith("hardcase_rollout_instances{")]) == 10
 
 
+def test_a_roll_out_that_has_just_begun_is_not_one_that_nobody_has_served_since_1970(figures: Figures) -> None:
+    assert [figures.fleet(NOW + s).rollouts[0].unserved_s for s in (3, 400)] == [3, 400]
+    assert [figures.look(NOW + s)["rollouts"][0]["is_served"] for s in (3, 400)] == [True, False]
+
+
 def test_a_proxy_needs_no_token_by_its_address_alone_and_may_frame_the_page(figures: Figures) -> None:
     def answer(ingress: str, **headers: str) -> tuple[int, str]:
         status, head, _ = ask(figures, "/", headers=headers, ingress=ingress)
