@@ -9,10 +9,11 @@ import time
 
 from hardcase_edge.errors import InputError
 
-from .shared import hpc_named, on_stop_signals, open_model, say, store_argument
+from .shared import hpc_named, on_stop_signals, open_model, say, store_argument, warn
 
 HELP = "Have f0 answer the audits in a store, or add labels that people gave, next to the devices' answers."
 PAUSE_S = 1.0  # between two looks for new audits
+RETRY_S = 10.0  # after a look that failed, as where a database restarts
 ROUNDS = 4  # of a large model's requests, after which the labels are kept
 
 
@@ -60,8 +61,19 @@ def run(args: argparse.Namespace) -> int:
     on_stop_signals(stop.set)
     say(args.json, "ready", {"store": database.dialect.name, "hpc": model.sha256})
     n_all = agreed_all = 0
+    has_looked, trouble = False, ""
     while not stop.is_set():
-        n, agreed = labelling.some()
+        try:
+            n, agreed = labelling.some()
+        except InputError as error:
+            if args.once or not has_looked:
+                raise
+            if str(error) != trouble:
+                trouble = str(error)
+                warn(f"{trouble}; trying again every {RETRY_S:g} s")
+            stop.wait(RETRY_S)
+            continue
+        has_looked, trouble = True, ""
         n_all, agreed_all = n_all + n, agreed_all + agreed
         if not labelling.n_found and (args.once or stop.wait(PAUSE_S)):
             break

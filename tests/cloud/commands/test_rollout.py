@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from hardcase.cli import main
-from hardcase_cloud.commands import rollout
+from hardcase_cloud.commands import label, rollout
 from hardcase_cloud.commands.shared import parse_time
 from hardcase_cloud.keep.records.database import Database
 from hardcase_cloud.keep.records.dialects import Row
 from hardcase_cloud.keep.records.incoming import Incoming
-from hardcase_cloud.keep.records.labels import Labels
+from hardcase_cloud.keep.records.labels import Labelling, Labels
 from hardcase_cloud.keep.records.rollouts import Rollouts
 from hardcase_cloud.mqtt.socket_line import Line, open_line
 from hardcase_cloud.rollout.waves import serve
@@ -434,3 +434,36 @@ def test_f0_labels_audits_and_agreement_is_known(
     noted = database.read("SELECT shipped FROM standings WHERE bundle = ? AND label = ''", (loaded.bundle.sha256,))
     assert noted == [(PRICES.shipped,)]
     database.close()
+
+
+@pytest.mark.parametrize(
+    ("fails", "flags", "status"),
+    [((1, 2), [], 0), ((0,), [], 2), ((1,), ["--once"], 2)],
+    ids=["later", "first", "once"],
+)
+def test_label_goes_on_where_the_store_or_f0_is_away_for_a_time(
+    fails: tuple[int, ...], flags: list[str], status: int,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    (tmp_path / "judge.py").write_text("def answer(X, names):\n    return [[0.1, 0.9] for _ in X]\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "m.hcb").write_bytes(make_bundle_bytes())
+    Database(tmp_path / "s.sqlite").close()
+    stops: list[Callable[[], None]] = []
+    looks = iter(range(4))
+
+    def some(labelling: Labelling) -> tuple[int, int]:
+        labelling.n_found = 1
+        if (look := next(looks)) in fails:
+            raise InputError("the database restarts")
+        if look == 3:
+            stops[0]()
+        return 1, 1
+
+    monkeypatch.setattr(Labelling, "some", some)
+    monkeypatch.setattr(label, "on_stop_signals", stops.append)
+    monkeypatch.setattr(label, "RETRY_S", 0.0, raising=False)
+    words = ["--store", f"sqlite:{tmp_path / 's.sqlite'}", "--hpc", "judge:answer", "--bundle", str(tmp_path / "m.hcb")]
+    assert main(["cloud", "label", *words, *flags]) == status
+    out, err = capsys.readouterr()
+    assert (err.count("the database restarts"), "audits 2, agree 2" in out) == (1, status == 0)
