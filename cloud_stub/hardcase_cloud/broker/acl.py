@@ -28,6 +28,7 @@ from .rules import rules_for, users_of
 
 MAX_FILE_BYTES = 64 * 1024 * 1024
 MAX_DEVICES = 100_000
+MAX_FACTS_BYTES = 8_192  # of a device, with its status, as a store takes them
 MARK = "# Written by hardcase cloud acl"
 CONF, RULES, DEVICES, WORKERS = "hardcase.conf", "hardcase.acl", "hardcase.devices", "hardcase.workers"
 PASSWORDS = "hardcase.passwords"
@@ -124,7 +125,7 @@ def without_head(rules: str) -> str:
 
 def _conf(here: Path, n_devices: int, listen: str) -> str:
     at = f" {listen}" if listen else ""
-    return CONF_TEXT.format(mark=MARK, here=here, max_connections=2 * n_devices + 16, at=at) + LIMITS
+    return CONF_TEXT.format(mark=MARK, here=here, max_connections=2 * n_devices + 16, at=at) + limits(n_devices)
 
 
 def _read(path: Path, separator: str) -> dict[str, str]:
@@ -182,7 +183,10 @@ password_file {here}/hardcase.workers
 acl_file {here}/hardcase.acl
 """
 
-LIMITS = f"""
+
+def limits(n_devices: int) -> str:
+    """Settings for all listeners; what waits for one client may be status and facts of all devices, which come once."""
+    return f"""
 # for all
 set_tcp_nodelay true
 persistence false
@@ -190,9 +194,9 @@ persistent_client_expiration 1h
 message_size_limit {MAX_REQUEST_BYTES}
 max_packet_size {MAX_REQUEST_BYTES + 1024}
 max_inflight_messages 200
-max_queued_messages 1000
-max_queued_bytes 8388608
-memory_limit 536870912
+max_queued_messages {1000 + 2 * n_devices}
+max_queued_bytes {8388608 + MAX_FACTS_BYTES * n_devices}
+memory_limit {536870912 + 2 * MAX_FACTS_BYTES * n_devices}
 """
 
 

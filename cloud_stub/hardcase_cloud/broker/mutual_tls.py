@@ -15,7 +15,7 @@ from pathlib import Path
 from hardcase_edge.base.files import write_whole
 from hardcase_edge.errors import InputError
 
-from .acl import CONF, LIMITS, MARK, PASSWORDS, RULES, WORKERS, Written, check_own, locked, without_head, write_users
+from .acl import CONF, MARK, PASSWORDS, RULES, WORKERS, Written, check_own, limits, locked, without_head, write_users
 from .rules import claim_patterns, device_patterns, names_of, rules_for
 
 DEVICE_RULES, CLAIM_RULES = "hardcase.devices.acl", "hardcase.claims.acl"
@@ -58,7 +58,7 @@ def write_mutual_tls(folder: str | Path, authority: str | Path, *, listen: str =
         for name, text in texts.items():
             write_whole(here / name, text.encode(), mode=0o640)
         at = f" {listen}" if listen else ""
-        conf = CONF_TEXT.format(mark=MARK, here=here, of=of, most=MAX_CONNECTIONS, at=at) + LIMITS
+        conf = CONF_TEXT.format(mark=MARK, here=here, of=of, most=MAX_CONNECTIONS, at=at) + limits(MAX_CONNECTIONS)
         write_whole(here / CONF, conf.encode())
     return written
 

@@ -9,7 +9,9 @@ import subprocess
 from base64 import b64decode
 from concurrent.futures import ThreadPoolExecutor
 
+import paho.mqtt.client as paho
 import pytest
+from paho.mqtt.enums import CallbackAPIVersion
 
 from hardcase.cli import main
 from hardcase_cloud.answer.onnx_model import Hpc
@@ -17,12 +19,15 @@ from hardcase_cloud.answer.service import Service
 from hardcase_cloud.answer.worker import Worker, default_group
 from hardcase_cloud.broker import acl
 from hardcase_cloud.broker.acl import MARK, hash_of, parse_lines, read_devices, write_acl
+from hardcase_cloud.keep.records.database import Database
+from hardcase_cloud.keep.records.keeper import Keeper
 from hardcase_edge.errors import InputError
 from hardcase_edge.link.address import parse_address
 from hardcase_edge.link.connection import Connection, ConnectionConfig, Message
-from hardcase_edge.link.wire import OK, reply_topic, request_topic, unpack_reply
+from hardcase_edge.link.wire import OK, facts_topic, reply_topic, request_topic, status_topic, unpack_reply
 
 from ...helpers.attack.trespass import TOPICS, USERS, WILLS, crossing, take_over
+from ...helpers.cloud.brokers import running_mosquitto, serving, until
 from ...helpers.cloud.guarded import guarded_mosquitto
 from ...helpers.cloud.raw_mqtt import Raw, connect
 from ...helpers.cloud.requests import N_CLASSES, ask, write_model
@@ -98,6 +103,25 @@ def test_two_workers_answer_devices_and_their_group_is_not_to_be_guessed(tmp_pat
 
 def passwords_in(folder) -> dict[str, str]:
     return parse_lines((folder / "hardcase.passwords").read_text(), " ")
+
+
+def test_what_all_devices_have_said_of_themselves_reaches_a_store_that_connects(tmp_path):
+    n = 1_500
+    options = dict(line.split(" ", 1) for line in acl.limits(n).splitlines() if line and not line.startswith("#"))
+    database = Database(tmp_path / "d.sqlite")
+    with running_mosquitto(tmp_path, **options) as broker:
+        devices = paho.Client(CallbackAPIVersion.VERSION2)
+        devices.connect(broker.host, broker.port)
+        devices.loop_start()
+        for k in range(n):
+            devices.publish(status_topic(f"d{k}"), b'{"state": "online"}', qos=1, retain=True)
+            last = devices.publish(facts_topic(f"d{k}"), b'{"bundle": "b"}', qos=1, retain=True)
+        last.wait_for_publish(20)
+        known = "SELECT COUNT(*) FROM devices WHERE is_online = 1 AND bundle = 'b'"
+        with serving(Keeper(database, parse_address(broker.url), note=print)):
+            until(lambda: database.read(known) == [(n,)], 10)
+        devices.loop_stop()
+    database.close()
 
 
 def test_users_keep_their_passwords_and_those_who_are_gone_lose_them(tmp_path):

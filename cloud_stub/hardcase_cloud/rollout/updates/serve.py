@@ -29,7 +29,8 @@ from ...mqtt.threaded import ThreadedClient
 from .campaign import Campaign
 from .served import Question, Served
 
-MOST_WAITING = 8_192  # messages; devices ask again for what is dropped here
+MOST_WAITING = 262_144  # messages: state and facts of all devices come at once, and come but once
+MOST_BYTES = 256 * 1024 * 1024  # of them
 MAX_PACKET_BYTES = 65_536
 STEP_S = 0.25  # how long to wait for a message at most
 FULL_PAUSE_S = 0.002  # while the connection has as many unacknowledged messages as it may
@@ -67,6 +68,7 @@ class Server:
         self._reload, self._on_change = reload, on_change
         self._changed = Condition()
         self._queue: deque[Published | None] = deque()  # None: a new connection
+        self._bytes = 0  # of the messages in it
         self._told: dict[str, tuple[str, str]] = {}
         self._is_stopping = False
         self._question: Question | None = None
@@ -168,7 +170,11 @@ class Server:
         with self._changed:
             if not self._queue and wait_s:
                 self._changed.wait(wait_s)
-            return self._queue.popleft() if self._queue else False
+            if not self._queue:
+                return False
+            message = self._queue.popleft()
+            self._bytes -= 0 if message is None else len(message.payload)
+            return message
 
     def _receive(self, message: Published | bool | None) -> None:
         now = time.monotonic()
@@ -207,7 +213,9 @@ class Server:
             self._told = states
 
     def _take(self, message: Published | None) -> None:
+        size = 0 if message is None else len(message.payload)
         with self._changed:
-            if len(self._queue) < MOST_WAITING:
+            if len(self._queue) < MOST_WAITING and self._bytes + size <= MOST_BYTES:
+                self._bytes += size
                 self._queue.append(message)
                 self._changed.notify_all()
