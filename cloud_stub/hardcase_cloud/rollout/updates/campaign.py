@@ -206,9 +206,11 @@ class Campaign:
         is_known = takes_any or known.has_facts or now >= known.online_at + FACTS_S
         return known.is_online and is_known and not is_running and is_time and self.may_have(device)
 
-    def forget_queues(self) -> None:
-        """The connection is lost, and devices ask again on the next one."""
+    def connected(self) -> None:
+        """A new connection: devices ask again, and the broker says anew which are there; it may have lost some."""
         self._queues.clear()
+        for known in self._devices.values():
+            known.is_online = False
 
     # ------------------------------------------------------------ how it stands
 

@@ -179,7 +179,7 @@ class Server:
     def _receive(self, message: Published | bool | None) -> None:
         now = time.monotonic()
         if not isinstance(message, Published):
-            self.campaign.forget_queues()
+            self.campaign.connected()
             return
         if self._question is not None and message.topic == self._question.topic:
             self._question.hear(message.payload)

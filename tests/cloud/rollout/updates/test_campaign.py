@@ -52,6 +52,17 @@ def drain(it: Campaign, now: float) -> list[tuple[str, int]]:
     return out
 
 
+def test_a_device_that_has_gone_with_its_broker_is_not_there_when_that_comes_back() -> None:
+    it = campaign("stays", "gone")
+    for device in ("stays", "gone"):
+        it.status(0, device, status())
+    assert sorted(drain(it, 0)) == [("gone", OFFER), ("stays", OFFER)]
+    it.connected()
+    it.status(1, "stays", status())
+    assert drain(it, 1) == [("stays", OFFER)]
+    assert [it.is_online(device) for device in ("stays", "gone")] == [True, False]
+
+
 def test_a_device_that_does_not_fetch_is_offered_the_bundle_ever_more_rarely() -> None:
     it = campaign("a")
     assert drain(it, 0) == []  # it is not online
