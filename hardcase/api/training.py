@@ -156,7 +156,7 @@ def train(
         weight=called.get("weight"),
         item_size=called.get("item_size"),
         seed=seed,
-        drop=tuple(drop),
+        drop=tuple(map(_plain, drop)),
         dates=check_choice("dates", dates, DATES),
         unit=unit or (CLOCK_UNIT if clock else "unit"),
         clock=clock,
@@ -169,7 +169,7 @@ def train(
         uplink_origin=origins.pop("forward_cost", origin),
         estimator="" if hpc is None else type(hpc).__name__,
         model=Path(hpc) if isinstance(hpc, str | Path) else None,
-        model_classes=tuple(hpc_classes),
+        model_classes=tuple(map(_plain, hpc_classes)),
         effort=effort_of("effort", effort).name,
         limits=limits_of("policy", policy),
         quality=None if errors else _plain(quality),
@@ -209,8 +209,10 @@ def train(
 
 
 def _plain(said: Any) -> Any:
-    """A mapping as a dict; what else may be said stays as it is, and is checked where it is used."""
-    return dict(said) if isinstance(said, Mapping) else said
+    """A mapping as a dict, and a scalar of numpy, such as a class out of ``y``, as Python's; the rest as it is."""
+    if isinstance(said, Mapping):
+        return {_plain(key): _plain(value) for key, value in said.items()}
+    return said.item() if isinstance(said, np.generic) else said
 
 
 def column_names(X: Any, names: Sequence[str] | None, n: int) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -362,6 +363,23 @@ def test_what_cannot_be_trained_is_said_in_one_line(change: dict[str, Any], mess
     X, y = rows(60)
     with pytest.raises(InputError, match=message):
         hardcase.train(X, y, **{"names": NAMES, **change})
+
+
+@pytest.mark.filterwarnings("ignore:WARNING")  # of what such policies are
+@pytest.mark.parametrize(
+    "said",
+    [
+        pytest.param(lambda one: {"quality": {"f1": one}, "max_loss": 1.0}, id="quality"),
+        pytest.param(lambda one: {"errors": {"miss": {one: 9}, "other": 5}}, id="errors"),
+        pytest.param(lambda _: {"drop": np.array(NAMES)[2:], "max_loss": 1.0}, id="drop"),
+    ],
+)
+def test_a_class_or_a_name_may_be_taken_out_of_an_array(said: Callable[[Any], dict[str, Any]]) -> None:
+    X, y = rows(200)
+    number = np.unique(y, return_inverse=True)[1]
+    how: dict[str, Any] = {"names": NAMES, "methods": "static", "hpc": LogisticRegression(), "effort": BRIEF}
+    policies = [hardcase.train(X, number, **how | said(one)) for one in (np.unique(number)[1], 1)]
+    assert policies[0].front.rows() == policies[1].front.rows()
 
 
 def test_a_wish_that_no_policy_meets_leaves_what_was_trained(monkeypatch: pytest.MonkeyPatch) -> None:
