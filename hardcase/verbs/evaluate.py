@@ -78,7 +78,9 @@ def _measure(loaded: Loaded, args: argparse.Namespace) -> dict[str, Any]:
     program, manifest = loaded.bundle.program, loaded.manifest
     budget, quality, steps = _budget(args.budget, manifest.unit), quality_of(manifest), steps_of(manifest)
     rows = rows_for(program, manifest, Path(args.data), args.hpc, [Path(args.bundle).parent])
-    dead = {name: (k,) for k, name in enumerate(manifest.sensors)} if args.each_dead else {}
+    inner = {own.sensor for own in (rows.memory, rows.coin) if own is not None}  # which the device fills
+    sensors = [k for k in range(len(manifest.sensors)) if k not in inner]
+    dead = {manifest.sensors[k]: (k,) for k in sensors} if args.each_dead else {}
     ways = 1 if rows.coin is None else 2
     with rows_bar("evaluate", len(rows.y) * ways * (1 + len(dead))):
         values = measure(program, rows, quality, steps=steps, budget=budget).to_json(manifest)

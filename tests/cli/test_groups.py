@@ -154,3 +154,4 @@ def test_a_promise_walks_streams_as_evaluate_does(held, tmp_path, capsys, method
         measured = ran(capsys, "evaluate", bundle, held / file)
         assert counts["local"] == measured["n"]
         assert counts["errors"] == round(measured["n"] * (1 - measured["quality"])) > 0
+    assert list(ran(capsys, "evaluate", bundle, held / "new.csv", "--each-dead")["dead"]) == ["a", "b"]  # no memory

@@ -178,8 +178,9 @@ def test_export_hits_the_budget_and_evaluate_says_so(build, tmp_path, capsys) ->
     assert run(export, build, "--budget", 30, "--out", out) == 0
     text = capsys.readouterr().out
     assert f"mixed      by a coin: near at 10.00 for {1 - said['mix']['weight']:.2%} of decisions, cascade at" in text
-    assert run(evaluate, out, build / "test.npz", "--json") == 0
+    assert run(evaluate, out, build / "test.npz", "--each-dead", "--json") == 0
     told = json.loads(capsys.readouterr().out)
+    assert list(told["dead"]) == list(MANIFEST.sensors)  # the coin is no sensor that can fail
     for name in ("cost", "quality", "forward_rate"):
         assert told[name] == pytest.approx(said["test"][name])
     assert told["sensors"]["coin"]["share"] == 1
