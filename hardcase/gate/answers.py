@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from hardcase_edge.base.toml import toml_value
 from hardcase_edge.errors import InputError
+from hardcase_train.columns.kinds import BOOLEAN
 from hardcase_train.data.table import Table, read_table
 from hardcase_train.settings.amounts import MAX_COST
 
@@ -67,6 +68,9 @@ def read_log(path: Path) -> Log:
         It is no table, has fewer than two APIs, one of them lacks a label or a price, or a confidence is none.
     """
     table = read_table(path)
+    booleans = [name for name, kind in table.kinds.items() if kind == BOOLEAN]
+    if booleans:
+        table = read_table(path, as_text=booleans)
     columns = tuple(table.kinds) or table.names
     found, rest = _recognised(path, columns)
     apis = tuple(_api(path, table, name, of) for name, of in found.items())
@@ -191,10 +195,11 @@ def _shares(path: Path, table: Table, column: str) -> np.ndarray:
 
 
 def _column(path: Path, table: Table, column: str) -> list[Any]:
-    """A column's labels; a whole number is an integer, though a gap in the column made it 1.0, and NaN is missing."""
+    """A column's labels; a boolean is text, a whole number is an integer, though a gap made it 1.0; NaN is missing."""
     if column not in table.labels:
         raise InputError(f"{path}: {column!r} holds neither text nor whole numbers; correct it")
-    values = [None if value != value else value for value in table.labels[column]]
+    labels = [str(value) if isinstance(value, bool) else value for value in table.labels[column]]
+    values = [None if value != value else value for value in labels]
     return [int(value) if isinstance(value, float) and value.is_integer() else value for value in values]
 
 

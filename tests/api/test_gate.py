@@ -308,6 +308,22 @@ def test_whole_numbers_are_the_same_labels_with_and_without_a_gap_in_their_colum
     assert (log.truth, log.labels) == ([1, 2], {"a": ["1", None], "b": ["1", "2"]})
 
 
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_a_label_that_is_true_or_false_is_the_truth_s_text(tmp_path: Path, form: str) -> None:
+    path = tmp_path / f"calls.{form}"
+    table = {"a_label": [True, None, False], "a_price": [1] * 3, "b_label": [True, False, True], "b_price": [2] * 3}
+    if form == "parquet":
+        pa.parquet.write_table(pa.table(table | {"truth": [True, False, True]}), path)
+    else:
+        path.write_text(
+            "a_label,a_price,b_label,b_price,truth\nTrue,1,True,2,True\n,1,False,2,False\nFalse,1,True,2,True\n"
+        )
+    log = read_log(path)
+    assert log.truth == ["True", "False", "True"] == log.labels["b"]
+    assert log.labels["a"] == ["True", None, "False"]
+    assert read_log(log_of(tmp_path, "a_label,a_price,b_label,b_price", "true,1,false,2")).truth == ["false"]
+
+
 def test_the_log_of_the_example_has_four_apis_with_their_prices() -> None:
     log = read_log(DIGITS)
     assert [(api.name, api.price) for api in log.apis] == [
