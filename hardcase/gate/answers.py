@@ -195,12 +195,14 @@ def _shares(path: Path, table: Table, column: str) -> np.ndarray:
 
 
 def _column(path: Path, table: Table, column: str) -> list[Any]:
-    """A column's labels; a boolean is text, a whole number is an integer, though a gap made it 1.0; NaN is missing."""
+    """A column's labels, None for a missing one: whole numbers, though a gap in the column made them 1.0; else text."""
     if column not in table.labels:
-        raise InputError(f"{path}: {column!r} holds neither text nor whole numbers; correct it")
-    labels = [str(value) if isinstance(value, bool) else value for value in table.labels[column]]
-    values = [None if value != value else value for value in labels]
-    return [int(value) if isinstance(value, float) and value.is_integer() else value for value in values]
+        raise InputError(f"{path}: {column!r} holds neither text nor numbers; correct it")
+    values = [None if value != value else value for value in table.labels[column]]
+    whole = [int(value) if isinstance(value, float) and value.is_integer() else value for value in values]
+    if all(value is None or type(value) is int for value in whole):
+        return whole
+    return [None if value is None else str(value) for value in whole]
 
 
 def _texts(path: Path, table: Table, column: str) -> list[str | None]:

@@ -324,6 +324,11 @@ def test_a_label_that_is_true_or_false_is_the_truth_s_text(tmp_path: Path, form:
     assert read_log(log_of(tmp_path, "a_label,a_price,b_label,b_price", "true,1,false,2")).truth == ["false"]
 
 
+def test_labels_that_are_no_whole_numbers_are_text_as_a_gate_has_them(tmp_path: Path) -> None:
+    log = read_log(log_of(tmp_path, "a_label,a_price,b_label,b_price,truth", "1,1,1.5,2,1.5", "2,1,,2,1", "1,1,1,2,"))
+    assert (log.truth, log.labels) == (["1.5", "1"], {"a": ["1", "2"], "b": ["1.5", None]})
+
+
 def test_the_log_of_the_example_has_four_apis_with_their_prices() -> None:
     log = read_log(DIGITS)
     assert [(api.name, api.price) for api in log.apis] == [
