@@ -136,9 +136,9 @@ def truth_of(what: str, labels: Sequence[Any], classes: Sequence[Any]) -> NDArra
     """
     if classes:
         number = {label: k for k, label in enumerate(classes)}
-        strange = next((label for label in labels if label not in number), None)
-        if strange is not None:
-            raise InputError(f"{what} contains {strange!r:.80}, which is not a class of the bundle")
+        strange = [label for label in labels if label not in number]  # None, too, where a label is missing
+        if strange:
+            raise InputError(f"{what} contains {strange[0]!r:.80}, which is not a class of the bundle")
         return np.array([number[label] for label in labels], dtype=np.int64)
     odd = next((v for v in labels if isinstance(v, str) or v is None or not abs(v) <= MAX_VALUE), None)
     if odd is not None:

@@ -185,6 +185,8 @@ def test_evaluate_counts_what_the_device_decides(bundle: Path) -> None:
     assert hardcase.evaluate(bundle, shuffled, y) == figures
     with pytest.raises(InputError, match="y contains 'odd', which is not a class of the bundle"):
         hardcase.evaluate(bundle, X[:1], ["odd"])
+    with pytest.raises(InputError, match="hpc contains None, which is not a class of the bundle"):
+        hardcase.evaluate(bundle, X[:2], y[:2], hpc=["low", None])  # f0 did not answer
     with pytest.raises(InputError, match="X lacks 1 of the bundle's features, such as 'light'"):
         hardcase.evaluate(bundle, Frame(X[:, 1:], NAMES[1:]), y)
 
