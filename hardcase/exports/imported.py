@@ -52,18 +52,19 @@ def run_model(args: argparse.Namespace) -> int:
         raise InputError(f"--{misplaced.replace('_', '-')} requires BUILD; leave it out with --model")
     if args.out is None:
         raise InputError("no output given: use --out")
+    how = {"leaves": args.leaves, "n_check": args.check}
+    how = {name: value for name, value in how.items() if value is not None}
     with clock_bar("import"):
         bundle = import_model(
             Path(args.model),
             args.out,
             layout=None if args.sensors is None else read_layout(args.sensors),
             rows=None if args.rows is None else _rows(args.rows),
-            leaves=args.leaves,
             min_agreement=args.min_agreement,
-            n_check=args.check,
             key=args.key,
             seed=args.seed,
             force=args.force,
+            **how,
         )
     report(args, _report(bundle), _text(bundle))
     return 0

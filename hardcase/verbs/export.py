@@ -153,13 +153,11 @@ def _model_arguments(parser: Flags, wish: argparse._MutuallyExclusiveGroup) -> N
     parser.add_argument(
         "--leaves",
         choices=("auto", "16", "31"),
-        default="auto",
         help="with --model: bits per leaf; auto: the fewest that keep all labels (default)",
     )
     parser.add_argument(
         "--check",
         type=int,
-        default=10_000,
         metavar="N",
         help="with --model: number of rows on which to compare (default 10000)",
     )
@@ -256,9 +254,9 @@ def _made(args: argparse.Namespace, build: Build, wished: Wished) -> Checked:
 def _check_build(args: argparse.Namespace) -> None:
     if args.build is None:
         raise InputError("BUILD is missing; name the folder that hardcase train wrote, or a model with --model")
-    misplaced = [flag for flag in ("sensors", "rows") if getattr(args, flag) is not None]
+    misplaced = [flag for flag in ("sensors", "rows", "leaves", "check") if getattr(args, flag) is not None]
     if misplaced:
-        raise InputError(f"--{misplaced[0]} requires --model; a build contains its sensors and rows")
+        raise InputError(f"--{misplaced[0]} requires --model; leave it out with BUILD")
 
 
 def terms_of(args: argparse.Namespace, more: Mapping[str, Any] | None = None) -> RiskTerms | None:

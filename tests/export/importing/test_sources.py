@@ -514,6 +514,8 @@ def test_the_command_takes_sensors_rows_and_a_key(tmp_path: Path, capsys: Captur
         pytest.param(["--model", "m.onnx", "--risk-per", "class"], "--risk-per requires BUILD", id="promise"),
         pytest.param(["--budget", "1"], "BUILD is missing", id="no-build"),
         pytest.param(["build", "--budget", "1", "--rows", "x.csv"], "--rows requires --model", id="rows"),
+        pytest.param(["build", "--leaves", "31"], "--leaves requires --model", id="leaves"),
+        pytest.param(["build", "--check", "5"], "--check requires --model", id="rows-to-check"),
         pytest.param(["--model", "no.onnx"], "model no.onnx cannot be read: No such file", id="absent"),
         pytest.param(["--model", "m.onnx", "--sensors", "no.toml"], "no.toml cannot be read", id="toml"),
         pytest.param(["--model", "m.onnx", "--check", "0"], "0 rows", id="check"),
