@@ -185,6 +185,18 @@ def test_a_budget_takes_the_best_that_it_pays() -> None:
     assert found[0].quality < found[1].quality <= found[2].quality
 
 
+def test_a_cascade_of_one_stage_that_may_not_forward_answers_within_its_limit() -> None:
+    model = fitted("ConfidenceCascade", limits={"budget": 1}, costs=[1, 2, 3, 4, 5], forward_cost=10)
+    assert (model.figures_.cost, model.figures_.forward_rate) == (1, 0)
+
+
+@pytest.mark.parametrize("name", ["AdaptLin", "RouteClassifier"])
+def test_a_method_that_has_no_policy_within_a_limit_says_so_in_a_line(name: str) -> None:
+    said = r"no policy of these methods keeps \[policy\] budget = 0.5; allow more, or choose another method"
+    with pytest.raises(ValueError, match=said):
+        fitted(name, limits={"budget": 0.5}, costs=[1, 2, 3, 4, 5], forward_cost=10)
+
+
 def test_max_loss_takes_the_cheapest_that_is_good_enough() -> None:
     losses = (0.005, 0.02, 0.3)
     model = [fitted("ConfidenceCascade", max_loss=m, costs=[1, 2, 3, 4, 5], forward_cost=10) for m in losses]

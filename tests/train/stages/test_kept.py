@@ -144,6 +144,10 @@ def test_a_front_that_nothing_keeps_names_the_limit_and_the_least() -> None:
     ):
         keeper.check([])
     assert keeper.lines() == ["left out 1 policies over [policy] budget = 6: the nearest needs 26"]
+    with pytest.raises(
+        InputError, match=r"no policy of these methods keeps \[policy\] budget = 6, max_forward = 0.2; "
+    ):
+        Keeper(problem).check([])
 
 
 def test_a_sweep_keeps_the_budget_and_says_nothing_else() -> None:

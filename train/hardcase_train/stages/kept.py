@@ -133,14 +133,19 @@ class Keeper:
         Raises
         ------
         InputError
-            The limits have left no policy; the message names the limit that most policies break, and what it must be.
+            The limits have left no policy; the message names the limit that most policies break, and what it must be,
+            or all of them if no method had one to offer.
         """
-        if not points and self.broken:
+        if points or not self.limits:
+            return
+        if self.broken:
             key, n = self.broken.most_common(1)[0]
             raise InputError(
                 f"no policy keeps [policy] {key} = {self.limits.given[key]:g}, which {n} policies break; the smallest "
                 f"possible is {self.least[key]:g}"
             )
+        given = ", ".join(f"{key} = {limit:g}" for key, limit in self.limits.given.items())
+        raise InputError(f"no policy of these methods keeps [policy] {given}; allow more, or choose another method")
 
 
 class BundleKeeper(Keeper):

@@ -279,7 +279,8 @@ def _cost_then_chance(rated: Rated) -> tuple[float, float]:
 def level_cuts(staged: StagedPolicy, levels: Sequence[float]) -> list[Tried]:
     """Cuts at one confidence in all stages, for each level (0 to 1), first stage and last stage.
 
-    The last stage forwards the rows below the level, or answers them too ("end").
+    The last stage forwards the rows below the level, or answers them too ("end"). One stage that only answers is a
+    static subset, and is there where nothing else is.
     """
     judge, stages = staged.judge, range(len(staged.chain))
     stakes = (
@@ -299,7 +300,7 @@ def level_cuts(staged: StagedPolicy, levels: Sequence[float]) -> list[Tried]:
         if end == "answer":
             cuts[last] = Cut(-NEVER)
         candidates.append(({"end": end, "level": level}, cuts))
-    return candidates
+    return candidates or [({"end": "answer"}, {k: Cut(-NEVER)}) for k in stages]
 
 
 def price_cuts(staged: StagedPolicy, prices: Sequence[float]) -> list[Tried]:

@@ -75,8 +75,8 @@ class RouteClassifier(MethodClassifier):
 
     @classmethod
     def run(cls, search: SubsetSearch, params: Params) -> list[Point]:
-        """The points of one setting over first sensors and prices; none if no first sensor pays."""
-        if search.problem.n_classes > MAX_CLASSES:
+        """The points of one setting over first sensors and prices; none if no first sensor pays or is in reach."""
+        if search.problem.n_classes > MAX_CLASSES or not search.problem.offered:
             return []
         found = search.once(_roots_of)(params["max_cells"], params["classifier"])
         return best_points([p for cells in found for p in _points(search, cells, params)])
@@ -86,7 +86,9 @@ class RouteClassifier(MethodClassifier):
         search = SubsetSearch(judge, self.n_jobs or 1)
         settings = [{**params, "max_cells": self.max_cells} for params in self.grid(search)]
         found = [point for params in settings for point in self.run(search, params)]
-        return found or best_points([p for params in settings for p in _points(search, None, params)])
+        if found or not judge.problem.offered:
+            return found
+        return best_points([p for params in settings for p in _points(search, None, params)])
 
 
 class _Roots:
