@@ -30,6 +30,7 @@ from hardcase_edge.settings.config import RunConfig
 from tests.helpers.attack.operations import attack
 from tests.helpers.edge.device import make_bundle_bytes, make_loaded, make_manifest, make_program
 
+READS = ("--sensors", "mine:read", "--sensor-timeout-ms", 1_000)  # more than a busy machine takes
 GRACE = 5  # so many periods may pass on a busy machine
 
 
@@ -117,7 +118,7 @@ def folder(tmp_path):
 
 
 def run(*words):
-    return [sys.executable, "-m", "hardcase_edge.cli", "run", *words, *SHORT]
+    return [sys.executable, "-m", "hardcase_edge.cli", "run", *SHORT, *words]
 
 
 # ---------------------------------------------------------------- messages
@@ -252,7 +253,7 @@ def test_a_timer_feeds_a_loop_that_waits_and_none_that_is_at_work(tmp_path):
 
 
 def test_a_hangup_runs_what_the_file_holds_then_and_keeps_what_it_has_if_that_is_damaged(folder):
-    with Supervisor(run("toy.hcb", "--sensors", "mine:read", "--interval", 0.01), folder, 5.0) as supervisor:
+    with Supervisor(run("toy.hcb", *READS, "--interval", 0.01), folder, 5.0) as supervisor:
         assert supervisor.hear("READY=1") == "READY=1\nSTATUS=runs toy"
         for data, line in [
             (make_bundle_bytes(), b"toy.hcb is the bundle that runs; it goes on"),
@@ -270,7 +271,7 @@ def test_a_hangup_runs_what_the_file_holds_then_and_keeps_what_it_has_if_that_is
 
 
 def test_a_hangup_keeps_what_runs_if_the_settings_refuse_what_the_file_holds_then(folder):
-    words = run("toy.hcb", "--sensors", "mine:read", "--interval", 0.01, "--budget", 1_000)
+    words = run("toy.hcb", *READS, "--interval", 0.01, "--budget", 1_000)
     dear = replace(make_program(), costs=Costs(per_decision=2_000 * MICRO))
     with Supervisor(words, folder, 5.0) as supervisor:
         assert supervisor.hear("READY=1")
@@ -288,7 +289,7 @@ def test_a_hangup_keeps_what_runs_if_the_settings_refuse_what_the_file_holds_the
 def test_a_hangup_tries_what_a_store_has_received(folder):
     store = Store(folder / "store")
     store.put(make_bundle_bytes())
-    words = run("--store", "store", "--sensors", "mine:read", "--interval", 60, "--trial-decisions", 1)
+    words = run("--store", "store", *READS, "--interval", 60, "--trial-decisions", 1)
     with Supervisor(words, folder, 5.0) as supervisor:
         assert b"has passed its trial" in supervisor.process.stderr.readline()
         supervisor.process.send_signal(signal.SIGHUP)
