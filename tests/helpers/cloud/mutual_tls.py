@@ -45,9 +45,8 @@ class Tls(Broker):
         return f"mqtts://{user}:{self.passwords[user]}@{self.host}:{self.workers_port}"
 
     def reload(self) -> None:
-        """Have mosquitto read the list of revoked certificates again."""
+        """Have mosquitto read the list of revoked certificates again, when it next looks (within about 0.1 s)."""
         os.kill(self.pid, signal.SIGHUP)
-        time.sleep(0.1)
 
     def connect(self, identity: Path | None, hello: bytes, *, port: int = 0) -> Raw | None:
         """A raw client with the certificate in this folder, or none; None if TLS ends it."""
