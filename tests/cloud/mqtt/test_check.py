@@ -14,7 +14,7 @@ import pytest
 
 from hardcase.cli import main
 from hardcase_cloud.broker.embedded import EmbeddedBroker
-from hardcase_cloud.mqtt import check, prober
+from hardcase_cloud.mqtt import check, packets, prober
 from hardcase_edge.link.address import parse_address
 
 from ...helpers.cloud.brokers import free_port, running_mosquitto
@@ -30,6 +30,7 @@ def findings(capsys: pytest.CaptureFixture[str], url: str) -> tuple[int, dict[st
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """What should come at once may take its time on a busy machine."""
     monkeypatch.setattr(prober, "WAIT_S", 60.0)
+    monkeypatch.setattr(check, "SLOW_MS", 5_000.0)
 
 
 def test_mosquitto_does_all_that_workers_and_devices_lean_on(tmp_path, capsys, monkeypatch):
@@ -60,6 +61,8 @@ def test_the_embedded_broker_speaks_3_1_1_alone_and_says_what_that_costs(capsys)
 class Late:
     """A line whose bytes come a tenth of a second late."""
 
+    late_s = 0.1
+
     def __init__(self, line: Any) -> None:
         self._line, self._due = line, list[tuple[float, bytes]]()
 
@@ -70,10 +73,21 @@ class Late:
         until = time.monotonic() + wait_s
         while (now := time.monotonic()) < until and not (self._due and self._due[0][0] <= now):
             if data := self._line.receive(0.005):
-                self._due.append((now + 0.1, data))
+                self._due.append((now + self.late_s, data))
         due = [data for at, data in self._due if at <= now]
         del self._due[: len(due)]
         return b"".join(due)
+
+
+class BusyOnce(Late):
+    """A line to a broker that takes a while over acknowledgements, and over nothing else."""
+
+    late_s = 0.0
+
+    def send(self, data: bytes) -> None:
+        if data[0] == packets.PUBACK:
+            self.late_s = 0.3
+        self._line.send(data)
 
 
 def test_on_a_slow_line_it_waits_for_longer_before_it_says_that_nothing_came(tmp_path, monkeypatch):
@@ -83,10 +97,28 @@ def test_on_a_slow_line_it_waits_for_longer_before_it_says_that_nothing_came(tmp
     with running_mosquitto(tmp_path) as broker:
         checks = check._Checks(parse_address(broker.url))
         assert [question().does for question in (checks._mqtt_5, checks._receive_maximum)] == ["yes", "yes"]
+        assert checks._quiet_s >= check.TRIPS * 0.1
+
+
+def test_a_broker_that_is_busy_for_a_while_is_not_said_to_flood(tmp_path, monkeypatch):
+    monkeypatch.setattr(check, "QUIET_S", 0.01)
+    open_line = prober.open_line
+    monkeypatch.setattr(prober, "open_line", lambda *args: BusyOnce(open_line(*args)))
+    with running_mosquitto(tmp_path) as broker:
+        found = check._Checks(parse_address(broker.url))._receive_maximum()
+        assert (found.does, found.detail) == ("yes", "2 before an acknowledgement, 2 after it")
+
+
+class Impatient(prober.Prober):
+    """Waits for its connection as any, and for nothing after that."""
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self._answer_s = 0.05
 
 
 def test_a_broker_that_only_takes_connections_is_of_no_use(capsys, monkeypatch):
-    monkeypatch.setattr(prober, "WAIT_S", 0.05)
+    monkeypatch.setattr(check, "Prober", Impatient)
     listener = socket.create_server(("127.0.0.1", 0))
 
     def greet() -> None:
