@@ -30,7 +30,7 @@ from ...helpers.attack.trespass import TOPICS, USERS, WILLS, crossing, take_over
 from ...helpers.cloud.brokers import running_mosquitto, serving, until
 from ...helpers.cloud.guarded import guarded_mosquitto
 from ...helpers.cloud.raw_mqtt import Raw, connect
-from ...helpers.cloud.requests import N_CLASSES, ask, write_model
+from ...helpers.cloud.requests import N_CLASSES, PATIENT_MS, ask, write_model
 
 # ---------------------------------------------------------------- the real broker
 
@@ -86,9 +86,9 @@ def test_two_workers_answer_devices_and_their_group_is_not_to_be_guessed(tmp_pat
         try:
             for worker in workers:
                 worker.start()
-            assert device.start(5), device.trouble
+            assert device.start(60), device.trouble
             for k in range(2):
-                assert device.publish(request_topic("pi-1"), ask(k, (1.0, 4.0), hpc.sha256))
+                assert device.publish(request_topic("pi-1"), ask(k, (1.0, 4.0), hpc.sha256, PATIENT_MS))
             with ThreadPoolExecutor() as pool:
                 list(pool.map(lambda worker: worker.run(count=1), workers))
             replies = [unpack_reply(heard.get(timeout=60).payload, bytes.fromhex(hpc.sha256), N_CLASSES) for _ in "12"]
@@ -116,7 +116,7 @@ def test_what_all_devices_have_said_of_themselves_reaches_a_store_that_connects(
         for k in range(n):
             devices.publish(status_topic(f"d{k}"), b'{"state": "online"}', qos=1, retain=True)
             last = devices.publish(facts_topic(f"d{k}"), b'{"bundle": "b"}', qos=1, retain=True)
-        last.wait_for_publish(20)
+        last.wait_for_publish(60)
         known = "SELECT COUNT(*) FROM devices WHERE is_online = 1 AND bundle = 'b'"
         with serving(Keeper(database, parse_address(broker.url), note=print)):
             until(lambda: reader.read(known) == [(n,)])

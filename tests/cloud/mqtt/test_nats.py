@@ -33,7 +33,7 @@ from hardcase_edge.link.wire import OK, ack_topic, decision_topic, request_topic
 from tests.helpers.cloud.brokers import free_port, is_listening, serving, until
 from tests.helpers.cloud.certificates import Authority
 from tests.helpers.cloud.clients import asking
-from tests.helpers.cloud.requests import N_CLASSES, ask, command, half_forwarding, write_model
+from tests.helpers.cloud.requests import N_CLASSES, PATIENT_MS, ask, command, half_forwarding, write_model
 
 
 class Server(NamedTuple):
@@ -97,7 +97,7 @@ def test_a_worker_of_each_tenant_answers_its_devices_whatever_their_names(
     with serving(*workers):
         for k, name in enumerate(("pump.7-a_b", "acme/pump-7"), 1):
             with asking(nats.url, name, 4) as (client, heard):
-                client.publish(request_topic(name), ask(k, (1.0, 4.0), hpc.sha256), 1)
+                client.publish(request_topic(name), ask(k, (1.0, 4.0), hpc.sha256, PATIENT_MS), 1)
                 reply = unpack_reply(heard.get(timeout=60).payload, bytes.fromhex(hpc.sha256), N_CLASSES)
                 assert (reply.id, reply.status, reply.result) == (k.to_bytes(16, "big"), OK, 1)
     assert [(worker.protocol, worker.counters()["served"]) for worker in workers] == [("3.1.1", 1)] * 2
@@ -110,7 +110,7 @@ def test_a_store_keeps_and_acknowledges(nats: Address, tmp_path: Path) -> None:
     acks: list[tuple[int, int, int]] = []
     config = ConnectionConfig(address=nats, client_id="pi-1")
     device = Connection(config, subscribe=ack_topic("pi-1"), on_message=lambda m: acks.extend(unpack_acks(m.payload)))
-    assert device.start(5)
+    assert device.start(60)
     try:
         device.publish(decision_topic("pi-1"), b'{"kind":"decision","device":"pi-1","boot":2,"sequence":1}')
         keeper.run(count=1)
@@ -122,6 +122,7 @@ def test_a_store_keeps_and_acknowledges(nats: Address, tmp_path: Path) -> None:
 
 def test_nats_has_all_that_3_1_1_gives(nats: Address, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hardcase_cloud.mqtt.check.SLOW_MS", 5_000.0)  # of a busy machine
+    monkeypatch.setattr("hardcase_cloud.mqtt.prober.WAIT_S", 60.0)
     found = {finding.what: finding.does for finding in check_broker(nats)}
     assert (found.pop("MQTT 5"), set(found.values()), len(found)) == (NO, {YES}, 5)
 
@@ -147,8 +148,8 @@ def test_two_workers_share_a_fleet_and_one_that_is_killed_loses_nothing(server: 
     with working(hpc, server.own) as stays, command(*flags) as dies:
         ready = dies.wait_for("ready")
         assert (ready["mqtt"], ready["broker"]) == ("NATS", url)
-        config, loaded = RuntimeConfig(interval_s=0.1, deadline_ms=5_000), half_forwarding(hpc.sha256)
-        fleet = Fleet(loaded, rows, server.mqtt.url, n_devices=20, version=4, config=config, seconds=30)
+        config, loaded = RuntimeConfig(interval_s=0.1, deadline_ms=20_000), half_forwarding(hpc.sha256)
+        fleet = Fleet(loaded, rows, server.mqtt.url, n_devices=20, version=4, config=config, seconds=300)
         fleet.start()
         until(lambda: len(fleet.journal) >= 100)
         before = stays.service.counters.served
@@ -169,7 +170,7 @@ def test_a_worker_survives_its_servers_restart_and_answers_what_has_come_before_
         until(lambda: worker.client.connects == 2)
         with asking(server.mqtt.url, "pump.7-a_b", 4) as (client, heard):
             for k in range(20):
-                client.publish(request_topic("pump.7-a_b"), ask(k, (1.0, 4.0), hpc.sha256, 10_000), 1)
+                client.publish(request_topic("pump.7-a_b"), ask(k, (1.0, 4.0), hpc.sha256, PATIENT_MS), 1)
             until(lambda: worker.service.counters.received == 20)
             worker.stop()
             assert len({heard.get(timeout=60).payload for _ in range(20)}) == 20
@@ -200,8 +201,8 @@ def test_over_tls_the_handshake_comes_first_and_the_password_after_it(hpc: Hpc, 
 def test_what_is_hostile_is_dropped_and_the_worker_goes_on(
     server: Server, hpc: Hpc, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hardcase_cloud.answer.nats_client.PING_S", 0.1)
-    good = ask(1, (1.0, 4.0), hpc.sha256)
+    monkeypatch.setattr("hardcase_cloud.answer.nats_client.PING_S", 0.5)
+    good = ask(1, (1.0, 4.0), hpc.sha256, PATIENT_MS)
     with working(hpc, server.own) as worker, asking(server.mqtt.url, "pump-7", 4) as (client, heard):
         for payload in (b"", good[:-1], b"x" * 70_000):
             client.publish(request_topic("pump-7"), payload, 1)

@@ -29,7 +29,7 @@ def asking(
     client.connect(address.host, address.port)
     client.loop_start()
     client.subscribe(reply_topic(device), 1)
-    assert ready.wait(5)
+    assert ready.wait(60)
     try:
         yield client, heard
     finally:
