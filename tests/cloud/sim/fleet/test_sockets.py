@@ -10,6 +10,7 @@ import resource
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +32,7 @@ from hardcase_edge.errors import InputError
 from hardcase_edge.link.address import parse_address
 from hardcase_edge.stream.coin import Toss
 from tests.helpers.cloud.brokers import free_port, running_mosquitto, serving, until
-from tests.helpers.cloud.requests import half_forwarding, write_model
+from tests.helpers.cloud.requests import PATIENT_MS, half_forwarding, write_model
 from tests.helpers.edge import streams
 from tests.helpers.edge.coins import BELOW, load_mixed
 from tests.helpers.edge.device import HARD
@@ -57,8 +58,11 @@ def served(tmp_path_factory, mosquitto):
 @pytest.mark.parametrize("version", [pytest.param(5, id="mqtt-5"), pytest.param(4, id="mqtt-3.1.1")])
 def test_each_row_is_decided_once_and_the_hard_ones_by_the_model(mosquitto, served, version):
     rows = np.array([[1.0, 4.0], [-1.0, 0.0], [5.0, 2.0], [NAN, 1.0]] * 10, np.float32)
-    fleet = Fleet(half_forwarding(served), rows, mosquitto.url, n_devices=20, prefix=f"v{version}", version=version)
-    outcomes = fleet.run(20)
+    fleet = Fleet(
+        half_forwarding(served), rows, mosquitto.url, n_devices=20, prefix=f"v{version}", version=version,
+        config=RuntimeConfig(deadline_ms=PATIENT_MS),
+    )  # fmt: skip
+    outcomes = fleet.run(120)
     assert fleet.reconcile() == []
     assert (fleet.connected(), len(outcomes)) == (0, 40)
     by_row = {(o.item % 4, o.route, o.label) for o in outcomes}
@@ -71,7 +75,7 @@ def test_a_device_walks_its_streams_in_order_with_a_memory_of_its_own(mosquitto)
     program = streams.make_program()
     _, expected = streams.in_turn(program, X, sequence)
     fleet = Fleet(streams.loaded(program), X, mosquitto.url, n_devices=3, prefix="stream", sequence=sequence)
-    outcomes = fleet.run(20)
+    outcomes = fleet.run(120)
     assert fleet.reconcile() == []
     assert len({o.cost for o in outcomes}) > 1, "some windows buy, and some hold"
     assert [o.cost * 1e6 for o in sorted(outcomes, key=lambda o: o.item)] == [d.cost for d in expected]
@@ -83,7 +87,7 @@ def test_a_device_walks_its_streams_in_order_with_a_memory_of_its_own(mosquitto)
 def test_each_device_tosses_by_a_seed_of_its_own(mosquitto):
     rows = np.array([[HARD, 1.0, 2.0, 3.0, 4.0, NAN]] * 90)
     fleet = Fleet(load_mixed(), rows, mosquitto.url, n_devices=3, config=RuntimeConfig(deadline_ms=1), prefix="coin")
-    outcomes = fleet.run(20)
+    outcomes = fleet.run(120)
     assert fleet.reconcile() == []
     tosses = {f"coin-{k}": Toss(k) for k in range(3)}
     expected = [tosses[o.device]() < BELOW for o in sorted(outcomes, key=lambda o: o.item)]
@@ -94,12 +98,16 @@ def test_each_device_tosses_by_a_seed_of_its_own(mosquitto):
 def test_a_broker_that_takes_fewer_leaves_the_others_deciding_alone_and_says_how_many(tmp_path):
     config = RuntimeConfig(interval_s=0.2)
     with running_mosquitto(tmp_path, max_connections=10) as broker:
-        fleet = Fleet(half_forwarding("ab" * 32), np.ones((4, 2)), broker.url, n_devices=30, config=config, seconds=0.8)
+        fleet = Fleet(half_forwarding("ab" * 32), np.ones((4, 2)), broker.url, n_devices=30, config=config, seconds=300)
         fleet.start(connect_s=0.4)
-        n, lines = fleet.connected(), not_connected(fleet)
-        fleet.wait(10)
-    assert 0 < n < 30
-    assert sum(int(line.split(" devices are not connected: ")[0]) for line in lines) == 30 - n
+
+        def adds_up() -> bool:  # but for the moment in which one connects
+            n, lines = fleet.connected(), not_connected(fleet)
+            return 0 < n < 30 and sum(int(line.split(" devices are not connected: ")[0]) for line in lines) == 30 - n
+
+        until(adds_up)
+        until(lambda: len(fleet.journal) >= 90)
+        fleet.stop()
     assert fleet.reconcile() == []
     assert fleet.journal.routes()["degraded"] == len(fleet.journal) >= 30
 
@@ -107,10 +115,10 @@ def test_a_broker_that_takes_fewer_leaves_the_others_deciding_alone_and_says_how
 def test_devices_that_are_cut_off_come_back(mosquitto, served, monkeypatch):
     monkeypatch.setattr("hardcase_cloud.sim.fleet.sockets.RETRY_S", (0.0, 0.1))
     config = RuntimeConfig(interval_s=0.1)
-    fleet = Fleet(half_forwarding(served), np.ones((4, 2)), mosquitto.url, n_devices=5, config=config, seconds=30)
+    fleet = Fleet(half_forwarding(served), np.ones((4, 2)), mosquitto.url, n_devices=5, config=config, seconds=300)
     fleet.start()
     fleet.cut(1.0, 0.1)
-    until(lambda: fleet.connected() == 0)
+    until(lambda: all(device._connection > 1 for device in fleet._devices))
     until(lambda: fleet.connected() == 5)
     fleet.stop()
     assert fleet.reconcile() == []
@@ -175,8 +183,18 @@ def test_the_command_decides_reports_and_counts_to_its_end_or_to_a_signal(
     flags = ["--bundle", str(bundle), "--rows", str(rows), "--broker", mosquitto.url, "--json"]
     seconds = "60" if is_interrupted else "0.3"
     more = ["--devices", "10", "--interval", "0.1", "--seconds", seconds, "--report", str(report)]
+    more += ["--deadline-ms", str(PATIENT_MS)]
+    fleets: list[Fleet] = []
+    start = Fleet.start
+    monkeypatch.setattr(Fleet, "start", lambda self: (fleets.append(self), start(self)))
+
+    def stops_later(stop: Callable[[], None]) -> None:
+        until(lambda: len(fleets[0].journal) >= 10 and fleets[0].journal.routes()["cloud"] > 0)
+        stop()
+
     signalled = "hardcase.verbs.fleet.simulate.on_stop_signals"
-    monkeypatch.setattr(signalled, lambda stop: threading.Timer(0.4, stop).start() if is_interrupted else None)
+    later = (lambda stop: threading.Thread(target=stops_later, args=(stop,)).start()) if is_interrupted else id
+    monkeypatch.setattr(signalled, later)
     assert main(["fleet", "simulate", *flags, *more]) == 0
     values = json.loads(capsys.readouterr().out)
     assert (values["devices"], values["connected"], values["problems"]) == (10, 10, [])
@@ -224,17 +242,18 @@ def test_decisions_reach_the_store_each_once_though_connections_break(mosquitto,
     config = RuntimeConfig(interval_s=0.1)
     rows = np.array([[-1.0, 0.0], [NAN, 1.0]], np.float32)
     fleet = Fleet(
-        half_forwarding("cd" * 32), rows, mosquitto.url, n_devices=5, config=config, seconds=0.6, prefix="rec",
-        publish="all", settle_s=20,
+        half_forwarding("cd" * 32), rows, mosquitto.url, n_devices=5, config=config, seconds=300, prefix="rec",
+        publish="all", settle_s=60,
     )  # fmt: skip
     keeper.start()
     fleet.start()
     fleet.cut(0.5, 0.1)
     thread = threading.Thread(target=keeper.run)
     thread.start()
-    fleet.wait(30)
+    until(lambda: len(fleet.journal) >= 25)
+    fleet.stop()
     keeper.stop()
-    thread.join(10)
+    thread.join(60)
     made, stored = fleet.records()
     assert made == stored == len(fleet.journal) == keeper.counters["kept"] >= 25
     assert fleet.reconcile() == []
