@@ -145,7 +145,7 @@ def test_a_device_that_tries_mqtt_5_first_is_soon_connected(broker):
     will = Will(wire.status_topic("pi-6"), b"gone")
     device = Connection(config, subscribe=wire.reply_topic("pi-6"), on_message=lambda message: None, will=will)
     try:
-        assert device.start(5), device.trouble
+        assert device.start(60), device.trouble
         assert device._client.protocol == 4
     finally:
         device.stop()
@@ -158,13 +158,13 @@ def test_a_packet_beyond_the_limit_closes_its_connection_before_it_is_read(broke
     with Client(broker) as client:
         client.connect()
         client.publish(wire.request_topic("pi-1"), b"x" * (MAX_REQUEST_BYTES + 2000))
-        assert client.gone.wait(5)
+        assert client.gone.wait(60)
     assert is_alive(broker)
 
 
 def send(broker: EmbeddedBroker, data: bytes) -> None:
     """Send these bytes and hang up."""
-    with socket.create_connection(("127.0.0.1", broker.port), timeout=5) as line:
+    with socket.create_connection(("127.0.0.1", broker.port), timeout=60) as line:
         line.sendall(data)
 
 
@@ -172,10 +172,10 @@ def assert_all_gone(broker: EmbeddedBroker) -> None:
     until(lambda: not broker._clients)
 
 
-def raw(broker: EmbeddedBroker, *parts: bytes, patience_s: float = 0.5) -> bytes:
+def raw(broker: EmbeddedBroker, *parts: bytes, patience_s: float = 60.0) -> bytes:
     """What the broker answers to these bytes before it hangs up (or falls silent for so long)."""
     heard = b""
-    with socket.create_connection(("127.0.0.1", broker.port), timeout=5) as line:
+    with socket.create_connection(("127.0.0.1", broker.port), timeout=60) as line:
         try:
             for part in parts:
                 line.sendall(part)
@@ -241,7 +241,7 @@ def test_a_malformed_packet_harms_no_other_client(broker, packets):
     with Client(broker) as device:
         assert device.connect() == "Success"
         assert device.subscribe(wire.reply_topic("pi-1")) == [False]
-        raw(broker, packets)
+        raw(broker, packets, patience_s=0.5)
         device.publish(wire.reply_topic("pi-1"), b"still here")
         assert device.heard.get(timeout=60) == (wire.reply_topic("pi-1"), b"still here")
     assert_all_gone(broker)
@@ -264,8 +264,8 @@ def test_a_client_that_hangs_up_at_once_leaves_nothing_behind(broker):
 
 def test_a_connection_that_says_nothing_is_closed(broker, monkeypatch):
     monkeypatch.setattr(packet_reader, "CONNECT_TIMEOUT_S", 0.1)
-    assert raw(broker, patience_s=5) == b""
-    assert raw(broker, CONNECT[:5], patience_s=5) == b""
+    assert raw(broker) == b""
+    assert raw(broker, CONNECT[:5]) == b""
     assert_all_gone(broker)
 
 
@@ -349,7 +349,7 @@ def test_a_client_id_that_is_connected_is_refused_and_its_owner_stays(broker, mo
         worker.publish(wire.reply_topic("pi-1"), b"for the owner")
         owner.wait_for(b"for the owner")
     owner.close()
-    monkeypatch.setattr(embedded, "CLAIM_S", 5.0)
+    monkeypatch.setattr(embedded, "CLAIM_S", 60.0)
     again = raw_client("pi-1")  # its old connection is ending
     assert again.is_connected
 
@@ -440,7 +440,7 @@ def test_stopping_closes_the_port_and_every_connection():
     with Client(broker) as client:
         client.connect()
         broker.stop()
-        assert client.gone.wait(5)
+        assert client.gone.wait(60)
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", broker.port), timeout=1)
     broker.stop()  # again does nothing

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from hardcase_cloud.keep.records.incoming import Incoming
 from hardcase_cloud.keep.records.labels import Labelling, Labels
 from hardcase_cloud.keep.records.rollouts import Rollouts
 from hardcase_cloud.mqtt.socket_line import Line, open_line
+from hardcase_cloud.rollout.updates import served
 from hardcase_cloud.rollout.waves import serve
 from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.bundle.compatible import identity_in
@@ -79,7 +81,7 @@ class FakeDevice:
             subscribe=update_topic(name),
             on_message=lambda message: self._take(message.payload),
         )
-        assert self._line.start(5)
+        assert self._line.start(60)
         self._say("00" * 32)
         self._line.publish(status_topic(name), b'{"state": "online"}', retain=True)
 
@@ -98,7 +100,7 @@ class FakeDevice:
 
     def close(self) -> None:
         for topic in (status_topic(self.name), facts_topic(self.name)):
-            self._line.publish(topic, b"", retain=True, wait_s=2)
+            self._line.publish(topic, b"", retain=True, wait_s=60)
         self._line.stop()
 
 
@@ -220,7 +222,7 @@ def test_a_bundle_whose_f0_nobody_serves_is_not_sent_unless_somebody_says_so(
 
 
 def test_whether_a_worker_answers_is_said_before_anything_is_sent(
-    broker: Broker, fleet: Fleet, devices: Devices, capsys: pytest.CaptureFixture[str]
+    broker: Broker, fleet: Fleet, devices: Devices, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     devices(1, fleet.target)
     offer = ["cloud", "offer", str(fleet.bundle), "--metadata", str(fleet.folder), "--broker", broker.url, "--json"]
@@ -228,7 +230,8 @@ def test_whether_a_worker_answers_is_said_before_anything_is_sent(
     def both(request: Request, device: str) -> list[bytes]:
         return [*other_f0(request, device), usual_reply(request, status=BUSY, result=50, confidence=0)]
 
-    with Cloud(broker.url, both) as cloud:
+    with Cloud(broker.url, both) as cloud, monkeypatch.context() as patch:
+        patch.setattr(served, "Question", partial(served.Question, wait_s=60.0))
         assert main([*offer, "--device", "d0"]) == 0
     out, err = capsys.readouterr()
     assert json.loads(out.splitlines()[0])["f0_answers"] is True
@@ -247,7 +250,7 @@ def test_an_offer_to_all_where_no_device_is_ends_and_says_so(
     ended: list[int] = []
     thread = threading.Thread(target=lambda: ended.append(main(offer)), daemon=True)
     thread.start()
-    thread.join(5)
+    thread.join(60)
     assert ended == [2]
     assert "shows the status of no device; " in capsys.readouterr().err
 
@@ -277,7 +280,7 @@ def test_a_running_roll_out_asks_for_a_worker_again_and_on_its_own_connection(
         until(lambda: f0() == "")
     until(lambda: f0().startswith("no worker answers"))
     assert fleet.run("stop", "1", "--store", fleet.store) == 0
-    thread.join(10)
+    thread.join(60)
     assert len(opened) == 3, "two to ask before the first offer, one after the other, and then one for all"
 
 
@@ -300,7 +303,7 @@ def test_a_roll_out_is_paused_resumed_served_by_another_process_and_stopped(
         until(lambda then=then: state() == then)
     until(lambda: rollouts.instances(1)["d0"][0] == "good")
     assert fleet.run("stop", "1", "--store", fleet.store) == 0
-    thread.join(10)
+    thread.join(60)
     assert results == [2]
     assert (state(), "a person stopped it" in capsys.readouterr().err) == ("stopped", True)
     assert fleet.run("stop", "1", "--store", fleet.store) == 2

@@ -11,7 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -55,13 +55,13 @@ def test_a_signal_ends_it_at_once_though_somebody_watches(tmp_path: Path, number
     )
     assert process.stdout is not None
     address = urlsplit(json.loads(process.stdout.readline())["url"])
-    with socket.create_connection(("127.0.0.1", address.port or 0), 10) as line:
+    with socket.create_connection(("127.0.0.1", address.port or 0), 60) as line:
         line.sendall(f"GET /events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode())
         said = b""
         while b"data: {" not in said:
             said += line.recv(65_536)
         process.send_signal(number)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=120)
     assert (process.returncode, [json.loads(text) for text in out.splitlines()]) == (0, [{"event": "stopped"}])
     assert err.splitlines() == [
         f"hardcase cloud: open {address.geturl()}?token=..., with the token in HARDCASE_DASHBOARD_TOKEN"
@@ -88,11 +88,11 @@ def test_a_token_that_was_made_is_in_a_page_that_its_user_alone_may_read_and_now
     assert path.parent.stat().st_mode & 0o077 == 0
     assert (path.parent == session) == has_session
     address = urlsplit(path.read_text().partition('href="')[2].partition('"')[0])
-    with socket.create_connection((address.hostname or "", address.port or 0), 10) as line:
+    with socket.create_connection((address.hostname or "", address.port or 0), 60) as line:
         line.sendall(f"GET /?{address.query} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         assert line.recv(65_536).startswith(b"HTTP/1.1 200")
     process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=120)
     token = parse_qs(address.query)["token"][0]
     assert len(token) >= 32
     assert token not in ready + out + err
@@ -106,11 +106,12 @@ def serving(tmp_path: Path) -> AbstractContextManager[tuple[str, int]]:
 
 def ask(line: socket.socket, path: str = "/devices", token: str = TOKEN) -> bytes:
     """The first line of the answer to a request, whose body has been read, too, if its length is known."""
-    line.settimeout(10)
+    line.settimeout(60)
     line.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n".encode())
     answer = b""
     while b"\r\n\r\n" not in answer:
-        answer += line.recv(65_536)
+        answer += (more := line.recv(65_536))
+        assert more, "the connection has ended"
     head, _, body = answer.partition(b"\r\n\r\n")
     length = re.search(rb"content-length: (\d+)", head)
     while length is not None and len(body) < int(length[1]):
@@ -136,25 +137,26 @@ OK = b"HTTP/1.1 200 OK"
 
 def test_a_thousand_silent_connections_keep_nobody_with_the_token_out(tmp_path: Path) -> None:
     with serving(tmp_path) as where, ExitStack() as lines:
-        known = lines.enter_context(socket.create_connection(where, 10))
+        known = lines.enter_context(socket.create_connection(where, 60))
         assert ask(known, "/events") == OK
-        silent = [lines.enter_context(socket.create_connection(where, 10)) for _ in range(1_010)]
+        silent = [lines.enter_context(socket.create_connection(where, 60)) for _ in range(1_010)]
         for _ in range(3):
-            with socket.create_connection(where, 10) as line:
+            with socket.create_connection(where, 60) as line:
                 assert ask(line) == OK
         assert not is_closed(known, 0.2)  # one that has shown its token gives no place up
         assert is_closed(silent[0], 5)
-        with socket.create_connection(where, 10) as line:
+        with socket.create_connection(where, 60) as line:
             assert ask(line, token="another") == b"HTTP/1.1 401 Unauthorized"
             assert is_closed(line, 5)
 
 
-def test_many_pages_that_come_back_at_once_are_all_let_in(tmp_path: Path) -> None:
+def test_many_pages_that_come_back_at_once_are_all_let_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "GRACE_S", 60.0)  # a busy machine may take a second to read what they send
     request = f"GET /devices HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode()
     with serving(tmp_path) as where, ExitStack() as stack:
         lines = []
         for _ in range(300):
-            lines.append(stack.enter_context(socket.create_connection(where, 10)))
+            lines.append(stack.enter_context(socket.create_connection(where, 60)))
             lines[-1].sendall(request)
         assert [line.recv(15) for line in lines] == [OK] * 300
 
@@ -164,7 +166,7 @@ def test_silent_connections_are_few_soon(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(module._Strangers, "__init__", lambda self: seen.append(self), raising=False)
     with serving(tmp_path) as where, ExitStack() as stack:
         for _ in range(200):
-            stack.enter_context(socket.create_connection(where, 10))
+            stack.enter_context(socket.create_connection(where, 60))
         until(lambda: len(seen[0]) == module.MOST_STRANGERS)
 
 
@@ -174,17 +176,21 @@ def test_a_head_that_does_not_come_in_its_time_ends_the_connection(
     monkeypatch.setattr(module, "HEAD_S", 0.3)
     with serving(tmp_path) as where:
         for first in ([], [b"GET /devices HT"], [b"GET / HTTP/1.1\r\n", b"X: "]):
-            with socket.create_connection(where, 10) as line:
-                for part in first:
-                    line.sendall(part)
+            with socket.create_connection(where, 60) as line:
+                with suppress(ConnectionError):  # it may have ended before the last part
+                    for part in first:
+                        line.sendall(part)
                 assert is_closed(line, 5)
-        with socket.create_connection(where, 10) as line:  # nor the next one on a connection that has shown its token
+        monkeypatch.setattr(module, "HEAD_S", 60.0)
+        with socket.create_connection(where, 60) as line:  # nor the next one on a connection that has shown its token
             assert ask(line) == OK
+            monkeypatch.setattr(module, "HEAD_S", 0.3)
             line.sendall(b"GET /devices HTTP/1.1\r\nHost: ")
             assert is_closed(line, 4)  # sooner than a connection without any request, which is kept for 5 s
-        with socket.create_connection(where, 10) as line:  # an open stream has had its head
+        monkeypatch.setattr(module, "HEAD_S", 1.5)
+        with socket.create_connection(where, 60) as line:  # an open stream has had its head
             assert ask(line, "/events") == OK
-            assert not is_closed(line, 0.5)
+            assert not is_closed(line, 2)
 
 
 @pytest.mark.parametrize("token", ["short", "sixteen letters!", "a;cookie=of-others", "\u00fcber-sechzehn-zeichen"])

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from hardcase_cloud.keep.records.cases import Cases
 from hardcase_cloud.keep.records.database import Database
 from hardcase_edge.errors import InputError
 from hardcase_edge.link.wire import Request, pack_request, request_topic, unpack_reply
+from tests.helpers.cloud.brokers import until
 from tests.helpers.cloud.requests import FAKE, FakeModel, ask
 
 
@@ -84,9 +84,7 @@ def test_cases_wait_for_a_store_that_is_away_and_one_that_no_store_takes_costs_n
     for k, device in enumerate(["a", "b", "\ud800", "c", "d"]):
         cases.add(device, bytes((k, *[0] * 15)), (1.0,), 0)
     cases.start()
-    until = time.monotonic() + 5
-    while cases.figures()["cases"] < 4 and time.monotonic() < until:
-        time.sleep(0.01)
+    until(lambda: cases.figures()["cases"] == 4 and not cases.trouble)
     cases.close()
     assert (cases.figures(), cases.trouble) == ({"cases": 4, "cases_lost": 1}, "")
 

@@ -63,12 +63,12 @@ def test_store_and_worker_go_on_while_the_disk_is_full_and_keep_all_once_it_is_n
             ConnectionConfig(address=parse_address(broker.url), client_id="d"), subscribe=ack_topic("d"),
             on_message=lambda m: acked.update(s for _, a, b in unpack_acks(m.payload) for s in range(a, b + 1)),
         )  # fmt: skip
-        assert device.start(5)
+        assert device.start(60)
 
         def send(sequence: int) -> None:
             head = {"kind": "audit", "device": "d", "boot": 1, "sequence": sequence}
             payload = json.dumps({**head, "readings": ["x" * 2_000]}).encode()
-            assert device.publish(audit_topic("d"), payload, wait_s=5)
+            assert device.publish(audit_topic("d"), payload, wait_s=60)
 
         send(1)
         until(lambda: acked == {1})

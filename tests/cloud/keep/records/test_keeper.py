@@ -34,7 +34,7 @@ def keeping(broker, path, notes=None):
     device = Connection(config, subscribe=ack_topic("pi-1"), on_message=lambda m: acks.extend(unpack_acks(m.payload)))
     try:
         with serving(keeper):
-            assert device.start(5)
+            assert device.start(60)
             yield keeper, device, acks
     finally:
         device.stop()
@@ -93,7 +93,7 @@ def test_what_cannot_be_written_is_not_acknowledged_until_it_can(broker, tmp_pat
 
         monkeypatch.setattr(keeper._database, "keep", full)
         for _ in range(3):
-            device.publish(decision_topic("pi-1"), pack(1), wait_s=5)
+            device.publish(decision_topic("pi-1"), pack(1), wait_s=60)
             until(lambda: not keeper._inbox._waiting)
         until(lambda: keeper.counters["unwritable"] >= 1)
         assert acks == []
@@ -102,7 +102,8 @@ def test_what_cannot_be_written_is_not_acknowledged_until_it_can(broker, tmp_pat
         assert keeper.ill_since is not None
         monkeypatch.setattr(keeper._database, "keep", keep)
         device.publish(decision_topic("pi-1"), pack(1))
-        until(lambda: acks == [(2, 1, 1)])
+        until(lambda: acks)
+        assert set(acks) == {(2, 1, 1)}  # once or twice: what waited and what has come now may be kept together
 
 
 def test_a_flood_of_one_device_leaves_room_for_others_and_memory_is_bounded(monkeypatch):
