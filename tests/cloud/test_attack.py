@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from ..helpers.attack.cloud import flood, garbage
+from ..helpers.attack.cloud import PATIENT_S, flood, garbage
 
 
 def test_a_flood_of_one_device_leaves_others_their_answers():
-    (outcome,) = flood(45_000, 0, n_asked=20, deadline_s=0.6, seconds=1.3)(0, 0)
-    assert outcome.inputs > 10_000
+    (outcome,) = flood(45_000, 0, n_asked=20, deadline_s=PATIENT_S, seconds=1.3)(0, 0)
+    assert outcome.inputs > 2_600  # twice what a device may send in that time; the slower the machine, the fewer
     assert (outcome.crashes, outcome.wrong) == (0, 0)
 
 

@@ -32,7 +32,7 @@ from .outcome import Attack, Outcome, calls, each
 GARBAGE, HUNG = "broken requests and forged replies", "rows that make a function hang"
 Cases = Generator[Callable[[], Outcome], None, None]
 READINGS, ANSWER, FORGED = (1.0, 4.0), 1, 2  # what the victim asks, what the model says, and what the forger says
-DEADLINE_S = 2.0
+DEADLINE_S, PATIENT_S = 2.0, 60.0
 SHARE = 0.95  # of the answers that the victim gets alone
 POISON = 13.0
 HANGING = f"""
@@ -98,21 +98,25 @@ def attacked() -> Iterator[Cloud]:
 def flood(rate: float, qos: int, n_asked: int, deadline_s: float = DEADLINE_S, seconds: float = 2.0) -> Attack:
     """One device sends ``rate`` valid requests a second while another asks ``n_asked`` times.
 
-    Wrong is how many answers are missing from 95 % of those that the victim gets when it is alone.
+    The flood lasts for ``seconds`` at least, and until the victim has asked for the last time. Wrong is how many
+    answers are missing from 95 % of those that the victim gets when it is alone.
     """
     name = f"flood of one device, {rate:,.0f}/s at QoS {qos}"
 
     def flooded(cloud: Cloud) -> Outcome:
-        alone = cloud.answered(n_asked)
+        alone = cloud.answered(n_asked, deadline_s=deadline_s)
         assert alone == n_asked, "the victim is not even answered alone"
         flags = ["--port", str(cloud.broker.port), "--device", "loud"]
         flags += [f"--password={cloud.broker.passwords['loud']}"]  # which may begin with a dash
         flags += ["--sha", cloud.sha256, "--rate", str(rate), "--qos", str(qos), "--seconds", str(seconds)]
         command_line = [sys.executable, "-m", f"{__package__}.flood", *flags]
-        with subprocess.Popen(command_line, cwd=ROOT, stdout=subprocess.PIPE, text=True) as flooder:
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        with subprocess.Popen(command_line, cwd=ROOT, text=True, **pipes) as flooder:
+            assert flooder.stdin is not None
             assert flooder.stdout is not None
             flooder.stdout.readline()  # it has begun
             beside = cloud.answered(n_asked, (seconds - 1) / n_asked, deadline_s)
+            flooder.stdin.close()  # not before, however long the answers took
             n_sent = int(flooder.stdout.readline())
         return Outcome(name, n_sent, int(cloud.has_died), max(0, ceil(SHARE * alone) - beside))
 
@@ -135,7 +139,7 @@ def broken_and_forged(chance: random.Random) -> Cases:
             forged = pack_reply(Reply(chance.randbytes(16), hpc, OK, FORGED, 10_000))
             reply = publish(reply_topic("victim"), forged, retain=k % 2 == 0)
             loud.send(publish(request_topic("loud"), broken), reply)
-        right, heard = cloud.answered(1, 0.0), cloud.link.counters
+        right, heard = cloud.answered(1, 0.0, PATIENT_S), cloud.link.counters
         n_forged = heard["unknown"] + heard["late"] + heard["malformed"] + heard["other_hpc"]
         return Outcome(GARBAGE, 2 * n, int(cloud.has_died), 1 - right + n_forged)
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A process that floods a broker with one device's valid requests: ``python -m tests.helpers.attack.flood``.
 
-It prints "begun", and at its end how many it sent.
+It prints "begun", and at its end how many it sent; it goes on beyond its time until its input is closed.
 
 It speaks MQTT 3.1.1 through bare sockets, because a client library is slower than what it is to overload.
 """
@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import argparse
 import os
+import select
 import socket
+import sys
 import time
 
 from hardcase_edge.link.wire import Request, pack_request, request_topic
@@ -33,7 +35,7 @@ def flood(args: argparse.Namespace) -> int:
     assert line.recv(4)[:1] == b"\x20", "no CONNACK"
     print("begun", flush=True)
     topic, n_sent, began = request_topic(args.device), 0, time.monotonic()
-    while (passed := time.monotonic() - began) < args.seconds:
+    while (passed := time.monotonic() - began) < args.seconds or not select.select([sys.stdin], [], [], 0)[0]:
         behind = args.rate * passed - n_sent
         if behind < 1:
             time.sleep(0.001)
