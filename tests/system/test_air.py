@@ -52,7 +52,7 @@ class Rig:
         self.store, self.repository = Store(tmp_path / "store"), Repository()
         (tmp_path / "1.root.json").write_bytes(self.repository.roots[0])
         begin_trust(self.store, tmp_path / "1.root.json")
-        self.replay = write_replay(tmp_path / "r.csv", [EASY] * 4_000)
+        self.replay = write_replay(tmp_path / "r.csv", [EASY] * 40_000)
         self.first = make_bundle_bytes(name="first") if first is None else first
         if self.first:
             self.store.put(self.first)
@@ -258,7 +258,7 @@ def test_an_empty_store_that_trusts_a_root_takes_its_first_bundle_over_the_air(b
         until(lambda: "no decision is made" in rig.errors())
         assert end(rig.offer(make_bundle_bytes(name="new")))[0] == 0
         process.terminate()
-        assert process.wait(timeout=20) == 0
+        assert process.wait(timeout=60) == 0
 
 
 def test_a_device_that_waits_for_a_bundle_ends_when_it_is_told_to(broker, tmp_path):
@@ -266,5 +266,5 @@ def test_a_device_that_waits_for_a_bundle_ends_when_it_is_told_to(broker, tmp_pa
     with rig.running() as process:
         until(lambda: rig.facts().get("store", {}).get("state") == "none")
         process.terminate()
-        assert process.wait(timeout=20) == 0
+        assert process.wait(timeout=60) == 0
     assert (tmp_path / "out").read_bytes() == b""

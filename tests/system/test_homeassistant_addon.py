@@ -87,7 +87,7 @@ def started(
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
-        process.wait(20)
+        process.wait(60)
 
 
 def is_up(port: int) -> bool:
@@ -123,13 +123,13 @@ def test_the_add_on_shows_what_a_device_decided_below_the_path_of_ingress(tmp_pa
                 devices = urljoin(page, "devices?q=hall")
                 until(lambda: json.load(urllib.request.urlopen(devices))["n"] == 1)
             addon.send_signal(signal.SIGTERM)
-            assert addon.wait(20) == 0
+            assert addon.wait(60) == 0
 
 
 def test_the_add_on_ends_when_a_part_ends_and_says_why_without_a_broker(tmp_path: Path) -> None:
     port = free_port()
     with serving(supervisor(None)) as asked, started(tmp_path, asked, port) as addon:
-        assert addon.wait(30) == 1
+        assert addon.wait(60) == 1
     assert "Home Assistant names no broker" in (tmp_path / "said").read_text()
     with running_mosquitto(tmp_path) as broker:
         mqtt = {"host": broker.host, "port": broker.port, "username": "", "password": ""}
@@ -155,7 +155,7 @@ def test_options_and_answers_that_cannot_be_used_are_one_line(
     tmp_path: Path, options: str, answer: bytes, said: str
 ) -> None:
     with serving(lambda *_: (200, answer)) as asked, started(tmp_path, asked, free_port(), text=options) as addon:
-        assert addon.wait(30) == 1
+        assert addon.wait(60) == 1
     told = (tmp_path / "said").read_text()
     assert said in told
     assert told.count("\n") == 1

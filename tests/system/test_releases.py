@@ -303,9 +303,9 @@ def test_a_disk_that_does_not_take_the_files_of_a_release_keeps_no_device_from_d
 def test_a_command_that_hangs_is_ended_while_the_watchdog_is_fed() -> None:
     fed: list[None] = []
     command = [sys.executable, "-c", "import time; print('half', flush=True); time.sleep(60)"]
-    assert try_command(command, os.environ, 1.2, lambda: fed.append(None)) == (b"", "it was not done in 1.2 s")
+    assert try_command(command, os.environ, 3.0, lambda: fed.append(None)) == (b"", "it was not done in 3 s")
     assert len(fed) >= 3
-    assert try_command(["/no/such/python"], os.environ, 1.0)[1].startswith("it could not be tried")
+    assert try_command(["/no/such/python"], os.environ, 60.0)[1].startswith("it could not be tried")
 
 
 def test_over_the_air_one_process_becomes_each_runtime_and_a_broker_that_is_not_there_is_left_again(
