@@ -134,7 +134,7 @@ def device(world: World, folder: Path, broker: Broker) -> Iterator[Store]:
     store = Store(folder / "store")
     begin_trust(store, folder / "fleet" / "1.root.json")
     store.put(world.bundle.read_bytes())
-    (folder / "r.csv").write_text("a,b\n" + "2.5,1\n" * 4_000)
+    (folder / "r.csv").write_text("a,b\n" + "2.5,1\n" * 40_000)
     command = ["run", "--store", store.folder, "--broker", broker.url, "--device-id", "d0", "--interval", "0.02",
                "--sensors", f"replay:{folder / 'r.csv'}", "--trial-decisions", "3", "--trial-s", "4"]  # fmt: skip
     with (folder / "log").open("wb") as log:

@@ -132,7 +132,7 @@ def test_what_a_method_starts_ends_with_it(toy: Drawn, tmp_path: Path) -> None:
         raise ValueError("no")"""
     with pytest.raises(MethodError, match="ValueError: no"):
         ran(toy, tmp_path, body)
-    pid, deadline = int((tmp_path / "pid").read_text()), time.monotonic() + 20
+    pid, deadline = int((tmp_path / "pid").read_text()), time.monotonic() + 60
     while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
         assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -63,7 +63,7 @@ def test_with_time_left_the_search_and_the_settings_of_the_asked_effort_run_on_a
 
     monkeypatch.setattr(Loop, "search", noted)
     points = learn(
-        make_problem(effort=BRIEF), ("static",), quiet=True, jobs=1, say=lines.append, deadline=Deadline.after(600)
+        make_problem(effort=BRIEF), ("static",), quiet=True, jobs=1, say=lines.append, deadline=Deadline.after(6_000)
     )
     assert [line.split(":")[0] for line in lines] == ["first front, 150 rows", "settings, 150 rows"]
     assert efforts == ["quick", BRIEF.name]
@@ -74,13 +74,13 @@ def test_a_job_that_would_end_too_late_is_not_started(monkeypatch: pytest.Monkey
     monkeypatch.setattr(timed, "run_job", lambda ladder, job: [])
     ladder = Ladder(make_problem(effort=BRIEF))
     kind = timed.kind_of(JOB)
-    assert Clock(Deadline.after(10), {kind: 20.0}).run(ladder, JOB) is None
-    assert Clock(Deadline.after(10), {kind: 5.0}).run(ladder, JOB) == []
-    assert Clock(Deadline.after(10), {kind: 20.0}, {kind: 5.0}).run(ladder, JOB) == []  # what was measured counts more
+    assert Clock(Deadline.after(100), {kind: 200.0}).run(ladder, JOB) is None
+    assert Clock(Deadline.after(100), {kind: 50.0}).run(ladder, JOB) == []
+    assert Clock(Deadline.after(100), {kind: 200.0}, {kind: 50.0}).run(ladder, JOB) == []  # what was measured counts
     forest = Job(Setting("static", {"sensors": [0], "classifier": "forest"}))
-    assert Clock(Deadline.after(10), {kind: 5.0}).run(ladder, forest) is None
+    assert Clock(Deadline.after(100), {kind: 50.0}).run(ladder, forest) is None
     other = Job(Setting("l1", {}))
-    assert Clock(Deadline.after(10), {kind: 20.0}).run(ladder, other) is None  # of a kind that has not run
+    assert Clock(Deadline.after(100), {kind: 200.0}).run(ladder, other) is None  # of a kind that has not run
     assert Clock(Deadline.after(10)).run(ladder, other) == []
 
 
@@ -116,16 +116,16 @@ def test_the_first_front_has_few_rows_where_validation_rows_alone_are_judged(mon
 
 
 def test_figures_of_larger_models_are_given_more_of_the_time() -> None:
-    small, whole = make_problem(effort=BRIEF), Deadline.after(100)
+    small, whole = make_problem(effort=BRIEF), Deadline.after(10_000)
     large = replace(small, size_name="large")
-    assert last_deadline(whole, 10, small, small).left() == pytest.approx(100 - 10 * timed.LAST_TIMES, abs=1)
-    assert last_deadline(whole, 10, small, large).left() < 100 - 15 * timed.LAST_TIMES
-    assert last_deadline(whole, 0.1, small, large).left() == pytest.approx(100 - 100 * timed.LAST_SHARE, abs=1)
+    assert last_deadline(whole, 1_000, small, small).left() == pytest.approx(10_000 - 1_000 * timed.LAST_TIMES, abs=60)
+    assert last_deadline(whole, 1_000, small, large).left() < 10_000 - 1_500 * timed.LAST_TIMES
+    assert last_deadline(whole, 10, small, large).left() == pytest.approx(10_000 - 10_000 * timed.LAST_SHARE, abs=60)
 
 
 def test_the_next_rows_are_the_most_that_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timed, "FIRST_ROWS", 50)
     monkeypatch.setattr(timed, "MANY_ROWS", 10)
     lines: list[str] = []
-    learn(many_valid(), ("static",), quiet=True, jobs=1, say=lines.append, deadline=Deadline.after(600))
+    learn(many_valid(), ("static",), quiet=True, jobs=1, say=lines.append, deadline=Deadline.after(6_000))
     assert [line.split(":")[0] for line in lines] == ["first front, 50 rows", "settings, 200 rows"]
