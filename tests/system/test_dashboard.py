@@ -83,7 +83,7 @@ def test_ten_thousand_devices_are_painted_and_a_killed_one_is_seen_at_once(tmp_p
         (tmp_path / "shot.png").write_bytes(browser.screenshot(900, 900))
         assert look_at(tmp_path / "shot.png")[1] > 60  # text is drawn, with soft edges
         line.close()
-        browser.until(f"{STATES}.offline == '1'", 10)
+        browser.until(f"{STATES}.offline == '1'", 30)
         assert browser.evaluate(STATES) == {"good": "10,000", "offline": "1"}
     database.close()
 

@@ -139,9 +139,9 @@ class Device:
         for process in (self.process, self.source):
             if process is not None:
                 process.terminate()
-                status = process.wait(30) if status is None else status
+                status = process.wait(120) if status is None else status
                 if process is self.source:
-                    process.wait(30)
+                    process.wait(120)
         self.process = self.source = None
         return status
 

@@ -126,7 +126,7 @@ def test_a_column_that_stands_twice_is_refused(tmp_path):
 WHOLE = "p:cold,p:hot,used:a\n0.25,0.75,1\n0.5,0.5,0\n0,1,1\n"
 
 
-@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(cut=st.integers(0, len(WHOLE)), at=st.integers(0, len(WHOLE) - 1), other=st.characters(codec="ascii"))
 def test_a_cut_or_damaged_table_is_refused_or_keeps_every_promise(tmp_path, cut, at, other):
     text = (WHOLE[:at] + other + WHOLE[at + 1 :])[:cut]
