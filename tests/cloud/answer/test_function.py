@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ from hardcase_edge.link.wire import BUSY, OK, REFUSED, request_topic, unpack_rep
 
 from ...helpers.cloud.brokers import running_mosquitto, until
 from ...helpers.cloud.clients import asking
-from ...helpers.cloud.requests import ask, command, half_forwarding
+from ...helpers.cloud.requests import PATIENT_MS, ask, command, half_forwarding
 from ...helpers.train.problems import legacy_columns, legacy_toml, run, write_csv
 
 pytestmark = pytest.mark.usefixtures("brief_effort")
@@ -41,14 +42,14 @@ def loaded():
 
 @pytest.fixture
 def made(tmp_path, monkeypatch, loaded):
-    """A function that makes the HPC of a module's text; every module has a name of its own."""
+    """Makes the HPC of a module's text, with a minute for a call; every module has a name of its own."""
     monkeypatch.chdir(tmp_path)
     names = iter(f"legacy_{tmp_path.name}_{k}".replace("-", "_") for k in range(100))
 
     def make(text: str, **more) -> FunctionHpc:
         name = next(names)
         (tmp_path / f"{name}.py").write_text(text)
-        return FunctionHpc(f"{name}:answer", loaded.bundle.program, loaded.manifest, **more)
+        return FunctionHpc(f"{name}:answer", loaded.bundle.program, loaded.manifest, **{"limit_s": 60.0, **more})
 
     return make
 
@@ -168,6 +169,17 @@ def test_abandoned_threads_are_bounded_and_those_that_return_make_room(made):
     assert hpc.answer(ROWS) == [(0, 10_000)] * 2
 
 
+def patient(hpc: FunctionHpc) -> Callable[[list[tuple[float, ...]]], list[tuple[int, int]]]:
+    """``answer`` with its limit for what hangs, and with a minute for what does not, as a busy machine may need."""
+    answer, limit_s = hpc.answer, hpc._limit_s
+
+    def ask_for(rows: list[tuple[float, ...]]) -> list[tuple[int, int]]:
+        hpc._limit_s = limit_s if any(row[0] == POISON[0][0] for row in rows) else 60.0
+        return answer(rows)
+
+    return ask_for
+
+
 def runs(service: Service) -> list[Outgoing]:
     """The replies of all runs until nothing waits."""
     replies = []
@@ -176,8 +188,10 @@ def runs(service: Service) -> list[Outgoing]:
     return replies
 
 
-def test_a_row_that_hangs_costs_itself_alone(made):
-    service = Service(made(HANGING, limit_s=0.3))
+def test_a_row_that_hangs_costs_itself_alone(made, monkeypatch):
+    hpc = made(HANGING, limit_s=0.3)
+    monkeypatch.setattr(hpc, "answer", patient(hpc))
+    service = Service(hpc)
     for k, x in enumerate((1.0, 13.0, 2.0)):
         assert service.receive(request_topic(f"d{k}"), ask(k, (x, 0.0), SHA), 0.0) is None
     replies = {out.device: unpack_reply(out.payload, bytes.fromhex(SHA), 3).status for out in runs(service)}
@@ -280,9 +294,10 @@ def export(folder, capsys):
 def decisions(url: str, n: int) -> list[dict]:
     """What a device says of the first rows of data.csv in this folder."""
     flags = ["run", "model.hcb", "--sensors", "replay:data.csv", "--count", str(n), "--broker", url]
+    flags += ["--deadline-ms", str(PATIENT_MS)]
     made = subprocess.run(
         [sys.executable, "-m", "hardcase_edge.cli", *flags, "--device-id", "pi-1"],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert made.returncode == 0, made.stderr
     return [json.loads(line) for line in made.stdout.splitlines()]
@@ -293,7 +308,7 @@ def test_trained_from_a_table_exported_and_served_by_its_function(built, tmp_pat
     monkeypatch.chdir(built)
     _, table = legacy_columns()
     wanted = [("hot" if p > 0.5 else "cold", "cloud", 36.0, ["a", "b"]) for p in table["p:hot"][:20]]
-    served = ("--hpc", "boiler:answer", "--bundle", "model.hcb", "--json")
+    served = ("--hpc", "boiler:answer", "--bundle", "model.hcb", "--limit-ms", "60000", "--json")
     with running_mosquitto(tmp_path) as broker, command("cloud", "worker", *served, "--broker", broker.url) as worker:
         worker.wait_for("ready")
         made = decisions(broker.url, 20)
@@ -315,10 +330,20 @@ def test_two_calls_that_hang_fit_into_the_time_that_devices_wait_and_no_thread_i
     assert RuntimeConfig().deadline_ms / 1000 > 2 * LIMIT_S
 
 
+PATIENT = """
+from hardcase_cloud.answer.function import FunctionHpc
+ask = FunctionHpc._ask
+def patient(self, X):
+    self._limit_s = 0.04 if (X[:, 0] == 13).any() else 60.0  # a busy machine may take a while over the others
+    return ask(self, X)
+FunctionHpc._ask = patient
+"""
+
+
 def test_when_too_many_calls_hang_up_starts_a_new_worker_and_only_their_rows_go_without_an_answer(tmp_path):
     bundle = half_forwarding(SHA).bundle
     (tmp_path / "m.hcb").write_bytes(pack_bundle(bundle))
-    (tmp_path / "hanging.py").write_text(HANGING.replace("free.wait(60)", "free.wait(); "))
+    (tmp_path / "hanging.py").write_text(HANGING.replace("free.wait(60)", "free.wait(); ") + PATIENT)
     flags = ("--hpc", "hanging:answer", "--bundle", str(tmp_path / "m.hcb"), "--limit-ms", "40", "--json")
     environment = {"PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"}
     with (
@@ -328,10 +353,10 @@ def test_when_too_many_calls_hang_up_starts_a_new_worker_and_only_their_rows_go_
         up.wait_for("ready")
         with asking(broker.url, "+") as (client, heard):
             for k in range(MAX_ABANDONED):
-                client.publish(request_topic(f"bad-{k}"), ask(k, (13.0, 0.0), SHA, 9000), 1)
+                client.publish(request_topic(f"bad-{k}"), ask(k, (13.0, 0.0), SHA, PATIENT_MS), 1)
                 status = unpack_reply(heard.get(timeout=60).payload, bytes.fromhex(SHA), 3).status
                 assert status == (BUSY if k else REFUSED), "from the second device on the function is at fault"
-            good = ask(99, (1.0, 0.0), SHA, 9000)
+            good = ask(99, (1.0, 0.0), SHA, PATIENT_MS)
             client.publish(request_topic("good"), good, 1)
             assert up.wait_for("worker-died")["status"] == 75
             assert up.wait_for("worker-stopped")["hung"] == MAX_ABANDONED

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from hardcase_cloud.answer.function import LIMIT_S
 from hardcase_cloud.answer.service import Service
 from hardcase_cloud.backends.backend import KSERVE
 from hardcase_cloud.backends.kserve import KserveModel
@@ -42,7 +41,7 @@ def test_probabilities_of_the_model_are_the_answers_of_the_service(tmp_path):
     bundle = tmp_path / "model.hcb"
     bundle.write_bytes(pack_bundle(half_forwarding(SHA).bundle))
     with serving(by_first) as url:
-        service = Service(KSERVE.open(f"{url}?missing=-1", bundle, LIMIT_S))
+        service = Service(KSERVE.open(f"{url}?missing=-1", bundle, 60.0))
         for k, x in enumerate((2.0, -2.0, None)):
             service.receive(request_topic("pi-1"), ask(k, (x, 1.0), SHA), 0.0)
         replies = [unpack_reply(out.payload, bytes.fromhex(SHA), N_CLASSES) for out in service.run(0.0)]
@@ -53,7 +52,7 @@ def test_without_a_number_for_missing_a_row_that_lacks_one_is_refused_alone(tmp_
     bundle = tmp_path / "model.hcb"
     bundle.write_bytes(pack_bundle(half_forwarding(SHA).bundle))
     with serving(by_first) as url:
-        service = Service(KSERVE.open(url, bundle, LIMIT_S))
+        service = Service(KSERVE.open(url, bundle, 60.0))
         for k, x in enumerate((2.0, None)):
             service.receive(request_topic("pi-1"), ask(k, (x, 1.0), SHA), 0.0)
         replies = [unpack_reply(out.payload, bytes.fromhex(SHA), N_CLASSES) for out in service.run(0.0)]
@@ -77,7 +76,7 @@ def test_whatever_it_answers_is_one_line_and_no_crash(answer, message):
     import numpy as np
 
     with serving(lambda inputs: answer) as url:
-        model = KserveModel(url, 2, 1.0)
+        model = KserveModel(url, 2, 60.0)
         with pytest.raises(InputError, match=message):
             model(np.ones((1, 2)), ("a", "b"))
 
@@ -94,7 +93,7 @@ def test_whatever_it_answers_is_one_line_and_no_crash(answer, message):
 )
 def test_a_model_that_takes_something_else_is_refused_at_the_start(meta, message):
     with serving(by_first, meta) as url, pytest.raises(InputError, match=message):
-        KserveModel(url, 2, 1.0)
+        KserveModel(url, 2, 60.0)
 
 
 @pytest.mark.parametrize(
@@ -106,5 +105,5 @@ def test_a_model_that_takes_something_else_is_refused_at_the_start(meta, message
 )  # fmt: skip
 def test_a_url_that_is_none_is_one_line(url):
     with pytest.raises(InputError, match="kserve") as raised:
-        KserveModel(url, 2, 1.0)
+        KserveModel(url, 2, 60.0)
     assert "s3cret" not in str(raised.value)

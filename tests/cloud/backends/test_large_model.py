@@ -8,6 +8,7 @@ import logging
 import os
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ import pytest
 
 from hardcase.cli import main
 from hardcase_cloud.answer.service import Service
+from hardcase_cloud.backends import large_model
 from hardcase_cloud.backends.backend import OPENAI
 from hardcase_cloud.backends.chat import Case
 from hardcase_cloud.backends.large_model import LargeModel, read_settings
@@ -30,7 +32,7 @@ from hardcase_edge.link.wire import BUSY, OK, REFUSED, request_topic, unpack_rep
 from ...helpers.cloud.brokers import free_port, running_mosquitto
 from ...helpers.cloud.clients import asking
 from ...helpers.cloud.json_server import ChatServer, reply, serving
-from ...helpers.cloud.requests import N_CLASSES, ask, command, half_forwarding
+from ...helpers.cloud.requests import N_CLASSES, PATIENT_MS, ask, command, half_forwarding
 from ...helpers.places import ROOT
 from ...helpers.server import Server
 
@@ -66,7 +68,7 @@ def bundle(tmp_path: Path) -> Path:
     return path
 
 
-def served(service: Service, rows: list[tuple[Any, ...]], deadline_ms: int = 5_000) -> list[int]:
+def served(service: Service, rows: list[tuple[Any, ...]], deadline_ms: int = PATIENT_MS) -> list[int]:
     """The statuses of the replies to these rows, in the order of their ids, each of which comes in time and once."""
     replies: dict[bytes, int] = {}
     for k, row in enumerate(rows):
@@ -108,7 +110,10 @@ def test_a_large_model_is_asked_for_one_of_the_classes_with_names_and_values_of_
 
 
 def test_rows_are_asked_at_once_and_no_more_than_the_settings_allow(tmp_path):
+    four = threading.Barrier(4, timeout=60)
+
     def slowly(case: dict[str, Any]) -> Any:
+        four.wait()
         time.sleep(0.1)
         return by_sign(case)
 
@@ -122,30 +127,36 @@ def test_rows_are_asked_at_once_and_no_more_than_the_settings_allow(tmp_path):
 
 
 def test_a_slow_row_holds_up_no_other(tmp_path):
+    others_are_through = threading.Event()
+
     def says(case: dict[str, Any]) -> Any:
-        time.sleep(1.0 if case["x0"] == 5 else 0.0)
+        assert case["x0"] != 5 or others_are_through.wait(60)
         return by_sign(case)
 
     with modelled(says) as (model, _):
         service = Service(model)
         for k, x in enumerate((5.0, 1.0, 1.0)):
-            service.receive(request_topic(f"pi-{k}"), ask(k, (x, 0.0), SHA, 5_000), time.monotonic())
+            service.receive(request_topic(f"pi-{k}"), ask(k, (x, 0.0), SHA, PATIENT_MS), time.monotonic())
         order: list[str] = []
         while (due := service.due(time.monotonic())) is not None:
             time.sleep(due)
             order += [out.device for out in service.run(time.monotonic())]
+            if len(order) == 2:
+                others_are_through.set()
         assert sorted(order[:2]) == ["pi-1", "pi-2"]
         assert order[2] == "pi-0"
 
 
 def test_a_request_that_is_sent_again_while_it_is_asked_is_asked_once():
-    with modelled(lambda case: (time.sleep(0.1), by_sign(case))[1]) as (model, chat):
+    have_come = threading.Event()
+    with modelled(lambda case: (have_come.wait(60), by_sign(case))[1]) as (model, chat):
         service = Service(model)
-        request = ask(1, (1.0, 0.0), SHA, 5_000)
+        request = ask(1, (1.0, 0.0), SHA, PATIENT_MS)
         replies = []
         for _ in range(3):
             service.receive(request_topic("pi"), request, time.monotonic())
             replies += service.run(time.monotonic())
+        have_come.set()
         while (due := service.due(time.monotonic())) is not None:
             time.sleep(due)
             replies += service.run(time.monotonic())
@@ -158,7 +169,7 @@ def test_what_could_not_be_answered_in_time_is_told_so_at_once():
         service = Service(model)
         assert served(service, [(1.0, 0.0)]) == [OK]
         for k in range(8):
-            service.receive(request_topic(f"a-{k}"), ask(k, (1.0, 0.0), SHA, 5_000), time.monotonic())
+            service.receive(request_topic(f"a-{k}"), ask(k, (1.0, 0.0), SHA, PATIENT_MS), time.monotonic())
         service.run(time.monotonic())
         out = service.receive(request_topic("late"), ask(9, (1.0, 0.0), SHA, 230), time.monotonic())
         assert out is not None
@@ -247,19 +258,22 @@ def test_what_fails_is_asked_again_while_the_deadline_lasts():
 
 
 @pytest.mark.parametrize(
-    ("says", "deadline_ms", "most_asked"),
+    ("says", "first_pause_s", "most_asked"),
     [
-        pytest.param((503, b""), 5_000, 3, id="three-times"),
-        pytest.param((503, b""), 150, 1, id="its-deadline-ends"),
-        pytest.param((429, b"", {"Retry-After": "60"}), 1_000, 1, id="told-to-come-later"),
-        pytest.param((401, b""), 5_000, 1, id="a-wrong-key"),
+        pytest.param((503, b""), 0.1, 3, id="three-times"),
+        pytest.param((503, b""), 60.0, 1, id="its-deadline-ends"),
+        pytest.param((429, b"", {"Retry-After": "60"}), 0.1, 1, id="told-to-come-later"),
+        pytest.param((401, b""), 0.1, 1, id="a-wrong-key"),
     ],
 )
-def test_a_large_model_is_asked_no_more_than_the_limit_and_refused_within_the_deadline(says, deadline_ms, most_asked):
-    with modelled(lambda case: says) as (model, chat):
+def test_a_large_model_is_asked_no_more_than_the_limit_and_refused_within_the_deadline(
+    says, first_pause_s, most_asked, monkeypatch
+):
+    monkeypatch.setattr(large_model, "FIRST_PAUSE_S", first_pause_s)
+    with modelled(lambda case: says, limit_s=60.0) as (model, chat):
         began = time.monotonic()
-        assert served(Service(model), [(1.0, 0.0)], deadline_ms) == [REFUSED]
-        assert time.monotonic() - began < deadline_ms / 1000
+        assert served(Service(model), [(1.0, 0.0)], 30_000) == [REFUSED]
+        assert time.monotonic() - began < 30
         assert len(chat.bodies) == most_asked
 
 
@@ -286,7 +300,9 @@ def test_a_chunk_of_a_wrong_size_is_refused_before_much_is_read(size, caplog):
 
 
 @pytest.mark.parametrize("part", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9000\r\n\r\n"], ids=["head", "body"])
-def test_a_server_that_sends_a_byte_now_and_then_is_left_at_the_deadline(part):
+def test_a_server_that_sends_a_byte_now_and_then_is_left_at_the_deadline(part, monkeypatch):
+    monkeypatch.setattr(large_model, "MARGIN_S", 19.5)  # a busy machine may need some of it
+
     def talk(peer: Any) -> None:
         asked = peer.recv(65_536)
         if asked.startswith(b"GET"):
@@ -299,8 +315,8 @@ def test_a_server_that_sends_a_byte_now_and_then_is_left_at_the_deadline(part):
 
     with Server(talk) as server, at(server.port) as model:
         began = time.monotonic()
-        assert served(Service(model), [(1.0, 0.0)], 600) == [REFUSED]
-        assert time.monotonic() - began < 0.6
+        assert served(Service(model), [(1.0, 0.0)], 20_000) == [REFUSED]
+        assert time.monotonic() - began < 20
 
 
 def test_a_connection_that_the_server_has_closed_costs_no_answer():
@@ -344,7 +360,7 @@ def test_the_script_of_the_page_writes_the_table_of_answers_from_which_training_
     chat = ChatServer(lambda case: reply(json.dumps({"label": "warm" if case["vibration"] > 0 else "cold"})))
     with serving(chat) as port:
         words = [sys.executable, "-W", "error", "-c", script.replace(":11434", f":{port}")]
-        made = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+        made = subprocess.run(words, capture_output=True, text=True, timeout=240, check=False)
     assert "'tokens_in': 12000" in made.stdout, made.stderr
     assert {json.loads(body["messages"][1]["content"])["load"] for body in chat.bodies} == {None, 0, 1, 2, 3, 4}
     data = '[data]\nfile = "data.csv"\ntarget = "state"\n[hpc]\ntable = "legacy.csv"\n[policy]\neffort = "quick"\n'
@@ -486,7 +502,7 @@ def test_a_worker_on_a_broker_answers_by_it_and_its_key_is_nowhere(tmp_path, bun
         with asking(broker.url, "+") as (client, heard):
             got = {}
             for k, x1 in enumerate((0.0, 7.0, 1.0)):
-                client.publish(request_topic(f"pi-{k}"), ask(k, (1.0, x1), SHA, 5_000), 1)
+                client.publish(request_topic(f"pi-{k}"), ask(k, (1.0, x1), SHA, PATIENT_MS), 1)
             for _ in range(3):
                 reply_ = unpack_reply(heard.get(timeout=60).payload, bytes.fromhex(SHA), N_CLASSES)
                 got[int.from_bytes(reply_.id, "big")] = (reply_.status, reply_.result)
@@ -516,10 +532,10 @@ def test_a_device_is_answered_by_it_and_the_pages_and_stores_of_the_worker_have_
         worker.wait_for("ready")
         words = [sys.executable, "-m", "hardcase_edge.cli", "run", str(bundle), "--sensors", "replay:data.csv"]
         device = subprocess.run(
-            [*words, "--count", "3", "--broker", broker.url, "--device-id", "pi-1"],
-            cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True,
+            [*words, "--count", "3", "--broker", broker.url, "--device-id", "pi-1", "--deadline-ms", str(PATIENT_MS)],
+            cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True,
         )  # fmt: skip
-        with urllib.request.urlopen(f"http://{metrics}/metrics", timeout=10) as response:
+        with urllib.request.urlopen(f"http://{metrics}/metrics", timeout=60) as response:
             page = response.read().decode()
         assert worker.finish() == 0
         said = device.stdout + device.stderr + page + json.dumps(worker.events) + worker.stderr()
