@@ -143,7 +143,7 @@ def running(broker, tmp_path):
     """Starts a device with an identity folder; returns what it has said on standard error so far."""
     processes = []
     (tmp_path / "toy.hcb").write_bytes(make_bundle_bytes())
-    replay = write_replay(tmp_path / "r.csv", [EASY] * 2_000)
+    replay = write_replay(tmp_path / "r.csv", [EASY] * 20_000)
 
     def start(identity: Path, *words: str) -> Callable[[], str]:
         command = [sys.executable, "-m", "hardcase_edge.cli", "run", str(tmp_path / "toy.hcb"), "--interval", "0.02"]

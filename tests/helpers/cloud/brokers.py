@@ -167,7 +167,7 @@ def serving(*services: Any) -> Iterator[None]:
     finally:
         for service, thread in zip(services, threads, strict=True):
             service.stop()
-            thread.join(10)
+            thread.join(60)
             assert not thread.is_alive()
 
 

@@ -93,7 +93,7 @@ class Cloud(AbstractContextManager["Cloud"]):
             subscribe=wire.request_topic("+"),
             on_message=self._on_message,
         )
-        assert self._connection.start(5.0)
+        assert self._connection.start(60.0)
 
     def _on_message(self, message: Message) -> None:
         request = wire.unpack_request(message.payload, ["f32"] * 5, HPC)

@@ -91,18 +91,21 @@ class _Strangers(dict["_Protocol", float]):
         if len(self) > MOST_NEW:
             next(iter(self)).end()
         elif len(self) > MOST_STRANGERS and not self.is_trimming:
-            self.is_trimming = True
-            one.loop.call_later(GRACE_S, self._trim, one.loop)
+            self._trim_later(one.loop)
 
-    def _trim(self, loop: asyncio.AbstractEventLoop) -> None:
-        """End the oldest of those that are too many and have had their grace."""
-        too_many = len(self) - MOST_STRANGERS
+    def _trim_later(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.is_trimming = True
+        loop.call_later(GRACE_S, self._trim, loop, loop.time() + 2 * GRACE_S)
+
+    def _trim(self, loop: asyncio.AbstractEventLoop, late: float) -> None:
+        """End the oldest of those that are too many and have had their grace; none if it is late, as they are then."""
+        now, too_many = loop.time(), len(self) - MOST_STRANGERS
         for one, came in list(self.items())[: max(0, too_many)]:
-            if came <= loop.time() - GRACE_S:
+            if came <= now - GRACE_S and now < late:
                 one.end()
-        self.is_trimming = len(self) > MOST_STRANGERS
-        if self.is_trimming:
-            loop.call_later(GRACE_S, self._trim, loop)
+        self.is_trimming = False
+        if len(self) > MOST_STRANGERS:
+            self._trim_later(loop)
 
 
 class _Connection(h11.Connection):

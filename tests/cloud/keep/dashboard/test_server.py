@@ -13,6 +13,7 @@ import subprocess
 import sys
 from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -159,6 +160,29 @@ def test_many_pages_that_come_back_at_once_are_all_let_in(tmp_path: Path, monkey
             lines.append(stack.enter_context(socket.create_connection(where, 60)))
             lines[-1].sendall(request)
         assert [line.recv(15) for line in lines] == [OK] * 300
+
+
+class _Page:
+    """What a server knows of a connection that has not shown its token."""
+
+    def __init__(self, loop: Any) -> None:
+        self.loop, self.has_ended = loop, False
+
+    def end(self) -> None:
+        self.has_ended = True
+
+
+def test_pages_that_came_before_the_server_stood_still_have_their_grace_when_it_goes_on() -> None:
+    clock, timers = [0.0], []
+    loop = SimpleNamespace(time=lambda: clock[0], call_later=lambda _, *call: timers.append(call))
+    strangers, pages = module._Strangers(), [_Page(loop) for _ in range(module.MOST_STRANGERS + 8)]
+    for page in pages:
+        strangers.come(page)  # type: ignore[arg-type]
+    for now, n_ended in ((3.0, 0), (3.0 + module.GRACE_S, 8)):
+        clock[0] = now
+        call, *values = timers.pop()
+        call(*values)
+        assert [page.has_ended for page in pages] == [True] * n_ended + [False] * (len(pages) - n_ended)
 
 
 def test_silent_connections_are_few_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
