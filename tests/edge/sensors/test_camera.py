@@ -74,13 +74,13 @@ def camera(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
 
 
 def test_a_camera_gives_brightness_and_motion(camera: Plugin) -> None:
-    with SensorBank([CAMERA], {"camera": camera}) as bank:
+    with SensorBank([CAMERA], {"camera": camera}, timeout_s=30.0) as bank:
         assert bank.read([0])[0] == [pytest.approx(51 / 255), pytest.approx(51 / 255)]
         assert FakeCamera.opened == 1
 
 
 def test_a_camera_that_fails_is_opened_again(camera: Plugin, monkeypatch: pytest.MonkeyPatch) -> None:
-    with SensorBank([CAMERA], {"camera": camera}) as bank:
+    with SensorBank([CAMERA], {"camera": camera}, timeout_s=30.0) as bank:
         assert bank.read([0])[0]
         monkeypatch.setattr(FakeCamera, "is_broken", True)
         assert [bank.read([0])[0], bank.read([0])[0]] == [None, None]
@@ -94,7 +94,7 @@ def test_without_a_library_the_sensor_has_failed(monkeypatch: pytest.MonkeyPatch
     monkeypatch.syspath_prepend(ROOT / "examples" / "camera")
     for name in ("picamera2", "cv2"):
         monkeypatch.setitem(sys.modules, name, None)
-    with SensorBank([CAMERA], {"camera": Plugin("camera_sensor:read")}) as bank:
+    with SensorBank([CAMERA], {"camera": Plugin("camera_sensor:read")}, timeout_s=30.0) as bank:
         assert bank.read([0]) == {0: None}
         assert dict(bank.counters) == {"raised": 1}
     del sys.modules["camera_sensor"]

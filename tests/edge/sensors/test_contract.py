@@ -15,20 +15,21 @@ from pathlib import Path
 
 import pytest
 
-from hardcase_edge.drivers import sysfs, w1
+from hardcase_edge.drivers import alsa, sysfs, w1
 from hardcase_edge.drivers.channel import DRIVERS, driver_of
 from hardcase_edge.errors import InputError
 from hardcase_edge.sensors import isolated
 from hardcase_edge.sensors.bank import FAILURES, SensorBank, Wanted
 from hardcase_edge.sensors.specs import open_sources
 from tests.helpers.attack.sensors import damaged_files, damaged_packs
+from tests.helpers.cloud.brokers import until
 from tests.helpers.edge.fake_devices import ENDLESS, own_children, plant, plant_arecord
 from tests.helpers.places import ROOT
 
 ONE = Wanted("x", ("x",), (False,))
 PAIR = Wanted("pair", ("a", "b"), (False, False))
 WINDOW = Wanted("vib", ("m", "d", "s", "r"), (False,) * 4, window=5)
-ENOUGH_S = 5.0
+ENOUGH_S = 60.0  # also for a busy machine
 
 
 @dataclass(frozen=True)
@@ -48,12 +49,12 @@ KINDS = {
     "replay": Kind("replay:rows.csv", "rows.csv", "x\n" + "1.5\n" * 9, "x\n" + "oops\n" * 9),
     "senml": Kind("senml:packs", "packs", '[{"n":"x","v":1.5}]\n' * 9, '[{"n":"x","vs":"oops"}]\n' * 9),
     "plugin": Kind("contract_NAME:read", "contract_NAME.py", PLUGIN.format(body="return 1.5"),
-                   PLUGIN.format(body="return 'oops'"), PLUGIN.format(body="time.sleep(1)")),
+                   PLUGIN.format(body="return 'oops'"), PLUGIN.format(body="time.sleep(40)")),
     "isolated": Kind("contract_NAME:read", "contract_NAME.py", PLUGIN.format(body="return 1.5"),
-                     PLUGIN.format(body="return 'oops'"), PLUGIN.format(body="time.sleep(9)")),
+                     PLUGIN.format(body="return 'oops'"), PLUGIN.format(body="time.sleep(40)")),
     "alsa": Kind("alsa:default@0.05", "usr/bin/arecord", PROGRAM.format(python=sys.executable, body=ENDLESS),
                  PROGRAM.format(python=sys.executable, body="os.write(1, b'oops')"),
-                 PROGRAM.format(python=sys.executable, body="time.sleep(9)")),
+                 PROGRAM.format(python=sys.executable, body="time.sleep(40)")),
     **{name: Kind(*driver_of(name).CASE) for name in DRIVERS if hasattr(driver_of(name), "CASE")},
 }  # fmt: skip
 INSTANT = {"replay", "senml"}  # ``next_item`` has read what there is
@@ -63,6 +64,7 @@ INSTANT = {"replay", "senml"}  # ``next_item`` has read what there is
 def kind(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(alsa, "LATE_S", ENOUGH_S)
     return str(request.param)
 
 
@@ -129,7 +131,7 @@ def test_a_sensor_that_hangs_is_waited_for_until_its_time_limit(kind: str, monke
         began = time.monotonic()
         assert bank.next_item()
         assert bank.read([0]) == {0: None}
-        assert 0.05 < time.monotonic() - began < 8.0
+        assert 0.05 < time.monotonic() - began < 30.0
         assert dict(bank.counters) == {"timed_out": 1}
         release.set()
 
@@ -164,7 +166,7 @@ def test_nothing_is_left_of_a_bank_that_is_closed(kind: str) -> None:
         assert bank.read([0])[0]
     bank.close()
     for thread in set(threading.enumerate()) - before[1]:
-        thread.join(5)
+        thread.join(30)
     after = set(os.listdir("/proc/self/fd")), set(threading.enumerate()), own_children()
     assert [x - y for x, y in zip(after, before, strict=True)] == [set()] * 3
 
@@ -173,12 +175,9 @@ def test_a_microphone_that_hangs_is_killed_when_the_bank_is_closed(tmp_path: Pat
     root, before = plant_arecord(tmp_path, "time.sleep(30)"), own_children()
     bank = open_sources(["alsa:default@0.05"], [ONE], timeout_s=0.2, root=root)
     assert bank.read([0]) == {0: None}
-    assert own_children() - before
+    until(lambda: own_children() - before)
     bank.close()
-    until = time.monotonic() + 5
-    while own_children() - before and time.monotonic() < until:
-        time.sleep(0.01)
-    assert not own_children() - before
+    until(lambda: not own_children() - before)
 
 
 def test_damaged_files_and_packs_give_a_reading_that_may_be_one_or_a_failure() -> None:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hardcase_edge.drivers import sysfs
+from hardcase_edge.drivers import alsa, sysfs
 from hardcase_edge.drivers.alsa import level_dbfs
 from hardcase_edge.drivers.channel import DRIVERS, choose
 from hardcase_edge.errors import InputError
@@ -127,7 +127,7 @@ def test_what_this_machine_does_not_have_is_told_in_one_line(machine: str, spec:
     assert len(str(error.value)) < 400
 
 
-def failure(source: Driven, wanted: Wanted, timeout_s: float = 5.0) -> tuple[list[float] | None, dict[str, int]]:
+def failure(source: Driven, wanted: Wanted, timeout_s: float = 30.0) -> tuple[list[float] | None, dict[str, int]]:
     with SensorBank([wanted], {wanted.name: source}, timeout_s=timeout_s) as bank:
         return bank.read([0])[0], dict(bank.counters)  # type: ignore[return-value]
 
@@ -204,7 +204,7 @@ def test_what_is_no_file_is_a_failed_sensor_and_nobody_waits(tmp_path: Path, wha
         path.symlink_to(path)
     began = time.monotonic()
     assert failure(source, HEAT) == (None, {"raised": 1})
-    assert time.monotonic() - began < 10.0
+    assert time.monotonic() - began < 20.0
 
 
 def test_a_pipe_in_the_place_of_a_name_does_not_stop_the_start(tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ def test_a_device_that_comes_back_under_another_number_is_read_again(tmp_path: P
     root = plant(tmp_path)
     source = Driven("iio", "bme280/temp", root)
     assert source.lacks(HEAT) == ""
-    with SensorBank([HEAT], {"heat": source}) as bank:
+    with SensorBank([HEAT], {"heat": source}, timeout_s=30.0) as bank:
         assert bank.read([0]) == {0: [21.45]}
         shutil.move(tmp_path / IIO / "iio:device0", tmp_path / "unplugged")
         assert [bank.read([0]), bank.read([0])] == [{0: None}] * 2
@@ -258,7 +258,8 @@ def test_a_level_is_that_of_the_samples_less_their_mean() -> None:
     assert level_dbfs(pack("<10000h", 1, *[0] * 9999)) == -100.0
 
 
-def test_a_microphone_is_read_by_arecord_and_leaves_no_process(tmp_path: Path) -> None:
+def test_a_microphone_is_read_by_arecord_and_leaves_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alsa, "LATE_S", 60.0)  # for Python in its place
     before = own_children()
     root = plant_arecord(tmp_path, f"open({str(tmp_path / 'words')!r}, 'w').write(' '.join(sys.argv[1:]))\n{ENDLESS}")
     assert read("alsa:plughw:CARD=mic,DEV=0@0.05", root) == ([pytest.approx(-6.02, abs=0.01)], ["dBFS"])

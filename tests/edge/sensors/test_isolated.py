@@ -24,6 +24,7 @@ from tests.helpers.cloud.brokers import until
 from tests.helpers.edge.device import make_bundle_bytes, make_manifest, make_program
 
 Open = Callable[..., SensorBank]
+PATIENT_S = 60.0  # a time limit that a busy machine keeps, where a sensor must answer
 VIB = list(window_features([1, 2, 3, 4, 5]))
 HEAD = """
 import ctypes, os, subprocess, sys, threading, time
@@ -46,15 +47,20 @@ def open_isolated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[O
     monkeypatch.chdir(tmp_path)
     banks = []
 
-    def open_it(body: str, timeout_s: float = 5.0) -> SensorBank:
+    def open_it(body: str) -> SensorBank:
         (tmp_path / "hardcase_isolated.py").write_text(HEAD + "".join(f"    {line}\n" for line in body.split("\n")))
         specs = ["hardcase_isolated:read"]
-        banks.append(open_bank(specs, make_program(), make_manifest(), timeout_s=timeout_s, isolate=True))
+        banks.append(open_bank(specs, make_program(), make_manifest(), timeout_s=PATIENT_S, isolate=True))
         return banks[-1]
 
     yield open_it
     for bank in banks:
         bank.close()
+
+
+def limit(bank: SensorBank, seconds: float) -> None:
+    """The time limit of the process of sensor ``x`` alone: its neighbour has all the time that it needs."""
+    bank._sources["x"]._processes["x"]._timeout_s = seconds  # type: ignore[attr-defined]
 
 
 def reads(bank: SensorBank, n: int) -> list[object]:
@@ -81,7 +87,7 @@ def reads(bank: SensorBank, n: int) -> list[object]:
         ("if nth() == 2: os.write(int(sys.argv[2]), b'?' * 8)\nreturn 7", [7, None, 7], {"wrong_shape": 1}),
         ("os.fork()\nreturn 7", [7, 7, 7], {}),
         ("os.kill(os.getpid(), 15)\nreturn 7", [7, 7, 7], {}),
-        ("p = subprocess.Popen(['sleep', '60'])\np.terminate()\nreturn -p.wait(4)", [15, 15, 15], {}),
+        ("p = subprocess.Popen(['sleep', '60'])\np.terminate()\nreturn -p.wait(50)", [15, 15, 15], {}),
         ("print('a' * nth())\nos.write(1, b'b')\nos.close(1)\nreturn 7", [7, None, None], {"raised": 2}),
     ],
     ids=[
@@ -103,19 +109,21 @@ def test_what_a_plug_in_does_to_its_process_costs_one_sensor(
 def test_a_read_that_hangs_is_killed_at_the_time_limit_and_the_next_one_is_served(
     open_isolated: Open, hang: str
 ) -> None:
-    bank = open_isolated(f"if nth() == 2: {hang}\nreturn 7", timeout_s=0.5)
+    bank = open_isolated(f"if nth() == 2: {hang}\nreturn 7")
     assert reads(bank, 1) == [7]
+    limit(bank, 0.5)
     began = time.monotonic()
     assert reads(bank, 1) == [None]
-    assert 0.49 < time.monotonic() - began < 5.0
+    assert 0.49 < time.monotonic() - began < 20.0
     assert dict(bank.counters) == {"timed_out": 1}
-    until(lambda: reads(bank, 1) == [7])  # as soon as another process has started
+    limit(bank, PATIENT_S)
+    assert reads(bank, 1) == [7]
 
 
 def test_the_samples_of_a_long_window_arrive_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "hardcase_long.py").write_text("def read(sensor):\n    return [-1 / 3e100] * 200_000\n")
-    source = isolated.Isolated("hardcase_long:read", 20.0)
+    source = isolated.Isolated("hardcase_long:read", PATIENT_S)
     try:
         source.start([Wanted("x", WINDOW_FEATURES, (False,) * 4, window=200_000)])
         assert source.read("x") == [-1 / 3e100] * 200_000
@@ -129,11 +137,12 @@ def test_an_item_goes_to_the_process_as_it_is_and_costs_one_reading_if_it_cannot
     monkeypatch.chdir(tmp_path)
     (tmp_path / "hardcase_crops.py").write_text("import numpy\ndef read(sensor, item):\n    return len(item)\n")
     items: Iterator[object] = iter([bytes(200_000), [object()], np.zeros((3, 2)), bytes(200_000)])  # a pipe has 65,536
-    source = isolated.Isolated("hardcase_crops:read", 0.2, lambda: next(items))
-    bank = SensorBank([Wanted("x", ("x",), (False,))], {"x": source}, timeout_s=9.0)
+    source = isolated.Isolated("hardcase_crops:read", PATIENT_S, lambda: next(items))
+    bank = SensorBank([Wanted("x", ("x",), (False,))], {"x": source}, timeout_s=PATIENT_S)
     with bank:
         source.start([Wanted("x", ("x",), (False,))])
         seen = [bank.read([0])[0] for _ in range(3)]
+        limit(bank, 0.2)
         os.kill(source._processes["x"]._child.pid, signal.SIGSTOP)  # type: ignore[union-attr]  # it takes in nothing
         assert [*seen, bank.read([0])[0]] == [[200_000], None, [3], None]
         assert dict(bank.counters) == {"raised": 1, "timed_out": 1}
@@ -141,9 +150,10 @@ def test_an_item_goes_to_the_process_as_it_is_and_costs_one_reading_if_it_cannot
 
 def test_what_it_started_is_killed_with_it(open_isolated: Open) -> None:
     bank = open_isolated(
-        "pid = os.fork()\nif pid == 0: time.sleep(600)\nPath('pid').write_text(str(pid))\ntime.sleep(600)", 0.3
+        "pid = os.fork()\nif pid == 0: time.sleep(600)\nPath('pid').write_text(str(pid))\ntime.sleep(600)"
     )
-    until(lambda: reads(bank, 1) == [None] and Path("pid").exists())
+    limit(bank, 0.3)
+    until(lambda: reads(bank, 1) == [None] and Path("pid").exists() and Path("pid").read_text())
     child = int(Path("pid").read_text())
     until(lambda: not is_alive(child))
 
@@ -229,8 +239,12 @@ def test_on_the_command_line_processes_end_in_order_and_when_the_device_is_kille
         "Path('pid').write_text(str(os.getpid()))  # once: while it is written again, it is empty for a moment\n"
         "def read(sensor):\n    print('read')\n    return 3.0\n"
     )
-    words = [sys.executable, "-m", "hardcase_edge.cli", "run", "toy.hcb", "--isolate", "--sensors", "x=sensor:read"]
-    words += ["--sensors", "vib=none", "--interval", "0.01"]
+    code = (
+        "import sys; from hardcase_edge.sensors import isolated; isolated.END_S = 60.0; "
+        "from hardcase_edge.cli import main; sys.exit(main())"
+    )
+    words = [sys.executable, "-c", code, "run", "toy.hcb", "--isolate", "--sensors", "x=sensor:read"]
+    words += ["--sensors", "vib=none", "--interval", "0.01", "--sensor-timeout-ms", "60000"]
     done = subprocess.run([*words, "--count", "2"], capture_output=True, text=True, cwd=tmp_path, timeout=120)
     assert [json.loads(line)["failed"] for line in done.stdout.splitlines()] == [[], []]
     assert (done.returncode, done.stderr.count("imported"), done.stderr.count("read")) == (0, 1, 2)
@@ -242,4 +256,4 @@ def test_on_the_command_line_processes_end_in_order_and_when_the_device_is_kille
             child = int((tmp_path / "pid").read_text())
             assert is_alive(child)
             process.send_signal(how)
-        until(lambda child=child: not is_alive(child), 5.0)
+        until(lambda child=child: not is_alive(child))

@@ -44,7 +44,9 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Made]:
 def decided(bundle: Path, module: str, capfd: pytest.CaptureFixture[str]) -> Any:
     """The first decision of a device whose sensor is the example."""
     capfd.readouterr()
-    assert main(["run", str(bundle), "--sensors", f"{module}:read", "--count", "1"]) == 0
+    assert (
+        main(["run", str(bundle), "--sensors", f"{module}:read", "--sensor-timeout-ms", "60000", "--count", "1"]) == 0
+    )
     return json.loads(capfd.readouterr().out)
 
 

@@ -35,6 +35,9 @@ NEEDED = Wanted("weather", ("sky", "heat"), (False, False), categories=(SKY, {})
 SKY_ALONE = Wanted("sky", ("sky",), (True,), categories=(SKY,))
 
 
+PATIENT_S = 60.0  # a time limit that a busy machine keeps, where a sensor must answer
+
+
 class Plain:
     """A source that calls a function."""
 
@@ -67,7 +70,7 @@ class DerivedOfText(str):
     __slots__ = ()
 
 
-def read_one(function, wanted=X, timeout_s=5.0):
+def read_one(function, wanted=X, timeout_s=PATIENT_S):
     """What a bank makes of one sensor: its features, and the failure counted."""
     source: Source = Plain(function)
     with SensorBank([wanted], {wanted.name: source}, timeout_s=timeout_s) as bank:
@@ -154,7 +157,7 @@ def test_without_a_thread_a_sensor_has_failed_until_there_is_one(monkeypatch):
     def refuse(thread):
         raise RuntimeError("can't start new thread")
 
-    with SensorBank([X], {"x": Plain(lambda sensor: 7.0)}, timeout_s=20.0) as bank:
+    with SensorBank([X], {"x": Plain(lambda sensor: 7.0)}, timeout_s=PATIENT_S) as bank:
         with monkeypatch.context() as patch:
             patch.setattr(threading.Thread, "start", refuse)
             assert bank.read([0]) == {0: None}
@@ -170,21 +173,20 @@ def test_a_sensor_that_hangs_costs_its_time_limit_once_and_its_late_reading_is_d
     def hang(sensor):
         value = next(values)
         if value == 111.0:
-            release.wait(30)
+            release.wait(PATIENT_S)
         return value
 
     bank = SensorBank([X], {"x": Plain(hang)}, timeout_s=0.5)
     began = time.monotonic()
     assert bank.read([0]) == {0: None}
-    assert 0.49 < time.monotonic() - began < 5.0
-    bank._timeout_s = 20.0
+    assert 0.49 < time.monotonic() - began < 20.0
+    bank._timeout_s = PATIENT_S
     began = time.monotonic()
     assert bank.read([0]) == {0: None}
-    assert time.monotonic() - began < 10.0, "a sensor known to hang is not waited for again"
-    bank._timeout_s = 0.5
+    assert time.monotonic() - began < 20.0, "a sensor known to hang is not waited for again"
     assert dict(bank.counters) == {"timed_out": 1, "still_busy": 1}
     release.set()
-    until = time.monotonic() + 5
+    until = time.monotonic() + 30
     while (reading := bank.read([0])[0]) is None and time.monotonic() < until:
         time.sleep(0.01)
     assert reading == [222.0], "the reading that came too late belongs to no later item"
@@ -218,7 +220,7 @@ def test_a_value_that_hangs_when_it_is_looked_at_is_a_hung_sensor(look: str):
     release = threading.Event()
     began = time.monotonic()
     assert read_one(lambda _: Slow(look, release), timeout_s=0.05) == (None, {"timed_out": 1})
-    assert time.monotonic() - began < 5.0
+    assert time.monotonic() - began < 20.0
     release.set()
 
 
@@ -267,7 +269,7 @@ def test_sensors_asked_for_together_are_read_at_the_same_time():
         return float(sensor)
 
     names = ["1", "2", "3"]
-    bank = SensorBank([Wanted(n, (n,), (False,)) for n in names], {n: Plain(meet) for n in names})
+    bank = SensorBank([Wanted(n, (n,), (False,)) for n in names], {n: Plain(meet) for n in names}, timeout_s=PATIENT_S)
     assert bank.read([0, 1, 2]) == {0: [1.0], 1: [2.0], 2: [3.0]}
 
 
@@ -277,18 +279,18 @@ def test_there_are_never_more_threads_than_sensors_and_none_after_the_end():
 
     before = set(alive())
     source = Plain()
-    with SensorBank([X, Wanted("y", ("y",), (False,))], {"x": source, "y": source}) as bank:
+    with SensorBank([X, Wanted("y", ("y",), (False,))], {"x": source, "y": source}, timeout_s=PATIENT_S) as bank:
         for _ in range(50):
             assert bank.read([0, 1]) == {0: [1.0], 1: [1.0]}
         mine = set(alive()) - before
         assert len(mine) == 2
     for thread in mine:
-        thread.join(5)
+        thread.join(30)
     assert not mine & set(alive())
 
 
 def test_a_sensor_without_a_source_is_dead():
-    bank = SensorBank([X, VIB], {"x": Plain()})
+    bank = SensorBank([X, VIB], {"x": Plain()}, timeout_s=PATIENT_S)
     assert bank.dead == {1}
     assert bank.read([0, 1]) == {0: [1.0], 1: None}
 
@@ -513,7 +515,7 @@ def make_zones(root: Path) -> Path:
     ],
 )  # fmt: skip
 def test_a_thermal_zone_reads_in_degrees(tmp_path: Path, spec, reading):
-    with open_bank([spec], make_program(), make_manifest(), root=make_zones(tmp_path)) as bank:
+    with open_bank([spec], make_program(), make_manifest(), timeout_s=PATIENT_S, root=make_zones(tmp_path)) as bank:
         assert bank.next_item()
         assert bank.dead == {1}
         assert bank.read([0]) == {0: reading}
@@ -525,10 +527,12 @@ def test_a_plug_in_serves_sensors_by_name_and_bindings_come_first(tmp_path: Path
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    with open_bank(["hardcase_test_plugin:read"], make_program(), make_manifest()) as bank:
+    with open_bank(["hardcase_test_plugin:read"], make_program(), make_manifest(), timeout_s=PATIENT_S) as bank:
         assert bank.next_item()
         assert bank.read([0, 1]) == {0: [7.0], 1: list(window_features([1, 2, 3, 4, 5]))}
-    with open_bank(["x=none", "hardcase_test_plugin:read"], make_program(), make_manifest()) as bank:
+    with open_bank(
+        ["x=none", "hardcase_test_plugin:read"], make_program(), make_manifest(), timeout_s=PATIENT_S
+    ) as bank:
         assert bank.dead == {0}
         assert bank.read([1])[1] is not None
 
@@ -573,5 +577,5 @@ def test_a_sensor_name_may_hold_an_equals_sign_or_a_colon(tmp_path: Path, name: 
     program = Program((Feature("f32"),), (Sensor((0,), (1,)),), Uplink(), (), (), (), 0)
     manifest = Manifest(name="odd", unit="mJ", features=("f",), sensors=(name,), classes=())
     make_zones(tmp_path)
-    with open_bank([f"{name}=thermal:0"], program, manifest, root=tmp_path) as bank:
+    with open_bank([f"{name}=thermal:0"], program, manifest, timeout_s=PATIENT_S, root=tmp_path) as bank:
         assert bank.read([0]) == {0: [45.123]}
