@@ -29,9 +29,9 @@ PROTOCOLS = pytest.mark.parametrize("protocol", [5, 4], ids=["mqtt5", "mqtt311"]
 
 
 @contextmanager
-def linked(url, device="dev-1", *, wait_s=5.0, on_taken_over=None, **knobs):
-    """A link, started; fast retries."""
-    config = LinkConfig.to_broker(url, device, **{"retry_first_s": 0.1, **knobs})
+def linked(url, device="dev-1", *, wait_s=30.0, on_taken_over=None, **knobs):
+    """A link, started; fast retries, but a request is not sent again because a busy machine is slow to answer it."""
+    config = LinkConfig.to_broker(url, device, **{"retry_first_s": 0.1, "resend_every_s": 60.0, **knobs})
     link = Link(config, make_program(), make_manifest(), on_taken_over)
     link.start(wait_s)
     try:
@@ -46,12 +46,12 @@ def linked(url, device="dev-1", *, wait_s=5.0, on_taken_over=None, **knobs):
 @PROTOCOLS
 def test_a_question_is_answered(broker, protocol):
     with Cloud(broker.url) as cloud, linked(broker.url, protocol=protocol) as link:
-        reply = link.ask(READINGS, 5.0)
+        reply = link.ask(READINGS, 30.0)
         assert reply is not None
         assert (reply.result, reply.confidence) == (1, 9_000)
         (request,) = cloud.requests
         assert request.readings == READINGS
-        assert 4_000 < request.deadline_ms <= 5_000
+        assert 20_000 < request.deadline_ms <= 30_000
         (message,) = cloud.messages
         assert message.topic == request_topic("dev-1")
         assert len(message.payload) == REQUEST_BYTES
@@ -62,19 +62,19 @@ def test_a_question_is_answered(broker, protocol):
 
 def test_a_lone_question_does_not_wait_for_nagle(broker):
     with Cloud(broker.url), linked(broker.url) as link:
-        link.ask(READINGS, 5.0)
+        link.ask(READINGS, 30.0)
         took = []
         for _ in range(30):
             began = time.perf_counter()
-            assert link.ask(READINGS, 5.0) is not None
+            assert link.ask(READINGS, 30.0) is not None
             took.append(time.perf_counter() - began)
-        assert sorted(took)[15] < 0.03, "44 ms per question is what a socket without TCP_NODELAY gives"
+        assert sorted(took)[5] < 0.03, "40 ms or more for each question is what a socket without TCP_NODELAY gives"
 
 
 def test_ids_are_never_used_twice(broker):
     with Cloud(broker.url) as cloud, linked(broker.url) as link:
         for _ in range(50):
-            link.ask(READINGS, 5.0)
+            link.ask(READINGS, 30.0)
         assert len({r.id for r in cloud.requests}) == 50
         assert all(len(r.id) == 16 for r in cloud.requests)
 
@@ -84,13 +84,15 @@ def test_a_question_is_sent_again_under_its_id_until_the_reply(broker):
         return [usual_reply(request)] if len(cloud.requests) >= 3 else []
 
     with Cloud(broker.url, third_time) as cloud, linked(broker.url, resend_every_s=0.15) as link:
-        assert link.ask(READINGS, 10.0) is not None
-        assert len(cloud.requests) == 3
+        assert link.ask(READINGS, 30.0) is not None
+        resent = link.counters["resent"]  # twice, or more if the reply was slow
+        until(lambda: len(cloud.requests) >= 1 + resent >= 3)
+        time.sleep(0.5)
+        assert link.counters["resent"] == resent == len(cloud.requests) - 1, "and not after it"
         assert len({r.id for r in cloud.requests}) == 1
         deadlines = [r.deadline_ms for r in cloud.requests]
         assert deadlines == sorted(deadlines, reverse=True)
         assert deadlines[2] <= deadlines[0] - 250, "the worker is told the time that is left"
-        assert link.counters["resent"] == 2
 
 
 def test_a_busy_cloud_ends_the_wait_and_is_left_alone(broker):
@@ -109,8 +111,8 @@ def test_stopping_ends_the_wait_at_once(broker):
     with Cloud(broker.url, lambda request, device: []), linked(broker.url) as link:
         threading.Timer(0.2, link.cancel).start()
         began = time.monotonic()
-        assert link.ask(READINGS, 30.0) is None
-        assert time.monotonic() - began < 5.0
+        assert link.ask(READINGS, 60.0) is None
+        assert time.monotonic() - began < 30.0
 
 
 # ---------------------------------------------------------------- what is no reply
@@ -138,7 +140,7 @@ def test_a_wrong_message_is_counted_and_dropped_and_the_right_one_still_counts(b
         return [wrong(good), good]
 
     with Cloud(broker.url, answer), linked(broker.url, protocol=protocol) as link:
-        reply = link.ask(READINGS, 5.0)
+        reply = link.ask(READINGS, 30.0)
         assert reply is not None
         expected = "malformed" if protocol == 5 and reason == "unknown" else reason
         assert link.counters == Counter({"sent": 1, "replies": 1, "sent_bytes": REQUEST_BYTES, expected: 1})
@@ -146,11 +148,12 @@ def test_a_wrong_message_is_counted_and_dropped_and_the_right_one_still_counts(b
 
 def test_a_late_and_a_repeated_reply_are_counted_and_dropped(broker):
     with Cloud(broker.url, lambda request, device: []) as cloud, linked(broker.url) as link:
-        assert link.ask(READINGS, 0.2) is None
+        assert link.ask(READINGS, 0.5) is None
+        until(lambda: cloud.requests)
         cloud.publish(reply_topic("dev-1"), usual_reply(cloud.requests[0]))
         until(lambda: link.counters["late"] == 1)
     with Cloud(broker.url, lambda request, device: [usual_reply(request)] * 3), linked(broker.url) as link:
-        assert link.ask(READINGS, 5.0) is not None
+        assert link.ask(READINGS, 30.0) is not None
         until(lambda: link.counters["late"] == 2)
         assert link.counters["replies"] == 1
 
@@ -159,21 +162,21 @@ def test_a_late_and_a_repeated_reply_are_counted_and_dropped(broker):
 def test_a_packet_that_claims_too_much_is_not_read(broker, protocol):
     with Cloud(broker.url) as cloud, linked(broker.url, protocol=protocol, max_packet_bytes=1_000) as link:
         cloud.publish(reply_topic("dev-1"), bytes(200_000))
-        until(lambda: link._connection.connects == 2)
-        assert link.ask(READINGS, 5.0) is not None
+        until(lambda: link._connection.connects == 2 and link.is_connected)
+        assert link.ask(READINGS, 30.0) is not None
 
 
 def test_on_mqtt_5_the_broker_keeps_a_packet_that_is_too_long_to_itself(broker):
     with Cloud(broker.url) as cloud, linked(broker.url, max_packet_bytes=1_000) as link:
         cloud.publish(reply_topic("dev-1"), bytes(200_000))
-        assert link.ask(READINGS, 5.0) is not None
+        assert link.ask(READINGS, 30.0) is not None
         assert link._connection.connects == 1
 
 
 def test_replies_to_another_device_are_not_heard(broker):
     with Cloud(broker.url) as cloud, linked(broker.url, "dev-1") as one, linked(broker.url, "dev-2") as two:
-        assert one.ask(READINGS, 5.0) is not None
-        assert two.ask(READINGS, 5.0) is not None
+        assert one.ask(READINGS, 30.0) is not None
+        assert two.ask(READINGS, 30.0) is not None
         assert one.counters == two.counters == Counter(sent=1, replies=1, sent_bytes=REQUEST_BYTES)
         assert {m.topic for m in cloud.messages} == {request_topic("dev-1"), request_topic("dev-2")}
 
@@ -208,7 +211,7 @@ def test_what_the_cloud_acknowledges_reaches_the_owner_and_not_the_replies(broke
     acks = []
     with Cloud(broker.url) as cloud, linked(broker.url, "dev-7", protocol=protocol) as link:
         link.listen(ack_topic("dev-7"), acks.append)
-        assert link.ask(READINGS, 5.0) is not None
+        assert link.ask(READINGS, 30.0) is not None
         cloud.publish(ack_topic("dev-7"), b"[[1,2,3]]")
         cloud.publish(ack_topic("dev-6"), b"[[1,2,4]]")
         until(lambda: acks)
@@ -233,7 +236,7 @@ def test_with_no_broker_a_question_ends_at_once_and_the_link_comes_up_later(tmp_
             until(lambda: link.is_connected)
             assert link.trouble == ""
             with Cloud(broker.url):
-                assert link.ask(READINGS, 5.0) is not None
+                assert link.ask(READINGS, 30.0) is not None
 
 
 def test_a_question_survives_a_broker_that_restarts(tmp_path):
@@ -241,15 +244,24 @@ def test_a_question_survives_a_broker_that_restarts(tmp_path):
         asked.set()
         return [usual_reply(request)] if has_restarted.is_set() else []
 
-    asked, has_restarted = threading.Event(), threading.Event()
+    asked, goes_down, has_restarted = threading.Event(), threading.Event(), threading.Event()
     with (
         running_mosquitto(tmp_path) as broker,
         Cloud(broker.url, not_at_first) as cloud,
-        linked(broker.url, retry_first_s=1.5, resend_every_s=0.5) as link,  # back after the worker
+        linked(broker.url, resend_every_s=0.5) as link,
     ):
+        make = link._connection._make_client
+
+        def make_after_the_worker():
+            if goes_down.is_set():
+                until(lambda: cloud._connection.connects == 2)
+            return make()
+
+        link._connection._make_client = make_after_the_worker
 
         def restart():
-            asked.wait(10)
+            asked.wait(60)
+            goes_down.set()
             broker.kill()
             has_restarted.set()
             time.sleep(0.3)
@@ -258,7 +270,7 @@ def test_a_question_survives_a_broker_that_restarts(tmp_path):
         thread = threading.Thread(target=restart)
         thread.start()
         try:
-            assert link.ask(READINGS, 20.0) is not None
+            assert link.ask(READINGS, 60.0) is not None
         finally:
             thread.join()
         assert len({r.id for r in cloud.requests}) == 1
@@ -275,7 +287,7 @@ def test_nothing_waits_in_a_queue_for_the_next_connection(tmp_path):
         broker.start()
         with Cloud(broker.url) as cloud:
             until(lambda: link.is_connected)
-            assert link.ask(READINGS, 5.0) is not None
+            assert link.ask(READINGS, 30.0) is not None
             assert len(cloud.requests) == 1
 
 
@@ -307,7 +319,7 @@ def test_a_subscription_that_is_refused_is_no_connection():
         until(lambda: len(old.levels) >= 4)
         assert not link.is_connected
         assert link.trouble == "refused the subscription to hardcase/v1/dev-1/reply"
-        assert link.ask(READINGS, 5.0) is None
+        assert link.ask(READINGS, 30.0) is None
 
 
 @pytest.mark.parametrize("garbage", [b"\x20\xff\xff\xff\xff\xff", b"\x20\x03\x00\x00\x05", b"HTTP/1.1 400 Bad\r\n\r\n"])
@@ -315,7 +327,7 @@ def test_a_server_that_is_no_broker_is_survived(garbage):
     with OldBroker(garbage, always=True) as server, linked(f"mqtt://127.0.0.1:{server.port}", retry_most_s=0.2) as link:
         until(lambda: len(server.levels) >= 4)
         assert not link.is_connected
-        assert link.ask(READINGS, 5.0) is None
+        assert link.ask(READINGS, 30.0) is None
 
 
 class OldBroker(Server):
@@ -412,8 +424,8 @@ def test_certificates_that_cannot_be_used_are_told_in_one_line(url, files, line)
 def test_a_request_of_an_audit_says_that_it_is_one(broker):
     told: list[int] = []
     with Cloud(broker.url) as cloud, linked(broker.url) as link:
-        assert link.ask_aside(READINGS, 5.0, lambda reply: told.append(reply.result))
-        link.ask(READINGS, 5.0)
+        assert link.ask_aside(READINGS, 30.0, lambda reply: told.append(reply.result))
+        link.ask(READINGS, 30.0)
         assert [request.is_audit for request in cloud.requests] == [True, False]
     assert told == [1]
 
@@ -422,7 +434,7 @@ def test_a_port_nobody_listens_on_fails_fast():
     began = time.monotonic()
     with linked(f"mqtt://127.0.0.1:{free_port()}") as link:
         assert not link.is_connected
-    assert time.monotonic() - began < 10.0
+    assert time.monotonic() - began < 20.0, "it waits for no connection that was refused"
 
 
 def test_pauses_of_the_link_leave_the_programs_own_random_numbers_alone():
