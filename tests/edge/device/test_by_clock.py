@@ -27,6 +27,7 @@ from hardcase_edge.program.readings import request_bytes
 from hardcase_edge.sensors.bank import SensorBank, Wanted, wanted_of
 from hardcase_edge.sensors.items import Item, item_of
 from hardcase_edge.sensors.specs import open_bank
+from tests.helpers.cloud.brokers import until
 from tests.helpers.edge.device import HARD, FakeBank, FakeLink, make_bundle_bytes, make_loaded
 from tests.helpers.edge.hybrid import hybrid
 
@@ -59,8 +60,8 @@ class Extractors:
         return True
 
     def read(self, sensor: str) -> object:
-        self.calls.append(sensor)
         self.at_once += 1
+        self.calls.append(sensor)
         self.most_at_once = max(self.most_at_once, self.at_once)
         self.let_go.wait(self.seconds.get(sensor, 0.0))
         self.at_once -= 1
@@ -70,7 +71,7 @@ class Extractors:
         self.let_go.set()
 
 
-def device_of(loaded: Loaded, source: Extractors, timeout_s: float = 5.0, **config: Any) -> Device:
+def device_of(loaded: Loaded, source: Extractors, timeout_s: float = 60.0, **config: Any) -> Device:
     program = loaded.machine.program
     wanted = wanted_of(program, loaded.manifest)
     bank = SensorBank(wanted, {w.name: source for w in wanted}, timeout_s=timeout_s)
@@ -80,23 +81,23 @@ def device_of(loaded: Loaded, source: Extractors, timeout_s: float = 5.0, **conf
 def test_extractors_are_read_one_after_the_other_and_what_they_took_is_spent() -> None:
     loaded = load_bytes(make_hybrid()[1])
     source = Extractors(dict.fromkeys("abc", 0.002))
-    (record,) = device_of(loaded, source, budget=1000.0, count=1).run()
+    (record,) = device_of(loaded, source, budget=60_000.0, count=1).run()
     assert source.calls == ["a", "b", "c"] == record["sensors"]
     assert source.most_at_once == 1
     assert 6 <= record["cost"] <= record["latency_ms"]
-    assert (record["budget"], record["item_size"], record["late"], record["route"]) == (1000.0, 1, False, "local")
+    assert (record["budget"], record["item_size"], record["late"], record["route"]) == (60_000.0, 1, False, "local")
 
 
 def test_a_reading_that_passes_the_deadline_is_given_up_and_the_next_item_is_not_harmed() -> None:
     hangs = "b"
     loaded = load_bytes(make_hybrid()[1])
     source = Extractors({hangs: 60.0})
-    device = device_of(loaded, source, timeout_s=0.2, budget=150.0, count=4)
+    device = device_of(loaded, source, timeout_s=2.1, budget=2_000.0, count=4)
     records = list(device.run())
     assert len(records) == 4, "there is always an answer"
     assert (records[0]["sensors"], records[0]["failed"], records[0]["route"]) == (["a", "b"], ["b"], "degraded")
     for record in records[1:]:
-        assert record["latency_ms"] < 150, "nobody waits for a read that was given up"
+        assert record["latency_ms"] < 2_000, "nobody waits for a read that was given up"
         assert hangs not in record["sensors"]
     assert source.calls.count(hangs) == 1, "a read that is under way is not asked again"
     source.let_go.set()
@@ -104,13 +105,18 @@ def test_a_reading_that_passes_the_deadline_is_given_up_and_the_next_item_is_not
 
 def test_a_read_that_was_given_up_but_comes_back_before_the_next_item_is_forgiven() -> None:
     loaded = load_bytes(make_hybrid()[1])
-    source = Extractors({"a": 0.06})
-    device = device_of(loaded, source, timeout_s=1.0, budget=45.0, count=2)
-    records = list(device.run())
+    source = Extractors({"a": 60.0})
+    device = device_of(loaded, source, budget=1_000.0, count=2)
+    records = []
+    for record in device.run():
+        records.append(record)
+        source.let_go.set()
+        until(lambda: source.calls.count("a") == len(records) and source.at_once == 0)
+        source.let_go.clear()
     assert [r["failed"] for r in records] == [["a"], ["a"]]
     assert source.calls.count("a") == 2
     assert device.facts()["sensors"] == {"late": 2}
-    assert all(r["latency_ms"] >= 45 for r in records)
+    assert all(r["latency_ms"] >= 1_000 for r in records)
 
 
 def test_without_the_clock_the_same_bundle_reads_as_ever_and_its_record_has_no_new_key() -> None:
