@@ -37,6 +37,7 @@ from tests.helpers.edge.device import (
     Cloud,
     FakeBank,
     FakeLink,
+    awaiting_f0,
     make_bundle_bytes,
     make_loaded,
     make_program,
@@ -74,7 +75,8 @@ def test_a_run_asks_about_audits_tells_a_broken_promise_and_remembers_it(broker,
     with Cloud(broker.url, lambda request, device: [usual_reply(request, result=0)]) as cloud:
         assert run(tmp_path, *words, "--trial-audits", "0") == 0
         assert len(cloud.requests) == 0, "f0 is not asked without --drift"
-        assert run(tmp_path, *words, "--drift", "watch") == 0
+        with awaiting_f0():
+            assert run(tmp_path, *words, "--drift", "watch") == 0
     out, errors = capfd.readouterr()
     assert "the bundle says nothing of its readings" in errors
     since = int(errors.partition("promise is broken since decision ")[2].partition("; have it trained again")[0])

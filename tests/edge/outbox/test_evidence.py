@@ -15,6 +15,7 @@ import pytest
 from hardcase_cloud.keep.records.database import Database
 from hardcase_cloud.keep.records.keeper import Keeper
 from hardcase_edge.cli import main
+from hardcase_edge.fleet.outbox import outbox
 from hardcase_edge.fleet.outbox.evidence import MAX_EVIDENCE_BYTES, Evidence, from_record, type_of
 from hardcase_edge.fleet.outbox.records import MAX_RECORD_BYTES, Recorder
 from hardcase_edge.link.address import parse_address
@@ -85,11 +86,11 @@ def test_a_plugin_that_raises_hangs_or_gives_something_else_is_told_once_and_del
 
     long = png() + bytes(MAX_EVIDENCE_BYTES)
     functions = {
-        "fails": fails, "hangs": lambda sensor: go_on.wait(20), "text": lambda sensor: "x",
+        "fails": fails, "hangs": lambda sensor: go_on.wait(60), "text": lambda sensor: "x",
         "huge": lambda sensor: png(9_999), "long": lambda sensor: long, "none": lambda sensor: None,
         "good": lambda sensor: png(),
     }  # fmt: skip
-    evidence = Evidence(functions, 0.05, told.append)
+    evidence = Evidence(functions, 3.0, told.append)
     for _ in range(2):
         assert {name: b64decode(text) for name, text in evidence.take().items()} == {"good": png()}
     go_on.set()
@@ -123,6 +124,8 @@ def test_a_plugins_picture_of_a_kept_audit_is_in_the_store(tmp_path, monkeypatch
         database = Database(tmp_path / "s.sqlite")
         keeper = Keeper(database, parse_address(broker.url), note=print)
         run = ["run", "toy.hcb", "--sensors", "a_plugin_with_pictures:read", "--broker", broker.url, "--device-id", "p"]
+        run += ["--sensor-timeout-ms", "60000"]
+        monkeypatch.setattr(outbox, "LAST_S", 60.0)  # until all has arrived
         with serving(keeper):
             assert main([*run, "--outbox", "1M", "--audit", "100%", "--count", "2"]) == 0
             assert (tmp_path / "asked").read_text().split() == ["x", "vib"] * 2

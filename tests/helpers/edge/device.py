@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -110,6 +110,26 @@ class Cloud(AbstractContextManager["Cloud"]):
 
     def __exit__(self, *_: object) -> None:
         self._connection.stop()
+
+
+@contextmanager
+def awaiting_f0() -> Iterator[None]:
+    """Meanwhile, runs of this process decide on only when f0 has answered the audit of the decision before."""
+    import pytest
+
+    from hardcase_edge.more.audits.companion import Auditing
+    from tests.helpers.cloud.brokers import until
+
+    decided = Auditing.decided
+
+    def and_wait(auditing: Auditing, decision: Mapping[str, Any]) -> None:
+        decided(auditing, decision)
+        if auditing._audits.open is not None:
+            until(lambda: auditing._replies)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Auditing, "decided", and_wait)
+        yield
 
 
 def usual_reply(request: wire.Request, **changes: Any) -> bytes:
