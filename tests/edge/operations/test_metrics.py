@@ -115,16 +115,19 @@ def test_a_bundle_of_another_unit_begins_its_cost_anew():
 
 
 @contextmanager
-def serving(text=lambda: "x 1\n"):
-    page = Page("127.0.0.1:0", text)
-    try:
-        yield page
-    finally:
-        page.close()
+def serving(text=lambda: "x 1\n", timeout_s=60.0):
+    """A page that waits for a client so long: a busy machine is none that dawdles."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hardcase_edge.fleet.operations.scrape.TIMEOUT_S", timeout_s)
+        page = Page("127.0.0.1:0", text)
+        try:
+            yield page
+        finally:
+            page.close()
 
 
 def ask(port, request):
-    with socket.create_connection(("127.0.0.1", port), timeout=5) as sock:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as sock:
         sock.sendall(request)
         answer = b""
         try:
@@ -137,7 +140,7 @@ def ask(port, request):
 
 def test_the_metrics_server_answers_one_page_and_refuses_the_rest():
     with serving() as page:
-        with urllib.request.urlopen(f"http://127.0.0.1:{page.port}/metrics?a=b", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{page.port}/metrics?a=b", timeout=60) as answer:
             assert (answer.read(), answer.headers["Content-Type"]) == (
                 b"x 1\n",
                 "text/plain; version=0.0.4; charset=utf-8",
@@ -168,10 +171,9 @@ def test_a_page_that_cannot_be_made_costs_one_answer():
         assert ask(page.port, b"GET /metrics HTTP/1.1\r\n\r\n").endswith(b"x 2\n")
 
 
-def test_a_client_that_dawdles_keeps_the_page_for_two_seconds_at_most(monkeypatch):
-    monkeypatch.setattr("hardcase_edge.fleet.operations.scrape.TIMEOUT_S", 0.1)
+def test_a_client_that_dawdles_keeps_the_page_for_two_seconds_at_most():
     assert TIMEOUT_S == 2.0
-    with serving() as page, socket.create_connection(("127.0.0.1", page.port)) as slow:
+    with serving(timeout_s=2.0) as page, socket.create_connection(("127.0.0.1", page.port)) as slow:
 
         def send():
             with suppress(OSError):  # the page hangs up
@@ -182,8 +184,8 @@ def test_a_client_that_dawdles_keeps_the_page_for_two_seconds_at_most(monkeypatc
         dawdle.start()
         began = time.monotonic()
         assert ask(page.port, b"GET /metrics HTTP/1.1\r\n\r\n").endswith(b"x 1\n")
-        assert time.monotonic() - began < 10.0
-        dawdle.join(5)
+        assert time.monotonic() - began < 30.0
+        dawdle.join(30)
         assert not dawdle.is_alive()
 
 

@@ -55,7 +55,7 @@ def _read_back(line: str) -> list[str]:
 
 def requests(rng: random.Random) -> Generator[tuple[int, bytes, bool], None, None]:
     """Requests to one page, of which some end early."""
-    with patch.object(scrape, "TIMEOUT_S", 0.05):
+    with patch.object(scrape, "TIMEOUT_S", 60.0):
         page = Page("127.0.0.1:0", lambda: "x 1\n")
         try:
             while True:
@@ -91,7 +91,6 @@ def is_the_command(words: list[str], text: str | InputError) -> bool:
     return has_lines and _read_back(line.partition("=")[2]) == words
 
 
-attack = each(
-    Attack("requests to the page of metrics", requests, answered, is_asked, is_timed=False),
-    Attack("arguments in a unit", forever(arguments), unit, is_the_command, (InputError,), is_timed=False),
-)
+to_page = Attack("requests to the page of metrics", requests, answered, is_asked, is_timed=False)
+in_unit = Attack("arguments in a unit", forever(arguments), unit, is_the_command, (InputError,), is_timed=False)
+attack = each(to_page, in_unit)
