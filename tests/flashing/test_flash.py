@@ -199,7 +199,7 @@ def test_what_failed_at_the_first_boot_is_told(tmp_path: Path, capsys: pytest.Ca
 
 
 def test_a_card_with_a_damaged_file_system_is_one_line_or_flashed(tmp_path: Path) -> None:
-    (done,) = damage(tmp_path)(0.2, 1)
+    (done,) = damage(tmp_path)(60.0, 1, n=20)
     assert (done.inputs > 3, done.crashes, done.wrong) == (True, 0, 0)
 
 

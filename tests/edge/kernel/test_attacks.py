@@ -18,10 +18,12 @@ from tests.helpers.edge.strategies import random_program
 
 @pytest.mark.skipif(not has_fuzzer(), reason="clang is needed: apt install clang libclang-rt-14-dev")
 def test_mutated_images_and_calls_in_any_order_do_no_harm(tmp_path: Path) -> None:
-    found = fuzz(1, 0, tmp_path / "found", "-O0", seeds=8)
-    assert not found.has_harm, found.output
-    assert found.executions > 1_000
-    assert found.accepted > 100
+    for seconds in (1, 4, 16):  # on a machine too busy for so many
+        found = fuzz(seconds, 0, tmp_path / "found", "-O0", seeds=8)
+        assert not found.has_harm, found.output
+        if found.executions > 1_000 and found.accepted > 100:
+            return
+    pytest.fail(found.output)
 
 
 def test_a_bundle_taken_apart_is_packed_as_it_was() -> None:

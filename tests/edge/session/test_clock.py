@@ -26,9 +26,8 @@ from tests.helpers.edge.worlds import as_tuple, by_the_pages
 
 
 def test_any_program_decides_by_the_clock_as_the_specification_read_literally(evaluator: str) -> None:  # noqa: F811
-    (outcome,) = attack(0.2, seed=1, evaluator=evaluator)
-    assert outcome.inputs > 10
-    assert (outcome.crashes, outcome.wrong) == (0, 0), outcome
+    (outcome,) = attack(60.0, seed=1, evaluator=evaluator, n=500)
+    assert (outcome.inputs > 10, outcome.crashes, outcome.wrong) == (True, 0, 0), outcome
 
 
 class Deaf(Session):

@@ -77,7 +77,7 @@ def difference(program: Program, case: World, machine: Any = None) -> str:
     return "" if decision.cost == clock.now else f"{decision.cost} was spent in {clock.now}"
 
 
-def attack(seconds: float, seed: int, evaluator: str | None = None) -> list[Outcome]:
+def attack(seconds: float, seed: int, evaluator: str | None = None, n: int | None = None) -> list[Outcome]:
     """Wrong is a decision other than the specification's, one beyond its time, or one whose cost is not its time."""
     chosen = (evaluator,) if evaluator else EVALUATORS if has_kernel() else ("python",)
 
@@ -92,4 +92,4 @@ def attack(seconds: float, seed: int, evaluator: str | None = None) -> list[Outc
                     case.failing -= {s for s, sensor in enumerate(program.sensors) if not sensor.features}
                     yield program, case, machine
 
-    return Attack("decisions by the clock", cases, lambda case: not difference(*case))(seconds, seed)
+    return Attack("decisions by the clock", cases, lambda case: not difference(*case))(seconds, seed, n)
