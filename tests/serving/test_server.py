@@ -87,10 +87,15 @@ class Back:
             writer.close()
 
 
-def file_of(folder: Path, port: int, more: str = "") -> Path:
-    path = folder / "gate.toml"
+PATIENT = (50_000, 60_000)  # milliseconds of a call and of a request, which a busy machine keeps
+SHORT = (1_500, 2_500)  # and where a back end is slower than that
+
+
+def file_of(folder: Path, port: int, more: str = "", limits: tuple[int, int] = (300, 500)) -> Path:
+    path, (call_ms, deadline_ms) = folder / "gate.toml", limits
     path.write_text(
-        f'name = "pets"\nfolder = {json.dumps(str(made_gate()[0]))}\ncall_ms = 300\ndeadline_ms = 500\n{more}\n'
+        f'name = "pets"\nfolder = {json.dumps(str(made_gate()[0]))}\ncall_ms = {call_ms}\n'
+        f"deadline_ms = {deadline_ms}\n{more}\n"
         + "".join(
             f'[apis.{name}]\nurl = "http://127.0.0.1:{port}/{name}"\nshape = "{SHAPES[name]}"\nkey_env = "PETS_KEY"\n'
             for name in NAMES
@@ -101,12 +106,14 @@ def file_of(folder: Path, port: int, more: str = "") -> Path:
 
 
 @asynccontextmanager
-async def served(folder: Path, reply: Reply, token: str | None = None) -> AsyncIterator[tuple[Any, Any, Back]]:
+async def served(
+    folder: Path, reply: Reply, token: str | None = None, limits: tuple[int, int] = PATIENT
+) -> AsyncIterator[tuple[Any, Any, Back]]:
     """A client of a running server, its application and its back end."""
     back = Back(reply)
     listener = await asyncio.start_server(back.talk, "127.0.0.1", 0)
     back.listener, back.port = listener, listener.sockets[0].getsockname()[1]
-    settings = read_settings(file_of(folder, back.port))
+    settings = read_settings(file_of(folder, back.port, limits=limits))
     gate = Gate(settings.folder, deadline_ms=settings.call_ms, coin_seed=1)
     app = make_app(settings, gate, token, "0.1.0")
     own = socket.create_server(("127.0.0.1", 0))
@@ -115,7 +122,7 @@ async def served(folder: Path, reply: Reply, token: str | None = None) -> AsyncI
     while not server.started:
         await asyncio.sleep(0.01)
     url = f"http://127.0.0.1:{own.getsockname()[1]}"
-    async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=10) as client:
+    async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=120) as client:
         yield client, app, back
     server.stop()
     await task
@@ -177,7 +184,7 @@ LIES: dict[str, Reply] = {
     "no class": lambda *_: b'{"label": "horse", "confidence": 0.5}',
     "no chat": lambda *_: b'{"choices": [], "outputs": {}}',
     "huge": lambda *_: b" " * (MAX_ANSWER + 1),
-    "slow drip": lambda *_: 2.0,
+    "slow drip": lambda *_: 60.0,
 }
 
 
@@ -186,10 +193,10 @@ def test_what_back_ends_lie_is_answered_by_the_deadline_counted_once_and_tells_n
     tmp_path: Path, reply: Reply, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def go() -> None:
-        async with served(tmp_path, reply) as (client, app, _):
+        async with served(tmp_path, reply, limits=SHORT) as (client, app, _):
             began = time.monotonic()
             answer = (await client.post("/ask", json={"input": "1"})).json()
-            assert time.monotonic() - began < 0.5 + 2  # the deadline, on a busy machine
+            assert time.monotonic() - began < 2.5 + 20  # the deadline, on a busy machine
             assert answer["failed"] == answer["asked"] != []
             assert app.state.counts == {("json", "answered"): 1}
             page = (await client.get("/metrics")).text
@@ -222,7 +229,7 @@ def test_a_back_end_that_is_killed_between_two_requests_costs_no_request(tmp_pat
 
 def test_a_back_end_that_is_killed_while_it_is_asked_and_stays_away_costs_no_request(tmp_path: Path) -> None:
     async def go() -> None:
-        async with served(tmp_path, lambda *_: 2.0) as (client, app, back):
+        async with served(tmp_path, lambda *_: 60.0, limits=SHORT) as (client, app, back):
             waiting = asyncio.gather(*(client.post("/ask", json={"input": str(k)}) for k in range(20)))
             while len(back.writers) < 5:
                 await asyncio.sleep(0.01)
@@ -244,10 +251,10 @@ def test_a_request_too_many_and_a_body_that_does_not_come_are_refused_and_counte
 
     async def never() -> AsyncIterator[bytes]:
         yield b"{"
-        await asyncio.sleep(1)
+        await asyncio.sleep(4)
 
     async def go() -> None:
-        async with served(tmp_path, lambda *_: 2.0) as (client, app, _):
+        async with served(tmp_path, lambda *_: 60.0, limits=SHORT) as (client, app, _):
             sent = await asyncio.gather(*(client.post("/ask", json={"input": "1"}) for _ in range(12)))
             n_busy = sum(answer.status_code == 503 for answer in sent)
             assert {answer.status_code for answer in sent} == {200, 503}
@@ -275,7 +282,7 @@ def test_a_body_of_tiny_chunks_is_refused_before_it_has_come_and_one_of_usual_ch
         async with served(tmp_path, truthful) as (client, app, _):
             reader, writer = await asyncio.open_connection("127.0.0.1", client.base_url.port)
             writer.write(head + b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\n \r\n" * 2_000)  # and no end
-            said = await asyncio.wait_for(reader.read(), 3)
+            said = await asyncio.wait_for(reader.read(), 60)
             assert said.startswith(b"HTTP/1.1 400 ")
             assert b"chunks" in said
             writer.close()
