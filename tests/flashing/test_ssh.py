@@ -55,7 +55,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, int]]
     with open(folder / "log", "wb") as log:
         server = subprocess.Popen([sshd, "-r", "-D", "-e", "-f", str(folder / "sshd_config")], stderr=log)
     try:
-        for _ in range(100):
+        for _ in range(1_200):
             with socket.socket() as trial:
                 if trial.connect_ex(("127.0.0.1", port)) == 0:
                     break

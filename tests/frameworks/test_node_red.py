@@ -55,7 +55,7 @@ def running(*words: object, cwd: Path) -> Iterator[subprocess.Popen[str]]:
         finally:
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
-                process.wait(timeout=20)
+                process.wait(timeout=60)
 
 
 # ---------------------------------------------------------------- Node-RED
@@ -86,7 +86,7 @@ def flow(policy: Path) -> Iterator[str]:
 
 def posted(url: str, payload: Any) -> dict[str, Any]:
     request = urllib.request.Request(url, json.dumps(payload).encode(), {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=20) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         return dict(json.load(answer))
 
 
@@ -149,7 +149,7 @@ def test_the_worker_answers_by_the_page_of_the_wire(worker: subprocess.Popen[str
     client.close()
     worker.send_signal(signal.SIGTERM)
     assert worker.stdout is not None
-    until(lambda: worker.poll() is not None, 20)
+    until(lambda: worker.poll() is not None)
     said = json.loads(worker.stdout.read().splitlines()[-1])
     assert said == {
         "event": "stopped", "served": 4, "repeated": 1, "refused": 1, "malformed": 6, "oversized": 1, "other_hpc": 1,

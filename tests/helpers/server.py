@@ -12,7 +12,7 @@ from contextlib import suppress
 class Server:
     """Talks to whoever connects, one after the other, while the block runs; who hangs up is forgotten.
 
-    ``talk`` gets a connection whose calls wait 5 seconds at most.
+    ``talk`` gets a connection whose calls wait 30 seconds at most.
     """
 
     def __init__(self, talk: Callable[[socket.socket], object]) -> None:
@@ -37,5 +37,5 @@ class Server:
             except OSError:
                 return
             with peer, suppress(OSError):
-                peer.settimeout(5)
+                peer.settimeout(30)
                 self._talk(peer)

@@ -27,7 +27,7 @@ COMMAND, OBJECTS = ROOT / "build" / "esphome" / "bin" / "esphome", ROOT / "build
 OURS = "esphome/components/hardcase"
 CLOCK = "-Wl,--wrap=_ZN7esphome9millis_64Ev"  # so that drive.h has it
 STRICT = ("-Wall", "-Wextra", "-Werror=all", "-Wno-unused-parameter")  # as Espressif's framework, but for unused names
-WAIT_S = 20
+WAIT_S = 120
 BACKEND = "mqtt_backend_libretiny.h"
 ELSEWHERE = re.compile(r'#include "(lwip/\w+|esphome/components/json/json_util|mqtt_component)\.h"\n')  # what it has
 
