@@ -351,8 +351,8 @@ def test_an_image_that_points_outside_itself_is_not_run(exported: Path, tmp_path
     image[56:60] = (2 * len(image)).to_bytes(4, "little")  # where the nodes are
     policy["image"] = b64encode(image).decode()
     (folder / "policy.hardcase").write_bytes(signed(json.dumps(policy).encode()))
-    command = ["timeout", "2", str(compile_host(folder / "esphome.yaml", NAME))]
-    said = subprocess.run(command, input=b"forget\n", capture_output=True, timeout=20, check=False).stdout
+    command = ["timeout", "6", str(compile_host(folder / "esphome.yaml", NAME))]
+    said = subprocess.run(command, input=b"forget\n", capture_output=True, timeout=60, check=False).stdout
     assert b"hardcase is marked FAILED: the image is damaged" in said
 
 
