@@ -66,7 +66,7 @@ def measure_monitors(program: Program, rows: Rows, steps: int | None = None, inn
     inner : sequence of int
         Sensors that the device fills itself: they say nothing of the world, and cannot fail.
     """
-    part = np.random.default_rng(0).permutation(len(rows.y))[:MAX_ROWS]
+    part = _drawn(rows, np.random.default_rng(0))[:MAX_ROWS]
     machine, readings = open_machine(program), readings_of(program, rows.X[part])
     sizes = [1] * len(part) if rows.sizes is None else rows.sizes[part].tolist()
     X = np.array([[np.nan if x is None else x for x in row] for row in readings], np.float64)
@@ -88,6 +88,18 @@ def measure_monitors(program: Program, rows: Rows, steps: int | None = None, inn
         pairs=_pairs(program, X, bought, [r.sensor for r in residuals]),
         treat_as_dead=tuple([r.sensor for r in residuals if trial.is_better_dead(r.sensor)]),
     )
+
+
+def _drawn(rows: Rows, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Numbers of rows in random order; with weights, Kish's effective number of them, each as often as it weighs."""
+    order = rng.permutation(len(rows.y))
+    if rows.weight is None or not rows.weight.any():
+        return order
+    weight = rows.weight[order] / rows.weight.max()
+    ends = np.cumsum(weight)
+    n = max(1, int(ends[-1] ** 2 / (weight @ weight)))
+    places: NDArray[np.int64] = np.searchsorted(ends, (np.arange(n) + rng.random()) * ends[-1] / n, side="right")
+    return order[np.minimum(places, len(order) - 1)]
 
 
 # ---------------------------------------------------------------- histograms

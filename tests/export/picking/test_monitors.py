@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -88,6 +90,15 @@ def test_predictions_are_of_the_others_and_their_limits_hold_on_nearly_all_rows(
 
 def test_a_sensor_is_dead_where_the_program_does_better_without_it(monitors: Monitors) -> None:
     assert monitors.treat_as_dead == (0, 1, 2), "without 1 or 2 it decides as before"
+
+
+def test_rows_count_by_their_weights_as_rows_of_a_retraining_stand_for_more_or_fewer_decisions(rows: Rows) -> None:
+    easy = rows.X[:, 0] > 0
+    even = measure_monitors(make_program(), replace(rows, weight=np.full(300, 0.02)))
+    uneven = measure_monitors(make_program(), replace(rows, weight=np.where(easy, 1.0, 0.05)))
+    assert even == measure_monitors(make_program(), rows)
+    assert np.median(uneven.features[0][1].edges) > 0.4
+    assert easy.sum() < uneven.forwarded[0] < easy.sum() + 20, "of all of them, as many as the weights are worth"
 
 
 def test_few_rows_say_nothing(rows: Rows) -> None:
