@@ -26,7 +26,8 @@ def is_indexed(points: Sequence[Point]) -> bool:
 def budget_figures(problem: Problem, points: Sequence[Point], unit: str) -> dict[str, Any]:
     """The share of right answers on test rows of each method, for groups of sizes and budgets.
 
-    At each budget a method is represented by the point that is best on validation rows of that group.
+    At each budget a method is represented by the point that is best on validation rows of that group, of those that
+    remember nothing: what the others have decided before depends on the budget, too.
 
     Returns
     -------
@@ -40,6 +41,8 @@ def budget_figures(problem: Problem, points: Sequence[Point], unit: str) -> dict
     best: dict[str, np.ndarray] = {}
     shown: dict[str, np.ndarray] = {}
     for k, program, _ in programs(points):
+        if len(program.sensors) > len(problem.sensors):
+            continue
         valid, test = (_rights(getattr(problem, name), program, budgets) for name in ("valid", "test"))
         method = points[k].method
         on_valid, on_test = (

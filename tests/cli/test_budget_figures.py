@@ -15,14 +15,16 @@ from tests.helpers.train.problems import make_problem
 
 def test_points_are_chosen_on_validation_rows_and_shown_on_test_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = make_problem(n=60)
-    shares = {("a", "valid"): 0.9, ("a", "test"): 0.5, ("b", "valid"): 0.8, ("b", "test"): 1.0}
+    shares = {"a": (0.9, 0.5), "b": (0.8, 1.0)}
 
-    def rights(rows: Any, program: str, amounts: list[int]) -> list[np.ndarray]:
-        name = "valid" if rows is problem.valid else "test"
-        return [np.arange(len(rows.y)) < shares[program, name] * len(rows.y) for _ in amounts]
+    def rights(rows: Any, program: Any, amounts: list[int]) -> list[np.ndarray]:
+        share = shares[program.name][rows is problem.test]
+        return [np.arange(len(rows.y)) < share * len(rows.y) for _ in amounts]
 
     monkeypatch.setattr(budgets, "_rights", rights)
-    monkeypatch.setattr(budgets, "programs", lambda points: [(0, "a", None), (1, "b", None)])
-    points: Any = [SimpleNamespace(method="poly-dom")] * 2
+    made_by = [SimpleNamespace(name=name, sensors=problem.sensors) for name in shares]
+    made_by.append(SimpleNamespace(name="remembers", sensors=(*problem.sensors, "memory")))
+    monkeypatch.setattr(budgets, "programs", lambda points: [(k, program, None) for k, program in enumerate(made_by)])
+    points: Any = [SimpleNamespace(method="poly-dom")] * 2 + [SimpleNamespace(method="duty-cycle")]
     made = budgets.budget_figures(problem, points, "ms")
-    assert made["accuracy"]["poly-dom"] == pytest.approx(np.full((1, 10), 0.5), abs=0.05)
+    assert made["accuracy"] == {"poly-dom": pytest.approx(np.full((1, 10), 0.5), abs=0.05)}
