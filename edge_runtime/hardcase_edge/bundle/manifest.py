@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..base.record import field, record
 from ..errors import BundleError
 from ..program.definition import Forward, Program
-from ..program.inner import COIN, inner_sensors
+from ..program.inner import COIN, MEMORY, inner_sensors
 from ..program.limits import CLOCK_UNIT, MAX_NAME
 from ..program.window import WINDOW_FEATURES
 from .evidence import Ranges, Without, branches_of, ranges_of, without_of, without_to_json
@@ -24,16 +24,9 @@ if TYPE_CHECKING:
 
 Label = str | int | float
 MAX_CATEGORIES = 200  # texts of one feature; more are names of rows rather than categories
-OPTIONAL = {
-    "atypical",
-    "categories",
-    "clock",
-    "monitors",
-    "prices",
-    "ranges",
-    "value",
-    "without",
-}  # keys that a manifest has only where they hold something
+OPTIONAL = {  # keys that a manifest has only where they hold something
+    "atypical", "categories", "clock", "monitors", "prices", "ranges", "value", "without",
+}  # fmt: skip
 
 
 @record(frozen=True, slots=True)
@@ -151,6 +144,10 @@ class Manifest:
             from ..stream.coin import coin_of  # imported here, because few bundles have one
 
             coin_of(program, features, sensors)
+        if MEMORY in inner:
+            from ..stream.layout import layout_of
+
+            layout_of(program, features, sensors)
         windows = data["windows"]
         if not isinstance(windows, dict) or not all(type(n) is int and 2 <= n <= 1_000_000 for n in windows.values()):
             raise BundleError("the manifest's windows do not map sensors to numbers of samples, 2 to 1000000")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The prices of a bundle: which thresholds a run may move, how far, and where each stands at each price.
 
-An optional key of the manifest, signed with it (docs/SPEC-bundle-v1.md section 3.2). A row of thresholds is a *level*;
+An optional key of the manifest, signed with it (docs/SPEC-bundle-v1.md section 3.3). A row of thresholds is a *level*;
 level 0 has the lowest price of a unit of cost and spends most, the last level spends least. Between two levels
 thresholds lie on a line, so no position has a threshold outside the table. The verifier's bounds do not depend on
 thresholds, so they hold at every position.

@@ -134,12 +134,12 @@ def test_an_inner_sensor_costs_nothing_and_is_never_sent() -> None:
 def test_a_memory_that_cannot_be_filled_is_refused(name: str, complaint: str) -> None:
     features = tuple(name if f == "memory.since.gyro" else f for f in FEATURES)
     with pytest.raises(BundleError, match=complaint):
-        layout_of(make_program(), features, SENSORS)
+        loaded(features=features)  # so verify, a store and a reload refuse it, and not only the run
 
 
 def test_a_memory_of_another_type_is_refused() -> None:
     program = make_program()
     wide = _with(program, features=(*program.features[:5], Feature("f64", nullable=True), program.features[6]))
     with pytest.raises(BundleError, match="is not a nullable f32"):
-        layout_of(wide, FEATURES, SENSORS)
+        loaded(wide)
     assert make_manifest().sensors == SENSORS
