@@ -167,6 +167,8 @@ def unpack_bundle(data: bytes, *, allow_draft: bool = False, allow_joint: bool =
     if "program" not in tensors:
         raise BundleError("the bundle has no program; export it again")
     program, is_draft = decode(tensors)
+    if ("f64" in tensors and not is_draft) or ("golden.readings" in tensors and "golden.words" not in tensors):
+        raise BundleError("the bundle has floats without a draft, or readings without golden cases; export it again")
     if is_draft and not allow_draft:
         raise BundleError("this file is a draft with floating-point numbers; make a bundle of it with hardcase export")
     manifest = _parse(meta["manifest"], "manifest")
@@ -241,7 +243,8 @@ def _tensors(header: dict[str, Any], data: bytes, start: int) -> Pools:
         code = declared if declared and declared in allowed else allowed[0]
         shape, offsets = entry["shape"], entry["data_offsets"]
         numbers = [*shape, *offsets] if isinstance(shape, list) and isinstance(offsets, list) else []
-        if len(numbers) != 3 or not all(type(x) is int for x in numbers) or str(entry["dtype"]) != _NAMES[code]:
+        is_left_out = numbers[:1] == [0] and not name.endswith(".readings")  # of a program without features
+        if len(numbers) != 3 or set(map(type, numbers)) != {int} or str(entry["dtype"]) != _NAMES[code] or is_left_out:
             raise BundleError(f"tensor {name} has the wrong type {entry['dtype']!r} or shape {shape!r}")
         count, first, last = numbers
         if not 0 <= first <= last <= end or last - first != count * struct.calcsize(code):

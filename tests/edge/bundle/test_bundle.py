@@ -32,7 +32,7 @@ from hardcase_edge.bundle.golden import GoldenCase, check_golden, decode_golden,
 from hardcase_edge.bundle.load import load_bytes
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import BundleError, BundleVersionError, InputError
-from hardcase_edge.program.definition import Feature, Forward, Program, Sensor, Uplink
+from hardcase_edge.program.definition import Answer, Feature, Forward, Polynomial, Program, Sensor, Slice, Uplink
 from hardcase_edge.session.recorded import NO_BUDGET
 from hardcase_edge.session.session import Decision, Machine
 from tests.golden.make_golden import cases_of, manifest_of
@@ -149,6 +149,7 @@ def meta(**changes: Any) -> Callable[[dict[str, Any]], None]:
 
 
 EXTRA = {"dtype": "I8", "shape": [0], "data_offsets": [0, 0]}
+EMPTY = Program((), (), Uplink(), (), (Polynomial((), (), 0, (), ((),), (1,)),), (Answer(Slice(0, 0, 1)),), 2)
 
 
 def test_the_mended_bundle_is_the_bundle() -> None:
@@ -216,6 +217,29 @@ def test_a_header_that_is_not_ours_is_refused_though_its_checksum_is_right(chang
     with pytest.raises(BundleError, match=said) as caught:
         unpack_bundle(with_header(change))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("tensors", "said"),
+    [
+        ({"i8": array("b")}, "tensor i8 has the wrong type 'I8' or shape \\[0\\]"),
+        ({"f64": array("d", [0.0])}, "floats without a draft"),
+        ({"golden.readings": array("h", [1])}, "readings without golden cases"),
+    ],
+)
+def test_a_tensor_that_no_writer_would_have_written_is_refused(
+    tensors: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bundle_module, "encode_golden", lambda *_: tensors)
+    with pytest.raises(BundleError, match=said):
+        unpack_bundle(pack_bundle(Bundle(manifest_of(EMPTY).to_json(), EMPTY, ())))
+
+
+def test_readings_are_an_empty_tensor_where_a_program_has_no_features() -> None:
+    case = GoldenCase((), (), None, 1, True, None, Decision(1, 0, "local", 0, (), (0,)))
+    data = pack_bundle(Bundle(manifest_of(EMPTY).to_json(), EMPTY, (case,)))
+    assert mini_read(data)[1]["golden.readings"] == ("I16", [0], b"")
+    assert load_bytes(data).bundle.golden == (case,)
 
 
 def dict_text(header: dict[str, Any]) -> str:
