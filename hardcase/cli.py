@@ -91,14 +91,14 @@ def _add(parser: VerbParser, found: Mapping[str, EntryPoint], words: Sequence[st
     subparsers = parser.add_subparsers(dest=dest, required=True, metavar=dest.upper())
     named = words[:1] if words and words[0] in found else ()
     for name in named or found:
-        module = load_hook(found[name], ModuleType)
+        module = load_hook(found[name], ModuleType, "HELP")
         examples, terms = (getattr(module, key, "") for key in ("EXAMPLES", "TERMS"))
         sub = subparsers.add_parser(name, help=module.HELP, description=module.HELP, examples=examples, terms=terms)
         if hasattr(module, "COMMANDS"):
             below = _ordered(module.COMMANDS, module.FIRST) if named or not words else {}
             _add(sub, below, words[1:], dest="command", root=root)
             continue
-        module.arguments(sub)
+        load_hook(found[name], ModuleType, "arguments", "run").arguments(sub)
         sub.set_defaults(run=module.run, interrupted=getattr(module, "INTERRUPTED", ""), root=root)
 
 

@@ -97,6 +97,10 @@ class LinkError(HardcaseError):
     """The broker cannot be reached or refuses us: start it, or correct its URL, certificates or credentials."""
 
 
+# What a stranger's code may raise: Ctrl-C and SIGTERM are the process's own.
+FOREIGN = (Exception, SystemExit, GeneratorExit)
+
+
 def one_line(error: BaseException) -> str:
     """The message of a foreign error on one line, cut at 200 characters.
 

@@ -13,7 +13,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from .errors import InputError, one_line
+from .errors import FOREIGN, InputError, one_line
 
 MATURITY = {  # what a method, a driver or a target says of itself
     "proven": "a table of the benchmarks shows what it is good for",
@@ -47,8 +47,8 @@ def hooked(hook: str) -> dict[str, EntryPoint]:
     return found
 
 
-def load_hook(point: EntryPoint, kind: type) -> Any:
-    """The object of an entry point, which must be of this kind.
+def load_hook(point: EntryPoint, kind: type, *names: str) -> Any:
+    """The object of an entry point, which must be of this kind and have these names.
 
     Raises
     ------
@@ -57,7 +57,7 @@ def load_hook(point: EntryPoint, kind: type) -> Any:
     """
     try:
         value = point.load()
-    except Exception as error:  # a stranger's module may fail in any way
+    except FOREIGN as error:  # a stranger's module may fail in any way
         raise InputError(
             f"{point.name!r} of {home_of(point)} cannot be loaded ({one_line(error)}); update or uninstall it"
         ) from error
@@ -66,6 +66,8 @@ def load_hook(point: EntryPoint, kind: type) -> Any:
             f"{point.name!r} of {home_of(point)} is a {type(value).__name__}, but a {kind.__name__} is expected; "
             "update or uninstall it"
         )
+    if missing := [name for name in names if not hasattr(value, name)]:
+        raise InputError(f"{point.name!r} of {home_of(point)} has no {missing[0]!r}; update or uninstall it")
     return value
 
 

@@ -123,6 +123,21 @@ def test_the_cloud_brings_its_own_commands_and_others_may_add_theirs(
     assert "    count " in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ("", "hardcase: 'count' of counting (counting) has no 'HELP'; update or uninstall it\n"),
+        ("HELP = 'Count.'", "hardcase: 'count' of counting (counting) has no 'arguments'; update or uninstall it\n"),
+    ],
+)
+def test_a_verb_that_lacks_what_its_hook_asks_for_is_one_line(
+    lines: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install(tmp_path, monkeypatch, "counting", "verbs", {"count": "counting"}, lines)
+    assert main(["count", "7"]) == 2
+    assert capsys.readouterr().err == said
+
+
 # ---------------------------------------------------------------- completion
 
 

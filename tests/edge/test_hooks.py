@@ -34,6 +34,8 @@ def test_one_name_of_two_packages_is_refused(tmp_path: Path, monkeypatch: pytest
         ("1 / 0", "cannot be loaded (division by zero)"),
         ("Y = 1", "cannot be loaded (module 'hooks_a' has no attribute 'X')"),
         ("raise SystemError('two\\nlines')", "cannot be loaded (two lines)"),
+        ("raise SystemExit('no more')", "cannot be loaded (no more)"),
+        ("X = 'a text'", "has no 'NOUN'"),
     ],
 )
 def test_what_cannot_be_used_is_one_line_that_names_its_package(
@@ -41,7 +43,7 @@ def test_what_cannot_be_used_is_one_line_that_names_its_package(
 ) -> None:
     install(tmp_path, monkeypatch, "hooks_a", "trials", {"x": "hooks_a:X"}, source)
     with pytest.raises(InputError) as caught:
-        load_hook(hooked("trials")["x"], str)
+        load_hook(hooked("trials")["x"], str, "upper", "find", "NOUN")
     text = str(caught.value)
     assert said in text
     assert "hooks_a (hooks_a:X)" in text

@@ -14,12 +14,12 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from ..errors import InputError
+from ..errors import FOREIGN, InputError
 from ..program.definition import Program
 from ..program.readings import Reading
 from ..sensors.bank import SensorBank, wanted_of
 from ..sensors.csv_replay import Replay
-from ..sensors.items import FOREIGN, Item, ItemFunction
+from ..sensors.items import Item, ItemFunction
 from ..sensors.specs import open_sources
 
 if TYPE_CHECKING:

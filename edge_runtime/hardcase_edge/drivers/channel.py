@@ -104,7 +104,7 @@ def driver_of(kind: str) -> ModuleType:
 
     from ..hooks import hooked, load_hook
 
-    found: ModuleType = load_hook(hooked(HOOK)[kind], Module)
+    found: ModuleType = load_hook(hooked(HOOK)[kind], Module, "NOUN", "find")
     return found
 
 

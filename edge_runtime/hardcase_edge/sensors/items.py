@@ -18,12 +18,11 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from ..base.record import record
-from ..errors import InputError, type_and_line
+from ..errors import FOREIGN, InputError, type_and_line
 from ..program.cost import to_micro
 
 SIZE, BUDGET = "item_size", "budget"  # columns of a replay, and keys of a decision's record
 MOST_BUDGET = 1e12  # units of cost
-FOREIGN = (Exception, SystemExit, GeneratorExit)  # what a user's code may raise; Ctrl-C and SIGTERM are the device's
 
 
 @record(frozen=True, slots=True)

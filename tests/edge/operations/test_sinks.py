@@ -30,6 +30,8 @@ gate = threading.Event()
 class Writer:
     def __init__(self, argument):
         if argument == "shut": raise OSError("no room")
+        if argument == "mute": raise ValueError
+        if argument == "exit": raise SystemExit("no more")
         self.is_slow = argument == "slow"
         told.append(f"open {argument}")
     def write(self, decision):
@@ -37,10 +39,10 @@ class Writer:
         decision["sensors"].clear()
         decision.clear()
         if self.is_slow: gate.wait(60)
-        if BROKEN: raise ValueError("two\\nlines")
+        if BROKEN: raise BROKEN("two\\nlines")
     def close(self):
         told.append("close")
-        if BROKEN: raise ValueError("never")
+        if BROKEN: raise BROKEN("never")
 X = Sink(open=Writer)
 """
 
@@ -54,9 +56,9 @@ def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return ["run", "b.hcb", "--sensors", "sinks_read:read", "--count", "5"]
 
 
-def stranger(site: Path, monkeypatch: pytest.MonkeyPatch, *, is_broken: bool) -> list[str]:
-    """A sink ``strange``, and what it is told."""
-    source = f"BROKEN = {is_broken}\n{HEAD}"
+def stranger(site: Path, monkeypatch: pytest.MonkeyPatch, *, broken: str = "None") -> list[str]:
+    """A sink ``strange``, and what it is told; ``broken``: what it raises, as Python has it."""
+    source = f"BROKEN = {broken}\n{HEAD}"
     install(site, monkeypatch, "stranger_s", "sinks", {"strange": "stranger_s:X"}, source)
     told: list[str] = import_module("stranger_s").told
     return told
@@ -77,15 +79,16 @@ def test_the_example_keeps_each_decision_in_a_table(
 def test_what_a_sink_does_to_its_decision_changes_no_line(
     words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edge: Any
 ) -> None:
-    told = stranger(tmp_path / "site", monkeypatch, is_broken=False)
+    told = stranger(tmp_path / "site", monkeypatch)
     routes = [line["route"] for line in edge(*words, "--sink", "strange=one", "--sink", "strange=two").records]
     assert Counter(told) == Counter(["open one", "open two", *routes * 2, "close", "close"])
 
 
+@pytest.mark.parametrize("broken", ["ValueError", "SystemExit"])
 def test_a_sink_that_fails_is_left_out_after_three_failures_and_every_line_is_printed(
-    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edge: Any
+    broken: str, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edge: Any
 ) -> None:
-    told = stranger(tmp_path / "site", monkeypatch, is_broken=True)
+    told = stranger(tmp_path / "site", monkeypatch, broken=broken)
     status, lines, err = edge(*words, "--sink", "strange")
     assert (status, len(lines)) == (0, 5)
     assert told == ["open ", *[lines[0]["route"]] * 3, "close"]
@@ -98,7 +101,7 @@ def test_a_sink_that_blocks_holds_up_no_decision_and_what_it_did_not_get_is_said
 ) -> None:
     monkeypatch.setattr(companion, "MOST_WAITING", 2)
     monkeypatch.setattr(companion, "STOP_S", 0.05)
-    told = stranger(tmp_path / "site", monkeypatch, is_broken=False)
+    told = stranger(tmp_path / "site", monkeypatch)
     words[words.index("--count") + 1] = "20"
     began = monotonic()
     status, lines, err = edge(*words, "--sink", "strange=slow")
@@ -121,12 +124,14 @@ def test_a_sink_that_blocks_holds_up_no_decision_and_what_it_did_not_get_is_said
         (("=x",), "--sink '=x' has no name; give NAME or NAME=ARGUMENT"),
         (("strange", "strange"), "--sink names the same sink twice; leave one out"),
         (("strange", "strange=shut"), "--sink 'strange=shut' cannot be opened: no room"),
+        (("strange", "strange=mute"), "--sink 'strange=mute' cannot be opened: ValueError"),
+        (("strange", "strange=exit"), "--sink 'strange=exit' cannot be opened: no more"),
     ],
 )
 def test_a_sink_that_cannot_be_had_is_one_line_before_the_first_decision(
     sinks: tuple[str, ...], said: str, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edge: Any
 ) -> None:
-    told = stranger(tmp_path / "site", monkeypatch, is_broken=False)
+    told = stranger(tmp_path / "site", monkeypatch)
     flags = [word for sink in sinks for word in ("--sink", sink)]
     assert edge(*words, *flags) == (2, [], f"hardcase-edge: {said}\n")
     assert told in ([], ["open ", "close"]), "what is open is closed"

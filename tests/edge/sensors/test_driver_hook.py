@@ -53,3 +53,6 @@ def test_a_driver_that_cannot_be_loaded_is_one_line(tmp_path: Path, monkeypatch:
     install(tmp_path, monkeypatch, "hooks_a", "drivers", {"broken": "hooks_a"}, "1 / 0")
     with pytest.raises(InputError, match=r"'broken' of hooks_a \(hooks_a\) cannot be loaded \(division by zero\)"):
         driver_of("broken")
+    install(tmp_path, monkeypatch, "hooks_b", "drivers", {"half": "hooks_b"}, "NOUN = 'sensor'")
+    with pytest.raises(InputError, match=r"'half' of hooks_b \(hooks_b\) has no 'find'; update or uninstall it"):
+        driver_of("half")

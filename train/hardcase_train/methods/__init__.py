@@ -31,7 +31,7 @@ def _installed() -> list[type[MethodClassifier]]:
     InputError
         One cannot be loaded, is no method, or has another name than its entry point.
     """
-    found = {name: load_hook(point, type) for name, point in hooked("methods").items()}
+    found = {name: load_hook(point, type, "method") for name, point in hooked("methods").items()}
     for name, cls in found.items():
         if not (issubclass(cls, MethodClassifier) and cls.method.name == name):
             raise InputError(

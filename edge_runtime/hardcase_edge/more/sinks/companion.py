@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ...base.hints import did_you_mean
 from ...base.record import record
 from ...device.surroundings import Part
-from ...errors import InputError, one_line
+from ...errors import FOREIGN, InputError, one_line
 from ...hooks import hooked, load_hook
 
 if TYPE_CHECKING:
@@ -140,8 +140,8 @@ class Fed:
     def _run(self) -> None:
         try:
             writer = self._open()
-        except Exception as error:  # a stranger's code may fail in any way
-            self._error = one_line(error)
+        except FOREIGN as error:  # a stranger's code may fail in any way
+            self._error = _why(error)
             return
         finally:
             self._tried.set()
@@ -150,14 +150,18 @@ class Fed:
             try:
                 writer.write(decision)
                 failed = 0
-            except Exception as error:  # as above
+            except FOREIGN as error:  # as above
                 failed += 1
                 end = "; it gets no more decisions" if failed == MOST else ""
-                self._note(f"sink {self._spec}: {one_line(error)}{end}")
+                self._note(f"sink {self._spec}: {_why(error)}{end}")
         try:
             writer.close()
-        except Exception as error:  # as above
-            self._note(f"sink {self._spec} cannot be closed: {one_line(error)}")
+        except FOREIGN as error:  # as above
+            self._note(f"sink {self._spec} cannot be closed: {_why(error)}")
+
+
+def _why(error: BaseException) -> str:
+    return one_line(error) or type(error).__name__
 
 
 class Sinks(Part):
