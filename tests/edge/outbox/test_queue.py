@@ -107,7 +107,7 @@ def test_an_acknowledgement_of_what_was_not_sent_removes_nothing(make_queue):
     [
         b"", b"{}", b"[1]", b"[[1,2]]", b"[[1,3,2]]", b"[[0,1,1]]", b"[[1,1,true]]", b"[[1,1,1.0]]", b"\xff", b"null",
         b"[" * 10_000, b"[[1,1," + b"9" * 5000 + b"]]", json.dumps([[1, 1, 1]] * (MAX_RANGES + 1)).encode(),
-        b" " * 20_000 + b"[[1,1,1]]",
+        b" " * 20_000 + b"[[1,1,1]]", "[[1,1,1]]".encode("utf-16"), b"\xef\xbb\xbf[[1,1,1]]",
     ],
 )  # fmt: skip
 def test_an_acknowledgement_that_breaks_a_rule_is_counted_and_dropped(make_queue, payload):

@@ -43,9 +43,9 @@ def unpack_acks(payload: bytes) -> list[Range]:
     if len(payload) > MAX_ACK_BYTES:
         raise WireError("oversized", f"an acknowledgement has {len(payload)} bytes, at most {MAX_ACK_BYTES} are read")
     try:
-        ranges = json.loads(payload)
+        ranges = json.loads(payload.decode())
     except (ValueError, RecursionError) as error:
-        raise WireError("malformed", "an acknowledgement is not JSON") from error
+        raise WireError("malformed", "an acknowledgement is not JSON in UTF-8") from error
     if not isinstance(ranges, list) or len(ranges) > MAX_RANGES or not all(map(_is_range, ranges)):
         raise WireError("malformed", f"an acknowledgement is not a list of up to {MAX_RANGES} ranges")
     return [(boot, first, last) for boot, first, last in ranges]
