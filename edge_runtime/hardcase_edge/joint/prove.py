@@ -31,7 +31,7 @@ from ..program.definition import (
 from ..program.limits import MAX_OPERATIONS, SAFE
 from ..program.reads import shared_trees
 from ..verifier.require import in_range, integers, need
-from ..verifier.scorers import Proved, prove_scorer
+from ..verifier.scorers import Proved
 from ..verifier.verify import Report, verify
 from ..verifier.work import reading_operations
 from .definition import ANYTIME, COUNTS, MAX_GAP, MAX_PARTS, RELEASES, Joint
@@ -66,13 +66,11 @@ def verify_joint(part: Program, joint: Joint) -> JointReport:
     ProgramError
         The message names the first rule that cannot be proved.
     """
-    report = verify(part)
+    proofs: list[Proved] = []
+    report = verify(part, proofs)
     _check_record(part, joint)
     _check_inner(part, joint)
-    with_reads = verify(with_branches(part, joint))
-    proofs: list[Proved] = []
-    for k in range(len(part.scorers)):
-        proofs.append(prove_scorer(part, k, proofs))
+    with_reads = verify(with_branches(part, joint), proofs)
     _check_sums(part, joint, proofs)
     levels = _most_waits(part, joint)
     parts, rounds = joint.max_parts, levels * (joint.max_parts if joint.release == ANYTIME else 1)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -17,7 +18,9 @@ from hardcase_edge.joint.machine import open_joint
 from hardcase_edge.joint.prove import MAX_ITEM_BYTES, verify_joint
 from hardcase_edge.joint.session import JointMachine
 from hardcase_edge.kernel.machine import KERNEL, PYTHON
+from hardcase_edge.program.definition import Program
 from hardcase_edge.program.limits import worst_item_ms
+from hardcase_edge.verifier.scorers import Proved, prove_scorer
 from tests.helpers.attack.item_bounds import SLACK, item_bytes, out_of_order, play_rising, wide_items
 from tests.helpers.attack.outcome import least_seconds
 from tests.helpers.edge.bundles import bundle_of
@@ -62,6 +65,22 @@ def test_an_item_takes_no_longer_than_its_proved_operations(evaluator: str) -> N
         proved, machine = verify_joint(part, joint), open_joint(part, joint)
         most = SLACK * worst_item_ms(proved.operations, proved.steps, evaluator) / 1e3
         assert least_seconds(partial(play_rising, machine), most) <= most
+
+
+def test_each_scorer_is_proved_once_so_that_items_load_in_the_time_of_single_cases(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    proved: list[int] = []
+
+    def counted(program: Program, k: int, before: Sequence[Proved]) -> Proved:
+        proved.append(k)
+        return prove_scorer(program, k, before)
+
+    for module in ("verifier.verify", "joint.prove"):
+        monkeypatch.setattr(f"hardcase_edge.{module}.prove_scorer", counted, raising=False)
+    part, joint = wide_items(3, 5)
+    verify_joint(part, joint)
+    assert proved == [*range(len(part.scorers))]
 
 
 def test_memory_that_runs_out_while_a_bundle_loads_refuses_it(monkeypatch: pytest.MonkeyPatch) -> None:
