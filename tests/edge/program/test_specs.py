@@ -10,8 +10,8 @@ from typing import get_args
 
 import pytest
 
+from hardcase_edge.bundle import evidence, golden, load, manifest, signature, value
 from hardcase_edge.bundle import file as bundle
-from hardcase_edge.bundle import golden, load, manifest, signature
 from hardcase_edge.bundle.load import load_bytes
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.fleet.identity import messages
@@ -149,6 +149,8 @@ def test_the_kinds_of_nodes_and_scorers_are_the_first_words_of_their_records() -
         (BUNDLE, f"the {len(WINDOW_FEATURES)} features {', '.join(WINDOW_FEATURES)}"),
         (BUNDLE, f"number of cases, 1 to {recorded.MAX_CASES}"),
         (BUNDLE, f"-{-recorded.NO_BUDGET} for none"),
+        (BUNDLE, f"list of 1 to {evidence.MAX_SETS} entries"),
+        (BUNDLE, f"each within 10^{len(f'{value.MAX_OFFSET:.0f}') - 1}"),
         (BUNDLE, "expected route: " + ", ".join(f"{k} {r}" for k, r in enumerate(recorded.ROUTES))),
         (BUNDLE, f"must not exceed {load.MAX_GOLDEN_OPERATIONS}"),
         (BUNDLE, f"the {signature.SIGNATURE_BYTES} raw bytes of Ed25519"),
