@@ -33,7 +33,7 @@ class CompiledMachine:
     ``session`` and ``decide`` are methods of the C object itself, because a Python call around them would take as long
     as a decision. A row for ``decide`` is a list of readings. If all features have one type and the sensors name them
     in order, it may also be any buffer of that type that is aligned to 8 bytes: ``array("f", ...)`` or a row of a numpy
-    array.
+    array. One of another type is read as a list.
 
     Parameters
     ----------

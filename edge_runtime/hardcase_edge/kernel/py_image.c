@@ -30,7 +30,7 @@ static int fill_sensor(sensor_info *sensor, PyObject *types, PyObject *features,
 }
 
 /* A buffer can be read as it lies if all readings have one type and sensors name features in order. */
-static Py_ssize_t row_bytes(const Image *image)
+static Py_ssize_t row_bytes(Image *image)
 {
     Py_ssize_t next = 0;
     int type = -1;
@@ -39,7 +39,14 @@ static Py_ssize_t row_bytes(const Image *image)
             if (type < 0) type = image->sensors[s].types[k];
             if (image->sensors[s].types[k] != type || image->sensors[s].features[k] != next++) return 0;
         }
+    image->row_format = type == I32 ? 'i' : type == F32 ? 'f' : 'd';
     return next * (type == F64 ? 8 : 4);
+}
+
+/* Are these the numbers that a row has? Others, of whatever type, are read one by one, as those of a list. */
+static int is_row(const Image *image, const Py_buffer *view)
+{
+    return image->row_bytes > 0 && view->format != NULL && view->format[0] == image->row_format && !view->format[1];
 }
 
 static PyObject *image_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
@@ -150,13 +157,14 @@ static PyObject *image_decide(PyObject *object, PyObject *const *args, Py_ssize_
     }
     if (read_options(&o, args + 1, names, 1) < 0 || start_session(s, image, &o) < 0) goto done;
     if (Py_TYPE(args[0]) != &PyList_Type && PyObject_CheckBuffer(args[0])) {
-        if (PyObject_GetBuffer(args[0], &view, PyBUF_SIMPLE) < 0) goto done;
-        if (image->row_bytes == 0 || view.len != image->row_bytes || (uintptr_t)view.buf % 8 != 0) {
+        int has_bytes = PyObject_GetBuffer(args[0], &view, PyBUF_FORMAT) == 0;
+        if (!has_bytes) PyErr_Clear();
+        if (has_bytes && is_row(image, &view)) row = view.buf;
+        if (row != NULL && (view.len != image->row_bytes || (uintptr_t)view.buf % 8 != 0)) {
             PyErr_Format(PyExc_ValueError, "a row of %zd bytes, %zd aligned to 8 are read here", view.len,
                          image->row_bytes);
             goto done;
         }
-        row = view.buf;
     }
     while ((action = hc_next(s)) != HC_DECIDED) {
         if (action == HC_NEED_SENSORS) {

@@ -26,6 +26,7 @@ typedef struct {
     sensor_info *sensors;
     unsigned char *uplink;
     Py_ssize_t row_bytes; /* of a row in a buffer; 0 where it cannot be read as it lies */
+    char row_format;      /* of its readings, as of a buffer */
     PyObject *need_sensors, *need_reply, *decision, *error, *normalise, *route_names, *n_classes, *session_type;
 } Image;
 

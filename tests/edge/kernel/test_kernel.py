@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -320,6 +321,23 @@ def test_a_row_in_a_buffer_decides_as_a_list() -> None:
                 assert decide(machine, given_row) == expected
     with pytest.raises(ValueError, match="a row of 28 bytes, 32 aligned to 8"):
         decide(machine, array("i", [0] * 7))
+
+
+@needs_kernel
+@pytest.mark.parametrize("dtype", ["i32", "f32", "f64"])
+def test_a_row_in_a_buffer_of_another_type_is_not_read_as_the_bits_of_this_one(dtype: str) -> None:
+    feature, tree = d.Feature(dtype), d.Tree(0, 1, (0,), (-d.CODE_MAX,), (True,), (), (-5, 5))
+    p = d.Program(
+        (feature, feature), (d.Sensor((0, 1), (1,)),), d.Uplink(), (d.Column(0, d.Rank((20,))),),
+        (d.Trees((0,), (0,), (tree,)),), (d.Acquire((0,), 1, 1), d.Answer(d.Slice(0, 0, 1))), 2,
+    )  # fmt: skip
+    machines = [open_machine(p, PYTHON), open_machine(p, KERNEL)]
+    for low, high in ((19, 21), (20, 22)):
+        rows = [array(code, [x, 7]) for code in "bhilqfd" for x in (low, high)]
+        rows += [np.array([[x, 7], [0, 0]], t)[0] for t in ("i2", "i4", "i8", "f2", "f4", "f8") for x in (low, high)]
+        rows += [np.array([[x, 0], [7, 0]], np.float32)[:, 0] for x in (low, high)]
+        for machine in machines:
+            assert [decide(machine, row).result for row in rows] == [0, 1] * (len(rows) // 2)
 
 
 @needs_kernel
