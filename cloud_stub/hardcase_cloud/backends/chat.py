@@ -145,7 +145,7 @@ class Case:
             pair = self.ranges[k] if self.ranges else None
             if name in self.categories:
                 lines.append(f"{name!r} is a text.")
-            elif pair is not None:
+            elif pair is not None and max(map(abs, pair)) <= sys.float_info.max:  # a manifest has any whole number
                 lines.append(f"{name!r} was between {pair[0]:g} and {pair[1]:g} so far.")
         return "\n".join([*lines, task] if task else lines)
 

@@ -92,7 +92,7 @@ def test_a_large_model_is_asked_for_one_of_the_classes_with_names_and_values_of_
     chat = ChatServer(by_sign)
     case = Case(
         features=("volt", "kind", "amp"), classes=("on", 0), target="lamp", dtypes=("f32", "i32", "f32"),
-        ranges=((1.5, 9.0), (0.0, 1.0), None), categories={"kind": ("LED", "arc")},
+        ranges=((1.5, 9.0), (0.0, 1.0), (0, 10**400)), categories={"kind": ("LED", "arc")},
     )  # fmt: skip
     url = f"/v1?model=qwen3:8b&settings={tmp_path}/s.toml"
     with serving(chat) as port, LargeModel(f"openai+http://127.0.0.1:{port}{url}", case) as model:
