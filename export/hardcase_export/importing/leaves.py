@@ -29,6 +29,7 @@ from .trees import Shape
 
 BITS = ("exact", "16", "31")
 MANY = {"16": 27_720, "31": 232_792_560}  # divisible by every number up to 12 and up to 22: such shares stay exact
+FINEST = {True: 2.0**60, False: 2.0**200}  # scale of classes, whose margins have 64 bits, and of values
 HIGH = CODE_MAX  # weight of a step of the high half
 DENOMINATORS = {
     "f32": (1_000, 2.0**-23),
@@ -55,9 +56,11 @@ class Summed:
 def sum_exactly(source: Source, shapes: Sequence[Shape]) -> Summed | None:
     """Leaves as integers in the exact ratios of the source's; None if 16 bits do not hold such integers."""
     denominator = 1
-    for values in (np.array(source.base), *(t.leaves for t in source.trees)):
+    numbers = [np.array(source.base), *(t.leaves for t in source.trees)]
+    size = max(float(np.abs(values).max()) for values in numbers)
+    for values in numbers:
         for v in np.unique(values).tolist():
-            denominator = math.lcm(denominator, _denominator(v, *DENOMINATORS[source.sums]))
+            denominator = math.lcm(denominator, _denominator(v, size, *DENOMINATORS[source.sums]))
             if denominator * max(1.0, abs(v)) > CODE_MAX:
                 return None
     if not source.kind.has_classes and denominator & (denominator - 1):
@@ -71,18 +74,19 @@ def sum_exactly(source: Source, shapes: Sequence[Shape]) -> Summed | None:
     return Summed((ensemble,), float(denominator), off, "exact") if ensemble is not None and off.max() < 0.25 else None
 
 
-def _denominator(v: float, largest: int, slack: float) -> int:
-    """Denominator of the fraction that v is, up to rounding; above CODE_MAX if there is none up to ``largest``."""
+def _denominator(v: float, size: float, largest: int, slack: float) -> int:
+    """Denominator of the fraction that v is, up to rounding; above CODE_MAX if there is none up to ``largest``.
+
+    ``size``: the largest number beside v; where all are far below 1, so is their rounding.
+    """
     near = Fraction(v).limit_denominator(largest)
-    return near.denominator if abs(float(near) - v) <= slack * max(1.0, abs(v)) else CODE_MAX + 1
+    return near.denominator if abs(float(near) - v) <= slack * max(min(1.0, size), abs(v)) else CODE_MAX + 1
 
 
 def sum_in_16(source: Source, shapes: Sequence[Shape]) -> Summed:
     """Leaves as one 16-bit integer each, with the largest scale whose sums fit 32 bits."""
     centred, centres, largest, reach = _extents(source)
-    scale = min(
-        CODE_MAX / largest if largest else math.inf, (I32 - 2 - len(centred)) / reach if reach else math.inf, 2.0**60
-    )
+    scale = min(CODE_MAX / largest if largest else math.inf, (I32 - 2 - len(centred)) / reach if reach else math.inf)
     scale = _fitting(source, scale, MANY["16"])
     leaves = [np.rint(v * scale).astype(np.int64) for v in centred]
     base = [round(c * scale) for c in centres]
@@ -95,9 +99,7 @@ def sum_in_16(source: Source, shapes: Sequence[Shape]) -> Summed:
 def sum_in_31(source: Source, shapes: Sequence[Shape]) -> Summed:
     """Leaves as two 16-bit integers each, in two trees per output that a stack adds."""
     centred, centres, largest, reach = _extents(source)
-    scale = min(
-        HIGH * (CODE_MAX - 1) / largest if largest else math.inf, SAFE / 4 / reach if reach else math.inf, 2.0**60
-    )
+    scale = min(HIGH * (CODE_MAX - 1) / largest if largest else math.inf, SAFE / 4 / reach if reach else math.inf)
     scale = _fitting(source, scale, MANY["31"])
     base = [round(c * scale) for c in centres]
     trees: list[Tree] = []
@@ -124,6 +126,7 @@ def _fitting(source: Source, scale: float, by: int) -> float:
 
     Most equal sums of shares then stay equal.
     """
+    scale = min(scale, FINEST[source.kind.has_classes])
     if not source.kind.has_classes:
         return power_below(scale)
     return float(by * int(scale / by)) if source.link == MEAN and by <= scale < 2.0**53 else scale

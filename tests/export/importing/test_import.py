@@ -31,7 +31,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression, SGDClassi
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
-from sklearn.tree import DecisionTreeClassifier
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from threadpoolctl import threadpool_limits
 
 from hardcase_edge.bundle.load import load_bundle
@@ -194,6 +194,16 @@ def test_values_stay_within_the_bound(model: Any, tmp_path: Path) -> None:
 
 
 # ---------------------------------------------------------------- what is known of all rows
+
+
+@pytest.mark.parametrize(("size", "sums"), [(1e-8, "f32"), (1e-15, "f64"), (1e-30, "f64")])
+def test_values_far_below_one_are_not_zero(size: float, sums: str) -> None:
+    """Leaves below the rounding of numbers near 1, as those of a target in metres or amperes, once all became 0."""
+    model = fitted(DecisionTreeRegressor(max_depth=4, random_state=0))
+    model.tree_.value[:] *= size
+    found = import_parts(replace(read_model(model), sums=sums), n_check=N)
+    assert found.bound <= 1e-4 * size
+    assert found.match.differ == 0
 
 
 def test_votes_are_exact_and_need_one_byte_a_leaf() -> None:
