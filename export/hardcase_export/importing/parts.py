@@ -74,7 +74,7 @@ def import_parts(
     dtypes, nullable = [f.dtype for f in layout.features], [f.nullable and source.is_nullable for f in layout.features]
     user_rows = None if rows is None else as_held(rows, dtypes, nullable)
     if source.linear is not None:
-        reach = _reach(source, layout, user_rows)
+        reach = _reach(source, layout, None if rows is None else as_held(rows, dtypes, [True] * len(dtypes)))
         columns, summed = sum_linear(source, reach, dtypes)
         X = probe_rows((), dtypes, nullable, n_check, seed, user_rows=user_rows, reach=reach)
         check = _Check.on(source, layout, columns, as_held(np.clip(X, reach[:, 0], reach[:, 1]), dtypes, nullable))
@@ -165,7 +165,10 @@ def _keeps_all(source: Source, shapes: Sequence[Shape], summed: Summed) -> bool:
 
 
 def _reach(source: Source, layout: Layout, rows: NDArray[np.float64] | None) -> NDArray[np.float64]:
-    """Lowest and highest reading per feature, (n_features, 2): from the layout, or from rows, widened a little."""
+    """Lowest and highest reading per feature, (n_features, 2): from the layout, or from rows, widened a little.
+
+    ``rows``: (n, n_features), NaN = missing.
+    """
     reach = layout.ranges.copy()
     is_unknown = np.isnan(reach[:, 0])
     if is_unknown.any():
@@ -173,7 +176,13 @@ def _reach(source: Source, layout: Layout, rows: NDArray[np.float64] | None) -> 
             raise InputError(
                 f"the {source.name} needs the range of its readings; give rows of readings, or [range] in the TOML"
             )
-        low, high = np.nanmin(rows, axis=0), np.nanmax(rows, axis=0)
+        absent = np.flatnonzero(is_unknown & np.isnan(rows).all(axis=0))
+        if len(absent):
+            raise InputError(
+                f"no row has a reading of {layout.names[absent[0]]!r}, whose range is not known then; give rows that "
+                "do, or its [range] in the TOML"
+            )
+        low, high = np.fmin.reduce(rows, axis=0), np.fmax.reduce(rows, axis=0)
         extra = (high - low) * WIDER
         measured = np.stack([low - extra, high + extra], axis=1)
         reach[is_unknown] = measured[is_unknown]

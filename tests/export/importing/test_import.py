@@ -27,6 +27,7 @@ from sklearn.ensemble import (
     RandomForestClassifier,
     RandomForestRegressor,
 )
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression, SGDClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -409,6 +410,18 @@ def test_a_linear_model_without_ranges_is_refused_and_with_them_it_is_held_at_th
     found = import_parts(read_model(model), make_layout(read_model(model), said), n_check=N)
     beyond = scores_of(found.program(), 0, np.full((1, 5), 1e9))
     assert abs(beyond - scores_of(found.program(), 0, np.full((1, 5), 5.0))).max() <= 5 * 32767
+
+
+def test_a_row_with_a_gap_has_no_part_in_a_range_and_a_column_of_gaps_has_none() -> None:
+    """A missing reading once counted as 0; behind an imputer, a column of them had the range of its one value."""
+    X, y = table(2)
+    model = LinearRegression().fit(X + 1_000, y)
+    some = np.where(np.arange(5) == np.arange(400)[:, None] % 50, np.nan, X + 1_000)
+    assert imported(model, rows=some).bound <= 1.1 * imported(model, rows=X + 1_000).bound
+    some[:, 2] = np.nan
+    for unknown in (model, make_pipeline(SimpleImputer(), LogisticRegression()).fit(X, y)):
+        with pytest.raises(InputError, match="no row has a reading of 'x2', whose range is not known then; give rows"):
+            imported(unknown, rows=some)
 
 
 def test_a_linear_model_that_16_bits_cannot_hold_is_refused() -> None:
