@@ -238,8 +238,13 @@ def sum_linear(source: Source, reach: NDArray[np.float64], dtypes: Sequence[str]
     if source.sums == "f32":  # rounding errors of onnxruntime
         size = np.abs(linear.weights) @ np.abs(reach).max(axis=1) + np.abs(linear.bias)
         off += (len(step) + 2) * 2.0**-23 * size * scale
-    half = np.abs(linear.weights) @ (reach[:, 1] - reach[:, 0]) / 2
-    worst = float((off / scale).max() / max(half.max(), 1e-300))
+    half = float((np.abs(linear.weights) @ (reach[:, 1] - reach[:, 0])).max() / 2)
+    if largest and not half:
+        raise InputError(
+            f"the readings that the {source.name} weighs are the same in every row; give rows that vary, or [range] "
+            "in the TOML"
+        )
+    worst = float((off / scale).max() / half) if half else 0.0  # a model without weights is constant
     if worst > MAX_OFF:
         raise InputError(
             f"the {source.name} in integers may be off by {worst:.2%} of its largest score, but at most {MAX_OFF:.1%} "

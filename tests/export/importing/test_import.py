@@ -28,7 +28,7 @@ from sklearn.ensemble import (
     RandomForestRegressor,
 )
 from sklearn.impute import SimpleImputer
-from sklearn.linear_model import LinearRegression, LogisticRegression, SGDClassifier
+from sklearn.linear_model import Lasso, LinearRegression, LogisticRegression, SGDClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
@@ -422,6 +422,16 @@ def test_a_row_with_a_gap_has_no_part_in_a_range_and_a_column_of_gaps_has_none()
     for unknown in (model, make_pipeline(SimpleImputer(), LogisticRegression()).fit(X, y)):
         with pytest.raises(InputError, match="no row has a reading of 'x2', whose range is not known then; give rows"):
             imported(unknown, rows=some)
+
+
+def test_a_linear_model_without_weights_is_imported_and_rows_that_do_not_vary_are_refused() -> None:
+    """Either was said to be off by a number of 300 digits."""
+    X, y = table(2)
+    for model in (Lasso(1e6), LogisticRegression(C=1e-9, l1_ratio=1, solver="liblinear", fit_intercept=False)):
+        assert not model.fit(X, y).coef_.any()
+        assert imported(model, rows=X).match.differ == 0
+    with pytest.raises(InputError, match="weighs are the same in every row; give rows that vary"):
+        imported(fitted(LogisticRegression()), rows=X[:1])
 
 
 def test_a_linear_model_that_16_bits_cannot_hold_is_refused() -> None:
