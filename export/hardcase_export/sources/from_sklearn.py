@@ -165,6 +165,8 @@ def _linear(kind: str, estimator: Any) -> Source:
     weights = np.atleast_2d(np.asarray(estimator.coef_, dtype=np.float64))
     bias = np.atleast_1d(np.asarray(estimator.intercept_, dtype=np.float64))
     bias = np.broadcast_to(bias, (len(weights),)).copy()
+    if str(getattr(getattr(estimator, "_label_binarizer", None), "y_type_", "")).startswith("multilabel"):
+        raise InputError(f"the {kind} gives several labels to a row; fit one per label")
     if weights.shape[0] != 1 and not fields["classes"]:
         raise InputError(f"the {kind} has {len(weights)} targets, but one is expected; fit one estimator per target")
     is_softmax = (

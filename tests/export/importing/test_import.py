@@ -28,7 +28,7 @@ from sklearn.ensemble import (
     RandomForestRegressor,
 )
 from sklearn.impute import SimpleImputer
-from sklearn.linear_model import Lasso, LinearRegression, LogisticRegression, SGDClassifier
+from sklearn.linear_model import Lasso, LinearRegression, LogisticRegression, RidgeClassifier, SGDClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
@@ -460,6 +460,11 @@ def test_a_linear_model_that_16_bits_cannot_hold_is_refused() -> None:
             lambda: RandomForestClassifier(2).fit(table(2)[0], np.stack([table(2)[1]] * 2, axis=1)),
             "has 2 targets, but one is expected",
             id="targets",
+        ),
+        pytest.param(
+            lambda: RidgeClassifier().fit(table(2)[0], table(2)[0][:, :3] > 0),
+            "gives several labels to a row; fit one per label",
+            id="labels",
         ),
         pytest.param(
             lambda: fitted(GradientBoostingClassifier(n_estimators=2, init=DecisionTreeClassifier(max_depth=1))),
