@@ -76,6 +76,11 @@ def from_lightgbm(model: Any) -> Source:
         if type(error).__name__ in ("NotFittedError", "LGBMNotFittedError", "LightGBMError"):
             raise InputError(f"the {type(model).__name__} is not fitted; fit it first") from error
         raise
+    if source.classes and hasattr(model, "booster_") and not hasattr(model, "classes_"):
+        raise InputError(
+            f"the {type(model).__name__} answers a probability, but a program plain sums or classes; train it with one "
+            f"of {', '.join(PLAIN)}, or an LGBMClassifier"
+        )
     classes = labels_of(model) or source.classes
     if len(classes) != len(source.classes):
         raise InputError(

@@ -457,6 +457,11 @@ def test_a_linear_model_that_16_bits_cannot_hold_is_refused() -> None:
         pytest.param(lambda: RandomForestClassifier(), "cannot be read .* fit it", id="unfitted"),
         pytest.param(lambda: lightgbm.LGBMClassifier(), "is not fitted", id="unfitted-lightgbm"),
         pytest.param(
+            lambda: fitted(lightgbm.LGBMRegressor(**LGBM, objective="cross_entropy")),
+            "the LGBMRegressor answers a probability, but a program plain sums or classes; train it with one of",
+            id="probability",
+        ),
+        pytest.param(
             lambda: RandomForestClassifier(2).fit(table(2)[0], np.stack([table(2)[1]] * 2, axis=1)),
             "has 2 targets, but one is expected",
             id="targets",
