@@ -9,7 +9,7 @@ from typing import Any
 from hardcase_edge.errors import InputError, one_line
 
 from .preprocessing import behind, steps_of
-from .source import Source, check_source, source_fields
+from .source import Source, check_source, feature_names, predict_of
 
 
 def from_estimator(model: Any) -> Source:
@@ -51,8 +51,8 @@ def _pipeline(pipeline: Any) -> Source:
         scalers = [scaler for _, scaler in before if scaler not in (None, "passthrough")]
         steps = [step for scaler in scalers for step in steps_of(scaler)]
         source = behind(from_estimator(last), steps, "f64")
-        fields = source_fields(pipeline)
+        features = feature_names(getattr(pipeline, "feature_names_in_", None), len(source.features))
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise InputError(f"the Pipeline cannot be read ({one_line(error)}); fit it") from error
-    features = fields["features"] if any(fields["features"]) else source.features
-    return check_source(replace(source, features=features, predict=fields["predict"]))
+    features = features if any(features) else source.features
+    return check_source(replace(source, features=features, predict=predict_of(pipeline)))

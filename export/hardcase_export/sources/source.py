@@ -286,11 +286,11 @@ def source_fields(estimator: Any) -> dict[str, Any]:
         "name": f"scikit-learn {type(estimator).__name__}",
         "features": feature_names(getattr(estimator, "feature_names_in_", None), int(estimator.n_features_in_)),
         "classes": labels_of(estimator),
-        "predict": _predict(estimator),
+        "predict": predict_of(estimator),
     }
 
 
-def _predict(estimator: Any) -> Predict:
+def predict_of(estimator: Any) -> Predict:
     """The estimator's own answer, without its warning about rows that have no feature names."""
     import warnings
 

@@ -41,6 +41,7 @@ PIPELINES = {
     "min max": make_pipeline(MinMaxScaler((-3, 5)), FOREST),
     "clipped": make_pipeline(MinMaxScaler(clip=True), GradientBoostingClassifier(n_estimators=10, random_state=0)),
     "max abs": make_pipeline(MaxAbsScaler(), "passthrough", FOREST),
+    "passed first": make_pipeline("passthrough", StandardScaler(), FOREST),
     "robust": make_pipeline(RobustScaler(), StandardScaler(with_mean=False), FOREST),
     "histogram": make_pipeline(StandardScaler(), HistGradientBoostingClassifier(max_iter=8, random_state=0)),
     "imputed": make_pipeline(SimpleImputer(strategy="median"), StandardScaler(), FOREST),
