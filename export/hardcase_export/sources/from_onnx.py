@@ -34,6 +34,7 @@ from .source import (
 
 MODELS = ("TreeEnsembleClassifier", "TreeEnsembleRegressor", "LinearClassifier", "LinearRegressor")
 BEFORE = ("Scaler", "Imputer", "Add", "Sub", "Mul", "Div")  # a Mul by one stands behind the scores of onnxmltools, too
+PICKED = "ArrayFeatureExtractor"  # behind the scores of a LinearSVC or RidgeClassifier; no label passes through it
 DENSE = ("MatMul", "Gemm")
 ACTIVATIONS = {"Relu": "relu", "Tanh": "tanh", "Sigmoid": "logistic"}
 BETWEEN = ("Identity", "Cast", "Flatten")  # between layers they change nothing
@@ -118,7 +119,7 @@ def from_catboost(model: Any) -> Source:
 def _model_node(graph: Any) -> Any:
     """The one node that is the model."""
     models = [n for n in graph.node if n.op_type in MODELS and n.domain == "ai.onnx.ml"]
-    odd = [n.op_type for n in graph.node if n not in models and n.op_type not in (*CARRIERS, *BEFORE)]
+    odd = [n.op_type for n in graph.node if n not in models and n.op_type not in (*CARRIERS, *BEFORE, PICKED)]
     if odd or len(models) != 1:
         kinds = ", ".join(dict.fromkeys(n.op_type for n in graph.node)) or "nothing"
         raise InputError(

@@ -31,12 +31,12 @@ from sklearn.ensemble import (
     RandomForestClassifier,
 )
 from sklearn.impute import SimpleImputer
-from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.svm import SVC
+from sklearn.svm import SVC, LinearSVC
 
 from hardcase.cli import main
 from hardcase_edge.bundle.load import load_bundle
@@ -61,8 +61,11 @@ MODELS = {
     "histogram": HistGradientBoostingClassifier(max_iter=8, min_samples_leaf=5, random_state=0),
     "lightgbm": lightgbm.LGBMClassifier(**{**LGBM, "n_estimators": 8}),
     "logistic": LogisticRegression(),
+    "margin": LinearSVC(),
+    "ridge": RidgeClassifier(),
     "scaled": make_pipeline(StandardScaler(), LogisticRegression()),
 }
+LINES = ("logistic", "margin", "ridge", "scaled")
 BEFORE = {
     "imputed": make_pipeline(SimpleImputer(), StandardScaler(), RandomForestClassifier(3, max_depth=3, random_state=0)),
     "network": make_pipeline(StandardScaler(), MLPClassifier((3,), max_iter=5, random_state=0)),
@@ -83,7 +86,7 @@ def written(name: str, n_classes: int = 2) -> bytes:
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
-@pytest.mark.parametrize("name", [name for name in MODELS if name not in ("logistic", "scaled")])
+@pytest.mark.parametrize("name", [name for name in MODELS if name not in LINES])
 def test_an_onnx_file_of_trees_keeps_onnxruntime_s_labels(name: str, n_classes: int) -> None:
     source = read_onnx(written(name, n_classes))
     assert source.dtype == "f32"
@@ -111,7 +114,7 @@ def test_probabilities_may_be_a_tensor_or_a_zipmap(name: str, n_classes: int) ->
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
-@pytest.mark.parametrize("name", ["logistic", "scaled"])
+@pytest.mark.parametrize("name", LINES)
 def test_an_onnx_file_of_a_linear_model_stays_within_its_bound(name: str, n_classes: int) -> None:
     found = import_parts(read_onnx(written(name, n_classes)), rows=table(2)[0], n_check=N)
     assert found.match.off <= found.bound
