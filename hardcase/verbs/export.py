@@ -178,6 +178,8 @@ def run(args: argparse.Namespace) -> int:
     from ..exports.imported import run_model
     from ..exports.said import export_lines, export_values
 
+    if args.seed < 0:
+        raise InputError(f"--seed is {args.seed}; give a whole number from 0")
     if args.model is not None:
         return run_model(args)
     _check_build(args)

@@ -522,6 +522,7 @@ def test_the_command_takes_sensors_rows_and_a_key(tmp_path: Path, capsys: Captur
         pytest.param(["--model", "no.onnx"], "model no.onnx cannot be read: No such file", id="absent"),
         pytest.param(["--model", "m.onnx", "--sensors", "no.toml"], "no.toml cannot be read", id="toml"),
         pytest.param(["--model", "m.onnx", "--check", "0"], "0 rows", id="check"),
+        pytest.param(["--model", "m.onnx", "--seed", "-1"], "--seed is -1; give a whole number from 0", id="seed"),
     ],
 )
 def test_a_wrong_wish_is_one_line(
