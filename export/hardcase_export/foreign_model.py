@@ -87,6 +87,8 @@ def import_model(
     private_key = None if key is None else read_key(key)
     _check_arguments(n_check, min_agreement)
     source = read_model(model)
+    if leaves != "auto" and not source.trees:
+        raise InputError(f"leaves of {leaves} bits are asked for, but the {source.name} has none; leave --leaves out")
     names, table = _columns(source, layout, rows)
     sensors = make_layout(source, layout, names)
     how: dict[str, Any] = {"rows": _ordered(sensors, table), "n_check": n_check, "seed": seed}

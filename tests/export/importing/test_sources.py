@@ -42,7 +42,7 @@ from hardcase.cli import main
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.errors import HardcaseError, InputError
 from hardcase_edge.more.batch.scores import scores_of
-from hardcase_export.foreign_model import import_parts, read_model
+from hardcase_export.foreign_model import import_model, import_parts, read_model
 from hardcase_export.importing.reference import labels_of_scores
 from hardcase_export.sources.from_lightgbm import read_lightgbm
 from hardcase_export.sources.from_onnx import read_onnx
@@ -464,6 +464,13 @@ type = "i32"
 [range]
 a = [-20, 20]
 """
+
+
+@pytest.mark.parametrize("name", ["scaled", "network"])
+def test_bits_of_leaves_are_refused_where_there_are_none(name: str, tmp_path: Path) -> None:
+    (tmp_path / "m.onnx").write_bytes(written(name))
+    with pytest.raises(InputError, match=r"leaves of 31 bits are asked for, but the .* has none; leave --leaves out"):
+        import_model(tmp_path / "m.onnx", tmp_path / "m.hcb", rows=table(2)[0], leaves="31")
 
 
 def test_the_command_takes_sensors_rows_and_a_key(tmp_path: Path, capsys: Capture) -> None:
