@@ -36,6 +36,8 @@ MAX_EXPECTED = 0.1  # flipped labels in 100,000 that are tolerated before leaves
 MAX_VALUE_OFF = 1e-4  # share of the largest value: the tolerance for models of values
 WIDER = 1 / 8  # share by which a range measured on rows is widened at either end
 MAX_OFF = 0.005  # of the largest score within the ranges; a model with a larger error bound is refused
+SAME = 256  # a range of one number has the steps of one that is wide by this share of it
+LEAST_STEP = 2.0**-200  # far below what a column holds
 MAX_GUARD = 12  # fractional bits of a reading below its step
 
 
@@ -265,15 +267,16 @@ def sum_linear(source: Source, reach: NDArray[np.float64], dtypes: Sequence[str]
 
 def _grid(feature: int, low: float, high: float) -> tuple[int, int, Affine]:
     """The step's exponent, the middle of the range in steps, and the rule, which clips codes to the range."""
-    if not (math.isfinite(low) and math.isfinite(high) and low <= high):
+    if not (math.isfinite(low) and math.isfinite(high - low) and low <= high):
         raise InputError(f"the range of feature {feature} is {low} to {high}; give a finite lower and upper end")
-    exponent = math.ceil(math.log2((high - low) / (2 * (CODE_MAX - 1)))) if high > low else 0
+    step = (high - low or abs(low) / SAME) / (2 * (CODE_MAX - 1))
+    exponent = math.ceil(math.log2(max(step, LEAST_STEP))) if low or high else 0
     ends = max(abs(low), abs(high), 2.0**exponent)
     guard = min(MAX_GUARD, math.floor(math.log2(I32_MAX / (ends / 2.0**exponent + 1))))
     if guard < 1 or not 1 <= guard - exponent + 64 <= 128:
         raise InputError(
-            f"the range of feature {feature}, {low} to {high}, is too narrow for its distance from 0; "
-            "centre the feature first"
+            f"the range of feature {feature}, {low} to {high}, is too narrow for its distance from 0, or too far from "
+            "1; centre and scale the feature first"
         )
     middle = math.floor((low + high) / 2 / 2.0**exponent)
     size = max(1, math.ceil((high - low) / 2 / 2.0**exponent) + 1)

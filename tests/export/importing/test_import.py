@@ -434,6 +434,23 @@ def test_a_linear_model_without_weights_is_imported_and_rows_that_do_not_vary_ar
         imported(fitted(LogisticRegression()), rows=X[:1])
 
 
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [([-1e308, 1e308], "give a finite"), ([1e-320, 2e-320], "too far from 1"), ([0, 1e300], "too far from 1")],
+)
+def test_a_range_beyond_a_column_is_refused(ends: list[float], said: str) -> None:
+    source = read_model(fitted(LogisticRegression()))
+    with pytest.raises(InputError, match=said):
+        import_parts(source, make_layout(source, {"range": {"x0": ends, **{f"x{k}": [-5, 5] for k in range(1, 5)}}}))
+
+
+def test_a_reading_that_is_the_same_in_every_row_is_not_rounded_to_a_whole_number() -> None:
+    X = table(2)[0]
+    model = LinearRegression().fit(X, X @ np.arange(1.0, 6.0))
+    same = np.where(np.arange(5) == 2, 0.3, X)
+    assert imported(model, rows=same).bound <= 1.1 * imported(model, rows=X).bound
+
+
 def test_a_linear_model_that_16_bits_cannot_hold_is_refused() -> None:
     model = fitted(LogisticRegression())
     model.coef_ = np.array([[1e9, 1.0, 1.0, 1.0, 1.0]])
