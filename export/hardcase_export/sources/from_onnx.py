@@ -39,6 +39,7 @@ DENSE = ("MatMul", "Gemm")
 ACTIVATIONS = {"Relu": "relu", "Tanh": "tanh", "Sigmoid": "logistic"}
 BETWEEN = ("Identity", "Cast", "Flatten")  # between layers they change nothing
 ENDS = ("Softmax", "Sigmoid", "ArgMax", "ArrayFeatureExtractor", "Sub", "Concat", "ZipMap", "Reshape", "Squeeze")
+SURE = ("Sigmoid", "ArgMax", "Sub", "Concat")  # ends behind one score that chooses between classes
 STRING = 8  # of TensorProto
 MAX_LAYERS = 16
 
@@ -232,6 +233,11 @@ def network_source(graph: Any) -> tuple[Source, str]:
     layers, end = _layers(graph, first, constants)
     n_scores = len(layers[-1].bias)
     classes = _classes(graph, constants, max(2, n_scores))
+    if n_scores == 1 and end not in SURE:
+        raise InputError(
+            "the ONNX network gives one score, which may be a value; end it with a Sigmoid if it chooses between two "
+            "classes, or quantise it to int8"
+        )
     if n_scores == 2:
         weights, bias = layers[-1].weights, layers[-1].bias
         layers[-1] = replace(layers[-1], weights=weights[1:] - weights[:1], bias=bias[1:] - bias[:1])

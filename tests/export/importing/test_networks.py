@@ -124,7 +124,7 @@ def dense(sizes: tuple[int, ...], end: str = "", *, transposed: bool = True, **a
         ((5, 8, 3), "", 3),
         ((5, 8, 3), "Softmax", 3),
         ((5, 8, 2), "Softmax", 2),
-        ((5, 1), "", 2),
+        ((5, 1), "Sigmoid", 2),
         ((5, 6, 1), "Sigmoid", 2),
     ],
 )
@@ -144,6 +144,7 @@ def test_a_chain_of_dense_layers_is_read(
         pytest.param(dense((5, 4, 3), "Erf"), "has a Erf behind a layer", id="odd"),
         pytest.param(dense((5, 4, 3), alpha=2.0), "a Gemm that is not a plain layer", id="alpha"),
         pytest.param(dense((5, *[2] * 20, 3)), "has a Gemm behind a layer", id="deep"),
+        pytest.param(dense((5, 4, 1)), "gives one score, which may be a value; end it with a Sigmoid", id="value"),
     ],
 )
 def test_another_network_is_refused_in_one_line(data: bytes, said: str) -> None:
