@@ -71,7 +71,7 @@ def _c(source: Source, folder: Path, switches: frozenset[str]) -> Output:
         paths = [path for path in Path(holder).rglob("*") if path.is_file()]
         files = {path.relative_to(holder).as_posix(): path.read_bytes() for path in paths}
     files |= _bundle(source) | _edited(folder, own_files)
-    return Output(files, _c_values(folder, sources), _c_lines(folder, sources), BUNDLE)
+    return Output(files, _c_values(folder, sources), _c_lines(folder, sources, "inline" in switches), BUNDLE)
 
 
 def _bundle(source: Source) -> dict[str, bytes]:
@@ -168,11 +168,13 @@ def _c_values(out: Path, sources: ExportedC) -> dict[str, Any]:
     return {"folder": str(out), "image": sources.image_bytes, "inlined": list(sources.inlined), "sizes": sizes}
 
 
-def _c_lines(out: Path, sources: ExportedC) -> list[str]:
+def _c_lines(out: Path, sources: ExportedC, is_inline: bool) -> list[str]:
     how = "" if sources.sizes[0].is_measured else ", upper bounds; install arm-none-eabi-gcc with newlib to measure"
     lines = [f"{out}: C sources, tables of {sources.image_bytes} bytes; next: see {out}/README.md"]
     if sources.inlined:
         lines.append(f"  unrolled   scorers {', '.join(map(str, sources.inlined))} are code")
+    if is_inline and not sources.inlined:
+        lines.append("  unrolled   nothing: no scorer has trees that are neither too large nor shared")
     if sources.inlined and sources.tables:
         lines.append(
             f"  tables     scorers {', '.join(map(str, sources.tables))} are too large or shared, and stay tables"

@@ -192,6 +192,12 @@ def test_what_was_there_stays_if_something_fails(exported: Path, tmp_path: Path,
     assert {p.name for p in tmp_path.iterdir()} == {"out"}
 
 
+def test_inline_says_if_it_unrolled_nothing(exported: Path, tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(c_size, "MAX_INLINE_NODES", 0)
+    assert run(export, exported / "model.hcb", "--c", tmp_path / "code", "--inline") == 0
+    assert "  unrolled   nothing: no scorer has trees that are neither too large" in capsys.readouterr().out
+
+
 def test_what_a_user_wrote_into_a_folder_is_kept(exported: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(exported, tmp_path / "out"))
     (folder / "sensors.h").write_text("/* my drivers */\n")
