@@ -123,7 +123,7 @@ def _columns(
     n, model = len(source.features), (layout or {}).get("model", {})
     names, X = rows if isinstance(rows, tuple) else ((), np.asarray(rows, dtype=np.float64))
     if X.ndim != 2 or len(X) == 0 or (not names and X.shape[1] != n):
-        raise InputError(f"the rows have the shape {X.shape}; give at least one row of the model's {n} features")
+        raise InputError(f"the rows have the shape {X.shape}; give rows of the model's {n} features in numbers")
     own_names = tuple(name for name in names if name != model.get("target"))
     is_nameless = not all(source.features) and not model.get("features")
     return (own_names if is_nameless and len(own_names) == n else ()), (tuple(names), X)
@@ -137,8 +137,8 @@ def _ordered(layout: Layout, rows: NamedRows | None) -> NDArray[np.float64] | No
     absent = [name for name in layout.names if name not in names]
     if absent:
         raise InputError(
-            f"the rows lack {len(absent)} of the model's features, first {absent[0]!r}; add its column, or name the "
-            "model's features in the TOML under [model] features"
+            f"the rows lack {len(absent)} of the model's features, first {absent[0]!r}; add its column, in numbers, "
+            "or name the model's features in the TOML under [model] features"
         )
     return X[:, [names.index(name) for name in layout.names]]
 

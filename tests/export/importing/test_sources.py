@@ -516,6 +516,27 @@ def test_the_command_takes_sensors_rows_and_a_key(tmp_path: Path, capsys: Captur
 
 
 @pytest.mark.parametrize(
+    ("column", "said"), [("x4", "first 'x4'; add its column, in numbers"), ("", "5 features in num")]
+)
+def test_rows_of_text_are_refused_as_such(column: str, said: str, tmp_path: Path, capsys: Capture) -> None:
+    """A column of decimal commas is text, and was said to be absent from the file that has it."""
+    (tmp_path / "m.onnx").write_bytes(written("forest"))
+    names = [f"x{k}" for k in range(5)]
+    rows = [[f'"{k},5"' if name == column or not column else str(k) for name in names] for k in range(20)]
+    (tmp_path / "rows.csv").write_text("\n".join(",".join(row) for row in [names, *rows]))
+    where = [
+        "--model",
+        str(tmp_path / "m.onnx"),
+        "--rows",
+        str(tmp_path / "rows.csv"),
+        "--out",
+        str(tmp_path / "m.hcb"),
+    ]
+    assert main(["export", *where]) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("flags", "said"),
     [
         pytest.param(["build", "--model", "m.onnx"], "both BUILD (build) and --model are given", id="both"),
