@@ -70,7 +70,7 @@ def _c(source: Source, folder: Path, switches: frozenset[str]) -> Output:
         sources = write_c(source.loaded, Path(holder), inline="inline" in switches)
         paths = [path for path in Path(holder).rglob("*") if path.is_file()]
         files = {path.relative_to(holder).as_posix(): path.read_bytes() for path in paths}
-    files |= _bundle(source) | _edited(folder, own_files)
+    files |= _bundle(source) | _edited(folder, own_files, source.loaded)
     return Output(files, _c_values(folder, sources), _c_lines(folder, sources, "inline" in switches), BUNDLE)
 
 
@@ -82,13 +82,14 @@ def _bundle(source: Source) -> dict[str, bytes]:
     return {BUNDLE: source.data} | signature
 
 
-def _edited(out: Path, own_files: Callable[[Loaded], Mapping[str, str]]) -> dict[str, bytes]:
-    """The files of an earlier export that its user has changed, of those that are for the user to edit."""
+def _edited(out: Path, own_files: Callable[[Loaded], Mapping[str, str]], new: Loaded) -> dict[str, bytes]:
+    """The files of an earlier export that its user has changed, of those that are for the user to edit.
+
+    Where the bundle of that export is gone, any that are not as this export of ``new`` would write them.
+    """
     from hardcase_edge.bundle.load import load_bundle
 
-    if not (out / BUNDLE).exists():
-        return {}
-    written = own_files(load_bundle(out / BUNDLE))
+    written = own_files(load_bundle(out / BUNDLE) if (out / BUNDLE).exists() else new)
     try:
         found = {name: (out / name).read_bytes() for name in written if (out / name).exists()}
     except OSError as error:
@@ -140,7 +141,7 @@ def _zephyr(source: Source, folder: Path, switches: frozenset[str]) -> Output:
     """A module of Zephyr and the bundle; what was edited of the sample of an earlier export stays."""
     from .to_c.frameworks import zephyr_files, zephyr_own
 
-    files = zephyr_files(source.loaded) | _bundle(source) | _edited(folder, zephyr_own)
+    files = zephyr_files(source.loaded) | _bundle(source) | _edited(folder, zephyr_own, source.loaded)
     values = {"folder": str(folder), "sha256": source.loaded.bundle.sha256}
     return Output(files, values, [f"{folder}: a module of Zephyr; next: see {folder}/README.md"], BUNDLE)
 

@@ -205,8 +205,10 @@ def test_what_a_user_wrote_into_a_folder_is_kept(exported: Path, tmp_path: Path)
     assert (folder / "sensors.h").read_text() == "/* my drivers */\n"
     assert (folder / "main.c").read_text() == own_files(load_bundle(GOLDEN))["main.c"]
     assert (folder / "inline.c").exists()
+    (folder / "model.hcb").unlink()
     assert run(export, exported / "model.hcb", "--c", folder) == 0
     assert not (folder / "inline.c").exists()
+    assert (folder / "sensors.h").read_text() == "/* my drivers */\n"
 
 
 @pytest.mark.parametrize(
