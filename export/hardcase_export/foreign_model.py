@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hardcase_edge.bundle.file import Bundle
 from hardcase_edge.bundle.manifest import Manifest
-from hardcase_edge.bundle.value import Value
+from hardcase_edge.bundle.value import MAX_STEPS, Value
 from hardcase_edge.errors import BundleError, InputError
 from hardcase_edge.verifier.verify import verify
 
@@ -99,6 +99,8 @@ def import_model(
     else:
         imported = import_parts(source, sensors, leaves=leaves, **how)
     _check_agreement(imported, min_agreement)
+    if abs(imported.steps or 0) > MAX_STEPS:
+        raise InputError(f"the {source.name} answers values too large for a bundle; train it in another unit")
     program = imported.program()
     n = min(GOLDEN_ROWS, len(imported.rows), max(8, GOLDEN_OPERATIONS // verify(program).operations))
     no_replies = np.zeros(n, dtype=np.int64)  # the program never forwards

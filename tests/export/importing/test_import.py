@@ -207,6 +207,14 @@ def test_values_far_below_one_are_not_zero(size: float, sums: str) -> None:
     assert found.match.differ == 0
 
 
+def test_values_beyond_those_of_a_bundle_are_refused_before_it_is_written(tmp_path: Path) -> None:
+    """The bundle, once made, was refused with the advice to export it again."""
+    model = fitted(DecisionTreeRegressor(max_depth=4, random_state=0))
+    model.tree_.value[:] *= 1e100
+    with pytest.raises(InputError, match="answers values too large for a bundle; train it in another unit"):
+        import_model(model, tmp_path / "m.hcb", n_check=N)
+
+
 def test_votes_are_exact_and_need_one_byte_a_leaf() -> None:
     found = imported(fitted(RandomForestClassifier(16, random_state=0), 3))
     assert (found.summed.bits, found.proof) == ("exact", "every row")
