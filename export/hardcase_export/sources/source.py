@@ -174,7 +174,7 @@ def check_source(source: Source) -> Source:
 
 def _at_most(count: int, limit: int, what: str, name: str) -> None:
     if count > limit:
-        raise InputError(f"{name} has {count} {what}, but at most {limit} are read; train a smaller model")
+        raise InputError(f"{name} has more than the {limit} {what} that are read; train a smaller model")
 
 
 def _check_tree(tree: SourceTree, n_features: int, n_outputs: int, where: str) -> None:

@@ -51,7 +51,7 @@ from hardcase_export.importing.reference import labels_of_scores, reference_scor
 from hardcase_export.importing.sensor_layout import make_layout
 from hardcase_export.importing.trees import hold, rank_trees
 from hardcase_export.integers.decide import decide, readings_of
-from hardcase_export.sources.source import Source, SourceTree, Split, check_source
+from hardcase_export.sources.source import Source, SourceTree, Split, check_source, feature_names
 
 N = 2_000
 
@@ -545,6 +545,12 @@ def test_a_tree_that_is_none_is_refused(change: dict[str, Any], said: str) -> No
     tree = SourceTree(0, [Split(0, (1.0,), (True, False), True)], [(-1, -2)], np.array([[0.0], [1.0]]))
     with pytest.raises(InputError, match=said):
         check_source(Source(name="odd", dtype="f64", features=("x",), trees=(replace(tree, **change),)))
+
+
+def test_a_source_of_too_many_features_is_not_said_to_have_a_number_that_nobody_counted() -> None:
+    names = feature_names(None, 100_000)
+    with pytest.raises(InputError, match="odd has more than the 8192 features that are read; train a smaller model"):
+        check_source(Source(name="odd", dtype="f64", features=names))
 
 
 # ---------------------------------------------------------------- programs and bundles
