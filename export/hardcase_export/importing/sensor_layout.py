@@ -227,6 +227,11 @@ def _features(entry: dict[str, Any], place: dict[str, int]) -> list[int]:
 def _cost(what: str, value: float) -> float:
     if not 0 <= value <= MAX_COST:
         raise InputError(f"{what} is {str(value)[:40]}; give a cost from 0 to {MAX_COST:g}")
+    if value and not to_micro(value):
+        raise InputError(
+            f"{what} is {value:g}, which six decimals round to nothing: give all costs in a smaller unit, or 0 if it "
+            "is free"
+        )
     return float(value)
 
 

@@ -574,6 +574,7 @@ def test_a_wrong_wish_is_one_line(
         ),
         pytest.param("[[sensor]]\nname = 'x1'\ncost = -1\n", "a cost from 0 to", id="cost"),
         pytest.param("[[sensor]]\nname = 'x1'\n", "has no cost", id="no-cost"),
+        pytest.param("[[sensor]]\nname = 'x1'\ncost = 1e-7\n", "which six decimals round to nothing", id="tiny-cost"),
         pytest.param("[range]\nx1 = [2, 1]\n", "write it as [lowest, highest]", id="range"),
         pytest.param("[model\n", "is not TOML", id="syntax"),
         pytest.param(f"[[sensor]]\nname = 'x1'\ncost = {'9' * 5000}\n", "is not TOML", id="5,000-digits"),
