@@ -19,7 +19,7 @@ from hardcase_edge.errors import InputError, one_line
 from hardcase_edge.program.definition import Opaque, Program
 from hardcase_edge.program.kinds import kind_of
 
-from .drafts.rows import Rows
+from .drafts.rows import Rows, n_remembered
 from .hpc_file.hpc import MAX_APART, labels_apart
 from .hpc_file.regressor import MAX_GAP
 from .hpc_file.replay_rows import as_held
@@ -172,12 +172,15 @@ def hpc_model(build: Path, program: Program, manifest: Manifest, rows: Rows) -> 
     data = read_bounded(path, MAX_HPC_BYTES, "f0's file", remedy="train again")
     if rows.sha256 not in ("", hashlib.sha256(data).hexdigest()):
         raise InputError(f"{path} is not the f0 that answered the rows of {build / 'test.npz'}; train again")
+    n_own = len(manifest.features) - n_remembered(manifest)  # f0 knows no memory
     try:
         onnx.checker.check_model(onnx.load_from_string(data))
         session = open_onnx(data)
         wide = session.get_inputs()[0].type == "tensor(double)"
         with np.errstate(over="ignore"):
-            X = as_held(rows.X, [f.dtype for f in program.features]).astype(np.float64 if wide else np.float32)
+            X = as_held(rows.X[:, :n_own], [f.dtype for f in program.features[:n_own]]).astype(
+                np.float64 if wide else np.float32
+            )
         outputs = [kind_of(len(manifest.classes)).output, *["probabilities"] * bool(manifest.classes)]
         answers, *probabilities = session.run(outputs, {"X": X})
     except InputError:
@@ -196,5 +199,5 @@ def hpc_model(build: Path, program: Program, manifest: Manifest, rows: Rows) -> 
         )
     out = Models()
     test = {"rows": len(rows.y), "apart": apart}
-    out.add(HPC_FILE, data, {"inputs": {"X": list(manifest.features)}, "test": test, "allowed": allowed})
+    out.add(HPC_FILE, data, {"inputs": {"X": list(manifest.features[:n_own])}, "test": test, "allowed": allowed})
     return out

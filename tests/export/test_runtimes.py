@@ -18,9 +18,10 @@ from sklearn.tree import DecisionTreeClassifier
 from hardcase_edge.bundle.file import is_bundle_head
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.definition import Answer, Branch, Opaque, Program, Slice
+from hardcase_edge.program.inner import MEMORY
 from hardcase_edge.session.tflite import open_interpreter
 from hardcase_export import runtimes as models
-from hardcase_export.drafts.rows import Rows
+from hardcase_export.drafts.rows import Rows, read_rows
 from hardcase_export.runtimes import tflite_models
 from hardcase_export.scorers import parts, replay
 from hardcase_export.scorers.parts import parts_of
@@ -168,6 +169,14 @@ def test_no_number_at_all_is_a_difference() -> None:
     nothing = np.full((2, 1), np.nan)
     with pytest.raises(InputError, match="differs from the program by up to nan"):
         replay.compare_scores("x", nothing, np.zeros((2, 1)), np.array([True, True]), 0.5)
+
+
+def test_f0_of_a_policy_that_remembers_takes_what_sensors_read(build: Path) -> None:
+    manifest = replace(MANIFEST, sensors=(*MANIFEST.sensors, MEMORY), features=(*MANIFEST.features, f"{MEMORY}.0"))
+    rows = read_rows(build / "test.npz", manifest)
+    assert rows.X.shape[1] == len(MANIFEST.features) + 1
+    (entry,) = models.hpc_model(build, cascade_draft(), manifest, rows).entries
+    assert (entry["inputs"], entry["test"]["apart"]) == ({"X": list(MANIFEST.features)}, 0)
 
 
 def test_another_hpc_is_refused(build: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
