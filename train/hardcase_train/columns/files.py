@@ -95,6 +95,7 @@ def _read_csv(path: Path, data: bytes, as_text: Collection[str]) -> tuple[Any, t
     text_cells = [cell for cell, name in zip(cells, column_names(cells), strict=True) if name in as_text]
     table = pa.csv.read_csv(
         pa.BufferReader(data),
+        pa.csv.ReadOptions(use_threads=False),  # a thread of its pool that starts as Python ends aborts the process
         parse_options=pa.csv.ParseOptions(delimiter=separator, newlines_in_values=b'"' in data),
         convert_options=pa.csv.ConvertOptions(
             strings_can_be_null=True,
