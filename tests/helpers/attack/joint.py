@@ -47,10 +47,8 @@ def forged_words(rng: random.Random, words: list[int]) -> list[int]:
 @contextmanager
 def proved_once() -> Iterator[None]:
     """Prove a part program and its scorers once, though many records ``Joint`` are forged beside it: nodes differ."""
-    verify, scorer = prove.verify, prove.prove_scorer
-    reading = prove.reading_operations
+    verify, reading = prove.verify, prove.reading_operations
     reports: dict[Any, Any] = {}
-    proofs: dict[int, Any] = {}
     readings: dict[int, Any] = {}
 
     def remembered(known: dict[Any, Any], key: Any, make: Callable[[], Any]) -> Any:
@@ -63,13 +61,16 @@ def proved_once() -> Iterator[None]:
             raise known[key]
         return known[key]
 
-    prove.verify = lambda program: remembered(reports, program.nodes, lambda: verify(program))
-    prove.prove_scorer = lambda part, k, below: remembered(proofs, k, lambda: scorer(part, k, below))
+    def verified(program: Any, proofs: list[Any]) -> Any:
+        report, proofs[:] = remembered(reports, program.nodes, lambda: (verify(program, proofs), [*proofs]))
+        return report
+
+    prove.verify = verified
     prove.reading_operations = lambda part: remembered(readings, 0, lambda: reading(part))
     try:
         yield
     finally:
-        prove.verify, prove.prove_scorer, prove.reading_operations = verify, scorer, reading
+        prove.verify, prove.reading_operations = verify, reading
 
 
 class Forgeries:
