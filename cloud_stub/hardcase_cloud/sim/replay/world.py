@@ -23,7 +23,7 @@ from .rollout import Director
 from .surroundings import Surroundings
 from .worker import Worker
 
-QUIET_MS = 700_000  # after the last fault, until everything must be settled: longer than any pause of the outbox
+QUIET_MS = 700_000  # without a fault, until everything must be settled: longer than any pause of the outbox
 LOOK_MS = 10_000
 
 
@@ -106,7 +106,8 @@ class World(Surroundings):
         BrokenRuleError
             A rule was broken.
         """
-        end = self.scenario.active_ms
+        longest_s = max((fault.for_s for fault in self.scenario.faults), default=0.0)
+        end = self.scenario.active_ms + round(longest_s * 1000) + self.fleet.decisions * self.fleet.deadline_ms
         while not self._is_settled and self.clock.now < end + QUIET_MS:
             self.clock.run(self.clock.now + LOOK_MS)
         waiting = {key for device in self.devices for key in device.waiting()}

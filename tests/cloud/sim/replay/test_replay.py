@@ -53,6 +53,16 @@ def test_every_rule_holds_when_everything_fails_and_every_fault_has_happened():
     assert min(report.counts[route] for route in ("local", "cloud", "degraded", "records", "resent")) > 0
 
 
+@pytest.mark.parametrize(
+    "slow",
+    ['[[fault]]\nkind = "power-cut"\nfor_s = 5000\n', "hard = 1\ndeadline_ms = 600_000\n[network]\nloss = 1\n"],
+    ids=["long fault", "late answers"],
+)
+def test_a_device_that_is_long_without_power_or_answers_breaks_no_rule_and_decides_all(slow):
+    report = replay(of("[fleet]\ndevices = 2\ndecisions = 10\n" + slow), 1)
+    assert (report.problem, sum(report.counts.get(route, 0) for route in ("local", "cloud", "degraded"))) == ("", 20)
+
+
 def test_the_same_seed_does_the_same_in_another_process_and_evaluator_and_another_seed_does_not(tmp_path):
     path = tmp_path / "test.toml"
     path.write_text(CHAOS)
