@@ -88,7 +88,7 @@ def steps_of(
 
     Parameters
     ----------
-    seconds : after which nothing begins
+    seconds : after which nothing begins, and workers that stand still go on
     pids : the processes of the workers, as they are then
     cut : cuts this share of the devices off for so many seconds
     """
@@ -102,7 +102,9 @@ def steps_of(
                 steps.append(Step(at_s, "worker killed", _signalling(pids, fault.share, signal.SIGKILL)))
             else:
                 steps.append(Step(at_s, "worker stopped", _signalling(pids, fault.share, signal.SIGSTOP)))
-                steps.append(Step(at_s + fault.for_s, "worker goes on", _signalling(pids, 1.0, signal.SIGCONT)))
+                steps.append(
+                    Step(min(at_s + fault.for_s, seconds), "worker goes on", _signalling(pids, 1.0, signal.SIGCONT))
+                )
             if not fault.every_s:
                 break
             at_s += fault.every_s

@@ -173,6 +173,11 @@ def test_faults_come_at_their_times_and_again(tmp_path):
     assert os.waitpid(pid, 0)[1] == signal.SIGKILL
 
 
+def test_a_worker_that_stands_still_goes_on_when_the_devices_have_decided_however_long_its_fault():
+    steps = steps_of([Fault(kind="worker-pause", at_s=1.0, for_s=1e6)], 5.0, list, lambda *cut: None)
+    assert [(step.at_s, step.what) for step in steps] == [(1, "worker stopped"), (5, "worker goes on")]
+
+
 @pytest.mark.parametrize("is_interrupted", [False, True])
 def test_the_command_decides_reports_and_counts_to_its_end_or_to_a_signal(
     mosquitto, served, tmp_path, capsys, monkeypatch, is_interrupted
