@@ -163,7 +163,7 @@ def test_audits_leave_the_link_to_live_cases(store, broker, run):
 
 
 def test_the_page_of_metrics_counts_audits():
-    audits = {"kept": 5, "asked": 4, "agreed": 2, "differed": 0, "unanswered": 1, "cost": 13.5}
+    audits = {"share": 0.5, "kept": 5, "asked": 4, "agreed": 2, "differed": 0, "unanswered": 1, "cost": 13.5}
     store = {"slot": "a", "state": "trial", "release": None, "agreement": {"promised": 0.95}}
     page = Metrics("toy", "00", "mJ", "1").text({"audits": audits, "store": store})
     assert [line for line in page.splitlines() if "audit" in line or "agreement" in line if line[0] != "#"] == [

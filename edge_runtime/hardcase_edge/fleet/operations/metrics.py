@@ -132,7 +132,7 @@ def _of_audits(facts: Mapping[str, Any], unit: str) -> Iterable[Family]:
         audits = dict(facts["audits"])
         cost = [({"unit": unit}, audits.pop("cost"))]
         yield "hardcase_audit_cost_total", "counter", "What audits have cost, which no decision's cost has.", cost
-        outcomes = [({"outcome": name}, n) for name, n in audits.items() if name not in ("kept", "asked")]
+        outcomes = [({"outcome": name}, n) for name, n in audits.items() if name not in ("share", "kept", "asked")]
         yield "hardcase_audits_total", "counter", "Local decisions about which f0 was asked, by its answer.", outcomes
         yield "hardcase_audits_kept_total", "counter", "Audits that went into a record.", [({}, audits["kept"])]
     agreement = facts.get("store", {}).get("agreement")
