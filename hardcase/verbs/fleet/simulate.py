@@ -42,7 +42,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--mqtt", choices=VERSIONS, help="the MQTT version (default 5, or what the broker takes)")
     parser.add_argument("--prefix", default="sim", metavar="NAME", help="device k is named NAME-k (default sim)")
     parser.add_argument("--hpc", metavar="MODEL", help="also start workers of this model, which faults may kill")
-    parser.add_argument("--workers", type=positive, default=1, metavar="N", help="with --hpc: how many (default 1)")
+    parser.add_argument("--workers", type=positive, metavar="N", help="with --hpc: how many (default 1)")
     parser.add_argument(
         "--publish", metavar="WHICH", help="decisions that go to the store: all, changes, or 1%% of them"
     )
@@ -59,11 +59,13 @@ def run(args: argparse.Namespace) -> int:
     from hardcase_cloud.sim.fleet.scenario import Network as NetworkOf
     from hardcase_cloud.sim.fleet.scenario import Scenario, read_scenario
 
+    if args.workers and args.hpc is None:
+        raise InputError("--workers needs the model that they serve; name it with --hpc")
     if args.report is not None:
         _check_report(args.report)
     plain = Scenario(name="", fleet=FleetOf(), network=NetworkOf(), cloud=CloudOf())
     scenario = read_scenario(args.scenario) if args.scenario else plain
-    check_scenario(scenario, args.workers if args.hpc else 0)
+    check_scenario(scenario, 0 if args.hpc is None else args.workers or 1)
     n_devices = args.devices or scenario.fleet.devices
     link = link_of(scenario, _address(args), n_devices)
     workers = _workers(args)
@@ -155,7 +157,7 @@ def _workers(args: argparse.Namespace) -> list[Supervisor]:
     if ":" in args.hpc:  # a function, whose requests the bundle describes
         command += ["--bundle", args.bundle]
     secrets = {**os.environ, "HARDCASE_MQTT_USER": address.user, "HARDCASE_MQTT_PASSWORD": address.password}
-    return [Supervisor(command, secrets, lambda event: None) for _ in range(args.workers)]
+    return [Supervisor(command, secrets, lambda event: None) for _ in range(args.workers or 1)]
 
 
 def _simulate(

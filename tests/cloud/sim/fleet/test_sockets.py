@@ -240,6 +240,12 @@ def test_a_report_that_could_not_be_written_is_refused_before_the_fleet_begins(t
     assert (tmp_path / "m.txt").read_text() == "mine"
 
 
+def test_a_number_of_workers_without_their_model_is_refused(capsys):
+    flags = ["--bundle", "none.hcb", "--rows", "none.npz", "--broker", "mqtt://127.0.0.1:1", "--workers", "2"]
+    assert main(["fleet", "simulate", *flags]) == 2
+    assert "--workers needs the model" in capsys.readouterr().err
+
+
 def test_decisions_reach_the_store_each_once_though_connections_break(mosquitto, tmp_path, monkeypatch):
     monkeypatch.setattr("hardcase_cloud.sim.fleet.sockets.RETRY_S", (0.01, 0.1))
     database = Database(tmp_path / "store.db")
