@@ -266,6 +266,9 @@ def test_a_model_prints_lines_of_a_toml_with_their_source(tmp_path: Path, capfd:
         (["--instructions", "9", "--processor", "1.1.1V,1mA,1MHz"], "processor '1.1.1V,1mA,1MHz' is unknown"),
         (["--instructions", "0", "--processor", "nrf52840"], "--instructions is 0; use 1 to 1000000000000"),
         (["--processor", "nrf52840"], "what make PROGRAM=count prints"),
+        (["--instructions", "9", "--processor", "nrf52840", "--power", "rapl:x"], "so that --power has no effect"),
+        (["--instructions", "9", "--processor", "nrf52840", "--sensors", "a:b"], "so that --sensors has no effect"),
+        (["--out", "times.jsonl", "--power", "rapl:x"], "so that --power has no effect; leave it out"),
     ],
 )
 def test_what_cannot_be_modelled_is_told_in_one_line(

@@ -159,6 +159,7 @@ def _model(config: MeasureConfig) -> int:
     """Print what a decision of so many instructions costs, as lines of a hardcase.toml."""
     from .model import CYCLES, MAX_INSTRUCTIONS, processor_of
 
+    _check_unused(config, "--instructions reads no sensor", "sensors", "items", "out", "power")
     n, unit = config.instructions or 0, policy_of(config.policy, config.trust).unit
     if not 1 <= n <= MAX_INSTRUCTIONS:
         raise InputError(f"--instructions is {n}; use 1 to {MAX_INSTRUCTIONS}, what make PROGRAM=count prints")
@@ -180,6 +181,13 @@ def _model(config: MeasureConfig) -> int:
     return 0
 
 
+def _check_unused(config: MeasureConfig, why: str, *flags: str) -> None:
+    """Refuse flags that would have no effect."""
+    for flag in flags:
+        if getattr(config, flag) is not None:
+            raise InputError(f"{why}, so that --{flag} has no effect; leave it out")
+
+
 def _is_module(policy: str) -> bool:
     """Whether this names a plug-in module, such as ``my_camera``."""
     return all(part.isidentifier() for part in policy.split(".")) and not policy.endswith((".toml", ".hcb"))
@@ -191,6 +199,7 @@ def _measure_items(config: MeasureConfig) -> int:
     from ...kernel.machine import open_machine
     from .item_times import are_times, module_sensors, stand_in, time_items, write_times
 
+    _check_unused(config, "--out and --items time sensors and do not weigh them", "power")
     if config.out is None:
         raise InputError("the times of items go to a file; name one with --out times.jsonl")
     check_replaceable(config.out, "a file of times", are_times, remedy="name another --out")
