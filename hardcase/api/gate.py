@@ -293,4 +293,7 @@ class Gate:
             return None
         names = [policy.features[f] for f in policy._loaded.bundle.program.sensors[sensor].features]
         label, confidence, _ = said
-        return [code_of(policy._codes[name], label) if name.endswith(LABEL) else confidence for name in names]
+        codes = {name: code_of(policy._codes[name], label) for name in names if name.endswith(LABEL)}
+        if label is not None and None in codes.values():
+            log.warning("%s gave the label %r, which it never gave in the log", policy.sensors[sensor], label[:40])
+        return [codes.get(name, confidence) for name in names]

@@ -124,6 +124,7 @@ FAILURES = {
     "nan": (nan, "its confidence is nan, a number from 0 to 1 is expected"),
     "percent": (lambda _: ("3", 87.0), "its confidence is 87.0, a number from 0 to 1 is expected"),
     "log": (lambda _: ("3", -0.2), "its confidence is -0.2, a number from 0 to 1 is expected"),
+    "unknown": (lambda _: ("Three", 0.9), "gave the label 'Three', which it never gave in the log"),
     "broken": (broken, "OSError: no route"),
     "odd": (odd, "failed: ZeroDivisionError"),
     "late": (lambda _: LET_GO.wait(60), "was late"),
