@@ -27,6 +27,7 @@ MAX_BYTES = 262_144
 MAX_MS = 600_000.0
 SHAPES = ("json", "kserve", "openai")
 KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
+SECRET = re.compile(r"[!-~]+")  # what a header may hold: the library that sends one prints what it refuses
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,10 @@ def _check_back_end(where: str, one: BackEnd, environment: Mapping[str, str]) ->
     if not KEY.fullmatch(one.key_env) or not environment.get(one.key_env):
         what = f"the variable {one.key_env} is not set" if KEY.fullmatch(one.key_env) else "key_env names no variable"
         raise InputError(f"{where}: {what}; the file has the name of a variable that holds the key")
+    if not SECRET.fullmatch(environment[one.key_env]):
+        raise InputError(
+            f"{where}: the key in {one.key_env} has a space, a line end or a letter beyond ASCII; correct it"
+        )
     if is_plain and not _is_loopback(host):
         raise InputError(f"{where}: a key would go to {host[:80]} unencrypted; use https://")
 

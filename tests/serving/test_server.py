@@ -368,6 +368,13 @@ def test_a_file_that_cannot_be_used_is_one_line(tmp_path: Path, capsys, change, 
     assert KEY not in err
 
 
+@pytest.mark.parametrize("key", [f"{KEY}\n", f"{KEY} ", "clef-secr\u00e8te"])
+def test_a_key_that_no_header_holds_is_refused_and_not_printed(tmp_path: Path, key: str) -> None:
+    with pytest.raises(InputError, match=r"the key in PETS_KEY has a space, a line end or a letter") as caught:
+        read_settings(file_of(tmp_path, 9), {"PETS_KEY": key})
+    assert key.strip() not in str(caught.value)
+
+
 def test_other_machines_need_a_token(tmp_path: Path, capsys, monkeypatch) -> None:
     path = str(file_of(tmp_path, 9))
     monkeypatch.delenv("HARDCASE_GATE_TOKEN", raising=False)
