@@ -16,6 +16,7 @@ from typing import Any
 import httpx
 
 from hardcase_cloud.backends.json_http import json_object
+from hardcase_edge.errors import InputError, one_line
 
 from ..api.gate import Gate
 from .settings import BackEnd, Settings
@@ -40,14 +41,16 @@ class BackEnds:
         self._classes = [str(label) for label in gate.classes]
         for name, one in settings.apis.items():
             # of labels that are alike, that of the log counts: the policy knows no other of this API
-            gate.asks(name)(self._function(one, {plain(text): text for text in reversed(gate.labels_of(name))}))
+            gate.asks(name)(
+                self._function(one, _url(name, one), {plain(text): text for text in reversed(gate.labels_of(name))})
+            )
 
-    def _function(self, one: BackEnd, labels: dict[str, str]) -> Function:
+    def _function(self, one: BackEnd, url: httpx.URL, labels: dict[str, str]) -> Function:
         headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
         if one.key_env:
             headers["Authorization"] = f"Bearer {os.environ[one.key_env]}"
 
-        url, idle = httpx.URL(one.url), list[httpx.AsyncHTTPTransport]()
+        idle = list[httpx.AsyncHTTPTransport]()
 
         async def ask(asked: Asked) -> Heard:
             body = json.dumps(question(one, asked, self._classes)).encode()
@@ -75,6 +78,13 @@ class BackEnds:
         """Close all connections."""
         for transport in self._open:
             await transport.aclose()
+
+
+def _url(name: str, one: BackEnd) -> httpx.URL:
+    try:
+        return httpx.URL(one.url)
+    except httpx.InvalidURL as error:
+        raise InputError(f"[apis.{name}]: url is no address of a back end: {one_line(error)}; correct it") from error
 
 
 async def _exchange(transport: httpx.AsyncHTTPTransport, request: httpx.Request) -> bytearray:

@@ -351,6 +351,10 @@ def test_nobody_asks_without_the_token_and_no_page_of_another_site_through_a_bro
         (("call_ms = 300", "cal_ms = 300"), "did you mean 'call_ms'"),
         (("http://127.0.0.1", "http://8.8.8.8"), "unencrypted; use https://"),
         (("http://", "http://user:word@"), "no user or key in it"),
+        (
+            ("http://127.0.0.1", "https://b\u00fccher..example"),
+            "url is no address of a back end: Invalid IDNA hostname",
+        ),
         (("PETS_KEY", "NOBODY_S_KEY"), "NOBODY_S_KEY is not set"),
         (('name = "pets"', 'name = "../pets"'), "is none"),
         (("[apis.small]", "[api"), "is not TOML"),
