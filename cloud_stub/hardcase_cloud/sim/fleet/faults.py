@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from heapq import merge
 
 from hardcase_edge.errors import InputError
 from hardcase_edge.link.address import Address
@@ -83,8 +84,8 @@ def steps_of(
     seconds: float,
     pids: Callable[[], Sequence[int]],
     cut: Callable[[float, float], None],
-) -> list[Step]:
-    """What to do and when, in order of time.
+) -> Iterator[Step]:
+    """What to do and when, in order of time, and one by one: of a long run, all of it would fill the memory.
 
     Parameters
     ----------
@@ -92,23 +93,27 @@ def steps_of(
     pids : the processes of the workers, as they are then
     cut : cuts this share of the devices off for so many seconds
     """
-    steps = []
+    streams = []
     for fault in faults:
-        at_s = fault.at_s
-        while at_s < seconds:
-            if fault.kind == "partition":
-                steps.append(Step(at_s, f"{fault.share:.0%} of the devices cut off", _cutting(cut, fault)))
-            elif fault.kind == "worker":
-                steps.append(Step(at_s, "worker killed", _signalling(pids, fault.share, signal.SIGKILL)))
-            else:
-                steps.append(Step(at_s, "worker stopped", _signalling(pids, fault.share, signal.SIGSTOP)))
-                steps.append(
-                    Step(min(at_s + fault.for_s, seconds), "worker goes on", _signalling(pids, 1.0, signal.SIGCONT))
-                )
-            if not fault.every_s:
-                break
-            at_s += fault.every_s
-    return sorted(steps, key=lambda step: step.at_s)
+        if fault.kind == "partition":
+            acts = [(0.0, f"{fault.share:.0%} of the devices cut off", _cutting(cut, fault))]
+        elif fault.kind == "worker":
+            acts = [(0.0, "worker killed", _signalling(pids, fault.share, signal.SIGKILL))]
+        else:
+            acts = [(0.0, "worker stopped", _signalling(pids, fault.share, signal.SIGSTOP))]
+            acts += [(fault.for_s, "worker goes on", _signalling(pids, 1.0, signal.SIGCONT))]
+        streams += [_again(fault, seconds, *act) for act in acts]
+    return merge(*streams, key=lambda step: step.at_s)
+
+
+def _again(fault: Fault, seconds: float, after_s: float, what: str, act: Callable[[], None]) -> Iterator[Step]:
+    """A step so many seconds after each time at which the fault begins."""
+    at_s = fault.at_s
+    while at_s < seconds:
+        yield Step(min(at_s + after_s, seconds), what, act)
+        if not fault.every_s:
+            return
+        at_s += fault.every_s
 
 
 def _cutting(cut: Callable[[float, float], None], fault: Fault) -> Callable[[], None]:

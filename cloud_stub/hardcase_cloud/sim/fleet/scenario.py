@@ -20,7 +20,7 @@ from ...rollout.waves.plan import Plan
 
 MAX_BYTES = 100_000
 MAX_DEVICES, MAX_DECISIONS = 1_000_000, 100_000_000
-LEAST_EVERY_S = 0.01  # or the list of what to do and when would fill the memory
+LEAST_EVERY_S = 0.01  # or nothing happens but the fault
 BUNDLES = ("good", "worse", "crashing")
 KINDS = (
     "partition", "broker", "broker-loses-queue", "worker", "worker-pause", "store", "power-cut", "sensor", "drift",

@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -165,7 +166,7 @@ def test_faults_come_at_their_times_and_again(tmp_path):
     cuts: list[tuple[float, float]] = []
     pid = os.spawnlp(os.P_NOWAIT, sys.executable, sys.executable, "-c", "import time; time.sleep(60)")
     faults = [Fault(kind="partition", at_s=1.0, for_s=0.5, every_s=2.0, share=0.3), Fault(kind="worker", at_s=2.0)]
-    steps = steps_of(faults, 5.0, lambda: [0, pid], lambda *cut: cuts.append(cut))
+    steps = list(steps_of(faults, 5.0, lambda: [0, pid], lambda *cut: cuts.append(cut)))
     assert [(step.at_s, step.what.split()[-1]) for step in steps] == [(1, "off"), (2, "killed"), (3, "off")]
     for step in steps:
         step.act()
@@ -176,6 +177,12 @@ def test_faults_come_at_their_times_and_again(tmp_path):
 def test_a_worker_that_stands_still_goes_on_when_the_devices_have_decided_however_long_its_fault():
     steps = steps_of([Fault(kind="worker-pause", at_s=1.0, for_s=1e6)], 5.0, list, lambda *cut: None)
     assert [(step.at_s, step.what) for step in steps] == [(1, "worker stopped"), (5, "worker goes on")]
+
+
+def test_of_a_fault_that_comes_often_in_a_long_run_no_more_steps_are_planned_than_are_wanted():
+    often = [Fault(kind="partition", every_s=0.01), Fault(kind="worker-pause", every_s=0.01, for_s=0.025)]
+    steps = steps_of(often, 1e6, list, lambda *cut: None)
+    assert [round(step.at_s, 3) for step in islice(steps, 8)] == [0, 0, 0.01, 0.01, 0.02, 0.02, 0.025, 0.03]
 
 
 @pytest.mark.parametrize("is_interrupted", [False, True])
