@@ -225,6 +225,8 @@ class Gate:
         own = self._deadline_s
         if within_ms is None:
             return lambda: own
+        if within_ms != within_ms:
+            raise InputError("within_ms is NaN; give milliseconds, or None for no limit but the gate's")
         end = monotonic() + within_ms / 1000
         return lambda: max(0.0, end - monotonic() if own is None else min(own, end - monotonic()))
 

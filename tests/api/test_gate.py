@@ -172,6 +172,13 @@ def test_where_every_call_fails_the_fallback_answers_sync_and_async(made, rows) 
     assert hardcase.Gate(made[0], dict.fromkeys(NAMES, broken)).decide(rows[0]).label in gate.classes
 
 
+def test_a_request_whose_time_is_no_number_is_refused_before_anything_is_paid(made, rows) -> None:
+    asked: list[str] = []
+    with pytest.raises(InputError, match="within_ms is NaN"):
+        hardcase.Gate(made[0], functions(asked)).decide(rows[0], within_ms=float("nan"))
+    assert asked == []
+
+
 @pytest.mark.parametrize("is_async", [False, True], ids=["decide", "adecide"])
 @pytest.mark.parametrize(("within_ms", "n_asked"), [(1_000, 1), (0, 0)], ids=["between-two-steps", "at-once"])
 def test_when_a_request_s_time_is_over_nobody_is_asked_and_nothing_is_paid(
