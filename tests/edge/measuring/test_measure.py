@@ -173,6 +173,14 @@ def test_a_power_sensor_that_fails_is_told_in_one_line() -> None:
         weigh(Live(fail), lambda: None)
 
 
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), 1e308])
+def test_a_power_sensor_without_a_power_in_its_files_is_told_in_one_line(value: float) -> None:
+    live = Live(lambda: value)
+    live.sample()
+    with pytest.raises(InputError, match=r"the power sensor gives no readings \(a reading is .*\); check the device"):
+        live.watts(0.0, time.monotonic())
+
+
 # ---------------------------------------------------------------- the patch
 
 

@@ -24,6 +24,7 @@ STUDENT = 2.776  # of t with ROUNDS - 1 degrees of freedom, for an interval of 9
 PHASE_S = 0.5
 SETTLE = 0.2  # of a phase, before its power counts
 EVERY_S = 0.005  # between two readings of the power
+MOST = 1e12  # W or J of a reading; no sum of such is beyond a float
 
 
 @record(frozen=True, slots=True)
@@ -159,6 +160,9 @@ class Live:
             value = self._read()
         except (OSError, SensorError) as error:
             self._failure = one_line(error)
+            return
+        if not abs(value) < MOST:
+            self._failure = f"a reading is {value:g}"
             return
         self._at.append(time.monotonic())
         self._values.append(value)
