@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from os.path import exists
 
+from ..errors import SensorError, one_line
 from .channel import Channel, Device
 from .sysfs import find_folder, read_number
 
@@ -46,7 +47,10 @@ def _counter(folder: str) -> Callable[[], float]:
 
     def read() -> float:
         nonlocal last, total
-        now = read_number(f"{folder}/energy_uj")
+        try:
+            now = read_number(f"{folder}/energy_uj")
+        except OSError as error:  # as which it would have the zone looked for again, and its count begin anew
+            raise SensorError("raised", one_line(error)) from error
         if last is not None:
             turn = read_number(f"{folder}/max_energy_range_uj") if now < last else 0.0
             total += now - last + turn

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hardcase_edge.drivers import alsa, sysfs
 from hardcase_edge.drivers.alsa import level_dbfs
 from hardcase_edge.drivers.channel import DRIVERS, choose
-from hardcase_edge.errors import InputError
+from hardcase_edge.errors import InputError, SensorError
 from hardcase_edge.sensors.bank import SensorBank, Wanted
 from hardcase_edge.sensors.driven import Driven
 from tests.helpers.edge.fake_devices import ENDLESS, GOOD_W1, HWMON, IIO, RAPL, W1, own_children, plant, plant_arecord
@@ -93,6 +93,19 @@ def test_an_energy_counter_that_begins_again_has_counted_on(tmp_path: Path) -> N
         plant(tmp_path, {f"{RAPL}/intel-rapl:0/energy_uj": count})
         found.append(channel.read())
     assert found == [0.0, 3.0, pytest.approx(3 + 1.328850), pytest.approx(3 + 3.328850)]
+
+
+def test_an_energy_counter_that_cannot_be_read_once_does_not_begin_anew(tmp_path: Path) -> None:
+    source = Driven("rapl", "package-0", plant(tmp_path))
+    assert source.lacks(Wanted("x", ("energy",), (False,))) == ""
+    file = tmp_path / RAPL / "intel-rapl:0" / "energy_uj"
+    assert source.read("x") == [0.0]
+    before = int(file.read_text())
+    file.unlink()
+    with pytest.raises((OSError, SensorError)):
+        source.read("x")
+    file.write_text(str(before + 2_000_000))
+    assert source.read("x") == [2.0]
 
 
 @pytest.mark.parametrize(
