@@ -2,8 +2,8 @@
 """What goes wrong in a fleet on real sockets: the faults of a scenario that processes and connections can have.
 
 A worker is killed, or stopped for a time, and devices are cut off for a time. Where the scenario has a ``[network]``,
-all packets go over a link that does to them what it says. Whatever else a scenario says happens in virtual time alone,
-and is refused here, because a fleet that leaves it out would look well.
+all packets go over a link that does to them what it says. Other faults and roll-outs happen in virtual time alone, and
+are refused here, because a fleet that leaves them out would look well.
 """
 
 from __future__ import annotations
