@@ -24,9 +24,10 @@ from hardcase_train.columns.kinds import finite
 from hardcase_train.data.table import Labels, Table, table_of
 from hardcase_train.hpc.fit import ready
 from hardcase_train.methods import BASELINES, check_method
-from hardcase_train.settings.amounts import check_amount, check_choice, check_cost
+from hardcase_train.settings.amounts import Cost, Name, Share, check_amount, check_choice, check_cost
 from hardcase_train.settings.config import DATES, TASKS, Config, SensorConfig, limits_of
 from hardcase_train.settings.effort import effort_of
+from hardcase_train.settings.statement import check
 
 from ..measuring.measure import seen_rows_lines
 from ..training.build import build
@@ -139,16 +140,16 @@ def train(
     """
     if errors and quality is not None:
         raise InputError("errors and quality both say what an error counts; keep one")
-    for what, amount in (("max_loss", max_loss), ("budget", budget)):
-        if amount is not None:
-            check_amount(what, amount)  # before training: the pick comes after it
+    for what, kind, given in (("max_loss", Cost if errors else Share, max_loss), ("budget", Cost, budget)):
+        if given is not None:
+            check(what, kind, given)  # before training: the pick comes after it
     table, called = _table(X, y, names, weight=weight, group=groups, item_size=item_size)
     for value in [cost_origin] if isinstance(cost_origin, str) else cost_origin.values():
         check_choice("cost_origin", value, ORIGINS)
     origin, origins = (cost_origin, {}) if isinstance(cost_origin, str) else (DECLARED, dict(cost_origin))
     config = Config(
         file=Path("arrays"),
-        name=name,
+        name=check("name", Name, name),
         target=called["target"],
         task=check_choice("task", task, TASKS),
         target_unit=target_unit,
@@ -190,7 +191,7 @@ def train(
             model=_model(hpc, seed, task),
             wish={"max_loss": max_loss} if budget is None else {"budget": budget},
             jobs=jobs,
-            time_limit=time_limit,
+            time_limit=None if time_limit is None else str(time_limit),
             quiet=quiet,
         )
         (folder / "build").rename(folder.with_name(f"{folder.name}-build"))
@@ -280,6 +281,8 @@ def _sensors(
     origins: dict[str, str],
 ) -> tuple[SensorConfig, ...]:
     """The declared sensors, and those of one column that have a cost or an origin; takes what is in ``origins``."""
+    if not isinstance(sensors or {}, Mapping):
+        raise InputError(f"sensors is {str(sensors)[:60]}; give a dict of columns by name, such as {{'pump': [0, 1]}}")
     price: dict[str, Any] = dict(costs) if isinstance(costs, Mapping) else {}
     rest = 1.0 if isinstance(costs, Mapping) else costs
     columns = tuple(table.kinds) or table.names

@@ -344,7 +344,11 @@ def test_c_sources_stand_beside_their_bundle(
         pytest.param({"names": ["a"]}, "names has 1 distinct names for 4 columns", id="names"),
         pytest.param({"unit": "J" * 201}, "unit is 'JJ.*, a text of 1 to 200 characters", id="unit"),
         pytest.param({"target_unit": 5}, "target_unit is 5, a text of 0 to 200 characters", id="target unit"),
-        pytest.param({"max_loss": -1}, "max_loss is -1, a cost from 0", id="loss"),
+        pytest.param({"max_loss": -1}, "max_loss is -1, a share from 0 to 1", id="loss"),
+        pytest.param({"max_loss": 2}, "max_loss is 2, a share from 0 to 1", id="loss above 1"),
+        pytest.param({"errors": {"other": 2}, "max_loss": -2}, "max_loss is -2, a cost from 0", id="loss of errors"),
+        pytest.param({"name": 3}, "name is 3, a text of 1 to 200 characters", id="name"),
+        pytest.param({"time_limit": 5}, "--time-limit is '5'; write a time above 0 with its unit", id="time"),
         pytest.param({"budget": "small"}, "budget is 'small', a cost from 0", id="budget"),
         pytest.param({"seed": -1}, "seed is -1, a whole number from 0 to 4294967295", id="seed"),
         pytest.param({"drop": [5]}, r"drop is \[5\], an array of column names is expected", id="drop"),
@@ -358,6 +362,7 @@ def test_c_sources_stand_beside_their_bundle(
         pytest.param(
             {"hpc": LogisticRegression}, "hpc is the class LogisticRegression, not a scikit-learn", id="hpc's class"
         ),
+        pytest.param({"sensors": [[0, 1]]}, r"sensors is \[\[0, 1\]\]; give a dict of columns by name", id="sensors"),
         pytest.param({"sensors": {"a": []}}, "sensor 'a' names no column; give it one", id="no column"),
     ],
 )
