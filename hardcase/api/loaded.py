@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from hardcase_edge.bundle.value import to_result
 from hardcase_edge.device.lines import LineMaker
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.cost import to_micro
+from hardcase_edge.sensors.items import item_of
 from hardcase_edge.sensors.values import code_of, codes_of
 from hardcase_edge.session.drive import drive
 from hardcase_edge.stream.coin import Toss, coin_of
@@ -139,6 +141,7 @@ class Loaded:
         ask: Callable[[dict[str, Any]], Reply | None] | None = None,
         budget: float | None = None,
         windows: int = 1,
+        item_size: int = 1,
     ) -> Decided:
         """Decide one case; only the sensors that the policy asks for are looked at and paid.
 
@@ -152,17 +155,21 @@ class Loaded:
         budget : largest cost of this decision, in the bundle's unit
         windows : of a bundle for streams, how many windows after the case before this one is; more than 1 if some were
             missed
+        item_size : size of the case's item, on which the costs of sensors may depend
 
         Raises
         ------
         InputError
             A name is neither a feature nor a sensor, or one of an inner sensor's, a sensor has another number of
-            readings, text is given for a number, the budget is not a cost, or the reply is not one of the classes, or
-            not a finite number where values are answered.
+            readings, text is given for a number, the budget is not a cost, the item is larger than the bundle has costs
+            for, or the reply is not one of the classes, or not a finite number where values are answered.
         """
         by_feature = self._by_feature(readings)
-        if windows < 1:
-            raise InputError(f"{windows} windows have passed; give a whole number from 1")
+        item = item_of(item_size, None, self._loaded.bundle.program.max_item_size)
+        if item.fault:
+            raise InputError(item.fault)
+        if not isinstance(windows, Integral) or windows < 1:
+            raise InputError(f"{str(windows)[:40]} windows have passed; give a whole number from 1")
         memory, coin = self._memory, self._coin
         draw = 0 if coin is None else self._toss()
         program, names = self._loaded.bundle.program, self.features
@@ -185,8 +192,9 @@ class Loaded:
 
         micro = budget_of(budget)
         if memory is not None:
-            memory.begin(windows)
-        end = drive(self._loaded.machine.session(cloud=ask is not None, budget=micro), read, reply)
+            memory.begin(int(windows))
+        session = self._loaded.machine.session(cloud=ask is not None, budget=micro, item_size=item.size or 1)
+        end = drive(session, read, reply)
         if memory is not None:
             memory.end(end.result)
         line = self._lines.line(end, 0.0)
@@ -206,9 +214,11 @@ class Loaded:
     def _by_feature(self, readings: Mapping[str, Any]) -> dict[str, Any]:
         program = self._loaded.bundle.program
         out: dict[str, Any] = {}
+        if not isinstance(readings, Mapping):
+            raise InputError(f"readings is {type(readings).__name__}; give a dict of readings by feature or sensor")
         for name, reading in readings.items():
-            if name.partition(".")[0] in self._inner:
-                raise InputError(f"{name!r} is filled by the bundle's own {name.partition('.')[0]}; leave it out")
+            if str(name).partition(".")[0] in self._inner:
+                raise InputError(f"{name!r} is filled by the bundle's own {str(name).partition('.')[0]}; leave it out")
             if not isinstance(reading, str) and (isinstance(reading, Sequence) or hasattr(reading, "__len__")):
                 if name not in self.sensors:
                     raise InputError(f"{name!r} is not a sensor; sensors are {', '.join(self.sensors[:20])}")
@@ -234,8 +244,12 @@ class Loaded:
         return None if plain is None or plain != plain else plain
 
     def _reply(self, answer: Reply) -> tuple[int, int]:
-        label, confidence = answer if isinstance(answer, tuple) else (answer, 1.0)
-        basis_points = round(10_000 * min(max(float(confidence), 0.0), 1.0))
+        label, confidence = answer if isinstance(answer, tuple) and len(answer) == 2 else (answer, 1.0)
+        try:
+            basis_points = round(10_000 * min(max(float(confidence), 0.0), 1.0))
+        except (TypeError, ValueError) as error:
+            told = str(confidence)[:40]
+            raise InputError(f"ask replied the confidence {told!r}, not a number from 0 to 1") from error
         value = self._loaded.manifest.value
         if value is not None:
             try:

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ import hardcase_train
 from hardcase.cli import main
 from hardcase_cloud.answer.onnx_model import Hpc
 from hardcase_edge.base.files import write_whole
+from hardcase_edge.bundle.file import Bundle, pack_bundle
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.bundle.signature import make_keys
 from hardcase_edge.errors import InputError, SignatureError
@@ -141,11 +143,28 @@ def test_a_sensor_of_which_nothing_is_given_has_failed(bundle: Path) -> None:
         pytest.param({"heta": 1.0}, "'heta' is not a feature; features are light", id="feature"),
         pytest.param({"nera": [1.0]}, "'nera' is not a sensor; sensors are near", id="sensor"),
         pytest.param({"near": [1.0]}, "sensor 'near' gives 1 readings, 2 are expected", id="length"),
+        pytest.param({0: 1.0}, "0 is not a feature; features are light", id="number"),
+        pytest.param([1.0], "readings is list; give a dict of readings by feature or sensor", id="list"),
     ],
 )
-def test_readings_that_do_not_fit_are_named(bundle: Path, readings: dict[str, Any], message: str) -> None:
+def test_readings_that_do_not_fit_are_named(bundle: Path, readings: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         hardcase.load(bundle).decide(readings)
+
+
+def test_a_case_costs_what_an_item_of_its_size_does(bundle: Path, tmp_path: Path) -> None:
+    loaded = load_bundle(bundle)
+    sensors = tuple(replace(sensor, cost=(0, 1_000_000)) for sensor in loaded.bundle.program.sensors)
+    program = replace(loaded.bundle.program, sensors=sensors, max_item_size=8)
+    (tmp_path / "x.hcb").write_bytes(pack_bundle(Bundle(loaded.bundle.manifest, program, ())))
+    device = hardcase.load(tmp_path / "x.hcb")
+    X, _ = rows(2)
+    readings = dict(zip(device.features, X[0], strict=True))
+    costs = [device.decide(readings, **size).cost for size in ({}, {"item_size": np.int64(2)}, {"item_size": 8})]
+    assert costs == [costs[0], 2 * costs[0], 8 * costs[0]]
+    assert costs[0] > 0
+    with pytest.raises(InputError, match="size 9 of an item is not a whole number from 1 to 8"):
+        device.decide(readings, item_size=9)
 
 
 def test_the_cloud_is_asked_with_readings_and_answers_with_a_label() -> None:
@@ -169,6 +188,9 @@ def test_a_reply_that_is_not_a_class_is_refused() -> None:
     device = hardcase.load("tests/golden/v1.hcb")
     with pytest.raises(InputError, match="which is not a class"):
         device._reply("nonsense")
+    for confidence in (None, float("nan"), "high"):
+        with pytest.raises(InputError, match=r"ask replied the confidence '\w+', not a number from 0 to 1"):
+            device._reply((device.classes[0], confidence))
 
 
 def test_evaluate_counts_what_the_device_decides(bundle: Path) -> None:

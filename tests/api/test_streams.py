@@ -41,8 +41,9 @@ def test_windows_that_were_missed_have_passed(device: Any) -> None:
     still = {"tilt": 0.0, "step": 0, "spin": 0.0}
     costs = [device.decide(still, windows=n).cost for n in (1, 1, 3, 9, 1)]
     assert costs == [11.0, 1.0, 1.0, 11.0, 1.0]
-    with pytest.raises(InputError, match="0 windows have passed"):
-        device.decide(still, windows=0)
+    for n in (0, 1.5, float("nan"), "3"):
+        with pytest.raises(InputError, match=f"{n} windows have passed"):
+            device.decide(still, windows=n)
 
 
 @pytest.mark.parametrize("name", ["memory.held", "memory"])
