@@ -23,6 +23,7 @@ from .data.error_costs import chosen_quality
 from .data.from_arrays import group_names, row_weights
 from .data.problem import MAX_CLASSES, MIN_ROWS, Problem
 from .hpc.fit import probabilities
+from .hpc.legacy import SUM_TOLERANCE
 from .method import Method, Params
 from .policy.batch import Batch
 from .policy.front import Point
@@ -182,6 +183,9 @@ class PolicyClassifier(ClassifierMixin, PolicyEstimator):  # type: ignore[misc]
                 f"hpc_proba has shape {p.shape} and minimum {p.min():g}; "
                 f"expected shape {(n, len(self.classes_))} and no negative value"
             )
+        total = p.sum(axis=1)
+        if (odd := np.flatnonzero(np.abs(total - 1) > SUM_TOLERANCE)).size:
+            raise ValueError(f"hpc_proba adds up to {total[odd[0]]:.3g} in row {odd[0] + 1}; expected 1 in each row")
         return p
 
 

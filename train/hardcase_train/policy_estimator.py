@@ -29,6 +29,7 @@ from .hpc.fit import fit_hpc, imputed, out_of_fold
 from .policy.batch import Batch
 from .policy.front import Point
 from .policy.selection import Judge
+from .settings.amounts import MAX_COST
 from .settings.config import limits_of
 from .settings.effort import Effort
 from .stages.kept import Keeper
@@ -56,7 +57,7 @@ class PolicyEstimator(BaseEstimator, metaclass=ABCMeta):  # type: ignore[misc]
     size: str = "auto"
     effort: str | Effort = "normal"
     random_state: Any = None
-    _limits: ClassVar[Limits] = {"max_loss": (0, 1), "budget": (0, np.inf)}
+    _limits: ClassVar[Limits] = {"max_loss": (0, 1), "budget": (0, MAX_COST)}
 
     @abstractmethod
     def points(self, judge: Judge) -> list[Point]:
@@ -83,8 +84,11 @@ class PolicyEstimator(BaseEstimator, metaclass=ABCMeta):  # type: ignore[misc]
         """Check parameters against the ``_limits`` of this class and its bases."""
         name = type(self).__name__
         for key, (low, high) in ((k, v) for c in type(self).__mro__ for k, v in vars(c).get("_limits", {}).items()):
-            value, is_whole = getattr(self, key), type(getattr(type(self), key)) is int
-            if value is not None and not (isinstance(value, Integral if is_whole else Real) and low <= value <= high):
+            value, usual = getattr(self, key), getattr(type(self), key)
+            if value is None and usual is None:
+                continue
+            is_whole = type(usual) is int
+            if not (isinstance(value, Integral if is_whole else Real) and low <= value <= high):
                 kind = "whole number" if is_whole else "number"
                 raise ValueError(f"{key} of {name} is {value!r}; expected a {kind} from {low:g} to {high:g}")
 

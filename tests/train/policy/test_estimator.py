@@ -103,6 +103,14 @@ def test_what_is_fitted_quantises_and_is_proved(name: str) -> None:
         ({"sensors": [[5]]}, "each sensor needs at least one column of 0 to 4"),
         ({"sensors": [[-1]]}, "each sensor needs at least one column of 0 to 4"),
         ({"sensors": [[]]}, "each sensor needs at least one column of 0 to 4"),
+        ({"sensors": [0, 1]}, r"sensors is \[0, 1\] and .*; give each sensor a list of column numbers"),
+        ({"sensors": [[0.7]]}, r"sensors is \[\[0.7\]\] and .*; give each sensor a list of column numbers"),
+        ({"costs": 3}, "costs is 3; give each sensor a list of column numbers and a cost"),
+        ({"costs": dict.fromkeys(range(5), 9.0)}, "costs is a dict; give a list of costs, in the order"),
+        ({"costs": [[1, 2], 1, 1, 1, 1]}, r"the cost of sensor 0 is \[1, 2\], a cost from 0"),
+        ({"forward_cost": None}, "forward_cost is None, a cost from 0"),
+        ({"budget": float("inf")}, r"budget of AdaptGBRT is inf; expected a number from 0 to 1e\+09"),
+        ({"max_loss": None}, "max_loss of AdaptGBRT is None; expected a number from 0 to 1"),
         ({"costs": [1, 2]}, "costs has 2 entries for 5 sensors"),
         ({"sensors": [[0, 1]], "costs": [1]}, "costs has 1 entries for 4 sensors"),
         ({"costs": [1, 1, 1, 1, -1]}, "the cost of sensor 4 is -1, a cost from 0"),
@@ -268,6 +276,8 @@ def test_an_f0_given_as_probabilities_is_neither_fitted_nor_asked() -> None:
 def test_probabilities_of_another_shape_are_a_value_error(wrong: np.ndarray) -> None:
     with pytest.raises(ValueError, match=r"hpc_proba has shape .*; expected shape \(300, 3\) and no negative value"):
         few("AdaptLin").fit(*table(), hpc_proba=wrong)
+    with pytest.raises(ValueError, match="hpc_proba adds up to 3 in row 1; expected 1 in each row"):
+        few("AdaptLin").fit(*table(), hpc_proba=np.ones((300, 3)))
 
 
 def test_an_f0_without_a_seed_gets_one_and_with_one_keeps_it() -> None:

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from hardcase_edge.program.cost import to_micro
 from hardcase_edge.program.definition import Costs, Sensor, Uplink
 from hardcase_edge.program.readings import request_bytes
 
-from ..settings.amounts import MAX_COST, check_choice, check_kept
+from ..settings.amounts import check_amount, check_choice, check_kept
 from ..settings.config import SIZES
 from ..settings.effort import Effort, effort_of
 from .dtypes import check_declared, declared, rounded_to_dtypes
@@ -84,9 +85,9 @@ def make_problem(
     Raises
     ------
     ValueError
-        Sensors or costs do not fit the columns, no row is left for validation, or the groups are too few.
+        Sensors do not fit the columns, no row is left for validation, or the groups are too few.
     InputError
-        No program could declare these sensors and features, or no size or effort has that name.
+        No program could declare these sensors and features, a cost is none, or no size or effort has that name.
     """
     size, effort = check_choice("the parameter size", size, SIZES), effort_of("the parameter effort", effort)
     stratum = strata(y, n_classes)
@@ -135,14 +136,23 @@ def _of_groups(group: np.ndarray, y: np.ndarray, seed: int) -> np.ndarray:
 def _sensors(
     n_features: int, sensors: Sequence[Sequence[int]] | None, costs: Sequence[float] | None
 ) -> tuple[Sensor, ...]:
-    groups = [[int(f) for f in group] for group in (() if sensors is None else sensors)]
+    if isinstance(costs, Mapping):
+        raise ValueError("costs is a dict; give a list of costs, in the order of the sensors")
+    try:
+        groups = [[index(f) for f in group] for group in (() if sensors is None else sensors)]
+        amounts = None if costs is None else list(costs)
+    except TypeError as error:
+        raise ValueError(
+            f"sensors is {str(sensors)[:60]} and costs is {str(costs)[:60]}; give each sensor a list of column numbers "
+            "and a cost, such as [[0, 1]] and [9]"
+        ) from error
     grouped = [f for group in groups for f in group]
     if len(set(grouped)) != len(grouped) or not set(grouped) <= set(range(n_features)) or not all(groups):
         raise ValueError(
             f"sensors is {groups}; each sensor needs at least one column of 0 to {n_features - 1}, and no two share one"
         )
     groups += [[f] for f in range(n_features) if f not in set(grouped)]
-    amounts = [1.0] * len(groups) if costs is None else list(costs)
+    amounts = [1.0] * len(groups) if amounts is None else amounts
     if len(amounts) != len(groups):
         raise ValueError(
             f"costs has {len(amounts)} entries for {len(groups)} sensors; a column in no group is a sensor too"
@@ -154,7 +164,6 @@ def _sensors(
 
 
 def _amount(what: str, value: float) -> float:
-    if not 0 <= value <= MAX_COST:  # a comparison with NaN is false
-        raise ValueError(f"{what} is {value}, a cost from 0 to {MAX_COST:g} is expected")
-    check_kept(what, value)
-    return float(value)
+    amount = check_amount(what, value)
+    check_kept(what, amount)
+    return amount
