@@ -11,7 +11,7 @@ import numpy as np
 
 from hardcase_edge.base.files import check_replaceable, write_whole
 from hardcase_edge.bundle.manifest import Manifest
-from hardcase_edge.errors import InputError
+from hardcase_edge.errors import InputError, one_line
 from hardcase_edge.program.cost import DECLARED, ORIGINS
 from hardcase_edge.program.definition import Forward, Program
 from hardcase_export.bundle import MIN_AGREEMENT, export_point
@@ -23,13 +23,15 @@ from hardcase_export.hpc_file.hpc import is_hpc_head, make_hpc_file
 from hardcase_export.hpc_file.layout import Classes
 from hardcase_export.integers.point import make_integers
 from hardcase_export.publish import check_out
+from hardcase_train.columns.frames import frame_names
 from hardcase_train.data.dtypes import rounded_to_dtypes
 from hardcase_train.data.problem import MIN_ROWS, Problem, Rows
 from hardcase_train.estimator import PolicyClassifier
 from hardcase_train.hpc.fit import probabilities
 from hardcase_train.policy.front import Point, with_test
 from hardcase_train.policy.selection import Judge
-from hardcase_train.settings.amounts import check_choice
+from hardcase_train.settings.amounts import Columns, Name, Share, check_choice
+from hardcase_train.settings.statement import check
 from hardcase_train.sweep.train import hpc_point
 
 from ..exports.said import told
@@ -92,6 +94,8 @@ def export(
     check_names("export", options, [*names_of(export)[4:], *names_of(export_point)[4:]])
     out, force = Path(path), bool(options.get("force"))
     hpc_out = out.with_name(f"{out.name}.{HPC_FILE}")
+    check("unit", Name, unit)
+    check("min_agreement", Share, min_agreement)
     check_out(out, force)
     check_replaceable(hpc_out, "an f0 that hardcase wrote", is_hpc_head, force=force)
     problem = _problem(estimator, X, y, sensors)
@@ -127,7 +131,7 @@ def export(
 
 def _origins(problem: Problem, sensors: Sequence[str], given: str | Mapping[str, str]) -> Origins:
     """Where the costs of these sensors, of a request and of a decision's start are from."""
-    for value in [given] if isinstance(given, str) else given.values():
+    for value in given.values() if isinstance(given, Mapping) else [given]:
         check_choice("cost_origin", value, ORIGINS)
     if not isinstance(given, str) and (strange := given.keys() - {*sensors, REQUEST, START}):
         raise InputError(
@@ -155,16 +159,25 @@ def _problem(estimator: PolicyClassifier, X: Any, y: Any, sensors: Sequence[str]
             f"{type(estimator).__name__} is no classifier of hardcase_train; values are trained for devices by "
             'hardcase.train(X, y, task="value")'
         )
+    if not hasattr(estimator, "program_"):
+        raise InputError(f"this {type(estimator).__name__} is not fitted; call its fit before its export")
     program, classes = estimator.program_, estimator.classes_.tolist()
-    values = np.asarray(X, dtype=np.float64)
+    try:
+        values = np.asarray(X, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"X holds something that is not a number ({one_line(error)}); give numbers") from error
+    named, seen = frame_names(X), getattr(estimator, "feature_names_in_", None)
+    if named is not None and seen is not None and named != seen.tolist():
+        raise InputError(f"X has the columns {', '.join(map(str, named))[:200]}; give those of fit, in their order")
     if values.ndim != 2 or values.shape[1] != len(program.features) or len(values) < MIN_ROWS:
         n_features = len(program.features)
         raise InputError(f"X has the shape {values.shape}; at least {MIN_ROWS} rows of {n_features} are needed")
     strange = sorted({str(label) for label in np.asarray(y).tolist() if label not in classes})
     if len(y) != len(values) or strange:
         raise InputError(f"y has {len(y)} labels for {len(values)} rows, or one that fit did not see: {strange[:1]}")
-    if sensors is not None and len(sensors) != len(program.sensors):
-        raise InputError(f"sensors has {len(sensors)} names for {len(program.sensors)} sensors; give each one")
+    if sensors is not None and len({*check("sensors", Columns, tuple(sensors))}) != len(program.sensors):
+        n_names = len({*sensors})
+        raise InputError(f"sensors has {n_names} distinct names for {len(program.sensors)} sensors; give each one")
     if estimator.hpc_ is None:
         forwards = any(isinstance(node, Forward) for node in program.nodes)
         what = "forwards to an f0 that was given as probabilities" if forwards else "was fitted without f0"

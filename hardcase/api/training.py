@@ -144,7 +144,7 @@ def train(
         if given is not None:
             check(what, kind, given)  # before training: the pick comes after it
     table, called = _table(X, y, names, weight=weight, group=groups, item_size=item_size)
-    for value in [cost_origin] if isinstance(cost_origin, str) else cost_origin.values():
+    for value in cost_origin.values() if isinstance(cost_origin, Mapping) else [cost_origin]:
         check_choice("cost_origin", value, ORIGINS)
     origin, origins = (cost_origin, {}) if isinstance(cost_origin, str) else (DECLARED, dict(cost_origin))
     config = Config(

@@ -585,6 +585,32 @@ def test_rows_that_do_not_fit_the_estimator_are_refused(tmp_path: Path) -> None:
     for bad in ((X[:, :2], y, {}), (X[:5], y[:5], {}), (X, y[:9], {}), (X, y, {"sensors": ["one"]})):
         with pytest.raises(InputError):
             hardcase.export(model, tmp_path / "x.hcb", *bad[:2], **bad[2])
+    with pytest.raises(InputError, match="this StaticSubset is not fitted; call its fit"):
+        hardcase.export(few("StaticSubset"), tmp_path / "x.hcb", X, y)
+    with pytest.raises(InputError, match="X holds something that is not a number"):
+        hardcase.export(model, tmp_path / "x.hcb", [["a"] * X.shape[1]] * 300, y)
+    names = ["light", "heat", "sound", "tilt"]
+    model = few("StaticSubset").fit(pa.table(dict(zip(names, X.T, strict=True))), y)
+    turned = pa.table(dict(zip(names[::-1], X.T[::-1], strict=True)))
+    with pytest.raises(InputError, match="X has the columns tilt, sound, heat, light; give those of fit, in their"):
+        hardcase.export(model, tmp_path / "x.hcb", turned, y)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("said", "line"),
+    [
+        ({"sensors": ["a", "a", "b", "c"]}, "sensors has 3 distinct names for 4 sensors; give each one"),
+        ({"sensors": [1, 2, 3, 4]}, r"sensors is \[1, 2, 3, 4\], an array of column names"),
+        ({"unit": 3}, "unit is 3, a text of 1 to 200 characters"),
+        ({"cost_origin": ["measured"]}, r"cost_origin is \['measured'\]"),
+        ({"min_agreement": "all"}, "min_agreement is 'all', a share from 0 to 1"),
+    ],
+)
+def test_what_an_estimator_s_export_cannot_use_is_said_in_one_line(tmp_path: Path, said: Any, line: str) -> None:
+    X, y = rows(300)
+    with pytest.raises(InputError, match=line):
+        hardcase.export(few("StaticSubset").fit(X, y), tmp_path / "x.hcb", X, y, **said)
 
 
 def test_items_of_any_size_by_the_clock_from_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
