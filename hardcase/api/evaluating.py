@@ -81,8 +81,8 @@ def evaluate(
     truth, answers = truth_of("y", y, loaded.classes), None if hpc is None else truth_of("hpc", hpc, loaded.classes)
     sure = None if confidence is None else _basis_points(confidence)
     group = None if groups is None else _numbers("groups", groups)
-    sizes = None if item_sizes is None else np.asarray(item_sizes)
-    if sizes is not None and (sizes.dtype.kind not in "iu" or (sizes < 1).any()):
+    sizes = None if item_sizes is None else np.atleast_1d(item_sizes)
+    if sizes is not None and (sizes.dtype.kind not in "iu" or sizes.ndim > 1 or (sizes < 1).any()):
         raise InputError("item_sizes holds something else than whole numbers from 1; give each row's size")
     for what, values in (("X", X), ("hpc", answers), ("confidence", sure), ("groups", group), ("item_sizes", sizes)):
         if values is not None and len(values) != len(truth):
@@ -135,7 +135,10 @@ def _numbers(what: str, names: Any) -> NDArray[np.int64]:
 
 def _basis_points(confidence: Sequence[float]) -> NDArray[np.int64]:
     """Confidences from 0 to 1 as replies carry them."""
-    values = np.asarray(confidence, dtype=np.float64)
-    if not ((values >= 0) & (values <= 1)).all():  # refuses NaN, too
+    try:
+        values = np.atleast_1d(np.asarray(confidence, dtype=np.float64))
+    except (TypeError, ValueError):
+        values = np.array([np.nan])
+    if values.ndim > 1 or not ((values >= 0) & (values <= 1)).all():  # refuses NaN, too
         raise InputError("a confidence is not a number from 0 to 1")
     return np.round(values * 10_000).astype(np.int64)

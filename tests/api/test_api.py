@@ -213,6 +213,24 @@ def test_evaluate_counts_what_the_device_decides(bundle: Path) -> None:
         hardcase.evaluate(bundle, Frame(X[:, 1:], NAMES[1:]), y)
 
 
+@pytest.mark.parametrize(
+    ("said", "line"),
+    [
+        ({"groups": 3}, "groups has 1 rows, y has 6; give one for each"),
+        ({"hpc": "low"}, "hpc has 1 rows, y has 6; give one for each"),
+        ({"item_sizes": 1}, "item_sizes has 1 rows, y has 6; give one for each"),
+        ({"item_sizes": np.ones((6, 1), dtype=int)}, "item_sizes holds something else than whole numbers from 1"),
+        ({"confidence": 0.5}, "confidence has 1 rows, y has 6; give one for each"),
+        ({"confidence": ["high"] * 6}, "a confidence is not a number from 0 to 1"),
+        ({"confidence": np.ones((6, 2))}, "a confidence is not a number from 0 to 1"),
+    ],
+)
+def test_what_evaluate_is_told_of_rows_is_one_thing_for_each(bundle: Path, said: dict[str, Any], line: str) -> None:
+    X, y = rows(6)
+    with pytest.raises(InputError, match=line):
+        hardcase.evaluate(bundle, X, y, **said)
+
+
 @pytest.mark.parametrize("budget", [-1, float("nan"), "much", True])
 def test_a_budget_is_a_cost(bundle: Path, budget: Any) -> None:
     with pytest.raises(InputError, match=f"budget is {budget}, a cost from 0 to 1e[+]12 is expected"):

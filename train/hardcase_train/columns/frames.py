@@ -61,7 +61,7 @@ def labels_of(what: str, values: Any) -> list[Any]:
     InputError
         A value is something else.
     """
-    array = np.asarray(values)
+    array = np.atleast_1d(values)
     if array.dtype.kind == "M":
         array = array.astype("datetime64[us]")  # of nanoseconds, numpy makes plain numbers
     return [_label(what, value) for value in array.tolist()]
