@@ -46,8 +46,8 @@ def budget_figures(problem: Problem, points: Sequence[Point], unit: str) -> dict
         valid, test = (_rights(getattr(problem, name), program, budgets) for name in ("valid", "test"))
         method = points[k].method
         on_valid, on_test = (
-            np.array([[r[rows].mean() if rows.any() else 0.0 for r in right] for rows in members[name]])
-            for name, right in (("valid", valid), ("test", test))
+            np.array([[_share(r[at], rows.weight[at]) for r in right] for at in members[name]])
+            for name, rows, right in (("valid", problem.valid, valid), ("test", problem.test, test))
         )
         if method not in best:
             best[method], shown[method] = on_valid, on_test
@@ -77,6 +77,11 @@ def _groups(rows: Rows, edges: Sequence[tuple[int, int]]) -> list[np.ndarray]:
     """Which rows are in each group of sizes."""
     sizes = np.ones(len(rows.y), dtype=np.int64) if rows.sizes is None else rows.sizes
     return [(low <= sizes) & (sizes <= high) for low, high in edges]
+
+
+def _share(right: np.ndarray, weight: np.ndarray) -> float:
+    """The share of right answers, by weight; 0 where there are no rows."""
+    return float(np.average(right, weights=weight)) if weight.any() else 0.0
 
 
 def _rights(rows: Rows, program: Any, budgets: Sequence[int]) -> list[np.ndarray]:
