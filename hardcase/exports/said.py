@@ -96,10 +96,11 @@ def _of_cases(exported: ExportedCases, build: Build | None) -> tuple[dict[str, A
         "parity": {"valid": exported.valid.to_json(), "test": test.to_json()},
     }
     against_f0 = test.against_f0
+    cuts = headline(exported.program, test.paths, exported.sensors, exported.costs)
     if against_f0 is not None and exported.f0 is not None:
         values |= {
             "quality_95": list(against_f0.quality_95),
-            "f0": {"quality": against_f0.f0, "cost": exported.f0.test.cost},
+            "f0": {"quality": against_f0.f0, "cost": cuts.f0},
             "loss": against_f0.loss,
             "loss_95": list(against_f0.loss_95),
             **({} if exported.target_unit is None else {"only_answer": against_f0.only_answer}),
@@ -108,7 +109,6 @@ def _of_cases(exported: ExportedCases, build: Build | None) -> tuple[dict[str, A
                 for label, count in zip(exported.classes, against_f0.classes, strict=True)
             ],
         }
-    cuts = headline(exported.program, test.paths, exported.sensors, exported.costs)
     gaps = gaps_of(exported.point, exported.valid.against_f0)
     counts = [] if against_f0 is None else [c.n for c in against_f0.classes]
     lines = [

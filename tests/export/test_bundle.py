@@ -568,6 +568,17 @@ def test_export_reports_what_it_picked(build, tmp_path, capsys):
     assert "near" in capsys.readouterr().out
 
 
+def test_what_f0_costs_is_of_the_rows_that_the_policy_is_measured_on_each_once(build, tmp_path, capsys):
+    def weigh(front):
+        front["points"][0]["test"]["cost"] += 9.0  # as heavy rows of large items make it
+
+    change_front(build, weigh)
+    assert run(export, build, "--max-loss", 0.01, "--out", tmp_path / "m.hcb", "--json") == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["f0"]["cost"] == said["headline"]["f0"]
+    assert said["headline"]["cut"] == pytest.approx(1 - said["cost"]["mean"] / said["f0"]["cost"])
+
+
 def test_export_says_in_ten_lines_what_it_picked_beside_f0_and_in_each_class(build, tmp_path, capsys):
     flags = (export, build, "--max-loss", 0.01, "--out", tmp_path / "m.hcb")
     assert run(*flags, "--json") == 0
