@@ -23,6 +23,7 @@ from hardcase_edge.program.cost import Meter, to_unit
 from hardcase_edge.program.definition import Program
 
 from ..data.table import Table, read_table
+from ..tasks.target import MAX_VALUE
 
 SUM_TOLERANCE = 0.02  # of a row's probabilities, for rounding; each row is divided by its sum
 P, USED, VALUE = "p:", "used:", "value"  # columns of the table
@@ -183,9 +184,10 @@ def _probabilities(where: str, columns: Sequence[str], p: np.ndarray) -> np.ndar
 
 
 def _finite(where: str, values: np.ndarray) -> np.ndarray:
-    odd = np.flatnonzero(~np.isfinite(values[:, 0]))
+    odd = np.flatnonzero(~(np.abs(values[:, 0]) <= MAX_VALUE))  # also of NaN
     if len(odd):
-        raise InputError(f"{where}, row {odd[0] + 1}: {VALUE!r} is missing or not finite, a number is expected")
+        wish = f"a number within {MAX_VALUE:g} is expected"
+        raise InputError(f"{where}, row {odd[0] + 1}: {VALUE!r} is missing or too large, {wish}")
     return values
 
 
