@@ -132,6 +132,9 @@ def test_two_keys_are_enough(tmp_path):
         pytest.param(
             '[data]\ntarget = "y"\nfile = "a\\u0000b"', r"file is 'a\\x00b', the name of a file", id="no-name-of-a-file"
         ),
+        pytest.param(
+            DATA + 'target_unit = "K"', 'unit of values, not for task = "class"; remove it', id="unit-of-classes"
+        ),
         pytest.param(DATA + "zzzz = 1", "'zzzz'; known keys are file, target, task, target_unit", id="nothing-near"),
         pytest.param(DATA + "[hpc]\nestimater = 'x'", "did you mean 'estimator'", id="hpc-typo"),
         pytest.param(DATA + "[policy]\nsize = 'larg'", "size is 'larg'; use one of auto, small, large, ebm", id="size"),

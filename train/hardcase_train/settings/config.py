@@ -351,6 +351,8 @@ class Config(Settings, frozen=True, kw_only=True):
         given = [name for name, value in measures.items() if value]
         if len(given) > 1:
             raise InputError(f"{' and '.join(given)} both say what an error counts; keep one")
+        if self.target_unit and self.kind.has_classes:
+            raise InputError(f'[data] target_unit is the unit of values, not for task = "{self.task}"; remove it')
         if self.class_weight is not None:
             if not self.kind.has_classes:
                 raise InputError(f'[policy] class_weight is for classes, not for task = "{self.task}"; remove it')
