@@ -23,7 +23,7 @@ from hardcase_train.data.table import table_of
 from hardcase_train.tasks.target import target_labels
 
 from ..measuring.labelled_rows import readings_of, truth_of
-from ..measuring.measure import check_groups, quality_of, steps_of
+from ..measuring.measure import check_ranks, quality_of, steps_of
 from .arguments import names_checked
 from .loaded import budget_of, load
 
@@ -89,7 +89,7 @@ def evaluate(
             raise InputError(f"{what} has {len(values)} rows, y has {len(truth)}; give one for each")
     if quality.reads_confidences and answers is not None and sure is None:
         raise InputError(f"{quality.name} reads f0's confidence in each of its answers; give confidence with hpc")
-    check_groups(quality, group)
+    check_ranks(quality, truth, group)
     micro = budget_of(budget)
     program = loaded._loaded.bundle.program
     X = _remembered(program, manifest, _numbers_in(X), sequences, micro, sizes)

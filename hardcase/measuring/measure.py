@@ -36,6 +36,7 @@ from hardcase_export.integers.decide import (
     only_answer,
 )
 from hardcase_train.data.dtypes import rounded_to_dtypes
+from hardcase_train.tasks.target import MAX_RELEVANCE
 
 from ..options import plain
 from .labelled_rows import LabelledRows
@@ -117,16 +118,24 @@ def steps_of(manifest: Manifest) -> int | None:
     return None if manifest.value is None else manifest.value.steps
 
 
-def check_groups(quality: Quality, group: object) -> None:
-    """Refuse to rank all rows as if they were one group; ``group``: of ``LabelledRows``.
+def check_ranks(quality: Quality, y: np.ndarray, group: object) -> None:
+    """Refuse to rank all rows as if they were one group, or by what is no relevance; y and group of ``LabelledRows``.
 
     Raises
     ------
     InputError
-        The measure orders the rows of a group, and there are no groups.
+        The measure orders the rows of a group, and there are no groups, or y are not as training takes them.
     """
-    if quality.kind == "ndcg" and group is None:
+    if quality.kind != "ndcg":
+        return
+    if group is None:
         raise InputError(f"{quality.name} orders rows within groups, which these rows lack; name the group of each row")
+    odd = np.flatnonzero((y < 0) | (y > MAX_RELEVANCE) | (y != np.floor(y)))
+    if len(odd):
+        raise InputError(
+            f"{quality.name} takes whole numbers from 0 (irrelevant) to {MAX_RELEVANCE}, but row {odd[0] + 1} has "
+            f"{y[odd[0]]:g}; correct it"
+        )
 
 
 def measure(
@@ -152,7 +161,7 @@ def measure(
     InputError
         There are no rows, they do not fit the program, or they lack the groups that the measure needs.
     """
-    check_groups(quality, rows.group)
+    check_ranks(quality, rows.y, rows.group)
     if rows.coin is None:
         return _measure(program, rows, quality, steps, budget, dead)
     ways = [(share, replace(rows, X=X, coin=None)) for share, X in each_way(rows.coin, rows.X)]

@@ -187,6 +187,9 @@ def test_ranks_are_measured_by_ndcg_within_groups(tmp_path: Path, capsys: pytest
         hardcase.evaluate(tmp_path / "m.hcb", X, y)
     with pytest.raises(InputError, match="groups has 1 rows, y has"):
         hardcase.evaluate(tmp_path / "m.hcb", X, y, groups=[3])
+    for odd in (-1.0, 1.5, 32.0):
+        with pytest.raises(InputError, match=rf"from 0 \(irrelevant\) to 31, but row 1 has {odd:g}; correct it"):
+            hardcase.evaluate(tmp_path / "m.hcb", X, np.append(odd, y[1:]), groups=group)
     write_csv(tmp_path / "build" / "other.csv", {key: values for key, values in ranked().items() if key != "q"})
     status, _, err = run(capsys, "evaluate", tmp_path / "m.hcb", tmp_path / "build" / "other.csv")
     assert (status, err.count("\n")) == (2, 1)
