@@ -105,7 +105,7 @@ def evaluate(
 
 def _numbers_in(X: Any) -> NDArray[np.float64]:
     try:
-        return np.asarray(X, dtype=np.float64)
+        return np.asarray(np.ma.filled(np.asanyarray(X, dtype=np.float64), np.nan))
     except (TypeError, ValueError) as error:
         raise InputError(f"X holds something that is not a number ({error}); a DataFrame may hold text") from error
 

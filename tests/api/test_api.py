@@ -32,6 +32,7 @@ from hardcase_export.drafts import front
 from hardcase_export.integers import point
 from hardcase_export.integers.decide import decisions
 from hardcase_train.columns.frames import labels_of
+from hardcase_train.columns.kinds import finite
 from hardcase_train.data.table import Table
 from hardcase_train.settings.config import Config
 from hardcase_train.tasks.parts import item_sizes
@@ -229,6 +230,14 @@ def test_what_evaluate_is_told_of_rows_is_one_thing_for_each(bundle: Path, said:
     X, y = rows(6)
     with pytest.raises(InputError, match=line):
         hardcase.evaluate(bundle, X, y, **said)
+
+
+def test_what_is_masked_in_an_array_is_missing(bundle: Path) -> None:
+    X, y = rows(40)
+    masked = np.ma.masked_array(X, mask=np.arange(40)[:, None] % 2 == np.zeros(4))
+    assert (np.isnan(finite(masked)) == (masked.mask | np.isnan(X))).all()
+    without = hardcase.evaluate(bundle, masked.filled(np.nan), y)
+    assert hardcase.evaluate(bundle, masked, y) == without != hardcase.evaluate(bundle, X, y)
 
 
 @pytest.mark.parametrize("budget", [-1, float("nan"), "much", True])

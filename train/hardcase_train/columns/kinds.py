@@ -66,8 +66,8 @@ def numbers_in(column: Any) -> np.ndarray:
 
 
 def finite(values: Any) -> np.ndarray:
-    """Numbers of any shape as float64, NaN in place of infinities, and zero in place of minus zero."""
-    numbers = np.asarray(values, dtype=np.float64) + 0.0
+    """Numbers of any shape as float64, NaN in place of infinities and what is masked, zero in place of minus zero."""
+    numbers = np.ma.filled(np.asanyarray(values, dtype=np.float64), np.nan) + 0.0
     numbers[~np.isfinite(numbers)] = np.nan
     return numbers
 
