@@ -232,6 +232,12 @@ def test_what_evaluate_is_told_of_rows_is_one_thing_for_each(bundle: Path, said:
         hardcase.evaluate(bundle, X, y, **said)
 
 
+@pytest.mark.parametrize("wish", ["max_loss", "budget", "hard_budget"])
+def test_a_wish_that_is_no_number_is_one_line(policy: hardcase.Policy, tmp_path: Path, wish: str) -> None:
+    with pytest.raises(InputError, match=f"--{wish.replace('_', '-')} is 0.01; give a"):
+        policy.export(tmp_path / "x.hcb", **{wish: "0.01"})  # a text
+
+
 def test_what_is_masked_in_an_array_is_missing(bundle: Path) -> None:
     X, y = rows(40)
     masked = np.ma.masked_array(X, mask=np.arange(40)[:, None] % 2 == np.zeros(4))

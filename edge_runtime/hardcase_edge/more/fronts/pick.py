@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from numbers import Real
 from typing import Any, Generic, TypeVar
 
 from ...errors import InputError
@@ -245,7 +246,7 @@ def of_method(points: Sequence[P], method: str | None) -> list[P]:
 
 def _cheapest(points: Sequence[P], front: Candidates[P], max_loss: float, *, of_best: bool) -> P:
     costs = front.measure.kind == "errors"
-    if not 0 <= max_loss <= (MAX_COST if costs else 1):
+    if not (isinstance(max_loss, Real) and 0 <= max_loss <= (MAX_COST if costs else 1)):
         what = f"an amount from 0, in {front.unit}" if costs else "a share from 0 to 1 (0.01 is one per cent)"
         raise InputError(f"--max-loss is {max_loss}; give {what}")
     per_loss, reference = _per_loss(front), _reference(front)
@@ -292,7 +293,7 @@ def _most_accurate(points: Sequence[P], unit: str, budget: float) -> P:
 
 
 def _check_budget(budget: float, unit: str) -> None:
-    if not (math.isfinite(budget) and budget >= 0):
+    if not (isinstance(budget, Real) and math.isfinite(budget) and budget >= 0):
         raise InputError(f"--budget is {budget}; give a cost of at least 0 {unit}")
 
 
@@ -302,7 +303,7 @@ def upper_cost(point: Candidate) -> float:
 
 
 def _most_accurate_within(points: Sequence[P], unit: str, budget: float) -> P:
-    if not (math.isfinite(budget) and budget >= 0):
+    if not (isinstance(budget, Real) and math.isfinite(budget) and budget >= 0):
         raise InputError(f"--hard-budget is {budget}; give a cost of at least 0 {unit}")
     known = [p for p in points if p.worst_cost is not None]
     if not known:
