@@ -22,6 +22,7 @@ from ..settings.effort import NORMAL, Effort
 from .error_costs import error_losses, targets_of
 
 MAX_CLASSES = 200
+MAX_VALUE = 1e12  # magnitude: beyond, squares and 32-bit results lose what models tell apart
 MIN_ROWS = 10
 PARTS = ("train", "valid", "test", "calibration")
 

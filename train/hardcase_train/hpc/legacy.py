@@ -22,8 +22,8 @@ from hardcase_edge.errors import InputError
 from hardcase_edge.program.cost import Meter, to_unit
 from hardcase_edge.program.definition import Program
 
+from ..data.problem import MAX_VALUE
 from ..data.table import Table, read_table
-from ..tasks.target import MAX_VALUE
 
 SUM_TOLERANCE = 0.02  # of a row's probabilities, for rounding; each row is divided by its sum
 P, USED, VALUE = "p:", "used:", "value"  # columns of the table

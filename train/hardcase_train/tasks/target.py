@@ -25,12 +25,11 @@ from hardcase_edge.program.definition import (
 )
 from hardcase_edge.program.kinds import Kind
 
-from ..data.problem import MAX_CLASSES
+from ..data.problem import MAX_CLASSES, MAX_VALUE
 from ..data.split import strata
 from ..data.table import Table
 from ..settings.config import Config
 
-MAX_VALUE = 1e12  # magnitude: beyond, squares and 32-bit results lose what models tell apart
 MAX_RELEVANCE = 31  # the gain of a relevance y is 2^y - 1
 
 
