@@ -260,8 +260,8 @@ def _cheapest(points: Sequence[P], front: Candidates[P], max_loss: float, *, of_
     raise NoPointError(
         nearest,
         f"no program is within {max_loss:g} of {'f0' if front.reference is None else 'the best point'}'s "
-        f"{front.quality} {reference:.4f} on validation rows; the nearest, {_named(nearest, front.unit)}, needs "
-        f"--max-loss {_needed_loss(reference, nearest, per_loss):g}",
+        f"{front.quality} {reference:.4f} on validation rows, with one standard error to spare; the nearest, "
+        f"{_named(nearest, front.unit)}, needs --max-loss {_needed_loss(reference, nearest, per_loss):g}",
     )
 
 
