@@ -159,8 +159,11 @@ class _Checks:
         device, watcher = self._open(), self._open("-s")
         try:
             device.publish(topic, b'{"state":"online"}', retain=True)
-            watcher.subscribe(topic, retained=True)
-            message = watcher.message()
+            for wait_s in (self._quiet_s, self._quiet_s, None):  # NATS keeps a state after it has acknowledged it
+                watcher.subscribe(topic, retained=True)
+                message = watcher.message(wait_s)
+                if message is not None and message.retain:
+                    break
             device.publish(topic, b"", retain=True)
         finally:
             device.close()

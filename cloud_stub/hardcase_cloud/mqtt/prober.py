@@ -18,6 +18,7 @@ from .packets import V5, Published
 from .socket_line import open_line
 
 WAIT_S = 3.0  # for an answer that should come at once
+BYE_S = 0.5  # for a broker to hang up
 MAX_PACKET_BYTES = 1024 * 1024
 
 
@@ -111,9 +112,10 @@ class Prober:
             self.send(packets.puback(message.packet_id))
 
     def close(self) -> None:
-        """Disconnect."""
-        with suppress(OSError):
+        """Disconnect, and see the broker hang up: until then, the next client of this name might be a second one."""
+        with suppress(OSError, Silence, WireError):
             self.send(self._machine.disconnect())
+            self._await(wait_s=BYE_S)
         self.drop()
 
     def drop(self) -> None:

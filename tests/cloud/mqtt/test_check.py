@@ -119,6 +119,7 @@ class Impatient(prober.Prober):
 
 def test_a_broker_that_only_takes_connections_is_of_no_use(capsys, monkeypatch):
     monkeypatch.setattr(check, "Prober", Impatient)
+    monkeypatch.setattr(prober, "BYE_S", 0.05)
     listener = socket.create_server(("127.0.0.1", 0))
 
     def greet() -> None:
@@ -136,6 +137,32 @@ def test_a_broker_that_only_takes_connections_is_of_no_use(capsys, monkeypatch):
     assert (status, does["MQTT 5"], does["Requests and replies"]) == (1, "yes", "no")
     for line in (listener, *lines):
         line.close()
+
+
+class Later:
+    """A connection to a broker that shows a state only to the third client that subscribes, as NATS may."""
+
+    connected_s, reason, looks = 0.01, 0, 0
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def publish(self, *_: Any, **__: Any) -> int:
+        return 0
+
+    def subscribe(self, *_: Any, **__: Any) -> None:
+        self.looks += 1
+
+    def message(self, wait_s: float | None) -> packets.Published | None:
+        return packets.Published("t", b"online", 1, retain=True) if self.looks == 3 else None
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_state_that_the_broker_keeps_a_little_after_it_has_acknowledged_it_is_found(monkeypatch):
+    monkeypatch.setattr(check, "Prober", Later)
+    assert check._Checks(parse_address("mqtt://127.0.0.1:1"))._retained().does == check.YES
 
 
 def test_a_broker_that_is_not_there_is_one_line(capsys):
