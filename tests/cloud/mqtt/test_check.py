@@ -140,7 +140,7 @@ def test_a_broker_that_only_takes_connections_is_of_no_use(capsys, monkeypatch):
 
 
 class Later:
-    """A connection to a broker that shows a state only to the third client that subscribes, as NATS may."""
+    """A connection to a broker that shows a state at the third subscription alone, as NATS may."""
 
     connected_s, reason, looks = 0.01, 0, 0
 
@@ -153,7 +153,7 @@ class Later:
     def subscribe(self, *_: Any, **__: Any) -> None:
         self.looks += 1
 
-    def message(self, wait_s: float | None) -> packets.Published | None:
+    def message(self, wait_s: float | None = None) -> packets.Published | None:
         return packets.Published("t", b"online", 1, retain=True) if self.looks == 3 else None
 
     def close(self) -> None:
